@@ -1,0 +1,1 @@
+"""Private heavy hitters and federated statistics."""

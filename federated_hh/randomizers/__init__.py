@@ -1,0 +1,1 @@
+"""Local randomizers: what a device sends, and the exact sum of many reports."""

@@ -1,0 +1,1 @@
+"""Privacy accounting. Imports no TensorFlow and can be used alone."""

@@ -1,0 +1,1 @@
+"""Populations, participation, the TFF runtime and run directories."""

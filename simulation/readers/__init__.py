@@ -1,0 +1,1 @@
+"""Readers: from what the user brings to columns of client words."""

@@ -1,0 +1,1 @@
+"""DP-FTRL training of keyboard language models."""
