@@ -1,0 +1,73 @@
+"""Tests of cohorts and of the random streams they are drawn from."""
+
+import itertools
+
+import numpy as np
+from absl.testing import absltest, parameterized
+from scipy import stats
+
+from simulation import participation, seeds
+
+
+class SeedsTest(parameterized.TestCase):
+    def test_streams_differ_by_every_part_of_their_name(self):
+        names = [
+            (1, "a"),
+            (2, "a"),
+            (1, "b"),
+            (1, "a", 0),
+            (1, "a", 1),
+            (1, "a", 2**32),
+            (1, "a", 0, 1),
+            (1, "a", 1, 0),
+            (1, "a", 1, 0, 0),
+        ]
+        states = {seeds.derive(*name).generate_state(4).tobytes() for name in names}
+        self.assertLen(states, len(names))
+
+    def test_same_name_same_stream(self):
+        self.assertEqual(
+            seeds.generator(7, "x", 3).random(), seeds.generator(7, "x", 3).random()
+        )
+        seed = seeds.stateless_seed(7, "x", 3)
+        self.assertEqual((seed.dtype, seed.shape), (np.int32, (2,)))
+
+    @parameterized.parameters(((-1, "a"),), ((1, -2),))
+    def test_negative_numbers_are_refused(self, name):
+        with self.assertRaisesRegex(ValueError, "-"):
+            seeds.derive(*name)
+
+
+class UniformCohortsTest(parameterized.TestCase):
+    def test_every_subset_is_equally_likely(self):
+        # Chi-square over the 20 cohorts of 3 out of 6, 20,000 rounds, fixed seed;
+        # false alarm rate 1e-6.
+        cohorts = participation.UniformCohorts(6, 3, seed=1)
+        subsets = {s: 0 for s in itertools.combinations(range(6), 3)}
+        for round_number in range(20_000):
+            subsets[tuple(cohorts.cohort(round_number).tolist())] += 1
+        self.assertGreater(stats.chisquare(list(subsets.values())).pvalue, 1e-6)
+
+    def test_large_cohort_is_distinct_sorted_and_in_range(self):
+        cohort = participation.UniformCohorts(10**6, 22_000, seed=3).cohort(0)
+        self.assertEqual(cohort.dtype, np.int64)
+        self.assertLen(cohort, 22_000)
+        self.assertTrue(np.all(np.diff(cohort) > 0))
+        self.assertBetween(cohort[0], 0, cohort[-1])
+        self.assertLess(cohort[-1], 10**6)
+
+    def test_rounds_and_streams_are_fresh_and_repeatable(self):
+        first = participation.UniformCohorts(1000, 100, seed=1)
+        other = participation.UniformCohorts(1000, 100, seed=1, stream=1)
+        np.testing.assert_array_equal(first.cohort(5), first.cohort(5))
+        self.assertFalse(np.array_equal(first.cohort(5), first.cohort(6)))
+        self.assertFalse(np.array_equal(first.cohort(5), other.cohort(5)))
+
+    @parameterized.parameters(0, 11)
+    def test_size_out_of_range(self, cohort_size):
+        with self.assertRaisesRegex(ValueError, f"cohort_size is {cohort_size}"):
+            participation.UniformCohorts(10, cohort_size, seed=1)
+
+
+if __name__ == "__main__":
+    absltest.main()
