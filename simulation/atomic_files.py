@@ -1,0 +1,154 @@
+"""Files and directories that are either whole or not there.
+
+A writer works on a `.<name>.partial` sibling of its target and renames it at the end;
+a lock file `.<name>.lock` keeps writers of one target apart. The kernel drops a lock
+when its holder dies, so what is partial and not locked was left by a killed process.
+"""
+
+import contextlib
+import fcntl
+import os
+import pathlib
+import shutil
+from collections.abc import Iterator
+
+from absl import logging
+
+_PARTIAL_SUFFIX = ".partial"
+_LOCK_SUFFIX = ".lock"
+
+
+def _sibling(target: pathlib.Path, suffix: str) -> pathlib.Path:
+    return target.with_name(f".{target.name}{suffix}")
+
+
+def _try_lock(path: pathlib.Path, wait: bool) -> int | None:
+    """Returns the descriptor of the locked file, or None if it is another's."""
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except BlockingIOError:
+            os.close(descriptor)
+            return None
+        # The last holder removes the file: a lock on a removed file locks nothing.
+        try:
+            if os.path.samestat(os.fstat(descriptor), os.stat(path)):
+                return descriptor
+        except FileNotFoundError:
+            pass
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def locked(target: str | os.PathLike[str], purpose: str) -> Iterator[None]:
+    """Holds the lock of a path; waits, and says so, while another process has it.
+
+    Args:
+      target: The path to write; it need not exist, its parent directory must.
+      purpose: What the lock is for, as in "preparing the population".
+
+    Yields:
+      Nothing; the lock is held inside the `with` block.
+    """
+    path = _sibling(pathlib.Path(target), _LOCK_SUFFIX)
+    descriptor = _try_lock(path, wait=False)
+    if descriptor is None:
+        logging.info("Waiting for another process that is %s (%s).", purpose, target)
+        descriptor = _try_lock(path, wait=True)
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+        os.close(descriptor)
+
+
+def sync(path: str | os.PathLike[str]) -> None:
+    """Forces a file's contents, or a directory's entries, to the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def new_directory(target: str | os.PathLike[str]) -> Iterator[pathlib.Path]:
+    """Makes a directory that appears under its name only when it is whole.
+
+    Args:
+      target: The directory to make. Missing parents are made too.
+
+    Yields:
+      A temporary sibling to write into. It is renamed to `target` when the block
+      ends normally and removed when it raises.
+
+    Raises:
+      FileExistsError: If `target` exists, possibly made by another process while
+        this one waited for its lock.
+    """
+    target = pathlib.Path(target).absolute()
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with locked(target, "writing the same directory"):
+        if target.exists():
+            raise FileExistsError(f"{target} exists already and is not overwritten.")
+        partial = _sibling(target, _PARTIAL_SUFFIX)
+        if partial.exists():
+            shutil.rmtree(partial)
+        partial.mkdir()
+        try:
+            yield partial
+            for path in partial.rglob("*"):
+                sync(path)
+            sync(partial)
+            os.rename(partial, target)
+            sync(target.parent)
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
+
+
+def write_file(target: str | os.PathLike[str], contents: bytes | memoryview) -> None:
+    """Writes a file that appears under its name only when it is whole.
+
+    Writers of one target must hold its lock (`locked`).
+
+    Args:
+      target: The file to write; replaced if it exists.
+      contents: Its bytes.
+    """
+    target = pathlib.Path(target)
+    partial = _sibling(target, _PARTIAL_SUFFIX)
+    try:
+        with open(partial, "wb") as file:
+            file.write(contents)
+            file.flush()
+            os.fsync(file.fileno())
+        os.rename(partial, target)
+    finally:
+        partial.unlink(missing_ok=True)
+    sync(target.parent)
+
+
+def remove_abandoned(parent: str | os.PathLike[str]) -> list[pathlib.Path]:
+    """Removes what killed writers of directories left in `parent`.
+
+    Args:
+      parent: The directory whose `new_directory` children are looked after.
+
+    Returns:
+      The abandoned temporary directories that were removed.
+    """
+    removed = []
+    for partial in sorted(pathlib.Path(parent).glob(f".*{_PARTIAL_SUFFIX}")):
+        lock = partial.with_name(partial.name.removesuffix(_PARTIAL_SUFFIX) + ".lock")
+        descriptor = _try_lock(lock, wait=False)
+        if descriptor is None:
+            continue
+        try:
+            if partial.is_dir():
+                shutil.rmtree(partial)
+                removed.append(partial)
+        finally:
+            lock.unlink(missing_ok=True)
+            os.close(descriptor)
+    return removed

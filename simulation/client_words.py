@@ -1,0 +1,274 @@
+"""A population of clients' words, as columns on disk.
+
+A `ClientWords` directory holds raw little-endian arrays, which NumPy and TensorFlow
+map into memory without reading or copying them:
+
+    word_ids.bin     int32 [num_entries]      index into the words
+    counts.bin       int32 [num_entries]      how often the client has the word
+    row_splits.bin   int64 [num_clients + 1]  client i's entries are
+                                              row_splits[i]:row_splits[i + 1]
+    words.arrow      the distinct words, one large_string column "word"
+    client_ids.arrow the clients' names; absent where they are "0", "1", ...
+    population.json  sizes, origin and fingerprint; written last
+
+Within a client the words are distinct and in canonical order: by decreasing count, of
+equal counts the word that came first in the client's data first. So a client's most
+frequent word is the first entry of its row.
+"""
+
+import functools
+import json
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Self
+
+import numpy as np
+import pyarrow as pa
+
+from simulation import atomic_files, column_writer
+
+
+class ClientWords:
+    """The words of many clients, read-only and memory-mapped.
+
+    Open one with `ClientWords.open`, or make a small one with `from_rows`.
+
+    Attributes:
+      directory: Absolute path of the directory.
+      metadata: The contents of `population.json`: sizes, where the data came from,
+        what was left out, the fingerprint.
+    """
+
+    def __init__(self, directory: str, metadata: Mapping[str, Any]):
+        self.directory = directory
+        self.metadata = dict(metadata)
+
+    @classmethod
+    def open(cls, directory: str | os.PathLike[str]) -> Self:
+        """Opens a population directory after checking that it is whole.
+
+        Args:
+          directory: What `column_writer.write_columns`, `from_rows` or
+            `simulation.population.prepare` made.
+
+        Returns:
+          The population.
+
+        Raises:
+          FileNotFoundError: If there is no population at `directory`.
+          ValueError: If it has another schema version, or a file of another size
+            than was written.
+        """
+        directory = os.path.abspath(directory)
+        path = os.path.join(directory, column_writer.METADATA_FILE)
+        try:
+            with open(path, encoding="utf-8") as file:
+                metadata = json.load(file)
+        except FileNotFoundError:
+            raise FileNotFoundError(
+                f"{directory} is not a population directory: it has no "
+                f"{column_writer.METADATA_FILE}."
+            ) from None
+        except ValueError as error:
+            raise ValueError(f"{path} is not readable as JSON: {error}") from None
+        version = metadata.get("schema_version")
+        if version != column_writer.SCHEMA_VERSION:
+            raise ValueError(
+                f"{path}: schema_version is {version!r}, this program reads "
+                f"{column_writer.SCHEMA_VERSION}; prepare the population again."
+            )
+        for name, size in metadata["files"].items():
+            file_path = os.path.join(directory, name)
+            found = os.path.getsize(file_path) if os.path.exists(file_path) else None
+            if found != size:
+                state = "is missing" if found is None else f"has {found} bytes"
+                raise ValueError(
+                    f"{file_path} {state}, {size} bytes were written; the population "
+                    "is damaged: remove its directory and prepare it again."
+                )
+        return cls(directory, metadata)
+
+    @classmethod
+    def from_rows(
+        cls,
+        directory: str | os.PathLike[str],
+        rows: Iterable[tuple[str, Iterable[tuple[str, int]]]],
+    ) -> Self:
+        """Writes and opens a small population given in Python.
+
+        Args:
+          directory: Where to write it; must not exist.
+          rows: For each client its id, distinct, and its words with counts in
+            1..2**31-1. A word that comes twice has its counts added. A client may
+            have no words.
+
+        Returns:
+          The population, its clients and words in order of first appearance.
+
+        Raises:
+          ValueError: On a repeated client id or a count out of range.
+          FileExistsError: If `directory` exists.
+        """
+        ids: dict[str, int] = {}
+        word_ids: dict[str, int] = {}
+        flat: list[tuple[int, int]] = []
+        lengths: list[int] = []
+        for client_id, words in rows:
+            if client_id in ids:
+                raise ValueError(f"rows: client id {client_id!r} comes twice.")
+            ids[client_id] = len(ids)
+            totals: dict[int, int] = {}
+            for word, count in words:
+                if count < 1:
+                    raise ValueError(
+                        f"rows: count of {word!r} at client {client_id!r} is "
+                        f"{count}, must be in 1..{column_writer.MAX_COUNT}."
+                    )
+                index = word_ids.setdefault(word, len(word_ids))
+                totals[index] = totals.get(index, 0) + count
+            # A stable sort leaves equal counts in order of first appearance.
+            row = sorted(totals.items(), key=lambda item: -item[1])
+            flat.extend(row)
+            lengths.append(len(row))
+        entries = np.array(flat, np.int64).reshape(-1, 2)
+        column_writer.write_columns(
+            directory,
+            [(entries[:, 0], entries[:, 1], np.array(lengths, np.int64))],
+            words=list(word_ids),
+            client_ids=list(ids),
+            metadata={"source": {"kind": "rows"}},
+        )
+        return cls.open(directory)
+
+    @property
+    def num_clients(self) -> int:
+        """Number of clients, with or without words."""
+        return self.metadata["num_clients"]
+
+    @property
+    def num_words(self) -> int:
+        """Number of distinct words in the word table."""
+        return self.metadata["num_words"]
+
+    @property
+    def num_entries(self) -> int:
+        """Number of distinct (client, word) pairs."""
+        return self.metadata["num_entries"]
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of the columns' contents, in hexadecimal."""
+        return self.metadata["fingerprint"]
+
+    @functools.cached_property
+    def word_ids(self) -> np.ndarray:
+        """Word of each entry: int32 [num_entries], memory-mapped."""
+        return self._map("word_ids")
+
+    @functools.cached_property
+    def counts(self) -> np.ndarray:
+        """Count of each entry: int32 [num_entries], at least 1, memory-mapped."""
+        return self._map("counts")
+
+    @functools.cached_property
+    def row_splits(self) -> np.ndarray:
+        """Where each client's entries start: int64 [num_clients + 1]."""
+        return self._map("row_splits")
+
+    @functools.cached_property
+    def words(self) -> pa.LargeStringArray:
+        """The distinct words, memory-mapped; some may be held by no client."""
+        return _read_strings(os.path.join(self.directory, column_writer.WORDS_FILE))
+
+    @functools.cached_property
+    def client_ids(self) -> pa.LargeStringArray | None:
+        """The clients' ids, memory-mapped; None if they are "0", "1", ..."""
+        name = column_writer.CLIENT_IDS_FILE
+        if name not in self.metadata["files"]:
+            return None
+        return _read_strings(os.path.join(self.directory, name))
+
+    def word(self, word_id: int) -> str:
+        """Returns a word by its id in [0, num_words)."""
+        _check_index("word_id", word_id, self.num_words)
+        return self.words[int(word_id)].as_py()
+
+    def client_id(self, index: int) -> str:
+        """Returns the id of the client at `index` in [0, num_clients)."""
+        _check_index("index", index, self.num_clients)
+        ids = self.client_ids
+        return str(index) if ids is None else ids[int(index)].as_py()
+
+    def client(self, index: int) -> list[tuple[str, int]]:
+        """Returns a client's words with counts, in canonical order.
+
+        Args:
+          index: The client, in [0, num_clients).
+
+        Returns:
+          Words and counts, the most frequent first.
+        """
+        _check_index("index", index, self.num_clients)
+        row = slice(*self.row_splits[index : index + 2].tolist())
+        words = self.words.take(pa.array(self.word_ids[row])).to_pylist()
+        return list(zip(words, self.counts[row].tolist(), strict=True))
+
+    def column_path(self, name: str) -> str:
+        """Returns the absolute path of a raw column file.
+
+        Args:
+          name: "word_ids", "counts" or "row_splits".
+        """
+        if name not in column_writer.COLUMNS:
+            raise ValueError(
+                f"name is {name!r}, must be one of {sorted(column_writer.COLUMNS)}."
+            )
+        return os.path.join(self.directory, f"{name}.bin")
+
+    def derived_column(self, name: str, build: Callable[[], np.ndarray]) -> str:
+        """Returns the path of an array computed from the population, built once.
+
+        Safe with several processes at once: the first builds, the others wait.
+
+        Args:
+          name: Letters, digits, "_", "-" and "."; has to say everything that the
+            array depends on besides the population.
+          build: Computes the array; called only if no earlier run has kept it.
+
+        Returns:
+          Absolute path of a raw little-endian file in C order.
+        """
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", name):
+            raise ValueError(
+                f"name is {name!r}, must be letters, digits, '_', '-' and '.'."
+            )
+        path = os.path.join(self.directory, "derived", f"{name}.bin")
+        if os.path.exists(path):
+            return path
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with atomic_files.locked(path, f"computing {name}"):
+            if not os.path.exists(path):
+                array = np.asarray(build())
+                array = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
+                atomic_files.write_file(path, array.reshape(-1).view(np.uint8).data)
+        return path
+
+    def _map(self, name: str) -> np.ndarray:
+        path = self.column_path(name)
+        if os.path.getsize(path) == 0:  # which cannot be mapped
+            return np.zeros(0, column_writer.COLUMNS[name])
+        return np.memmap(path, column_writer.COLUMNS[name], mode="r")
+
+
+def _check_index(name: str, value: int, size: int) -> None:
+    if not 0 <= value < size:
+        raise ValueError(f"{name} is {value}, must be in 0..{size - 1}.")
+
+
+def _read_strings(path: str) -> pa.LargeStringArray:
+    with pa.memory_map(path) as source:
+        column = pa.ipc.open_file(source).read_all().column(0)
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    return pa.concat_arrays([*column.chunks, pa.array([], pa.large_string())])

@@ -1,0 +1,189 @@
+"""Writes the files of a population of words; `client_words` says what they are."""
+
+import contextlib
+import hashlib
+import json
+import os
+import pathlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from simulation import atomic_files
+
+SCHEMA_VERSION = 1
+MAX_COUNT = int(np.iinfo(np.int32).max)
+METADATA_FILE = "population.json"
+WORDS_FILE = "words.arrow"
+CLIENT_IDS_FILE = "client_ids.arrow"
+COLUMNS = {
+    "word_ids": np.dtype("<i4"),
+    "counts": np.dtype("<i4"),
+    "row_splits": np.dtype("<i8"),
+}
+
+
+class ColumnWriter:
+    """Writes the files of a population; made by `new_population`.
+
+    Attributes:
+      directory: The temporary directory of the population, free for scratch files
+        that are removed before `finish`.
+    """
+
+    def __init__(self, directory: pathlib.Path):
+        self.directory = directory
+        self._num_clients = 0
+        self._num_entries = 0
+        self._max_word_id = -1
+        self._hashes = {name: hashlib.sha256() for name in COLUMNS}
+        self._files = {
+            name: (directory / f"{name}.bin").open("wb", buffering=0)
+            for name in COLUMNS
+        }
+        self._append("row_splits", np.zeros(1, np.int64))
+
+    def append_rows(
+        self, word_ids: np.ndarray, counts: np.ndarray, row_lengths: np.ndarray
+    ) -> None:
+        """Appends clients, whose entries are in canonical order.
+
+        Args:
+          word_ids: Integers [entries], indices into the words given to `finish`.
+          counts: Integers [entries], in 1..2**31-1.
+          row_lengths: Integers [clients], the number of entries of each client.
+
+        Raises:
+          ValueError: If the lengths do not add up, or a count is out of range.
+        """
+        row_ends = self._num_entries + np.cumsum(row_lengths, dtype=np.int64)
+        added = int(row_ends[-1]) - self._num_entries if len(row_ends) else 0
+        if not len(word_ids) == len(counts) == added:
+            raise ValueError(
+                f"{len(word_ids)} word ids and {len(counts)} counts for rows of "
+                f"{added} entries in all."
+            )
+        if added and not 1 <= counts.min() <= counts.max() <= MAX_COUNT:
+            raise ValueError(
+                f"counts lie in {counts.min()}..{counts.max()}, must be in "
+                f"1..{MAX_COUNT}."
+            )
+        if added:
+            self._max_word_id = max(self._max_word_id, int(word_ids.max()))
+        self._append("word_ids", word_ids)
+        self._append("counts", counts)
+        self._append("row_splits", row_ends)
+        self._num_clients += len(row_lengths)
+        self._num_entries += added
+
+    def finish(
+        self,
+        words: Sequence[str] | pa.Array,
+        client_ids: Sequence[str] | pa.Array | None,
+        metadata: Mapping[str, Any],
+    ) -> None:
+        """Writes the word table, the client ids and, last, the metadata.
+
+        Args:
+          words: The distinct words.
+          client_ids: One id a client; None for "0", "1", ...
+          metadata: JSON values kept beside the sizes: origin, what was left out.
+        """
+        self.close()
+        if client_ids is not None and len(client_ids) != self._num_clients:
+            raise ValueError(
+                f"{len(client_ids)} client ids for {self._num_clients} clients."
+            )
+        if self._max_word_id >= len(words):
+            raise ValueError(
+                f"word id {self._max_word_id} for a table of {len(words)} words."
+            )
+        _write_strings(self.directory / WORDS_FILE, "word", words)
+        if client_ids is not None:
+            path = self.directory / CLIENT_IDS_FILE
+            _write_strings(path, "client_id", client_ids)
+        files = {path.name: path.stat().st_size for path in self.directory.iterdir()}
+        fingerprint = hashlib.sha256()
+        for name in sorted(files):
+            if name.endswith(".bin"):
+                digest = self._hashes[name.removesuffix(".bin")].digest()
+            else:
+                with open(self.directory / name, "rb") as file:
+                    digest = hashlib.file_digest(file, "sha256").digest()
+            fingerprint.update(name.encode() + digest)
+        contents = dict(
+            metadata,
+            schema_version=SCHEMA_VERSION,
+            num_clients=self._num_clients,
+            num_words=len(words),
+            num_entries=self._num_entries,
+            files=dict(sorted(files.items())),
+            fingerprint=fingerprint.hexdigest(),
+        )
+        text = json.dumps(contents, indent=2, ensure_ascii=False) + "\n"
+        (self.directory / METADATA_FILE).write_text(text, encoding="utf-8")
+
+    def close(self) -> None:
+        """Closes the column files; also done by `finish`."""
+        for file in self._files.values():
+            file.close()
+
+    def _append(self, name: str, array: np.ndarray) -> None:
+        data = np.ascontiguousarray(array, COLUMNS[name]).view(np.uint8).data
+        written = 0
+        while written < len(data):  # a raw write may take a part only
+            written += self._files[name].write(data[written:])
+        self._hashes[name].update(data)
+
+
+@contextlib.contextmanager
+def new_population(directory: str | os.PathLike[str]) -> Iterator[ColumnWriter]:
+    """Makes a population directory that appears only when it is whole.
+
+    Args:
+      directory: Where; must not exist.
+
+    Yields:
+      A writer, to be finished (`ColumnWriter.finish`) inside the block.
+
+    Raises:
+      FileExistsError: If `directory` exists, possibly made by another process while
+        this one waited for its turn.
+    """
+    with (
+        atomic_files.new_directory(directory) as partial,
+        contextlib.closing(ColumnWriter(partial)) as writer,
+    ):
+        yield writer
+        if not (partial / METADATA_FILE).exists():
+            raise ValueError("the population was not finished.")
+
+
+def write_columns(
+    directory: str | os.PathLike[str],
+    chunks: Iterable[tuple[np.ndarray, np.ndarray, np.ndarray]],
+    words: Sequence[str] | pa.Array,
+    client_ids: Sequence[str] | pa.Array | None,
+    metadata: Mapping[str, Any],
+) -> None:
+    """Writes a population directory from chunks of clients.
+
+    Args:
+      directory: Where; must not exist.
+      chunks: (word_ids, counts, row_lengths) as in `ColumnWriter.append_rows`.
+      words: The distinct words.
+      client_ids: One id a client; None for "0", "1", ...
+      metadata: JSON values kept in `population.json`.
+    """
+    with new_population(directory) as writer:
+        for word_ids, counts, row_lengths in chunks:
+            writer.append_rows(word_ids, counts, row_lengths)
+        writer.finish(words, client_ids, metadata)
+
+
+def _write_strings(path: pathlib.Path, name: str, values: Any) -> None:
+    table = pa.table({name: pa.array(values, pa.large_string())})
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as out:
+        out.write_table(table.combine_chunks())

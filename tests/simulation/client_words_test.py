@@ -1,0 +1,357 @@
+"""Tests of the columns on disk: contents, checks, atomicity, derived columns."""
+
+import json
+import os
+import pathlib
+import resource
+import signal
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+from absl.testing import absltest, parameterized
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from simulation import atomic_files, client_words, column_writer
+
+ClientWords = client_words.ClientWords
+
+_ROWS = [
+    ("ann", [("sun", 1), ("moon", 2), ("sun", 1), ("star", 5)]),
+    ("bob", []),
+    ("cy", [("star", 3)]),
+]
+
+
+def _run_python(source: str, *arguments: str, **options) -> subprocess.Popen:
+    """Starts a program of this repository in an interpreter of its own."""
+    root = pathlib.Path(client_words.__file__).parents[1]
+    return subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(source), *arguments],
+        env=dict(os.environ, PYTHONPATH=str(root)),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        **options,
+    )
+
+
+class ClientWordsTest(parameterized.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.parent = pathlib.Path(self.create_tempdir().full_path)
+        self.directory = self.parent / "population"
+
+    def test_rows_come_back_in_canonical_order(self):
+        population = ClientWords.from_rows(self.directory, _ROWS)
+
+        # "sun" and "moon" have two each; "sun" came first.
+        self.assertEqual(population.client(0), [("star", 5), ("sun", 2), ("moon", 2)])
+        self.assertEqual(population.client(1), [])
+        self.assertEqual(population.client(2), [("star", 3)])
+        self.assertEqual(population.num_clients, 3)
+        self.assertEqual(population.num_words, 3)
+        self.assertEqual(population.num_entries, 4)
+        self.assertEqual(population.client_id(1), "bob")
+        self.assertEqual(
+            [population.word(i) for i in range(3)], ["sun", "moon", "star"]
+        )
+        self.assertEqual(os.listdir(self.parent), ["population"])
+
+    def test_raw_files_are_the_columns(self):
+        population = ClientWords.from_rows(self.directory, _ROWS)
+        for name, dtype in [
+            ("word_ids", "<i4"),
+            ("counts", "<i4"),
+            ("row_splits", "<i8"),
+        ]:
+            path = population.column_path(name)
+            self.assertTrue(os.path.isabs(path))
+            np.testing.assert_array_equal(
+                np.fromfile(path, dtype), getattr(population, name)
+            )
+            with self.assertRaises(ValueError):
+                getattr(population, name)[0] = 1  # read-only
+
+    def test_empty_population(self):
+        population = ClientWords.from_rows(self.directory, [])
+        self.assertEqual(
+            (population.num_clients, population.num_words, population.num_entries),
+            (0, 0, 0),
+        )
+        self.assertEmpty(population.word_ids)
+        self.assertEmpty(population.words)
+        np.testing.assert_array_equal(population.row_splits, [0])
+
+    @settings(derandomize=True, deadline=None, max_examples=50)
+    @given(
+        st.lists(
+            st.lists(st.tuples(st.text("ab☃", max_size=2), st.integers(1, 9))),
+            max_size=6,
+        )
+    )
+    def test_any_rows_equal_a_plain_count(self, rows):
+        directory = self.create_tempdir().full_path + "/p"
+        population = ClientWords.from_rows(
+            directory, [(f"u{i}", row) for i, row in enumerate(rows)]
+        )
+        for i, row in enumerate(rows):
+            totals = {}
+            for word, count in row:
+                totals[word] = totals.get(word, 0) + count
+            first = list(totals)
+            expected = sorted(
+                totals.items(), key=lambda item: (-item[1], first.index(item[0]))
+            )
+            self.assertEqual(population.client(i), expected)
+
+    def test_without_client_ids_they_are_numbers(self):
+        chunks = [(np.array([0]), np.array([4]), np.array([0, 1]))] * 2
+        column_writer.write_columns(self.directory, chunks, ["w"], None, {"a": 1})
+        population = ClientWords.open(self.directory)
+        self.assertIsNone(population.client_ids)
+        self.assertEqual(population.client_id(3), "3")
+        self.assertEqual(population.client(3), [("w", 4)])
+        self.assertEqual(population.metadata["a"], 1)
+
+    def test_fingerprint_is_of_the_contents(self):
+        prints = []
+        for i, (word, count) in enumerate([("a", 1), ("a", 1), ("b", 1), ("a", 2)]):
+            rows = [("x", [(word, count)])]
+            directory = self.parent / str(i)
+            prints.append(ClientWords.from_rows(directory, rows).fingerprint)
+        self.assertEqual(prints[0], prints[1])
+        self.assertLen(set(prints), 3)
+
+    def test_bad_rows_are_refused(self):
+        with self.assertRaisesRegex(ValueError, "'ann' comes twice"):
+            ClientWords.from_rows(self.directory, [("ann", []), ("ann", [])])
+        for count in (0, -1, 2**31):
+            with self.assertRaisesRegex(ValueError, str(count)):
+                ClientWords.from_rows(self.directory, [("ann", [("w", count)])])
+        self.assertEmpty(os.listdir(self.parent))
+
+    def test_inconsistent_columns_are_refused(self):
+        one = np.array([1])
+        for word_ids, counts, lengths in [
+            (one, one, [2]),
+            (one, np.array([1, 1]), [1]),
+            (np.array([2]), one, [1]),
+        ]:
+            with self.assertRaises(ValueError):
+                column_writer.write_columns(
+                    self.directory,
+                    [(word_ids, counts, np.array(lengths))],
+                    ["a", "b"],
+                    None,
+                    {},
+                )
+        with self.assertRaisesRegex(ValueError, "2 client ids for 1 clients"):
+            chunk = (one, one, one)
+            column_writer.write_columns(
+                self.directory, [chunk], ["a", "b"], ["u", "v"], {}
+            )
+        self.assertFalse(self.directory.exists())
+
+    def test_indices_out_of_range_are_refused(self):
+        population = ClientWords.from_rows(self.directory, _ROWS)
+        for call in (population.word, population.client, population.client_id):
+            for index in (-1, 3):
+                with self.assertRaisesRegex(ValueError, r"must be in 0\.\.2"):
+                    call(index)
+        with self.assertRaisesRegex(ValueError, "must be one of"):
+            population.column_path("words")
+
+    def test_open_refuses_what_is_not_whole(self):
+        with self.assertRaisesRegex(FileNotFoundError, "not a population directory"):
+            ClientWords.open(self.directory)
+        ClientWords.from_rows(self.directory, _ROWS)
+        counts = self.directory / "counts.bin"
+        contents = counts.read_bytes()
+        counts.write_bytes(contents[:-1])
+        with self.assertRaisesRegex(ValueError, "counts.bin has 15 bytes, 16"):
+            ClientWords.open(self.directory)
+        counts.unlink()
+        with self.assertRaisesRegex(ValueError, "counts.bin is missing"):
+            ClientWords.open(self.directory)
+        counts.write_bytes(contents)
+        ClientWords.open(self.directory)
+
+        metadata = self.directory / "population.json"
+        changed = dict(json.loads(metadata.read_text()), schema_version=0)
+        metadata.write_text(json.dumps(changed))
+        with self.assertRaisesRegex(ValueError, "schema_version is 0"):
+            ClientWords.open(self.directory)
+        metadata.write_text("{")
+        with self.assertRaisesRegex(ValueError, "not readable as JSON"):
+            ClientWords.open(self.directory)
+
+    def test_an_existing_directory_is_not_overwritten(self):
+        ClientWords.from_rows(self.directory, _ROWS)
+        with self.assertRaises(FileExistsError):
+            ClientWords.from_rows(self.directory, [])
+        self.assertEqual(ClientWords.open(self.directory).num_clients, 3)
+
+
+class DerivedColumnTest(absltest.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.directory = self.create_tempdir().full_path + "/population"
+        self.population = ClientWords.from_rows(self.directory, _ROWS)
+
+    def test_built_once_and_kept(self):
+        calls = []
+
+        def build():
+            calls.append(1)
+            return np.array([[1, 2], [3, 4]], ">i4").T
+
+        path = self.population.derived_column("codes-L10.v1", build)
+        again = ClientWords.open(self.directory).derived_column("codes-L10.v1", build)
+        self.assertEqual(path, again)
+        self.assertLen(calls, 1)
+        np.testing.assert_array_equal(np.fromfile(path, "<i4"), [1, 3, 2, 4])
+
+    def test_empty_array_and_failed_build(self):
+        path = self.population.derived_column("none", lambda: np.zeros((0, 3)))
+        self.assertEqual(os.path.getsize(path), 0)
+        with self.assertRaises(ZeroDivisionError):
+            self.population.derived_column("bad", lambda: np.array(1 / 0))
+        self.assertEqual(os.listdir(os.path.dirname(path)), ["none.bin"])
+
+    def test_name_stays_inside_the_directory(self):
+        for name in ("", "../x", "a/b", ".hidden"):
+            with self.assertRaisesRegex(ValueError, "name is"):
+                self.population.derived_column(name, lambda: np.zeros(1))
+
+    def test_two_processes_at_once_build_once(self):
+        source = """
+            import sys, time
+            import numpy as np
+            from simulation.client_words import ClientWords
+            def build():
+                with open(sys.argv[1] + "/builds", "a") as log:
+                    log.write("built\\n")
+                time.sleep(0.5)
+                return np.arange(1000)
+            population = ClientWords.open(sys.argv[1])
+            print(np.fromfile(population.derived_column("x", build), np.int64).sum())
+        """
+        processes = [_run_python(source, self.directory) for _ in range(3)]
+        for process in processes:
+            output, errors = process.communicate()
+            self.assertEqual((process.returncode, output), (0, "499500\n"), errors)
+        builds = pathlib.Path(self.directory, "builds").read_text()
+        self.assertEqual(builds, "built\n")
+
+
+class InterruptedWritingTest(absltest.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.parent = pathlib.Path(self.create_tempdir().full_path)
+
+    def test_kill_in_the_middle_leaves_nothing_taken_for_whole(self):
+        source = """
+            import sys, time
+            import numpy as np
+            from simulation import column_writer
+            def chunks():
+                one = np.ones(1, np.int32)
+                yield one, one, one
+                print("written", flush=True)
+                time.sleep(600)
+            column_writer.write_columns(sys.argv[1], chunks(), ["a", "b"], None, {})
+        """
+        target = self.parent / "population"
+        process = _run_python(source, str(target))
+        self.assertEqual(process.stdout.readline(), "written\n")
+        # It is being written: not abandoned, and not there.
+        self.assertEmpty(atomic_files.remove_abandoned(self.parent))
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        self.assertFalse(target.exists())
+        with self.assertRaises(FileNotFoundError):
+            ClientWords.open(target)
+
+        removed = atomic_files.remove_abandoned(self.parent)
+        self.assertEqual([path.name for path in removed], [".population.partial"])
+        self.assertEmpty(os.listdir(self.parent))
+
+    def test_a_new_writer_replaces_what_a_killed_one_left(self):
+        abandoned = self.parent / ".population.partial"
+        abandoned.mkdir()
+        (abandoned / "counts.bin").write_bytes(b"half")
+        population = ClientWords.from_rows(self.parent / "population", _ROWS)
+        self.assertEqual(population.num_clients, 3)
+        self.assertFalse(abandoned.exists())
+
+    def test_a_disk_that_takes_no_more_leaves_nothing(self):
+        source = """
+            import sys
+            import numpy as np
+            from simulation import column_writer
+            ones = np.ones(100_000, np.int32)
+            try:
+                column_writer.write_columns(
+                    sys.argv[1], [(ones, ones, ones)], ["a", "b"], None, {}
+                )
+            except OSError as error:
+                print(type(error).__name__)
+        """
+        # A limit on file sizes fails the write as a full disk does.
+        process = _run_python(
+            source,
+            str(self.parent / "population"),
+            preexec_fn=lambda: resource.setrlimit(
+                resource.RLIMIT_FSIZE, (65536, 65536)
+            ),
+        )
+        output, errors = process.communicate()
+        self.assertEqual((process.returncode, output), (0, "OSError\n"), errors)
+        self.assertEmpty(os.listdir(self.parent))
+
+    def test_two_writers_take_turns(self):
+        source = """
+            import sys, time
+            import numpy as np
+            from simulation import column_writer
+            def chunks():
+                time.sleep(0.5)
+                one = np.ones(1, np.int32)
+                yield one, one, one
+            try:
+                column_writer.write_columns(sys.argv[1], chunks(), ["a", "b"], None, {})
+                print("wrote")
+            except FileExistsError:
+                print("exists")
+        """
+        target = self.parent / "population"
+        processes = [_run_python(source, str(target)) for _ in range(3)]
+        outputs = sorted(process.communicate()[0] for process in processes)
+        self.assertEqual(outputs, ["exists\n", "exists\n", "wrote\n"])
+        self.assertEqual(ClientWords.open(target).num_clients, 1)
+        self.assertEqual(os.listdir(self.parent), ["population"])
+
+    def test_locks_exclude_each_other_under_contention(self):
+        source = """
+            import sys
+            from simulation import atomic_files
+            for _ in range(200):
+                with atomic_files.locked(sys.argv[1], "counting"):
+                    with open(sys.argv[1]) as file:
+                        value = int(file.read())
+                    with open(sys.argv[1], "w") as file:
+                        file.write(str(value + 1))
+        """
+        counter = self.parent / "counter"
+        counter.write_text("0")
+        processes = [_run_python(source, str(counter)) for _ in range(4)]
+        for process in processes:
+            self.assertEqual(process.communicate()[1], "")
+        self.assertEqual(counter.read_text(), "800")
+
+
+if __name__ == "__main__":
+    absltest.main()
