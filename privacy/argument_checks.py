@@ -1,0 +1,137 @@
+"""Checks of the arguments that all privacy accounting takes.
+
+Every function returns the checked value as a plain `int` or `float`, or raises a
+`ValueError` that names the argument, the value and the allowed range.
+"""
+
+import math
+import operator
+from typing import Any
+
+
+def integer(
+    name: str, value: Any, minimum: int, maximum: int | None = None, why: str = ""
+) -> int:
+    """Checks a count.
+
+    Args:
+        name: The argument's name, for the message.
+        value: Any integer (NumPy's too); booleans and floats are refused.
+        minimum: Smallest allowed value.
+        maximum: Largest allowed value; None for no limit.
+        why: What the limits come from, added to the message.
+
+    Returns:
+        The value as an `int`.
+
+    Raises:
+        ValueError: The value is no integer or outside its range.
+    """
+    limits = f"an integer of at least {minimum}"
+    if maximum is not None:
+        limits += f" and at most {maximum}"
+    if why:
+        limits += f" ({why})"
+    try:
+        if isinstance(value, bool):
+            raise TypeError
+        number = operator.index(value)
+    except TypeError:
+        raise ValueError(f"{name} must be {limits}, got {value!r}") from None
+    if number < minimum or (maximum is not None and number > maximum):
+        raise ValueError(f"{name} must be {limits}, got {number}")
+    return number
+
+
+def positive(name: str, value: Any, maximum: float = math.inf, why: str = "") -> float:
+    """Checks a finite number above 0, such as an epsilon or a noise multiplier.
+
+    Args:
+        name: The argument's name, for the message.
+        value: Any real number.
+        maximum: Largest allowed value.
+        why: What the limits come from, added to the message.
+
+    Returns:
+        The value as a `float`.
+
+    Raises:
+        ValueError: The value is no number, nan, infinite, or outside (0, maximum].
+    """
+    number = _real(name, value)
+    if not (0 < number <= maximum and math.isfinite(number)):
+        limits = "a finite number above 0"
+        if maximum < math.inf:
+            limits += f" and at most {maximum:g}"
+        if why:
+            limits += f" ({why})"
+        raise ValueError(f"{name} must be {limits}, got {number!r}")
+    return number
+
+
+def not_negative(name: str, value: Any) -> float:
+    """Checks a finite number of at least 0.
+
+    Args:
+        name: The argument's name, for the message.
+        value: Any real number.
+
+    Returns:
+        The value as a `float`.
+
+    Raises:
+        ValueError: The value is no number, nan, infinite or negative.
+    """
+    number = _real(name, value)
+    if not (0 <= number < math.inf):
+        raise ValueError(f"{name} must be a finite number >= 0, got {number!r}")
+    return number
+
+
+def probability(name: str, value: Any) -> float:
+    """Checks a number strictly between 0 and 1, such as a delta.
+
+    Args:
+        name: The argument's name, for the message.
+        value: Any real number.
+
+    Returns:
+        The value as a `float`.
+
+    Raises:
+        ValueError: The value is no number, nan, or outside (0, 1).
+    """
+    number = _real(name, value)
+    if not 0 < number < 1:
+        raise ValueError(
+            f"{name} must be strictly between 0 and 1, got {number!r} "
+            "(a value at either end gives no guarantee or needs no mechanism)"
+        )
+    return number
+
+
+def fraction(name: str, value: Any) -> float:
+    """Checks a share: a number above 0 and at most 1.
+
+    Args:
+        name: The argument's name, for the message.
+        value: Any real number.
+
+    Returns:
+        The value as a `float`.
+
+    Raises:
+        ValueError: The value is no number, nan, or outside (0, 1].
+    """
+    return positive(name, value, maximum=1.0)
+
+
+def _real(name: str, value: Any) -> float:
+    if isinstance(value, bool | str | bytes):
+        raise ValueError(f"{name} must be a number, got {value!r}")
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} must be a number, got {value!r}") from None
+    except OverflowError:
+        raise ValueError(f"{name} must be at most 1.8e308, got {value!r}") from None
