@@ -232,6 +232,19 @@ class _ExecutionContext(tff.framework.SyncExecutionContext):
                 timer.cancel()
 
 
+class _NoWorkerContext(tff.framework.SyncContext):
+    """What is in force outside `tff_worker`, in place of TFF's leaking default."""
+
+    def invoke(self, comp, arg):
+        raise WorkerError(
+            "no TFF worker is running: put the call into `with runtime.tff_worker():`, "
+            "or call runtime.set_default_worker() first"
+        )
+
+
+tff.framework.set_default_context(_NoWorkerContext())
+
+
 def _range_error(message: str) -> str | None:
     """Returns the line of a worker's message that names a range error, if any."""
     start = message.find(secure_sums.RANGE_ERROR)

@@ -268,6 +268,10 @@ class WorkerLifeTest(parameterized.TestCase):
         self.assertIsNotNone(worker.process.poll())
         self.assertLess(time.monotonic() - start, 60)
 
+    def test_call_without_a_worker_says_what_to_do(self):
+        with self.assertRaisesRegex(runtime.WorkerError, "tff_worker"):
+            _secure_sum(np.int64, 10)([1])
+
     def test_worker_is_gone_after_the_block(self):
         with runtime.tff_worker() as worker:
             self.assertTrue(psutil.pid_exists(worker.process.pid))

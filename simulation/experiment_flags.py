@@ -1,0 +1,133 @@
+"""What all experiment programs share: their flags, and what happens around a run.
+
+Imports nothing heavy, so that --help and wrong flags are answered at once.
+"""
+
+import dataclasses
+import os
+import sys
+from collections.abc import Callable, Sequence
+
+from absl import app, flags, logging
+
+from simulation import startup
+
+_OUTPUT_DIR = flags.DEFINE_string(
+    "output_dir",
+    None,
+    "The run directory. By default a new one below runs/ in the working directory.",
+)
+_RESUME = flags.DEFINE_bool(
+    "resume",
+    False,
+    "Continue the interrupted run in --output_dir. Its flags come from there.",
+)
+_SEED = flags.DEFINE_integer(
+    "seed", 1, "Seed of the run: of its cohorts and its clients.", lower_bound=0
+)
+_ISOLATE_NETWORK = flags.DEFINE_bool(
+    "isolate_network",
+    True,
+    "Run in a network of one's own where the system allows it, as TFF's worker "
+    "listens on all interfaces. The program then reaches no other machine.",
+)
+_TF_LOGS = flags.DEFINE_bool("tf_logs", False, "Show TensorFlow's own messages.")
+
+# Where and how a run is made, not what comes out of it.
+_NOT_RECORDED = frozenset(
+    ["output_dir", "resume", "isolate_network", "tf_logs", "population_cache"]
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Arguments:
+    """The flags that every experiment has.
+
+    Attributes:
+        output_dir: The run directory.
+        resume: Whether to continue what is there.
+        seed: The run's seed.
+        flags_text: All flags that decide a result, as a flagfile.
+    """
+
+    output_dir: str
+    resume: bool
+    seed: int
+    flags_text: str
+
+
+def run_program(
+    argv: Sequence[str],
+    program: str,
+    check_flags: Callable[[], None],
+    run: Callable[[Arguments], None],
+) -> None:
+    """Runs an experiment's main part, with its errors as one line and exit code 1.
+
+    Args:
+        argv: What `app.run` passes: the program and what is left beside flags.
+        program: The program's name, as in `scripts/run NAME`.
+        check_flags: Raises `ValueError` where the program's flags do not fit.
+        run: The main part.
+    """
+    if len(argv) > 1:
+        raise app.UsageError(f"arguments are flags; what is {argv[1]!r}?")
+    _isolate_network()
+    from simulation import run_directory  # imports NumPy, but no TensorFlow
+
+    try:
+        if _RESUME.value:
+            if _OUTPUT_DIR.value is None:
+                raise ValueError("--resume needs --output_dir, the run to continue")
+            run_directory.RunDirectory.read_run(_OUTPUT_DIR.value)
+            _take_recorded_flags(run_directory.flags_file(_OUTPUT_DIR.value))
+        check_flags()
+        name = program.rpartition(".")[2].removeprefix("run_")
+        output_dir = _OUTPUT_DIR.value or run_directory.default_path(name)
+        if not _RESUME.value:
+            run_directory.RunDirectory.check_free(output_dir)
+        if not _TF_LOGS.value:
+            startup.silence_tensorflow()
+        run(Arguments(output_dir, _RESUME.value, _SEED.value, _flags_as_text()))
+    except (ValueError, OSError, RuntimeError) as error:
+        if logging.vlog_is_on(1):
+            raise
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(1)
+
+
+def _isolate_network() -> None:
+    """Shuts the network out if the flag says so; NumPy's threads come later."""
+    if _ISOLATE_NETWORK.value and not startup.isolate_network():
+        logging.warning(
+            "This system allows no network namespace: while the program runs, TFF's "
+            "worker listens on all interfaces of this machine."
+        )
+
+
+def _recorded_names() -> list[str]:
+    key_flags = flags.FLAGS.get_key_flags_for_module(sys.argv[0])
+    return sorted(f.name for f in key_flags if f.name not in _NOT_RECORDED)
+
+
+def _flags_as_text() -> str:
+    """Returns the flags that decide a result as a flagfile; unset ones are left out."""
+    lines = [flags.FLAGS[name].serialize() for name in _recorded_names()]
+    return "".join(f"{line}\n" for line in lines if line)
+
+
+def _take_recorded_flags(path: str) -> None:
+    """Replaces the flags by those of a run, and refuses others on the command line."""
+    names = _recorded_names()
+    given = {
+        name: flags.FLAGS[name].value for name in names if flags.FLAGS[name].present
+    }
+    for name in names:
+        flags.FLAGS[name].unparse()
+    flags.FLAGS([sys.argv[0], f"--flagfile={os.path.abspath(path)}"])
+    for name, value in given.items():
+        if flags.FLAGS[name].value != value:
+            raise ValueError(
+                f"--{name} is {value!r}, but the run began with "
+                f"{flags.FLAGS[name].value!r}; leave it out, or begin a new run"
+            )

@@ -1,0 +1,306 @@
+"""The directory that a run leaves: flags, progress, results.
+
+Every file appears under its name only when it is whole, and `run.json` says
+"complete" only when all of them are there. One process at a time works in a run
+directory, and no run writes into another's.
+"""
+
+import fcntl
+import importlib.metadata
+import json
+import os
+import pathlib
+import platform
+import subprocess
+import time
+from collections.abc import Mapping
+from typing import Any, Self
+
+import pandas as pd
+
+from simulation import atomic_files, experiment_flags
+
+_RUN_FILE = "run.json"
+_FLAGS_FILE = "flags.txt"
+_CHECKPOINT_FILE = "checkpoint.json"
+_METRICS_FILE = "metrics.csv"
+_SCHEMA_VERSION = 1
+# The packages whose versions can change a result.
+_PACKAGES = (
+    "tensorflow-federated",
+    "tensorflow",
+    "tensorflow-privacy",
+    "dp-accounting",
+    "numpy",
+    "scipy",
+    "wordfreq",
+)
+
+
+class RunDirectoryError(RuntimeError):
+    """The output directory cannot be used for this run."""
+
+
+def default_path(program: str) -> str:
+    """Returns a fresh `runs/<program>/<date>-<time>` below the working directory."""
+    return os.path.join("runs", program, time.strftime("%Y%m%d-%H%M%S"))
+
+
+def version() -> str:
+    """Returns the commit of this code, "-dirty" if it was changed, or "unknown"."""
+    root = pathlib.Path(__file__).parent.parent
+    try:
+        described = subprocess.run(
+            ["git", "-C", str(root), "describe", "--always", "--dirty"],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+    return described.stdout.strip()
+
+
+def flags_file(path: str | os.PathLike[str]) -> str:
+    """Returns the path of a run's flags, a flagfile."""
+    return os.path.join(path, _FLAGS_FILE)
+
+
+def open_for(
+    arguments: experiment_flags.Arguments, *, program: str, facts: Mapping[str, Any]
+) -> "RunDirectory":
+    """Begins or resumes the run that the flags ask for; see `RunDirectory`."""
+    if arguments.resume:
+        return RunDirectory.resume(arguments.output_dir, program=program, facts=facts)
+    return RunDirectory.create(
+        arguments.output_dir,
+        program=program,
+        flags_text=arguments.flags_text,
+        facts=facts,
+    )
+
+
+class RunDirectory:
+    """A run directory that this process works in.
+
+    Use `create` or `resume`, and `close` (or a `with` block) when done.
+
+    Attributes:
+        path: Where it is.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], lock: int, run: dict[str, Any]):
+        self.path = pathlib.Path(path)
+        self._lock = lock
+        self._run = run
+        self._rows: list[Mapping[str, Any]] = []
+        self._writer = None
+
+    @staticmethod
+    def check_free(path: str | os.PathLike[str]) -> None:
+        """Raises `RunDirectoryError` if there is something at `path` already."""
+        path = pathlib.Path(path)
+        if (path / _RUN_FILE).exists():
+            run = _read_json(path / _RUN_FILE)
+            hint = (
+                "it is complete"
+                if run["status"] == "complete"
+                else "continue it with --resume"
+            )
+            raise RunDirectoryError(
+                f"--output_dir={path} holds a run of {run['program']} of "
+                f"{run['started']}; {hint}, or choose another directory"
+            )
+        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+            raise RunDirectoryError(
+                f"--output_dir={path} exists and is not an empty directory; choose "
+                "another"
+            )
+
+    @classmethod
+    def create(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        program: str,
+        flags_text: str,
+        facts: Mapping[str, Any],
+    ) -> Self:
+        """Begins a run.
+
+        Args:
+            path: Where; must not exist, or be an empty directory.
+            program: The program's name.
+            flags_text: Its flags, as a flagfile.
+            facts: What else a result depends on, such as the population's
+                fingerprint; a resumed run must have the same.
+
+        Raises:
+            RunDirectoryError: If there is something at `path`, or it cannot be made.
+        """
+        cls.check_free(path)
+        path = pathlib.Path(path)
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise RunDirectoryError(
+                f"--output_dir={path} cannot be made: {error.strerror}"
+            ) from error
+        lock = _lock(path)
+        run = {
+            "schema_version": _SCHEMA_VERSION,
+            "program": program,
+            "status": "running",
+            "started": time.strftime("%Y-%m-%d %H:%M:%S %z"),
+            "version": version(),
+            "python": platform.python_version(),
+            "packages": {name: importlib.metadata.version(name) for name in _PACKAGES},
+            "facts": dict(facts),
+        }
+        directory = cls(path, lock, run)
+        directory.write_text(_FLAGS_FILE, flags_text)
+        directory.write_json(_RUN_FILE, run)
+        return directory
+
+    @classmethod
+    def resume(
+        cls, path: str | os.PathLike[str], *, program: str, facts: Mapping[str, Any]
+    ) -> Self:
+        """Continues an interrupted run.
+
+        Args:
+            path: Where it is.
+            program: The program's name.
+            facts: As in `create`; compared with what the run began with.
+
+        Raises:
+            RunDirectoryError: If there is no run of this program, it is complete,
+                another process works on it, or `facts` differ.
+        """
+        path = pathlib.Path(path)
+        run = cls.read_run(path)
+        if run["program"] != program:
+            raise RunDirectoryError(
+                f"--output_dir={path} holds a run of {run['program']}, not {program}"
+            )
+        if run["status"] == "complete":
+            raise RunDirectoryError(f"the run in --output_dir={path} is complete")
+        for name, value in facts.items():
+            if run["facts"].get(name) != value:
+                raise RunDirectoryError(
+                    f"--output_dir={path}: the run began with {name} = "
+                    f"{run['facts'].get(name)!r}, now it is {value!r}; restore what "
+                    "it began with, or begin a new run"
+                )
+        return cls(path, _lock(path), run)
+
+    @staticmethod
+    def read_run(path: str | os.PathLike[str]) -> dict[str, Any]:
+        """Returns what `run.json` says, or raises `RunDirectoryError`."""
+        file = pathlib.Path(path) / _RUN_FILE
+        if not file.exists():
+            raise RunDirectoryError(f"--output_dir={path} holds no run: no {_RUN_FILE}")
+        run = _read_json(file)
+        if run.get("schema_version") != _SCHEMA_VERSION:
+            raise RunDirectoryError(
+                f"{file}: schema_version is {run.get('schema_version')!r}, this "
+                f"program reads {_SCHEMA_VERSION}"
+            )
+        return run
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Lets others work in the directory."""
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+    def save_checkpoint(self, state: Any) -> None:
+        """Replaces the checkpoint by a value that JSON can hold, and the metrics."""
+        self.write_json(_CHECKPOINT_FILE, {"state": state, "metrics": self._rows})
+        if self._rows:
+            self.write_table(_METRICS_FILE, pd.DataFrame(self._rows))
+
+    def load_checkpoint(self) -> Any | None:
+        """Returns the last checkpoint's state, or None; takes its metrics over."""
+        file = self.path / _CHECKPOINT_FILE
+        if not file.exists():
+            return None
+        checkpoint = _read_json(file)
+        self._rows = checkpoint["metrics"]
+        return checkpoint["state"]
+
+    def add_metrics(self, step: int, row: Mapping[str, Any]) -> None:
+        """Adds a row to the metrics: to TensorBoard now, to the CSV when saved.
+
+        Args:
+            step: TensorBoard's step.
+            row: Metrics by name; the same names in every row.
+        """
+        import tensorflow as tf  # here: a reader of run directories needs none
+
+        if self._writer is None:
+            self._writer = tf.summary.create_file_writer(str(self.path / "tensorboard"))
+        self._rows.append(row)
+        with self._writer.as_default(step=step):
+            for name, value in row.items():
+                tf.summary.scalar(name, value)
+        self._writer.flush()
+
+    def metrics(self) -> pd.DataFrame:
+        """Returns the metrics so far, a row a step."""
+        return pd.DataFrame(self._rows)
+
+    def write_text(self, name: str, text: str) -> None:
+        """Writes a text file in UTF-8."""
+        atomic_files.write_file(self.path / name, text.encode())
+
+    def write_bytes(self, name: str, contents: bytes) -> None:
+        """Writes a file."""
+        atomic_files.write_file(self.path / name, contents)
+
+    def write_json(self, name: str, value: Any) -> None:
+        """Writes a value as JSON."""
+        self.write_text(name, json.dumps(value, indent=1) + "\n")
+
+    def write_table(self, name: str, table: pd.DataFrame) -> None:
+        """Writes a table as CSV."""
+        self.write_text(name, table.to_csv(index=False))
+
+    def complete(self) -> None:
+        """Marks the run as complete; the last thing a run does."""
+        self._run["status"] = "complete"
+        self._run["finished"] = time.strftime("%Y-%m-%d %H:%M:%S %z")
+        self.write_json(_RUN_FILE, self._run)
+
+    @property
+    def run(self) -> dict[str, Any]:
+        """What `run.json` says."""
+        return dict(self._run)
+
+
+def _lock(path: pathlib.Path) -> int:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise RunDirectoryError(
+            f"--output_dir={path}: another process is working on this run"
+        ) from None
+    return descriptor
+
+
+def _read_json(path: pathlib.Path) -> Any:
+    try:
+        return json.loads(path.read_text())
+    except ValueError as error:
+        raise RunDirectoryError(f"{path} is not readable as JSON: {error}") from error

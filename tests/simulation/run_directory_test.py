@@ -1,0 +1,139 @@
+"""Tests of run directories: whole or not there, and never two runs in one."""
+
+import errno
+import os
+import subprocess
+import sys
+from unittest import mock
+
+import pandas as pd
+from absl.testing import absltest, parameterized
+
+from simulation import run_directory
+
+_FACTS = {"population": "abc"}
+
+
+def _create(path, program="p", facts=_FACTS):
+    return run_directory.RunDirectory.create(
+        path, program=program, flags_text="--seed=1\n", facts=facts
+    )
+
+
+def _resume(path, program="p", facts=_FACTS):
+    return run_directory.RunDirectory.resume(path, program=program, facts=facts)
+
+
+class RunDirectoryTest(parameterized.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.path = os.path.join(self.create_tempdir().full_path, "a", "run")
+
+    def test_run_and_resume(self):
+        with _create(self.path) as run:
+            self.assertIsNone(run.load_checkpoint())
+            run.add_metrics(1, {"round": 1, "votes": 0.1})
+            run.save_checkpoint({"level": [1, 2]})
+            run.add_metrics(2, {"round": 2, "votes": 7.0})  # lost with the round
+        with _resume(self.path) as run:
+            self.assertEqual(run.load_checkpoint(), {"level": [1, 2]})
+            run.add_metrics(2, {"round": 2, "votes": 8.0})
+            run.save_checkpoint({"level": [3]})
+            run.complete()
+        metrics = pd.read_csv(os.path.join(self.path, "metrics.csv"))
+        self.assertEqual(metrics["votes"].tolist(), [0.1, 8.0])
+        self.assertEqual(run.run["status"], "complete")
+        self.assertTrue(os.listdir(os.path.join(self.path, "tensorboard")))
+        with self.assertRaisesRegex(run_directory.RunDirectoryError, "is complete"):
+            _resume(self.path)
+
+    def test_flags_and_versions_are_recorded(self):
+        _create(self.path).close()
+        with open(run_directory.flags_file(self.path)) as file:
+            self.assertEqual(file.read(), "--seed=1\n")
+        run = run_directory.RunDirectory.read_run(self.path)
+        self.assertEqual(run["packages"]["tensorflow-federated"], "0.87.0")
+        self.assertEqual(run["facts"], _FACTS)
+
+    def test_directory_of_another_run_is_refused(self):
+        with _create(self.path) as run:
+            with self.assertRaisesRegex(
+                run_directory.RunDirectoryError, "continue it with --resume"
+            ):
+                _create(self.path)
+            run.complete()
+        with self.assertRaisesRegex(run_directory.RunDirectoryError, "is complete"):
+            _create(self.path)
+
+    def test_directory_with_other_files_is_refused(self):
+        os.makedirs(self.path)
+        with open(os.path.join(self.path, "thesis.tex"), "w"):
+            pass
+        with self.assertRaisesRegex(run_directory.RunDirectoryError, "not an empty"):
+            _create(self.path)
+        self.assertEqual(os.listdir(self.path), ["thesis.tex"])
+
+    def test_empty_directory_is_taken(self):
+        os.makedirs(self.path)
+        _create(self.path).close()
+
+    def test_parent_that_is_a_file(self):
+        os.makedirs(os.path.dirname(self.path))
+        with open(self.path, "w"):
+            pass
+        with self.assertRaisesRegex(run_directory.RunDirectoryError, "cannot be made"):
+            _create(os.path.join(self.path, "below"))
+
+    @parameterized.parameters(
+        ({"program": "q"}, "a run of p, not q"),
+        ({"facts": {"population": "xyz"}}, "population = 'abc', now it is 'xyz'"),
+    )
+    def test_resume_of_something_else(self, changes, message):
+        _create(self.path).close()
+        with self.assertRaisesRegex(run_directory.RunDirectoryError, message):
+            _resume(self.path, **changes)
+
+    def test_resume_of_nothing(self):
+        with self.assertRaisesRegex(run_directory.RunDirectoryError, "holds no run"):
+            _resume(self.path)
+
+    def test_two_processes_do_not_work_on_one_run(self):
+        program = (
+            "from simulation import run_directory as r; import sys\n"
+            "try: r.RunDirectory.resume(sys.argv[1], program='p', facts={})\n"
+            "except r.RunDirectoryError as e: print(e)"
+        )
+        with _create(self.path):
+            root = os.path.dirname(os.path.dirname(run_directory.__file__))
+            other = subprocess.run(
+                [sys.executable, "-c", program, self.path],
+                env={**os.environ, "PYTHONPATH": root},
+                capture_output=True,
+                text=True,
+                check=True,
+            )
+        self.assertIn("another process", other.stdout)
+
+    def test_full_disk_leaves_the_last_whole_file(self):
+        with _create(self.path) as run:
+            run.write_text("result.csv", "whole")
+            full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            with (
+                mock.patch.object(os, "fsync", side_effect=full),
+                self.assertRaisesRegex(OSError, "No space left"),
+            ):
+                run.write_text("result.csv", "half of it")
+        with open(os.path.join(self.path, "result.csv")) as file:
+            self.assertEqual(file.read(), "whole")
+
+    def test_damaged_checkpoint_is_named(self):
+        with _create(self.path) as run:
+            run.write_text("checkpoint.json", "{")
+            with self.assertRaisesRegex(
+                run_directory.RunDirectoryError, "checkpoint.json is not readable"
+            ):
+                run.load_checkpoint()
+
+
+if __name__ == "__main__":
+    absltest.main()
