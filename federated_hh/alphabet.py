@@ -1,0 +1,103 @@
+"""Characters as codes, words as rows of codes of a fixed width."""
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+CODE_DTYPE = np.uint16
+
+
+@dataclasses.dataclass(frozen=True)
+class Alphabet:
+    """The characters that words are made of, and an end-of-word symbol beside them.
+
+    Character i of `characters` has the code i. The end symbol is none of the
+    characters, so no word can hold it by accident.
+
+    Attributes:
+        characters: The distinct characters, in the order of their codes.
+    """
+
+    characters: str
+
+    def __post_init__(self):
+        repeated = {c for c in self.characters if self.characters.count(c) > 1}
+        if repeated:
+            raise ValueError(f"alphabet has {''.join(sorted(repeated))!r} twice")
+        if not 1 <= len(self.characters) <= np.iinfo(CODE_DTYPE).max - 2:
+            raise ValueError(
+                f"alphabet has {len(self.characters)} characters; it needs 1 to "
+                f"{np.iinfo(CODE_DTYPE).max - 2}"
+            )
+        if "\0" in self.characters:
+            raise ValueError("alphabet has the NUL character, which words cannot hold")
+
+    @property
+    def size(self) -> int:
+        """How many characters there are, the end symbol not counted."""
+        return len(self.characters)
+
+    @property
+    def end(self) -> int:
+        """The code of the end symbol."""
+        return self.size
+
+    @property
+    def num_symbols(self) -> int:
+        """How many symbols may follow a prefix: the characters, and the end."""
+        return self.size + 1
+
+    @property
+    def padding(self) -> int:
+        """The code that fills a row behind the end symbol."""
+        return self.size + 1
+
+    def encode(self, words: Sequence[str] | pa.Array, length: int) -> np.ndarray:
+        """Returns the first `length` symbols of words.
+
+        Args:
+            words: The words, without end symbols.
+            length: Symbols in a row, at least 1.
+
+        Returns:
+            uint16, shape [len(words), length]: the codes of the characters, then the
+            end symbol and padding. A word of `length` or more characters fills its
+            row, without an end symbol.
+
+        Raises:
+            ValueError: If a word has a character outside the alphabet among its
+                first `length`, or if `length` is below 1.
+        """
+        if length < 1:
+            raise ValueError(f"length is {length}; it has to be at least 1")
+        if isinstance(words, pa.Array | pa.ChunkedArray):
+            words = words.to_pylist()
+        # NumPy cuts what is longer, and fills what is shorter with NULs.
+        points = np.array(words, dtype=f"U{length}").view(np.uint32)
+        points = points.reshape(len(words), length)
+        code_of_point = np.full(0x110000, self.padding + 1, np.uint32)
+        code_of_point[0] = self.padding
+        code_of_point[[ord(c) for c in self.characters]] = np.arange(self.size)
+        codes = code_of_point[points]
+        foreign = np.argwhere(codes > self.padding)
+        if foreign.size:
+            row, column = foreign[0]
+            raise ValueError(
+                f"the word {words[row]!r} has {words[row][column]!r}, which is not in "
+                "the alphabet; prepare the population with this alphabet"
+            )
+        lengths = np.count_nonzero(points, axis=1)
+        ended = np.flatnonzero(lengths < length)
+        codes[ended, lengths[ended]] = self.end
+        return codes.astype(CODE_DTYPE)
+
+    def decode(self, codes: np.ndarray) -> str:
+        """Returns the characters of one row, up to the end symbol if it has one."""
+        characters = []
+        for code in codes.tolist():
+            if code >= self.size:
+                break
+            characters.append(self.characters[code])
+        return "".join(characters)
