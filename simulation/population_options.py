@@ -1,0 +1,128 @@
+"""What a population is made of, and the error when it cannot be.
+
+Imports nothing heavy, so that flags can be parsed and wrong ones refused at once.
+"""
+
+import dataclasses
+
+SYNTHETIC = "synthetic"
+FORMATS = ("auto", "csv", "tsv", "jsonl", "parquet", "word_counts")
+CSV_HEADERS = ("auto", "present", "absent")
+OUT_OF_ALPHABET = ("drop", "refuse")
+EMPTY_CLIENTS = ("drop", "keep")
+MAX_CLIENTS = 2**31 - 1
+MAX_MEAN_WORDS = 10_000
+MAX_SIGMA = 3.0
+
+
+class PopulationError(OSError, ValueError):
+    """The data cannot be made into a population; the message says what to do."""
+
+
+@dataclasses.dataclass(frozen=True)
+class PopulationOptions:
+    """What a population is made of; `simulation.population_flags` has the flags.
+
+    Attributes:
+      source: "synthetic", or the path of a file.
+      format: One of `FORMATS`; "auto" goes by the file's name.
+      encoding: Of CSV, TSV and word count files.
+      user_column: Name or 0-based number of the column that says who wrote a row.
+      text_column: The same for the text to cut into words.
+      word_column: The same for a word, where rows hold words instead of text.
+      count_column: The same for how often the user has the word; without it, a row
+        counts one.
+      csv_columns: Names of the columns of a file without header.
+      csv_header: "auto": there is one unless all columns are given by number or
+        `csv_columns` names them. "present", "absent".
+      tokenizer: Name of the tokenizer that cuts text into words.
+      alphabet: The characters words may have; None for the tokenizer's.
+      out_of_alphabet: Whether a word with another character is dropped and counted
+        ("drop") or an error ("refuse").
+      known_words: Path of a dictionary whose words are left out, one a line.
+      max_bad_rows: How many rows may be unreadable before reading stops with an
+        error.
+      empty_clients: Whether clients left without words are dropped and counted
+        ("drop") or kept ("keep").
+      num_clients: Synthetic only: clients who type, in 1..2**31-1.
+      mean_words_per_client: Synthetic only: mean number of words a client types, in
+        [1, 10000].
+      words_per_client_sigma: Synthetic only: standard deviation of the log of that
+        number (before rounding), in [0, 3].
+      seed: Synthetic only: at least 0.
+    """
+
+    source: str = SYNTHETIC
+    format: str = "auto"
+    encoding: str = "utf-8"
+    user_column: str = "user"
+    text_column: str = "text"
+    word_column: str | None = None
+    count_column: str | None = None
+    csv_columns: tuple[str, ...] = ()
+    csv_header: str = "auto"
+    tokenizer: str = "triehh"
+    alphabet: str | None = None
+    out_of_alphabet: str = "drop"
+    known_words: str | None = None
+    max_bad_rows: int = 100
+    empty_clients: str = "drop"
+    num_clients: int = 1_000_000
+    mean_words_per_client: float = 20.0
+    words_per_client_sigma: float = 1.0
+    seed: int = 0
+
+    def __post_init__(self):
+        object.__setattr__(self, "csv_columns", tuple(self.csv_columns))
+        for name, allowed in (
+            ("format", FORMATS),
+            ("csv_header", CSV_HEADERS),
+            ("out_of_alphabet", OUT_OF_ALPHABET),
+            ("empty_clients", EMPTY_CLIENTS),
+        ):
+            if getattr(self, name) not in allowed:
+                raise ValueError(
+                    f"{name} is {getattr(self, name)!r}, must be one of "
+                    f"{', '.join(allowed)}."
+                )
+        for name, low, high in (
+            ("max_bad_rows", 0, float("inf")),
+            ("num_clients", 1, MAX_CLIENTS),
+            ("mean_words_per_client", 1, MAX_MEAN_WORDS),
+            ("words_per_client_sigma", 0, MAX_SIGMA),
+            ("seed", 0, float("inf")),
+        ):
+            if not low <= getattr(self, name) <= high:
+                raise ValueError(
+                    f"{name} is {getattr(self, name)}, must be in [{low}, {high}]."
+                )
+        self._check_words_law()
+        self._check_columns()
+
+    def _check_words_law(self) -> None:
+        mean, sigma = self.mean_words_per_client, self.words_per_client_sigma
+        if sigma == 0 and mean != int(mean):
+            raise ValueError(
+                f"mean_words_per_client is {mean}, must be a whole number where "
+                "words_per_client_sigma is 0: everyone types that many."
+            )
+        if sigma > 0 and mean <= 1:
+            raise ValueError(
+                f"mean_words_per_client is {mean}, must be above 1 where "
+                f"words_per_client_sigma is above 0 (it is {sigma})."
+            )
+
+    def _check_columns(self) -> None:
+        if not self.source:
+            raise ValueError("source is empty, must be 'synthetic' or a path.")
+        if self.alphabet == "":
+            raise ValueError("alphabet is empty, must have a character.")
+        if len(set(self.csv_columns)) < len(self.csv_columns):
+            raise ValueError(
+                f"csv_columns is {','.join(self.csv_columns)}, must have no name twice."
+            )
+        if self.count_column and not self.word_column:
+            raise ValueError(
+                f"count_column is {self.count_column!r} but word_column is not given: "
+                "counts are of words."
+            )

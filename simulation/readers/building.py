@@ -1,0 +1,142 @@
+"""Builds a population's columns from rows of any origin."""
+
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from simulation import column_writer, population_options, tokenizers
+from simulation.readers import fields, grouping, memory, opening, word_table
+
+_ROWS_BETWEEN_MEMORY_CHECKS = 1 << 16
+
+
+class PopulationBuilder:
+    """Takes rows, then writes the columns.
+
+    Holds the distinct words and client ids in memory; the rest goes to disk.
+    """
+
+    def __init__(
+        self,
+        writer: column_writer.ColumnWriter,
+        table: word_table.WordTable,
+        entries_in_memory: int = grouping.ENTRIES_IN_MEMORY,
+    ):
+        """Starts with no rows.
+
+        Args:
+          writer: Of the population.
+          table: Names and filters the words.
+          entries_in_memory: How many words are grouped at a time.
+        """
+        self._writer = writer
+        self._table = table
+        self._grouper = grouping.Grouper(writer.directory, entries_in_memory)
+        self._clients: dict[str, int] = {}
+        self._num_rows = 0
+
+    def add(self, line: int, user: str, words: list[str], count: int = 1) -> None:
+        """Adds a row.
+
+        Args:
+          line: Where it is, for messages.
+          user: The client id.
+          words: Its words, in order.
+          count: How often each occurs.
+
+        Raises:
+          ValueError: If the client id cannot be written as UTF-8.
+          PopulationError: If words are refused, or memory runs out.
+        """
+        client = self._clients.get(user)
+        if client is None:
+            if opening.has_undecodable(user):
+                raise ValueError(f"the user {user!r} is not valid Unicode")
+            client = self._clients[user] = len(self._clients)
+        self._grouper.add(client, self._table.encode(words, line, count), count)
+        self._num_rows += 1
+        if self._num_rows % _ROWS_BETWEEN_MEMORY_CHECKS == 0:
+            memory.check(self._table.num_words, len(self._clients))
+
+    def finish(self, empty_clients: str) -> dict[str, Any]:
+        """Writes the columns.
+
+        Args:
+          empty_clients: "drop" or "keep" clients without words.
+
+        Returns:
+          "words" and "client_ids" for the writer, and what is known of the data.
+
+        Raises:
+          PopulationError: If words were refused, no client has a word, or a
+            client has a word more than 2**31-1 times.
+        """
+        self._table.check_refused()
+        names = list(self._clients)
+        if not self._table.num_words:
+            dropped = ", ".join(f"{n} {why}" for why, n in self._table.dropped.items())
+            raise population_options.PopulationError(
+                f"the population is empty: {self._num_rows} rows of {len(names)} "
+                f"clients leave no word (left out: {dropped})."
+            )
+        kept: list[str] = []
+        low = without_words = 0
+        for word_ids, counts, row_lengths in self._grouper.rows(len(names)):
+            clients = names[low : low + len(row_lengths)]
+            low += len(row_lengths)
+            without_words += int((row_lengths == 0).sum())
+            self._check_counts(word_ids, counts, row_lengths, clients)
+            if empty_clients == "drop":
+                clients = list(itertools.compress(clients, row_lengths.tolist()))
+                row_lengths = row_lengths[row_lengths > 0]
+            kept.extend(clients)
+            self._writer.append_rows(word_ids, counts, row_lengths)
+        return {
+            "words": self._table.words(),
+            "client_ids": kept,
+            "num_rows": self._num_rows,
+            "clients_without_words": without_words,
+            "dropped_words": dict(self._table.dropped),
+        }
+
+    def _check_counts(
+        self,
+        word_ids: np.ndarray,
+        counts: np.ndarray,
+        row_lengths: np.ndarray,
+        names: list[str],
+    ) -> None:
+        if len(counts) and counts.max() > column_writer.MAX_COUNT:
+            entry = int(counts.argmax())
+            client = int(np.searchsorted(np.cumsum(row_lengths), entry, side="right"))
+            raise population_options.PopulationError(
+                f"client {names[client]!r} has the word "
+                f"{self._table.words()[word_ids[entry]]!r} {counts[entry]} times in "
+                f"all, must be at most {column_writer.MAX_COUNT}."
+            )
+
+
+def add_rows(
+    builder: PopulationBuilder,
+    rows: Iterator[fields.Row],
+    tokenizer: tokenizers.Tokenizer | None,
+    on_bad_row: Callable[[int, str], None],
+) -> None:
+    """Adds the rows of a file.
+
+    Args:
+      builder: Takes them.
+      rows: The rows.
+      tokenizer: Cuts their text into words; None if rows hold words.
+      on_bad_row: Called with a row's number and what is wrong with it.
+    """
+    for line, user, content, count in rows:
+        words = [content] if tokenizer is None else tokenizer.split(content)
+        try:
+            builder.add(line, user, words, count)
+        except population_options.PopulationError:
+            raise
+        except ValueError as error:
+            on_bad_row(line, str(error))

@@ -1,0 +1,55 @@
+"""How much memory is left, so that reading can stop before the kernel stops it."""
+
+import pathlib
+
+from simulation import population_options
+
+# Below this, the next steps (table growth, sorting) may no longer fit.
+RESERVE_BYTES = 512 << 20
+
+_MEMINFO = pathlib.Path("/proc/meminfo")
+_CGROUP = pathlib.Path("/sys/fs/cgroup")
+
+
+def available_bytes() -> int | None:
+    """Returns the memory that can still be taken, or None where it is not known.
+
+    That of the machine, or of the control group (container) if it has less.
+    """
+    try:
+        lines = _MEMINFO.read_text().splitlines()
+        values = dict(line.split(":", 1) for line in lines)
+        available = int(values["MemAvailable"].split()[0]) * 1024
+    except (OSError, KeyError, ValueError):
+        return None
+    try:
+        limit = int((_CGROUP / "memory.max").read_text())  # or "max"
+        used = int((_CGROUP / "memory.current").read_text())
+        lines = (_CGROUP / "memory.stat").read_text().splitlines()
+        statistics = dict(line.split() for line in lines)
+        # File pages are given back when memory is asked for.
+        freed = int(statistics["active_file"]) + int(statistics["inactive_file"])
+        available = min(available, limit - used + freed)
+    except (OSError, KeyError, ValueError):
+        pass
+    return available
+
+
+def check(num_words: int, num_clients: int) -> None:
+    """Stops reading when there is little memory left.
+
+    Args:
+      num_words: Distinct words held so far.
+      num_clients: Distinct client ids held so far.
+
+    Raises:
+      PopulationError: If less than `RESERVE_BYTES` are available.
+    """
+    available = available_bytes()
+    if available is not None and available < RESERVE_BYTES:
+        raise population_options.PopulationError(
+            f"only {available >> 20} MiB of memory are left, with {num_words:,} "
+            f"distinct words and {num_clients:,} client ids held in memory (about 150 "
+            "bytes each) while reading. Run on a machine with more memory, end other "
+            "programs, or leave words out with --alphabet or --known_words."
+        )

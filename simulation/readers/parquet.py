@@ -1,0 +1,98 @@
+"""Reads Parquet files, batch by batch."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from simulation import population_options, progress
+from simulation.readers import bad_rows, fields
+
+_ROWS_PER_BATCH = 1 << 13
+
+
+def _check_type(path: str, flag: str, field: pa.Field) -> None:
+    value_type = field.type
+    if pa.types.is_dictionary(value_type):
+        value_type = value_type.value_type
+    is_text = pa.types.is_string(value_type) or pa.types.is_large_string(value_type)
+    is_integer = pa.types.is_integer(value_type)
+    allowed = {"user_column": is_text or is_integer, "count_column": is_integer}
+    if not allowed.get(flag, is_text):
+        expected = {"user_column": "text or integers", "count_column": "integers"}
+        raise population_options.PopulationError(
+            f"{path}: column {field.name!r} (--{flag}) has type {field.type}, must "
+            f"hold {expected.get(flag, 'text')}."
+        )
+
+
+def _values(column: pa.Array) -> list[Any]:
+    """Returns a column's values; those that are not UTF-8 as exceptions."""
+    try:
+        return column.to_pylist()
+    except UnicodeDecodeError:
+        values: list[Any] = []
+        for scalar in column:
+            try:
+                values.append(scalar.as_py())
+            except UnicodeDecodeError:
+                values.append(ValueError("bytes that are not UTF-8"))
+        return values
+
+
+def _row(number: int, values: tuple[Any, ...], wanted: fields.Fields) -> fields.Row:
+    for (flag, _), value in zip(wanted.named(), values, strict=True):
+        if value is None:
+            raise ValueError(f"no value for --{flag}")
+        if isinstance(value, ValueError):
+            raise value
+    count = values[2] if len(values) == 3 else 1
+    is_word = wanted.content_flag == "word_column"
+    return fields.make_row(number, str(values[0]), values[1], count, is_word)
+
+
+def read(
+    path: str, wanted: fields.Fields, bad: bad_rows.BadRows
+) -> Iterator[fields.Row]:
+    """Yields the rows of a file.
+
+    Args:
+      path: The file.
+      wanted: The columns to read.
+      bad: Takes the rows that cannot be read.
+
+    Yields:
+      Rows; the number is that of the row, from 1.
+
+    Raises:
+      PopulationError: If the file cannot be read, a column is not there or
+        has another type, or too many rows are bad.
+    """
+    try:
+        with pq.ParquetFile(path) as file:
+            schema = file.schema_arrow
+            indices = wanted.indices(path, schema.names, len(schema))
+            for (flag, _), index in zip(wanted.named(), indices, strict=True):
+                _check_type(path, flag, schema.field(index))
+            names = [schema.names[index] for index in indices]
+            number = 0
+            bar = progress.Progress(f"Reading {path}", file.metadata.num_rows, "rows")
+            with bar:
+                for batch in file.iter_batches(_ROWS_PER_BATCH, columns=names):
+                    columns = [_values(batch.column(name)) for name in names]
+                    for values in zip(*columns, strict=True):
+                        number += 1
+                        try:
+                            row = _row(number, values, wanted)
+                        except ValueError as error:
+                            bad.add(number, str(error))
+                        else:
+                            yield row
+                    bar.set(number)
+    except (pa.ArrowException, OSError) as error:
+        if isinstance(error, population_options.PopulationError):
+            raise
+        raise population_options.PopulationError(
+            f"{path} cannot be read as Parquet: {error}"
+        ) from error

@@ -1,0 +1,279 @@
+"""Synthetic English: clients who type words at the frequencies of real English.
+
+Each client types T words, independently of the others, where T is log-normal, rounded
+up, and at most 100,000; each word is drawn independently from the frequencies of
+the large English list of the wordfreq package (321,180 words of books, subtitles, news,
+web pages, Twitter and Reddit). What is typed is cut and filtered like a file's text.
+"""
+
+import collections
+import concurrent.futures
+import math
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from simulation import (
+    canonical_rows,
+    column_writer,
+    population_options,
+    progress,
+    tokenizers,
+)
+from simulation.readers import alias_table, word_table
+
+MAX_WORDS_PER_CLIENT = 100_000
+
+# Of a chunk, for which the arrays stay within the processor's caches. Part of the law
+# of the random numbers: a change makes other populations of the same seed.
+_MAX_CLIENTS_PER_CHUNK = 1 << 13
+_MAX_WORDS_PER_CHUNK = 1 << 18
+
+
+class WordsPerClient:
+    """The law of the number of words a client types.
+
+    T = min(ceil(exp(mu + sigma * Z)), MAX_WORDS_PER_CLIENT), Z standard normal. mu is
+    such that the mean of T, rounding and bound included, is what was asked for. With
+    sigma = 0, T is the mean itself.
+    """
+
+    def __init__(self, mean: float, sigma: float):
+        """Solves for mu.
+
+        Args:
+          mean: Of T; above 1 if sigma is, else a whole number from 1.
+          sigma: Standard deviation of the log of the unrounded number, at least 0.
+        """
+        self._mean, self._sigma = mean, sigma
+        if sigma > 0:
+            from scipy import optimize
+
+            self._mu = optimize.brentq(
+                lambda mu: self._mean_of(mu) - mean,
+                -10.0 * sigma,
+                math.log(MAX_WORDS_PER_CLIENT) + 10.0 * sigma,
+            )
+
+    def _mean_of(self, mu: float) -> float:
+        from scipy import special
+
+        # E[T] is the sum of P(T > k) over k from 0; P(T > 0) = 1.
+        logs = np.log(np.arange(1, MAX_WORDS_PER_CLIENT))
+        return 1.0 + float(special.ndtr((mu - logs) / self._sigma).sum())
+
+    def draw(self, rng: np.random.Generator, size: int) -> np.ndarray:
+        """Draws independent numbers of words: int64 [size]."""
+        if self._sigma == 0:
+            return np.full(size, int(self._mean))
+        typed = np.ceil(np.exp(self._mu + self._sigma * rng.standard_normal(size)))
+        return np.clip(typed, 1, MAX_WORDS_PER_CLIENT).astype(np.int64)
+
+    def probability_at_most(self, count: int) -> float:
+        """Returns P(T <= count)."""
+        if count < 1:
+            return 0.0
+        if count >= MAX_WORDS_PER_CLIENT:
+            return 1.0
+        if self._sigma == 0:
+            return float(count >= self._mean)
+        from scipy import special
+
+        return float(special.ndtr((math.log(count) - self._mu) / self._sigma))
+
+
+class Typing:
+    """What becomes of a typed word: the words kept of it, if any, and how likely.
+
+    Typed words of which nothing is kept are thinned out exactly: of T typed words a
+    binomial number is kept, and those are drawn from the distribution given that.
+
+    Attributes:
+      keep_probability: That something of a typed word is kept.
+      dropped_probabilities: That nothing is, by reason.
+    """
+
+    def __init__(
+        self, tokenizer: tokenizers.Tokenizer, table: word_table.WordTable
+    ) -> None:
+        """Puts the whole word list through the tokenizer and the filters.
+
+        Args:
+          tokenizer: Cuts each typed word.
+          table: Filters, and names, the words.
+
+        Raises:
+          PopulationError: If nothing of the list is kept, or a word is
+            refused.
+        """
+        import wordfreq
+
+        frequencies = wordfreq.get_frequency_dict("en", wordlist="large")
+        reasons = {
+            word_table.OUT_OF_ALPHABET: "out_of_alphabet",
+            word_table.KNOWN: "known",
+        }
+        weights: dict[tuple[int, ...], float] = {}
+        dropped: dict[str, float] = {}
+        for rank, (typed, frequency) in enumerate(frequencies.items(), 1):
+            codes = tuple([table.code(w, rank) for w in tokenizer.split(typed)])
+            kept = tuple([code for code in codes if code >= 0])
+            if kept:
+                weights[kept] = weights.get(kept, 0.0) + frequency
+            else:
+                reason = reasons[codes[0]] if codes else "tokenizer"
+                dropped[reason] = dropped.get(reason, 0.0) + frequency
+        table.check_refused()
+        if not weights:
+            raise population_options.PopulationError(
+                "nothing of the English word list is kept: no word passes the "
+                "tokenizer, the alphabet and the known words."
+            )
+        kept_total = math.fsum(weights.values())
+        total = kept_total + math.fsum(dropped.values())
+        self.keep_probability = kept_total / total if dropped else 1.0
+        self.dropped_probabilities = {k: v / total for k, v in dropped.items()}
+        self._alias_table = alias_table.AliasTable(np.fromiter(weights.values(), float))
+        self._lengths = np.fromiter(map(len, weights), np.int64, len(weights))
+        self._starts = np.concatenate(([0], np.cumsum(self._lengths)[:-1]))
+        self._flat = np.fromiter(
+            (code for codes in weights for code in codes), np.int64
+        )
+
+    def draw(
+        self, rng: np.random.Generator, clients: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Draws typed words of which something is kept.
+
+        Args:
+          rng: Source of randomness.
+          clients: Integers [n], who types each.
+
+        Returns:
+          Who has each kept word, and the word's id, in the order of typing.
+        """
+        outcomes = self._alias_table.draw(rng, len(clients))
+        if len(self._flat) == len(self._lengths):  # one word each
+            return clients, self._flat[outcomes]
+        lengths = self._lengths[outcomes]
+        ends = np.cumsum(lengths)
+        within = np.arange(ends[-1] if len(ends) else 0) - np.repeat(
+            ends - lengths, lengths
+        )
+        words = self._flat[np.repeat(self._starts[outcomes], lengths) + within]
+        return np.repeat(clients, lengths), words
+
+
+def _chunk(
+    index: int, size: int, seed: int, law: WordsPerClient, typing: Typing
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Draws a chunk of clients.
+
+    Args:
+      index: Of the chunk; decides its random numbers together with the seed.
+      size: Number of clients.
+      seed: Of the population.
+      law: Of the number of words typed.
+      typing: Of the words.
+
+    Returns:
+      word_ids, counts, row_lengths of the chunk, and how many typed words were dropped
+      for each reason.
+    """
+    seeds = np.random.SeedSequence(seed, spawn_key=(index,))
+    rng = np.random.Generator(np.random.SFC64(seeds))
+    typed = law.draw(rng, size)
+    kept = typed
+    if typing.keep_probability < 1:
+        kept = rng.binomial(typed, typing.keep_probability)
+    shares = np.array([*typing.dropped_probabilities.values()])
+    dropped = rng.multinomial(
+        typed.sum() - kept.sum(), shares / shares.sum() if len(shares) else shares
+    )
+    owners, words = typing.draw(rng, np.repeat(np.arange(size), kept))
+    owners, words, counts = canonical_rows.combine(owners, words)
+    return (
+        words.astype(np.int32),
+        counts.astype(np.int32),
+        np.bincount(owners, minlength=size),
+        dropped,
+    )
+
+
+def _in_order(
+    function: Callable[[int], Any], count: int, threads: int
+) -> Iterator[Any]:
+    """Yields function(0), function(1), ..., computed a little ahead by threads."""
+    with concurrent.futures.ThreadPoolExecutor(threads) as executor:
+        pending: collections.deque = collections.deque()
+        for index in range(count):
+            pending.append(executor.submit(function, index))
+            if len(pending) > 2 * threads:
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
+
+
+def build(
+    writer: column_writer.ColumnWriter,
+    options: population_options.PopulationOptions,
+    tokenizer: tokenizers.Tokenizer,
+    table: word_table.WordTable,
+    threads: int | None = None,
+) -> dict[str, Any]:
+    """Writes the columns of a synthetic population.
+
+    Args:
+      writer: Of the population.
+      options: The number of clients, the law of words a client, the seed, and what
+        becomes of clients without words.
+      tokenizer: Cuts what is typed.
+      table: Filters the words.
+      threads: How many to use; None for one a core. The result does not depend on it.
+
+    Returns:
+      "words" and "client_ids" for the writer, and what is known of the data.
+
+    Raises:
+      PopulationError: If no client has a word.
+    """
+    law = WordsPerClient(options.mean_words_per_client, options.words_per_client_sigma)
+    typing = Typing(tokenizer, table)
+    words_in_chunk = math.ceil(_MAX_WORDS_PER_CHUNK / options.mean_words_per_client)
+    chunk_size = min(_MAX_CLIENTS_PER_CHUNK, words_in_chunk)
+    num_clients = options.num_clients
+    empty = 0
+    dropped = np.zeros(len(typing.dropped_probabilities), np.int64)
+
+    def draw(index: int):
+        size = min(chunk_size, num_clients - index * chunk_size)
+        return _chunk(index, size, options.seed, law, typing)
+
+    chunks = math.ceil(num_clients / chunk_size)
+    threads = threads or len(os.sched_getaffinity(0))
+    with progress.Progress("Drawing synthetic English", num_clients, "clients") as bar:
+        for index, chunk in enumerate(_in_order(draw, chunks, threads)):
+            word_ids, counts, row_lengths, chunk_dropped = chunk
+            dropped += chunk_dropped
+            without = int((row_lengths == 0).sum())
+            empty += without
+            if without and options.empty_clients == "drop":
+                row_lengths = row_lengths[row_lengths > 0]
+            writer.append_rows(word_ids, counts, row_lengths)
+            bar.set(min((index + 1) * chunk_size, num_clients))
+    if empty == num_clients:
+        raise population_options.PopulationError(
+            f"none of the {num_clients} clients has a word left after the tokenizer, "
+            "the alphabet and the known words; take more clients or words a client."
+        )
+    return {
+        "words": table.words(),
+        "client_ids": None,
+        "clients_without_words": empty,
+        "dropped_words": dict(
+            zip(typing.dropped_probabilities, dropped.tolist(), strict=True)
+        ),
+        "numpy_version": np.__version__,
+    }
