@@ -19,7 +19,7 @@ import collections
 import dataclasses
 import hashlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -145,6 +145,22 @@ class TrieHHProcess:
         Returns:
             int64, shape [state.trie.num_candidates].
         """
+        return self.sum_of_votes(state, self._blocks(cohort))
+
+    def sum_of_votes(
+        self, state: TrieHHState, blocks: Sequence[collections.OrderedDict]
+    ) -> np.ndarray:
+        """Returns the sum of the votes of devices that are in blocks already.
+
+        Args:
+            state: The state that the clients are told about.
+            blocks: Each with `clients`, int64 of shape [at most the cohort size
+                through the number of blocks, rounded up], and `first_place`, the
+                place in the cohort of the first of them.
+
+        Returns:
+            int64, shape [state.trie.num_candidates].
+        """
         frontier = len(state.trie.frontier())
         # Room in powers of two, so that few rounds need another TFF computation.
         capacity = 1 << max(0, frontier - 1).bit_length()
@@ -159,7 +175,7 @@ class TrieHHProcess:
                 self._seed, "word selection", state.stream, state.round_number
             ),
         )
-        votes = self._rounds[capacity](message, self._blocks(cohort))
+        votes = self._rounds[capacity](message, list(blocks))
         return votes[: state.trie.num_candidates]
 
     def update(self, state: TrieHHState, votes: np.ndarray) -> TrieHHOutput:
@@ -206,7 +222,7 @@ class TrieHHProcess:
         size = math.ceil(len(cohort) / self._num_blocks)
         return [
             collections.OrderedDict(
-                clients=cohort[first : first + size], first_place=np.int64(first)
+                clients=cohort[first : first + size], first_place=first
             )
             for first in range(0, len(cohort), size)
         ]

@@ -181,16 +181,20 @@ def _page(directory, process, results, statement, figures) -> str:
     return report.render("TrieHH", f"Run of {run['started']}", sections)
 
 
-def _figure(title: str, x_label: str, y_label: str):
-    figure, axes = plt.subplots(figsize=(7.5, 4.2), layout="constrained")
+def _style(axes, title: str) -> None:
     axes.set_title(title, loc="left", color=_INK)
-    axes.set_xlabel(x_label, color=_MUTED)
-    axes.set_ylabel(y_label, color=_MUTED)
     axes.tick_params(colors=_MUTED)
     axes.grid(color=_GRID, linewidth=0.8)
     axes.set_axisbelow(True)
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
+
+
+def _figure(title: str, x_label: str, y_label: str):
+    figure, axes = plt.subplots(figsize=(7.5, 4.2), layout="constrained")
+    _style(axes, title)
+    axes.set_xlabel(x_label, color=_MUTED)
+    axes.set_ylabel(y_label, color=_MUTED)
     return figure, axes
 
 
@@ -274,18 +278,17 @@ def plot_discovery(discovery: pd.DataFrame, num_clients: int) -> bytes:
 
 def plot_growth(metrics: pd.DataFrame) -> bytes:
     """Plots prefixes kept and votes by level, means of the repeats; returns a PNG."""
-    figure, axes = _figure("The trie, level by level", "level", "prefixes kept")
-    num_repeats = metrics["repeat"].nunique()
-    kept = metrics.groupby("round")["prefixes_kept"].sum() / num_repeats
-    votes = metrics.groupby("round")["votes_received"].sum() / num_repeats
-    axes.bar(kept.index, kept, color=_BLUE, width=0.6)
-    axes.set_xticks(kept.index)
-    axes.grid(visible=False, axis="x")
-    axes.yaxis.label.set_color(_BLUE)
-    right = axes.twinx()
-    right.plot(votes.index, votes, color=_ORANGE, marker="o")
-    right.set_ylabel("votes received", color=_ORANGE)
-    right.set_ylim(bottom=0)
-    right.tick_params(colors=_MUTED)
-    right.spines["top"].set_visible(False)
+    figure, panels = plt.subplots(
+        2, figsize=(7.5, 4.6), layout="constrained", sharex=True
+    )
+    means = metrics.groupby("round").sum() / metrics["repeat"].nunique()
+    for axes, column, title, color in (
+        (panels[0], "prefixes_kept", "Prefixes kept by level", _BLUE),
+        (panels[1], "votes_received", "Votes received by level", _ORANGE),
+    ):
+        _style(axes, title)
+        axes.bar(means.index, means[column], color=color, width=0.6)
+        axes.grid(visible=False, axis="x")
+    panels[1].set_xticks(means.index)
+    panels[1].set_xlabel("level", color=_MUTED)
     return _png(figure)

@@ -4,6 +4,7 @@ Imports nothing heavy, so that --help and wrong flags are answered at once.
 """
 
 import dataclasses
+import logging as python_logging
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -72,6 +73,9 @@ def run_program(
     """
     if len(argv) > 1:
         raise app.UsageError(f"arguments are flags; what is {argv[1]!r}?")
+    logging.get_absl_handler().setFormatter(
+        python_logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S")
+    )
     _isolate_network()
     from simulation import run_directory  # imports NumPy, but no TensorFlow
 

@@ -26,6 +26,7 @@ from collections.abc import Iterator
 import grpc
 import portpicker
 import tensorflow_federated as tff
+from tensorflow_federated.proto.v0 import executor_pb2_grpc
 from tensorflow_federated.python.core.backends.native import (
     compiler as native_compiler,
 )
@@ -61,6 +62,18 @@ class WorkerError(RuntimeError):
 
 class SecureSumError(ValueError):
     """A contribution to a secure sum, or the sum, left the range it was given."""
+
+
+class _Stub(tff.framework.RemoteExecutorGrpcStub):
+    """TFF's stub without its watch on the channel.
+
+    The watch is a thread that goes on asking for the worker after it was ended, and
+    prints a traceback when the channel is closed.
+    """
+
+    def __init__(self, channel: grpc.Channel):
+        self._channel = channel
+        self._stub = executor_pb2_grpc.ExecutorGroupStub(channel)
 
 
 class Worker:
@@ -103,7 +116,7 @@ class Worker:
             f"127.0.0.1:{self.port}", _CHANNEL_OPTIONS
         )
         self._wait_until_ready()
-        self.stub = tff.framework.RemoteExecutorGrpcStub(self._channel)
+        self.stub = _Stub(self._channel)
 
     def _wait_until_ready(self) -> None:
         ready = grpc.channel_ready_future(self._channel)

@@ -1,0 +1,178 @@
+"""Finds heavy hitters with TrieHH: flags, population, process, run directory.
+
+scripts/run federated_hh.run_triehh --flagfile=configs/triehh_demo.flagfile
+"""
+
+import re
+from collections.abc import Mapping
+
+from absl import app, flags, logging
+
+from simulation import experiment_flags, population_flags
+
+_PROGRAM = "federated_hh.run_triehh"
+
+_EPSILON = flags.DEFINE_float(
+    "epsilon",
+    None,
+    "Epsilon of a run; with --delta, Corollary 1 of Zhu et al. 2020 gives the "
+    "threshold and the cohort size. Or give --threshold and --cohort_size.",
+    lower_bound=0.0,
+)
+_DELTA = flags.DEFINE_string(
+    "delta",
+    "1/n^2",
+    "Delta of a run: a number, or 1/n^2 or 1/(300n) for n clients.",
+)
+_THRESHOLD = flags.DEFINE_integer(
+    "threshold", None, "Votes that a prefix needs (theta).", lower_bound=1
+)
+_COHORT_SIZE = flags.DEFINE_integer(
+    "cohort_size", None, "Clients that vote in a round (m).", lower_bound=1
+)
+_MAX_LENGTH = flags.DEFINE_integer(
+    "max_length",
+    10,
+    "The most symbols of a word, its end symbol included, and the most rounds (L). "
+    "Longer words vote with their first symbols and are never completed.",
+    lower_bound=1,
+    upper_bound=1000,
+)
+_WORD_SELECTION = flags.DEFINE_enum(
+    "word_selection",
+    "most_frequent",
+    ["most_frequent", "by_frequency"],
+    "The word that a client votes with: its most frequent one (the single-word "
+    "setting), or one drawn by local frequency anew each round (Algorithm 3).",
+)
+_REQUIRE_GUARANTEE = flags.DEFINE_bool(
+    "require_guarantee",
+    True,
+    "Refuse --threshold and --cohort_size for which Theorem 1 guarantees nothing.",
+)
+_NUM_REPEATS = flags.DEFINE_integer(
+    "num_repeats",
+    1,
+    "How often TrieHH is run, each time with cohorts of its own. The privacy "
+    "statement is about one of them.",
+    lower_bound=1,
+)
+_MAX_K = flags.DEFINE_integer(
+    "max_k", 300, "Scores are computed for the top 1 to the top K words.", lower_bound=1
+)
+flags.adopt_module_key_flags(population_flags)
+flags.adopt_module_key_flags(experiment_flags)
+
+
+def _parse_delta(text: str, population_size: int) -> float:
+    compact = text.replace(" ", "")
+    if compact == "1/n^2":
+        return 1.0 / population_size**2
+    if compact == "1/(300n)":
+        return 1.0 / (300 * population_size)
+    if re.fullmatch(r"[0-9.]+(e-?[0-9]+)?", compact):
+        return float(compact)
+    raise ValueError(f"--delta={text}: give a number, 1/n^2 or 1/(300n)")
+
+
+def _check_flags() -> None:
+    given = _THRESHOLD.value is not None, _COHORT_SIZE.value is not None
+    if given == (False, False) and _EPSILON.value is None:
+        raise ValueError("give --epsilon, or --threshold and --cohort_size")
+    if any(given) and not all(given):
+        raise ValueError("give both --threshold and --cohort_size, or neither")
+    if any(given) and _EPSILON.value is not None:
+        raise ValueError(
+            "give either --epsilon or --threshold and --cohort_size: each follows "
+            "from the other"
+        )
+    _parse_delta(_DELTA.value, 10**6)
+
+
+def _parameters(population_size: int, redraws_each_round: bool):
+    from privacy import triehh as triehh_privacy
+
+    if _THRESHOLD.value is None:
+        return triehh_privacy.solve_parameters(
+            population_size=population_size,
+            max_length=_MAX_LENGTH.value,
+            epsilon=_EPSILON.value,
+            delta=_parse_delta(_DELTA.value, population_size),
+            redraws_each_round=redraws_each_round,
+        )
+    parameters = triehh_privacy.TrieHHParameters(
+        population_size=population_size,
+        cohort_size=_COHORT_SIZE.value,
+        threshold=_THRESHOLD.value,
+        max_length=_MAX_LENGTH.value,
+    )
+    if _REQUIRE_GUARANTEE.value:
+        try:
+            parameters.guarantee(redraws_each_round=redraws_each_round)
+        except ValueError as error:
+            raise ValueError(f"{error}; or give --norequire_guarantee") from error
+    return parameters
+
+
+def run(arguments: experiment_flags.Arguments) -> None:
+    """Runs the experiment that the flags describe."""
+    from privacy import triehh_statement
+
+    population = population_flags.prepare_from_flags()
+    redraws = _WORD_SELECTION.value == "by_frequency"
+    parameters = _parameters(population.num_clients, redraws)
+    statement = triehh_statement.triehh_statement(
+        parameters, redraws_each_round=redraws
+    )
+    logging.info(_summary(parameters, statement))
+
+    # TensorFlow comes last: it takes seconds to import.
+    from federated_hh import alphabet as alphabet_lib
+    from federated_hh import selection, triehh, triehh_experiment, triehh_report
+    from simulation import run_directory, runtime
+
+    process = triehh.build_triehh_process(
+        population,
+        parameters,
+        alphabet_lib.Alphabet(population_flags.alphabet_from_flags()),
+        word_selection=selection.WordSelection(_WORD_SELECTION.value),
+        seed=arguments.seed,
+    )
+    facts: Mapping[str, object] = {"population": population.fingerprint}
+    with run_directory.open_for(arguments, program=_PROGRAM, facts=facts) as directory:
+        with runtime.tff_worker():
+            repeats = triehh_experiment.run_repeats(
+                process,
+                directory,
+                num_repeats=_NUM_REPEATS.value,
+                seed=arguments.seed,
+            )
+        results = triehh_report.evaluate(process, repeats, _MAX_K.value)
+        triehh_report.write(directory, process, results, statement)
+        directory.complete()
+        best = results.heavy_hitters["word"].head(10)
+        print(f"{len(repeats[0])} words found, first of all {', '.join(best)}.")
+        print(f"Report: {directory.path / 'report.html'}")
+
+
+def _summary(parameters, statement) -> str:
+    guarantees = statement.guarantees
+    guarantee = (
+        f"epsilon {guarantees[0].epsilon:.4g}, delta {guarantees[0].delta:.3g}"
+        if guarantees
+        else "no guarantee"
+    )
+    return (
+        f"{parameters.population_size:,} clients, cohorts of "
+        f"{parameters.cohort_size:,}, threshold {parameters.threshold}, maximum "
+        f"length {parameters.max_length}: {guarantee}."
+    )
+
+
+def main(argv: list[str]) -> None:
+    """Checks the flags and runs."""
+    experiment_flags.run_program(argv, _PROGRAM, _check_flags, run)
+
+
+if __name__ == "__main__":
+    app.run(main)

@@ -1,0 +1,1 @@
+"""Entry points for set-up, tests, reproduction and benchmarks."""

@@ -1,0 +1,243 @@
+"""How fast TrieHH runs, against one TFF client a device and against no TFF at all.
+
+    scripts/run scripts.benchmark_triehh
+
+Prepares a synthetic population anew, runs all rounds, and then gives the same first
+rounds to three alternatives in the same process:
+
+* one TFF client a device that carries its words as a `tf.data.Dataset` of strings,
+  and the learned prefixes as strings, as TFF's research code does it;
+* our own client computation, but one device a block;
+* a loop in plain Python without TFF.
+
+The first two get a part of the cohort (--devices), as a whole one takes minutes; what
+is compared is devices a second. Peak memory is the largest sum of the resident sizes
+of this process and the worker, looked at every 20 ms.
+"""
+
+import collections
+import shutil
+import tempfile
+import threading
+import time
+
+from absl import app, flags
+
+from simulation import startup
+
+_NUM_CLIENTS = flags.DEFINE_integer("num_clients", 1_000_000, "Clients that type.")
+_EPSILON = flags.DEFINE_float("epsilon", 4.0, "Epsilon of the run.")
+_MAX_LENGTH = flags.DEFINE_integer("max_length", 10, "Maximum length L.")
+_DEVICES = flags.DEFINE_integer("devices", 1000, "Devices for the alternatives.")
+_ROUNDS = flags.DEFINE_integer("rounds", 3, "Rounds for the alternatives.")
+_SEED = flags.DEFINE_integer("seed", 1, "Seed of everything.")
+
+
+class PeakMemory:
+    """Watches the memory of this process and those below it, in a `with` block."""
+
+    def __init__(self):
+        import psutil
+
+        self._psutil = psutil
+        self._process = psutil.Process()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self.bytes = 0
+
+    def _watch(self):
+        while not self._stop.wait(0.02):
+            total = 0
+            for process in [self._process, *self._process.children(recursive=True)]:
+                try:
+                    total += process.memory_info().rss
+                except self._psutil.NoSuchProcess:
+                    continue
+            self.bytes = max(self.bytes, total)
+
+    def __enter__(self):
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._stop.set()
+        self._thread.join()
+
+
+def build_dataset_round(alphabet, capacity: int):
+    """Returns a round in which a TFF client is a device with a dataset of strings.
+
+    Args:
+        alphabet: The characters of words.
+        capacity: The most prefixes that there are to extend.
+    """
+    import numpy as np
+    import tensorflow as tf
+    import tensorflow_federated as tff
+
+    symbols = [*alphabet.characters, "$"]
+    words_type = tff.SequenceType(np.str_)
+    prefixes_type = tff.TensorType(np.str_, [None])
+
+    @tff.tensorflow.computation(words_type, prefixes_type, np.int32)
+    def client_votes(words, prefixes, level):
+        word = words.reduce(tf.constant(""), lambda _, last: last) + "$"
+        # `==` of tensors compares objects here, not values.
+        is_mine = tf.equal(prefixes, tf.strings.substr(word, 0, level - 1))
+        is_next = tf.equal(symbols, tf.strings.substr(word, level - 1, 1))
+        votes = tf.reduce_any(is_mine) & tf.reduce_any(is_next)
+        candidate = tf.argmax(tf.cast(is_mine, tf.int32)) * len(symbols) + tf.argmax(
+            tf.cast(is_next, tf.int32)
+        )
+        return tf.cast(votes, tf.int64) * tf.one_hot(
+            candidate, capacity * len(symbols), dtype=tf.int64
+        )
+
+    @tff.federated_computation(
+        tff.FederatedType(words_type, tff.CLIENTS),
+        tff.FederatedType(prefixes_type, tff.SERVER),
+        tff.FederatedType(np.int32, tff.SERVER),
+    )
+    def sum_of_votes(words, prefixes, level):
+        message = (tff.federated_broadcast(prefixes), tff.federated_broadcast(level))
+        return tff.federated_sum(tff.federated_map(client_votes, (words, *message)))
+
+    return sum_of_votes
+
+
+def plain_python_round(words, prefixes, level, end):
+    """Returns the votes of a round, counted one device after the other."""
+    votes = collections.Counter()
+    for word in words:
+        sequence = word + end
+        if len(sequence) >= level and sequence[: level - 1] in prefixes:
+            votes[sequence[:level]] += 1
+    return votes
+
+
+def measure_blocks(process, cohorts):
+    """Runs all rounds; returns seconds, and the states that rounds began with."""
+    states, seconds = [process.initialize()], []
+    while not states[-1].finished:
+        start = time.perf_counter()
+        cohort = cohorts.cohort(states[-1].round_number)
+        states.append(process.next(states[-1], cohort).state)
+        seconds.append(time.perf_counter() - start)
+    return seconds, states[:-1]
+
+
+def measure_alternatives(process, states, cohorts, devices):
+    """Returns the seconds of each alternative, by name, and how many devices it had."""
+    import numpy as np
+    import tensorflow as tf
+
+    population, alphabet = process.population, process.alphabet
+    dataset_round = build_dataset_round(
+        alphabet, max(len(state.trie.frontier()) for state in states)
+    )
+    seconds = collections.defaultdict(float)
+    seen = collections.defaultdict(int)
+    for state in states:
+        whole = cohorts.cohort(state.round_number)
+        cohort = whole[:devices]
+        words = [population.client(i)[0][0] for i in whole]
+        prefixes = [alphabet.decode(row) for row in state.trie.frontier()]
+        level = state.round_number + 1
+
+        datasets = [tf.data.Dataset.from_tensors(w) for w in words[:devices]]
+        start = time.perf_counter()
+        dataset_votes = dataset_round(datasets, prefixes, np.int32(level))
+        seconds["dataset"] += time.perf_counter() - start
+        seen["dataset"] += len(cohort)
+
+        blocks = [
+            collections.OrderedDict(clients=cohort[i : i + 1], first_place=i)
+            for i in range(len(cohort))
+        ]
+        start = time.perf_counter()
+        block_votes = process.sum_of_votes(state, blocks)
+        seconds["single"] += time.perf_counter() - start
+        seen["single"] += len(cohort)
+
+        start = time.perf_counter()
+        plain = plain_python_round(words, set(prefixes), level, "$")
+        seconds["plain"] += time.perf_counter() - start
+        seen["plain"] += len(whole)
+        if not (dataset_votes.sum() == block_votes.sum() <= sum(plain.values())):
+            raise RuntimeError(
+                "the alternatives do not agree: "
+                f"{dataset_votes.sum()}, {block_votes.sum()}, {sum(plain.values())}"
+            )
+    return seconds, seen
+
+
+def main(argv: list[str]) -> None:
+    """Measures and prints."""
+    del argv
+    startup.isolate_network()
+    startup.silence_tensorflow()
+    from federated_hh import alphabet as alphabet_lib
+    from federated_hh import triehh
+    from privacy import triehh as triehh_privacy
+    from simulation import participation, runtime, tokenizers
+    from simulation import population as population_lib
+
+    scratch = tempfile.mkdtemp(prefix="benchmark_triehh_")
+    try:
+        with PeakMemory() as memory:
+            start = time.perf_counter()
+            population = population_lib.prepare(
+                population_lib.PopulationOptions(
+                    num_clients=_NUM_CLIENTS.value, seed=_SEED.value
+                ),
+                scratch,
+            )
+            prepared = time.perf_counter() - start
+        n = population.num_clients
+        print(
+            f"population: {_NUM_CLIENTS.value:,} clients prepared in {prepared:.1f} s, "
+            f"{_NUM_CLIENTS.value / prepared:,.0f} a second; peak memory "
+            f"{memory.bytes / 2**30:.2f} GiB"
+        )
+        parameters = triehh_privacy.solve_parameters(
+            population_size=n,
+            max_length=_MAX_LENGTH.value,
+            epsilon=_EPSILON.value,
+            delta=1 / n**2,
+        )
+        alphabet = alphabet_lib.Alphabet(tokenizers.get_tokenizer("triehh").alphabet)
+        process = triehh.build_triehh_process(
+            population, parameters, alphabet, seed=_SEED.value
+        )
+        cohorts = participation.UniformCohorts(n, parameters.cohort_size, _SEED.value)
+        with PeakMemory() as memory, runtime.tff_worker():
+            first, _ = measure_blocks(process, cohorts)
+            second, states = measure_blocks(process, cohorts)
+        print(
+            f"TrieHH, {n:,} clients, epsilon {_EPSILON.value:g}, delta 1/n^2, cohorts "
+            f"of {parameters.cohort_size:,}: {len(first)} rounds in {sum(first):.2f} s "
+            f"(again, with the computations built: {sum(second):.2f} s); peak memory "
+            f"of all processes {memory.bytes / 2**30:.2f} GiB"
+        )
+        with runtime.tff_worker():
+            measure_alternatives(process, states[:1], cohorts, 10)  # builds them
+            seconds, seen = measure_alternatives(
+                process, states[: _ROUNDS.value], cohorts, _DEVICES.value
+            )
+        rounds = min(_ROUNDS.value, len(states))
+        ours = rounds * parameters.cohort_size / sum(second[:rounds])
+        print(f"devices a second over the first {rounds} rounds:")
+        print(f"  blocks of devices (ours)               {ours:12,.0f}")
+        for name, label in (
+            ("single", "one device a block                    "),
+            ("dataset", "one TFF client a device, with a dataset"),
+            ("plain", "plain Python, no TFF                   "),
+        ):
+            rate = seen[name] / seconds[name]
+            print(f"  {label.ljust(38)} {rate:12,.0f}   ours / it: {ours / rate:8.1f}")
+    finally:
+        shutil.rmtree(scratch)
+
+
+if __name__ == "__main__":
+    app.run(main)
