@@ -1,0 +1,399 @@
+"""What every local randomizer is and does.
+
+A local randomizer turns one true item of a device into a report that is safe to send,
+and the sum of many reports back into estimates of how many devices hold each item. To
+add one of your own, derive from `LocalRandomizer` and say how a report is drawn
+(`_randomize`), which items it speaks for (`tally`) and with what probability it speaks
+for the true item and for another (`own_probability`, `other_probability`). The sum
+then works report by report; override `_sum_of_reports` where its law is known.
+"""
+
+import abc
+import dataclasses
+import fractions
+import numbers
+
+import numpy as np
+import tensorflow as tf
+
+# Beyond this e^-epsilon comes near 2^-64, the smallest chance that a coin has.
+MAX_EPSILON = 40.0
+MAX_DOMAIN_SIZE = 2**31 - 1
+_MAX_COUNT = 2**63 - 1
+# Numbers in the reports that are in memory at once where they are summed one by one.
+_VALUES_AT_ONCE = 2**22
+_ITEMS_AT_ONCE = 2**22
+
+
+@dataclasses.dataclass(frozen=True)
+class LocalGuarantee:
+    """What one report guarantees on its own, and what many of them do together.
+
+    Attributes:
+        epsilon: The local epsilon, in the model that `model` names.
+        model: "replacement": the laws of the reports of any two items are within
+            e^epsilon of each other. "deletion": the law of the report of any item is
+            within e^epsilon of one reference law, that of a device without an item.
+        replacement_epsilon: The epsilon of the replacement model.
+        amplification: The bound of `privacy.shuffling` for many reports, by the name
+            of the randomizer there.
+        amplification_reason: Why that bound applies.
+    """
+
+    epsilon: float
+    model: str
+    replacement_epsilon: float
+    amplification: str
+    amplification_reason: str
+
+
+class LocalRandomizer(abc.ABC):
+    """A local randomizer over the items 0 to domain_size - 1.
+
+    The base class checks every argument before a draw. It debiases counts for the
+    randomizers whose reports "speak for" items: for the true one with probability
+    `own_probability`, for each other one with probability `other_probability` (the
+    "pure" protocols of Wang et al. 2017). "No item" is an item like any other: give it
+    an index, by convention the last, and drop its count.
+
+    Attributes:
+        epsilon: The local privacy parameter.
+        domain_size: The number of items, "no item" included.
+    """
+
+    def __init__(self, epsilon: float, domain_size: int):
+        """Checks and keeps the parameters.
+
+        Args:
+            epsilon: In (0, 40].
+            domain_size: In [2, 2^31 - 1].
+
+        Raises:
+            ValueError: If a parameter is out of its range.
+        """
+        if not isinstance(epsilon, numbers.Real) or not 0 < epsilon <= MAX_EPSILON:
+            raise ValueError(
+                f"epsilon is {epsilon!r}; it has to be a number in (0, {MAX_EPSILON:g}]"
+            )
+        self.domain_size = check_integer("domain_size", domain_size, 2, MAX_DOMAIN_SIZE)
+        self.epsilon = float(epsilon)
+
+    @property
+    @abc.abstractmethod
+    def guarantee(self) -> LocalGuarantee:
+        """What the reports guarantee."""
+
+    @property
+    @abc.abstractmethod
+    def bits_per_report(self) -> int:
+        """The bits of one report on the wire."""
+
+    @property
+    @abc.abstractmethod
+    def own_probability(self) -> fractions.Fraction | float:
+        """The probability that a report speaks for its true item."""
+
+    @property
+    @abc.abstractmethod
+    def other_probability(self) -> fractions.Fraction | float:
+        """The probability that a report speaks for any one other item."""
+
+    @property
+    def values_per_report(self) -> int:
+        """How many numbers a report has in memory, for the size of a batch."""
+        return self.domain_size
+
+    @abc.abstractmethod
+    def _randomize(self, items: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+        """Draws the reports; like `randomize`, for checked arguments.
+
+        Args:
+            items: int32, shape [reports].
+            seed: int32 or int64, shape [2].
+
+        Returns:
+            The reports, their first axis the reports.
+        """
+
+    @abc.abstractmethod
+    def tally(self, reports: tf.Tensor) -> tf.Tensor:
+        """Counts the reports that speak for each item.
+
+        Args:
+            reports: What `randomize` returned.
+
+        Returns:
+            int64, shape [domain_size].
+        """
+
+    def randomize(
+        self,
+        items: tf.types.experimental.TensorLike,
+        seed: tf.types.experimental.TensorLike,
+    ) -> tf.Tensor:
+        """Draws the report of each item, as a device would send it.
+
+        It works eagerly, in a `tf.function` and in a TFF client computation; the same
+        items and seed give the same reports wherever it runs.
+
+        Args:
+            items: int32 or int64, shape [reports], each in [0, domain_size - 1]; the
+                true items.
+            seed: int32 or int64, shape [2]. A seed must serve for one call only.
+
+        Returns:
+            The reports; the class says in which form.
+
+        Raises:
+            ValueError: If an item is outside the domain or an argument has another
+                type or shape. In a graph, where values are known later only, an item
+                outside the domain is a `tf.errors.InvalidArgumentError` of the run.
+        """
+        items, seed = self._checked_items(items), _checked_seed(seed)
+        return self._randomize(items, seed)
+
+    def sum_per_report(
+        self,
+        items: tf.types.experimental.TensorLike,
+        seed: tf.types.experimental.TensorLike,
+    ) -> tf.Tensor:
+        """Draws the report of each item, and counts them; the work of a client block.
+
+        The same as `tally(randomize(items, seed))` in law. Reports are drawn in
+        batches, so that a block of any size fits in memory.
+
+        Args:
+            items: See `randomize`.
+            seed: See `randomize`.
+
+        Returns:
+            int64, shape [domain_size]: for each item, the reports that speak for it.
+
+        Raises:
+            ValueError: See `randomize`.
+        """
+        items, seed = self._checked_items(items), _checked_seed(seed)
+        batch = max(1, _VALUES_AT_ONCE // self.values_per_report)
+        num_batches = (tf.size(items) + batch - 1) // batch
+
+        def add_batch(index, counts):
+            start = index * batch
+            batch_seed = fold_in(seed, index)
+            reports = self._randomize(items[start : start + batch], batch_seed)
+            return index + 1, counts + self.tally(reports)
+
+        _, counts = tf.while_loop(
+            lambda index, _: index < num_batches,
+            add_batch,
+            [tf.constant(0), tf.zeros([self.domain_size], tf.int64)],
+            parallel_iterations=1,
+        )
+        return counts
+
+    def sum_of_reports(
+        self,
+        histogram: np.ndarray,
+        seed: int | np.random.SeedSequence,
+    ) -> np.ndarray:
+        """Draws the sum of independent reports, given how many devices hold each item.
+
+        Args:
+            histogram: Integers, shape [domain_size]: the number of reports with each
+                true item. Their sum, times the items that a report speaks for, has to
+                be below 2^63.
+            seed: At least 0, or a seed sequence. The result is a function of the
+                histogram and the seed, on any number of cores.
+
+        Returns:
+            int64, shape [domain_size]: for each item, the reports that speak for it.
+
+        Raises:
+            ValueError: If the histogram is not of that form, before any draw.
+        """
+        counts = self._checked_histogram(histogram)
+        if not isinstance(seed, np.random.SeedSequence):
+            seed = np.random.SeedSequence(check_integer("seed", seed, 0, None))
+        return self._sum_of_reports(counts, seed)
+
+    def _sum_of_reports(
+        self, histogram: np.ndarray, seed: np.random.SeedSequence
+    ) -> np.ndarray:
+        """Draws the sum report by report; overridden where there is a faster way."""
+        ends = np.cumsum(histogram)
+        counts = np.zeros(self.domain_size, np.int64)
+        for start in range(0, int(ends[-1]), _ITEMS_AT_ONCE):
+            reports = np.arange(start, min(start + _ITEMS_AT_ONCE, ends[-1]))
+            items = np.searchsorted(ends, reports, side="right")
+            key = (*seed.spawn_key, start // _ITEMS_AT_ONCE)
+            child = np.random.SeedSequence(seed.entropy, spawn_key=key)
+            words = child.generate_state(2, np.uint64).view(np.int64)
+            counts += self.sum_per_report(items, words).numpy()
+        return counts
+
+    def estimate(self, counts: np.ndarray, num_reports: int) -> np.ndarray:
+        """Estimates without bias how many of the reports have each true item.
+
+        Args:
+            counts: The sum of the reports, or some items' part of it; any shape.
+            num_reports: How many reports were summed, at least 0.
+
+        Returns:
+            float64, of the shape of `counts`; may be negative.
+
+        Raises:
+            ValueError: If `num_reports` is negative.
+        """
+        num_reports = check_integer("num_reports", num_reports, 0, _MAX_COUNT)
+        other = fractions.Fraction(self.other_probability)
+        gap = fractions.Fraction(self.own_probability) - other
+        # The expected counts are as large as the counts: subtract before rounding.
+        whole, rest = divmod(num_reports * other, 1)
+        return ((np.asarray(counts) - int(whole)) - float(rest)) / float(gap)
+
+    def variance(self, true_counts: np.ndarray, num_reports: int) -> np.ndarray:
+        """Returns the variance of the estimates.
+
+        Args:
+            true_counts: How many of the reports have the item; any shape, each in
+                [0, num_reports]. Estimates may stand in for them where they are.
+            num_reports: How many reports were summed, at least 0.
+
+        Returns:
+            float64, of the shape of `true_counts`.
+
+        Raises:
+            ValueError: If an argument is out of its range.
+        """
+        num_reports = check_integer("num_reports", num_reports, 0, _MAX_COUNT)
+        true_counts = np.asarray(true_counts, np.float64)
+        if np.any(~(true_counts >= 0) | (true_counts > num_reports)):
+            raise ValueError(
+                f"true_counts has values from {true_counts.min():g} to "
+                f"{true_counts.max():g}; they have to be in [0, {num_reports}]"
+            )
+        own = fractions.Fraction(self.own_probability)
+        other = fractions.Fraction(self.other_probability)
+        of_own = float(own * (1 - own) / (own - other) ** 2)
+        of_other = float(other * (1 - other) / (own - other) ** 2)
+        return true_counts * of_own + (num_reports - true_counts) * of_other
+
+    def _check_gap(self) -> None:
+        """Raises a `ValueError` if a report says nothing about its true item."""
+        if not self.own_probability > self.other_probability:
+            raise ValueError(
+                f"epsilon is {self.epsilon!r}; for a domain of {self.domain_size} it "
+                "has to be larger: the chances of true and other items differ by less "
+                "than 2^-64"
+            )
+
+    def _checked_items(self, items: tf.types.experimental.TensorLike) -> tf.Tensor:
+        if not tf.is_tensor(items):
+            items = np.asarray(items)
+            # An empty list has no type of its own.
+            items = items.astype(np.int32) if items.size == 0 else items
+        items = tf.convert_to_tensor(items)
+        if items.dtype not in (tf.int32, tf.int64) or items.shape.rank != 1:
+            raise ValueError(
+                f"items is {items.dtype.name} of shape {items.shape}; it has to be "
+                "int32 or int64 of shape [reports]"
+            )
+        allowed = f"items has to be in [0, {self.domain_size - 1}], the domain; "
+        if tf.executing_eagerly():
+            values = items.numpy()
+            outside = (values < 0) | (values >= self.domain_size)
+            if outside.any():
+                place = int(np.flatnonzero(outside)[0])
+                raise ValueError(f"{allowed}items[{place}] is {values[place]}")
+            return tf.cast(items, tf.int32)
+        outside = tf.logical_or(items < 0, items >= self.domain_size)
+        values = tf.boolean_mask(items, outside)
+        fits = tf.Assert(tf.equal(tf.size(values), 0), [allowed, "outside:", values])
+        with tf.control_dependencies([fits]):
+            return tf.cast(items, tf.int32)
+
+    def _checked_histogram(self, histogram: np.ndarray) -> np.ndarray:
+        counts = np.asarray(histogram)
+        if counts.shape != (self.domain_size,):
+            raise ValueError(
+                f"histogram has shape {counts.shape}; it has to be "
+                f"({self.domain_size},), a count for each item of the domain"
+            )
+        whole = counts.dtype.kind in "iu" or (
+            counts.dtype.kind == "O" and all(isinstance(c, int) for c in counts)
+        )
+        if not whole:
+            raise ValueError(f"histogram is {counts.dtype}; it has to be of integers")
+        # The most that a sum of reports holds, "no item" and all other items added.
+        limit = _MAX_COUNT // self.values_per_report
+        for wrong in (counts < 0, counts > limit):
+            if np.any(wrong):
+                item = int(np.flatnonzero(wrong)[0])
+                raise ValueError(
+                    f"histogram[{item}] is {counts[item]}; it has to be in [0, {limit}]"
+                )
+        counts = counts.astype(np.int64)
+        # float64 is enough to tell whether the exact sum is needed.
+        if counts.sum(dtype=np.float64) > limit / 2 and sum(counts.tolist()) > limit:
+            raise ValueError(
+                f"histogram has a sum of {sum(counts.tolist())}; it has to be in "
+                f"[0, {limit}], as a report has {self.values_per_report} values and "
+                "their sum has to fit in 64 bits"
+            )
+        return counts
+
+
+def check_epsilon(epsilon: float) -> float:
+    """Returns epsilon, or raises a `ValueError` if it is not in (0, 40]."""
+    if isinstance(epsilon, numbers.Real) and 0 < epsilon <= MAX_EPSILON:
+        return float(epsilon)
+    raise ValueError(
+        f"epsilon is {epsilon!r}; it has to be a number in (0, {MAX_EPSILON:g}]"
+    )
+
+
+def fold_in(seed: tf.Tensor, number: tf.types.experimental.TensorLike) -> tf.Tensor:
+    """Returns the seed of a numbered part of the work that `seed` is for.
+
+    Args:
+        seed: int32 or int64, shape [2].
+        number: A scalar, at least 0.
+
+    Returns:
+        int64, shape [2]. With an int32 number TensorFlow would keep 32 bits of the
+        seed only, and blocks would share draws.
+    """
+    return tf.random.fold_in(seed, tf.cast(number, tf.int64), alg="philox")
+
+
+def check_integer(name: str, value: int, smallest: int, largest: int | None) -> int:
+    """Returns the integer, or raises a `ValueError` that names what is wrong.
+
+    Args:
+        name: The argument's name.
+        value: Its value.
+        smallest: The smallest allowed value.
+        largest: The largest allowed value; None: any.
+    """
+    # numbers.Integral takes NumPy's integers; a bool is a slip.
+    is_integer = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+    if is_integer and smallest <= value and (largest is None or value <= largest):
+        return int(value)
+    allowed = f"in [{smallest}, {largest}]"
+    if largest is None:
+        allowed = f"at least {smallest}"
+    raise ValueError(f"{name} is {value!r}; it has to be an integer {allowed}")
+
+
+def bits_of_index(domain_size: int) -> int:
+    """Returns the bits that tell the items of a domain apart."""
+    return (domain_size - 1).bit_length()
+
+
+def _checked_seed(seed: tf.types.experimental.TensorLike) -> tf.Tensor:
+    seed = tf.convert_to_tensor(seed)
+    if seed.dtype not in (tf.int32, tf.int64) or seed.shape.as_list() != [2]:
+        raise ValueError(
+            f"seed is {seed.dtype.name} of shape {seed.shape}; it has to be int32 or "
+            "int64 of shape [2]"
+        )
+    return seed
