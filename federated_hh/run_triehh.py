@@ -150,8 +150,9 @@ def run(arguments: experiment_flags.Arguments) -> None:
         results = triehh_report.evaluate(process, repeats, _MAX_K.value)
         triehh_report.write(directory, process, results, statement)
         directory.complete()
-        best = results.heavy_hitters["word"].head(10)
-        print(f"{len(repeats[0])} words found, first of all {', '.join(best)}.")
+        best = [word.text for word in sorted(repeats[0], key=lambda w: -w.votes)[:10]]
+        names = f", first of all {', '.join(best)}" if best else ""
+        print(f"{len(repeats[0])} words found{names}.")
         print(f"Report: {directory.path / 'report.html'}")
 
 

@@ -171,7 +171,7 @@ def _page(directory, process, results, statement, figures) -> str:
                 report.Figure("The trie, level by level", figures[2]),
             ],
         ),
-        report.Section("Privacy", statement.to_markdown()),
+        report.Section("Privacy", _below_a_heading(statement.to_markdown())),
         report.Section(
             "How it was made",
             f"Code {run['version']}, Python {run['python']}; {packages}.\n\n"
@@ -179,6 +179,11 @@ def _page(directory, process, results, statement, figures) -> str:
         ),
     ]
     return report.render("TrieHH", f"Run of {run['started']}", sections)
+
+
+def _below_a_heading(text: str) -> str:
+    """Returns a Markdown page without its title, its headings a level lower."""
+    return text.partition("\n")[2].replace("\n## ", "\n### ")
 
 
 def _style(axes, title: str) -> None:

@@ -21,7 +21,7 @@ class Column:
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """A table with a caption; numbers are shown with four significant digits."""
+    """A table with a caption; fractions are shown with four significant digits."""
 
     caption: str
     data: pd.DataFrame
@@ -73,7 +73,8 @@ def _cell(value: object) -> str:
     if isinstance(value, float):
         if pd.isna(value):
             return "–"
-        return f"{value:.4g}"
+        whole = value.is_integer() or abs(value) >= 10_000
+        return f"{value:,.0f}" if whole and abs(value) < 1e15 else f"{value:.4g}"
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
     return str(value)

@@ -260,12 +260,22 @@ class RunDirectory:
         return pd.DataFrame(self._rows)
 
     def write_text(self, name: str, text: str) -> None:
-        """Writes a text file in UTF-8."""
-        atomic_files.write_file(self.path / name, text.encode())
+        """Writes a text file in UTF-8; see `write_bytes`."""
+        self.write_bytes(name, text.encode())
 
     def write_bytes(self, name: str, contents: bytes) -> None:
-        """Writes a file."""
-        atomic_files.write_file(self.path / name, contents)
+        """Writes a file, whole or not at all.
+
+        Raises:
+            RunDirectoryError: If it cannot be written, as on a full disk.
+        """
+        try:
+            atomic_files.write_file(self.path / name, contents)
+        except OSError as error:
+            raise RunDirectoryError(
+                f"{self.path / name} cannot be written: {error.strerror}; what was "
+                "there stays. Mend that and continue with --resume"
+            ) from error
 
     def write_json(self, name: str, value: Any) -> None:
         """Writes a value as JSON."""

@@ -60,6 +60,14 @@ class ReportTest(absltest.TestCase):
         table = report.Table("", pd.DataFrame({"x": [float("nan"), 0.5]}))
         self.assertEqual(table.rows, [["–"], ["0.5"]])
 
+    def test_numbers(self):
+        values = [248437.0, 70488.1029, 1.23456, 8.285e-13, 1.0, 1e300]
+        table = report.Table("", pd.DataFrame({"x": values}))
+        self.assertEqual(
+            [row[0] for row in table.rows],
+            ["248,437", "70,488", "1.235", "8.285e-13", "1", "1e+300"],
+        )
+
 
 if __name__ == "__main__":
     absltest.main()

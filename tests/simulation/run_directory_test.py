@@ -1,10 +1,9 @@
 """Tests of run directories: whole or not there, and never two runs in one."""
 
-import errno
 import os
+import resource
 import subprocess
 import sys
-from unittest import mock
 
 import pandas as pd
 from absl.testing import absltest, parameterized
@@ -114,17 +113,24 @@ class RunDirectoryTest(parameterized.TestCase):
             )
         self.assertIn("another process", other.stdout)
 
-    def test_full_disk_leaves_the_last_whole_file(self):
+    def test_write_that_fails_leaves_the_last_whole_file(self):
+        # A limit on the size of files stands for a full disk: the same system call
+        # fails in the same way, with another number.
+        soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
         with _create(self.path) as run:
             run.write_text("result.csv", "whole")
-            full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            with (
-                mock.patch.object(os, "fsync", side_effect=full),
-                self.assertRaisesRegex(OSError, "No space left"),
-            ):
-                run.write_text("result.csv", "half of it")
+            resource.setrlimit(resource.RLIMIT_FSIZE, (10, hard))
+            try:
+                with self.assertRaisesRegex(
+                    run_directory.RunDirectoryError,
+                    "result.csv cannot be written: .*--resume",
+                ):
+                    run.write_text("result.csv", "more than ten bytes")
+            finally:
+                resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
         with open(os.path.join(self.path, "result.csv")) as file:
             self.assertEqual(file.read(), "whole")
+        self.assertNotIn(".result.csv.partial", os.listdir(self.path))
 
     def test_damaged_checkpoint_is_named(self):
         with _create(self.path) as run:
