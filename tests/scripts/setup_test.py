@@ -1,0 +1,105 @@
+"""Tests of scripts/run and scripts/test on a repository without an environment."""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+from absl.testing import absltest
+
+import scripts
+
+_SCRIPTS = pathlib.Path(scripts.__file__).resolve().parent
+_NAMES = ("run", "test", "environment.sh", "setup_environment.py")
+
+
+class SetUpTest(absltest.TestCase):
+    def setUp(self):
+        super().setUp()
+        # A repository whose lock file is empty: everything but the downloads.
+        self.root = pathlib.Path(self.create_tempdir().full_path).resolve()
+        (self.root / "scripts").mkdir()
+        for name in _NAMES:
+            shutil.copy(_SCRIPTS / name, self.root / "scripts" / name)
+        (self.root / "requirements.txt").write_text("# nothing\n")
+        (self.root / "hello.py").write_text(
+            "import sys, os; print(sys.prefix, os.getcwd(), *sys.argv[1:])"
+        )
+        self.command = [str(self.root / "scripts" / "run"), "hello"]
+        # The tests' own environment must not be found first.
+        venv = os.environ.get(
+            "VIRTUAL_ENV", os.path.dirname(os.path.dirname(sys.executable))
+        )
+        path = [p for p in os.environ["PATH"].split(":") if not p.startswith(venv)]
+        self.environment = {**os.environ, "PATH": ":".join(path)}
+        self.environment.pop("PYTHONPATH", None)
+
+    def start(self, *flags, **options):
+        options.setdefault("env", self.environment)
+        return subprocess.Popen(
+            [*self.command, *flags],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            **options,
+        )
+
+    def test_two_at_once_from_another_directory_with_pip_alone(self):
+        elsewhere = self.create_tempdir().full_path
+        programs = [self.start(f"--n={i}", cwd=elsewhere) for i in range(2)]
+        results = [program.communicate() for program in programs]
+        for i, (program, (output, errors)) in enumerate(
+            zip(programs, results, strict=True)
+        ):
+            self.assertEqual(program.returncode, 0, errors)
+            self.assertEqual(
+                output.split(),
+                [str(self.root / ".venv"), os.path.realpath(elsewhere), f"--n={i}"],
+            )
+        said = [errors for _, errors in results]
+        self.assertEqual(sum("making" in errors for errors in said), 1)
+        self.assertTrue((self.root / ".venv" / "requirements.sha256").exists())
+
+        with self.subTest("the second time is silent"):
+            _, errors = self.start().communicate()
+            self.assertEqual(errors, "")
+        with self.subTest("an interrupted set-up is begun anew"):
+            (self.root / ".venv" / "requirements.sha256").unlink()
+            _, errors = self.start().communicate()
+            self.assertIn("unfinished", errors)
+        with self.subTest("a changed lock file is noticed"):
+            (self.root / "requirements.txt").write_text("# nothing more\n")
+            _, errors = self.start().communicate()
+            self.assertIn("another lock file", errors)
+
+    def test_lock_file_that_cannot_be_installed(self):
+        (self.root / "requirements.txt").write_text(
+            "no-such-package-by-any-name==1.0 --hash=sha256:" + "0" * 64
+        )
+        program = self.start()
+        _, errors = program.communicate()
+        self.assertNotEqual(program.returncode, 0)
+        self.assertIn("failed with exit code", errors)
+        self.assertFalse((self.root / ".venv" / "requirements.sha256").exists())
+
+    def test_python_that_is_missing_is_named(self):
+        tools = self.root / "tools"
+        tools.mkdir()
+        for name in ("bash", "dirname", "readlink", "cat", "sha256sum", "cut"):
+            os.symlink(shutil.which(name), tools / name)
+        program = self.start(env={"PATH": str(tools)})
+        _, errors = program.communicate()
+        self.assertNotEqual(program.returncode, 0)
+        self.assertIn("Python 3.11 was not found", errors)
+
+    def test_usage(self):
+        program = subprocess.run(
+            self.command[:1], env=self.environment, capture_output=True, text=True
+        )
+        self.assertEqual(program.returncode, 2)
+        self.assertIn("usage:", program.stderr)
+
+
+if __name__ == "__main__":
+    absltest.main()
