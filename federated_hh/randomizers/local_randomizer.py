@@ -11,15 +11,13 @@ then works report by report; override `_sum_of_reports` where its law is known.
 import abc
 import dataclasses
 import fractions
-import numbers
 
 import numpy as np
 import tensorflow as tf
 
-# Beyond this e^-epsilon comes near 2^-64, the smallest chance that a coin has.
-MAX_EPSILON = 40.0
-MAX_DOMAIN_SIZE = 2**31 - 1
-_MAX_COUNT = 2**63 - 1
+from federated_hh.randomizers import argument_checks
+from privacy import argument_checks as privacy_checks
+
 # Numbers in the reports that are in memory at once where they are summed one by one.
 _VALUES_AT_ONCE = 2**22
 _ITEMS_AT_ONCE = 2**22
@@ -71,17 +69,21 @@ class LocalRandomizer(abc.ABC):
         Raises:
             ValueError: If a parameter is out of its range.
         """
-        if not isinstance(epsilon, numbers.Real) or not 0 < epsilon <= MAX_EPSILON:
-            raise ValueError(
-                f"epsilon is {epsilon!r}; it has to be a number in (0, {MAX_EPSILON:g}]"
-            )
-        self.domain_size = check_integer("domain_size", domain_size, 2, MAX_DOMAIN_SIZE)
-        self.epsilon = float(epsilon)
+        self.epsilon = argument_checks.check_epsilon(epsilon)
+        self.domain_size = privacy_checks.integer(
+            "domain_size", domain_size, 2, argument_checks.MAX_DOMAIN_SIZE
+        )
 
     @property
-    @abc.abstractmethod
     def guarantee(self) -> LocalGuarantee:
-        """What the reports guarantee."""
+        """What the reports guarantee; by default nothing special is known."""
+        return LocalGuarantee(
+            epsilon=self.epsilon,
+            model="replacement",
+            replacement_epsilon=self.epsilon,
+            amplification="clones_2021",
+            amplification_reason="the 2021 clones bound holds for every randomizer",
+        )
 
     @property
     @abc.abstractmethod
@@ -149,7 +151,7 @@ class LocalRandomizer(abc.ABC):
                 type or shape. In a graph, where values are known later only, an item
                 outside the domain is a `tf.errors.InvalidArgumentError` of the run.
         """
-        items, seed = self._checked_items(items), _checked_seed(seed)
+        items, seed = self._checked(items, seed)
         return self._randomize(items, seed)
 
     def sum_per_report(
@@ -172,7 +174,7 @@ class LocalRandomizer(abc.ABC):
         Raises:
             ValueError: See `randomize`.
         """
-        items, seed = self._checked_items(items), _checked_seed(seed)
+        items, seed = self._checked(items, seed)
         batch = max(1, _VALUES_AT_ONCE // self.values_per_report)
         num_batches = (tf.size(items) + batch - 1) // batch
 
@@ -210,9 +212,11 @@ class LocalRandomizer(abc.ABC):
         Raises:
             ValueError: If the histogram is not of that form, before any draw.
         """
-        counts = self._checked_histogram(histogram)
+        counts = argument_checks.check_histogram(
+            histogram, self.domain_size, self.values_per_report
+        )
         if not isinstance(seed, np.random.SeedSequence):
-            seed = np.random.SeedSequence(check_integer("seed", seed, 0, None))
+            seed = np.random.SeedSequence(privacy_checks.integer("seed", seed, 0))
         return self._sum_of_reports(counts, seed)
 
     def _sum_of_reports(
@@ -243,7 +247,9 @@ class LocalRandomizer(abc.ABC):
         Raises:
             ValueError: If `num_reports` is negative.
         """
-        num_reports = check_integer("num_reports", num_reports, 0, _MAX_COUNT)
+        num_reports = privacy_checks.integer(
+            "num_reports", num_reports, 0, argument_checks.MAX_COUNT
+        )
         other = fractions.Fraction(self.other_probability)
         gap = fractions.Fraction(self.own_probability) - other
         # The expected counts are as large as the counts: subtract before rounding.
@@ -264,7 +270,9 @@ class LocalRandomizer(abc.ABC):
         Raises:
             ValueError: If an argument is out of its range.
         """
-        num_reports = check_integer("num_reports", num_reports, 0, _MAX_COUNT)
+        num_reports = privacy_checks.integer(
+            "num_reports", num_reports, 0, argument_checks.MAX_COUNT
+        )
         true_counts = np.asarray(true_counts, np.float64)
         if np.any(~(true_counts >= 0) | (true_counts > num_reports)):
             raise ValueError(
@@ -277,6 +285,14 @@ class LocalRandomizer(abc.ABC):
         of_other = float(other * (1 - other) / (own - other) ** 2)
         return true_counts * of_own + (num_reports - true_counts) * of_other
 
+    def _checked(
+        self,
+        items: tf.types.experimental.TensorLike,
+        seed: tf.types.experimental.TensorLike,
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        items = argument_checks.check_items(items, self.domain_size)
+        return items, argument_checks.check_seed(seed)
+
     def _check_gap(self) -> None:
         """Raises a `ValueError` if a report says nothing about its true item."""
         if not self.own_probability > self.other_probability:
@@ -285,70 +301,6 @@ class LocalRandomizer(abc.ABC):
                 "has to be larger: the chances of true and other items differ by less "
                 "than 2^-64"
             )
-
-    def _checked_items(self, items: tf.types.experimental.TensorLike) -> tf.Tensor:
-        if not tf.is_tensor(items):
-            items = np.asarray(items)
-            # An empty list has no type of its own.
-            items = items.astype(np.int32) if items.size == 0 else items
-        items = tf.convert_to_tensor(items)
-        if items.dtype not in (tf.int32, tf.int64) or items.shape.rank != 1:
-            raise ValueError(
-                f"items is {items.dtype.name} of shape {items.shape}; it has to be "
-                "int32 or int64 of shape [reports]"
-            )
-        allowed = f"items has to be in [0, {self.domain_size - 1}], the domain; "
-        if tf.executing_eagerly():
-            values = items.numpy()
-            outside = (values < 0) | (values >= self.domain_size)
-            if outside.any():
-                place = int(np.flatnonzero(outside)[0])
-                raise ValueError(f"{allowed}items[{place}] is {values[place]}")
-            return tf.cast(items, tf.int32)
-        outside = tf.logical_or(items < 0, items >= self.domain_size)
-        values = tf.boolean_mask(items, outside)
-        fits = tf.Assert(tf.equal(tf.size(values), 0), [allowed, "outside:", values])
-        with tf.control_dependencies([fits]):
-            return tf.cast(items, tf.int32)
-
-    def _checked_histogram(self, histogram: np.ndarray) -> np.ndarray:
-        counts = np.asarray(histogram)
-        if counts.shape != (self.domain_size,):
-            raise ValueError(
-                f"histogram has shape {counts.shape}; it has to be "
-                f"({self.domain_size},), a count for each item of the domain"
-            )
-        whole = counts.dtype.kind in "iu" or (
-            counts.dtype.kind == "O" and all(isinstance(c, int) for c in counts)
-        )
-        if not whole:
-            raise ValueError(f"histogram is {counts.dtype}; it has to be of integers")
-        # The most that a sum of reports holds, "no item" and all other items added.
-        limit = _MAX_COUNT // self.values_per_report
-        for wrong in (counts < 0, counts > limit):
-            if np.any(wrong):
-                item = int(np.flatnonzero(wrong)[0])
-                raise ValueError(
-                    f"histogram[{item}] is {counts[item]}; it has to be in [0, {limit}]"
-                )
-        counts = counts.astype(np.int64)
-        # float64 is enough to tell whether the exact sum is needed.
-        if counts.sum(dtype=np.float64) > limit / 2 and sum(counts.tolist()) > limit:
-            raise ValueError(
-                f"histogram has a sum of {sum(counts.tolist())}; it has to be in "
-                f"[0, {limit}], as a report has {self.values_per_report} values and "
-                "their sum has to fit in 64 bits"
-            )
-        return counts
-
-
-def check_epsilon(epsilon: float) -> float:
-    """Returns epsilon, or raises a `ValueError` if it is not in (0, 40]."""
-    if isinstance(epsilon, numbers.Real) and 0 < epsilon <= MAX_EPSILON:
-        return float(epsilon)
-    raise ValueError(
-        f"epsilon is {epsilon!r}; it has to be a number in (0, {MAX_EPSILON:g}]"
-    )
 
 
 def fold_in(seed: tf.Tensor, number: tf.types.experimental.TensorLike) -> tf.Tensor:
@@ -365,35 +317,6 @@ def fold_in(seed: tf.Tensor, number: tf.types.experimental.TensorLike) -> tf.Ten
     return tf.random.fold_in(seed, tf.cast(number, tf.int64), alg="philox")
 
 
-def check_integer(name: str, value: int, smallest: int, largest: int | None) -> int:
-    """Returns the integer, or raises a `ValueError` that names what is wrong.
-
-    Args:
-        name: The argument's name.
-        value: Its value.
-        smallest: The smallest allowed value.
-        largest: The largest allowed value; None: any.
-    """
-    # numbers.Integral takes NumPy's integers; a bool is a slip.
-    is_integer = isinstance(value, numbers.Integral) and not isinstance(value, bool)
-    if is_integer and smallest <= value and (largest is None or value <= largest):
-        return int(value)
-    allowed = f"in [{smallest}, {largest}]"
-    if largest is None:
-        allowed = f"at least {smallest}"
-    raise ValueError(f"{name} is {value!r}; it has to be an integer {allowed}")
-
-
 def bits_of_index(domain_size: int) -> int:
     """Returns the bits that tell the items of a domain apart."""
     return (domain_size - 1).bit_length()
-
-
-def _checked_seed(seed: tf.types.experimental.TensorLike) -> tf.Tensor:
-    seed = tf.convert_to_tensor(seed)
-    if seed.dtype not in (tf.int32, tf.int64) or seed.shape.as_list() != [2]:
-        raise ValueError(
-            f"seed is {seed.dtype.name} of shape {seed.shape}; it has to be int32 or "
-            "int64 of shape [2]"
-        )
-    return seed

@@ -12,6 +12,7 @@ from federated_hh.randomizers import (
     subset_draws,
     subset_sums,
 )
+from privacy import argument_checks
 
 
 class SubsetSelection(local_randomizer.LocalRandomizer):
@@ -46,7 +47,7 @@ class SubsetSelection(local_randomizer.LocalRandomizer):
         if subset_size is None:
             subset_size = _size_of_algorithm_1(self.epsilon, self.domain_size)
         largest = self.domain_size - 1
-        self.subset_size = local_randomizer.check_integer(
+        self.subset_size = argument_checks.integer(
             "subset_size", subset_size, 1, largest
         )
         size, rest = self.subset_size, self.domain_size - self.subset_size
