@@ -113,11 +113,14 @@ def prepare(
     identity = describe(options, tokenizer)
     cache = pathlib.Path(cache_dir or DEFAULT_CACHE).absolute()
     directory = cache / _directory_name(options, identity)
-    if directory.exists():
+    if os.path.exists(directory):
         logging.info("Using the population prepared in %s.", directory)
         return client_words.ClientWords.open(directory)
     try:
         cache.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _write_error(error, cache) from error
+    try:
         for abandoned in atomic_files.remove_abandoned(cache):
             logging.info("Removed %s, left by a process that was killed.", abandoned)
         logging.info("Preparing %s: %s.", directory, _reason(cache, identity))

@@ -118,7 +118,7 @@ class WordTable:
         if code is not None:
             return code
         if not word or not isinstance(word, str):
-            raise ValueError(
+            raise population_options.PopulationError(
                 f"line {line}: the tokenizer returned {word!r}, must return strings "
                 "that are not empty."
             )

@@ -1,0 +1,111 @@
+"""Tests of the population's flags, in programs of their own."""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+from absl import flags
+from absl.testing import absltest, flagsaver, parameterized
+
+from simulation import client_words, population, population_flags
+
+_PROGRAM = """
+import sys
+from absl import app
+from simulation import population_flags
+heavy = {"numpy", "pyarrow", "pandas", "wordfreq", "tensorflow", "scipy", "tqdm"}
+assert not heavy & set(sys.modules), heavy & set(sys.modules)
+app.run(lambda _: print(population_flags.options_from_flags()))
+"""
+
+
+def _run(*arguments):
+    root = pathlib.Path(population.__file__).parents[1]
+    return subprocess.run(
+        [sys.executable, "-c", _PROGRAM, *arguments],
+        env=dict(os.environ, PYTHONPATH=str(root)),
+        capture_output=True,
+        text=True,
+    )
+
+
+class PopulationFlagsTest(parameterized.TestCase):
+    def test_defaults_are_those_of_the_options(self):
+        self.assertEqual(_run().stdout, f"{population.PopulationOptions()}\n")
+
+    @flagsaver.flagsaver
+    def test_every_option_has_a_flag(self):
+        values = {
+            "population": "x.csv",
+            "population_format": "tsv",
+            "encoding": "latin-1",
+            "user_column": "u",
+            "text_column": "t",
+            "word_column": "w",
+            "count_column": "c",
+            "csv_columns": ["a", "b"],
+            "csv_header": "absent",
+            "tokenizer": "whitespace",
+            "alphabet": "xyz",
+            "out_of_alphabet": "refuse",
+            "known_words": "k.txt",
+            "max_bad_rows": 3,
+            "empty_clients": "keep",
+            "num_clients": 17,
+            "mean_words_per_client": 5.5,
+            "words_per_client_sigma": 0.5,
+            "population_seed": 4,
+        }
+        for name, value in values.items():
+            flags.FLAGS[name].value = value
+        options = population_flags.options_from_flags()
+        defaults = population.PopulationOptions()
+        fields = vars(options)
+        self.assertLen(fields, len(values))
+        for name, value in fields.items():
+            self.assertNotEqual(value, getattr(defaults, name), name)
+        self.assertCountEqual(
+            fields.values(),
+            [tuple(v) if isinstance(v, list) else v for v in values.values()],
+        )
+        self.assertEqual(population_flags.alphabet_from_flags(), "xyz")
+
+    @parameterized.parameters(
+        ("--population=", "must be 'synthetic' or the path"),
+        ("--population_format=xml", "--population_format=xml"),
+        ("--tokenizer=nltk", "should be one of <triehh|whitespace>"),
+        ("--csv_columns=a,a", "no name twice"),
+        ("--count_column=n", "needs word_column"),
+        ("--alphabet=", "must have a character"),
+        ("--num_clients=0", "--num_clients=0"),
+        ("--max_bad_rows=-1", "--max_bad_rows=-1"),
+        ("--mean_words_per_client=1", "mean above 1"),
+        ("--words_per_client_sigma=9", "--words_per_client_sigma=9"),
+        ("--population_seed=-1", "--population_seed=-1"),
+    )
+    def test_wrong_values_are_refused(self, flag, message):
+        result = _run(flag)
+        self.assertEqual(result.returncode, 1)
+        self.assertIn(message, result.stderr)
+
+    def test_help_names_every_flag(self):
+        result = _run("--helpfull")
+        for name in ("--population:", "--known_words:", "--max_bad_rows:"):
+            self.assertIn(name, result.stdout)
+
+    def test_prepare_from_flags(self):
+        directory = pathlib.Path(self.create_tempdir().full_path)
+        (directory / "a.csv").write_text("user,text\nann,Sun\n")
+        with flagsaver.flagsaver(
+            population=str(directory / "a.csv"),
+            population_cache=str(directory / "cache"),
+        ):
+            prepared = population_flags.prepare_from_flags()
+        self.assertIsInstance(prepared, client_words.ClientWords)
+        self.assertEqual(prepared.client(0), [("sun", 1)])
+        self.assertStartsWith(prepared.directory, str(directory / "cache"))
+
+
+if __name__ == "__main__":
+    absltest.main()

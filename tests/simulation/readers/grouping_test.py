@@ -1,0 +1,79 @@
+"""Tests that grouping on disk, in memory and in plain Python agree."""
+
+import os
+import pathlib
+
+import numpy as np
+from absl.testing import absltest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from simulation.readers import grouping
+
+
+def _expected(rows, num_clients):
+    clients = [{} for _ in range(num_clients)]
+    for client, words, count in rows:
+        for word in words:
+            clients[client][word] = clients[client].get(word, 0) + count
+    return [sorted(c.items(), key=lambda item: -item[1]) for c in clients]
+
+
+class GrouperTest(absltest.TestCase):
+    def _group(self, rows, num_clients, entries_in_memory):
+        directory = pathlib.Path(self.create_tempdir().full_path)
+        grouper = grouping.Grouper(directory, entries_in_memory)
+        for client, words, count in rows:
+            grouper.add(client, words, count)
+        num_runs = grouper.num_runs
+        result = []
+        for word_ids, counts, row_lengths in grouper.rows(num_clients):
+            entries = list(zip(word_ids.tolist(), counts.tolist(), strict=True))
+            for end, length in zip(np.cumsum(row_lengths), row_lengths, strict=True):
+                result.append(entries[end - length : end])
+        self.assertEmpty(os.listdir(directory))
+        return result, num_runs
+
+    @settings(derandomize=True, deadline=None, max_examples=150)
+    @given(
+        st.lists(
+            st.tuples(
+                st.integers(0, 5),
+                st.lists(st.integers(0, 4), max_size=8),
+                st.integers(1, 3),
+            ),
+            max_size=30,
+        ),
+        st.sampled_from([1, 2, 7, 20]),
+    )
+    def test_equals_plain_grouping(self, rows, entries_in_memory):
+        expected = _expected(rows, 6)
+        in_memory, num_runs = self._group(rows, 6, 1 << 20)
+        self.assertEqual((in_memory, num_runs), (expected, 0))
+        on_disk, _ = self._group(rows, 6, entries_in_memory)
+        self.assertEqual(on_disk, expected)
+
+    def test_many_runs_and_one_client_larger_than_memory(self):
+        rng = np.random.default_rng(0)
+        rows = []
+        for _ in range(3_000):
+            client = 7 if rng.random() < 0.5 else int(rng.integers(500))
+            words = rng.integers(0, 300, rng.integers(6)).tolist()
+            rows.append((client, words, 1))
+        on_disk, num_runs = self._group(rows, 500, 100)
+        self.assertGreater(num_runs, 50)
+        self.assertEqual(on_disk, _expected(rows, 500))
+
+    def test_counts_beyond_32_bits_are_not_wrapped(self):
+        rows = [(0, [0], 2**31 - 1)] * 3
+        for entries_in_memory in (1, 100):
+            result, _ = self._group(rows, 1, entries_in_memory)
+            self.assertEqual(result, [[(0, 3 * (2**31 - 1))]])
+
+    def test_no_rows(self):
+        self.assertEqual(self._group([], 0, 10), ([], 0))
+        self.assertEqual(self._group([], 2, 10), ([[], []], 0))
+
+
+if __name__ == "__main__":
+    absltest.main()

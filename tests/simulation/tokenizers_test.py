@@ -1,0 +1,63 @@
+"""Tests of how text is cut into words."""
+
+import string
+
+from absl.testing import absltest, parameterized
+
+from simulation import tokenizers
+
+
+class TriehhTokenizerTest(parameterized.TestCase):
+    @parameterized.parameters(
+        ("The SUN, the moon!", ["the", "sun", "the", "moon"]),
+        # Found by TrieHH in the paper: they have to survive.
+        ("*hugs* :(( @tommcfly #ff b/c ya'll", None),
+        ("go to it", []),  # fewer than three characters
+        ("a?! ,,no.. yes;;", ["yes"]),  # ... after stripping
+        ("http://t.co/x www.x.org HTTPS://y (http)", ["(http)"]),
+        (".http.", []),
+        ("_under_score_", ["_under_score_"]),
+        ("naïve café l33t a=b plain", ["plain"]),
+        ("don't stop\u2028believing", ["don't", "stop", "believing"]),
+        ("", []),
+    )
+    def test_words(self, text, expected):
+        if expected is None:
+            expected = text.split()
+        self.assertEqual(tokenizers.get_tokenizer("triehh").words(text), expected)
+
+    def test_split_leaves_the_alphabet_to_the_population(self):
+        tokenizer = tokenizers.get_tokenizer("triehh")
+        self.assertEqual(tokenizer.split("Café, 123"), ["café", "123"])
+
+    def test_alphabet_is_the_papers_with_the_underscore(self):
+        self.assertEqual(
+            set(tokenizers.get_tokenizer("triehh").alphabet),
+            set(string.ascii_lowercase) | set("@#-;()*:./'") | {"_"},
+        )
+
+
+class WhitespaceTokenizerTest(absltest.TestCase):
+    def test_words(self):
+        tokenizer = tokenizers.get_tokenizer("whitespace")
+        self.assertEqual(
+            tokenizer.words(" A b,\tc\n\nHTTP://x é "), ["A", "b,", "c", "HTTP://x"]
+        )
+        self.assertLen(tokenizer.alphabet, 94)  # printable ASCII but the space
+
+
+class TokenizerTest(absltest.TestCase):
+    def test_unknown_name(self):
+        with self.assertRaisesRegex(ValueError, "'nltk', must be one of triehh, white"):
+            tokenizers.get_tokenizer("nltk")
+
+    def test_a_users_own(self):
+        own = tokenizers.Tokenizer("pairs", lambda t: [t[:2], t[2:]], "abc")
+        self.assertEqual(own.words("abcd"), ["ab"])
+        for name, alphabet in (("", "a"), ("x", "")):
+            with self.assertRaises(ValueError):
+                tokenizers.Tokenizer(name, str.split, alphabet)
+
+
+if __name__ == "__main__":
+    absltest.main()
