@@ -105,8 +105,7 @@ class Typing:
           table: Filters, and names, the words.
 
         Raises:
-          PopulationError: If nothing of the list is kept, or a word is
-            refused.
+          PopulationError: If nothing of the list is kept, or a word is refused.
         """
         import wordfreq
 
@@ -115,13 +114,22 @@ class Typing:
             word_table.OUT_OF_ALPHABET: "out_of_alphabet",
             word_table.KNOWN: "known",
         }
-        weights: dict[tuple[int, ...], float] = {}
+        # Flat lists: hundreds of thousands of small ones would keep the garbage
+        # collector busy.
+        flat: list[int] = []
+        lengths: list[int] = []
+        weights: list[float] = []
         dropped: dict[str, float] = {}
+        split, code_of = tokenizer.split, table.code
         for rank, (typed, frequency) in enumerate(frequencies.items(), 1):
-            codes = tuple([table.code(w, rank) for w in tokenizer.split(typed)])
-            kept = tuple([code for code in codes if code >= 0])
+            codes = [code_of(word, rank) for word in split(typed)]
+            kept = codes
+            if not codes or min(codes) < 0:
+                kept = [code for code in codes if code >= 0]
             if kept:
-                weights[kept] = weights.get(kept, 0.0) + frequency
+                flat.extend(kept)
+                lengths.append(len(kept))
+                weights.append(frequency)
             else:
                 reason = reasons[codes[0]] if codes else "tokenizer"
                 dropped[reason] = dropped.get(reason, 0.0) + frequency
@@ -131,16 +139,14 @@ class Typing:
                 "nothing of the English word list is kept: no word passes the "
                 "tokenizer, the alphabet and the known words."
             )
-        kept_total = math.fsum(weights.values())
+        kept_total = math.fsum(weights)
         total = kept_total + math.fsum(dropped.values())
         self.keep_probability = kept_total / total if dropped else 1.0
         self.dropped_probabilities = {k: v / total for k, v in dropped.items()}
-        self._alias_table = alias_table.AliasTable(np.fromiter(weights.values(), float))
-        self._lengths = np.fromiter(map(len, weights), np.int64, len(weights))
+        self._alias_table = alias_table.AliasTable(np.array(weights))
+        self._lengths = np.array(lengths)
         self._starts = np.concatenate(([0], np.cumsum(self._lengths)[:-1]))
-        self._flat = np.fromiter(
-            (code for codes in weights for code in codes), np.int64
-        )
+        self._flat = np.array(flat)
 
     def draw(
         self, rng: np.random.Generator, clients: np.ndarray
