@@ -1,6 +1,7 @@
 """Characters as codes, words as rows of codes of a fixed width."""
 
 import dataclasses
+import hashlib
 from collections.abc import Sequence
 
 import numpy as np
@@ -53,6 +54,11 @@ class Alphabet:
     def padding(self) -> int:
         """The code that fills a row behind the end symbol."""
         return self.size + 1
+
+    @property
+    def fingerprint(self) -> str:
+        """Tells alphabets apart, in the names of files: 16 hexadecimal digits."""
+        return hashlib.sha256(self.characters.encode()).hexdigest()[:16]
 
     def encode(self, words: Sequence[str] | pa.Array, length: int) -> np.ndarray:
         """Returns the first `length` symbols of words.

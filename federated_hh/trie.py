@@ -134,6 +134,28 @@ class PrefixTrie:
         tables.append(np.full((width, self.alphabet.size), -1, np.int32))
         return np.concatenate(tables), first
 
+    def candidates_of(self, codes: np.ndarray) -> np.ndarray:
+        """Returns the candidate that each word would vote for.
+
+        Args:
+            codes: Rows of `Alphabet.encode`: uint16, shape [words, more than depth].
+
+        Returns:
+            int64, shape [words]: the index of the candidate that the word begins
+            with, or -1 for a word whose first symbols were not learned or that ends
+            before the next symbol.
+        """
+        table, first = self.transitions()
+        nodes = np.zeros(len(codes), np.int64)
+        for position in range(self.depth):
+            symbols = codes[:, position].astype(np.int64)
+            goes_on = (nodes >= 0) & (symbols < self.alphabet.size)
+            nodes = np.where(goes_on, table[nodes, np.where(goes_on, symbols, 0)], -1)
+        symbols = codes[:, self.depth].astype(np.int64)
+        votes = (nodes >= 0) & (symbols <= self.alphabet.end)
+        candidates = (nodes - first) * self.alphabet.num_symbols + symbols
+        return np.where(votes, candidates, -1)
+
     def words(self) -> list[Word]:
         """Returns the completed words, by level, then in the order of their codes."""
         return [

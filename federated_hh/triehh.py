@@ -17,7 +17,6 @@ client; the server sees the sum of the votes and keeps what has at least `thresh
 
 import collections
 import dataclasses
-import hashlib
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, Self
@@ -101,9 +100,8 @@ class TrieHHProcess:
         self._seed = seed
         self._num_blocks = min(num_blocks, parameters.cohort_size)
         length = parameters.max_length
-        characters = hashlib.sha256(alphabet.characters.encode()).hexdigest()[:16]
         self._codes_path = population.derived_column(
-            f"codes_{length}_{characters}",
+            f"codes_{length}_{alphabet.fingerprint}",
             lambda: alphabet.encode(population.words, length),
         )
         self._rounds: dict[int, Callable[..., np.ndarray]] = {}

@@ -49,6 +49,19 @@ class PrefixTrieTest(parameterized.TestCase):
         table, first = trie.transitions()
         self.assertEqual((table.shape, first), ((2, 2), 2))
 
+    def test_candidates_of_words(self):
+        trie = _grown()
+        words = ["aa", "aab", "ab", "b", "baab", "bab", ""]
+        # The frontier is aa and ba: aa$ is 2, aab 1, baa 3, bab 4; the others' first
+        # two symbols were not learned, or are a word that is complete.
+        np.testing.assert_array_equal(
+            trie.candidates_of(_AB.encode(words, 4)), [2, 1, -1, -1, 3, 4, -1]
+        )
+        root = trie_lib.PrefixTrie(_AB)
+        np.testing.assert_array_equal(
+            root.candidates_of(_AB.encode(words, 4)), [0, 0, 0, 1, 1, 1, 2]
+        )
+
     def test_survives_json(self):
         trie = _grown()
         values = json.loads(json.dumps(trie.to_json()))

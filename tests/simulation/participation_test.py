@@ -69,5 +69,54 @@ class UniformCohortsTest(parameterized.TestCase):
             participation.UniformCohorts(10, cohort_size, seed=1)
 
 
+class DisjointCohortsTest(parameterized.TestCase):
+    def test_no_client_is_in_two_cohorts(self):
+        cohorts = participation.DisjointCohorts(1000, 90, 11, seed=3)
+        drawn = [cohorts.cohort(k) for k in range(11)]
+        everyone = np.concatenate([*drawn, cohorts.rest()])
+        np.testing.assert_array_equal(np.sort(everyone), np.arange(1000))
+        for cohort in drawn:
+            self.assertLen(cohort, 90)
+            self.assertTrue(np.all(np.diff(cohort) > 0))
+
+    def test_every_split_is_equally_likely(self):
+        # Chi-square over the 30 ways to give 5 clients to two cohorts of 2, one left
+        # out; 6,000 seeds, false-alarm rate 1e-6.
+        counts = {}
+        for seed in range(6_000):
+            cohorts = participation.DisjointCohorts(5, 2, 2, seed)
+            split = tuple(tuple(cohorts.cohort(k).tolist()) for k in range(2))
+            counts[split] = counts.get(split, 0) + 1
+        self.assertLen(counts, 30)
+        self.assertGreater(stats.chisquare(list(counts.values())).pvalue, 1e-6)
+
+    def test_too_few_clients(self):
+        with self.assertRaisesRegex(ValueError, "need 1,080 clients.*has 1,000"):
+            participation.DisjointCohorts(1000, 90, 12, seed=3)
+
+    @parameterized.parameters(-1, 2)
+    def test_no_such_cohort(self, number):
+        with self.assertRaisesRegex(ValueError, f"cohort {number} does not exist"):
+            participation.DisjointCohorts(10, 2, 2, seed=3).cohort(number)
+
+
+class MarkParticipantsTest(absltest.TestCase):
+    def test_marks_and_refuses(self):
+        nobody = np.zeros(5, bool)
+        some = participation.mark_participants(nobody, np.array([1, 3]))
+        self.assertEqual(some.tolist(), [False, True, False, True, False])
+        self.assertFalse(nobody.any())
+        with self.assertRaisesRegex(
+            participation.ClientTakesPartTwiceError, "1 clients .* before, 3"
+        ):
+            participation.mark_participants(some, np.array([0, 3]))
+        with self.assertRaisesRegex(
+            participation.ClientTakesPartTwiceError, "in the cohort twice"
+        ):
+            participation.mark_participants(nobody, np.array([2, 2]))
+        with self.assertRaisesRegex(ValueError, r"\[0, 5\)"):
+            participation.mark_participants(nobody, np.array([5]))
+
+
 if __name__ == "__main__":
     absltest.main()

@@ -1,0 +1,385 @@
+"""LDP TrieHH: words found from reports that are private before they leave a device.
+
+Sun et al. 2024, "Private federated discovery of out-of-vocabulary words for Gboard",
+Algorithm 2, to the letter: the trie begins with the whole alphabet (P_0), so that
+level i votes on prefixes of i + 1 symbols, and level D completes words of up to D
+characters. A level has a cohort of its own, of N clients that never took part before.
+Each client merges its words into the level's candidates, takes at most B of them, pads
+them to B with "no item", and sends B Subset Selection reports over the candidates and
+"no item". The server drops "no item", keeps the eta_max candidates with most votes (all
+of those equal to the last), and takes kept candidates that end as words. A further
+pass does it again without the words that earlier ones found.
+
+    process = build_ldp_triehh_process(population, parameters, alphabet, seed=1)
+    state = process.initialize()
+    with runtime.tff_worker():
+        while not state.finished:
+            state = process.next(state, process.cohorts.cohort(state.levels_done)).state
+    print(state.found)
+"""
+
+import collections
+import dataclasses
+import math
+import time
+from collections.abc import Callable
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from federated_hh import alphabet as alphabet_lib
+from federated_hh import contributions
+from federated_hh import trie as trie_lib
+from federated_hh.ldp_triehh_parameters import (
+    Aggregation,
+    LdpTrieHHParameters,
+    ReportSampling,
+)
+from federated_hh.ldp_triehh_state import FoundWord, LdpTrieHHState
+from federated_hh.randomizers import local_randomizer
+from simulation import client_words, participation, seeds
+
+# Blocks of some 25,000 devices keep the arrays of a block near 100 MB.
+_DEVICES_PER_BLOCK = 25_000
+
+
+@dataclasses.dataclass(frozen=True)
+class LdpTrieHHOutput:
+    """What a level gives: the next state, and metrics by name."""
+
+    state: LdpTrieHHState
+    metrics: collections.OrderedDict[str, int | float]
+
+
+class LdpTrieHHProcess:
+    """LDP TrieHH as an iterative process; see `build_ldp_triehh_process`."""
+
+    def __init__(
+        self,
+        population: client_words.ClientWords,
+        parameters: LdpTrieHHParameters,
+        alphabet: alphabet_lib.Alphabet,
+        seed: int,
+        report_sampling: ReportSampling,
+        aggregation: Aggregation,
+        num_blocks: int,
+    ):
+        self.population = population
+        self.parameters = parameters
+        self.alphabet = alphabet
+        self.cohorts = participation.DisjointCohorts(
+            population.num_clients,
+            parameters.clients_per_level,
+            parameters.max_depth * parameters.num_passes,
+            seed,
+        )
+        self.report_sampling = report_sampling
+        self.aggregation = aggregation
+        self._seed = seed
+        self._block_size = math.ceil(parameters.clients_per_level / num_blocks)
+        contributions.check_block_size(self._block_size)
+        self._spelled = contributions.SpelledPopulation(
+            population, alphabet, parameters.max_depth + 1
+        )
+        words = population.words.take(self._spelled.places)
+        self._place_of_word = {word: i for i, word in enumerate(words.to_pylist())}
+
+    def initialize(self) -> LdpTrieHHState:
+        """Returns the state before the first level."""
+        nobody = np.zeros(self.population.num_clients, bool)
+        return LdpTrieHHState(self._first_trie(), nobody)
+
+    def _first_trie(self) -> trie_lib.PrefixTrie:
+        """Returns P_0: every character is a prefix, without a vote."""
+        characters = np.arange(self.alphabet.size)
+        return trie_lib.PrefixTrie(self.alphabet).extend(
+            characters, np.zeros_like(characters)
+        )
+
+    def next(self, state: LdpTrieHHState, cohort: np.ndarray) -> LdpTrieHHOutput:
+        """Runs a level.
+
+        Needs a TFF execution context that can run secure sums, such as
+        `simulation.runtime.tff_worker()`.
+
+        Args:
+            state: The state after the last level; not finished.
+            cohort: The clients that take part: int64, shape [clients_per_level],
+                indices into the population, none of whom took part before. The
+                central guarantees need a uniform sample; `cohorts` has them.
+
+        Returns:
+            The next state, and metrics: the pass and level, clients, candidates,
+            votes that the last kept candidate has, prefixes kept, words found, and
+            the seconds of each stage.
+
+        Raises:
+            ValueError: If the run is finished, or the cohort has another size.
+            ClientTakesPartTwiceError: If a client took part before.
+        """
+        if state.finished:
+            raise ValueError("the run is finished; initialize() begins another")
+        if cohort.shape != (self.parameters.clients_per_level,):
+            raise ValueError(
+                f"cohort has the shape {cohort.shape}; the parameters say "
+                f"[{self.parameters.clients_per_level}]"
+            )
+        participated = participation.mark_participants(state.participated, cohort)
+        start = time.perf_counter()
+        sums = self.collect(state, cohort)
+        selected = time.perf_counter()
+        votes = self.randomize_sum(state, sums)
+        summed = time.perf_counter()
+        output = self.update(state, votes)
+        output.metrics["seconds_clients"] = selected - start
+        output.metrics["seconds_reports"] = summed - selected
+        output.metrics["seconds_server"] = time.perf_counter() - summed
+        next_state = dataclasses.replace(output.state, participated=participated)
+        return LdpTrieHHOutput(next_state, output.metrics)
+
+    def collect(self, state: LdpTrieHHState, cohort: np.ndarray) -> np.ndarray:
+        """Runs a level's TFF computation: selection, randomization, secure sum.
+
+        Args:
+            state: The state that the clients are told about.
+            cohort: As in `next`.
+
+        Returns:
+            int64, shape [state.trie.num_candidates]: the sum of the reports, or of
+            the true items, as `report_sampling` says.
+        """
+        number = state.levels_done
+        blocks = [
+            collections.OrderedDict(
+                clients=cohort[first : first + self._block_size],
+                seed=seeds.stateless_seed(self._seed, "block", number, index),
+            )
+            for index, first in enumerate(range(0, len(cohort), self._block_size))
+        ]
+        computation = self._build_level(state.trie.num_candidates)
+        return computation(self._message(state), blocks)
+
+    def _message(self, state: LdpTrieHHState) -> np.ndarray:
+        """Returns the learned prefixes, as the candidate of each distinct word.
+
+        A device walks the trie along its words. A word is walked once here, not once
+        for each device that has it, and devices look the result up.
+        """
+        candidates = state.trie.candidates_of(self._spelled.codes)
+        known = [
+            self._place_of_word[word.text]
+            for word in state.found
+            if word.pass_number < state.pass_number and word.text in self._place_of_word
+        ]
+        candidates[known] = -1
+        return candidates.astype(np.int32)
+
+    def _build_level(self, num_candidates: int) -> Callable[..., np.ndarray]:
+        parameters = self.parameters
+        bound = parameters.contribution_bound
+        randomizer = None
+        most = self._block_size
+        if self.report_sampling is ReportSampling.PER_REPORT:
+            randomizer = parameters.randomizer(num_candidates)
+            most *= bound
+        message_type = tff.TensorType(np.int32, [self.population.num_words])
+        block_type = tff.to_type(
+            collections.OrderedDict(
+                clients=tff.TensorType(np.int64, [None]),
+                seed=tff.TensorType(np.int32, [2]),
+            )
+        )
+
+        @tff.tensorflow.computation(message_type, block_type)
+        def client_votes(candidate_of_word, block):
+            items = self._spelled.items_of_block(
+                parameters.sampler,
+                block["clients"],
+                candidate_of_word,
+                bound,
+                local_randomizer.fold_in(block["seed"], 0),
+            )
+            if randomizer is None:
+                votes = tf.math.unsorted_segment_sum(
+                    tf.ones_like(items, tf.int64), items, num_candidates
+                )
+            else:
+                padding = tf.size(block["clients"]) * bound - tf.size(items)
+                items = tf.concat([items, tf.fill([padding], num_candidates)], axis=0)
+                reports = randomizer.sum_per_report(
+                    items, local_randomizer.fold_in(block["seed"], 1)
+                )
+                votes = reports[:num_candidates]
+            return tf.ensure_shape(votes, [num_candidates])
+
+        @tff.federated_computation(
+            tff.FederatedType(message_type, tff.SERVER),
+            tff.FederatedType(block_type, tff.CLIENTS),
+        )
+        def sum_of_votes(candidate_of_word, blocks):
+            message = tff.federated_broadcast(candidate_of_word)
+            votes = tff.federated_map(client_votes, (message, blocks))
+            if self.aggregation is Aggregation.EPHEMERAL:
+                return tff.federated_sum(votes)
+            return tff.federated_secure_sum(votes, most)
+
+        return sum_of_votes
+
+    def randomize_sum(self, state: LdpTrieHHState, sums: np.ndarray) -> np.ndarray:
+        """Returns the votes that the server sees.
+
+        Where the clients of the simulation gave their true items, this draws the sum
+        of their reports, which is all that the server's code gets to see.
+
+        Args:
+            state: The state that the clients were told about.
+            sums: From `collect`.
+
+        Returns:
+            int64, shape [state.trie.num_candidates].
+        """
+        randomizer = self.parameters.randomizer(len(sums))
+        if self.report_sampling is ReportSampling.PER_REPORT or randomizer is None:
+            return sums
+        no_item = self.parameters.reports_per_level - int(sums.sum())
+        seed = seeds.derive(self._seed, "sum of reports", state.levels_done)
+        return randomizer.sum_of_reports(np.append(sums, no_item), seed)[:-1]
+
+    def update(self, state: LdpTrieHHState, votes: np.ndarray) -> LdpTrieHHOutput:
+        """Returns what the server makes of the votes: lines 21 to 24 of Algorithm 2.
+
+        Args:
+            state: The state that the clients were told about.
+            votes: From `randomize_sum`.
+        """
+        kept, least = self._kept(votes)
+        trie = state.trie.extend(kept, votes[kept])
+        found = self._found(state, kept, votes)
+        level = state.level
+        metrics = collections.OrderedDict(
+            pass_number=state.pass_number,
+            level=level,
+            clients=self.parameters.clients_per_level,
+            reports=self.parameters.reports_per_level,
+            candidates=len(votes),
+            least_votes_kept=least,
+            prefixes_kept=len(kept),
+            words_found=len(found),
+        )
+        pass_number = state.pass_number
+        finished = False
+        if level == self.parameters.max_depth or trie.num_candidates == 0:
+            finished = pass_number == self.parameters.num_passes
+            if not finished:
+                pass_number += 1
+                trie = self._first_trie()
+        next_state = dataclasses.replace(
+            state,
+            trie=trie,
+            found=(*state.found, *found),
+            pass_number=pass_number,
+            levels_done=state.levels_done + 1,
+            finished=finished,
+        )
+        return LdpTrieHHOutput(next_state, metrics)
+
+    def _kept(self, votes: np.ndarray) -> tuple[np.ndarray, int]:
+        """Returns the candidates to keep, and the least votes that one of them has.
+
+        Ties with the eta_max-th largest are kept, as Algorithm 2 has it. Without noise
+        a candidate without votes is one that nobody has, and is not kept.
+        """
+        least = 1 if math.isinf(self.parameters.epsilon) else 0
+        place = len(votes) - self.parameters.max_prefixes
+        if place > 0:
+            least = max(least, int(np.partition(votes, place)[place]))
+        return np.flatnonzero(votes >= least), least
+
+    def _found(
+        self, state: LdpTrieHHState, kept: np.ndarray, votes: np.ndarray
+    ) -> list[FoundWord]:
+        parents, symbols = np.divmod(kept, self.alphabet.num_symbols)
+        ended = symbols == self.alphabet.end
+        words = state.trie.frontier()[parents[ended]]
+        votes = votes[kept[ended]]
+        randomizer = self.parameters.randomizer(state.trie.num_candidates)
+        reports = self.parameters.reports_per_level
+        estimates, errors = votes.astype(np.float64), np.zeros(len(votes))
+        if randomizer is not None:
+            estimates = randomizer.estimate(votes, reports)
+            errors = np.sqrt(
+                randomizer.variance(np.clip(estimates, 0, reports), reports)
+            )
+        earlier = {word.text for word in state.found}
+        found = [
+            FoundWord(
+                self.alphabet.decode(codes),
+                state.pass_number,
+                state.level,
+                int(votes[i]),
+                float(estimates[i]),
+                float(errors[i]),
+            )
+            for i, codes in enumerate(words)
+        ]
+        # Noise can bring up a known word again, which no device voted for.
+        return [word for word in found if word.text not in earlier]
+
+
+def build_ldp_triehh_process(
+    population: client_words.ClientWords,
+    parameters: LdpTrieHHParameters,
+    alphabet: alphabet_lib.Alphabet,
+    *,
+    seed: int,
+    report_sampling: ReportSampling = ReportSampling.AGGREGATE,
+    aggregation: Aggregation = Aggregation.SECURE_SUM,
+    num_blocks: int | None = None,
+) -> LdpTrieHHProcess:
+    """Returns LDP TrieHH over a population.
+
+    Args:
+        population: The clients; dictionary words were left out when it was prepared.
+        parameters: What to do.
+        alphabet: Has all characters of the population's words. The end symbol is one
+            more symbol.
+        seed: The run's seed, at least 0.
+        report_sampling: Whether reports are drawn one by one, or their sum at once.
+        aggregation: How votes are kept from the server.
+        num_blocks: Into how many client values a cohort is cut; part of what a result
+            depends on. None: blocks of 25,000 devices.
+
+    Returns:
+        A process with `initialize()` and `next(state, cohort)`, in the manner of
+        `tff.templates.IterativeProcess`, and `cohorts` for it.
+
+    Raises:
+        ValueError: If there are too few clients for all levels and passes, a word has
+            a character outside the alphabet, or num_blocks does not fit.
+    """
+    if num_blocks is None:
+        num_blocks = math.ceil(parameters.clients_per_level / _DEVICES_PER_BLOCK)
+    if num_blocks < 1:
+        raise ValueError(f"num_blocks is {num_blocks}; it has to be at least 1")
+    return LdpTrieHHProcess(
+        population,
+        parameters,
+        alphabet,
+        seed,
+        report_sampling,
+        aggregation,
+        num_blocks,
+    )
+
+
+def participated_after(
+    cohorts: participation.DisjointCohorts, levels_done: int
+) -> np.ndarray:
+    """Returns who took part in the first levels of a run: bool, shape [clients]."""
+    participated = np.zeros(cohorts.population_size, bool)
+    for number in range(levels_done):
+        participated = participation.mark_participants(
+            participated, cohorts.cohort(number)
+        )
+    return participated
