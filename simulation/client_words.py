@@ -17,7 +17,6 @@ frequent word is the first entry of its row.
 """
 
 import functools
-import json
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -26,7 +25,7 @@ from typing import Any, Self
 import numpy as np
 import pyarrow as pa
 
-from simulation import atomic_files, column_writer
+from simulation import atomic_files, column_writer, raw_columns
 
 
 class ClientWords:
@@ -61,32 +60,7 @@ class ClientWords:
             than was written.
         """
         directory = os.path.abspath(directory)
-        path = os.path.join(directory, column_writer.METADATA_FILE)
-        try:
-            with open(path, encoding="utf-8") as file:
-                metadata = json.load(file)
-        except FileNotFoundError:
-            raise FileNotFoundError(
-                f"{directory} is not a population directory: it has no "
-                f"{column_writer.METADATA_FILE}."
-            ) from None
-        except ValueError as error:
-            raise ValueError(f"{path} is not readable as JSON: {error}") from None
-        version = metadata.get("schema_version")
-        if version != column_writer.SCHEMA_VERSION:
-            raise ValueError(
-                f"{path}: schema_version is {version!r}, this program reads "
-                f"{column_writer.SCHEMA_VERSION}; prepare the population again."
-            )
-        for name, size in metadata["files"].items():
-            file_path = os.path.join(directory, name)
-            found = os.path.getsize(file_path) if os.path.exists(file_path) else None
-            if found != size:
-                state = "is missing" if found is None else f"has {found} bytes"
-                raise ValueError(
-                    f"{file_path} {state}, {size} bytes were written; the population "
-                    "is damaged: remove its directory and prepare it again."
-                )
+        metadata = raw_columns.read_metadata(directory, column_writer.SCHEMA_VERSION)
         return cls(directory, metadata)
 
     @classmethod
@@ -179,7 +153,9 @@ class ClientWords:
     @functools.cached_property
     def words(self) -> pa.LargeStringArray:
         """The distinct words, memory-mapped; some may be held by no client."""
-        return _read_strings(os.path.join(self.directory, column_writer.WORDS_FILE))
+        return raw_columns.read_strings(
+            os.path.join(self.directory, column_writer.WORDS_FILE)
+        )
 
     @functools.cached_property
     def client_ids(self) -> pa.LargeStringArray | None:
@@ -187,7 +163,7 @@ class ClientWords:
         name = column_writer.CLIENT_IDS_FILE
         if name not in self.metadata["files"]:
             return None
-        return _read_strings(os.path.join(self.directory, name))
+        return raw_columns.read_strings(os.path.join(self.directory, name))
 
     def word(self, word_id: int) -> str:
         """Returns a word by its id in [0, num_words)."""
@@ -255,20 +231,11 @@ class ClientWords:
         return path
 
     def _map(self, name: str) -> np.ndarray:
-        path = self.column_path(name)
-        if os.path.getsize(path) == 0:  # which cannot be mapped
-            return np.zeros(0, column_writer.COLUMNS[name])
-        return np.memmap(path, column_writer.COLUMNS[name], mode="r")
+        return raw_columns.map_column(
+            self.column_path(name), column_writer.COLUMNS[name]
+        )
 
 
 def _check_index(name: str, value: int, size: int) -> None:
     if not 0 <= value < size:
         raise ValueError(f"{name} is {value}, must be in 0..{size - 1}.")
-
-
-def _read_strings(path: str) -> pa.LargeStringArray:
-    with pa.memory_map(path) as source:
-        column = pa.ipc.open_file(source).read_all().column(0)
-    if column.num_chunks == 1:
-        return column.chunk(0)
-    return pa.concat_arrays([*column.chunks, pa.array([], pa.large_string())])

@@ -1,8 +1,6 @@
 """Writes the files of a population of words; `client_words` says what they are."""
 
 import contextlib
-import hashlib
-import json
 import os
 import pathlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -11,11 +9,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from simulation import atomic_files
+from simulation import atomic_files, raw_columns
 
 SCHEMA_VERSION = 1
 MAX_COUNT = int(np.iinfo(np.int32).max)
-METADATA_FILE = "population.json"
+METADATA_FILE = raw_columns.METADATA_FILE
 WORDS_FILE = "words.arrow"
 CLIENT_IDS_FILE = "client_ids.arrow"
 COLUMNS = {
@@ -38,12 +36,8 @@ class ColumnWriter:
         self._num_clients = 0
         self._num_entries = 0
         self._max_word_id = -1
-        self._hashes = {name: hashlib.sha256() for name in COLUMNS}
-        self._files = {
-            name: (directory / f"{name}.bin").open("wb", buffering=0)
-            for name in COLUMNS
-        }
-        self._append("row_splits", np.zeros(1, np.int64))
+        self._columns = raw_columns.RawColumnWriter(directory, COLUMNS)
+        self._columns.append("row_splits", np.zeros(1, np.int64))
 
     def append_rows(
         self, word_ids: np.ndarray, counts: np.ndarray, row_lengths: np.ndarray
@@ -72,9 +66,9 @@ class ColumnWriter:
             )
         if added:
             self._max_word_id = max(self._max_word_id, int(word_ids.max()))
-        self._append("word_ids", word_ids)
-        self._append("counts", counts)
-        self._append("row_splits", row_ends)
+        self._columns.append("word_ids", word_ids)
+        self._columns.append("counts", counts)
+        self._columns.append("row_splits", row_ends)
         self._num_clients += len(row_lengths)
         self._num_entries += added
 
@@ -100,42 +94,22 @@ class ColumnWriter:
             raise ValueError(
                 f"word id {self._max_word_id} for a table of {len(words)} words."
             )
-        _write_strings(self.directory / WORDS_FILE, "word", words)
+        self._columns.write_strings("word", words)
         if client_ids is not None:
-            path = self.directory / CLIENT_IDS_FILE
-            _write_strings(path, "client_id", client_ids)
-        files = {path.name: path.stat().st_size for path in self.directory.iterdir()}
-        fingerprint = hashlib.sha256()
-        for name in sorted(files):
-            if name.endswith(".bin"):
-                digest = self._hashes[name.removesuffix(".bin")].digest()
-            else:
-                with open(self.directory / name, "rb") as file:
-                    digest = hashlib.file_digest(file, "sha256").digest()
-            fingerprint.update(name.encode() + digest)
-        contents = dict(
-            metadata,
-            schema_version=SCHEMA_VERSION,
-            num_clients=self._num_clients,
-            num_words=len(words),
-            num_entries=self._num_entries,
-            files=dict(sorted(files.items())),
-            fingerprint=fingerprint.hexdigest(),
+            self._columns.write_strings("client_id", client_ids)
+        self._columns.finish(
+            dict(
+                metadata,
+                schema_version=SCHEMA_VERSION,
+                num_clients=self._num_clients,
+                num_words=len(words),
+                num_entries=self._num_entries,
+            )
         )
-        text = json.dumps(contents, indent=2, ensure_ascii=False) + "\n"
-        (self.directory / METADATA_FILE).write_text(text, encoding="utf-8")
 
     def close(self) -> None:
         """Closes the column files; also done by `finish`."""
-        for file in self._files.values():
-            file.close()
-
-    def _append(self, name: str, array: np.ndarray) -> None:
-        data = np.ascontiguousarray(array, COLUMNS[name]).view(np.uint8).data
-        written = 0
-        while written < len(data):  # a raw write may take a part only
-            written += self._files[name].write(data[written:])
-        self._hashes[name].update(data)
+        self._columns.close()
 
 
 @contextlib.contextmanager
@@ -181,9 +155,3 @@ def write_columns(
         for word_ids, counts, row_lengths in chunks:
             writer.append_rows(word_ids, counts, row_lengths)
         writer.finish(words, client_ids, metadata)
-
-
-def _write_strings(path: pathlib.Path, name: str, values: Any) -> None:
-    table = pa.table({name: pa.array(values, pa.large_string())})
-    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as out:
-        out.write_table(table.combine_chunks())
