@@ -7,18 +7,20 @@ to 13).
 """
 
 import enum
+from collections.abc import Iterator
 
 import numpy as np
 import tensorflow as tf
 
 from federated_hh import alphabet as alphabet_lib
+from federated_hh.randomizers import local_randomizer
 from simulation import client_words
 
-# The keys that items are ordered by are 63 bits: the device in the block, the inverse
-# of the count, a random tie-breaker.
-_COUNT_BITS = 16
-_RANDOM_BITS = 28
-_MAX_BLOCK = 1 << (63 - _COUNT_BITS - _RANDOM_BITS)
+# The bits of the keys that items are chosen by: a count above, a tie-breaker below.
+_COUNT_BITS = 31
+_RANDOM_BITS = 32
+# Some 100 MB of keys where clients have 50 words.
+_ROWS_AT_ONCE = 1 << 16
 
 
 class ItemSampler(enum.Enum):
@@ -65,34 +67,30 @@ class SpelledPopulation:
         self.places = np.lexsort(codes.T[::-1])
         self.codes = codes[self.places]
         name = f"spelled_{length}_{alphabet.fingerprint}"
-        self._words_path = population.derived_column(
-            f"{name}_words", lambda: self._spell()[0]
-        )
-        self._counts_path = population.derived_column(
-            f"{name}_counts", lambda: self._spell()[1]
+        self._words_path, self._counts_path = population.derived_columns(
+            [f"{name}_words", f"{name}_counts"], self._spell
         )
 
-    def _spell(self) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the words' ranks and counts, each row in the order of the ranks."""
+    def _spell(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Yields the words' ranks and counts, each row in the order of the ranks."""
         population = self.population
         ranks = np.empty(len(self.places), np.int64)
         ranks[self.places] = np.arange(len(self.places))
-        words = np.empty(population.num_entries, np.int32)
-        counts = np.empty(population.num_entries, np.int32)
         splits = population.row_splits
         rank_bits = max(1, (len(ranks) - 1).bit_length())
-        count_bits = max(1, int(population.counts.max(initial=1)).bit_length())
-        clients = 1 << min(16, 63 - rank_bits - count_bits)
-        for first in range(0, population.num_clients, clients):
-            last = min(first + clients, population.num_clients)
+        # The row, the rank and the count make one number, whose order is the rows'.
+        count_bits = int(population.counts.max(initial=1)).bit_length()
+        rows_at_once = min(_ROWS_AT_ONCE, 1 << (63 - rank_bits - count_bits))
+        for first in range(0, population.num_clients, rows_at_once):
+            last = min(first + rows_at_once, population.num_clients)
             entries = slice(int(splits[first]), int(splits[last]))
             rows = np.repeat(np.arange(last - first), np.diff(splits[first : last + 1]))
             keys = (rows << rank_bits) | ranks[population.word_ids[entries]]
             keys = (keys << count_bits) | population.counts[entries]
             keys.sort()
-            counts[entries] = keys & ((1 << count_bits) - 1)
-            words[entries] = (keys >> count_bits) & ((1 << rank_bits) - 1)
-        return words, counts
+            words = (keys >> count_bits) & ((1 << rank_bits) - 1)
+            counts = keys & ((1 << count_bits) - 1)
+            yield words.astype(np.int32), counts.astype(np.int32)
 
     def _column(self, path: str) -> tf.Tensor:
         return tf.raw_ops.ImmutableConst(
@@ -113,8 +111,7 @@ class SpelledPopulation:
 
         Args:
             sampler: What a device with more than `bound` items does.
-            clients: int64, shape [block]: indices into the population; at most
-                2^19 of them.
+            clients: int64, shape [block]: indices into the population.
             candidate_of_word: int32, shape [words]: for each word of `codes` the
                 candidate that it begins with, or -1.
             bound: The most items of a device.
@@ -127,91 +124,111 @@ class SpelledPopulation:
         # ImmutableConst cannot be empty, and an empty population has no items.
         if self.population.num_entries == 0:
             return tf.zeros([0], tf.int32)
-        devices, items, counts = self._distinct(clients, candidate_of_word)
-        held = tf.math.bincount(
-            devices, minlength=tf.size(clients), maxlength=tf.size(clients)
+        items, splits, counts = self._distinct(sampler, clients, candidate_of_word)
+        begins, held = splits[:-1], splits[1:] - splits[:-1]
+        within = tf.where(held <= bound)[:, 0]
+        places = tf.ragged.range(
+            tf.gather(begins, within), tf.gather(splits, within + 1)
         )
-        over = tf.gather(held, devices) > bound
-        within = tf.boolean_mask(items, ~over)
-        chosen = self._choose(
-            sampler,
-            tf.boolean_mask(devices, over),
-            tf.boolean_mask(items, over),
-            tf.boolean_mask(counts, over),
-            tf.where(held > bound, held, 0),
-            bound,
-            seed,
-        )
-        return tf.concat([within, chosen], axis=0)
+        chosen = _choose(items, counts, begins, held, bound, seed)
+        return tf.concat([tf.gather(items, places.values), chosen], axis=0)
 
     def _distinct(
-        self, clients: tf.Tensor, candidate_of_word: tf.Tensor
-    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Returns device, item and count of each distinct item, device by device."""
+        self, sampler: ItemSampler, clients: tf.Tensor, candidate_of_word: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor | None]:
+        """Returns the distinct items of all devices, device by device.
+
+        Returns:
+            The items: int32, shape [items]. Where each device's begin: int64, shape
+            [block + 1]. How often the device has each: int64, shape [items], or None
+            where the sampler does not ask.
+        """
         splits = tf.raw_ops.ImmutableConst(
             dtype=tf.int64,
             shape=self.population.row_splits.shape,
             memory_region_name=self.population.column_path("row_splits"),
         )
-        starts = tf.gather(splits, clients)
-        lengths = tf.gather(splits, clients + 1) - starts
-        block_starts = tf.cumsum(lengths, exclusive=True)
-        entries = tf.repeat(starts - block_starts, lengths)
-        entries += tf.range(tf.size(entries, tf.int64))
-        devices = tf.repeat(tf.range(tf.size(clients)), lengths)
+        entries = tf.ragged.range(
+            tf.gather(splits, clients), tf.gather(splits, clients + 1)
+        )
+        row_splits, entries = entries.row_splits, entries.values
         words = tf.gather(self._column(self._words_path), entries)
         items = tf.gather(candidate_of_word, words)
-        held = items >= 0
-        devices = tf.boolean_mask(devices, held)
-        items = tf.boolean_mask(items, held)
-        counts = tf.gather(
-            self._column(self._counts_path), tf.boolean_mask(entries, held)
-        )
         # Equal items of a device are neighbours, as the words are in spelling order.
-        first = tf.not_equal(devices[1:], devices[:-1]) | tf.not_equal(
-            items[1:], items[:-1]
+        rows = tf.boolean_mask(row_splits[:-1], row_splits[1:] > row_splits[:-1])
+        is_first = tf.tensor_scatter_nd_update(
+            tf.concat([items[:1] >= 0, tf.not_equal(items[1:], items[:-1])], axis=0),
+            rows[:, None],
+            tf.ones_like(rows, tf.bool),
         )
-        first = tf.concat([tf.ones([tf.minimum(tf.size(items), 1)], tf.bool), first], 0)
-        runs = tf.cumsum(tf.cast(first, tf.int32)) - 1
-        totals = tf.math.segment_sum(tf.cast(counts, tf.int64), runs)
-        return tf.boolean_mask(devices, first), tf.boolean_mask(items, first), totals
-
-    def _choose(
-        self,
-        sampler: ItemSampler,
-        devices: tf.Tensor,
-        items: tf.Tensor,
-        counts: tf.Tensor,
-        held: tf.Tensor,
-        bound: int,
-        seed: tf.Tensor,
-    ) -> tf.Tensor:
-        """Returns `bound` items of each device that has more; `held` says how many."""
-        # A tie of 28 random bits goes to the item first by spelling: of two items
-        # that compete for a place, with a chance of 2^-28.
-        keys = tf.random.stateless_uniform(
-            tf.shape(items), seed, 0, 1 << _RANDOM_BITS, tf.int64
-        )
+        places = tf.where(is_first & (items >= 0))[:, 0]
+        item_splits = tf.raw_ops.LowerBound(
+            sorted_inputs=places[None], values=row_splits[None], out_type=tf.int64
+        )[0]
+        totals = None
         if sampler is ItemSampler.GREEDY:
-            most = (1 << _COUNT_BITS) - 1
-            rarity = most - tf.minimum(counts, most)
-            keys = tf.bitwise.bitwise_or(
-                tf.bitwise.left_shift(rarity, _RANDOM_BITS), keys
-            )
-        device_bits = tf.bitwise.left_shift(
-            tf.cast(devices, tf.int64), _COUNT_BITS + _RANDOM_BITS
-        )
-        order = tf.argsort(tf.bitwise.bitwise_or(device_bits, keys), stable=True)
-        # Where a device's items begin, in that order.
-        begins = tf.cumsum(tf.cast(held, tf.int32), exclusive=True)
-        place = tf.range(tf.size(items)) - tf.gather(begins, tf.gather(devices, order))
-        return tf.gather(items, tf.boolean_mask(order, place < bound))
+            counts = tf.gather(self._column(self._counts_path), entries)
+            runs = tf.cumsum(tf.cast(is_first, tf.int32)) - 1
+            totals = tf.math.segment_sum(tf.cast(counts, tf.int64), runs)
+            totals = tf.gather(totals, tf.gather(runs, places))
+        return tf.gather(items, places), item_splits, totals
 
 
-def check_block_size(size: int) -> None:
-    """Raises a `ValueError` for a block of more devices than the keys have room for."""
-    if size > _MAX_BLOCK:
-        raise ValueError(
-            f"a block has {size:,} devices; at most {_MAX_BLOCK:,} are possible: use "
-            "more blocks"
+def _choose(
+    items: tf.Tensor,
+    counts: tf.Tensor | None,
+    begins: tf.Tensor,
+    held: tf.Tensor,
+    bound: int,
+    seed: tf.Tensor,
+) -> tf.Tensor:
+    """Returns `bound` items of each device that has more of them.
+
+    Devices with about as many items make one matrix, a device a row, of which the
+    largest keys of each row are taken: much less work than to sort all items.
+
+    Args:
+        items: int32, shape [items]: device by device.
+        counts: int64, shape [items], for those most often held; None for random ones.
+        begins: int64, shape [block]: where the items of a device begin.
+        held: int64, shape [block]: how many a device has.
+        bound: How many to choose.
+        seed: int32, shape [2].
+    """
+    most = tf.reduce_max(tf.concat([held, [0]], axis=0))
+
+    def choose_in_group(group, chosen):
+        least = tf.bitwise.left_shift(tf.constant(bound, tf.int64), group)
+        devices = tf.where((held > least) & (held <= 2 * least))[:, 0]
+        width = tf.range(tf.minimum(2 * least, most))
+        first = tf.gather(begins, devices)[:, None]
+        places = tf.minimum(first + width, tf.size(items, tf.int64) - 1)
+        # Equal keys go to the item first by spelling: of two items that compete for
+        # a place, with a chance of 2^-63, or of 2^-32 where their counts are equal.
+        keys = tf.random.stateless_uniform(
+            tf.shape(places),
+            local_randomizer.fold_in(seed, group),
+            None,
+            None,
+            tf.int64,
         )
+        if counts is None:
+            keys = tf.bitwise.bitwise_and(keys, np.iinfo(np.int64).max)
+        else:
+            often = tf.minimum(tf.gather(counts, places), (1 << _COUNT_BITS) - 1)
+            keys = tf.bitwise.bitwise_and(keys, (1 << _RANDOM_BITS) - 1)
+            keys |= tf.bitwise.left_shift(often, tf.constant(_RANDOM_BITS, tf.int64))
+        keys = tf.where(width < tf.gather(held, devices)[:, None], keys, -1)
+        best = tf.math.top_k(keys, bound, sorted=False, index_type=tf.int64).indices
+        best = tf.gather(items, tf.reshape(first + best, [-1]))
+        return group + 1, tf.concat([chosen, best], axis=0)
+
+    return tf.while_loop(
+        lambda group, _: (
+            tf.bitwise.left_shift(tf.constant(bound, tf.int64), group) < most
+        ),
+        choose_in_group,
+        [tf.constant(0, tf.int64), tf.zeros([0], tf.int32)],
+        shape_invariants=[tf.TensorShape([]), tf.TensorShape([None])],
+        parallel_iterations=1,
+    )[1]

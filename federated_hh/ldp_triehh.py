@@ -78,7 +78,6 @@ class LdpTrieHHProcess:
         self.aggregation = aggregation
         self._seed = seed
         self._block_size = math.ceil(parameters.clients_per_level / num_blocks)
-        contributions.check_block_size(self._block_size)
         self._spelled = contributions.SpelledPopulation(
             population, alphabet, parameters.max_depth + 1
         )
@@ -201,9 +200,10 @@ class LdpTrieHHProcess:
                 local_randomizer.fold_in(block["seed"], 0),
             )
             if randomizer is None:
-                votes = tf.math.unsorted_segment_sum(
-                    tf.ones_like(items, tf.int64), items, num_candidates
+                votes = tf.math.bincount(
+                    items, minlength=num_candidates, maxlength=num_candidates
                 )
+                votes = tf.cast(votes, tf.int64)
             else:
                 padding = tf.size(block["clients"]) * bound - tf.size(items)
                 items = tf.concat([items, tf.fill([padding], num_candidates)], axis=0)

@@ -11,6 +11,7 @@ import os
 import pathlib
 import shutil
 from collections.abc import Iterator
+from typing import BinaryIO
 
 from absl import logging
 
@@ -107,26 +108,41 @@ def new_directory(target: str | os.PathLike[str]) -> Iterator[pathlib.Path]:
             shutil.rmtree(partial, ignore_errors=True)
 
 
-def write_file(target: str | os.PathLike[str], contents: bytes | memoryview) -> None:
-    """Writes a file that appears under its name only when it is whole.
+@contextlib.contextmanager
+def new_file(target: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+    """Makes a file that appears under its name only when it is whole.
 
     Writers of one target must hold its lock (`locked`).
 
     Args:
-      target: The file to write; replaced if it exists.
-      contents: Its bytes.
+      target: The file to make; replaced if it exists.
+
+    Yields:
+      A file to write into. It appears as `target` when the block ends normally, and
+      is removed when it raises.
     """
     target = pathlib.Path(target)
     partial = _sibling(target, _PARTIAL_SUFFIX)
     try:
         with open(partial, "wb") as file:
-            file.write(contents)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         os.rename(partial, target)
     finally:
         partial.unlink(missing_ok=True)
     sync(target.parent)
+
+
+def write_file(target: str | os.PathLike[str], contents: bytes | memoryview) -> None:
+    """Writes a file at once; see `new_file`.
+
+    Args:
+      target: The file to write; replaced if it exists.
+      contents: Its bytes.
+    """
+    with new_file(target) as file:
+        file.write(contents)
 
 
 def remove_abandoned(parent: str | os.PathLike[str]) -> list[pathlib.Path]:

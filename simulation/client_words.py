@@ -16,10 +16,11 @@ equal counts the word that came first in the client's data first. So a client's 
 frequent word is the first entry of its row.
 """
 
+import contextlib
 import functools
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -205,30 +206,47 @@ class ClientWords:
     def derived_column(self, name: str, build: Callable[[], np.ndarray]) -> str:
         """Returns the path of an array computed from the population, built once.
 
-        Safe with several processes at once: the first builds, the others wait.
-
         Args:
-          name: Letters, digits, "_", "-" and "."; has to say everything that the
-            array depends on besides the population.
+          name: See `derived_columns`.
           build: Computes the array; called only if no earlier run has kept it.
 
         Returns:
           Absolute path of a raw little-endian file in C order.
         """
-        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", name):
-            raise ValueError(
-                f"name is {name!r}, must be letters, digits, '_', '-' and '.'."
-            )
-        path = os.path.join(self.directory, "derived", f"{name}.bin")
-        if os.path.exists(path):
-            return path
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        with atomic_files.locked(path, f"computing {name}"):
-            if not os.path.exists(path):
-                array = np.asarray(build())
-                array = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
-                atomic_files.write_file(path, array.reshape(-1).view(np.uint8).data)
-        return path
+        return self.derived_columns([name], lambda: [(np.asarray(build()),)])[0]
+
+    def derived_columns(
+        self,
+        names: Sequence[str],
+        build: Callable[[], Iterable[Sequence[np.ndarray]]],
+    ) -> list[str]:
+        """Returns the paths of arrays computed piece by piece, together, built once.
+
+        Safe with several processes at once: the first builds, the others wait.
+
+        Args:
+          names: Of letters, digits, "_", "-" and "."; have to say everything that
+            the arrays depend on besides the population.
+          build: Gives, in their order, the pieces of all arrays, so that they need
+            not fit in memory; called only if no earlier run has kept the arrays.
+
+        Returns:
+          Absolute paths of raw little-endian files in C order.
+        """
+        paths = []
+        for name in names:
+            if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", name):
+                raise ValueError(
+                    f"name is {name!r}, must be letters, digits, '_', '-' and '.'."
+                )
+            paths.append(os.path.join(self.directory, "derived", f"{name}.bin"))
+        if all(map(os.path.exists, paths)):
+            return paths
+        os.makedirs(os.path.dirname(paths[0]), exist_ok=True)
+        with atomic_files.locked(paths[0], f"computing {', '.join(names)}"):
+            if not all(map(os.path.exists, paths)):
+                _write_pieces(paths, build())
+        return paths
 
     def _map(self, name: str) -> np.ndarray:
         return raw_columns.map_column(
@@ -239,3 +257,14 @@ class ClientWords:
 def _check_index(name: str, value: int, size: int) -> None:
     if not 0 <= value < size:
         raise ValueError(f"{name} is {value}, must be in 0..{size - 1}.")
+
+
+def _write_pieces(
+    paths: Sequence[str], pieces_of_all: Iterable[Sequence[np.ndarray]]
+) -> None:
+    with contextlib.ExitStack() as stack:
+        files = [stack.enter_context(atomic_files.new_file(path)) for path in paths]
+        for pieces in pieces_of_all:
+            for file, piece in zip(files, pieces, strict=True):
+                piece = np.ascontiguousarray(piece, piece.dtype.newbyteorder("<"))
+                file.write(piece.reshape(-1).view(np.uint8).data)
