@@ -19,8 +19,17 @@ if TYPE_CHECKING:
     import tensorflow_federated as tff
 
 
-def _texts(element: Any, text_feature: str, client_id: str) -> Iterator[str]:
-    """Yields the strings of an element of a client's dataset."""
+def texts(element: Any, text_feature: str, client_id: str) -> Iterator[str]:
+    """Yields the strings of an element of a client's dataset.
+
+    Args:
+      element: A scalar string, a batch of them, or a mapping with either.
+      text_feature: The feature to read if it is a mapping.
+      client_id: For messages.
+
+    Raises:
+      PopulationError: If there is no UTF-8 string.
+    """
     if isinstance(element, dict):
         if text_feature not in element:
             raise population_options.PopulationError(
@@ -85,7 +94,7 @@ def from_client_data(
             builder.add(number, client_id, [])  # known even if it has no data
             dataset = client_data.create_tf_dataset_for_client(client_id)
             for element in dataset.as_numpy_iterator():
-                for text in _texts(element, text_feature, client_id):
+                for text in texts(element, text_feature, client_id):
                     builder.add(number, client_id, tokenizer.split(text))
             bar.set(number)
         metadata = builder.finish(options.empty_clients)

@@ -57,20 +57,35 @@ def file_format(path: str, wanted: str) -> str:
     return found
 
 
-def _rows(
-    path: str,
-    found: str,
+def read_rows(
     options: population_options.PopulationOptions,
-    wanted: fields.Fields,
-    bad: bad_rows.BadRows,
-) -> Iterator[fields.Row]:
+) -> tuple[Iterator[fields.Row], fields.Fields, bad_rows.BadRows]:
+    """Opens a file of any known format.
+
+    Args:
+      options: The file, its format and columns.
+
+    Returns:
+      Its rows, to be iterated once; which columns they are of; and the bad rows, which
+      fill up as the rows are read.
+
+    Raises:
+      PopulationError: If the format is not known. While reading: if the file cannot be
+        read, a column is not there, or too many rows are bad.
+    """
+    path = os.path.expanduser(options.source)
+    found = file_format(path, options.format)
+    wanted = fields.Fields.of(options, found)
+    bad = bad_rows.BadRows(path, options.max_bad_rows)
     if found == "parquet":
         from simulation.readers import parquet
 
-        return parquet.read(path, wanted, bad)
-    if found == "jsonl":
-        return json_lines.read(path, options, wanted, bad)
-    return delimited.read(path, found, options, wanted, bad)
+        rows = parquet.read(path, wanted, bad)
+    elif found == "jsonl":
+        rows = json_lines.read(path, options, wanted, bad)
+    else:
+        rows = delimited.read(path, found, options, wanted, bad)
+    return rows, wanted, bad
 
 
 def build(
@@ -93,14 +108,11 @@ def build(
     Raises:
       PopulationError: If the file cannot be made into a population.
     """
-    path = os.path.expanduser(options.source)
-    found = file_format(path, options.format)
-    wanted = fields.Fields.of(options, found)
-    bad = bad_rows.BadRows(path, options.max_bad_rows)
+    rows, wanted, bad = read_rows(options)
     builder = building.PopulationBuilder(writer, table)
     building.add_rows(
         builder,
-        _rows(path, found, options, wanted, bad),
+        rows,
         tokenizer if wanted.content_flag == "text_column" else None,
         bad.add,
     )
@@ -111,5 +123,5 @@ def build(
             error = population_options.PopulationError(
                 f"{error} Bad rows: {bad.summary()}."
             )
-        raise population_options.PopulationError(f"{path}: {error}") from None
+        raise population_options.PopulationError(f"{options.source}: {error}") from None
     return metadata | {"bad_rows": bad.report()}

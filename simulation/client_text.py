@@ -1,0 +1,250 @@
+"""A population of clients' sentences, as columns on disk.
+
+A `ClientText` directory holds raw little-endian arrays, which NumPy and TensorFlow map
+into memory without reading or copying them:
+
+    tokens.bin            int32 [num_tokens]         a word's id in the vocabulary
+    sentence_splits.bin   int64 [num_sentences + 1]  sentence i's tokens are
+                                                     sentence_splits[i:i + 2]
+    client_splits.bin     int64 [num_clients + 1]    client i's sentences are
+                                                     client_splits[i:i + 2]
+    client_ids.arrow      the clients' names
+    population.json       sizes, origin and fingerprint; written last
+
+A client's sentences stand in the order of its data. Sentences have at least one token
+each, and clients at least one sentence. Beginning, end and padding are not stored.
+"""
+
+import functools
+import itertools
+import os
+import pathlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+import pyarrow as pa
+
+from simulation import atomic_files, raw_columns
+
+SCHEMA_VERSION = 1
+COLUMNS = {
+    "tokens": np.dtype("<i4"),
+    "sentence_splits": np.dtype("<i8"),
+    "client_splits": np.dtype("<i8"),
+}
+
+
+class ClientText:
+    """The sentences of many clients, read-only and memory-mapped.
+
+    Open one with `ClientText.open`, or make a small one with `from_rows`.
+
+    Attributes:
+        directory: Absolute path of the directory.
+        metadata: The contents of `population.json`.
+    """
+
+    def __init__(self, directory: str, metadata: Mapping[str, Any]):
+        self.directory = directory
+        self.metadata = dict(metadata)
+
+    @classmethod
+    def open(cls, directory: str | os.PathLike[str]) -> Self:
+        """Opens a directory after checking that it is whole.
+
+        Args:
+            directory: What `write` or `from_rows` made.
+
+        Raises:
+            FileNotFoundError: If there is none at `directory`.
+            ValueError: If it is damaged, or holds something else.
+        """
+        directory = os.path.abspath(directory)
+        metadata = raw_columns.read_metadata(directory, SCHEMA_VERSION)
+        if metadata.get("contents") != "sentences":
+            raise ValueError(f"{directory} holds no sentences, but words of clients.")
+        return cls(directory, metadata)
+
+    @classmethod
+    def from_rows(
+        cls,
+        directory: str | os.PathLike[str],
+        rows: Iterable[tuple[str, Sequence[Sequence[int]]]],
+        metadata: Mapping[str, Any] | None = None,
+    ) -> Self:
+        """Writes and opens a small population given in Python.
+
+        Args:
+            directory: Where to write it; must not exist.
+            rows: For each client its id, distinct, and its sentences as token ids.
+            metadata: JSON values kept beside the sizes.
+
+        Raises:
+            ValueError: On a repeated client id, a client without sentences, a sentence
+                without tokens, or a token outside int32 or below 0.
+            FileExistsError: If `directory` exists.
+        """
+        rows = list(rows)
+        ids = [client_id for client_id, _ in rows]
+        if len(set(ids)) < len(ids):
+            raise ValueError("rows: a client id comes twice.")
+        with atomic_files.new_directory(directory) as partial:
+            writer = ClientTextWriter(partial)
+            try:
+                for _, sentences in rows:
+                    writer.append(
+                        np.array([t for s in sentences for t in s], np.int64),
+                        np.array([len(s) for s in sentences], np.int64),
+                        np.array([len(sentences)], np.int64),
+                    )
+                writer.finish(ids, metadata or {})
+            finally:
+                writer.close()
+        return cls.open(directory)
+
+    @property
+    def num_clients(self) -> int:
+        """Number of clients."""
+        return self.metadata["num_clients"]
+
+    @property
+    def num_sentences(self) -> int:
+        """Number of sentences."""
+        return self.metadata["num_sentences"]
+
+    @property
+    def num_tokens(self) -> int:
+        """Number of tokens: words of all sentences."""
+        return self.metadata["num_tokens"]
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of the columns' contents, in hexadecimal."""
+        return self.metadata["fingerprint"]
+
+    @functools.cached_property
+    def tokens(self) -> np.ndarray:
+        """All tokens: int32 [num_tokens], memory-mapped."""
+        return self._map("tokens")
+
+    @functools.cached_property
+    def sentence_splits(self) -> np.ndarray:
+        """Where each sentence's tokens start: int64 [num_sentences + 1]."""
+        return self._map("sentence_splits")
+
+    @functools.cached_property
+    def client_splits(self) -> np.ndarray:
+        """Where each client's sentences start: int64 [num_clients + 1]."""
+        return self._map("client_splits")
+
+    @functools.cached_property
+    def client_ids(self) -> pa.LargeStringArray:
+        """The clients' ids, memory-mapped."""
+        path = os.path.join(self.directory, "client_ids.arrow")
+        return raw_columns.read_strings(path)
+
+    def client(self, index: int) -> list[list[int]]:
+        """Returns a client's sentences.
+
+        Args:
+            index: The client, in [0, num_clients).
+
+        Returns:
+            Its sentences, each a list of token ids.
+        """
+        if not 0 <= index < self.num_clients:
+            raise ValueError(f"index is {index}, must be in 0..{self.num_clients - 1}.")
+        first, last = self.client_splits[index : index + 2].tolist()
+        splits = self.sentence_splits[first : last + 1].tolist()
+        return [
+            self.tokens[start:end].tolist() for start, end in itertools.pairwise(splits)
+        ]
+
+    def column_path(self, name: str) -> str:
+        """Returns the absolute path of a raw column file.
+
+        Args:
+            name: "tokens", "sentence_splits" or "client_splits".
+        """
+        if name not in COLUMNS:
+            raise ValueError(f"name is {name!r}, must be one of {sorted(COLUMNS)}.")
+        return os.path.join(self.directory, f"{name}.bin")
+
+    def _map(self, name: str) -> np.ndarray:
+        return raw_columns.map_column(self.column_path(name), COLUMNS[name])
+
+
+class ClientTextWriter:
+    """Writes the files of a `ClientText` into an existing directory."""
+
+    def __init__(self, directory: pathlib.Path):
+        self._columns = raw_columns.RawColumnWriter(directory, COLUMNS)
+        self._num_clients = self._num_sentences = self._num_tokens = 0
+        for name in ("sentence_splits", "client_splits"):
+            self._columns.append(name, np.zeros(1, np.int64))
+
+    def append(
+        self,
+        tokens: np.ndarray,
+        sentence_lengths: np.ndarray,
+        client_lengths: np.ndarray,
+    ) -> None:
+        """Appends clients.
+
+        Args:
+            tokens: Integers [tokens], in [0, 2**31).
+            sentence_lengths: Integers [sentences], at least 1: the tokens of each.
+            client_lengths: Integers [clients], at least 1: the sentences of each.
+
+        Raises:
+            ValueError: If the lengths do not add up or a value is out of range.
+        """
+        for name, lengths, parts in (
+            ("sentence_lengths", sentence_lengths, tokens),
+            ("client_lengths", client_lengths, sentence_lengths),
+        ):
+            if lengths.size and lengths.min() < 1:
+                raise ValueError(f"{name} has {lengths.min()}, must be at least 1.")
+            if lengths.sum() != len(parts):
+                raise ValueError(f"{name} add up to {lengths.sum()}, not {len(parts)}.")
+        if tokens.size and not 0 <= tokens.min() <= tokens.max() < 2**31:
+            raise ValueError(
+                f"tokens lie in {tokens.min()}..{tokens.max()}, must be in "
+                f"0..{2**31 - 1}."
+            )
+        self._columns.append("tokens", tokens)
+        ends = self._num_tokens + np.cumsum(sentence_lengths, dtype=np.int64)
+        self._columns.append("sentence_splits", ends)
+        ends = self._num_sentences + np.cumsum(client_lengths, dtype=np.int64)
+        self._columns.append("client_splits", ends)
+        self._num_tokens += len(tokens)
+        self._num_sentences += len(sentence_lengths)
+        self._num_clients += len(client_lengths)
+
+    def finish(self, client_ids: Sequence[str], metadata: Mapping[str, Any]) -> None:
+        """Writes the client ids and, last, the metadata.
+
+        Args:
+            client_ids: One a client.
+            metadata: JSON values kept beside the sizes.
+        """
+        if len(client_ids) != self._num_clients:
+            raise ValueError(
+                f"{len(client_ids)} client ids for {self._num_clients} clients."
+            )
+        self._columns.write_strings("client_id", client_ids)
+        self._columns.finish(
+            dict(
+                metadata,
+                schema_version=SCHEMA_VERSION,
+                contents="sentences",
+                num_clients=self._num_clients,
+                num_sentences=self._num_sentences,
+                num_tokens=self._num_tokens,
+            )
+        )
+
+    def close(self) -> None:
+        """Closes the column files; also done by `finish`."""
+        self._columns.close()

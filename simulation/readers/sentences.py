@@ -1,0 +1,255 @@
+"""Builds the columns of a population's sentences from rows of any origin."""
+
+import array
+import contextlib
+import itertools
+import os
+import pathlib
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from simulation import (
+    atomic_files,
+    client_text,
+    population_options,
+    progress,
+    sentence_tokenizers,
+)
+from simulation.readers import bad_rows, fields, files, grouping, memory, opening
+from simulation.readers import client_data as reader
+
+if TYPE_CHECKING:
+    import tensorflow_federated as tff
+
+_SENTENCES_BETWEEN_MEMORY_CHECKS = 1 << 16
+_TOKENS_IN_MEMORY = 1 << 20
+
+# Returns the token ids of a sentence's words, one each.
+Encoder = Callable[[list[str]], list[int]]
+
+
+class SentenceBuilder:
+    """Takes rows in any order, then writes each client's sentences together.
+
+    Holds the client ids and 4 bytes a sentence in memory; tokens go to disk.
+    """
+
+    def __init__(
+        self,
+        directory: pathlib.Path,
+        encode: Encoder,
+        entries_in_memory: int = grouping.ENTRIES_IN_MEMORY,
+    ):
+        """Starts with no rows.
+
+        Args:
+            directory: An existing directory for the columns, and for scratch files
+                that are gone when `finish` returns.
+            encode: Gives words their token ids.
+            entries_in_memory: How many sentences are grouped at a time.
+        """
+        self._directory = directory
+        self._encode = encode
+        # Sentences have numbers; grouping these by client keeps their order, as each
+        # comes once.
+        self._grouper = grouping.Grouper(directory, entries_in_memory)
+        self._clients: dict[str, int] = {}
+        self._lengths = array.array("i")
+        self._pending = array.array("i")
+        self._scratch = directory / "tokens-in-file-order.tmp"
+        self._file = self._scratch.open("wb")
+
+    def add(self, user: str, sentences: list[list[str]]) -> None:
+        """Adds sentences to a client.
+
+        Args:
+            user: The client id.
+            sentences: Its words, in order; sentences without words are left out.
+
+        Raises:
+            ValueError: If the client id cannot be written as UTF-8.
+            PopulationError: If memory runs out.
+        """
+        client = self._clients.get(user)
+        if client is None:
+            if opening.has_undecodable(user):
+                raise ValueError(f"the user {user!r} is not valid Unicode")
+            client = self._clients[user] = len(self._clients)
+        first = len(self._lengths)
+        for words in sentences:
+            if words:
+                self._pending.extend(self._encode(words))
+                self._lengths.append(len(words))
+        last = len(self._lengths)
+        self._grouper.add(client, list(range(first, last)))
+        if len(self._pending) >= _TOKENS_IN_MEMORY:
+            self._spill()
+        if first // _SENTENCES_BETWEEN_MEMORY_CHECKS != (
+            last // _SENTENCES_BETWEEN_MEMORY_CHECKS
+        ):
+            memory.check(0, len(self._clients))
+
+    def finish(self, metadata: dict[str, Any]) -> None:
+        """Writes the columns.
+
+        Args:
+            metadata: JSON values kept beside the sizes.
+
+        Raises:
+            PopulationError: If no client has a sentence.
+        """
+        self._spill()
+        self.close()
+        names = list(self._clients)
+        if not self._lengths:
+            raise population_options.PopulationError(
+                f"the population is empty: no text of its {len(names)} clients has a "
+                "sentence with a word."
+            )
+        lengths = np.frombuffer(self._lengths, np.int32)
+        starts = np.concatenate(([0], np.cumsum(lengths, dtype=np.int64)))
+        tokens = np.memmap(self._scratch, np.int32, mode="r")
+        writer = client_text.ClientTextWriter(self._directory)
+        try:
+            kept: list[str] = []
+            low = 0
+            for numbers, _, row_lengths in self._grouper.rows(len(names)):
+                clients = names[low : low + len(row_lengths)]
+                low += len(row_lengths)
+                kept += itertools.compress(clients, row_lengths.tolist())
+                writer.append(
+                    tokens[_ranges(starts[numbers], lengths[numbers])],
+                    lengths[numbers],
+                    row_lengths[row_lengths > 0],
+                )
+            del tokens
+            self._scratch.unlink()
+            dropped = {"clients_without_sentences": len(names) - len(kept)}
+            writer.finish(kept, metadata | dropped)
+        finally:
+            writer.close()
+
+    def close(self) -> None:
+        """Closes the scratch file; also done by `finish`."""
+        self._file.close()
+
+    def _spill(self) -> None:
+        self._pending.tofile(self._file)
+        self._pending = array.array("i")
+
+
+def _ranges(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """Returns the indices of ranges, one range after the other."""
+    ends = np.cumsum(lengths, dtype=np.int64)
+    offsets = np.repeat(starts - (ends - lengths), lengths)
+    return offsets + np.arange(len(offsets))
+
+
+def open_file(
+    options: population_options.PopulationOptions,
+) -> tuple[Iterator[fields.Row], bad_rows.BadRows]:
+    """Opens a file of text.
+
+    Args:
+        options: The file, its format and columns; the options on words are not used.
+
+    Returns:
+        Its rows, to be iterated once, and the bad rows, which fill up meanwhile.
+
+    Raises:
+        PopulationError: If there is no such text.
+    """
+    if options.source == population_options.SYNTHETIC:
+        raise population_options.PopulationError(
+            "the synthetic population has words but no sentences: give a file of text "
+            "(--population)."
+        )
+    rows, wanted, bad = files.read_rows(options)
+    if wanted.content_flag != "text_column":
+        raise population_options.PopulationError(
+            f"{options.source} is read as words (--word_column or word counts), which "
+            "have no sentences: give a column of text (--text_column)."
+        )
+    return rows, bad
+
+
+def build_from_file(
+    directory: pathlib.Path,
+    options: population_options.PopulationOptions,
+    tokenizer: sentence_tokenizers.SentenceTokenizer,
+    encode: Encoder,
+    metadata: Mapping[str, Any],
+) -> None:
+    """Writes the columns of the population in a file.
+
+    Args:
+        directory: An existing directory, empty.
+        options: The file, its format and columns.
+        tokenizer: Cuts text into sentences of words.
+        encode: Gives words their token ids.
+        metadata: JSON values kept with the columns.
+
+    Raises:
+        PopulationError: If the file cannot be made into a population.
+    """
+    rows, bad = open_file(options)
+    with contextlib.closing(SentenceBuilder(directory, encode)) as builder:
+        for line, user, text, _ in rows:
+            try:
+                builder.add(user, tokenizer.split(text))
+            except population_options.PopulationError:
+                raise
+            except ValueError as error:
+                bad.add(line, str(error))
+        try:
+            builder.finish(dict(metadata, bad_rows=bad.report()))
+        except population_options.PopulationError as error:
+            shown = f" Bad rows: {bad.summary()}." if bad.summary() else ""
+            raise population_options.PopulationError(
+                f"{options.source}: {error}{shown}"
+            ) from None
+
+
+def from_client_data(
+    client_data: "tff.simulation.datasets.ClientData",
+    directory: str | os.PathLike[str],
+    encode: Encoder,
+    tokenizer: sentence_tokenizers.SentenceTokenizer,
+    text_feature: str = "text",
+) -> client_text.ClientText:
+    """Writes and opens the sentences of the clients of a `ClientData`.
+
+    Args:
+        client_data: Clients whose datasets have strings as elements, or mappings with
+            a string feature, batched or not.
+        directory: Where to write; must not exist.
+        encode: Gives words their token ids.
+        tokenizer: Cuts text into sentences of words.
+        text_feature: The feature to read if elements are mappings.
+
+    Returns:
+        The sentences, clients in the order of `client_data.client_ids`.
+
+    Raises:
+        PopulationError: If an element has no UTF-8 string, or no client a sentence.
+        FileExistsError: If `directory` exists.
+    """
+    client_ids = client_data.client_ids
+    bar = progress.Progress("Reading client data", len(client_ids), "clients")
+    with (
+        atomic_files.new_directory(directory) as partial,
+        contextlib.closing(SentenceBuilder(partial, encode)) as builder,
+        bar,
+    ):
+        for number, client_id in enumerate(client_ids, 1):
+            builder.add(client_id, [])  # known even if it has no data
+            dataset = client_data.create_tf_dataset_for_client(client_id)
+            for element in dataset.as_numpy_iterator():
+                for text in reader.texts(element, text_feature, client_id):
+                    builder.add(client_id, tokenizer.split(text))
+            bar.set(number)
+        source = {"kind": "client_data", "tokenizer": tokenizer.name}
+        builder.finish({"source": source})
+    return client_text.ClientText.open(directory)
