@@ -1,0 +1,135 @@
+"""Amplification by shuffling through clones, as an exact sum.
+
+A report of an epsilon_0-LDP randomizer that is not the victim's own is, with some
+probability, a *clone* of one of the two reports that the victim may have sent. With
+C clones among the other reports, A ~ Binomial(C, 1/2) of them of the first kind, and
+D ~ Bernoulli(e^epsilon_0 / (e^epsilon_0 + 1)), the shuffled reports of two neighbouring
+data sets are a function of `(A + D, C - A + 1 - D)` and `(A + 1 - D, C - A + D)`, so
+that the hockey-stick divergence of this pair bounds delta.
+
+* Feldman, McMillan, Talwar 2021 ("Hiding among the clones", Theorem 3.1): for every
+  epsilon_0-LDP randomizer, C ~ Binomial(n - 1, e^-epsilon_0).
+* Feldman, McMillan, Talwar 2022 ("Stronger privacy amplification by shuffling",
+  Theorem 3.2): C ~ Binomial(n - 1, 2 / (e^epsilon_0 + 1)). By the paper's erratum this
+  is not so for every randomizer. It is where `decomposition_holds`.
+
+Adjacency is replacement: one report's input is exchanged for another input.
+"""
+
+import math
+
+import numpy as np
+
+from privacy import argument_checks, binomial_grid, hockey_stick
+
+# Above this local epsilon a report tells all, for every purpose.
+LARGEST_LOCAL_EPSILON = 100.0
+
+_MAX_BLOCKS = 4096
+
+
+class ClonePair:
+    """The pair of laws that dominates the shuffled reports.
+
+    Attributes:
+        local_epsilon: Local epsilon of the randomizer.
+        num_reports: Reports n that are shuffled, the victim's included.
+    """
+
+    def __init__(self, local_epsilon: float, num_reports: int, *, stronger: bool):
+        """Prepares the law of the number of clones.
+
+        Args:
+            local_epsilon: Local epsilon of the randomizer for replacement, in
+                (0, 100].
+            num_reports: Reports n, the victim's included; at least 2.
+            stronger: False for the 2021 law of clones, which holds for every
+                randomizer; True for the 2022 one, which needs `decomposition_holds`.
+
+        Raises:
+            ValueError: An argument is outside its range.
+        """
+        self.local_epsilon = argument_checks.positive(
+            "local_epsilon", local_epsilon, LARGEST_LOCAL_EPSILON
+        )
+        self.num_reports = argument_checks.integer("num_reports", num_reports, 2)
+        inverse = math.exp(-self.local_epsilon)
+        probability = 2 * inverse / (1 + inverse) if stronger else inverse
+        self._clones, self._masses = binomial_grid.lower_ends(
+            self.num_reports - 1, probability, _MAX_BLOCKS
+        )
+        self._error = binomial_grid.relative_error(self.num_reports)
+
+    def delta(self, epsilon: float) -> float:
+        """Computes the hockey-stick divergence of the pair.
+
+        Given C = c, the likelihood ratio grows with the first count x, and exceeds
+        e^epsilon from x = t on, so that the divergence is
+        `p (e^epsilon - e^-epsilon_0) b(t - 1) - (e^epsilon - 1) P(B >= t - 1)` with
+        B ~ Binomial(c, 1/2), its mass function b, and p = P(D = 1). It falls with c
+        (the pair with one clone more is a post-processing: add a fair coin), which
+        is why blocks of c may be represented by their lower ends.
+
+        Args:
+            epsilon: At least 0.
+
+        Returns:
+            An upper bound of delta, tight to about 1e-6 (relative).
+        """
+        epsilon = argument_checks.not_negative("epsilon", epsilon)
+        if epsilon >= self.local_epsilon:
+            return 0.0
+        honest = 1 / (1 + math.exp(-self.local_epsilon))
+        clones = self._clones
+        # t = floor((c + 1) share) + 1, the first count with a ratio above e^epsilon.
+        share = 0.5 + 0.5 * math.tanh(epsilon / 2) / math.tanh(self.local_epsilon / 2)
+        before = np.floor((clones + 1) * share)
+        gain = honest * (math.expm1(epsilon) - math.expm1(-self.local_epsilon))
+        point, tail = binomial_grid.fair_coins(before, clones)
+        positive = gain * point
+        negative = math.expm1(epsilon) * (point + tail)
+        value = positive - negative + 2 * self._error * positive
+        return min(1.0, float(np.dot(self._masses, np.maximum(value, 0.0))))
+
+    def epsilon(self, delta: float) -> float:
+        """Computes the smallest epsilon for a delta.
+
+        Args:
+            delta: In (0, 1).
+
+        Returns:
+            An upper bound of the central epsilon, at most the local one (shuffling
+            is a post-processing of the reports).
+
+        Raises:
+            ValueError: delta is outside its range.
+        """
+        delta = argument_checks.probability("delta", delta)
+        return hockey_stick.smallest_epsilon(self.delta, delta, self.local_epsilon)
+
+
+def decomposition_holds(
+    matrix: np.ndarray, local_epsilon: float, pair: tuple[int, int] | None = None
+) -> bool:
+    """Tells whether the 2022 law of clones is proved for a finite randomizer.
+
+    With Q_0 and Q_1 the parts of the victim's two reports, `R(x_0) = (e^epsilon_0 Q_0 +
+    Q_1) / (e^epsilon_0 + 1)` and the like for x_1, the proof needs every input's report
+    to hold both parts: `R(x) >= (Q_0 + Q_1) / (e^epsilon_0 + 1)`. As Q_0 + Q_1 is
+    R(x_0) + R(x_1), that is: the two largest probabilities of an output over the
+    inputs add up to at most e^epsilon_0 + 1 times the smallest.
+
+    Args:
+        matrix: float [inputs, outputs], the law of the report of each input.
+        local_epsilon: Local epsilon of the randomizer.
+        pair: The two inputs (x_0, x_1) that are exchanged; None for all pairs.
+
+    Returns:
+        Whether the condition holds for all outputs, up to rounding.
+    """
+    ordered = np.sort(np.asarray(matrix, dtype=np.float64), axis=0)
+    two_largest = ordered[-1] + ordered[-2]
+    if pair is not None:
+        two_largest = matrix[pair[0]] + matrix[pair[1]]
+    allowed = (math.exp(local_epsilon) + 1) * ordered[0]
+    return bool(np.all(two_largest <= allowed * (1 + 1e-9)))

@@ -1,0 +1,285 @@
+"""The privacy statement of a run of LDP TrieHH (Sun et al. 2024, Algorithm 2)."""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+
+from privacy import clones, closed_forms, shuffling, statement
+from privacy.statement import Guarantee
+
+_ADJACENCY = (
+    "Swap: D' is D with one item of one user exchanged for another item, or for none "
+    "(the user then sends one more report of 'no item'). A user's samplers are "
+    "consistent with this: exchanging an item changes at most one of the items that "
+    "are reported on."
+)
+
+_ONE_ITEM = "one item of one user is exchanged (swap)"
+_ALL_ITEMS = "all items of one user are exchanged (swap)"
+
+_CLONES_2021 = shuffling.Method.CLONES_2021.value
+_CLONES_2022 = (
+    "stronger clones, Feldman et al. 2022 Theorem 3.2, exact sum (by its erratum not "
+    "proved for Subset Selection)"
+)
+_THEOREM_2 = (
+    "closed form, Sun et al. 2024 Theorem 2 (equation (1) of McMillan et al. 2022; "
+    "rests on the same theorem of 2022)"
+)
+
+_AGGREGATION = {
+    "secure_sum": (
+        "A secure sum shows the server nothing but a level's total: the central "
+        "guarantees rest on it. The simulation computes the sum in the clear."
+    ),
+    "ephemeral": (
+        "The server keeps the votes of a user only until they are added up, and shows "
+        "nothing else of them: the central guarantees rest on it, and on access "
+        "control. The local guarantee does not."
+    ),
+}
+
+_ASSUMPTIONS = (
+    "No user takes part in more than one level of all levels and passes, so a level's "
+    "guarantee is that of its users for the whole run.",
+    "Every user of a level sends exactly B reports, filled up with 'no item', and all "
+    "N users of the level do: a report that never arrives is one less to hide among. "
+    "In the simulation nobody drops out.",
+    "Reports are drawn as Algorithm 1 says, by honest clients, independently of each "
+    "other.",
+)
+
+_NOT_COUNTED = (
+    "What a simulation adds that a server would not know: true counts, whether a word "
+    "is real, coverage in result tables.",
+    "The counting task that estimates coverage: its counts are exact, with no privacy "
+    "but that of the aggregation.",
+    "Choices made by looking at the data (alphabet, depth, parameters, number of "
+    "runs), the time at which a device takes part, and that it does.",
+    "Further runs with the same users: each costs its own epsilon and delta.",
+)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LdpTrieHHRun:
+    """What the guarantees of a run depend on.
+
+    Attributes:
+        local_epsilon: Of a report; above 0, infinity for none.
+        clients_per_level: N, at least 1.
+        contribution_bound: B, at least 1.
+        domain_sizes: For each level of each pass, in order, its candidates and one
+            more for "no item".
+        max_depth: D.
+        num_passes: At least 1.
+        max_prefixes: eta_max.
+        sampler: "greedy" or "random".
+        aggregation: "secure_sum" or "ephemeral".
+    """
+
+    local_epsilon: float
+    clients_per_level: int
+    contribution_bound: int
+    domain_sizes: Sequence[int]
+    max_depth: int
+    num_passes: int
+    max_prefixes: int
+    sampler: str
+    aggregation: str
+
+    def __post_init__(self):
+        if not self.local_epsilon > 0:
+            raise ValueError(
+                f"local_epsilon must be above 0, got {self.local_epsilon!r}"
+            )
+        for name in ("clients_per_level", "contribution_bound"):
+            if getattr(self, name) < 1:
+                raise ValueError(
+                    f"{name} must be at least 1, got {getattr(self, name)!r}"
+                )
+        if not self.domain_sizes or min(self.domain_sizes) < 2:
+            raise ValueError(
+                "domain_sizes must hold a size of at least 2 for each level, got "
+                f"{list(self.domain_sizes)!r}"
+            )
+        if self.aggregation not in _AGGREGATION:
+            raise ValueError(
+                f"aggregation must be one of {sorted(_AGGREGATION)}, got "
+                f"{self.aggregation!r}"
+            )
+
+    @property
+    def num_reports(self) -> int:
+        """The reports of a level, N B."""
+        return self.clients_per_level * self.contribution_bound
+
+
+def ldp_triehh_statement(
+    run: LdpTrieHHRun, *, delta: float, basis: str = "planned"
+) -> statement.PrivacyStatement:
+    """Makes the privacy statement of one run.
+
+    Args:
+        run: What happened, or is to happen.
+        delta: Of the central guarantees, in (0, 1).
+        basis: "planned" or "realised": where the domain sizes come from.
+
+    Returns:
+        The statement; without a guarantee where the local epsilon is infinite.
+
+    Raises:
+        ValueError: `delta` or `basis` is out of range, or the local epsilon is finite
+            and above what the bounds can compute with.
+    """
+    if not 0 < delta < 1:
+        raise ValueError(f"delta must be in (0, 1), got {delta!r}")
+    has_guarantee = math.isfinite(run.local_epsilon)
+    guarantees: list[Guarantee] = []
+    accounting = "None: reports are not randomized."
+    if has_guarantee:
+        guarantees, accounting = _guarantees(run, delta)
+    return statement.PrivacyStatement(
+        setting=(
+            "Local DP of each report, whoever sees it; and central DP of what comes "
+            "out of the aggregation, with smaller epsilons for those who see no more."
+        ),
+        protected=(
+            "The items (prefixes of words) that users report on: at most "
+            f"{run.contribution_bound} of each user, in one level of one pass."
+        ),
+        unit="item: one contribution of a user",
+        adjacency=_ADJACENCY,
+        mechanism=(
+            "LDP TrieHH with Subset Selection (Sun et al. 2024, Algorithms 1 and 2)"
+        ),
+        mechanism_output=(
+            "Local: every report. Central: the vote totals of every level, and so the "
+            "prefixes kept, the words found, their counts and standard errors."
+        ),
+        guarantees=tuple(guarantees),
+        no_guarantee_reason=None
+        if has_guarantee
+        else "epsilon is infinite: users send their true items.",
+        parameters=_parameters(run, delta),
+        accounting=accounting,
+        assumptions=(_AGGREGATION[run.aggregation], *_ASSUMPTIONS),
+        not_counted=_NOT_COUNTED,
+        basis=basis,
+    )
+
+
+def _parameters(run: LdpTrieHHRun, delta: float) -> dict[str, float | int | str]:
+    return {
+        "local_epsilon": run.local_epsilon,
+        "delta": delta,
+        "clients_per_level (N)": run.clients_per_level,
+        "contribution_bound (B)": run.contribution_bound,
+        "reports_per_level (n = N B)": run.num_reports,
+        "max_depth (D)": run.max_depth,
+        "num_passes": run.num_passes,
+        "max_prefixes (eta_max)": run.max_prefixes,
+        "sampler": run.sampler,
+        "aggregation": run.aggregation,
+        "domain_sizes (s)": ", ".join(str(size) for size in run.domain_sizes),
+    }
+
+
+def _guarantees(run: LdpTrieHHRun, delta: float) -> tuple[list[Guarantee], str]:
+    local = Guarantee(
+        epsilon=run.local_epsilon,
+        delta=0.0,
+        bound="local DP, Sun et al. 2024 Theorem 1",
+        is_upper_bound=True,
+        unit="item",
+        adjacency=_ONE_ITEM,
+        assumptions=("none of the aggregation: it holds for each report as sent",),
+    )
+    accounting = (
+        f"A level has n = N B = {run.num_reports} reports. An item is reported on in "
+        "one level, so the central epsilon is the largest over the levels, each "
+        "computed with its own domain size. "
+    )
+    if run.num_reports < 2:
+        accounting += "A single report is not amplified."
+        return [local, *_of_a_user(run, [local])], accounting
+    best, level = shuffling.amplify_over_levels(
+        run.local_epsilon,
+        run.domain_sizes,
+        num_reports=run.num_reports,
+        delta=delta,
+    )
+    best = dataclasses.replace(best, adjacency=_ONE_ITEM)
+    accounting += (
+        f"The worst is level {level} of {len(run.domain_sizes)}, with s = "
+        f"{run.domain_sizes[level - 1]}."
+    )
+    central = [best, *_other_bounds(run, delta, best)]
+    try:
+        printed = closed_forms.amplified_epsilon(
+            run.local_epsilon, run.num_reports, delta
+        )
+        central.append(_compared(printed, delta, _THEOREM_2, best))
+    except ValueError as error:
+        accounting += f" Theorem 2 of Sun et al. 2024 does not apply: {error}."
+    return [local, *central, *_of_a_user(run, [local, best])], accounting
+
+
+def _other_bounds(run: LdpTrieHHRun, delta: float, best: Guarantee) -> list[Guarantee]:
+    """Returns the bounds that ask for no more of the randomizer than its epsilon."""
+    found = []
+    for stronger, name in ((False, _CLONES_2021), (True, _CLONES_2022)):
+        pair = clones.ClonePair(run.local_epsilon, run.num_reports, stronger=stronger)
+        epsilon = min(pair.epsilon(delta), run.local_epsilon)
+        if name != best.bound:
+            found.append(_compared(epsilon, delta, name, best, proved=not stronger))
+    return found
+
+
+def _compared(
+    epsilon: float, delta: float, name: str, best: Guarantee, proved: bool = False
+) -> Guarantee:
+    """Returns a bound beside the best proved one.
+
+    What a theorem does not prove is still no smaller than the truth where it is no
+    smaller than a proved bound.
+    """
+    return Guarantee(
+        epsilon=epsilon,
+        delta=delta,
+        bound=name,
+        is_upper_bound=proved or epsilon >= best.epsilon,
+        unit="item",
+        adjacency=_ONE_ITEM,
+        assumptions=best.assumptions,
+    )
+
+
+def _of_a_user(run: LdpTrieHHRun, guarantees: Sequence[Guarantee]) -> list[Guarantee]:
+    """Returns what the item-level guarantees mean for all B reports of a user.
+
+    Exchanging a user exchanges the inputs of up to B reports: B steps from neighbour
+    to neighbour (group privacy; Vadhan 2017, Lemma 2.2).
+    """
+    bound = run.contribution_bound
+    found = []
+    for item in guarantees:
+        epsilon = bound * item.epsilon
+        # (e^(B epsilon) - 1) / (e^epsilon - 1), without overflow.
+        log_steps = (
+            (bound - 1) * item.epsilon
+            + math.log(-math.expm1(-epsilon))
+            - math.log(-math.expm1(-item.epsilon))
+        )
+        log_delta = log_steps + math.log(item.delta) if item.delta else -math.inf
+        found.append(
+            Guarantee(
+                epsilon=epsilon,
+                delta=math.exp(min(log_delta, 0.0)),
+                bound=f"{item.bound}; then group privacy for B = {bound} reports",
+                is_upper_bound=True,
+                unit="user",
+                adjacency=_ALL_ITEMS,
+                assumptions=(*item.assumptions, "says little where epsilon is large"),
+            )
+        )
+    return found
