@@ -108,14 +108,14 @@ def prepare(
       PopulationError: If the source cannot be read, has more bad rows than allowed,
         leaves no words, or cannot be written.
     """
-    from simulation import client_words, column_writer
+    from simulation import column_writer
 
     identity = describe(options, tokenizer)
     cache = pathlib.Path(cache_dir or DEFAULT_CACHE).absolute()
     directory = cache / _directory_name(options, identity)
     if os.path.exists(directory):
         logging.info("Using the population prepared in %s.", directory)
-        return client_words.ClientWords.open(directory)
+        return _open(directory)
     try:
         cache.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -147,7 +147,21 @@ def prepare(
         raise
     except OSError as error:
         raise _write_error(error, cache) from error
-    return client_words.ClientWords.open(directory)
+    except MemoryError as error:
+        raise PopulationError(
+            f"memory ran out while {options.source} was being prepared; nothing was "
+            "kept. Run on a machine with more memory."
+        ) from error
+    return _open(directory)
+
+
+def _open(directory: pathlib.Path) -> "client_words.ClientWords":
+    from simulation import client_words
+
+    try:
+        return client_words.ClientWords.open(directory)
+    except ValueError as error:
+        raise PopulationError(str(error)) from error
 
 
 def _build(writer, options, tokenizer) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import numpy as np
 from simulation import column_writer, population_options, tokenizers
 from simulation.readers import fields, grouping, memory, opening, word_table
 
-_ROWS_BETWEEN_MEMORY_CHECKS = 1 << 16
+_WORDS_BETWEEN_MEMORY_CHECKS = 1 << 20
 
 
 class PopulationBuilder:
@@ -36,6 +36,7 @@ class PopulationBuilder:
         self._grouper = grouping.Grouper(writer.directory, entries_in_memory)
         self._clients: dict[str, int] = {}
         self._num_rows = 0
+        self._unchecked = 0
 
     def add(self, line: int, user: str, words: list[str], count: int = 1) -> None:
         """Adds a row.
@@ -57,8 +58,9 @@ class PopulationBuilder:
             client = self._clients[user] = len(self._clients)
         self._grouper.add(client, self._table.encode(words, line, count), count)
         self._num_rows += 1
-        if self._num_rows % _ROWS_BETWEEN_MEMORY_CHECKS == 0:
-            memory.check(self._table.num_words, len(self._clients))
+        self._unchecked += 1 + len(words)
+        if self._unchecked >= _WORDS_BETWEEN_MEMORY_CHECKS:
+            self._check_memory()
 
     def finish(self, empty_clients: str) -> dict[str, Any]:
         """Writes the columns.
@@ -74,6 +76,7 @@ class PopulationBuilder:
             client has a word more than 2**31-1 times.
         """
         self._table.check_refused()
+        self._check_memory()
         names = list(self._clients)
         if not self._table.num_words:
             dropped = ", ".join(f"{n} {why}" for why, n in self._table.dropped.items())
@@ -100,6 +103,10 @@ class PopulationBuilder:
             "clients_without_words": without_words,
             "dropped_words": dict(self._table.dropped),
         }
+
+    def _check_memory(self) -> None:
+        memory.check(self._table.num_words, len(self._clients))
+        self._unchecked = 0
 
     def _check_counts(
         self,

@@ -10,8 +10,6 @@ from simulation.readers import bad_rows, fields, opening
 # A quoted field may go over lines. One of more lines than this has lost its end.
 MAX_LINES_PER_RECORD = 10_000
 
-_UNDECODABLE = "bytes that the encoding (--encoding) does not have"
-
 WORD_COUNT_COLUMNS = ("user", "word", "count")
 
 Record = tuple[int, list[str]]
@@ -98,7 +96,7 @@ def _quoted_records(
             reader = csv.reader(lines)
             bad.add(start, reason)
         elif any(map(opening.has_undecodable, lines.taken)):
-            bad.add(start, _UNDECODABLE)
+            bad.add(start, opening.UNDECODABLE)
         elif record:  # an empty line has no fields
             width = width or len(record)
             yield start, record
@@ -109,7 +107,7 @@ def _plain_records(source: Iterator[str], bad: bad_rows.BadRows) -> Iterator[Rec
     for number, line in enumerate(source, 1):
         line = line.rstrip("\r\n")
         if opening.has_undecodable(line):
-            bad.add(number, _UNDECODABLE)
+            bad.add(number, opening.UNDECODABLE)
         elif line:
             yield number, line.split("\t")
 

@@ -23,7 +23,7 @@ def _field(row: dict[str, Any], name: str, types: tuple[type, ...]) -> Any:
 
 def _parse(number: int, line: str, wanted: fields.Fields) -> fields.Row:
     if opening.has_undecodable(line):
-        raise ValueError("bytes that are not UTF-8")
+        raise ValueError(opening.UNDECODABLE)
     try:
         row = json.loads(line)
     except RecursionError:

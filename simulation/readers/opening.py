@@ -1,5 +1,6 @@
 """Opens text files, compressed or not, line by line and with progress."""
 
+import codecs
 import contextlib
 import io
 import os
@@ -11,6 +12,8 @@ from simulation import population_options, progress
 COMPRESSIONS = (".gz", ".xz", ".zst")
 # A record of this size is no record: the file has other line ends, or is not text.
 MAX_LINE_CHARACTERS = 1 << 26
+
+UNDECODABLE = "bytes that the encoding (--encoding) does not have"
 
 _LINES_BETWEEN_REPORTS = 1 << 12
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -63,13 +66,12 @@ def open_text(path: str, encoding: str, show_progress: bool = False) -> Iterator
     Raises:
       PopulationError: If the file cannot be opened, decompressed or read.
     """
-    encoding = "utf-8-sig" if encoding.lower() in ("utf-8", "utf8") else encoding
     with contextlib.ExitStack() as stack:
         try:
             raw = stack.enter_context(open(path, "rb"))
             text = io.TextIOWrapper(
                 _decompressed(raw, split_compression(path)[1]),
-                encoding,
+                "utf-8-sig" if codecs.lookup(encoding).name == "utf-8" else encoding,
                 errors="surrogateescape",
                 newline="\n",
             )

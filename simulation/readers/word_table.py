@@ -1,5 +1,6 @@
 """The distinct words of a population, and which words are left out of it."""
 
+import os
 from collections.abc import Set
 
 from simulation import population_options
@@ -25,6 +26,7 @@ def read_known_words(path: str | None) -> frozenset[str]:
     """
     if path is None:
         return frozenset()
+    path = os.path.expanduser(path)
     words = set()
     with opening.open_text(path, "utf-8") as lines:
         for number, line in enumerate(lines, 1):
@@ -75,12 +77,15 @@ class WordTable:
           count: How often each occurs there, at least 1.
 
         Raises:
-          PopulationError: If words are refused and enough were seen to
-            show.
+          PopulationError: If words are refused and enough were seen to show, or one
+            is empty or no string.
         """
         codes = list(map(self._codes.get, words))
         if None in codes:
-            codes = [self.code(word, line) for word in words]
+            codes = [
+                self.code(word, line) if code is None else code
+                for word, code in zip(words, codes, strict=True)
+            ]
         known = codes.count(KNOWN)
         outside = codes.count(OUT_OF_ALPHABET)
         if known or outside:

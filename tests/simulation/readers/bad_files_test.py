@@ -71,7 +71,7 @@ class BadRowsTest(files_test_case.FilesTestCase):
             (5, "'text' is None, must be a string"),
             (6, "'user' is True, must be a string or an integer"),
             (7, "the user is empty"),
-            (8, "not UTF-8"),
+            (8, "--encoding"),
             (9, "not valid Unicode"),
             (10, "nested too deeply"),
         ):
