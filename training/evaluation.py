@@ -1,0 +1,142 @@
+"""What a language model is judged by: loss and accuracies, without padding.
+
+Everything is a sum over places, so that the sums of batches, clients and blocks add up;
+`metrics_of_sums` divides at the end.
+"""
+
+import collections
+from collections.abc import Mapping
+
+import numpy as np
+import tensorflow as tf
+
+from training import vocabulary
+
+# The words that a keyboard offers at a time.
+_NUM_SUGGESTIONS = 3
+SUMS = (
+    "loss",
+    "places",
+    "word_places",
+    "top1",
+    "suggestion1",
+    "suggestion3",
+)
+
+
+def cross_entropy(logits: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
+    """Returns each place's loss, 0 where the target is padding.
+
+    Args:
+        logits: float32 [batch, time, num_tokens].
+        targets: int32 [batch, time], token ids.
+
+    Returns:
+        float32 [batch, time], in nats.
+    """
+    losses = tf.nn.sparse_softmax_cross_entropy_with_logits(targets, logits)
+    return tf.where(targets == vocabulary.PAD, 0.0, losses)
+
+
+def mean_loss(logits: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
+    """Returns the mean loss over the places that are not padding; 0 if all are."""
+    places = tf.math.count_nonzero(targets != vocabulary.PAD, dtype=tf.float32)
+    return tf.math.divide_no_nan(tf.reduce_sum(cross_entropy(logits, targets)), places)
+
+
+def sums_of_batch(
+    logits: tf.Tensor, targets: tf.Tensor
+) -> "collections.OrderedDict[str, tf.Tensor]":
+    """Returns what a batch adds to each of `SUMS`.
+
+    Args:
+        logits: float32 [batch, time, num_tokens].
+        targets: int32 [batch, time], token ids.
+
+    Returns:
+        float64 scalars by name.
+    """
+    special = len(vocabulary.SPECIAL_TOKENS)
+    is_word = targets >= special
+    best = tf.argmax(logits, axis=-1, output_type=tf.int32)
+    suggestions = tf.math.top_k(logits[..., special:], _NUM_SUGGESTIONS).indices
+    hits = suggestions + special == targets[..., tf.newaxis]
+
+    def count(places: tf.Tensor) -> tf.Tensor:
+        return tf.math.count_nonzero(places, dtype=tf.float64)
+
+    losses = tf.cast(cross_entropy(logits, targets), tf.float64)
+    values = (
+        tf.reduce_sum(losses),
+        count(targets != vocabulary.PAD),
+        count(is_word),
+        count(is_word & (best == targets)),
+        count(is_word & hits[..., 0]),
+        count(is_word & tf.reduce_any(hits, axis=-1)),
+    )
+    return collections.OrderedDict(zip(SUMS, values, strict=True))
+
+
+def metrics_of_sums(
+    sums: Mapping[str, float],
+) -> "collections.OrderedDict[str, float]":
+    """Returns the metrics that the sums give.
+
+    Args:
+        sums: By the names of `SUMS`.
+
+    Returns:
+        `loss`: mean cross entropy of all places (words, out-of-vocabulary words and
+        ends of sentences), in nats. `accuracy`: top-1 in-vocabulary accuracy, by which
+        Xu et al. 2023 follow training: of the places whose token is a word of the
+        vocabulary, the share where that word has the highest score of all tokens.
+        `accuracy_of_suggestion`, `accuracy_of_3_suggestions`: the same where only words
+        compete, as on a keyboard, which never offers a special token. NaN where there
+        is no place.
+    """
+
+    def ratio(numerator: str, denominator: str) -> float:
+        if sums[denominator] == 0:
+            return float("nan")
+        return float(sums[numerator] / sums[denominator])
+
+    return collections.OrderedDict(
+        loss=ratio("loss", "places"),
+        accuracy=ratio("top1", "word_places"),
+        accuracy_of_suggestion=ratio("suggestion1", "word_places"),
+        accuracy_of_3_suggestions=ratio("suggestion3", "word_places"),
+    )
+
+
+def unigram_metrics(
+    training_targets: np.ndarray, held_out_targets: np.ndarray, num_tokens: int
+) -> "collections.OrderedDict[str, float]":
+    """Returns what the best model without context reaches, the baseline to beat.
+
+    Args:
+        training_targets: int32 [n], token ids; padding is ignored.
+        held_out_targets: int32 [m], the same of the clients to judge by.
+        num_tokens: Size of the vocabulary with its special tokens.
+
+    Returns:
+        As `metrics_of_sums`, of the frequencies in `training_targets` with one count
+        added to each token.
+    """
+    counts = np.bincount(training_targets, minlength=num_tokens) + 1.0
+    counts[vocabulary.PAD] = 1e-30
+    logits = np.log(counts / counts.sum())
+    places = np.bincount(held_out_targets, minlength=num_tokens).astype(np.float64)
+    places[vocabulary.PAD] = 0
+    special = len(vocabulary.SPECIAL_TOKENS)
+    words = special + np.argsort(-logits[special:], kind="stable")
+    best = int(np.argmax(logits))
+    return metrics_of_sums(
+        {
+            "loss": -float(places @ logits),
+            "places": places.sum(),
+            "word_places": places[special:].sum(),
+            "top1": places[best] if best >= special else 0.0,
+            "suggestion1": places[words[0]],
+            "suggestion3": places[words[:_NUM_SUGGESTIONS]].sum(),
+        }
+    )

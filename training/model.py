@@ -1,0 +1,196 @@
+"""Next-word models: the CIFG-LSTM of Hard et al. 2018, and any other one.
+
+A model is two functions: its first weights, and from weights and tokens to logits.
+Weights are plain arrays, so that they can be sent, clipped, noised and kept.
+"""
+
+import collections
+import dataclasses
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from simulation import seeds
+
+
+@dataclasses.dataclass(frozen=True)
+class LanguageModel:
+    """A model of the next token.
+
+    Attributes:
+        num_tokens: Size of the vocabulary with its special tokens.
+        initial_weights: Given a seed (at least 0), returns the first weights by name:
+            float32 arrays.
+        logits: Given weights in that order and tokens (int32, [batch, time]), returns
+            float32 [batch, time, num_tokens]: for each place, the logits of the token
+            that follows. It must not look at later places.
+    """
+
+    num_tokens: int
+    initial_weights: Callable[[int], "collections.OrderedDict[str, np.ndarray]"]
+    logits: Callable[[Sequence[tf.Tensor], tf.Tensor], tf.Tensor]
+
+    def num_parameters(self) -> int:
+        """Returns how many numbers the weights have."""
+        return sum(weight.size for weight in self.initial_weights(0).values())
+
+
+def cifg_language_model(
+    num_tokens: int,
+    *,
+    num_units: int = 670,
+    projection_size: int = 96,
+    embedding_size: int = 96,
+) -> LanguageModel:
+    """Returns the one-layer CIFG-LSTM of Gboard (Hard et al. 2018, Section 3).
+
+    CIFG couples the input gate to the forget gate: i = 1 - f. The cell's output is
+    projected, and scored against an output embedding of its own (Xu et al. 2023,
+    Section 2.3, advise against sharing it with the input's).
+
+    Args:
+        num_tokens: Size of the vocabulary with its special tokens, at least 5.
+        num_units: Memory cells, at least 1.
+        projection_size: Of the cell's output, and of the output embeddings; at least 1.
+        embedding_size: Of the input embeddings, at least 1.
+
+    Returns:
+        The model: (embedding_size + projection_size + 1) * num_tokens parameters in
+        embeddings and output bias, and
+        3 * num_units * (embedding_size + projection_size + 1)
+        + num_units * projection_size in the cell.
+
+    Raises:
+        ValueError: If a size is out of range.
+    """
+    sizes = {
+        "num_tokens": (num_tokens, 5),
+        "num_units": (num_units, 1),
+        "projection_size": (projection_size, 1),
+        "embedding_size": (embedding_size, 1),
+    }
+    for name, (value, least) in sizes.items():
+        if value < least:
+            raise ValueError(f"{name} is {value}, must be at least {least}.")
+    shapes = collections.OrderedDict(
+        input_embedding=(num_tokens, embedding_size),
+        input_kernel=(embedding_size, 3 * num_units),
+        recurrent_kernel=(projection_size, 3 * num_units),
+        gate_bias=(3 * num_units,),
+        projection=(num_units, projection_size),
+        output_embedding=(num_tokens, projection_size),
+        output_bias=(num_tokens,),
+    )
+
+    def initial_weights(seed: int) -> "collections.OrderedDict[str, np.ndarray]":
+        weights = collections.OrderedDict()
+        for name, shape in shapes.items():
+            if len(shape) == 1:
+                weights[name] = np.zeros(shape, np.float32)
+                continue
+            # Glorot's range for matrices; an embedding's row is picked by one input.
+            fan_in = 1 if name.endswith("embedding") else shape[0]
+            limit = np.sqrt(6 / (fan_in + shape[1]))
+            random = seeds.generator(seed, "initial weights", name)
+            weights[name] = random.uniform(-limit, limit, shape).astype(np.float32)
+        weights["gate_bias"][:num_units] = 1  # remember at first
+        return weights
+
+    def logits(weights: Sequence[tf.Tensor], tokens: tf.Tensor) -> tf.Tensor:
+        embedding, kernel, recurrent, bias, projection, output, output_bias = weights
+        inputs = tf.tensordot(tf.gather(embedding, tokens), kernel, 1) + bias
+        batch = tf.shape(tokens)[0]
+        cell = tf.zeros([batch, num_units])
+        hidden = tf.zeros([batch, projection_size])
+        outputs = []
+        for time in range(tokens.shape[1]):
+            gates = inputs[:, time] + tf.matmul(hidden, recurrent)
+            forget, out, new = tf.split(gates, 3, axis=1)
+            forget = tf.sigmoid(forget)
+            cell = forget * cell + (1 - forget) * tf.tanh(new)
+            hidden = tf.matmul(tf.sigmoid(out) * tf.tanh(cell), projection)
+            outputs.append(hidden)
+        hidden = tf.reshape(tf.stack(outputs, axis=1), [-1, projection_size])
+        scores = tf.matmul(hidden, output, transpose_b=True) + output_bias
+        return tf.reshape(scores, [batch, tokens.shape[1], num_tokens])
+
+    return LanguageModel(num_tokens, initial_weights, logits)
+
+
+def from_functional_model(
+    functional_model: tff.learning.models.FunctionalModel, num_tokens: int
+) -> LanguageModel:
+    """Returns a user's functional model as a language model.
+
+    Args:
+        functional_model: Its `predict_on_batch` takes int32 tokens [batch, time] and
+            returns the logits of the tokens that follow. Its own loss and metrics are
+            not used: padding has to be left out of them in one way.
+        num_tokens: Size of the vocabulary with its special tokens.
+
+    Raises:
+        ValueError: If it has weights that are not trained, or not float32.
+    """
+    trainable, fixed = functional_model.initial_weights
+    if len(fixed):
+        raise ValueError(
+            f"functional_model has {len(fixed)} weights that are not trained; clients' "
+            "clipped updates are all that the server learns, so every weight has to be."
+        )
+    trainable = [np.asarray(weight) for weight in trainable]
+    for number, weight in enumerate(trainable):
+        if weight.dtype != np.float32:
+            raise ValueError(
+                f"functional_model: weight {number} is {weight.dtype}, must be float32."
+            )
+
+    def initial_weights(seed: int) -> "collections.OrderedDict[str, np.ndarray]":
+        del seed  # they come with the model
+        names = (f"weight_{number}" for number in range(len(trainable)))
+        return collections.OrderedDict(zip(names, trainable, strict=True))
+
+    def logits(weights: Sequence[tf.Tensor], tokens: tf.Tensor) -> tf.Tensor:
+        return functional_model.predict_on_batch(
+            (tuple(weights), ()), tokens, training=True
+        )
+
+    return LanguageModel(num_tokens, initial_weights, logits)
+
+
+def from_keras_model(
+    keras_model: tf.keras.Model, num_tokens: int, sequence_length: int
+) -> LanguageModel:
+    """Returns a user's Keras model as a language model.
+
+    TFF's conversion builds the model again in a graph of its own. As Keras has it,
+    models that were made before can no longer be called outside TFF after that.
+
+    Args:
+        keras_model: From int32 tokens [batch, time] to the logits of the tokens that
+            follow, [batch, time, num_tokens]; not compiled, without layers whose
+            weights are not trained.
+        num_tokens: Size of the vocabulary with its special tokens.
+        sequence_length: Tokens of a sequence, at least 1.
+
+    Raises:
+        ValueError: If the model's output has another shape, or see
+            `from_functional_model`.
+        KerasFunctionalModelError: From TFF, if it has layers that TFF does not take.
+    """
+    shape = keras_model.compute_output_shape((1, sequence_length))
+    if tuple(shape) != (1, sequence_length, num_tokens):
+        raise ValueError(
+            f"keras_model has outputs of the shape {tuple(shape)}, must be "
+            f"(1, {sequence_length}, {num_tokens})."
+        )
+    functional_model = tff.learning.models.functional_model_from_keras(
+        keras_model,
+        tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        input_spec=(
+            tf.TensorSpec([None, sequence_length], tf.int32),
+            tf.TensorSpec([None, sequence_length], tf.int32),
+        ),
+    )
+    return from_functional_model(functional_model, num_tokens)
