@@ -14,13 +14,14 @@ import tensorflow as tf
 
 from federated_hh import alphabet as alphabet_lib
 from federated_hh.randomizers import local_randomizer
-from simulation import client_words
+from simulation import client_words, column_writer
 
 # The bits of the keys that items are chosen by: a count above, a tie-breaker below.
 _COUNT_BITS = 31
 _RANDOM_BITS = 32
-# Some 100 MB of keys where clients have 50 words.
-_ROWS_AT_ONCE = 1 << 16
+# So many rows of some 50 words are sorted in the processor's cache.
+_ROWS_AT_ONCE = 1 << 12
+_ENTRIES_AT_ONCE = 1 << 22
 
 
 class ItemSampler(enum.Enum):
@@ -77,20 +78,38 @@ class SpelledPopulation:
         ranks = np.empty(len(self.places), np.int64)
         ranks[self.places] = np.arange(len(self.places))
         splits = population.row_splits
-        rank_bits = max(1, (len(ranks) - 1).bit_length())
         # The row, the rank and the count make one number, whose order is the rows'.
-        count_bits = int(population.counts.max(initial=1)).bit_length()
+        rank_bits = max(1, (len(ranks) - 1).bit_length())
+        count_bits = self._largest_count().bit_length()
         rows_at_once = min(_ROWS_AT_ONCE, 1 << (63 - rank_bits - count_bits))
         for first in range(0, population.num_clients, rows_at_once):
             last = min(first + rows_at_once, population.num_clients)
-            entries = slice(int(splits[first]), int(splits[last]))
-            rows = np.repeat(np.arange(last - first), np.diff(splits[first : last + 1]))
-            keys = (rows << rank_bits) | ranks[population.word_ids[entries]]
-            keys = (keys << count_bits) | population.counts[entries]
+            ends = splits[first : last + 1]
+            keys = np.repeat(np.arange(last - first), np.diff(ends)) << rank_bits
+            keys |= ranks[self._read("word_ids", ends[0], ends[-1])]
+            keys <<= count_bits
+            keys |= self._read("counts", ends[0], ends[-1])
             keys.sort()
             words = (keys >> count_bits) & ((1 << rank_bits) - 1)
             counts = keys & ((1 << count_bits) - 1)
             yield words.astype(np.int32), counts.astype(np.int32)
+
+    def _largest_count(self) -> int:
+        largest = 1
+        for first in range(0, self.population.num_entries, _ENTRIES_AT_ONCE):
+            last = min(first + _ENTRIES_AT_ONCE, self.population.num_entries)
+            largest = max(largest, int(self._read("counts", first, last).max()))
+        return largest
+
+    def _read(self, name: str, first: int, last: int) -> np.ndarray:
+        """Returns a part of a column, which stays out of this process's memory."""
+        dtype = column_writer.COLUMNS[name]
+        return np.fromfile(
+            self.population.column_path(name),
+            dtype,
+            int(last - first),
+            offset=int(first) * dtype.itemsize,
+        )
 
     def _column(self, path: str) -> tf.Tensor:
         return tf.raw_ops.ImmutableConst(
