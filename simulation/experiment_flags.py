@@ -93,6 +93,9 @@ def run_program(
         if not _TF_LOGS.value:
             startup.silence_tensorflow()
         run(Arguments(output_dir, _RESUME.value, _SEED.value, _flags_as_text()))
+    except KeyboardInterrupt:
+        print("\ninterrupted; --resume continues a run", file=sys.stderr)
+        sys.exit(130)
     except (ValueError, OSError, RuntimeError) as error:
         if logging.vlog_is_on(1):
             raise
