@@ -1,5 +1,7 @@
 """Checks of the arguments of local randomizers, made before any draw."""
 
+import numbers
+
 import numpy as np
 import tensorflow as tf
 
@@ -60,15 +62,18 @@ def check_histogram(
     histogram: np.ndarray, domain_size: int, values_per_report: int
 ) -> np.ndarray:
     """Returns the histogram as int64, or raises a `ValueError`."""
-    counts = np.asarray(histogram)
+    # NumPy would make a list with a number beyond int64 one of float64.
+    is_array = hasattr(histogram, "__array__")
+    counts = np.asarray(histogram, None if is_array else object)
     if counts.shape != (domain_size,):
         raise ValueError(
             f"histogram has shape {counts.shape}; it has to be "
             f"({domain_size},), a count for each item of the domain"
         )
-    whole = counts.dtype.kind in "iu" or (
-        counts.dtype.kind == "O" and all(isinstance(c, int) for c in counts)
-    )
+    whole = counts.dtype.kind in "iu"
+    if counts.dtype.kind == "O":
+        whole = all(isinstance(c, numbers.Integral) for c in counts)
+        whole = whole and not any(isinstance(c, bool) for c in counts)
     if not whole:
         raise ValueError(f"histogram is {counts.dtype}; it has to be of integers")
     # The most that a sum of reports holds, "no item" and all other items added.

@@ -17,6 +17,8 @@ from typing import Self
 import numpy as np
 import tensorflow as tf
 
+from federated_hh.randomizers import binomials
+
 _WORDS = 2**64
 _DIGITS = 60
 
@@ -114,5 +116,6 @@ def count_heads(
         int64, of the shape of `num_tosses`.
     """
     if probability > fractions.Fraction(1, 2):
-        return num_tosses - generator.binomial(num_tosses, float(1 - probability))
-    return generator.binomial(num_tosses, float(probability))
+        tails = binomials.binomial(generator, num_tosses, float(1 - probability))
+        return num_tosses - tails
+    return binomials.binomial(generator, num_tosses, float(probability))

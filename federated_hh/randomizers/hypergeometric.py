@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from federated_hh.randomizers import binomials
+
 # NumPy's sampler takes urns with fewer than this of either colour.
 NUMPY_LIMIT = 10**9
 
@@ -57,8 +59,8 @@ def _thin_and_correct(
         of_good = np.where(adding, good[todo] - chosen_good[todo], chosen_good[todo])
         of_bad = np.where(adding, bad[todo] - chosen_bad[todo], chosen_bad[todo])
         chance = np.minimum(1.0, np.abs(missing[todo]) / (of_good + of_bad))
-        good_moved = generator.binomial(of_good, chance)
-        bad_moved = generator.binomial(of_bad, chance)
+        good_moved = binomials.binomial(generator, of_good, chance)
+        bad_moved = binomials.binomial(generator, of_bad, chance)
         chosen_good[todo] += sign * good_moved
         chosen_bad[todo] += sign * bad_moved
         missing[todo] -= sign * (good_moved + bad_moved)

@@ -11,6 +11,7 @@ then works report by report; override `_sum_of_reports` where its law is known.
 import abc
 import dataclasses
 import fractions
+import functools
 
 import numpy as np
 import tensorflow as tf
@@ -231,8 +232,20 @@ class LocalRandomizer(abc.ABC):
             key = (*seed.spawn_key, start // _ITEMS_AT_ONCE)
             child = np.random.SeedSequence(seed.entropy, spawn_key=key)
             words = child.generate_state(2, np.uint64).view(np.int64)
-            counts += self.sum_per_report(items, words).numpy()
+            counts += self._sum_in_graph(items.astype(np.int32), words).numpy()
         return counts
+
+    @functools.cached_property
+    def _sum_in_graph(self) -> tf.types.experimental.GenericFunction:
+        """`sum_per_report` as one graph: its many small operations cost less there."""
+        return tf.function(
+            self.sum_per_report,
+            input_signature=[
+                tf.TensorSpec([None], tf.int32),
+                tf.TensorSpec([2], tf.int64),
+            ],
+            autograph=False,
+        )
 
     def estimate(self, counts: np.ndarray, num_reports: int) -> np.ndarray:
         """Estimates without bias how many of the reports have each true item.
