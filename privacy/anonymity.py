@@ -1,0 +1,218 @@
+"""Approximate k-anonymity of LDP TrieHH (Sun et al. 2024, Definition 3 and Lemma 1).
+
+A heavy prefix is alpha-approximately k-anonymous if a prefix that fewer than k users
+hold is kept with probability at most 1 - alpha. At a level with s candidates (the "no
+item" symbol included) each of n reports holds d of them; the server keeps the eta
+candidates with most votes. Let f(k) be the votes of a candidate that k reports hold,
+and tau the vote count that eta of the others reach: the probability that f(k) >= tau
+grows with k, so the guarantee is the largest k for which it is at most 1 - alpha.
+
+* Lemma 1 as printed bounds tau through subsets of d - 2 items. That takes up to two
+  votes off every report, far more than the noise: for the paper's parameters the
+  probability is 0.14 already at k = 0, above 1 - alpha = 0.05, and the lemma shows
+  nothing.
+* The direct evaluation takes tau as it is when all other reports hold "no item": each
+  other candidate is in a report with probability q. This is the case of least
+  competition among inputs that hold none of the candidates; it is an evaluation of one
+  data set, and not a proof for all. It gives k = 49 for the paper's parameters, where
+  the paper states 45.
+"""
+
+import dataclasses
+import math
+
+import numpy as np
+
+from privacy import argument_checks, blanket
+
+
+@dataclasses.dataclass(frozen=True)
+class AnonymityResult:
+    """What one way of evaluating tau gives.
+
+    Attributes:
+        name: The evaluation.
+        expected_threshold: Mean of tau, in votes.
+        k: Largest k with a probability of at most 1 - alpha; None if not even 0.
+        kept_probability_at_zero: The probability that a candidate nobody holds is
+            kept.
+        kept_probability: The same for a candidate held k times; at 0 if k is None.
+        proved: Whether Lemma 1 proves it for all data sets (with the law of tau
+            computed as if candidates' counts were independent, which they nearly are).
+    """
+
+    name: str
+    expected_threshold: float
+    k: int | None
+    kept_probability_at_zero: float
+    kept_probability: float
+    proved: bool
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class VotingLevel:
+    """A level of LDP TrieHH with as many candidates as it ever has.
+
+    Attributes:
+        alphabet_size: Symbols |X|, at least 2.
+        kept_prefixes: Prefixes eta_max that a level keeps, at least 1.
+        local_epsilon: Local epsilon of Subset Selection, in (0, 100].
+        num_reports: Reports N B of the level, at least 2.
+
+    Raises:
+        ValueError: A value is outside its range, or a report holds fewer than two
+            items, for which Lemma 1 has nothing to say.
+    """
+
+    alphabet_size: int
+    kept_prefixes: int
+    local_epsilon: float
+    num_reports: int
+
+    def __post_init__(self):
+        argument_checks.integer("alphabet_size", self.alphabet_size, 2)
+        argument_checks.integer("kept_prefixes", self.kept_prefixes, 1)
+        argument_checks.integer("num_reports", self.num_reports, 2)
+        if self.subset_size < 2:
+            raise ValueError(
+                f"local_epsilon = {self.local_epsilon:g} makes reports of one item "
+                f"(domain of {self.domain_size}): Lemma 1 needs two; use a smaller "
+                f"local_epsilon, below {math.log(self.domain_size - 1):.4g}"
+            )
+
+    @property
+    def domain_size(self) -> int:
+        """Candidates of the level and the "no item" symbol: s."""
+        return self.kept_prefixes * self.alphabet_size + 1
+
+    @property
+    def subset_size(self) -> int:
+        """Items of a report: d."""
+        return blanket.best_subset_size(self.local_epsilon, self.domain_size)
+
+    @property
+    def include_probability(self) -> float:
+        """Probability p that a report holds its input."""
+        weight = self.subset_size * math.exp(self.local_epsilon)
+        return weight / (weight + self.domain_size - self.subset_size)
+
+    @property
+    def other_probability(self) -> float:
+        """Probability q that a report holds a given other item."""
+        return (self.subset_size - self.include_probability) / (self.domain_size - 1)
+
+    def lemma_1(self, alpha: float) -> AnonymityResult:
+        """Evaluates Lemma 1 as printed.
+
+        Args:
+            alpha: In (0, 1), such as 0.95.
+
+        Returns:
+            The largest k it proves, if any.
+
+        Raises:
+            ValueError: alpha is outside its range.
+        """
+        share = (self.subset_size - 2) / (self.domain_size - 1)
+        return self._evaluate("Lemma 1 as printed (subsets of d - 2)", share, alpha)
+
+    def direct(self, alpha: float) -> AnonymityResult:
+        """Evaluates the data set in which all other reports hold "no item".
+
+        Args:
+            alpha: In (0, 1), such as 0.95.
+
+        Returns:
+            The largest k there; not a proof for other data sets.
+
+        Raises:
+            ValueError: alpha is outside its range.
+        """
+        return self._evaluate(
+            "direct evaluation (others hold no item)", self.other_probability, alpha
+        )
+
+    def kept_probability(self, holders: int, vote_share: float) -> float:
+        """Computes how likely a candidate is kept.
+
+        Args:
+            holders: Reports k that hold the candidate, 0 to num_reports.
+            vote_share: Probability that a report votes for a given other candidate.
+
+        Returns:
+            P(f(k) >= tau), with tau independent of f(k).
+
+        Raises:
+            ValueError: An argument is outside its range.
+        """
+        argument_checks.integer("holders", holders, 0, self.num_reports)
+        argument_checks.fraction("vote_share", vote_share)
+        return self._kept(holders, *self._threshold_law(vote_share))
+
+    def _evaluate(self, name: str, share: float, alpha: float) -> AnonymityResult:
+        alpha = argument_checks.probability("alpha", alpha)
+        if share == 0:
+            # Reports of two items have nothing left: every candidate passes.
+            values, law = np.array([0]), np.array([1.0])
+        else:
+            values, law = self._threshold_law(share)
+        at_zero = self._kept(0, values, law)
+        k, kept = None, at_zero
+        if at_zero <= 1 - alpha:
+            low, high = 0, 1
+            while high < self.num_reports and (
+                self._kept(high, values, law) <= 1 - alpha
+            ):
+                low, high = high, min(2 * high, self.num_reports)
+            while high - low > 1:
+                middle = (low + high) // 2
+                passes = self._kept(middle, values, law) <= 1 - alpha
+                low, high = (middle, high) if passes else (low, middle)
+            k, kept = low, self._kept(low, values, law)
+        return AnonymityResult(
+            name=name,
+            expected_threshold=float(np.dot(values, law)),
+            k=k,
+            kept_probability_at_zero=at_zero,
+            kept_probability=kept,
+            proved=name.startswith("Lemma 1"),
+        )
+
+    def _threshold_law(self, share: float) -> tuple[np.ndarray, np.ndarray]:
+        """Computes the law of tau, the eta-th largest of s - 1 vote counts.
+
+        The counts are taken as independent binomials; tau >= c if and only if at
+        least eta of them are >= c.
+        """
+        from scipy import stats
+
+        mean = self.num_reports * share
+        spread = math.sqrt(mean) + 1
+        values = np.arange(
+            max(0, math.floor(mean - 12 * spread)), math.ceil(mean + 40 * spread)
+        )
+        above = stats.binom.sf(values - 1, self.num_reports, share)
+        # SciPy warns where a tail underflows to the 0 that it returns.
+        with np.errstate(divide="ignore"):
+            at_least = stats.binom.sf(
+                self.kept_prefixes - 1, self.domain_size - 1, above
+            )
+        law = at_least - np.append(at_least[1:], 0.0)
+        return values, law
+
+    def _kept(self, holders: int, values: np.ndarray, law: np.ndarray) -> float:
+        """Computes P(f(holders) >= tau)."""
+        from scipy import stats
+
+        used = law > 0
+        values, law = values[used], law[used]
+        own = np.arange(holders + 1)
+        own_law = stats.binom.pmf(own, holders, self.include_probability)
+        # P(f >= t) for each t: over the votes of the holders themselves.
+        with np.errstate(divide="ignore"):
+            rest = stats.binom.sf(
+                values[:, None] - own[None, :] - 1,
+                self.num_reports - holders,
+                self.other_probability,
+            )
+        return float(law @ rest @ own_law)

@@ -1,0 +1,258 @@
+"""From one privacy definition to another, and from one run to several.
+
+Every function says what it assumes of the mechanism: a number in zCDP does not say
+which mechanism it came from, and the tightest conversion holds for Gaussian ones only.
+"""
+
+import enum
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from privacy import argument_checks, hockey_stick
+
+
+class ZcdpConversion(enum.Enum):
+    """Ways from zCDP to (epsilon, delta)."""
+
+    GAUSSIAN = "privacy loss distribution of one Gaussian mechanism"
+    RENYI = "Renyi DP of all orders, Canonne, Kamath, Steinke 2020"
+    BUN_STEINKE = "Bun and Steinke 2016, Proposition 1.3"
+
+
+def zcdp_to_epsilon(
+    rho: float, delta: float, conversion: ZcdpConversion = ZcdpConversion.GAUSSIAN
+) -> float:
+    """Converts zCDP to epsilon at a delta.
+
+    Args:
+        rho: zCDP, above 0.
+        delta: In (0, 1).
+        conversion: GAUSSIAN is exact for Gaussian mechanisms and their adaptive
+            compositions (trees of Gaussian noise too), whose privacy loss is that of
+            one Gaussian of noise multiplier 1 / sqrt(2 rho); it is no bound for other
+            mechanisms. The other two hold for every rho-zCDP mechanism.
+
+    Returns:
+        epsilon, rounded upwards.
+
+    Raises:
+        ValueError: An argument is outside its range.
+    """
+    rho = argument_checks.positive("rho", rho)
+    delta = argument_checks.probability("delta", delta)
+    log_inverse = -math.log(delta)
+    simple = rho + 2 * math.sqrt(rho * log_inverse)
+    if conversion is ZcdpConversion.BUN_STEINKE:
+        return simple * (1 + 1e-15)
+    if conversion is ZcdpConversion.RENYI:
+        return _best_renyi_order(lambda order: rho * order, delta)[0]
+    return hockey_stick.smallest_epsilon(
+        lambda epsilon: gaussian_delta(rho, epsilon), delta, simple, guess=simple
+    )
+
+
+def gaussian_delta(rho: float, epsilon: float) -> float:
+    """Computes delta of one Gaussian mechanism exactly (Balle and Wang 2018).
+
+    Args:
+        rho: Its zCDP, 1 / (2 z^2) for noise multiplier z; above 0.
+        epsilon: At least 0.
+
+    Returns:
+        Phi(m/2 - epsilon/m) - e^epsilon Phi(-m/2 - epsilon/m) with m = sqrt(2 rho).
+
+    Raises:
+        ValueError: An argument is outside its range.
+    """
+    from scipy import special
+
+    rho = argument_checks.positive("rho", rho)
+    epsilon = argument_checks.not_negative("epsilon", epsilon)
+    mean = math.sqrt(2 * rho)
+    log_first = special.log_ndtr(mean / 2 - epsilon / mean)
+    log_second = epsilon + special.log_ndtr(-mean / 2 - epsilon / mean)
+    return float(-math.exp(log_first) * math.expm1(min(0.0, log_second - log_first)))
+
+
+def group_zcdp(rho: float, group_size: int) -> float:
+    """Computes the zCDP of a group, such as a user's several devices.
+
+    Args:
+        rho: zCDP of one member, at least 0.
+        group_size: Members k, at least 1.
+
+    Returns:
+        k^2 rho (Bun and Steinke 2016, Proposition 1.9).
+
+    Raises:
+        ValueError: An argument is outside its range.
+    """
+    rho = argument_checks.not_negative("rho", rho)
+    return rho * argument_checks.integer("group_size", group_size, 1) ** 2
+
+
+def group_privacy(epsilon: float, delta: float, group_size: int) -> tuple[float, float]:
+    """Computes the (epsilon, delta) of a group.
+
+    Args:
+        epsilon: Of one member, at least 0.
+        delta: Of one member, in (0, 1).
+        group_size: Members k, at least 1.
+
+    Returns:
+        (k epsilon, delta (1 + e^epsilon + ... + e^((k-1) epsilon))).
+
+    Raises:
+        ValueError: An argument is outside its range, or the group's delta is 1 or
+            more, which would say nothing.
+    """
+    epsilon = argument_checks.not_negative("epsilon", epsilon)
+    delta = argument_checks.probability("delta", delta)
+    size = argument_checks.integer("group_size", group_size, 1)
+    log_sum = math.log(size) if epsilon == 0 else _log_geometric(epsilon, size)
+    log_delta = math.log(delta) + log_sum
+    if log_delta >= 0:
+        raise ValueError(
+            f"group_size = {size} is too large for epsilon = {epsilon:g} and delta = "
+            f"{delta:g}: the group's delta would be 1 or more"
+        )
+    return size * epsilon, math.exp(log_delta) * (1 + 1e-14)
+
+
+def basic_composition(
+    guarantees: Sequence[tuple[float, float]],
+) -> tuple[float, float]:
+    """Adds up the guarantees of mechanisms run one after the other, adaptively.
+
+    Args:
+        guarantees: (epsilon, delta) of each.
+
+    Returns:
+        (sum of epsilons, sum of deltas).
+
+    Raises:
+        ValueError: An epsilon is negative, or a delta outside [0, 1).
+    """
+    _check_guarantees(guarantees)
+    return (
+        math.fsum(epsilon for epsilon, _ in guarantees),
+        math.fsum(delta for _, delta in guarantees),
+    )
+
+
+def advanced_composition(
+    guarantees: Sequence[tuple[float, float]], slack: float
+) -> tuple[float, float]:
+    """Composes guarantees by the smaller of two sums.
+
+    Args:
+        guarantees: (epsilon_i, delta_i) of each mechanism, fixed before the first
+            runs (the mechanisms themselves may be adaptive).
+        slack: delta' that is spent on the composition, in (0, 1).
+
+    Returns:
+        (epsilon, delta' + sum of delta_i) with epsilon the smaller of Theorem 3.5 of
+        Kairouz, Oh, Viswanath 2015, `sum epsilon_i (e^epsilon_i - 1) / (e^epsilon_i +
+        1) + sqrt(2 ln(1/delta') sum epsilon_i^2)`, and the plain sum.
+
+    Raises:
+        ValueError: An argument is outside its range.
+    """
+    basic, deltas = basic_composition(guarantees)
+    slack = argument_checks.probability("slack", slack)
+    # (e^x - 1) / (e^x + 1) is tanh(x / 2).
+    drift = math.fsum(epsilon * math.tanh(epsilon / 2) for epsilon, _ in guarantees)
+    squares = math.fsum(epsilon**2 for epsilon, _ in guarantees)
+    advanced = drift + math.sqrt(-2 * math.log(slack) * squares)
+    return min(basic, advanced) * (1 + 1e-14), deltas + slack
+
+
+def renyi_composition(
+    curves: Sequence[Callable[[float], float]], delta: float
+) -> tuple[float, float]:
+    """Composes mechanisms by their Renyi divergences.
+
+    Args:
+        curves: For each mechanism, a function from the order (above 1) to an upper
+            bound of its Renyi divergence, such as
+            `renyi_aggregation.symmetric_one_hot_rho` or `pure_renyi`.
+        delta: In (0, 1).
+
+    Returns:
+        (epsilon, order): epsilon of all mechanisms together at delta, by the
+        conversion of Canonne, Kamath, Steinke 2020 at the best order found.
+
+    Raises:
+        ValueError: There is no mechanism, or delta is outside its range.
+    """
+    if not curves:
+        raise ValueError("curves must name at least one mechanism, got none")
+    delta = argument_checks.probability("delta", delta)
+    return _best_renyi_order(
+        lambda order: math.fsum(curve(order) for curve in curves), delta
+    )
+
+
+def pure_renyi(epsilon: float, order: float) -> float:
+    """Bounds the Renyi divergence of an epsilon-DP mechanism.
+
+    Args:
+        epsilon: Pure DP, at least 0.
+        order: Renyi order, above 1.
+
+    Returns:
+        The divergence of binary randomized response, which is the largest (Kairouz,
+        Oh, Viswanath 2015): ln(p^a q^(1-a) + q^a p^(1-a)) / (a - 1) with p =
+        e^epsilon / (1 + e^epsilon) and q = 1 - p.
+
+    Raises:
+        ValueError: An argument is outside its range.
+    """
+    epsilon = argument_checks.not_negative("epsilon", epsilon)
+    if not 1 < order < math.inf:
+        raise ValueError(f"order must be above 1 and finite, got {order!r}")
+    # p^a q^(1-a) = e^(a epsilon) / (1 + e^epsilon), and the mirrored term.
+    log_sum = np.logaddexp(order * epsilon, (1 - order) * epsilon)
+    moment = float(log_sum - np.logaddexp(0.0, epsilon))
+    return max(0.0, moment) / (order - 1)
+
+
+def _best_renyi_order(
+    rho: Callable[[float], float], delta: float
+) -> tuple[float, float]:
+    """Minimizes the converted epsilon over the order; every order gives a bound."""
+    from scipy import optimize
+
+    def epsilon_at(log_step: float) -> float:
+        step = math.exp(log_step)
+        order = 1 + step
+        return (
+            rho(order)
+            + math.log1p(-1 / order)
+            - (math.log(order) + math.log(delta)) / step
+        )
+
+    found = optimize.minimize_scalar(
+        epsilon_at,
+        bounds=(math.log(1e-3), math.log(1e6)),
+        method="bounded",
+        options={"xatol": 1e-6},
+    )
+    return max(0.0, float(found.fun)) * (1 + 1e-14), 1 + math.exp(float(found.x))
+
+
+def _log_geometric(epsilon: float, size: int) -> float:
+    """Computes ln(1 + e^epsilon + ... + e^((size - 1) epsilon))."""
+    if size * epsilon > 700:
+        # 1 / (1 - e^-epsilon) times the largest term is more than the sum.
+        return (size - 1) * epsilon - math.log(-math.expm1(-epsilon))
+    return math.log(math.expm1(size * epsilon) / math.expm1(epsilon))
+
+
+def _check_guarantees(guarantees: Sequence[tuple[float, float]]):
+    for epsilon, delta in guarantees:
+        argument_checks.not_negative("epsilon", epsilon)
+        if not 0 <= delta < 1:
+            raise ValueError(f"delta must be in [0, 1), got {delta!r}")

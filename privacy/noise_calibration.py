@@ -1,0 +1,106 @@
+"""Where a part of DP-FTRL's noise or sensitivity goes: clip estimation and SecAgg."""
+
+import math
+
+from privacy import argument_checks
+
+
+def delta_noise_multiplier(noise_multiplier: float, count_stddev: float) -> float:
+    """Computes the noise for model deltas when the clip norm is estimated too.
+
+    Xu et al. 2023, Theorem 1 (Andrew et al. 2021): the pair of a sum of deltas with
+    z_delta and a sum of clipped bits with sigma_b costs as much as one sum with z.
+
+    Args:
+        noise_multiplier: z, the noise multiplier of the accounting, above 0.
+        count_stddev: sigma_b, the noise's standard deviation on the count of
+            unclipped clients (the bits are centred, so they have sensitivity 1/2);
+            above z / 2.
+
+    Returns:
+        z_delta = (z^-2 - (2 sigma_b)^-2)^(-1/2), above z; rounded upwards.
+
+    Raises:
+        ValueError: An argument is outside its range.
+    """
+    z = argument_checks.positive("noise_multiplier", noise_multiplier)
+    sigma = argument_checks.positive("count_stddev", count_stddev)
+    share = (z / (2 * sigma)) ** 2
+    if share >= 1:
+        raise ValueError(
+            f"count_stddev must be above noise_multiplier / 2 = {z / 2:g}, got "
+            f"{sigma:g}: the bits alone would cost more than noise_multiplier allows"
+        )
+    return z / math.sqrt(1 - share) * (1 + 2**-50)
+
+
+def total_noise_multiplier(delta_multiplier: float, count_stddev: float) -> float:
+    """Computes the noise multiplier of the accounting from the two that are used.
+
+    Args:
+        delta_multiplier: z_delta, of the model deltas, above 0.
+        count_stddev: sigma_b, of the count of unclipped clients, above 0.
+
+    Returns:
+        z = (z_delta^-2 + (2 sigma_b)^-2)^(-1/2), rounded downwards.
+
+    Raises:
+        ValueError: An argument is outside its range.
+    """
+    z_delta = argument_checks.positive("delta_multiplier", delta_multiplier)
+    sigma = argument_checks.positive("count_stddev", count_stddev)
+    return 1 / math.hypot(1 / z_delta, 1 / (2 * sigma)) * (1 - 2**-50)
+
+
+def inflated_clip_norm(
+    clip_norm: float, dimension: int, scale: float, alpha: float = math.exp(-0.5)
+) -> float:
+    """Computes the norm that a clipped and stochastically rounded update can have.
+
+    Args:
+        clip_norm: C, above 0.
+        dimension: d, length of the vector that is rounded, at least 1.
+        scale: s, the factor before rounding to integers, above 0.
+        alpha: Conditional rounding repeats until a bound holds that fails with at
+            most this probability; in (0, 1).
+
+    Returns:
+        C_inflated of Xu et al. 2023 (section 2.4, after Kairouz et al. 2021), the
+        l2 sensitivity to account with; rounded upwards.
+
+    Raises:
+        ValueError: An argument is outside its range.
+    """
+    clip = argument_checks.positive("clip_norm", clip_norm)
+    d = argument_checks.integer("dimension", dimension, 1)
+    s = argument_checks.positive("scale", scale)
+    alpha = argument_checks.probability("alpha", alpha)
+    slack = math.sqrt(2 * math.log(1 / alpha))
+    square = clip**2 + d / (4 * s**2) + slack * (clip / s + math.sqrt(d) / (2 * s**2))
+    return math.sqrt(square) * (1 + 2**-50)
+
+
+def secagg_noise_multiplier(
+    noise_multiplier: float,
+    clip_norm: float,
+    dimension: int,
+    scale: float,
+    alpha: float = math.exp(-0.5),
+) -> float:
+    """Computes the noise multiplier to account with when SecAgg rounds the updates.
+
+    Args:
+        noise_multiplier: z, where the noise has standard deviation z C.
+        clip_norm: C, above 0.
+        dimension: d, at least 1.
+        scale: s, above 0.
+        alpha: As in `inflated_clip_norm`.
+
+    Returns:
+        z C / C_inflated, below z.
+
+    Raises:
+        ValueError: An argument is outside its range.
+    """
+    z = argument_checks.positive("noise_multiplier", noise_multiplier)
+    return z * clip_norm / inflated_clip_norm(clip_norm, dimension, scale, alpha)

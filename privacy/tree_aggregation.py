@@ -1,0 +1,328 @@
+"""zCDP of DP-FTRL: noise in the nodes of a tree, and who may take part when.
+
+A tree over rounds has a node for every complete dyadic interval [i 2^h, (i+1) 2^h) of
+its rounds, and each node's sum gets Gaussian noise of standard deviation z C. A client
+that takes part with norm at most C in some rounds changes the vector of all node sums
+by at most C sqrt(S2), where S2 is the sum over nodes of (rounds in it)^2. So one tree
+is one Gaussian mechanism, with rho = S2 / (2 z^2) zCDP (Kairouz et al. 2021, appendix
+D).
+
+Adjacency is zero-out: one client's contributions are replaced by zeros in all rounds
+(a special form of add-or-remove one client). For replacement, rho is 4 times this.
+
+Conventions. `min_separation` (MinS) counts the rounds strictly between two
+participations of a client, as in TensorFlow Privacy and Xu et al. 2023: rounds 3 and 7
+have a separation of 3. Matrix-factorization code counts the difference, MinS + 1.
+`max_participation` (MaxP) is a promise of the system; where nobody makes it, it is
+ceil(rounds / (MinS + 1)), which MinS alone implies. floor(rounds / MinS) is no bound.
+"""
+
+import dataclasses
+import functools
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from privacy import argument_checks
+
+# (value, exit) of the ways to place participations in a node: the sum of squares over
+# its nodes, and how many rounds after its end are still closed.
+_Front = tuple[tuple[int, int], ...]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TreeAggregation:
+    """A DP-FTRL run, as far as its privacy depends on it.
+
+    Attributes:
+        noise_multiplier: z, the noise's standard deviation over the clip norm.
+        num_rounds: Rounds T, at least 1.
+        min_separation: MinS, rounds strictly between two participations of a
+            client, 0 to num_rounds - 1.
+        max_participation: MaxP, rounds a client takes part in at most; None for
+            what MinS allows, ceil(num_rounds / (min_separation + 1)).
+        restart_rounds: Rounds (from 0, increasing) after which a new tree starts.
+
+    Raises:
+        ValueError: A value is outside its range, or MaxP is impossible under MinS.
+    """
+
+    noise_multiplier: float
+    num_rounds: int
+    min_separation: int = 0
+    max_participation: int | None = None
+    restart_rounds: tuple[int, ...] = ()
+
+    def __post_init__(self):
+        argument_checks.positive("noise_multiplier", self.noise_multiplier)
+        limit = largest_participation(self.num_rounds, self.min_separation)
+        if self.max_participation is None:
+            object.__setattr__(self, "max_participation", limit)
+        argument_checks.integer(
+            "max_participation",
+            self.max_participation,
+            1,
+            limit,
+            f"ceil(num_rounds / (min_separation + 1)) for num_rounds = "
+            f"{self.num_rounds}, min_separation = {self.min_separation}",
+        )
+        object.__setattr__(self, "restart_rounds", tuple(self.restart_rounds))
+        tree_lengths(self.num_rounds, self.restart_rounds)
+
+    @property
+    def tree_lengths(self) -> tuple[int, ...]:
+        """Rounds of each tree."""
+        return tree_lengths(self.num_rounds, self.restart_rounds)
+
+    @functools.cached_property
+    def square_sum(self) -> int:
+        """S2, the squared sensitivity for clip norm 1 in the worst case."""
+        return worst_square_sum(
+            self.tree_lengths, self.max_participation, self.min_separation
+        )
+
+    @property
+    def rho(self) -> float:
+        """The zCDP of the run, for zero-out adjacency."""
+        return zcdp(self.square_sum, self.noise_multiplier)
+
+    def dp_event(self):
+        """The run as a `dp_accounting` event: one Gaussian mechanism."""
+        import dp_accounting
+
+        return dp_accounting.GaussianDpEvent(
+            self.noise_multiplier / math.sqrt(self.square_sum)
+        )
+
+
+def largest_participation(num_rounds: int, min_separation: int) -> int:
+    """Computes how often a client can take part under MinS alone.
+
+    Args:
+        num_rounds: Rounds T, at least 1.
+        min_separation: MinS, rounds strictly between participations; 0 to T - 1.
+
+    Returns:
+        ceil(T / (MinS + 1)).
+
+    Raises:
+        ValueError: An argument is outside its range.
+    """
+    rounds = argument_checks.integer("num_rounds", num_rounds, 1)
+    separation = argument_checks.integer(
+        "min_separation", min_separation, 0, rounds - 1, "below num_rounds"
+    )
+    return -(-rounds // (separation + 1))
+
+
+def min_separation_from_difference(difference: int) -> int:
+    """Converts the matrix-factorization convention to this module's.
+
+    Args:
+        difference: Smallest difference of two round numbers of a client, at least 1.
+
+    Returns:
+        The rounds strictly between, difference - 1.
+
+    Raises:
+        ValueError: The difference is below 1.
+    """
+    return argument_checks.integer("difference", difference, 1) - 1
+
+
+def restart_schedule(
+    num_rounds: int, first: int = 128, period: int = 1024
+) -> tuple[int, ...]:
+    """Lists the restart rounds of Algorithm 1 of Xu et al. 2023.
+
+    Args:
+        num_rounds: Rounds T, at least 1.
+        first: First restart round, at least 0.
+        period: Rounds between restarts, at least 1.
+
+    Returns:
+        first + i period, for those rounds that are followed by another.
+
+    Raises:
+        ValueError: An argument is outside its range.
+    """
+    rounds = argument_checks.integer("num_rounds", num_rounds, 1)
+    first = argument_checks.integer("first", first, 0)
+    period = argument_checks.integer("period", period, 1)
+    return tuple(range(first, rounds - 1, period))
+
+
+def tree_lengths(num_rounds: int, restart_rounds: Sequence[int]) -> tuple[int, ...]:
+    """Computes how many rounds each tree has.
+
+    Args:
+        num_rounds: Rounds T, at least 1.
+        restart_rounds: Rounds (from 0, strictly increasing, below T - 1) after which
+            a new tree starts.
+
+    Returns:
+        The lengths, which add up to T.
+
+    Raises:
+        ValueError: An argument is outside its range.
+    """
+    rounds = argument_checks.integer("num_rounds", num_rounds, 1)
+    starts = [0]
+    for restart in restart_rounds:
+        restart = argument_checks.integer("restart_rounds", restart, 0, rounds - 2)
+        if restart + 1 <= starts[-1]:
+            raise ValueError(
+                f"restart_rounds must be strictly increasing, got {restart_rounds}"
+            )
+        starts.append(restart + 1)
+    return tuple(np.diff([*starts, rounds]).tolist())
+
+
+def zcdp(square_sum: int, noise_multiplier: float) -> float:
+    """Computes rho = S2 / (2 z^2), rounded upwards.
+
+    Args:
+        square_sum: S2, at least 0.
+        noise_multiplier: z, above 0.
+
+    Returns:
+        rho.
+
+    Raises:
+        ValueError: An argument is outside its range.
+    """
+    square_sum = argument_checks.integer("square_sum", square_sum, 0)
+    noise = argument_checks.positive("noise_multiplier", noise_multiplier)
+    return square_sum / noise / noise / 2 * (1 + 2**-50)
+
+
+def worst_square_sum(
+    lengths: Sequence[int], max_participation: int, min_separation: int
+) -> int:
+    """Maximizes S2 over all that a client may do.
+
+    Dyadic blocks of at most MinS + 1 rounds hold at most one participation, and S2
+    depends only on which blocks hold one. Of all ways to use given blocks, taking
+    the earliest allowed round each time leaves most room. So a node needs only the
+    trade-off between its value and when it lets the client in again, for each count
+    and each round it is entered at; all complete nodes of a size share it.
+
+    Args:
+        lengths: Rounds of each tree, in order, each at least 1.
+        max_participation: MaxP, at least 1.
+        min_separation: MinS, rounds strictly between participations, at least 0.
+
+    Returns:
+        The largest sum over all trees' nodes of (participations in it)^2.
+
+    Raises:
+        ValueError: An argument is outside its range.
+    """
+    most = argument_checks.integer("max_participation", max_participation, 1)
+    gap = argument_checks.integer("min_separation", min_separation, 0) + 1
+    block = gap.bit_length() - 1
+
+    @functools.cache
+    def front(height: int, count: int, entry: int) -> _Front:
+        size = 1 << height
+        if height <= block:
+            if count == 0:
+                return ((0, max(0, entry - size)),)
+            if count > 1 or entry >= size:
+                return ()
+            return ((height + 1, max(0, entry + gap - size)),)
+        half = 1 << (height - 1)
+        room = -(-half // gap)
+        ways = [
+            (left + right + count * count, leave)
+            for on_left in range(max(0, count - room), min(count, room) + 1)
+            for left, between in front(height - 1, on_left, entry)
+            for right, leave in front(height - 1, count - on_left, between)
+        ]
+        return _pareto(ways)
+
+    # Trees of a forest: the binary digits of a length, the largest tree first.
+    states: dict[int, _Front] = {0: ((0, 0),)}
+    for length in lengths:
+        length = argument_checks.integer("lengths", length, 1)
+        for height in reversed(range(length.bit_length())):
+            if length >> height & 1:
+                states = _append_tree(states, front, height, gap, most)
+    return max(value for ways in states.values() for value, _ in ways)
+
+
+def observed_square_sums(
+    clients: np.ndarray, rounds: np.ndarray, lengths: Sequence[int]
+) -> np.ndarray:
+    """Computes S2 of every client from what really happened.
+
+    Args:
+        clients: int [participations], which client.
+        rounds: int [participations], in which round, 0 to sum(lengths) - 1.
+        lengths: Rounds of each tree, in order.
+
+    Returns:
+        int64 [distinct clients], in increasing order of `clients`.
+
+    Raises:
+        ValueError: The columns have different lengths, a round is outside the run,
+            or a client takes part twice in a round.
+    """
+    clients, rounds = np.asarray(clients), np.asarray(rounds)
+    if clients.shape != rounds.shape or clients.ndim != 1:
+        raise ValueError(
+            "clients and rounds must be columns of one length, got shapes "
+            f"{clients.shape} and {rounds.shape}"
+        )
+    for name, column in (("clients", clients), ("rounds", rounds)):
+        if len(column) and column.dtype.kind not in "iu":
+            raise ValueError(f"{name} must be integers, got {column.dtype}")
+    starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    if len(rounds) and not (rounds.min() >= 0 and rounds.max() < starts[-1]):
+        raise ValueError(
+            f"rounds must be between 0 and {starts[-1] - 1}, got {rounds.min()} to "
+            f"{rounds.max()}"
+        )
+    distinct, client = np.unique(clients, return_inverse=True)
+    totals = np.zeros(len(distinct), dtype=np.int64)
+    tree = np.searchsorted(starts, rounds, side="right") - 1
+    position = rounds.astype(np.int64) - starts[tree]
+    size = np.asarray(lengths, dtype=np.int64)[tree]
+    for height in range(int(max(lengths)).bit_length()):
+        node = position >> height
+        complete = (node + 1) << height <= size
+        key = np.stack([client[complete], tree[complete], node[complete]])
+        keys, counts = np.unique(key, axis=1, return_counts=True)
+        if height == 0 and len(counts) and counts.max() > 1:
+            twice = keys[:, np.argmax(counts)]
+            raise ValueError(
+                f"client {distinct[twice[0]]} takes part twice in round "
+                f"{starts[twice[1]] + twice[2]}"
+            )
+        np.add.at(totals, keys[0], counts.astype(np.int64) ** 2)
+    return totals
+
+
+def _append_tree(
+    states: dict[int, _Front], front, height: int, gap: int, most: int
+) -> dict[int, _Front]:
+    """Puts a complete tree after what `states` (count to trade-off) describes."""
+    room = -(-(1 << height) // gap)
+    grown: dict[int, list[tuple[int, int]]] = {}
+    for before, ways in states.items():
+        for count in range(min(room, most - before) + 1):
+            for value, entry in ways:
+                grown.setdefault(before + count, []).extend(
+                    (value + more, leave) for more, leave in front(height, count, entry)
+                )
+    return {count: _pareto(ways) for count, ways in grown.items() if ways}
+
+
+def _pareto(ways: Sequence[tuple[int, int]]) -> _Front:
+    """Keeps the ways that no other beats in both value and exit."""
+    kept: list[tuple[int, int]] = []
+    for value, leave in sorted(ways, key=lambda way: (way[1], -way[0])):
+        if not kept or value > kept[-1][0]:
+            kept.append((value, leave))
+    return tuple(kept)

@@ -1,0 +1,218 @@
+"""Tests of conversions and compositions against dp-accounting and integrals."""
+
+import math
+
+import numpy as np
+from absl.testing import absltest, parameterized
+from scipy import integrate, stats
+
+from privacy import conversions, ledger, tree_aggregation
+from privacy.conversions import ZcdpConversion
+from privacy.statement import Guarantee
+
+_UNIT, _ADJACENCY = "device", "zero-out"
+
+
+def _guarantee(epsilon, delta, **changes):
+    fields = {
+        "epsilon": epsilon,
+        "delta": delta,
+        "bound": "known",
+        "is_upper_bound": True,
+        "unit": _UNIT,
+        "adjacency": _ADJACENCY,
+    }
+    return Guarantee(**(fields | changes))
+
+
+class ZcdpTest(parameterized.TestCase):
+    # Xu et al. 2023: printed zCDP (what they converted), epsilon at 1e-10, and the
+    # unrounded zCDP with its epsilon.
+    @parameterized.parameters(
+        (0.25, "4.49", 4.4922, 24, 4.4426),
+        (1.86, "13.69", 13.6883, 182, 13.6762),
+        (0.89, "9.01", 9.0103, 87, 8.9976),
+        (0.61, "7.31", 7.3050, 60, 7.3199),
+        (0.32, "5.13", 5.1335, 31, 5.1015),
+        (0.99, "9.56", 9.5641, 97, 9.5630),
+    )
+    def test_epsilons_of_xu_et_al(self, rho, printed, epsilon, square, unrounded):
+        found = conversions.zcdp_to_epsilon(rho, 1e-10)
+        self.assertAlmostEqual(found, epsilon, delta=5.1e-5)
+        # 7.3050 is a rounding tie at the fifth digit: compare through the tolerance.
+        self.assertAlmostEqual(found, float(printed), delta=0.00501)
+        found = conversions.zcdp_to_epsilon(square / 98, 1e-10)
+        self.assertAlmostEqual(found, unrounded, delta=5.1e-5)
+
+    def test_other_conversions(self):
+        for conversion, expected in (
+            (ZcdpConversion.RENYI, 9.40),
+            (ZcdpConversion.BUN_STEINKE, 9.94),
+        ):
+            found = conversions.zcdp_to_epsilon(0.89, 1e-10, conversion)
+            self.assertAlmostEqual(found, expected, delta=0.0051)
+        # The earlier es-ES model, by the RDP conversion of its public notebook.
+        found = conversions.zcdp_to_epsilon(79 / 98, 1e-10, ZcdpConversion.RENYI)
+        self.assertAlmostEqual(found, 8.8985, delta=1e-3)
+
+    def test_against_dp_accounting(self):
+        import dp_accounting
+        from dp_accounting import pld
+
+        for rho, delta in ((0.05, 1e-6), (0.89, 1e-10), (3.0, 1e-8)):
+            accountant = pld.PLDAccountant()
+            accountant.compose(dp_accounting.GaussianDpEvent(1 / math.sqrt(2 * rho)))
+            expected = accountant.get_epsilon(delta)
+            found = conversions.zcdp_to_epsilon(rho, delta)
+            self.assertAlmostEqual(found, expected, delta=2e-4 * expected)
+            self.assertLessEqual(found, expected * (1 + 1e-6))
+
+    def test_gaussian_delta_is_the_integral(self):
+        for rho, epsilon in ((0.1, 0.3), (1.0, 2.0), (2.0, 0.0)):
+            mean = math.sqrt(2 * rho)
+            crossing = mean / 2 + epsilon / mean
+            # The positive part begins where the densities' ratio is e^epsilon.
+            integral = integrate.quad(stats.norm(mean).pdf, crossing, 15)[0]
+            integral -= (
+                math.exp(epsilon) * integrate.quad(stats.norm.pdf, crossing, 15)[0]
+            )
+            found = conversions.gaussian_delta(rho, epsilon)
+            self.assertAlmostEqual(found, integral, places=10)
+
+    def test_order_of_conversions_and_safety(self):
+        generator = np.random.default_rng(51)
+        for _ in range(200):
+            rho = float(10 ** generator.uniform(-6, 2))
+            delta = float(10 ** generator.uniform(-15, -1))
+            exact, renyi, simple = (
+                conversions.zcdp_to_epsilon(rho, delta, conversion)
+                for conversion in ZcdpConversion
+            )
+            self.assertLessEqual(conversions.gaussian_delta(rho, exact), delta)
+            self.assertLessEqual(exact, renyi * (1 + 1e-7))
+            self.assertLessEqual(renyi, simple * (1 + 1e-7))
+
+    @parameterized.parameters((0.0, 0.1), (-1.0, 0.1), (math.nan, 0.1), (1.0, 0.0))
+    def test_bad_input(self, rho, delta):
+        for conversion in ZcdpConversion:
+            with self.assertRaisesRegex(ValueError, "rho|delta"):
+                conversions.zcdp_to_epsilon(rho, delta, conversion)
+
+
+class CompositionTest(parameterized.TestCase):
+    def test_group_privacy(self):
+        epsilon, delta = conversions.group_privacy(0.5, 1e-8, 3)
+        self.assertAlmostEqual(epsilon, 1.5)
+        self.assertAlmostEqual(
+            delta, 1e-8 * (1 + math.exp(0.5) + math.exp(1.0)), delta=1e-20
+        )
+        self.assertEqual(conversions.group_privacy(0.5, 1e-8, 1)[0], 0.5)
+        self.assertAlmostEqual(conversions.group_privacy(0.0, 1e-8, 4)[1], 4e-8)
+        self.assertEqual(conversions.group_zcdp(0.25, 3), 2.25)
+        with self.assertRaisesRegex(ValueError, "group_size"):
+            conversions.group_privacy(5.0, 1e-3, 4)
+        with self.assertRaisesRegex(ValueError, "group_size"):
+            conversions.group_privacy(400.0, 1e-3, 4)
+
+    def test_composition_bounds_randomized_response(self):
+        # k-fold binary randomized response is the worst case of pure DP (Kairouz,
+        # Oh, Viswanath 2015): its exact delta is never above what we say.
+        for epsilon, count in ((0.1, 100), (0.5, 20), (1.0, 10)):
+            p = 1 / (1 + math.exp(-epsilon))
+            ones = np.arange(count + 1)
+            first = stats.binom.pmf(ones, count, p)
+            second = stats.binom.pmf(ones, count, 1 - p)
+            for slack in (1e-3, 1e-6):
+                advanced = conversions.advanced_composition(
+                    [(epsilon, 0.0)] * count, slack
+                )
+                renyi = conversions.renyi_composition(
+                    [lambda order, e=epsilon: conversions.pure_renyi(e, order)] * count,
+                    slack,
+                )
+                for total in (advanced[0], renyi[0]):
+                    exact = np.maximum(first - math.exp(total) * second, 0).sum()
+                    self.assertLessEqual(exact, slack)
+                self.assertLessEqual(advanced[0], epsilon * count * (1 + 1e-12))
+                self.assertEqual(advanced[1], slack)
+
+    def test_pure_renyi_is_that_of_randomized_response(self):
+        for epsilon in (0.01, 1.0, 5.0):
+            p = 1 / (1 + math.exp(-epsilon))
+            for order in (1.5, 2.0, 8.0):
+                direct = math.log(
+                    p**order * (1 - p) ** (1 - order)
+                    + (1 - p) ** order * p ** (1 - order)
+                ) / (order - 1)
+                found = conversions.pure_renyi(epsilon, order)
+                self.assertAlmostEqual(found, direct, places=10)
+        # No overflow at the ends; never above epsilon.
+        self.assertLessEqual(conversions.pure_renyi(20.0, 1e6), 20.0)
+
+    def test_basic_composition(self):
+        self.assertEqual(
+            conversions.basic_composition([(0.5, 1e-6), (1.0, 0.0)]), (1.5, 1e-6)
+        )
+        with self.assertRaisesRegex(ValueError, "delta"):
+            conversions.basic_composition([(0.5, 1.0)])
+        with self.assertRaisesRegex(ValueError, "epsilon"):
+            conversions.advanced_composition([(-0.5, 0.0)], 1e-6)
+        with self.assertRaisesRegex(ValueError, "curves"):
+            conversions.renyi_composition([], 1e-6)
+
+
+class LedgerTest(parameterized.TestCase):
+    def _ledger(self):
+        return ledger.Ledger(unit=_UNIT, adjacency=_ADJACENCY)
+
+    def test_two_trees_compose_as_their_zcdp(self):
+        book = self._ledger()
+        rho = 0.0
+        for rounds in (430, 900):
+            run = tree_aggregation.TreeAggregation(
+                noise_multiplier=7.0, num_rounds=rounds, min_separation=90
+            )
+            rho += run.rho
+            book.add_event(
+                str(rounds), run.dp_event(), unit=_UNIT, adjacency=_ADJACENCY
+            )
+        total = book.total(1e-10)
+        expected = conversions.zcdp_to_epsilon(rho, 1e-10)
+        self.assertAlmostEqual(total.epsilon, expected, delta=1e-3 * expected)
+
+    def test_guarantees_are_added(self):
+        book = self._ledger()
+        run = tree_aggregation.TreeAggregation(noise_multiplier=7.0, num_rounds=1)
+        book.add_event("tree", run.dp_event(), unit=_UNIT, adjacency=_ADJACENCY)
+        alone = book.total(1e-7).epsilon
+        book.add_guarantee("words", _guarantee(0.3, 1e-8, assumptions=("honest",)))
+        total = book.total(1e-7 + 1e-8)
+        self.assertAlmostEqual(total.epsilon, alone + 0.3, delta=1e-3)
+        self.assertIn("honest", total.assumptions)
+        self.assertIn("basic composition", total.bound)
+        with self.assertRaisesRegex(ValueError, "delta"):
+            book.total(1e-8)
+
+    def test_refusals(self):
+        import dp_accounting
+
+        book = self._ledger()
+        with self.assertRaisesRegex(ValueError, "empty"):
+            book.total(1e-6)
+        with self.assertRaisesRegex(ValueError, "upper bound"):
+            book.add_guarantee("guess", _guarantee(1.0, 0.0, is_upper_bound=False))
+        with self.assertRaisesRegex(ValueError, "adjacency"):
+            book.add_guarantee("swap", _guarantee(1.0, 0.0, adjacency="replacement"))
+        with self.assertRaisesRegex(ValueError, "unit"):
+            book.add_guarantee("item", _guarantee(1.0, 0.0, unit="item"))
+        with self.assertRaisesRegex(ValueError, "no sound accountant"):
+            book.add_event(
+                "odd",
+                dp_accounting.UnsupportedDpEvent(),
+                unit=_UNIT,
+                adjacency=_ADJACENCY,
+            )
+
+
+if __name__ == "__main__":
+    absltest.main()

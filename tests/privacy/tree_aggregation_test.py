@@ -1,0 +1,281 @@
+"""Tests of DP-FTRL's zCDP: the paper's tables, brute force, TensorFlow Privacy."""
+
+import itertools
+import math
+
+import numpy as np
+from absl.testing import absltest, parameterized
+
+from privacy import noise_calibration, tree_aggregation
+from privacy.tree_aggregation import TreeAggregation
+
+# Xu et al. 2023, Tables 1 and 2 (noise multiplier 7): rounds, MinS, MaxP, S2, and the
+# printed zCDP. The last row is the earlier es-ES model. en-US* was accounted for with
+# an inflated clip norm that is not published.
+_ROWS = (
+    ("de-DE", 930, 212, 4, 47, "0.48"),
+    ("en-GB", 980, 226, 4, 47, "0.48"),
+    ("fr-FR", 1280, 180, 5, 87, "0.89"),
+    ("it-IT", 1620, 303, 5, 70, "0.71"),
+    ("pt-PT", 530, 54, 8, 182, "1.86"),
+    ("es-ES", 1900, 526, 3, 34, "0.35"),
+    ("es-ES*", 1750, 349, 4, 51, "0.52"),
+    ("en-US", 2800, 371, 7, 128, "1.31"),
+    ("en-US*", 1360, 622, 2, 24, None),
+    ("pt-BR", 3600, 909, 3, 44, "0.45"),
+    ("en-IN", 1290, 170, 6, 112, "1.14"),
+    ("es-MX", 1980, 343, 5, 63, "0.64"),
+    ("es-AR", 640, 90, 5, 82, "0.84"),
+    ("de-DE OTF", 1170, 206, 5, 87, "0.89"),
+    ("en-GB OTF", 1220, 206, 5, 87, "0.89"),
+    ("es-ES OTF", 1280, 197, 5, 87, "0.89"),
+    ("fr-FR OTF", 1300, 290, 4, 60, "0.61"),
+    ("it-IT OTF", 1360, 188, 5, 87, "0.89"),
+    ("ru-RU OTF", 870, 327, 3, 31, "0.32"),
+    ("pt-PT OTF", 430, 54, 7, 97, "0.99"),
+    ("es-ES earlier", 2000, 313, 6, 79, "0.81"),
+)
+
+
+def _nodes(lengths) -> np.ndarray:
+    """Lists the complete dyadic nodes of all trees: bool [nodes, rounds]."""
+    rounds, start, rows = sum(lengths), 0, []
+    for length in lengths:
+        for height in range(length.bit_length()):
+            for left in range(0, length - (1 << height) + 1, 1 << height):
+                row = np.zeros(rounds, dtype=bool)
+                row[start + left : start + left + (1 << height)] = True
+                rows.append(row)
+        start += length
+    return np.array(rows)
+
+
+def _square_sum(nodes: np.ndarray, pattern) -> int:
+    return int(np.sum(np.sum(nodes[:, list(pattern)], axis=1) ** 2))
+
+
+def _brute_force(lengths, most: int, separation: int) -> int:
+    nodes, best = _nodes(lengths), 0
+    for count in range(1, most + 1):
+        for pattern in itertools.combinations(range(sum(lengths)), count):
+            if all(b - a - 1 >= separation for a, b in itertools.pairwise(pattern)):
+                best = max(best, _square_sum(nodes, pattern))
+    return best
+
+
+class WorstCaseTest(parameterized.TestCase):
+    @parameterized.parameters(*_ROWS)
+    def test_tables_of_xu_et_al(self, _, rounds, separation, most, square, printed):
+        run = TreeAggregation(
+            noise_multiplier=7.0,
+            num_rounds=rounds,
+            min_separation=separation,
+            max_participation=most,
+        )
+        self.assertEqual(run.square_sum, square)
+        self.assertAlmostEqual(run.rho, square / 98, places=12)
+        self.assertGreaterEqual(run.rho, square / 98)
+        if printed is not None:
+            self.assertEqual(f"{run.rho:.2f}", printed)
+
+    def test_brute_force_on_small_cases(self):
+        generator = np.random.default_rng(41)
+        for _ in range(150):
+            rounds = int(generator.integers(1, 13))
+            cuts = (
+                generator.choice(
+                    rounds - 1,
+                    size=min(rounds - 1, int(generator.integers(3))),
+                    replace=False,
+                )
+                if rounds > 1
+                else []
+            )
+            lengths = tree_aggregation.tree_lengths(rounds, sorted(map(int, cuts)))
+            separation = int(generator.integers(rounds))
+            limit = tree_aggregation.largest_participation(rounds, separation)
+            most = int(generator.integers(1, limit + 1))
+            self.assertEqual(
+                tree_aggregation.worst_square_sum(lengths, most, separation),
+                _brute_force(lengths, most, separation),
+                (lengths, most, separation),
+            )
+
+    def test_tensorflow_privacy(self):
+        # Imported here: it brings TensorFlow, which privacy/ does without.
+        from tensorflow_privacy.privacy.analysis import (
+            tree_aggregation_accountant as oracle,
+        )
+
+        generator = np.random.default_rng(42)
+        cases = [(430, 54, 7)]
+        for _ in range(60):
+            rounds = int(generator.integers(2, 130))
+            separation = int(generator.integers(min(rounds, 30)))
+            limit = tree_aggregation.largest_participation(rounds, separation)
+            cases.append(
+                (rounds, separation, int(generator.integers(1, min(limit, 5) + 1)))
+            )
+        for rounds, separation, most in cases:
+            expected = oracle.compute_zcdp_single_tree(
+                noise_multiplier=1.0,
+                total_steps=rounds,
+                max_participation=most,
+                min_separation=separation,
+            )
+            found = tree_aggregation.worst_square_sum((rounds,), most, separation)
+            self.assertEqual(found, round(2 * expected), (rounds, separation, most))
+        oracle._tree_sensitivity_square_sum.cache_clear()
+
+    def test_all_rounds(self):
+        # Without separation, a client in all rounds fills all nodes.
+        for rounds in (1, 2, 7, 64, 100):
+            expected = int(np.sum(np.sum(_nodes((rounds,)), axis=1) ** 2))
+            found = TreeAggregation(noise_multiplier=1.0, num_rounds=rounds)
+            self.assertEqual(found.square_sum, expected)
+            self.assertEqual(found.max_participation, rounds)
+
+    def test_default_participation_is_the_ceiling(self):
+        # The floor would be 4 for de-DE and give 0.48, which MinS alone does not.
+        run = TreeAggregation(noise_multiplier=7.0, num_rounds=930, min_separation=212)
+        self.assertEqual(run.max_participation, 5)
+        self.assertAlmostEqual(run.rho, 0.561, delta=5.1e-4)
+        for rounds, separation, rho in ((1360, 622, 0.337), (530, 54, 2.551)):
+            run = TreeAggregation(
+                noise_multiplier=7.0, num_rounds=rounds, min_separation=separation
+            )
+            self.assertAlmostEqual(run.rho, rho, delta=5.1e-4)
+
+    def test_separation_counts_the_rounds_between(self):
+        # en-IN decides which convention the paper has: 112, not 116.
+        for between, expected in ((170, 112), (169, 116)):
+            run = TreeAggregation(
+                noise_multiplier=7.0,
+                num_rounds=1290,
+                min_separation=between,
+                max_participation=6,
+            )
+            self.assertEqual(run.square_sum, expected)
+        self.assertEqual(tree_aggregation.min_separation_from_difference(171), 170)
+
+    def test_restarts(self):
+        self.assertEqual(tree_aggregation.restart_schedule(2500), (128, 1152, 2176))
+        self.assertEqual(tree_aggregation.restart_schedule(129), ())
+        run = TreeAggregation(
+            noise_multiplier=7.0,
+            num_rounds=2500,
+            min_separation=300,
+            restart_rounds=tree_aggregation.restart_schedule(2500),
+        )
+        self.assertEqual(run.tree_lengths, (129, 1024, 1024, 323))
+
+    @parameterized.parameters(
+        ({"noise_multiplier": 0.0}, "noise_multiplier"),
+        ({"noise_multiplier": math.nan}, "noise_multiplier"),
+        ({"num_rounds": 0}, "num_rounds"),
+        ({"min_separation": 930}, "min_separation"),
+        ({"min_separation": -1}, "min_separation"),
+        ({"max_participation": 6}, "max_participation .*ceil"),
+        ({"max_participation": 0}, "max_participation"),
+        ({"restart_rounds": (929,)}, "restart_rounds"),
+        ({"restart_rounds": (5, 5)}, "restart_rounds"),
+    )
+    def test_bad_input(self, change, message):
+        values = {
+            "noise_multiplier": 7.0,
+            "num_rounds": 930,
+            "min_separation": 212,
+            "max_participation": 4,
+        }
+        with self.assertRaisesRegex(ValueError, message):
+            TreeAggregation(**(values | change))
+
+
+class ObservedTest(parameterized.TestCase):
+    def test_equals_the_definition(self):
+        generator = np.random.default_rng(43)
+        lengths = (5, 16, 11)
+        nodes = _nodes(lengths)
+        patterns = {
+            int(client): sorted(
+                generator.choice(32, size=int(generator.integers(1, 12)), replace=False)
+            )
+            for client in generator.choice(1000, size=40, replace=False)
+        }
+        pairs = np.array(
+            [(client, r) for client, pattern in patterns.items() for r in pattern]
+        )
+        pairs = pairs[generator.permutation(len(pairs))]
+        found = tree_aggregation.observed_square_sums(pairs[:, 0], pairs[:, 1], lengths)
+        expected = [_square_sum(nodes, patterns[c]) for c in sorted(patterns)]
+        self.assertEqual(found.tolist(), expected)
+
+    def test_is_at_most_the_worst_case(self):
+        rounds = np.array([0, 213, 426, 639])
+        found = tree_aggregation.observed_square_sums(
+            np.zeros(4, dtype=int), rounds, (930,)
+        )
+        self.assertLessEqual(found[0], 47)
+
+    def test_bad_tables(self):
+        for clients, rounds, message in (
+            ([1, 1], [3, 3], "client 1 takes part twice in round 3"),
+            ([1], [10], "rounds must be between"),
+            ([1], [-1], "rounds must be between"),
+            ([1, 2], [1], "one length"),
+            ([1.0], [1], "clients must be integers"),
+        ):
+            with self.assertRaisesRegex(ValueError, message):
+                tree_aggregation.observed_square_sums(
+                    np.array(clients), np.array(rounds), (10,)
+                )
+
+
+class CalibrationTest(parameterized.TestCase):
+    def test_noise_split(self):
+        # Theorem 1 of Xu et al. with Algorithm 1's sigma_b = m / 20, m = 6500.
+        found = noise_calibration.delta_noise_multiplier(7.0, 325.0)
+        self.assertAlmostEqual(found, (7.0**-2 - 650.0**-2) ** -0.5, places=12)
+        self.assertGreater(found, 7.0)
+        back = noise_calibration.total_noise_multiplier(found, 325.0)
+        self.assertAlmostEqual(back, 7.0, places=12)
+        with self.assertRaisesRegex(ValueError, "count_stddev"):
+            noise_calibration.delta_noise_multiplier(7.0, 3.5)
+
+    def test_inflated_clip_norm(self):
+        # C = 5, d = 2.4e6, by hand; alpha = e^-1/2 makes the slack factor 1.
+        found = noise_calibration.inflated_clip_norm(5.0, 2_400_000, 1e4)
+        square = 25 + 2.4e6 / 4e8 + 1 * (5 / 1e4 + math.sqrt(2.4e6) / 2e8)
+        self.assertAlmostEqual(found, math.sqrt(square), places=12)
+        self.assertGreater(found, 5.0)
+        self.assertAlmostEqual(
+            noise_calibration.inflated_clip_norm(5.0, 2_400_000, 1e12), 5.0, places=9
+        )
+        self.assertAlmostEqual(
+            noise_calibration.secagg_noise_multiplier(7.0, 5.0, 2_400_000, 1e4),
+            35 / found,
+            places=12,
+        )
+
+    def test_inflation_that_en_us_needs(self):
+        # The ratio of squares from which 24/98 is printed as 0.25.
+        self.assertEqual(f"{24 / 98 * 1.00042:.2f}", "0.25")
+        self.assertEqual(f"{24 / 98 * 1.00040:.2f}", "0.24")
+
+    def test_conditional_rounding_accepts_as_often_as_stated(self):
+        # Equation (2) of Xu et al.: a rounded vector is below the inflated norm with
+        # probability at least 1 - alpha = 0.39. Of 2,000 roundings fewer than 650
+        # then have a probability below 2e-10.
+        generator = np.random.default_rng(44)
+        d, scale, clip = 50, 8.0, 1.0
+        vector = generator.normal(size=d)
+        vector *= clip / np.linalg.norm(vector)
+        lower = np.floor(vector * scale)
+        rounded = lower + (generator.random((2000, d)) < vector * scale - lower)
+        norms = np.linalg.norm(rounded, axis=1) / scale
+        accepted = norms <= noise_calibration.inflated_clip_norm(clip, d, scale)
+        self.assertGreaterEqual(accepted.sum(), 650)
+
+
+if __name__ == "__main__":
+    absltest.main()
