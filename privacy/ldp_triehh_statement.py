@@ -221,7 +221,13 @@ def _guarantees(run: LdpTrieHHRun, delta: float) -> tuple[list[Guarantee], str]:
         central.append(_compared(printed, delta, _THEOREM_2, best))
     except ValueError as error:
         accounting += f" Theorem 2 of Sun et al. 2024 does not apply: {error}."
-    return [local, *central, *_of_a_user(run, [local, best])], accounting
+    of_a_user = _of_a_user(run, [local, best])
+    if len(of_a_user) == 1:
+        accounting += (
+            " For all reports of a user together the central epsilon guarantees "
+            "nothing: its delta would be 1."
+        )
+    return [local, *central, *of_a_user], accounting
 
 
 def _other_bounds(run: LdpTrieHHRun, delta: float, best: Guarantee) -> list[Guarantee]:
@@ -271,10 +277,12 @@ def _of_a_user(run: LdpTrieHHRun, guarantees: Sequence[Guarantee]) -> list[Guara
             - math.log(-math.expm1(-item.epsilon))
         )
         log_delta = log_steps + math.log(item.delta) if item.delta else -math.inf
+        if log_delta >= 0:
+            continue  # a delta of 1 guarantees nothing
         found.append(
             Guarantee(
                 epsilon=epsilon,
-                delta=math.exp(min(log_delta, 0.0)),
+                delta=math.exp(log_delta),
                 bound=f"{item.bound}; then group privacy for B = {bound} reports",
                 is_upper_bound=True,
                 unit="user",

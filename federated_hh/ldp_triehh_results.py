@@ -1,0 +1,207 @@
+"""What the repeats of an LDP TrieHH run found, beside the simulator's ground truth."""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from federated_hh import coverage, evaluation, ldp_triehh_experiment
+from federated_hh.ldp_triehh_parameters import LdpTrieHHParameters
+from simulation import client_words, participation, seeds
+
+
+@dataclasses.dataclass(frozen=True)
+class Results:
+    """The tables of a run.
+
+    Attributes:
+        words: A row a found word: repeat, word, pass_number, level, votes, estimate
+            and standard_error (of the clients of the level's cohort that reported on
+            it), expected_holders (how many of such a cohort hold the word, on
+            average), true_count (how often the whole population typed it), real
+            (whether a client has it).
+        levels: A row for each repeat, pass and level: words_found, words_real, and
+            the true coverage of all words found until then.
+        repeats: A row for each repeat and pass: words_found, words_real, coverage,
+            estimated_coverage and standard_error (of the estimate), cumulative.
+        coverage: Means of `repeats` by pass with 95% intervals.
+        counting_clients: How many clients the estimates are from.
+    """
+
+    words: pd.DataFrame
+    levels: pd.DataFrame
+    repeats: pd.DataFrame
+    coverage: pd.DataFrame
+    counting_clients: int
+
+
+def cohorts_of_repeat(
+    population: client_words.ClientWords,
+    parameters: LdpTrieHHParameters,
+    seed: int,
+    repeat: int,
+) -> participation.DisjointCohorts:
+    """Returns the cohorts that the process of a repeat has.
+
+    Raises:
+        ValueError: If the population has too few clients.
+    """
+    return participation.DisjointCohorts(
+        population.num_clients,
+        parameters.clients_per_level,
+        parameters.max_depth * parameters.num_passes,
+        ldp_triehh_experiment.seed_of_repeat(seed, repeat),
+    )
+
+
+def counting_group(
+    cohorts: participation.DisjointCohorts, num_clients: int | None
+) -> np.ndarray:
+    """Draws the clients of the counting task, of those who are in no cohort.
+
+    Args:
+        cohorts: Of the run.
+        num_clients: How many, at least 0; None for all that are in no cohort.
+
+    Returns:
+        int64, shape [num_clients], distinct: a uniform sample of the population, as
+        the cohorts are.
+
+    Raises:
+        ValueError: If there are fewer; the message says how many clients are needed.
+    """
+    rest = cohorts.rest()
+    if num_clients is None:
+        return rest
+    if num_clients > len(rest):
+        taken = cohorts.num_cohorts * cohorts.cohort_size
+        raise ValueError(
+            f"counting_clients is {num_clients:,}; with the {taken:,} clients of the "
+            f"cohorts that needs {taken + num_clients:,} clients, and the population "
+            f"has {cohorts.population_size:,}"
+        )
+    random = seeds.generator(cohorts.seed, "counting clients")
+    return random.choice(rest, num_clients, replace=False, shuffle=False)
+
+
+def evaluate(
+    population: client_words.ClientWords,
+    parameters: LdpTrieHHParameters,
+    found: Sequence[ldp_triehh_experiment.FoundWords],
+    *,
+    seed: int,
+    counting_clients: int | None,
+) -> Results:
+    """Puts what the repeats found beside the truth, and counts the coverage.
+
+    Args:
+        population: The population.
+        parameters: Of the run.
+        found: The words of each repeat.
+        seed: The run's seed.
+        counting_clients: See `counting_group`. With 0, or where nobody is left,
+            nothing is estimated.
+
+    Raises:
+        ValueError: See `counting_group`.
+    """
+    totals = coverage.WordTotals.of(population)
+    words, levels, repeats = [], [], []
+    size = 0
+    for repeat, found_words in enumerate(found):
+        share = parameters.clients_per_level / population.num_clients
+        table = _words(repeat, found_words, totals, share)
+        words.append(table.sort_values("estimate", ascending=False, kind="stable"))
+        levels.append(_levels(table, repeat, parameters, totals))
+        cohorts = cohorts_of_repeat(population, parameters, seed, repeat)
+        group = counting_group(cohorts, counting_clients)
+        size = len(group)
+        task = coverage.CountingTask(population, group) if size else None
+        repeats.append(_passes(levels[-1], table, parameters, totals, task))
+    by_pass = [table.drop(columns="repeat") for table in repeats]
+    return Results(
+        pd.concat(words, ignore_index=True),
+        pd.concat(levels, ignore_index=True),
+        pd.concat(repeats, ignore_index=True),
+        evaluation.mean_and_interval(by_pass, "pass_number"),
+        size,
+    )
+
+
+def _words(
+    repeat: int,
+    found: ldp_triehh_experiment.FoundWords,
+    totals: coverage.WordTotals,
+    cohort_share: float,
+) -> pd.DataFrame:
+    places = totals.places(word.text for word in found)
+    return pd.DataFrame(
+        {
+            "repeat": np.full(len(found), repeat, np.int64),
+            "word": np.array([word.text for word in found], object),
+            "pass_number": np.array([w.pass_number for w in found], np.int64),
+            "level": np.array([w.level for w in found], np.int64),
+            "votes": np.array([w.votes for w in found], np.int64),
+            "estimate": np.array([w.estimate for w in found], np.float64),
+            "standard_error": np.array([w.standard_error for w in found], np.float64),
+            # The last is for -1, a word that nobody has.
+            "expected_holders": np.append(totals.holders, 0)[places] * cohort_share,
+            "true_count": np.append(totals.contributions, 0)[places],
+            "real": places >= 0,
+        }
+    )
+
+
+def _levels(
+    words: pd.DataFrame,
+    repeat: int,
+    parameters: LdpTrieHHParameters,
+    totals: coverage.WordTotals,
+) -> pd.DataFrame:
+    steps = pd.MultiIndex.from_product(
+        [range(1, parameters.num_passes + 1), range(1, parameters.max_depth + 1)],
+        names=["pass_number", "level"],
+    )
+    groups = words.groupby(["pass_number", "level"])
+    table = pd.DataFrame(
+        {
+            "words_found": groups.size(),
+            "words_real": groups["real"].sum(),
+            "coverage": groups["true_count"].sum(),
+        }
+    ).reindex(steps, fill_value=0)
+    table = table.astype(np.int64)
+    table["coverage"] = table["coverage"].cumsum() / int(totals.contributions.sum())
+    table = table.reset_index()
+    table.insert(0, "repeat", repeat)
+    return table
+
+
+def _passes(
+    levels: pd.DataFrame,
+    words: pd.DataFrame,
+    parameters: LdpTrieHHParameters,
+    totals: coverage.WordTotals,
+    task: coverage.CountingTask | None,
+) -> pd.DataFrame:
+    """Returns the state of affairs after each pass of a repeat."""
+    groups = levels.groupby("pass_number")
+    table = groups[["words_found", "words_real"]].sum().cumsum()
+    table["coverage"] = groups["coverage"].last()
+    table["estimated_coverage"] = math.nan
+    table["standard_error"] = math.nan
+    if task is not None:
+        places = totals.places(words["word"])
+        until = words["pass_number"].to_numpy()
+        sets = [
+            places[(places >= 0) & (until <= number)]
+            for number in range(1, parameters.num_passes + 1)
+        ]
+        estimates = task.estimates(sets)
+        table["estimated_coverage"] = [e.coverage for e in estimates]
+        table["standard_error"] = [e.standard_error for e in estimates]
+    table = table.reset_index()
+    table.insert(0, "repeat", levels["repeat"].iloc[0])
+    return table

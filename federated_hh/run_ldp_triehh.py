@@ -1,0 +1,230 @@
+"""Finds words with LDP TrieHH: flags, population, process, run directory.
+
+scripts/run federated_hh.run_ldp_triehh --flagfile=configs/ldp_triehh_demo.flagfile
+
+Text is cut at white space (--tokenizer), and prefixes are made of the 100 characters
+of Python's string.printable, unless --alphabet says otherwise.
+"""
+
+import math
+import string
+from collections.abc import Mapping
+
+from absl import app, flags, logging
+
+from simulation import experiment_flags, population_flags
+
+_PROGRAM = "federated_hh.run_ldp_triehh"
+
+_CLIENTS_PER_LEVEL = flags.DEFINE_integer(
+    "clients_per_level",
+    20_000,
+    "Clients that vote in a level (N). None of them takes part again.",
+    lower_bound=1,
+)
+_MAX_DEPTH = flags.DEFINE_integer(
+    "max_depth",
+    15,
+    "Levels of a pass (D), and the most characters of a word that can be found.",
+    lower_bound=1,
+    upper_bound=1000,
+)
+_MAX_PREFIXES = flags.DEFINE_integer(
+    "max_prefixes",
+    10_000,
+    "The prefixes that a level keeps (eta_max), and ties with the last of them.",
+    lower_bound=1,
+)
+_CONTRIBUTION_BOUND = flags.DEFINE_integer(
+    "contribution_bound",
+    60,
+    "The reports that each client of a level sends (B); a client with fewer items "
+    "fills them up with 'no item'.",
+    lower_bound=1,
+)
+_EPSILON = flags.DEFINE_float(
+    "epsilon",
+    10.0,
+    "Local epsilon of a report, above 0; 'inf' for true votes without local privacy.",
+)
+_DELTA = flags.DEFINE_float(
+    "delta", 1e-10, "Delta of the central guarantees in the privacy statement."
+)
+_SAMPLER = flags.DEFINE_enum(
+    "sampler",
+    "greedy",
+    ["greedy", "random"],
+    "What a client with more items than it may report on picks: those it has most "
+    "often, or a uniformly random subset.",
+)
+_NUM_PASSES = flags.DEFINE_integer(
+    "num_passes",
+    1,
+    "Passes over the whole depth. A later one skips the words that earlier ones found.",
+    lower_bound=1,
+)
+_REPORT_SAMPLING = flags.DEFINE_enum(
+    "report_sampling",
+    "aggregate",
+    ["aggregate", "per_report"],
+    "Draw the sum of a level's reports at once, or every report as a device would; "
+    "the law of the sum is the same.",
+)
+_AGGREGATION = flags.DEFINE_enum(
+    "aggregation",
+    "secure_sum",
+    ["secure_sum", "ephemeral"],
+    "How votes are kept from the server: a secure sum, or votes that are forgotten "
+    "once they are added up.",
+)
+_COUNTING_CLIENTS = flags.DEFINE_integer(
+    "counting_clients",
+    None,
+    "Clients of the counting task that estimates coverage; they take part in no "
+    "level. By default all that take part in no level.",
+    lower_bound=0,
+)
+_ANONYMITY_ALPHA = flags.DEFINE_float(
+    "anonymity_alpha",
+    0.95,
+    "Alpha of the approximate k-anonymity to find k for, in (0, 1).",
+)
+_NUM_REPEATS = flags.DEFINE_integer(
+    "num_repeats",
+    1,
+    "How often LDP TrieHH is run, each time with cohorts of its own. The privacy "
+    "statement is about one of them.",
+    lower_bound=1,
+)
+flags.adopt_module_key_flags(population_flags)
+flags.adopt_module_key_flags(experiment_flags)
+
+
+def _check_flags() -> None:
+    if not _EPSILON.value > 0:  # not a number is not, either
+        raise ValueError(f"--epsilon={_EPSILON.value}: has to be above 0, or inf")
+    for flag in (_DELTA, _ANONYMITY_ALPHA):
+        if not 0 < flag.value < 1:
+            raise ValueError(
+                f"--{flag.name}={flag.value}: has to be between 0 and 1, without both"
+            )
+    if len(set(_alphabet())) < len(_alphabet()):
+        raise ValueError("--alphabet has a character twice")
+
+
+def _alphabet() -> str:
+    if flags.FLAGS.alphabet is not None:
+        return population_flags.alphabet_from_flags()
+    # Whatever the tokenizers let through is printable ASCII.
+    return string.printable
+
+
+def _check_population(num_clients: int) -> None:
+    """Refuses a population that is too small for the cohorts and the counting task."""
+    levels = _MAX_DEPTH.value * _NUM_PASSES.value
+    in_cohorts = levels * _CLIENTS_PER_LEVEL.value
+    counting = _COUNTING_CLIENTS.value or 0
+    if in_cohorts + counting > num_clients:
+        raise ValueError(
+            f"{levels:,} levels of {_CLIENTS_PER_LEVEL.value:,} clients, none of them "
+            f"twice, and {counting:,} clients that count need "
+            f"{in_cohorts + counting:,} clients; the population has {num_clients:,}. "
+            "Lower --clients_per_level, --max_depth, --num_passes or "
+            "--counting_clients, or take a larger population"
+        )
+
+
+def _parameters():
+    from federated_hh import contributions, ldp_triehh_parameters
+
+    return ldp_triehh_parameters.LdpTrieHHParameters(
+        clients_per_level=_CLIENTS_PER_LEVEL.value,
+        max_depth=_MAX_DEPTH.value,
+        max_prefixes=_MAX_PREFIXES.value,
+        contribution_bound=_CONTRIBUTION_BOUND.value,
+        epsilon=_EPSILON.value,
+        num_passes=_NUM_PASSES.value,
+        sampler=contributions.ItemSampler(_SAMPLER.value),
+    )
+
+
+def _make_process(population, seed: int):
+    from federated_hh import alphabet as alphabet_lib
+    from federated_hh import ldp_triehh, ldp_triehh_parameters
+
+    return ldp_triehh.build_ldp_triehh_process(
+        population,
+        _parameters(),
+        alphabet_lib.Alphabet(_alphabet()),
+        seed=seed,
+        report_sampling=ldp_triehh_parameters.ReportSampling(_REPORT_SAMPLING.value),
+        aggregation=ldp_triehh_parameters.Aggregation(_AGGREGATION.value),
+    )
+
+
+def run(arguments: experiment_flags.Arguments) -> None:
+    """Runs the experiment that the flags describe."""
+    population = population_flags.prepare_from_flags()
+    _check_population(population.num_clients)
+
+    # TensorFlow comes last: it takes seconds to import.
+    from federated_hh import (
+        ldp_triehh_experiment,
+        ldp_triehh_privacy,
+        ldp_triehh_report,
+        ldp_triehh_results,
+    )
+    from simulation import run_directory, runtime
+
+    def make_process(repeat: int):
+        seed = ldp_triehh_experiment.seed_of_repeat(arguments.seed, repeat)
+        return _make_process(population, seed)
+
+    first = make_process(0)
+    facts: Mapping[str, object] = {"population": population.fingerprint}
+    with run_directory.open_for(arguments, program=_PROGRAM, facts=facts) as directory:
+        with runtime.tff_worker(max_concurrent_calls=2):
+            found = ldp_triehh_experiment.LdpTrieHHExperiment(
+                lambda repeat: make_process(repeat) if repeat else first,
+                directory,
+                _NUM_REPEATS.value,
+            ).run()
+        logging.info("Counting the coverage, and accounting for privacy.")
+        results = ldp_triehh_results.evaluate(
+            population,
+            first.parameters,
+            found,
+            seed=arguments.seed,
+            counting_clients=_COUNTING_CLIENTS.value,
+        )
+        summary = ldp_triehh_privacy.summarize(
+            first, directory.metrics(), _DELTA.value, _ANONYMITY_ALPHA.value
+        )
+        ldp_triehh_report.write(directory, results, summary)
+        directory.complete()
+    _print_outcome(results)
+    print(f"Report: {directory.path / 'report.html'}")
+
+
+def _print_outcome(results) -> None:
+    last = results.coverage.iloc[-1]
+    words = results.words
+    real = words[words["real"] & (words["repeat"] == 0)]["word"].head(10)
+    names = f" The most frequent: {', '.join(real)}." if len(real) else ""
+    estimate = last["estimated_coverage"]
+    estimated = "" if math.isnan(estimate) else f" (estimated: {estimate:.1%})"
+    print(
+        f"{last['words_found']:,.0f} words found, {last['words_real']:,.0f} of them "
+        f"real; coverage {last['coverage']:.1%}{estimated}.{names}"
+    )
+
+
+def main(argv: list[str]) -> None:
+    """Checks the flags and runs."""
+    experiment_flags.run_program(argv, _PROGRAM, _check_flags, run)
+
+
+if __name__ == "__main__":
+    # Gboard's words are whatever is typed between spaces.
+    flags.FLAGS.set_default("tokenizer", "whitespace")
+    app.run(main)

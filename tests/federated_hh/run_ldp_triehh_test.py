@@ -1,0 +1,216 @@
+"""Tests of the LDP TrieHH program as a user runs it."""
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import pandas as pd
+from absl.testing import absltest, parameterized
+
+from federated_hh import run_ldp_triehh
+
+_MODULE = "federated_hh.run_ldp_triehh"
+_SMALL = (
+    "--num_clients=8000",
+    "--mean_words_per_client=40",
+    "--clients_per_level=900",
+    "--max_depth=3",
+    "--max_prefixes=40",
+    "--contribution_bound=20",
+    "--num_passes=2",
+    "--counting_clients=2000",
+)
+_TABLES = ("words.csv", "levels.csv", "coverage.csv", "participation.csv")
+_PLOTS = ("coverage.png", "levels.png", "estimates.png")
+
+
+def _command(*flags):
+    return [sys.executable, "-P", "-m", _MODULE, *flags]
+
+
+def _environment():
+    root = pathlib.Path(run_ldp_triehh.__file__).parent.parent
+    return {**os.environ, "PYTHONPATH": str(root)}
+
+
+def _run(*flags, directory=None):
+    return subprocess.run(
+        _command(*flags),
+        env=_environment(),
+        cwd=directory,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+
+class RunLdpTrieHHTest(parameterized.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.scratch = pathlib.Path(self.create_tempdir().full_path)
+        self.cache = f"--population_cache={self.scratch / 'cache'}"
+
+    def test_small_run_resumes_after_sigkill_to_the_same_result(self):
+        whole, killed = self.scratch / "whole", self.scratch / "killed"
+        first = _run(*_SMALL, self.cache, f"--output_dir={whole}")
+        self.assertEqual(first.returncode, 0, first.stderr)
+        self.assertIn("words found", first.stdout)
+        self.check_run_directory(whole)
+        self.kill_in_mid_run(killed)
+        again = _run("--resume", self.cache, f"--output_dir={killed}")
+        self.assertEqual(again.returncode, 0, again.stderr)
+        self.assertIn("Continuing repeat 1", again.stderr)
+        for name in (*_TABLES, *_PLOTS, "flags.txt", "privacy.json", "anonymity.csv"):
+            with self.subTest(name):
+                self.assertEqual(
+                    (whole / name).read_bytes(), (killed / name).read_bytes()
+                )
+
+    def kill_in_mid_run(self, path):
+        program = subprocess.Popen(
+            _command(*_SMALL, self.cache, f"--output_dir={path}"),
+            env=_environment(),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        deadline = time.monotonic() + 120
+        while not (path / "checkpoint.json").exists():
+            self.assertLess(time.monotonic(), deadline)
+            self.assertIsNone(program.poll())
+            time.sleep(0.001)
+        program.send_signal(signal.SIGKILL)
+        program.wait()
+        run = json.loads((path / "run.json").read_text())
+        self.assertEqual(run["status"], "running")
+        self.assertFalse((path / "words.csv").exists())
+
+    def check_run_directory(self, path):
+        # Two letters are completed at level 2, "the" at 3; "I" is lower-cased, and
+        # words of four letters are never completed.
+        words = pd.read_csv(path / "words.csv", keep_default_na=False)
+        self.assertTrue((words["word"].str.len() == words["level"]).all())
+        self.assertContainsSubset(["the", "to"], words["word"].tolist())
+        self.assertTrue(words.loc[words["word"] == "the", "real"].all())
+        participation = pd.read_csv(path / "participation.csv")
+        self.assertEqual(participation["clients"].tolist(), [900] * 6)
+        self.assertEqual(participation["level"].tolist(), [1, 2, 3, 1, 2, 3])
+        self.assertEqual(participation["digest"].nunique(), 6)
+        coverage = pd.read_csv(path / "coverage.csv")
+        self.assertEqual(coverage["pass_number"].tolist(), [1, 2])
+        self.assertTrue(coverage["coverage"].is_monotonic_increasing)
+        # Six standard errors: a false alarm below 1e-8.
+        error = (coverage["estimated_coverage"] - coverage["coverage"]).abs()
+        self.assertTrue((error < 6 * coverage["standard_error"]).all())
+        statement = json.loads((path / "privacy.json").read_text())
+        self.assertEqual(statement["basis"], "realised")
+        self.assertEqual(statement["guarantees"][0]["epsilon"], 10)
+        # P_0 is the 100 characters; a level has the end symbol too, and "no item".
+        sizes = statement["parameters"]["domain_sizes (s)"].split(", ")
+        self.assertEqual((sizes[0], sizes[3], len(sizes)), ("10101", "10101", 6))
+        metrics = pd.read_csv(path / "metrics.csv")
+        self.assertEqual([int(s) - 1 for s in sizes], metrics["candidates"].tolist())
+        for name in _PLOTS:
+            self.assertTrue((path / name).read_bytes().startswith(b"\x89PNG"))
+        self.assertIn("the", (path / "report.html").read_text())
+        self.assertTrue(list((path / "tensorboard").iterdir()))
+        run = json.loads((path / "run.json").read_text())
+        self.assertEqual(run["status"], "complete")
+
+    def test_own_data_without_local_privacy_finds_exactly_the_words(self):
+        rows = [
+            f"user{i}\t{word}\t{count}\n"
+            for i in range(60)
+            for word, count in (("Yayyy", 3), ("s,r", 2), ("ok", 1))
+        ]
+        (self.scratch / "words.tsv").write_text("".join(rows))
+        result = _run(
+            "--population=words.tsv",
+            "--population_format=word_counts",
+            "--epsilon=inf",
+            "--clients_per_level=10",
+            "--max_depth=6",
+            "--report_sampling=per_report",
+            "--aggregation=ephemeral",
+            "--sampler=random",
+            "--output_dir=out",
+            self.cache,
+            directory=self.scratch,
+        )
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertNotIn("cuda", result.stderr.lower())
+        words = pd.read_csv(self.scratch / "out" / "words.csv")
+        found = dict(zip(words["word"], words["estimate"], strict=True))
+        self.assertEqual(found, {"Yayyy": 10, "s,r": 10, "ok": 10})
+        coverage = pd.read_csv(self.scratch / "out" / "coverage.csv")
+        self.assertEqual(coverage["coverage"].tolist(), [1])
+        # All clients were in a cohort: nobody is left to count.
+        self.assertTrue(coverage["estimated_coverage"].isna().all())
+        statement = json.loads((self.scratch / "out" / "privacy.json").read_text())
+        self.assertEqual(statement["guarantees"], [])
+
+    @parameterized.parameters(
+        (("--epsilon=0",), "--epsilon=0.0: has to be above 0"),
+        (("--epsilon=-1",), "--epsilon=-1.0"),
+        (("--epsilon=nan",), "--epsilon=nan"),
+        (("--delta=0",), "--delta=0.0"),
+        (("--anonymity_alpha=1",), "--anonymity_alpha=1.0"),
+        (("--max_prefixes=0",), "max_prefixes"),
+        (("--contribution_bound=0",), "contribution_bound"),
+        (("--num_passes=0",), "num_passes"),
+        (("--sampler=weighted",), "weighted"),
+        (("--alphabet=abcdd",), "--alphabet has a character twice"),
+        (("--resume",), "--resume needs --output_dir"),
+        (("extra",), "extra"),
+    )
+    def test_wrong_flags_are_answered_at_once(self, flags, message):
+        result = _run(*flags, directory=self.scratch)
+        self.assertNotEqual(result.returncode, 0)
+        self.assertIn(message, result.stdout + result.stderr)
+        self.assertNotIn("Traceback", result.stderr)
+        self.assertEmpty(list(self.scratch.iterdir()))
+
+    @parameterized.parameters(
+        (("--clients_per_level=40",), r"need 600 clients; the population has 500"),
+        (
+            ("--clients_per_level=20", "--counting_clients=300"),
+            "300 clients that count need 600 clients",
+        ),
+    )
+    def test_runs_that_cannot_go_on(self, flags, message):
+        result = _run(
+            "--num_clients=500",
+            *flags,
+            self.cache,
+            "--output_dir=out",
+            directory=self.scratch,
+        )
+        self.assertEqual(result.returncode, 1)
+        self.assertRegex(result.stderr, f"error: .*{message}")
+        self.assertNotIn("Traceback", result.stderr)
+        self.assertFalse((self.scratch / "out").exists())
+
+    def test_help_imports_no_tensorflow(self):
+        program = (
+            "import runpy, sys\n"
+            f"sys.argv = ['run', '--help']\n"
+            f"try: runpy.run_module({_MODULE!r}, run_name='__main__')\n"
+            "except SystemExit: pass\n"
+            "heavy = {'tensorflow', 'numpy', 'pandas', 'pyarrow'} & set(sys.modules)\n"
+            "print('heavy imports:', sorted(heavy))"
+        )
+        result = subprocess.run(
+            [sys.executable, "-c", program],
+            env=_environment(),
+            capture_output=True,
+            text=True,
+        )
+        self.assertIn("(eta_max)", result.stdout)
+        self.assertIn("heavy imports: []", result.stdout)
+
+
+if __name__ == "__main__":
+    absltest.main()
