@@ -25,6 +25,20 @@ class KAryRandomizedResponse(subset_selection.SubsetSelection):
         super().__init__(epsilon, domain_size, subset_size=1)
 
     @property
+    def guarantee(self) -> local_randomizer.LocalGuarantee:
+        """Epsilon in the replacement model; see the base class."""
+        return local_randomizer.LocalGuarantee(
+            epsilon=self.epsilon,
+            model="replacement",
+            replacement_epsilon=self.epsilon,
+            amplification="k_ary",
+            amplification_reason=(
+                "the privacy blanket of k-ary randomized response for this domain "
+                "size: every item has at least the same probability under all items"
+            ),
+        )
+
+    @property
     def bits_per_report(self) -> int:
         """One index."""
         return local_randomizer.bits_of_index(self.domain_size)

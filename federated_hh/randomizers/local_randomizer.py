@@ -34,9 +34,9 @@ class LocalGuarantee:
             e^epsilon of each other. "deletion": the law of the report of any item is
             within e^epsilon of one reference law, that of a device without an item.
         replacement_epsilon: The epsilon of the replacement model.
-        amplification: The bound of `privacy.shuffling` for many reports, by the name
-            of the randomizer there.
-        amplification_reason: Why that bound applies.
+        amplification: What `privacy.shuffling` knows the randomizer as, a value of its
+            `Randomizer`; this says which bounds hold for many reports.
+        amplification_reason: Why those bounds apply.
     """
 
     epsilon: float
@@ -82,7 +82,7 @@ class LocalRandomizer(abc.ABC):
             epsilon=self.epsilon,
             model="replacement",
             replacement_epsilon=self.epsilon,
-            amplification="clones_2021",
+            amplification="arbitrary",
             amplification_reason="the 2021 clones bound holds for every randomizer",
         )
 

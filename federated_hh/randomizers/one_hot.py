@@ -96,7 +96,7 @@ class AsymmetricOneHotEncoding(_OneHotEncoding):
             epsilon=self.epsilon,
             model="replacement",
             replacement_epsilon=self.epsilon,
-            amplification="clones_2022",
+            amplification="asymmetric_one_hot",
             amplification_reason=(
                 "the 2022 clones bound, whose decomposition holds for the two "
                 "coordinates in which the reports of two items differ; for reports "
@@ -136,7 +136,7 @@ class SymmetricOneHotEncoding(_OneHotEncoding):
             epsilon=self.epsilon,
             model="deletion",
             replacement_epsilon=2 * self.epsilon,
-            amplification="symmetric_one_hot_renyi",
+            amplification="symmetric_one_hot",
             amplification_reason=(
                 "the Rényi bound of McMillan et al. 2022, Theorem C.3, made for this "
                 "encoding; for reports that are seen through their sum only"

@@ -1,5 +1,6 @@
 """Subset Selection (Sun et al. 2024, Algorithm 1)."""
 
+import dataclasses
 import decimal
 import fractions
 
@@ -61,15 +62,14 @@ class SubsetSelection(local_randomizer.LocalRandomizer):
     @property
     def guarantee(self) -> local_randomizer.LocalGuarantee:
         """Epsilon in the replacement model; see the base class."""
-        return local_randomizer.LocalGuarantee(
-            epsilon=self.epsilon,
-            model="replacement",
-            replacement_epsilon=self.epsilon,
-            amplification="subset_selection_blanket",
+        if self.subset_size != _size_of_algorithm_1(self.epsilon, self.domain_size):
+            return super().guarantee
+        return dataclasses.replace(
+            super().guarantee,
+            amplification="subset_selection",
             amplification_reason=(
-                "the privacy blanket of Subset Selection, for this domain size and "
-                f"subset size {self.subset_size}: every set has at least the same "
-                "probability under all items"
+                "the privacy blanket of Subset Selection for this domain size: every "
+                "set has at least the same probability under all items"
             ),
         )
 

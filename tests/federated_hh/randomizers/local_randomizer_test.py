@@ -73,7 +73,7 @@ class OwnRandomizerTest(absltest.TestCase):
 
     def test_an_unknown_randomizer_gets_the_bound_that_always_holds(self):
         guarantee = HadamardResponse(2.0, 6).guarantee
-        self.assertEqual(guarantee.amplification, "clones_2021")
+        self.assertEqual(guarantee.amplification, "arbitrary")
         self.assertEqual(guarantee.replacement_epsilon, 2.0)
 
     def test_batches_of_any_size_sum_to_every_report(self):

@@ -12,6 +12,7 @@ import tensorflow as tf
 from absl.testing import absltest, parameterized
 
 from federated_hh.randomizers import coins, k_ary, one_hot, subset_selection
+from privacy import shuffling
 from tests.federated_hh.randomizers import enumeration
 
 _FALSE_ALARM = 1e-6
@@ -133,22 +134,31 @@ class PrivacyTest(parameterized.TestCase):
         self.assertAlmostEqual(float(randomizer.own_probability), 0.503294, 6)
         self.assertAlmostEqual(float(randomizer.other_probability), 4.549671e-5, 11)
 
-    def test_guarantees_and_bits(self):
-        for name, model, factor, bound, bits in (
-            ("subset", "replacement", 1, "subset_selection_blanket", 20 * 10),
-            ("k_ary", "replacement", 1, "subset_selection_blanket", 10),
-            ("asymmetric", "replacement", 1, "clones_2022", 1000),
-            ("symmetric", "deletion", 2, "symmetric_one_hot_renyi", 1000),
-        ):
-            randomizer = _make(name, 4.0, 1000)
-            guarantee = randomizer.guarantee
-            self.assertEqual(guarantee.model, model)
-            self.assertEqual(guarantee.replacement_epsilon, 4.0 * factor)
-            self.assertEqual(guarantee.amplification, bound)
-            self.assertNotEmpty(guarantee.amplification_reason)
-            if name == "subset":
-                bits = randomizer.subset_size * 10
-            self.assertEqual(randomizer.bits_per_report, bits)
+    @parameterized.parameters(
+        ("subset", "replacement", 1, "subset_selection", 180),
+        ("k_ary", "replacement", 1, "k_ary", 10),
+        ("asymmetric", "replacement", 1, "asymmetric_one_hot", 1000),
+        ("symmetric", "deletion", 2, "symmetric_one_hot", 1000),
+        ("subset_of_3", "replacement", 1, "arbitrary", 30),
+        ("subset_of_500", "replacement", 1, "arbitrary", 1000),
+    )
+    def test_guarantees_and_bits(self, name, model, factor, amplification, bits):
+        randomizer = _make(name, 4.0, 1000)
+        guarantee = randomizer.guarantee
+        self.assertEqual(guarantee.model, model)
+        self.assertEqual(guarantee.replacement_epsilon, 4.0 * factor)
+        self.assertEqual(guarantee.amplification, amplification)
+        self.assertNotEmpty(guarantee.amplification_reason)
+        self.assertEqual(randomizer.bits_per_report, bits)
+        # The accounting knows it by that name, and agrees on the local epsilon.
+        reports = shuffling.Reports(
+            randomizer=shuffling.Randomizer(amplification),
+            local_epsilon=guarantee.epsilon,
+            domain_size=randomizer.domain_size,
+        )
+        self.assertEqual(reports.replacement_epsilon, guarantee.replacement_epsilon)
+        central = shuffling.amplify(reports, num_reports=10**6, delta=1e-6)
+        self.assertLess(central.epsilon, 1.0)
 
 
 class LawOfReportsTest(parameterized.TestCase):
