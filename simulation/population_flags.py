@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from absl import flags
 
-from simulation import population, population_options, tokenizers
+from simulation import population, population_options, prepared_data, tokenizers
 
 if TYPE_CHECKING:
     from simulation import client_words
@@ -138,7 +138,7 @@ _SEED = flags.DEFINE_integer(
 )
 _CACHE = flags.DEFINE_string(
     "population_cache",
-    str(population.DEFAULT_CACHE),
+    str(prepared_data.DEFAULT_CACHE),
     "Directory where prepared populations are kept for later runs.",
 )
 

@@ -1,0 +1,168 @@
+"""Prepared data on disk: made on first use, found again later, never rewritten.
+
+Imports nothing heavy, so that flags can be parsed and wrong ones refused at once.
+"""
+
+import datetime
+import errno
+import hashlib
+import json
+import os
+import pathlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from absl import logging
+
+from simulation import atomic_files
+from simulation.population_options import SYNTHETIC, PopulationError
+
+DEFAULT_CACHE = pathlib.Path(__file__).resolve().parents[1] / ".cache" / "populations"
+
+
+def find_or_make(
+    cache_dir: str | os.PathLike[str] | None,
+    stem: str,
+    identity: Mapping[str, Any],
+    make: Callable[[pathlib.Path, dict[str, Any]], None],
+) -> pathlib.Path:
+    """Returns the directory of prepared data, made if it is not there.
+
+    It is found again by the hash of `identity`. Of two processes that want the same
+    one, the second waits for the first.
+
+    Args:
+        cache_dir: Where prepared data is kept; None for `.cache/populations` in the
+            repository.
+        stem: Begins the directory's name.
+        identity: JSON values with "format_version", "source" and "options", and
+            "contents" where it is not words: all that decides what is written.
+        make: Given a directory that does not exist and what to keep in its
+            `population.json`, makes it; it appears only when it is whole.
+
+    Raises:
+        PopulationError: If it cannot be made.
+    """
+    cache = pathlib.Path(cache_dir or DEFAULT_CACHE).absolute()
+    directory = cache / _directory_name(stem, identity)
+    if os.path.exists(directory):
+        logging.info("Using the population prepared in %s.", directory)
+        return directory
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _write_error(error, cache) from error
+    now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    try:
+        for abandoned in atomic_files.remove_abandoned(cache):
+            logging.info("Removed %s, left by a process that was killed.", abandoned)
+        logging.info("Preparing %s: %s.", directory, _reason(cache, identity))
+        make(directory, {"identity": dict(identity), "prepared_at": now})
+    except FileExistsError:
+        logging.info("Another process has prepared %s meanwhile.", directory)
+    except PopulationError:
+        raise
+    except OSError as error:
+        raise _write_error(error, cache) from error
+    except MemoryError as error:
+        raise PopulationError(
+            f"memory ran out while {directory.name} was being prepared; nothing was "
+            "kept. Run on a machine with more memory."
+        ) from error
+    return directory
+
+
+def changed_while_read(source: str) -> str:
+    """Returns the message about a source that changed meanwhile."""
+    return f"{source} changed while it was being read; run again."
+
+
+def _directory_name(stem: str, identity: Mapping[str, Any]) -> str:
+    canonical = json.dumps(identity, sort_keys=True)
+    digest = hashlib.sha256(canonical.encode()).hexdigest()[:16]
+    return f"{stem[:64]}-{digest}"
+
+
+def file_state(path: str | None, name: str) -> dict[str, Any] | None:
+    """Returns what tells whether a file has changed.
+
+    Args:
+        path: The file; None for none.
+        name: What it is, for messages.
+
+    Raises:
+        PopulationError: If it is missing or unreadable.
+    """
+    if path is None:
+        return None
+    resolved = os.path.realpath(os.path.expanduser(path))
+    try:
+        with open(resolved, "rb"):
+            pass
+        state = os.stat(resolved)
+    except FileNotFoundError:
+        raise PopulationError(
+            f"{name}: there is no file {path} (looked for {resolved})."
+        ) from None
+    except IsADirectoryError:
+        raise PopulationError(
+            f"{name}: {resolved} is a directory, not a file."
+        ) from None
+    except OSError as error:
+        raise PopulationError(
+            f"{name}: {resolved} cannot be read: {error.strerror}."
+        ) from None
+    return {"path": resolved, "size": state.st_size, "mtime_ns": state.st_mtime_ns}
+
+
+def _reason(cache: pathlib.Path, identity: Mapping[str, Any]) -> str:
+    """Says why a new preparation is needed, from what earlier ones were made of."""
+    earlier = []
+    for path in cache.glob("*/population.json"):
+        try:
+            metadata = json.loads(path.read_text(encoding="utf-8"))
+            earlier.append((metadata["prepared_at"], metadata["identity"]))
+        except (OSError, ValueError, KeyError):
+            continue
+    source = identity["source"]
+    name = source.get("path", SYNTHETIC)
+    same = [
+        (when, old)
+        for when, old in earlier
+        if old["source"].get("path", SYNTHETIC) == name
+        and old.get("contents") == identity.get("contents")
+    ]
+    if not same:
+        return "not prepared before"
+    # The one that differs in the fewest things explains the most.
+    when, old = min(same, key=lambda pair: len(_differences(pair[1], identity)))
+    return f"{', '.join(_differences(old, identity))} since the one of {when}"
+
+
+def _differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    changes = []
+    if old["format_version"] != new["format_version"]:
+        changes.append("the format of populations changed")
+    if old["source"] != new["source"]:
+        sizes = f"{old['source'].get('size')} -> {new['source'].get('size')} bytes"
+        changes.append(
+            f"source changed ({sizes})"
+            if "size" in new["source"]
+            else "the word list changed"
+        )
+    for name in sorted(old["options"].keys() | new["options"].keys()):
+        before, after = old["options"].get(name), new["options"].get(name)
+        if before != after:
+            changes.append(f"option {name} changed ({before!r} -> {after!r})")
+    return changes
+
+
+def _write_error(error: OSError, cache: pathlib.Path) -> PopulationError:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        what = "there is no space left for it"
+    else:
+        what = str(error)
+    return PopulationError(
+        f"the population could not be written to {cache}: {what}. Nothing was kept; "
+        "choose another place with --population_cache, or free some space."
+    )

@@ -1,0 +1,101 @@
+"""From a user's data to clients' sentences on disk, made once and found again."""
+
+import dataclasses
+import json
+import os
+import pathlib
+from typing import Any
+
+from simulation import (
+    atomic_files,
+    client_text,
+    population_options,
+    prepared_data,
+    sentence_tokenizers,
+)
+from simulation.readers import sentences
+from training import vocabulary as vocabulary_lib
+
+# Part of the directory's name: a change in what is written needs another.
+_FORMAT_VERSION = 1
+# How a file is read. The other options are about words.
+_OPTIONS = (
+    "format",
+    "encoding",
+    "user_column",
+    "text_column",
+    "csv_columns",
+    "csv_header",
+    "max_bad_rows",
+)
+
+
+def describe(
+    options: population_options.PopulationOptions,
+    vocabulary: vocabulary_lib.Vocabulary,
+    tokenizer: sentence_tokenizers.SentenceTokenizer,
+) -> dict[str, Any]:
+    """Returns all that decides the contents, as JSON values.
+
+    Raises:
+        PopulationError: If the file is missing or unreadable.
+    """
+    values = dataclasses.asdict(options)
+    source = {"kind": population_options.SYNTHETIC}
+    if options.source != population_options.SYNTHETIC:
+        state = prepared_data.file_state(options.source, "population")
+        source = {"kind": "file", **state}
+    chosen = {name: values[name] for name in _OPTIONS}
+    chosen["sentence_tokenizer"] = tokenizer.name
+    chosen["vocabulary"] = vocabulary.fingerprint
+    identity = {
+        "contents": "sentences",
+        "format_version": _FORMAT_VERSION,
+        "source": source,
+        "options": chosen,
+    }
+    # Through JSON and back, so that it compares equal to what was stored.
+    return json.loads(json.dumps(identity))
+
+
+def prepare(
+    options: population_options.PopulationOptions,
+    vocabulary: vocabulary_lib.Vocabulary,
+    tokenizer: sentence_tokenizers.SentenceTokenizer,
+    cache_dir: str | os.PathLike[str] | None = None,
+) -> client_text.ClientText:
+    """Returns the sentences of the clients in a file, made on first use and kept.
+
+    Args:
+        options: The file, its format and columns; the options on words are not used.
+        vocabulary: Gives words their token ids.
+        tokenizer: Cuts text into sentences of words.
+        cache_dir: Where prepared data is kept; None for `.cache/populations` in the
+            repository.
+
+    Returns:
+        The sentences, memory-mapped. Clients without a sentence are left out and
+        counted in the metadata.
+
+    Raises:
+        PopulationError: If the file cannot be read, has more bad rows than allowed, no
+            client has a sentence, or the columns cannot be written.
+    """
+    identity = describe(options, vocabulary, tokenizer)
+
+    def make(directory: pathlib.Path, origin: dict[str, Any]) -> None:
+        with atomic_files.new_directory(directory) as partial:
+            sentences.build_from_file(
+                partial, options, tokenizer, vocabulary.encode, origin
+            )
+            if describe(options, vocabulary, tokenizer) != identity:
+                raise population_options.PopulationError(
+                    prepared_data.changed_while_read(options.source)
+                )
+
+    stem = pathlib.Path(options.source).name.split(".")[0] or "sentences"
+    directory = prepared_data.find_or_make(cache_dir, stem, identity, make)
+    try:
+        return client_text.ClientText.open(directory)
+    except ValueError as error:
+        raise population_options.PopulationError(str(error)) from error
