@@ -90,8 +90,8 @@ def evaluate(
     population: client_words.ClientWords,
     parameters: LdpTrieHHParameters,
     found: Sequence[ldp_triehh_experiment.FoundWords],
+    cohorts: Sequence[participation.DisjointCohorts],
     *,
-    seed: int,
     counting_clients: int | None,
 ) -> Results:
     """Puts what the repeats found beside the truth, and counts the coverage.
@@ -100,7 +100,7 @@ def evaluate(
         population: The population.
         parameters: Of the run.
         found: The words of each repeat.
-        seed: The run's seed.
+        cohorts: The cohorts of each repeat.
         counting_clients: See `counting_group`. With 0, or where nobody is left,
             nothing is estimated.
 
@@ -110,13 +110,12 @@ def evaluate(
     totals = coverage.WordTotals.of(population)
     words, levels, repeats = [], [], []
     size = 0
+    share = parameters.clients_per_level / population.num_clients
     for repeat, found_words in enumerate(found):
-        share = parameters.clients_per_level / population.num_clients
         table = _words(repeat, found_words, totals, share)
         words.append(table.sort_values("estimate", ascending=False, kind="stable"))
         levels.append(_levels(table, repeat, parameters, totals))
-        cohorts = cohorts_of_repeat(population, parameters, seed, repeat)
-        group = counting_group(cohorts, counting_clients)
+        group = counting_group(cohorts[repeat], counting_clients)
         size = len(group)
         task = coverage.CountingTask(population, group) if size else None
         repeats.append(_passes(levels[-1], table, parameters, totals, task))

@@ -194,7 +194,12 @@ def run(arguments: experiment_flags.Arguments) -> None:
             population,
             first.parameters,
             found,
-            seed=arguments.seed,
+            [
+                ldp_triehh_results.cohorts_of_repeat(
+                    population, first.parameters, arguments.seed, repeat
+                )
+                for repeat in range(_NUM_REPEATS.value)
+            ],
             counting_clients=_COUNTING_CLIENTS.value,
         )
         summary = ldp_triehh_privacy.summarize(

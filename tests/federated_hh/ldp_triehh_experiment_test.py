@@ -102,6 +102,14 @@ class ExperimentTest(parameterized.TestCase):
             except _InterruptedError:
                 return None
 
+    def cohorts(self):
+        return [
+            ldp_triehh_results.cohorts_of_repeat(
+                self.population, self.parameters, _SEED, repeat
+            )
+            for repeat in range(_REPEATS)
+        ]
+
     def path(self):
         return pathlib.Path(self.create_tempdir().full_path) / "run"
 
@@ -181,7 +189,7 @@ class ExperimentTest(parameterized.TestCase):
             self.population,
             self.parameters,
             self.found,
-            seed=_SEED,
+            self.cohorts(),
             counting_clients=None,
         )
         self.assertEqual(results.counting_clients, 400 - 240)
@@ -225,7 +233,11 @@ class ExperimentTest(parameterized.TestCase):
 
     def test_without_counting_clients_there_is_no_estimate(self):
         results = ldp_triehh_results.evaluate(
-            self.population, self.parameters, self.found, seed=_SEED, counting_clients=0
+            self.population,
+            self.parameters,
+            self.found,
+            self.cohorts(),
+            counting_clients=0,
         )
         self.assertTrue(results.repeats["estimated_coverage"].isna().all())
 

@@ -1,0 +1,130 @@
+"""What a study leaves beside its runs: a summary, a plot, a table for the README."""
+
+import math
+
+import matplotlib.ticker
+import numpy as np
+import pandas as pd
+
+from federated_hh import evaluation
+from simulation import plots
+
+
+def summarize(runs: pd.DataFrame) -> pd.DataFrame:
+    """Averages the runs of each setting over its repeats.
+
+    Args:
+        runs: From `oov_studies.StudyRunner.run`.
+
+    Returns:
+        A row a setting, in the order of `runs`, of the state after the last pass: the
+        parameters, repeats, and words_found, words_real, coverage, estimated_coverage
+        and standard_error, each with a 95% Student t interval (`_low`, `_high`).
+    """
+    last = runs[runs["pass_number"] == runs["num_passes"]]
+    rows = []
+    for name, group in last.groupby("setting", sort=False):
+        columns = ["words_found", "words_real", "coverage", "estimated_coverage"]
+        tables = [
+            pd.DataFrame({"setting": [name], **{c: [row[c]] for c in columns}})
+            for row in group.to_dict("records")
+        ]
+        row = evaluation.mean_and_interval(tables, "setting")
+        row.insert(1, "repeats", len(group))
+        for column in ("epsilon", "sampler", "num_passes", "clients_per_level"):
+            row[column] = group[column].iloc[0]
+        row["paper_coverage"] = group["paper_coverage"].astype(float).iloc[0]
+        row["seconds"] = group["seconds"].mean()
+        rows.append(row)
+    return pd.concat(rows, ignore_index=True)
+
+
+def to_markdown(title: str, summary: pd.DataFrame, notes: list[str]) -> str:
+    """Returns the table of a study as Markdown.
+
+    Args:
+        title: Its heading.
+        summary: From `summarize`.
+        notes: What to know about it: the population, the command, the code.
+    """
+    lines = [
+        f"### {title}",
+        "",
+        "| setting | clients a level | words found | real | true coverage (95%) | "
+        "estimated | paper |",
+        "|---|--:|--:|--:|--:|--:|--:|",
+    ]
+    for row in summary.itertuples():
+        paper = "" if math.isnan(row.paper_coverage) else f"{row.paper_coverage:.1%}"
+        interval = ""
+        if not math.isnan(row.coverage_low):
+            half = (row.coverage_high - row.coverage_low) / 2
+            interval = f" ± {half:.2%}"
+        lines.append(
+            f"| {row.setting} | {row.clients_per_level:,} | {row.words_found:,.0f} | "
+            f"{row.words_real:,.0f} | {row.coverage:.2%}{interval} | "
+            f"{row.estimated_coverage:.2%} | {paper} |"
+        )
+    lines += ["", *[f"* {note}" for note in notes]]
+    return "\n".join(lines) + "\n"
+
+
+def plot_settings(title: str, summary: pd.DataFrame) -> bytes:
+    """Plots the coverage of each setting beside the paper's; returns a PNG."""
+    figure, axes = plots.single(title, "", "coverage")
+    places = np.arange(len(summary))
+    _points(axes, places, summary, label="here, 95% interval")
+    axes.plot(
+        places,
+        summary["paper_coverage"],
+        linestyle="none",
+        marker="D",
+        color=plots.ORANGE,
+        label="Sun et al. 2024",
+    )
+    axes.set_xticks(places, summary["setting"])
+    axes.set_xlim(-0.5, len(summary) - 0.5)
+    _finish(axes)
+    return plots.png(figure)
+
+
+def plot_epsilons(title: str, summary: pd.DataFrame) -> bytes:
+    """Plots coverage over the local epsilon; returns a PNG."""
+    figure, axes = plots.single(title, "local epsilon", "coverage")
+    epsilons = summary["epsilon"].astype(float)
+    finite = np.isfinite(epsilons)
+    axes.plot(epsilons[finite], summary["coverage"][finite], color=plots.BLUE, lw=1)
+    _points(axes, epsilons[finite], summary[finite], label="here, 95% interval")
+    for value in summary["coverage"][~finite]:
+        axes.axhline(
+            value, color=plots.BLUE, linestyle=":", label="here, no local privacy"
+        )
+    axes.plot(
+        epsilons[finite],
+        summary["paper_coverage"][finite],
+        linestyle="none",
+        marker="D",
+        color=plots.ORANGE,
+        label="Sun et al. 2024 (Table 1)",
+    )
+    _finish(axes)
+    return plots.png(figure)
+
+
+def _points(axes, places, summary: pd.DataFrame, label: str) -> None:
+    half = (summary["coverage_high"] - summary["coverage_low"]) / 2
+    axes.errorbar(
+        places,
+        summary["coverage"],
+        yerr=half.fillna(0),
+        fmt="o",
+        color=plots.BLUE,
+        capsize=4,
+        label=label,
+    )
+
+
+def _finish(axes) -> None:
+    axes.set_ylim(0, 1)
+    axes.yaxis.set_major_formatter(matplotlib.ticker.PercentFormatter(1, decimals=0))
+    axes.legend(frameon=False, labelcolor=plots.INK)

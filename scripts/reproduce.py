@@ -1,0 +1,183 @@
+"""Runs a study of a paper, and writes its tables and plots.
+
+scripts/run scripts.reproduce --study=oov_table1 --scale=0.05
+
+Writes CSV, PNG and a Markdown table to --results_dir. A study that was interrupted goes
+on with --resume and --output_dir.
+"""
+
+import os
+import pathlib
+import string
+
+from absl import app, flags, logging
+
+from simulation import experiment_flags, population_options
+
+_PROGRAM = "scripts.reproduce"
+
+_STUDIES = ["oov_table1", "oov_figure1", "oov_production", "oov_real_text"]
+
+_STUDY = flags.DEFINE_enum("study", None, _STUDIES, "What to run.", required=True)
+_RESULTS_DIR = flags.DEFINE_string(
+    "results_dir",
+    None,
+    "Where tables and plots go; results/STUDY in the working directory by default.",
+)
+_CACHE = flags.DEFINE_string(
+    "population_cache",
+    None,
+    "Directory where prepared populations are kept. A full-scale one takes 12 GB.",
+)
+_SCALE = flags.DEFINE_float(
+    "scale",
+    0.05,
+    "Part of the paper's clients, above 0 and at most 1: 1 is 15 million of them.",
+)
+_NUM_REPEATS = flags.DEFINE_integer(
+    "num_repeats", 3, "Runs of each setting, for the intervals.", lower_bound=1
+)
+_MEAN_WORDS = flags.DEFINE_float(
+    "mean_words_per_client",
+    1000.0,
+    "Mean number of words that a client types in the paper's T = 60 days; with "
+    "--target_share=0.05, one in twenty is a target word.",
+    lower_bound=2.0,
+    upper_bound=float(population_options.MAX_MEAN_WORDS),
+)
+_SIGMA = flags.DEFINE_float(
+    "words_per_client_sigma",
+    1.0,
+    "Standard deviation of the logarithm of that number: how heavy its tail is.",
+    lower_bound=0.0,
+    upper_bound=population_options.MAX_SIGMA,
+)
+_TARGET_SHARE = flags.DEFINE_float(
+    "target_share",
+    0.05,
+    "Share of the frequency mass of English that the target words make up.",
+)
+_VOCABULARY_SIZE = flags.DEFINE_integer(
+    "vocabulary_size",
+    None,
+    "The target words are among so many most frequent English words; by default "
+    "among all 321,180 of the word list.",
+    lower_bound=1,
+)
+_MAX_DEPTH = flags.DEFINE_integer(
+    "max_depth", 15, "Levels of a pass (D).", lower_bound=1, upper_bound=100
+)
+_MAX_PREFIXES = flags.DEFINE_integer(
+    "max_prefixes", 10_000, "Prefixes that a level keeps (eta_max).", lower_bound=1
+)
+_CONTRIBUTION_BOUND = flags.DEFINE_integer(
+    "contribution_bound", 60, "Reports of a client (B).", lower_bound=1
+)
+_POPULATION_SEED = flags.DEFINE_integer(
+    "population_seed", 0, "Seed of the population.", lower_bound=0
+)
+_DATA_DIR = flags.DEFINE_string(
+    "data_dir",
+    None,
+    "Study oov_real_text: the directory that holds the data sets blog-authorship, "
+    "sentiment140-partial, ubuntu-irc and word-lists.",
+)
+flags.adopt_module_key_flags(experiment_flags)
+
+
+def _check_flags() -> None:
+    if not 0 < _SCALE.value <= 1:
+        raise ValueError(f"--scale={_SCALE.value}: has to be above 0 and at most 1")
+    if not 0 < _TARGET_SHARE.value < 1:
+        raise ValueError(f"--target_share={_TARGET_SHARE.value}: has to be in (0, 1)")
+    if _STUDY.value == "oov_real_text" and not os.path.isdir(_DATA_DIR.value or ""):
+        raise ValueError(
+            f"--data_dir={_DATA_DIR.value}: oov_real_text needs the directory of the "
+            "real data sets"
+        )
+
+
+def _prepare_population(num_clients: int):
+    """Returns the synthetic population that types the target words."""
+    from federated_hh import oov_targets
+    from simulation import population
+
+    cache = _CACHE.value or population.DEFAULT_CACHE
+    known = oov_targets.known_words_file(
+        cache, _TARGET_SHARE.value, _VOCABULARY_SIZE.value
+    )
+    options = population_options.PopulationOptions(
+        tokenizer="whitespace",
+        known_words=known,
+        num_clients=num_clients,
+        mean_words_per_client=_MEAN_WORDS.value,
+        words_per_client_sigma=_SIGMA.value,
+        seed=_POPULATION_SEED.value,
+    )
+    return population.prepare(options, cache)
+
+
+def _notes(population, run, options, flags_text: str) -> list[str]:
+    entries = population.num_entries / population.num_clients
+    command = " ".join(["scripts/run", _PROGRAM, *flags_text.split()])
+    return [
+        f"Population: {population.num_clients:,} synthetic clients with "
+        f"{population.num_words:,} distinct target words, {entries:.1f} of them a "
+        f"client on average (fingerprint {population.fingerprint[:16]}); scale "
+        f"{options.scale:g}.",
+        "Intervals are over repeats, with cohorts, local samples and noise of their "
+        "own, on one population.",
+        f"Code {run['version']}; `{command}`",
+    ]
+
+
+def run(arguments: experiment_flags.Arguments) -> None:
+    """Runs the study that the flags ask for."""
+    # TensorFlow comes with these: it takes seconds to import.
+    from federated_hh import oov_report, oov_studies
+    from simulation import run_directory, runtime
+
+    study = oov_studies.STUDIES[_STUDY.value]
+    options = oov_studies.Options(
+        scale=_SCALE.value,
+        num_repeats=_NUM_REPEATS.value,
+        seed=arguments.seed,
+        max_depth=_MAX_DEPTH.value,
+        max_prefixes=_MAX_PREFIXES.value,
+        contribution_bound=_CONTRIBUTION_BOUND.value,
+        characters=string.printable,
+    )
+    population = _prepare_population(options.num_clients)
+    facts = {"population": population.fingerprint}
+    with run_directory.open_for(arguments, program=_PROGRAM, facts=facts) as directory:
+        with runtime.tff_worker(max_concurrent_calls=2):
+            runner = oov_studies.StudyRunner(study, options, population, directory)
+            runs = runner.run()
+        summary = oov_report.summarize(runs)
+        notes = _notes(population, directory.run, options, arguments.flags_text)
+        table = oov_report.to_markdown(study.title, summary, notes)
+        is_curve = summary["epsilon"].nunique() > 1
+        plot = oov_report.plot_epsilons if is_curve else oov_report.plot_settings
+        files = {
+            "runs.csv": runs.to_csv(index=False).encode(),
+            "summary.csv": summary.to_csv(index=False).encode(),
+            "table.md": table.encode(),
+            "coverage.png": plot(study.title, summary),
+        }
+        results = pathlib.Path(_RESULTS_DIR.value or f"results/{_STUDY.value}")
+        results.mkdir(parents=True, exist_ok=True)
+        for name, contents in files.items():
+            directory.write_bytes(name, contents)
+            (results / name).write_bytes(contents)
+        directory.complete()
+    logging.info("Results: %s", results)
+    print(table)
+
+
+def main(argv: list[str]) -> None:
+    """Checks the flags and runs."""
+    experiment_flags.run_program(argv, _PROGRAM, _check_flags, run)
+
+
+if __name__ == "__main__":
+    app.run(main)
