@@ -20,6 +20,7 @@ pass does it again without the words that earlier ones found.
 
 import collections
 import dataclasses
+import functools
 import math
 import time
 from collections.abc import Callable
@@ -35,6 +36,7 @@ from federated_hh.ldp_triehh_parameters import (
     Aggregation,
     LdpTrieHHParameters,
     ReportSampling,
+    check_num_candidates,
 )
 from federated_hh.ldp_triehh_state import FoundWord, LdpTrieHHState
 from federated_hh.randomizers import local_randomizer
@@ -68,21 +70,26 @@ class LdpTrieHHProcess:
         self.population = population
         self.parameters = parameters
         self.alphabet = alphabet
+        self.report_sampling = report_sampling
+        self.aggregation = aggregation
+        self._seed = seed
+        self._block_size = math.ceil(parameters.clients_per_level / num_blocks)
+        parameters.check_sizes(
+            population.num_clients, alphabet, self._block_size, report_sampling
+        )
         self.cohorts = participation.DisjointCohorts(
             population.num_clients,
             parameters.clients_per_level,
             parameters.max_depth * parameters.num_passes,
             seed,
         )
-        self.report_sampling = report_sampling
-        self.aggregation = aggregation
-        self._seed = seed
-        self._block_size = math.ceil(parameters.clients_per_level / num_blocks)
         self._spelled = contributions.SpelledPopulation(
             population, alphabet, parameters.max_depth + 1
         )
         words = population.words.take(self._spelled.places)
         self._place_of_word = {word: i for i, word in enumerate(words.to_pylist())}
+        # Levels with as many candidates are the same computation.
+        self._level = functools.lru_cache(maxsize=1)(self._build_level)
 
     def initialize(self) -> LdpTrieHHState:
         """Returns the state before the first level."""
@@ -156,7 +163,7 @@ class LdpTrieHHProcess:
             )
             for index, first in enumerate(range(0, len(cohort), self._block_size))
         ]
-        computation = self._build_level(state.trie.num_candidates)
+        computation = self._level(state.trie.num_candidates)
         return computation(self._message(state), blocks)
 
     def _message(self, state: LdpTrieHHState) -> np.ndarray:
@@ -252,9 +259,13 @@ class LdpTrieHHProcess:
         Args:
             state: The state that the clients were told about.
             votes: From `randomize_sum`.
+
+        Raises:
+            ValueError: If ties leave more prefixes than the next level can extend.
         """
         kept, least = self._kept(votes)
         trie = state.trie.extend(kept, votes[kept])
+        check_num_candidates(len(kept), trie.num_candidates)
         found = self._found(state, kept, votes)
         level = state.level
         metrics = collections.OrderedDict(
@@ -355,8 +366,8 @@ def build_ldp_triehh_process(
         `tff.templates.IterativeProcess`, and `cohorts` for it.
 
     Raises:
-        ValueError: If there are too few clients for all levels and passes, a word has
-            a character outside the alphabet, or num_blocks does not fit.
+        ValueError: If num_blocks is below 1, a word has a character outside the
+            alphabet, or see `LdpTrieHHParameters.check_sizes`.
     """
     if num_blocks is None:
         num_blocks = math.ceil(parameters.clients_per_level / _DEVICES_PER_BLOCK)

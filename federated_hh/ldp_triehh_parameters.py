@@ -7,8 +7,15 @@ import dataclasses
 import enum
 import math
 
+from federated_hh import alphabet as alphabet_lib
 from federated_hh import contributions
+from federated_hh.randomizers import argument_checks as randomizer_checks
 from federated_hh.randomizers import subset_selection
+from privacy import argument_checks
+
+_MAX_INT32 = 2**31 - 1
+# The largest bound of TFF's secure sums.
+_MAX_SUM = 2**62 - 1
 
 
 class ReportSampling(enum.Enum):
@@ -40,7 +47,7 @@ class LdpTrieHHParameters:
         max_prefixes: eta_max, the prefixes that a level keeps; at least 1.
         contribution_bound: B, the reports that each client of a cohort sends; at
             least 1.
-        epsilon: Of a report, above 0; infinity for no local privacy.
+        epsilon: Of a report, in (0, 40]; infinity for no local privacy.
         num_passes: At least 1.
         sampler: Which items a client reports on that has more than B.
     """
@@ -61,12 +68,9 @@ class LdpTrieHHParameters:
             "contribution_bound",
             "num_passes",
         ):
-            if getattr(self, name) < 1:
-                raise ValueError(
-                    f"{name} is {getattr(self, name)}; it has to be at least 1"
-                )
-        if not self.epsilon > 0:
-            raise ValueError(f"epsilon is {self.epsilon}; it has to be above 0")
+            argument_checks.integer(name, getattr(self, name), 1)
+        if self.epsilon != math.inf:
+            randomizer_checks.check_epsilon(self.epsilon)
 
     @property
     def reports_per_level(self) -> int:
@@ -77,6 +81,62 @@ class LdpTrieHHParameters:
     def clients_needed(self) -> int:
         """The clients of a whole run: no one takes part twice."""
         return self.clients_per_level * self.max_depth * self.num_passes
+
+    def check_sizes(
+        self,
+        num_clients: int,
+        alphabet: alphabet_lib.Alphabet,
+        block_size: int,
+        report_sampling: ReportSampling,
+    ) -> None:
+        """Checks that a run fits its population and the integers that it counts in.
+
+        Ties at the eta_max-th vote may still make a level larger than can be known
+        before; that is checked level by level.
+
+        Args:
+            num_clients: Clients in the population.
+            alphabet: Of the trie.
+            block_size: The most clients in a block.
+            report_sampling: How reports come about.
+
+        Raises:
+            ValueError: If there are too few clients for all levels and passes, if a
+                level has more candidates than int32 can number, if epsilon is too
+                small for the domain, or if contribution_bound pads a block to more
+                reports than int32 or a level to more items than a sum can count.
+        """
+        if self.clients_needed > num_clients:
+            raise ValueError(
+                f"clients_per_level is {self.clients_per_level:,}: {self.max_depth} "
+                f"levels in {self.num_passes} passes need {self.clients_needed:,} "
+                "clients, as none may take part twice; the population has "
+                f"{num_clients:,}"
+            )
+        smallest = alphabet.size * alphabet.num_symbols
+        prefixes = max(
+            alphabet.size, min(self.max_prefixes, alphabet.size**self.max_depth)
+        )
+        check_num_candidates(prefixes, prefixes * alphabet.num_symbols)
+        items_per_report = 1
+        if not math.isinf(self.epsilon):
+            self.randomizer(smallest)
+            largest = self.randomizer(prefixes * alphabet.num_symbols)
+            items_per_report = largest.subset_size
+        items = self.reports_per_level * items_per_report
+        if items > _MAX_SUM:
+            raise ValueError(
+                f"contribution_bound is {self.contribution_bound:,}: {items:,} items "
+                f"in the {self.reports_per_level:,} reports of a level, padding "
+                f"included, are more than a sum can count, {_MAX_SUM:,}"
+            )
+        padded = block_size * self.contribution_bound
+        if report_sampling is ReportSampling.PER_REPORT and padded > _MAX_INT32:
+            raise ValueError(
+                f"contribution_bound is {self.contribution_bound:,}: a block of "
+                f"{block_size:,} clients is padded to {padded:,} reports, and at most "
+                f"{_MAX_INT32:,} are possible; use more blocks"
+            )
 
     def randomizer(
         self, num_candidates: int
@@ -92,3 +152,20 @@ class LdpTrieHHParameters:
         if math.isinf(self.epsilon):
             return None
         return subset_selection.SubsetSelection(self.epsilon, num_candidates + 1)
+
+
+def check_num_candidates(prefixes: int, candidates: int) -> None:
+    """Raises a `ValueError` if a level has more candidates than can be numbered.
+
+    Args:
+        prefixes: That the candidates extend.
+        candidates: The candidates, "no item" not counted.
+    """
+    most = randomizer_checks.MAX_DOMAIN_SIZE - 1
+    if candidates > most:
+        raise ValueError(
+            f"{prefixes:,} prefixes make {candidates:,} candidates for the next "
+            f"level, and at most {most:,} are possible; use a smaller max_prefixes or "
+            "alphabet, or, where ties at the last place made them many, more clients "
+            "per level or a larger epsilon"
+        )
