@@ -79,17 +79,10 @@ class ClonePair:
         epsilon = argument_checks.not_negative("epsilon", epsilon)
         if epsilon >= self.local_epsilon:
             return 0.0
-        honest = 1 / (1 + math.exp(-self.local_epsilon))
-        clones = self._clones
-        # t = floor((c + 1) share) + 1, the first count with a ratio above e^epsilon.
-        share = 0.5 + 0.5 * math.tanh(epsilon / 2) / math.tanh(self.local_epsilon / 2)
-        before = np.floor((clones + 1) * share)
-        gain = honest * (math.expm1(epsilon) - math.expm1(-self.local_epsilon))
-        point, tail = binomial_grid.fair_coins(before, clones)
-        positive = gain * point
-        negative = math.expm1(epsilon) * (point + tail)
-        value = positive - negative + 2 * self._error * positive
-        return min(1.0, float(np.dot(self._masses, np.maximum(value, 0.0))))
+        value = given_clones(
+            self._clones, self.local_epsilon, epsilon, relative_error=self._error
+        )
+        return min(1.0, float(np.dot(self._masses, value)))
 
     def epsilon(self, delta: float) -> float:
         """Computes the smallest epsilon for a delta.
@@ -106,6 +99,35 @@ class ClonePair:
         """
         delta = argument_checks.probability("delta", delta)
         return hockey_stick.smallest_epsilon(self.delta, delta, self.local_epsilon)
+
+
+def given_clones(
+    clone_counts: np.ndarray,
+    local_epsilon: float,
+    epsilon: float,
+    relative_error: float = 1e-10,
+) -> np.ndarray:
+    """Computes the hockey-stick divergence of the pair for known numbers of clones.
+
+    Args:
+        clone_counts: int or float [counts], the number of clones c, at least 0.
+        local_epsilon: Local epsilon for replacement, in (0, 100].
+        epsilon: At least 0 and below local_epsilon.
+        relative_error: What the binomial functions may be wrong by; twice that is
+            added on the safe side.
+
+    Returns:
+        float64 [counts], non-increasing in c.
+    """
+    honest = 1 / (1 + math.exp(-local_epsilon))
+    # t - 1 for t = floor((c + 1) share) + 1, the first count above the ratio.
+    share = 0.5 + 0.5 * math.tanh(epsilon / 2) / math.tanh(local_epsilon / 2)
+    before = np.floor((clone_counts + 1) * share)
+    gain = honest * (math.expm1(epsilon) - math.expm1(-local_epsilon))
+    point, tail = binomial_grid.fair_coins(before, clone_counts)
+    positive = gain * point
+    negative = math.expm1(epsilon) * (point + tail)
+    return np.maximum(positive - negative + 2 * relative_error * positive, 0.0)
 
 
 def decomposition_holds(

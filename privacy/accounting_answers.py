@@ -1,0 +1,332 @@
+"""The answers of the command line: rows of quantity, value and what it rests on."""
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from privacy import argument_checks, shuffling
+from privacy import triehh as triehh_accounting
+from privacy.shuffling import Method, Randomizer, Reports
+
+RANDOMIZERS = [randomizer.value for randomizer in Randomizer]
+
+Rows = list[dict[str, Any]]
+
+
+def dp_ftrl(
+    *,
+    noise_multiplier: float,
+    num_rounds: int,
+    min_separation: int,
+    delta: float,
+    max_participation: int | None = None,
+    restart_first: int | None = None,
+    restart_period: int | None = None,
+    count_stddev: float | None = None,
+    group_size: int = 1,
+) -> Rows:
+    """Answers for a DP-FTRL run.
+
+    Args:
+        noise_multiplier: z, of the accounting.
+        num_rounds: T.
+        min_separation: MinS, rounds strictly between.
+        delta: In (0, 1).
+        max_participation: MaxP; None for what MinS allows.
+        restart_first: First round after which a tree restarts; None for no restart.
+        restart_period: Rounds between restarts; None for only one.
+        count_stddev: sigma_b of clip estimation; None for a fixed clip norm.
+        group_size: Devices of a user.
+
+    Returns:
+        S2, zCDP, the epsilons by all conversions, and z_delta.
+
+    Raises:
+        ValueError: An argument is outside its range.
+    """
+    from privacy import conversions, noise_calibration, tree_aggregation
+
+    restarts: tuple[int, ...] = ()
+    if restart_first is not None:
+        restarts = tree_aggregation.restart_schedule(
+            num_rounds, restart_first, restart_period or num_rounds
+        )
+    elif restart_period is not None:
+        raise ValueError("restart_period needs restart_first")
+    argument_checks.integer("group_size", group_size, 1)
+    run = tree_aggregation.TreeAggregation(
+        noise_multiplier=noise_multiplier,
+        num_rounds=num_rounds,
+        min_separation=min_separation,
+        max_participation=max_participation,
+        restart_rounds=restarts,
+    )
+    unit = "device, zero-out"
+    rows = [
+        _row("max participation (MaxP)", run.max_participation, unit),
+        _row("rounds of each tree", ", ".join(map(str, run.tree_lengths)), ""),
+        _row("squared sensitivity (S2)", run.square_sum, "exact worst case"),
+        _row("zCDP (rho)", run.rho, unit),
+    ]
+    for conversion in conversions.ZcdpConversion:
+        rows.append(
+            _row(
+                f"epsilon at delta = {delta:g}",
+                conversions.zcdp_to_epsilon(run.rho, delta, conversion),
+                f"{unit}; {conversion.value}",
+            )
+        )
+    if group_size > 1:
+        rho = conversions.group_zcdp(run.rho, group_size)
+        who = f"user with {group_size} devices"
+        rows.append(_row("zCDP (rho)", rho, who))
+        epsilon = conversions.zcdp_to_epsilon(rho, delta)
+        rows.append(_row(f"epsilon at delta = {delta:g}", epsilon, who))
+    if count_stddev is not None:
+        split = noise_calibration.delta_noise_multiplier(noise_multiplier, count_stddev)
+        rows.append(
+            _row("noise multiplier of the deltas", split, "Xu et al. 2023, Theorem 1")
+        )
+    return rows
+
+
+def shuffle(
+    *,
+    randomizer: str,
+    local_epsilon: float,
+    num_reports: int,
+    delta: float,
+    domain_size: int | None = None,
+    honest_fraction: float = 1.0,
+) -> Rows:
+    """Answers for shuffled or summed reports.
+
+    Args:
+        randomizer: A value of `shuffling.Randomizer`.
+        local_epsilon: Its local epsilon.
+        num_reports: Reports.
+        delta: In (0, 1).
+        domain_size: Items of a report.
+        honest_fraction: Share of honest reports.
+
+    Returns:
+        The best bound first, then each bound that is proved for the randomizer.
+
+    Raises:
+        ValueError: An argument is outside its range.
+    """
+    reports = Reports(
+        randomizer=Randomizer(randomizer),
+        local_epsilon=local_epsilon,
+        domain_size=domain_size,
+    )
+    rows = []
+    for method in (None, *reports.methods):
+        try:
+            found = shuffling.amplify(
+                reports,
+                num_reports=num_reports,
+                delta=delta,
+                method=method,
+                honest_fraction=honest_fraction,
+            )
+        except ValueError as error:
+            if method is not Method.EQUATION_1:
+                raise
+            rows.append(_row(f"by {method.name.lower()}", "-", str(error)))
+            continue
+        if method is None:
+            basis = "; ".join([found.bound, found.adjacency, *found.assumptions])
+            rows.append(_row(f"epsilon at delta = {delta:g}", found.epsilon, basis))
+        else:
+            rows.append(_row(f"by {method.name.lower()}", found.epsilon, found.bound))
+    return rows
+
+
+def triehh(
+    *,
+    population: int,
+    max_length: int,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    threshold: int | None = None,
+    cohort_size: int | None = None,
+    redraws_each_round: bool = False,
+) -> Rows:
+    """Answers for a TrieHH run: parameters for a guarantee, or the other way round.
+
+    Args:
+        population: n.
+        max_length: L, end symbol included.
+        epsilon: Wanted epsilon; with delta.
+        delta: Wanted delta; with epsilon.
+        threshold: theta; with cohort_size, instead of epsilon and delta.
+        cohort_size: m; with threshold.
+        redraws_each_round: Whether users draw a new word in every round.
+
+    Returns:
+        theta, m, gamma, and the guarantee.
+
+    Raises:
+        ValueError: An argument is missing or outside its range.
+    """
+    wanted = (epsilon is not None, delta is not None)
+    given = (threshold is not None, cohort_size is not None)
+    if (all(wanted), any(given)) == (True, False):
+        parameters = triehh_accounting.solve_parameters(
+            population_size=population,
+            max_length=max_length,
+            epsilon=epsilon,
+            delta=delta,
+            redraws_each_round=redraws_each_round,
+        )
+    elif (all(given), any(wanted)) == (True, False):
+        parameters = triehh_accounting.TrieHHParameters(
+            population, cohort_size, threshold, max_length
+        )
+    else:
+        raise ValueError(
+            "triehh needs either epsilon and delta, or threshold and cohort_size"
+        )
+    guarantee = parameters.guarantee(redraws_each_round=redraws_each_round)
+    note = "Zhu et al. 2020, Theorem 1; user level, one user emptied"
+    if redraws_each_round:
+        note += "; L times the single delta, by basic composition"
+    return [
+        _row("threshold (theta)", parameters.threshold, ""),
+        _row("cohort size (m)", parameters.cohort_size, ""),
+        _row("gamma", parameters.gamma, "m / sqrt(n)"),
+        _row("epsilon", guarantee[0], note),
+        _row("delta", guarantee[1], note),
+    ]
+
+
+def k_anonymity(
+    *,
+    local_epsilon: float,
+    num_reports: int,
+    alphabet_size: int,
+    kept_prefixes: int,
+    alpha: float,
+) -> Rows:
+    """Answers for the approximate k-anonymity of LDP TrieHH.
+
+    Args:
+        local_epsilon: Of Subset Selection.
+        num_reports: N B, reports of a level.
+        alphabet_size: |X|.
+        kept_prefixes: eta_max.
+        alpha: In (0, 1).
+
+    Returns:
+        k by Lemma 1 as printed and by direct evaluation.
+
+    Raises:
+        ValueError: An argument is outside its range.
+    """
+    from privacy import anonymity
+
+    level = anonymity.VotingLevel(
+        alphabet_size=alphabet_size,
+        kept_prefixes=kept_prefixes,
+        local_epsilon=local_epsilon,
+        num_reports=num_reports,
+    )
+    rows = []
+    for result in (level.lemma_1(alpha), level.direct(alpha)):
+        at = "0" if result.k is None else str(result.k)
+        rows.append(
+            _row(
+                "largest k",
+                "none" if result.k is None else result.k,
+                f"{result.name}; kept with probability {result.kept_probability:.4g} "
+                f"at k = {at}; mean threshold {result.expected_threshold:.6g} votes; "
+                + ("" if result.proved else "not ")
+                + "proved for all data sets",
+            )
+        )
+    return rows
+
+
+def cohort_size(
+    *,
+    randomizer: str,
+    local_epsilon: float,
+    epsilon: float,
+    delta: float,
+    domain_size: int | None = None,
+    honest_fraction: float = 1.0,
+) -> Rows:
+    """Answers how many reports a wanted central guarantee needs.
+
+    Args:
+        randomizer: A value of `shuffling.Randomizer`.
+        local_epsilon: Its local epsilon.
+        epsilon: Wanted central epsilon.
+        delta: Wanted central delta.
+        domain_size: Items of a report.
+        honest_fraction: Share of honest reports.
+
+    Returns:
+        The smallest cohort by the best bound, and by each that is proved.
+
+    Raises:
+        ValueError: An argument is outside its range.
+    """
+    reports = Reports(
+        randomizer=Randomizer(randomizer),
+        local_epsilon=local_epsilon,
+        domain_size=domain_size,
+    )
+    return [
+        _row(
+            "smallest cohort" + (" (best)" if method is None else ""),
+            shuffling.minimum_reports(
+                reports,
+                epsilon=epsilon,
+                delta=delta,
+                method=method,
+                honest_fraction=honest_fraction,
+            ),
+            "best proved bound" if method is None else method.value,
+        )
+        for method in (None, *reports.methods)
+    ]
+
+
+def call(answer: Callable[..., Rows], name: str, values: dict[str, Any]) -> Rows:
+    """Calls an answer with the flags that were set.
+
+    Args:
+        answer: One of this module's.
+        name: The mechanism, for messages.
+        values: Flag name to value, of the flags that were set.
+
+    Returns:
+        The answer's rows.
+
+    Raises:
+        ValueError: A flag is missing, or is none of this mechanism's.
+    """
+    known = inspect.signature(answer).parameters
+    for flag in values:
+        if flag not in known:
+            raise ValueError(f"--{flag} is no flag of --mechanism={name}")
+    for flag, parameter in known.items():
+        if parameter.default is parameter.empty and flag not in values:
+            raise ValueError(f"--{flag} is needed for --mechanism={name}")
+    return answer(**values)
+
+
+def _row(quantity: str, value: Any, basis: str) -> dict[str, Any]:
+    return {"quantity": quantity, "value": value, "basis": basis}
+
+
+# All flags that an answer may take.
+ARGUMENTS = sorted(
+    {
+        name
+        for answer in (dp_ftrl, shuffle, triehh, k_anonymity, cohort_size)
+        for name in inspect.signature(answer).parameters
+    }
+)

@@ -1,0 +1,181 @@
+r"""Command line of the privacy accounting.
+
+Examples, one for each mechanism, and all numbers of the papers:
+
+  scripts/run privacy.run_accounting --mechanism=dp_ftrl --noise_multiplier=7 \
+      --num_rounds=930 --min_separation=212 --max_participation=4 --delta=1e-10
+  scripts/run privacy.run_accounting --mechanism=shuffle --delta=1e-10 \
+      --randomizer=subset_selection --local_epsilon=10 --domain_size=1000001 \
+      --num_reports=30000000
+  scripts/run privacy.run_accounting --mechanism=triehh --population=100000 \
+      --epsilon=2 --delta=1e-10 --max_length=10
+  scripts/run privacy.run_accounting --mechanism=k_anonymity --local_epsilon=10 \
+      --alphabet_size=100 --kept_prefixes=10000 --num_reports=30000000 --alpha=0.95
+  scripts/run privacy.run_accounting --mechanism=cohort_size --epsilon=1 \
+      --randomizer=asymmetric_one_hot --local_epsilon=3 --delta=1e-6
+  scripts/run privacy.run_accounting --paper_tables
+
+Bad input is answered with one line on standard error and exit status 2.
+"""
+
+import csv
+import dataclasses
+import io
+import json
+import math
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from absl import app, flags
+
+from privacy import accounting_answers
+
+_ANSWERS: dict[str, Callable[..., list[dict[str, Any]]]] = {
+    "dp_ftrl": accounting_answers.dp_ftrl,
+    "shuffle": accounting_answers.shuffle,
+    "triehh": accounting_answers.triehh,
+    "k_anonymity": accounting_answers.k_anonymity,
+    "cohort_size": accounting_answers.cohort_size,
+}
+
+_MECHANISM = flags.DEFINE_enum(
+    "mechanism", None, list(_ANSWERS), "What to account for."
+)
+_PAPER_TABLES = flags.DEFINE_bool(
+    "paper_tables", False, "Print every number of the four papers beside ours."
+)
+_FORMAT = flags.DEFINE_enum("format", "text", ["text", "json", "csv"], "Of the output.")
+
+# The default None tells a flag that is not set, so that a mechanism can insist.
+flags.DEFINE_float("noise_multiplier", None, "z, the noise's deviation over the clip.")
+flags.DEFINE_integer("num_rounds", None, "T, rounds of training.")
+flags.DEFINE_integer(
+    "max_participation",
+    None,
+    "MaxP, rounds a device takes part in at most; what MinS allows if not set.",
+)
+flags.DEFINE_integer(
+    "min_separation", None, "MinS, rounds strictly between two of a device."
+)
+flags.DEFINE_integer("restart_first", None, "First round after which a tree restarts.")
+flags.DEFINE_integer("restart_period", None, "Rounds between restarts.")
+flags.DEFINE_float(
+    "count_stddev", None, "sigma_b, noise on the count of unclipped devices, if any."
+)
+flags.DEFINE_integer("group_size", None, "Devices of a user, for a user's guarantee.")
+flags.DEFINE_float("delta", None, "Delta, between 0 and 1.")
+flags.DEFINE_float("epsilon", None, "Wanted central epsilon.")
+flags.DEFINE_enum(
+    "randomizer", None, accounting_answers.RANDOMIZERS, "Local randomizer of a report."
+)
+flags.DEFINE_float(
+    "local_epsilon",
+    None,
+    "Local epsilon of a report (of symmetric_one_hot: for deletion).",
+)
+flags.DEFINE_integer("num_reports", None, "Reports that are shuffled or summed.")
+flags.DEFINE_integer(
+    "domain_size", None, "Items of a report, the 'no item' symbol included."
+)
+flags.DEFINE_float("honest_fraction", None, "Share of honest reports; 1 if not set.")
+flags.DEFINE_integer("population", None, "n, users of a TrieHH run.")
+flags.DEFINE_integer(
+    "max_length", None, "L, symbols of the longest word, its end included."
+)
+flags.DEFINE_integer("threshold", None, "theta, for the guarantee of given parameters.")
+flags.DEFINE_integer("cohort_size", None, "m, for the guarantee of given parameters.")
+flags.DEFINE_bool(
+    "redraws_each_round", None, "Whether users draw a new word in every round."
+)
+flags.DEFINE_integer("alphabet_size", None, "|X|, symbols of LDP TrieHH.")
+flags.DEFINE_integer("kept_prefixes", None, "eta_max, prefixes that a level keeps.")
+flags.DEFINE_float("alpha", None, "alpha of approximate k-anonymity, such as 0.95.")
+
+
+def main(argv: Sequence[str]):
+    """Answers the question that the flags ask, on standard output."""
+    try:
+        if len(argv) > 1:
+            raise ValueError(f"unexpected argument {argv[1]!r}: all options are flags")
+        rows = _answer()
+    except ValueError as error:
+        _fail(error)
+    print(render(rows, _FORMAT.value))
+
+
+def render(rows: Sequence[dict[str, Any]], form: str) -> str:
+    """Renders an answer.
+
+    Args:
+        rows: Dictionaries with the same keys in the same order.
+        form: "text", "json" or "csv".
+
+    Returns:
+        The text, without a line break at the end. JSON has full precision, with
+        infinity as the string "inf"; text has 6 significant digits.
+    """
+    if form == "json":
+        plain = [
+            {
+                key: "inf" if isinstance(value, float) and math.isinf(value) else value
+                for key, value in row.items()
+            }
+            for row in rows
+        ]
+        return json.dumps(plain, indent=2, allow_nan=False)
+    if form == "csv":
+        buffer = io.StringIO()
+        writer = csv.DictWriter(buffer, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+        return buffer.getvalue().rstrip("\n")
+    header = list(rows[0])
+    cells = [header, *([_text(row[key]) for key in header] for row in rows)]
+    widths = [max(len(line[i]) for line in cells) for i in range(len(header))]
+    return "\n".join(
+        "  ".join(
+            cell.ljust(width) for cell, width in zip(line, widths, strict=True)
+        ).rstrip()
+        for line in cells
+    )
+
+
+def _answer() -> list[dict[str, Any]]:
+    # Only what was set is passed on, so that a flag of another mechanism is refused.
+    values = {
+        name: flags.FLAGS[name].value
+        for name in accounting_answers.ARGUMENTS
+        if flags.FLAGS[name].value is not None
+    }
+    if _PAPER_TABLES.value:
+        if _MECHANISM.value is not None or values:
+            raise ValueError("--paper_tables takes no other flag but --format")
+        from privacy import paper_tables
+
+        return [dataclasses.asdict(row) for row in paper_tables.all_rows()]
+    if _MECHANISM.value is None:
+        raise ValueError(
+            f"say --mechanism= one of {', '.join(_ANSWERS)}, or --paper_tables"
+        )
+    return accounting_answers.call(_ANSWERS[_MECHANISM.value], _MECHANISM.value, values)
+
+
+def _text(value: Any) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _fail(error: Exception):
+    print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
+    sys.exit(2)
+
+
+def _parse_flags(arguments: Sequence[str]) -> list[str]:
+    try:
+        return flags.FLAGS(arguments)
+    except flags.Error as error:
+        _fail(error)
+
+
+if __name__ == "__main__":
+    app.run(main, flags_parser=_parse_flags)

@@ -1,0 +1,230 @@
+"""Tests of the command line, run as a user runs it, and of the papers' tables."""
+
+import csv
+import io
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+from absl.testing import absltest, parameterized
+
+from privacy import paper_tables
+
+_ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def _python(*arguments: str) -> subprocess.CompletedProcess:
+    path = os.pathsep.join([str(_ROOT), *(part for part in sys.path if part)])
+    return subprocess.run(
+        [sys.executable, *arguments],
+        capture_output=True,
+        text=True,
+        cwd=_ROOT,
+        env=os.environ | {"PYTHONPATH": path},
+        check=False,
+    )
+
+
+def _run(*arguments: str) -> subprocess.CompletedProcess:
+    return _python("-m", "privacy.run_accounting", *arguments)
+
+
+def _values(*arguments: str) -> dict[str, list]:
+    """Runs it with JSON output: quantity to its values, in order."""
+    done = _run(*arguments, "--format=json")
+    if done.returncode:
+        raise AssertionError(done.stderr)
+    values: dict[str, list] = {}
+    for row in json.loads(done.stdout):
+        values.setdefault(row["quantity"], []).append(row["value"])
+    return values
+
+
+class AnswersTest(parameterized.TestCase):
+    def test_dp_ftrl(self):
+        values = _values(
+            "--mechanism=dp_ftrl",
+            "--noise_multiplier=7",
+            "--num_rounds=930",
+            "--min_separation=212",
+            "--max_participation=4",
+            "--delta=1e-10",
+            "--group_size=2",
+            "--count_stddev=325",
+        )
+        self.assertEqual(values["squared sensitivity (S2)"], [47])
+        self.assertAlmostEqual(values["zCDP (rho)"][0], 47 / 98, places=12)
+        self.assertAlmostEqual(values["zCDP (rho)"][1], 4 * 47 / 98, places=12)
+        self.assertAlmostEqual(
+            values["noise multiplier of the deltas"][0], 7.000406, places=5
+        )
+        self.assertLen(values["epsilon at delta = 1e-10"], 4)
+
+    def test_dp_ftrl_restarts(self):
+        values = _values(
+            "--mechanism=dp_ftrl",
+            "--noise_multiplier=7",
+            "--num_rounds=2000",
+            "--min_separation=300",
+            "--restart_first=128",
+            "--restart_period=1024",
+            "--delta=1e-10",
+        )
+        self.assertEqual(values["rounds of each tree"], ["129, 1024, 847"])
+        self.assertEqual(values["max participation (MaxP)"], [7])
+
+    def test_shuffle(self):
+        done = _run(
+            "--mechanism=shuffle",
+            "--randomizer=subset_selection",
+            "--local_epsilon=10",
+            "--domain_size=1000001",
+            "--num_reports=30000000",
+            "--delta=1e-10",
+            "--format=csv",
+        )
+        rows = list(csv.DictReader(io.StringIO(done.stdout)))
+        self.assertAlmostEqual(float(rows[0]["value"]), 0.1493, delta=5.1e-5)
+        self.assertIn("blanket", rows[0]["basis"])
+        self.assertIn("replacement", rows[0]["basis"])
+
+    def test_triehh_and_back(self):
+        values = _values(
+            "--mechanism=triehh",
+            "--population=100000",
+            "--max_length=10",
+            "--epsilon=2",
+            "--delta=1e-10",
+        )
+        self.assertEqual(values["threshold (theta)"], [14])
+        back = _values(
+            "--mechanism=triehh",
+            "--population=100000",
+            "--max_length=10",
+            "--threshold=14",
+            f"--cohort_size={values['cohort size (m)'][0]}",
+        )
+        self.assertEqual(back, values)
+
+    def test_k_anonymity_and_cohort_size(self):
+        values = _values(
+            "--mechanism=k_anonymity",
+            "--local_epsilon=10",
+            "--alphabet_size=100",
+            "--kept_prefixes=10000",
+            "--num_reports=30000000",
+            "--alpha=0.95",
+        )
+        self.assertEqual(values["largest k"], ["none", 49])
+        values = _values(
+            "--mechanism=cohort_size",
+            "--randomizer=asymmetric_one_hot",
+            "--local_epsilon=3",
+            "--epsilon=1",
+            "--delta=1e-6",
+        )
+        self.assertEqual(values["smallest cohort (best)"], [736])
+        self.assertEqual(values["smallest cohort"], [736, 2935])
+
+    def test_text(self):
+        done = _run(
+            "--mechanism=triehh",
+            "--population=10000",
+            "--max_length=10",
+            "--epsilon=2",
+            "--delta=1e-8",
+        )
+        self.assertEqual(done.returncode, 0)
+        self.assertRegex(done.stdout, r"threshold \(theta\) +12\n")
+
+
+class BadInputTest(parameterized.TestCase):
+    @parameterized.parameters(
+        ((), "--mechanism"),
+        (("--mechanism=dp_ftrl",), "--noise_multiplier is needed"),
+        (("--mechanism=triehh", "--num_rounds=3"), "--num_rounds is no flag"),
+        (("--mechanism=other",), "--mechanism=other"),
+        (("--paper_tables", "--delta=0.1"), "--paper_tables takes no other flag"),
+        (("--mechanism=triehh", "more"), "unexpected argument 'more'"),
+        (("--no_such_flag=1",), "no_such_flag"),
+        (
+            (
+                "--mechanism=dp_ftrl",
+                "--noise_multiplier=7",
+                "--num_rounds=10",
+                "--min_separation=10",
+                "--delta=1e-6",
+            ),
+            "min_separation .* got 10",
+        ),
+        (
+            ("--mechanism=triehh", "--population=1000", "--max_length=5"),
+            "either epsilon and delta, or threshold and cohort_size",
+        ),
+    )
+    def test_one_line_and_status_2(self, arguments, message):
+        done = _run(*arguments)
+        self.assertEqual(done.returncode, 2)
+        self.assertEqual(done.stdout, "")
+        self.assertRegex(done.stderr, message)
+        self.assertLen(done.stderr.splitlines(), 1)
+        self.assertStartsWith(done.stderr, "error: ")
+
+
+class ImportTest(absltest.TestCase):
+    def test_nothing_heavy_is_imported(self):
+        modules = ", ".join(
+            f"privacy.{path.stem}"
+            for path in sorted((_ROOT / "privacy").glob("*.py"))
+            if path.stem != "__init__"
+        )
+        heavy = ["tensorflow", "tensorflow_federated", "tensorflow_privacy", "jax"]
+        slow = ["dp_accounting", "scipy.stats", "pandas"]
+        done = _python(
+            "-c",
+            f"import sys, {modules}\n"
+            f"print([name for name in {heavy + slow} if name in sys.modules])",
+        )
+        self.assertEqual(done.stdout.strip(), "[]", done.stderr)
+
+
+class PaperTablesTest(absltest.TestCase):
+    def test_which_numbers_are_not_equal(self):
+        rows = paper_tables.all_rows()
+        different = {(row.item, row.computed) for row in rows if row.equal == "no"}
+        self.assertEqual(
+            different,
+            {
+                ("Table 1 en-US*: zCDP", "0.24"),
+                ("k-anonymity at alpha = 0.95, Lemma 1: k", "none"),
+                ("k-anonymity at alpha = 0.95, direct evaluation: k", "49"),
+            },
+        )
+        self.assertEqual(sum(row.equal == "yes" for row in rows), 40)
+        for row in rows:
+            self.assertTrue(row.reason or row.equal == "yes", row)
+            self.assertEqual(row.equal == "-", row.printed == "-")
+
+    def test_the_tools_discretization(self):
+        found = paper_tables.tool_2021_epsilon(
+            local_epsilon=10.0,
+            num_reports=3 * 10**7,
+            delta=1e-10,
+            step=100,
+            iterations=10,
+        )
+        self.assertAlmostEqual(found, 0.31475, delta=1e-5)
+
+    def test_command_line(self):
+        done = _run("--paper_tables", "--format=json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        rows = json.loads(done.stdout)
+        self.assertEqual(
+            list(rows[0]), ["paper", "item", "printed", "computed", "equal", "reason"]
+        )
+
+
+if __name__ == "__main__":
+    absltest.main()
