@@ -3,7 +3,7 @@
 scripts/run federated_hh.run_triehh --flagfile=configs/triehh_demo.flagfile
 """
 
-import re
+import math
 from collections.abc import Mapping
 
 from absl import app, flags, logging
@@ -62,17 +62,25 @@ _MAX_K = flags.DEFINE_integer(
 )
 flags.adopt_module_key_flags(population_flags)
 flags.adopt_module_key_flags(experiment_flags)
+# The guarantee compares users with and without words in a population of one size.
+flags.set_default(flags.FLAGS["empty_clients"], "keep")
 
 
 def _parse_delta(text: str, population_size: int) -> float:
-    compact = text.replace(" ", "")
+    compact = text.replace(" ", "").lower()
     if compact == "1/n^2":
         return 1.0 / population_size**2
     if compact == "1/(300n)":
         return 1.0 / (300 * population_size)
-    if re.fullmatch(r"[0-9.]+(e-?[0-9]+)?", compact):
-        return float(compact)
-    raise ValueError(f"--delta={text}: give a number, 1/n^2 or 1/(300n)")
+    try:
+        delta = float(compact)
+    except ValueError:
+        delta = 0.0
+    if not 0 < delta < 1:
+        raise ValueError(
+            f"--delta={text}: give a number above 0 and below 1, 1/n^2 or 1/(300n)"
+        )
+    return delta
 
 
 def _check_flags() -> None:
@@ -81,11 +89,13 @@ def _check_flags() -> None:
         raise ValueError("give --epsilon, or --threshold and --cohort_size")
     if any(given) and not all(given):
         raise ValueError("give both --threshold and --cohort_size, or neither")
-    if any(given) and _EPSILON.value is not None:
+    if any(given) and (_EPSILON.value is not None or flags.FLAGS["delta"].present):
         raise ValueError(
-            "give either --epsilon or --threshold and --cohort_size: each follows "
-            "from the other"
+            "give either --epsilon and --delta or --threshold and --cohort_size: "
+            "each follows from the other"
         )
+    if _EPSILON.value is not None and not 0 < _EPSILON.value < math.inf:
+        raise ValueError(f"--epsilon={_EPSILON.value}: it has to be above 0 and finite")
     _parse_delta(_DELTA.value, 10**6)
 
 
@@ -121,10 +131,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
     population = population_flags.prepare_from_flags()
     redraws = _WORD_SELECTION.value == "by_frequency"
     parameters = _parameters(population.num_clients, redraws)
-    statement = triehh_statement.triehh_statement(
-        parameters, redraws_each_round=redraws
-    )
-    logging.info(_summary(parameters, statement))
+    logging.info(_summary(parameters, redraws))
 
     # TensorFlow comes last: it takes seconds to import.
     from federated_hh import alphabet as alphabet_lib
@@ -147,6 +154,13 @@ def run(arguments: experiment_flags.Arguments) -> None:
                 num_repeats=_NUM_REPEATS.value,
                 seed=arguments.seed,
             )
+        statement = triehh_statement.triehh_statement(
+            parameters,
+            redraws_each_round=redraws,
+            basis="realised",
+            num_runs=len(repeats),
+            population_has_empty_users=flags.FLAGS["empty_clients"].value == "keep",
+        )
         results = triehh_report.evaluate(process, repeats, _MAX_K.value)
         triehh_report.write(directory, process, results, statement)
         directory.complete()
@@ -156,13 +170,12 @@ def run(arguments: experiment_flags.Arguments) -> None:
         print(f"Report: {directory.path / 'report.html'}")
 
 
-def _summary(parameters, statement) -> str:
-    guarantees = statement.guarantees
-    guarantee = (
-        f"epsilon {guarantees[0].epsilon:.4g}, delta {guarantees[0].delta:.3g}"
-        if guarantees
-        else "no guarantee"
-    )
+def _summary(parameters, redraws_each_round: bool) -> str:
+    if parameters.violated_condition() is None:
+        epsilon, delta = parameters.guarantee(redraws_each_round=redraws_each_round)
+        guarantee = f"epsilon {epsilon:.4g}, delta {delta:.3g}"
+    else:
+        guarantee = "no guarantee"
     return (
         f"{parameters.population_size:,} clients, cohorts of "
         f"{parameters.cohort_size:,}, threshold {parameters.threshold}, maximum "

@@ -1,6 +1,6 @@
 """The privacy statement of a TrieHH run."""
 
-from privacy import statement
+from privacy import argument_checks, statement
 from privacy.triehh import TrieHHParameters
 
 _ADJACENCY = (
@@ -21,6 +21,12 @@ _ASSUMPTIONS = (
     "other users' data.",
 )
 
+_POPULATION_IS_PUBLIC = (
+    "Users without a word were left out of the population, so its size n, and the "
+    "threshold and cohort size that follow from it, depend on who has words: they are "
+    "taken to be public, and whether a user has any word at all is not protected."
+)
+
 _NOT_COUNTED = (
     "Vote counts: the guarantee is about which prefixes reach the threshold, not "
     "about how many votes they got.",
@@ -34,9 +40,14 @@ _NOT_COUNTED = (
 
 
 def triehh_statement(
-    parameters: TrieHHParameters, *, redraws_each_round: bool, basis: str = "planned"
+    parameters: TrieHHParameters,
+    *,
+    redraws_each_round: bool,
+    basis: str = "planned",
+    num_runs: int = 1,
+    population_has_empty_users: bool = True,
 ) -> statement.PrivacyStatement:
-    """Makes the privacy statement of one TrieHH run.
+    """Makes the privacy statement of one TrieHH run, or of several.
 
     Args:
         parameters: The run's parameters.
@@ -44,14 +55,20 @@ def triehh_statement(
             round (Algorithm 3 of Zhu et al. 2020), so that delta is L times
             Theorem 1's; see `TrieHHParameters.guarantee`.
         basis: "planned" or "realised".
+        num_runs: How many runs with these parameters read the same population; where
+            there are several, what they cost together is stated too.
+        population_has_empty_users: Whether users without a word are counted in n, as
+            the adjacency has it. Where they were left out, the statement says that n
+            is taken to be public.
 
     Returns:
         The statement; without a guarantee, and with the reason, where Theorem 1 of
         Zhu et al. 2020 does not apply to the parameters.
 
     Raises:
-        ValueError: `basis` is neither word.
+        ValueError: `basis` is neither word, or `num_runs` is below 1.
     """
+    argument_checks.integer("num_runs", num_runs, 1)
     violated = parameters.violated_condition()
     guarantees: list[statement.Guarantee] = []
     if violated is None:
@@ -69,6 +86,21 @@ def triehh_statement(
                 adjacency="one user's data emptied; from D to D' only",
             )
         )
+        if num_runs > 1:
+            guarantees.append(
+                statement.Guarantee(
+                    epsilon=num_runs * epsilon,
+                    delta=min(1.0, num_runs * delta),
+                    bound=f"{bound}, with basic composition over {num_runs} runs",
+                    is_upper_bound=True,
+                    unit="user",
+                    adjacency="one user's data emptied; from D to D' only",
+                    assumptions=(f"For all {num_runs} runs together.",),
+                )
+            )
+    assumptions = _ASSUMPTIONS
+    if not population_has_empty_users:
+        assumptions += (_POPULATION_IS_PUBLIC,)
     if redraws_each_round:
         accounting = (
             "Each round is (epsilon/L, delta0)-DP whatever word the user draws, with "
@@ -87,7 +119,8 @@ def triehh_statement(
             "Central DP without added noise: sampling and thresholding protect the "
             "output, and the server is trusted to apply the threshold."
         ),
-        protected="All words of a user, in one run of TrieHH.",
+        protected="All words of a user, in one run of TrieHH"
+        + (f", and in {num_runs} runs together." if num_runs > 1 else "."),
         unit="user",
         adjacency=_ADJACENCY,
         mechanism="TrieHH (Zhu et al. 2020, Algorithms 1 to 3)",
@@ -106,9 +139,13 @@ def triehh_statement(
             "threshold (theta)": parameters.threshold,
             "max_length (L)": parameters.max_length,
             "redraws_each_round": "yes" if redraws_each_round else "no",
+            "users_without_words": "counted"
+            if population_has_empty_users
+            else "left out",
+            "runs": num_runs,
         },
         accounting=accounting,
-        assumptions=_ASSUMPTIONS,
+        assumptions=assumptions,
         not_counted=_NOT_COUNTED,
         basis=basis,
     )

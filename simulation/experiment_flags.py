@@ -39,6 +39,8 @@ _NOT_RECORDED = frozenset(
     ["output_dir", "resume", "isolate_network", "tf_logs", "population_cache"]
 )
 
+_PATHS = ("population", "known_words")
+
 
 @dataclasses.dataclass(frozen=True)
 class Arguments:
@@ -79,6 +81,7 @@ def run_program(
     _isolate_network()
     from simulation import run_directory  # imports NumPy, but no TensorFlow
 
+    output_dir = _OUTPUT_DIR.value
     try:
         if _RESUME.value:
             if _OUTPUT_DIR.value is None:
@@ -86,17 +89,25 @@ def run_program(
             run_directory.RunDirectory.read_run(_OUTPUT_DIR.value)
             _take_recorded_flags(run_directory.flags_file(_OUTPUT_DIR.value))
         check_flags()
+        _make_paths_absolute()
         name = program.rpartition(".")[2].removeprefix("run_")
-        output_dir = _OUTPUT_DIR.value or run_directory.default_path(name)
+        output_dir = output_dir or run_directory.default_path(name)
         if not _RESUME.value:
             run_directory.RunDirectory.check_free(output_dir)
         if not _TF_LOGS.value:
             startup.silence_tensorflow()
         run(Arguments(output_dir, _RESUME.value, _SEED.value, _flags_as_text()))
     except KeyboardInterrupt:
-        print("\ninterrupted; --resume continues a run", file=sys.stderr)
-        sys.exit(130)
-    except (ValueError, OSError, RuntimeError) as error:
+        print(
+            f"\ninterrupted; --resume --output_dir={output_dir} goes on, if the run "
+            "had begun",
+            file=sys.stderr,
+            flush=True,
+        )
+        # The worker is gone and the files are closed. TFF's threads may stand in a
+        # call to the worker, and would abort the interpreter as it ends.
+        os._exit(130)
+    except (ValueError, OSError, RuntimeError, flags.Error) as error:
         if logging.vlog_is_on(1):
             raise
         print(f"error: {error}", file=sys.stderr)
@@ -110,6 +121,13 @@ def _isolate_network() -> None:
             "This system allows no network namespace: while the program runs, TFF's "
             "worker listens on all interfaces of this machine."
         )
+
+
+def _make_paths_absolute() -> None:
+    """Makes a run independent of the directory that it was begun in."""
+    for name in _PATHS:
+        if name in flags.FLAGS and flags.FLAGS[name].value not in (None, "synthetic"):
+            flags.FLAGS[name].value = os.path.abspath(flags.FLAGS[name].value)
 
 
 def _recorded_names() -> list[str]:

@@ -11,12 +11,14 @@ import json
 import os
 import pathlib
 import platform
+import shutil
 import subprocess
 import time
 from collections.abc import Mapping
 from typing import Any, Self
 
 import pandas as pd
+from absl import logging
 
 from simulation import atomic_files, experiment_flags
 
@@ -24,6 +26,7 @@ _RUN_FILE = "run.json"
 _FLAGS_FILE = "flags.txt"
 _CHECKPOINT_FILE = "checkpoint.json"
 _METRICS_FILE = "metrics.csv"
+_TENSORBOARD_DIR = "tensorboard"
 _SCHEMA_VERSION = 1
 # The packages whose versions can change a result.
 _PACKAGES = (
@@ -42,8 +45,9 @@ class RunDirectoryError(RuntimeError):
 
 
 def default_path(program: str) -> str:
-    """Returns a fresh `runs/<program>/<date>-<time>` below the working directory."""
-    return os.path.join("runs", program, time.strftime("%Y%m%d-%H%M%S"))
+    """Returns a fresh path `runs/<program>/<date>-<time>-<process>`, not made yet."""
+    name = f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
+    return os.path.join("runs", program, name)
 
 
 def version() -> str:
@@ -61,9 +65,21 @@ def version() -> str:
     return described.stdout.strip()
 
 
+def package_versions() -> dict[str, str]:
+    """Returns the versions of the packages that can change a result."""
+    return {name: importlib.metadata.version(name) for name in _PACKAGES}
+
+
 def flags_file(path: str | os.PathLike[str]) -> str:
-    """Returns the path of a run's flags, a flagfile."""
-    return os.path.join(path, _FLAGS_FILE)
+    """Returns the path of a run's flags, a flagfile.
+
+    Raises:
+        RunDirectoryError: If there is no run at `path`.
+    """
+    file = pathlib.Path(path) / _FLAGS_FILE
+    if not file.exists():  # the run was killed in its first moment
+        atomic_files.write_file(file, RunDirectory.read_run(path)["flags"].encode())
+    return str(file)
 
 
 def open_for(
@@ -93,7 +109,7 @@ class RunDirectory:
         self.path = pathlib.Path(path)
         self._lock = lock
         self._run = run
-        self._rows: list[Mapping[str, Any]] = []
+        self._rows: list[tuple[int, dict[str, Any]]] = []
         self._writer = None
 
     @staticmethod
@@ -101,7 +117,7 @@ class RunDirectory:
         """Raises `RunDirectoryError` if there is something at `path` already."""
         path = pathlib.Path(path)
         if (path / _RUN_FILE).exists():
-            run = _read_json(path / _RUN_FILE)
+            run = RunDirectory.read_run(path)
             hint = (
                 "it is complete"
                 if run["status"] == "complete"
@@ -111,7 +127,12 @@ class RunDirectory:
                 f"--output_dir={path} holds a run of {run['program']} of "
                 f"{run['started']}; {hint}, or choose another directory"
             )
-        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        # A run killed before its first file was whole leaves that file's beginning.
+        left = f".{_RUN_FILE}."
+        if path.exists() and (
+            not path.is_dir()
+            or any(not file.name.startswith(left) for file in path.iterdir())
+        ):
             raise RunDirectoryError(
                 f"--output_dir={path} exists and is not an empty directory; choose "
                 "another"
@@ -147,6 +168,11 @@ class RunDirectory:
                 f"--output_dir={path} cannot be made: {error.strerror}"
             ) from error
         lock = _lock(path)
+        try:
+            cls.check_free(path)  # again, now that nobody else can begin one here
+        except RunDirectoryError:
+            os.close(lock)
+            raise
         run = {
             "schema_version": _SCHEMA_VERSION,
             "program": program,
@@ -154,12 +180,13 @@ class RunDirectory:
             "started": time.strftime("%Y-%m-%d %H:%M:%S %z"),
             "version": version(),
             "python": platform.python_version(),
-            "packages": {name: importlib.metadata.version(name) for name in _PACKAGES},
+            "packages": package_versions(),
             "facts": dict(facts),
+            "flags": flags_text,
         }
         directory = cls(path, lock, run)
-        directory.write_text(_FLAGS_FILE, flags_text)
         directory.write_json(_RUN_FILE, run)
+        directory.write_text(_FLAGS_FILE, flags_text)
         return directory
 
     @classmethod
@@ -178,7 +205,22 @@ class RunDirectory:
                 another process works on it, or `facts` differ.
         """
         path = pathlib.Path(path)
-        run = cls.read_run(path)
+        cls.read_run(path)
+        lock = _lock(path)
+        try:
+            run = cls.read_run(path)
+            cls._check_same(path, run, program, facts)
+        except RunDirectoryError:
+            os.close(lock)
+            raise
+        _warn_of_other_versions(run)
+        return cls(path, lock, run)
+
+    @staticmethod
+    def _check_same(
+        path: pathlib.Path, run: dict[str, Any], program: str, facts: Mapping[str, Any]
+    ) -> None:
+        """Raises `RunDirectoryError` unless the run can be continued."""
         if run["program"] != program:
             raise RunDirectoryError(
                 f"--output_dir={path} holds a run of {run['program']}, not {program}"
@@ -192,7 +234,6 @@ class RunDirectory:
                     f"{run['facts'].get(name)!r}, now it is {value!r}; restore what "
                     "it began with, or begin a new run"
                 )
-        return cls(path, _lock(path), run)
 
     @staticmethod
     def read_run(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -201,11 +242,23 @@ class RunDirectory:
         if not file.exists():
             raise RunDirectoryError(f"--output_dir={path} holds no run: no {_RUN_FILE}")
         run = _read_json(file)
-        if run.get("schema_version") != _SCHEMA_VERSION:
+        version_found = run.get("schema_version") if isinstance(run, dict) else None
+        if version_found != _SCHEMA_VERSION:
             raise RunDirectoryError(
-                f"{file}: schema_version is {run.get('schema_version')!r}, this "
-                f"program reads {_SCHEMA_VERSION}"
+                f"{file}: schema_version is {version_found!r}, this program reads "
+                f"{_SCHEMA_VERSION}; is it the file of another program?"
             )
+        missing = {
+            "program",
+            "status",
+            "started",
+            "facts",
+            "flags",
+            "packages",
+            "version",
+        } - run.keys()
+        if missing:
+            raise RunDirectoryError(f"{file} is damaged: it has no {sorted(missing)}")
         return run
 
     def __enter__(self) -> Self:
@@ -226,16 +279,32 @@ class RunDirectory:
     def save_checkpoint(self, state: Any) -> None:
         """Replaces the checkpoint by a value that JSON can hold, and the metrics."""
         self.write_json(_CHECKPOINT_FILE, {"state": state, "metrics": self._rows})
+        self._write_metrics()
+
+    def _write_metrics(self) -> None:
         if self._rows:
-            self.write_table(_METRICS_FILE, pd.DataFrame(self._rows))
+            self.write_table(_METRICS_FILE, self.metrics())
 
     def load_checkpoint(self) -> Any | None:
-        """Returns the last checkpoint's state, or None; takes its metrics over."""
+        """Returns the last checkpoint's state, or None; takes its metrics over.
+
+        Raises:
+            RunDirectoryError: If the checkpoint is damaged.
+        """
+        shutil.rmtree(self.path / _TENSORBOARD_DIR, ignore_errors=True)
         file = self.path / _CHECKPOINT_FILE
         if not file.exists():
             return None
         checkpoint = _read_json(file)
-        self._rows = checkpoint["metrics"]
+        if not isinstance(checkpoint, dict) or checkpoint.keys() != {
+            "state",
+            "metrics",
+        }:
+            raise RunDirectoryError(f"{file} is damaged: no state and metrics in it")
+        # TensorBoard may know of a round that the checkpoint does not, or not of its
+        # last one.
+        for step, row in checkpoint["metrics"]:
+            self.add_metrics(step, row)
         return checkpoint["state"]
 
     def add_metrics(self, step: int, row: Mapping[str, Any]) -> None:
@@ -244,20 +313,30 @@ class RunDirectory:
         Args:
             step: TensorBoard's step.
             row: Metrics by name; the same names in every row.
+
+        Raises:
+            RunDirectoryError: If TensorBoard's file cannot be written.
         """
         import tensorflow as tf  # here: a reader of run directories needs none
 
-        if self._writer is None:
-            self._writer = tf.summary.create_file_writer(str(self.path / "tensorboard"))
-        self._rows.append(row)
-        with self._writer.as_default(step=step):
-            for name, value in row.items():
-                tf.summary.scalar(name, value)
-        self._writer.flush()
+        path = self.path / _TENSORBOARD_DIR
+        self._rows.append((step, dict(row)))
+        try:
+            if self._writer is None:
+                self._writer = tf.summary.create_file_writer(str(path))
+            with self._writer.as_default(step=step):
+                for name, value in row.items():
+                    tf.summary.scalar(name, value)
+            self._writer.flush()
+        except tf.errors.OpError as error:
+            raise RunDirectoryError(
+                f"{path} cannot be written: {error.message}. Mend that and continue "
+                "with --resume"
+            ) from error
 
     def metrics(self) -> pd.DataFrame:
         """Returns the metrics so far, a row a step."""
-        return pd.DataFrame(self._rows)
+        return pd.DataFrame([row for _, row in self._rows])
 
     def write_text(self, name: str, text: str) -> None:
         """Writes a text file in UTF-8; see `write_bytes`."""
@@ -287,6 +366,7 @@ class RunDirectory:
 
     def complete(self) -> None:
         """Marks the run as complete; the last thing a run does."""
+        self._write_metrics()  # a kill may have come between checkpoint and metrics
         self._run["status"] = "complete"
         self._run["finished"] = time.strftime("%Y-%m-%d %H:%M:%S %z")
         self.write_json(_RUN_FILE, self._run)
@@ -295,6 +375,21 @@ class RunDirectory:
     def run(self) -> dict[str, Any]:
         """What `run.json` says."""
         return dict(self._run)
+
+
+def _warn_of_other_versions(run: dict[str, Any]) -> None:
+    """Warns where another version of something continues a run than began it."""
+    now = {**package_versions(), "this code": version()}
+    before = {**run["packages"], "this code": run["version"]}
+    for name, began in before.items():
+        if now.get(name) != began:
+            logging.warning(
+                "The run began with %s %s and goes on with %s: the result may differ "
+                "from that of an uninterrupted run.",
+                name,
+                began,
+                now.get(name),
+            )
 
 
 def _lock(path: pathlib.Path) -> int:

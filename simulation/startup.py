@@ -46,15 +46,32 @@ def isolate_network() -> bool:
         Whether it worked. It needs a single thread, and unprivileged user namespaces
         or CAP_SYS_ADMIN.
     """
-    libc = ctypes.CDLL(None, use_errno=True)
     if len(os.listdir("/proc/self/task")) > 1:
         return False  # a namespace is a thread's: the others would stay outside
+    # Some systems allow a part of it and refuse the rest, and there is no way back
+    # from a part. So a child tries it first.
+    child = os.fork()
+    if child == 0:
+        try:
+            _enter_own_network()
+        except BaseException:
+            os._exit(1)
+        os._exit(0)
+    if os.waitpid(child, 0)[1] != 0:
+        return False
+    _enter_own_network()
+    return True
+
+
+def _enter_own_network() -> None:
+    """Moves this process into a network namespace with a loopback that is up."""
+    libc = ctypes.CDLL(None, use_errno=True)
     user, group = os.geteuid(), os.getegid()
     # Root keeps its user namespace: in a new one it would lose its rights over the
     # files of other users.
     flags = _CLONE_NEWNET if user == 0 else _CLONE_NEWUSER | _CLONE_NEWNET
-    if not hasattr(libc, "unshare") or libc.unshare(flags) != 0:
-        return False
+    if libc.unshare(flags) != 0:
+        raise OSError(ctypes.get_errno(), "unshare")
     if user != 0:
         _write("/proc/self/setgroups", "deny")
         _write("/proc/self/uid_map", f"{user} {user} 1")
@@ -65,7 +82,6 @@ def isolate_network() -> bool:
         (interface_flags,) = struct.unpack_from("h", request, 16)
         request = struct.pack("16sh14x", b"lo", interface_flags | _IFF_UP)
         fcntl.ioctl(control, _SIOCSIFFLAGS, request)
-    return True
 
 
 def _write(path: str, text: str) -> None:

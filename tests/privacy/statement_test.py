@@ -134,6 +134,29 @@ class StatementTest(parameterized.TestCase):
 
 
 class TrieHHStatementTest(parameterized.TestCase):
+    def test_several_runs_add_up(self):
+        parameters = triehh.TrieHHParameters(10**6, 12_000, 15, 10)
+        made = triehh_statement.triehh_statement(
+            parameters, redraws_each_round=False, num_runs=5, basis="realised"
+        )
+        one, all_runs = made.guarantees
+        self.assertEqual((one.epsilon, one.delta), parameters.guarantee())
+        self.assertEqual(all_runs.epsilon, 5 * one.epsilon)
+        self.assertEqual(all_runs.delta, 5 * one.delta)
+        self.assertIn("5 runs together", made.protected)
+        with self.assertRaisesRegex(ValueError, "num_runs"):
+            triehh_statement.triehh_statement(
+                parameters, redraws_each_round=False, num_runs=0
+            )
+
+    def test_users_without_words_that_were_left_out(self):
+        parameters = triehh.TrieHHParameters(10**6, 12_000, 15, 10)
+        made = triehh_statement.triehh_statement(
+            parameters, redraws_each_round=False, population_has_empty_users=False
+        )
+        self.assertIn("taken to be public", " ".join(made.assumptions))
+        self.assertEqual(made.parameters["users_without_words"], "left out")
+
     @parameterized.parameters(False, True)
     def test_carries_the_guarantee(self, redraws):
         parameters = triehh.solve_parameters(
