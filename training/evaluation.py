@@ -1,7 +1,8 @@
 """What a language model is judged by: loss and accuracies, without padding.
 
 Everything is a sum over places, so that the sums of batches, clients and blocks add up;
-`metrics_of_sums` divides at the end.
+`metrics_of_sums` divides at the end. (In TFF's graphs `==` compares tensors as Python
+objects: hence `tf.equal`.)
 """
 
 import collections
@@ -35,12 +36,14 @@ def cross_entropy(logits: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
         float32 [batch, time], in nats.
     """
     losses = tf.nn.sparse_softmax_cross_entropy_with_logits(targets, logits)
-    return tf.where(targets == vocabulary.PAD, 0.0, losses)
+    return tf.where(tf.equal(targets, vocabulary.PAD), 0.0, losses)
 
 
 def mean_loss(logits: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
     """Returns the mean loss over the places that are not padding; 0 if all are."""
-    places = tf.math.count_nonzero(targets != vocabulary.PAD, dtype=tf.float32)
+    places = tf.math.count_nonzero(
+        tf.not_equal(targets, vocabulary.PAD), dtype=tf.float32
+    )
     return tf.math.divide_no_nan(tf.reduce_sum(cross_entropy(logits, targets)), places)
 
 
@@ -60,7 +63,7 @@ def sums_of_batch(
     is_word = targets >= special
     best = tf.argmax(logits, axis=-1, output_type=tf.int32)
     suggestions = tf.math.top_k(logits[..., special:], _NUM_SUGGESTIONS).indices
-    hits = suggestions + special == targets[..., tf.newaxis]
+    hits = tf.equal(suggestions + special, targets[..., tf.newaxis])
 
     def count(places: tf.Tensor) -> tf.Tensor:
         return tf.math.count_nonzero(places, dtype=tf.float64)
@@ -68,9 +71,9 @@ def sums_of_batch(
     losses = tf.cast(cross_entropy(logits, targets), tf.float64)
     values = (
         tf.reduce_sum(losses),
-        count(targets != vocabulary.PAD),
+        count(tf.not_equal(targets, vocabulary.PAD)),
         count(is_word),
-        count(is_word & (best == targets)),
+        count(is_word & tf.equal(best, targets)),
         count(is_word & hits[..., 0]),
         count(is_word & tf.reduce_any(hits, axis=-1)),
     )
