@@ -187,9 +187,11 @@ class SpelledPopulation:
         totals = None
         if sampler is ItemSampler.GREEDY:
             counts = tf.gather(self._column(self._counts_path), entries)
-            runs = tf.cumsum(tf.cast(is_first, tf.int32)) - 1
-            totals = tf.math.segment_sum(tf.cast(counts, tf.int64), runs)
-            totals = tf.gather(totals, tf.gather(runs, places))
+            counts = tf.where(items >= 0, tf.cast(counts, tf.int64), 0)
+            # From one item to the next one nothing else counts.
+            sums = tf.concat([[0], tf.cumsum(counts)], axis=0)
+            sums = tf.gather(sums, tf.concat([places, row_splits[-1:]], axis=0))
+            totals = sums[1:] - sums[:-1]
         return tf.gather(items, places), item_splits, totals
 
 

@@ -1,0 +1,421 @@
+"""How fast LDP TrieHH runs, and how its cost grows with the clients of a level.
+
+    scripts/run scripts.benchmark_ldp_triehh
+
+Prepares a synthetic population of --num_clients that type the rare end of English, and
+writes tables and a plot to --results_dir, and prints them:
+
+* `stages`: a run with the paper's D, eta_max, B and epsilon and a fifteenth of the
+  clients a level: seconds of drawing the cohort, of selection and secure sum in TFF, of
+  drawing the sum of the reports, and of the server's work (top-k and the trie);
+* `per_report`: level 2 with each report drawn by the client computation, in reports a
+  second; beside it one TFF client a device, and a loop over reports in NumPy such as
+  libraries for local privacy have;
+* `cost_against_clients`: selection and the sum of the reports at level 2, from 10^4
+  clients to all.
+
+Processor seconds are those of this process and the worker. Peak memory is the largest
+sum of both processes' resident memory, looked at every 20 ms, with and without the
+pages of mapped files, which the system may drop at any time.
+"""
+
+import json
+import os
+import platform
+import shutil
+import sys
+import tempfile
+import threading
+import time
+
+from absl import app, flags
+
+from simulation import startup
+
+_RESULTS_DIR = flags.DEFINE_string(
+    "results_dir", "results/benchmark_ldp_triehh", "Where to write."
+)
+_CACHE_DIR = flags.DEFINE_string(
+    "cache_dir", None, "Where the population is kept; by default it is not."
+)
+_NUM_CLIENTS = flags.DEFINE_integer(
+    "num_clients",
+    10_100_000,
+    "Clients that type; not all of them type a target word.",
+    100_000,
+)
+_MEAN_WORDS = flags.DEFINE_float(
+    "mean_words_per_client", 1000.0, "Mean number of words that a client types.", 1.0
+)
+_DEVICES = flags.DEFINE_integer(
+    "devices", 5_000, "Devices of the measurements with reports one by one.", 100
+)
+_SINGLE_DEVICES = flags.DEFINE_integer(
+    "single_devices", 100, "Devices with a TFF client each.", 1
+)
+
+_SEED = 1
+_EPSILON = 10.0
+_DEPTH = 15
+_BOUND = 60
+_MAX_PREFIXES = 10_000
+
+
+class Usage:
+    """Watches the time and memory of this process and its worker, in a `with` block.
+
+    Attributes:
+        wall_seconds: Of the block.
+        cpu_seconds: Processor time of this process and those below it.
+        peak_bytes: The most resident memory of them at a time.
+        peak_own_bytes: The same without the pages of mapped files.
+    """
+
+    def __init__(self):
+        import psutil
+
+        self._psutil = psutil
+        self._process = psutil.Process()
+        self.peak_bytes = self.peak_own_bytes = 0
+
+    def _processes(self):
+        return [self._process, *self._process.children(recursive=True)]
+
+    def _cpu(self) -> float:
+        times = [process.cpu_times() for process in self._processes()]
+        return sum(t.user + t.system for t in times)
+
+    def _watch(self) -> None:
+        while not self._stop.wait(0.02):
+            total = shared = 0
+            for process in self._processes():
+                try:
+                    memory = process.memory_info()
+                except self._psutil.NoSuchProcess:
+                    continue
+                total += memory.rss
+                shared += memory.shared
+            self.peak_bytes = max(self.peak_bytes, total)
+            self.peak_own_bytes = max(self.peak_own_bytes, total - shared)
+
+    def __enter__(self):
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
+        self._start = time.perf_counter(), self._cpu()
+        return self
+
+    def __exit__(self, *_):
+        self.wall_seconds = time.perf_counter() - self._start[0]
+        self.cpu_seconds = self._cpu() - self._start[1]
+        self._stop.set()
+        self._thread.join()
+
+    def __str__(self) -> str:
+        return (
+            f"{self.wall_seconds:.1f} s ({self.cpu_seconds:.1f} processor seconds), "
+            f"peak memory {self.peak_bytes / 2**30:.2f} GiB "
+            f"({self.peak_own_bytes / 2**30:.2f} without mapped files)"
+        )
+
+
+def build_process(population, alphabet, clients_per_level, max_depth=_DEPTH, **options):
+    """Returns LDP TrieHH with the paper's parameters and the random sampler."""
+    from federated_hh import contributions, ldp_triehh, ldp_triehh_parameters
+
+    parameters = ldp_triehh_parameters.LdpTrieHHParameters(
+        clients_per_level=clients_per_level,
+        max_depth=max_depth,
+        max_prefixes=_MAX_PREFIXES,
+        contribution_bound=_BOUND,
+        epsilon=_EPSILON,
+        sampler=contributions.ItemSampler.RANDOM,
+    )
+    return ldp_triehh.build_ldp_triehh_process(
+        population, parameters, alphabet, seed=_SEED, **options
+    )
+
+
+def measure_stages(process):
+    """Runs all levels; returns seconds by level, and the state before level 2."""
+    import pandas as pd
+
+    state, second, rows = process.initialize(), None, []
+    while not state.finished:
+        with Usage() as usage:
+            start = time.perf_counter()
+            cohort = process.cohorts.cohort(state.levels_done)
+            drawn = time.perf_counter() - start
+            output = process.next(state, cohort)
+        state = output.state
+        second = second or state
+        metrics = output.metrics
+        rows.append(
+            {
+                "level": metrics["level"],
+                "clients": metrics["clients"],
+                "reports": metrics["reports"],
+                "candidates": metrics["candidates"],
+                "draw_cohort": drawn,
+                "select": metrics["seconds_clients"],
+                "sum": metrics["seconds_reports"],
+                "top_k": metrics["seconds_server"],
+                "wall_seconds": usage.wall_seconds,
+                "cpu_seconds": usage.cpu_seconds,
+            }
+        )
+    return pd.DataFrame(rows), second
+
+
+def numpy_loop(items, num_items, randomizer, generator):
+    """Returns the sum of reports that are drawn one after the other.
+
+    Args:
+        items: True items: int, shape [reports].
+        num_items: The domain's size.
+        randomizer: Whose law the reports have.
+        generator: NumPy's.
+    """
+    import numpy as np
+
+    own, size = float(randomizer.own_probability), randomizer.subset_size
+    counts = np.zeros(num_items, np.int64)
+    for item in items.tolist():
+        included = generator.random() < own
+        others = generator.choice(
+            num_items - 1, size - included, replace=False, shuffle=False
+        )
+        counts[others + (others >= item)] += 1
+        counts[item] += included
+    return counts
+
+
+def measure_per_report(population, alphabet, state):
+    """Returns reports a second in TFF blocks, in a TFF client a device, and in NumPy.
+
+    Args:
+        population: The clients.
+        alphabet: Of the trie.
+        state: Before the level that is measured.
+    """
+    import numpy as np
+    import pandas as pd
+
+    from federated_hh import ldp_triehh_parameters
+
+    per_report = ldp_triehh_parameters.ReportSampling.PER_REPORT
+    rows = []
+
+    def add(way, reports, usage):
+        rows.append(
+            {
+                "way": way,
+                "reports": reports,
+                "wall_seconds": usage.wall_seconds,
+                "cpu_seconds": usage.cpu_seconds,
+                "reports_per_second": reports / usage.wall_seconds,
+                "reports_per_cpu_second": reports / usage.cpu_seconds,
+            }
+        )
+
+    for way, devices, num_blocks in (
+        ("blocks of devices", _DEVICES.value, 4),
+        ("a TFF client a device", _SINGLE_DEVICES.value, _SINGLE_DEVICES.value),
+    ):
+        process = build_process(
+            population,
+            alphabet,
+            devices,
+            num_blocks=num_blocks,
+            report_sampling=per_report,
+        )
+        cohort = process.cohorts.cohort(0)
+        process.collect(state, cohort)  # builds the computation
+        with Usage() as usage:
+            votes = process.collect(state, cohort)
+        add(way, devices * _BOUND, usage)
+        randomizer = process.parameters.randomizer(len(votes))
+        expected = devices * _BOUND * randomizer.subset_size
+        if not 0 <= expected - votes.sum() <= devices * _BOUND:
+            raise RuntimeError(f"{votes.sum()} items in {devices * _BOUND} reports")
+    generator = np.random.default_rng(_SEED)
+    items = generator.integers(0, len(votes), 20_000)
+    with Usage() as usage:
+        counts = numpy_loop(items, len(votes) + 1, randomizer, generator)
+    if counts.sum() != len(items) * randomizer.subset_size:
+        raise RuntimeError(f"{counts.sum()} items in {len(items)} reports")
+    add("NumPy, report by report", len(items), usage)
+    table = pd.DataFrame(rows)
+    rates = table.reports_per_cpu_second
+    table["times_as_fast_per_core"] = rates[0] / rates
+    return table
+
+
+def measure_cost(process, state):
+    """Returns the cost of a level against the number of its clients.
+
+    Args:
+        process: Whose `collect` is measured; its blocks have the default size.
+        state: Before the level that is measured.
+    """
+    import numpy as np
+    import pandas as pd
+
+    population = process.population
+    generator = np.random.default_rng(_SEED)
+    order = generator.permutation(population.num_clients)
+    sizes = [n for k in range(4, 10) for n in (10**k, 3 * 10**k) if n <= len(order)]
+    randomizer = process.parameters.randomizer(state.trie.num_candidates)
+    process.collect(state, np.sort(order[:1000]))  # builds the computation
+    rows = []
+    for size in sizes:
+        cohort = np.sort(order[:size])
+        with Usage() as select:
+            items = process.collect(state, cohort)
+        histogram = np.append(items, size * _BOUND - items.sum())
+        with Usage() as summing:
+            randomizer.sum_of_reports(histogram, _SEED)
+        rows.append(
+            {
+                "clients": size,
+                "reports": size * _BOUND,
+                "select_wall_seconds": select.wall_seconds,
+                "select_cpu_seconds": select.cpu_seconds,
+                "sum_wall_seconds": summing.wall_seconds,
+                "sum_cpu_seconds": summing.cpu_seconds,
+                "peak_gib": max(select.peak_bytes, summing.peak_bytes) / 2**30,
+                "peak_own_gib": max(select.peak_own_bytes, summing.peak_own_bytes)
+                / 2**30,
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def plot_cost(table) -> bytes:
+    """Draws the cost of a level against its clients."""
+    from simulation import plots
+
+    figure, axes = plots.single(
+        "A level of LDP TrieHH: a million candidates, 60 reports a client",
+        "clients of the level",
+        "processor seconds",
+    )
+    axes.plot(
+        table.clients,
+        table.select_cpu_seconds,
+        "o-",
+        color=plots.BLUE,
+        label="selection and secure sum, in TFF",
+    )
+    axes.plot(
+        table.clients,
+        table.sum_cpu_seconds,
+        "o-",
+        color=plots.ORANGE,
+        label="sum of the reports",
+    )
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.legend(frameon=False)
+    return plots.png(figure)
+
+
+def about(population, preparation: dict[str, str]) -> dict:
+    """Returns what made the results."""
+    import numpy as np
+    import tensorflow as tf
+
+    from simulation import run_directory
+
+    arguments = " ".join(sys.argv[1:])
+    return {
+        "command": f"scripts/run scripts.benchmark_ldp_triehh {arguments}".strip(),
+        "commit": run_directory.version(),
+        "data": (
+            f"synthetic English, words of the lowest 5% of frequency mass: "
+            f"{population.num_clients:,} clients, {population.num_words:,} words, "
+            f"{population.num_entries:,} pairs of both"
+        ),
+        **preparation,
+        "machine": f"{platform.machine()}, {os.cpu_count()} cores",
+        "load_average": os.getloadavg(),
+        "versions": {
+            "python": platform.python_version(),
+            "numpy": np.__version__,
+            "tensorflow": tf.__version__,
+        },
+    }
+
+
+def prepare(directory: str):
+    """Returns the population; it is prepared if it is not in the directory."""
+    from federated_hh import oov_targets
+    from simulation import population as population_lib
+
+    return population_lib.prepare(
+        population_lib.PopulationOptions(
+            num_clients=_NUM_CLIENTS.value,
+            mean_words_per_client=_MEAN_WORDS.value,
+            tokenizer="whitespace",
+            known_words=oov_targets.known_words_file(directory, 0.05),
+        ),
+        directory,
+    )
+
+
+def measure(cache_directory: str, results_directory: str) -> None:
+    """Measures, writes and prints."""
+    import string
+
+    from federated_hh import alphabet as alphabet_lib
+    from simulation import atomic_files, runtime
+
+    def write(name: str, contents: bytes) -> None:
+        atomic_files.write_file(os.path.join(results_directory, name), contents)
+
+    def show(name: str, table) -> None:
+        print(f"\n{name}\n{table.to_string(index=False)}", flush=True)
+        write(f"{name}.csv", table.to_csv(index=False, float_format="%.6g").encode())
+
+    with Usage() as prepared:
+        population = prepare(cache_directory)
+    print(f"population prepared in {prepared}", flush=True)
+    alphabet = alphabet_lib.Alphabet(string.printable)
+    with Usage() as spelled:
+        process = build_process(population, alphabet, population.num_clients // _DEPTH)
+    print(f"words put in the order of their spelling in {spelled}", flush=True)
+    with Usage() as whole, runtime.tff_worker(max_concurrent_calls=2):
+        stages, state = measure_stages(process)
+    show("stages", stages)
+    print(f"\nall {len(stages)} levels in {whole}", flush=True)
+    with runtime.tff_worker(max_concurrent_calls=2):
+        show("per_report", measure_per_report(population, alphabet, state))
+    with runtime.tff_worker(max_concurrent_calls=2):
+        cost = measure_cost(process, state)
+    show("cost_against_clients", cost)
+    write("cost_against_clients.png", plot_cost(cost))
+    origin = about(
+        population,
+        {"prepared": str(prepared), "spelled": str(spelled), "stages": str(whole)},
+    )
+    write("about.json", json.dumps(origin, indent=2).encode() + b"\n")
+
+
+def main(argv: list[str]) -> None:
+    """Makes the directories, and measures."""
+    del argv
+    startup.isolate_network()
+    startup.silence_tensorflow()
+    os.makedirs(_RESULTS_DIR.value, exist_ok=True)
+    if _CACHE_DIR.value is not None:
+        measure(_CACHE_DIR.value, _RESULTS_DIR.value)
+        return
+    scratch = tempfile.mkdtemp(prefix="benchmark_ldp_triehh_")
+    try:
+        measure(scratch, _RESULTS_DIR.value)
+    finally:
+        shutil.rmtree(scratch)
+
+
+if __name__ == "__main__":
+    app.run(main)
