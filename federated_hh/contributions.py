@@ -210,7 +210,8 @@ def _choose(
 
     Args:
         items: int32, shape [items]: device by device.
-        counts: int64, shape [items], for those most often held; None for random ones.
+        counts: int64, shape [items], for those most often held, where more than
+            2^31 - 1 counts as that; None for random ones.
         begins: int64, shape [block]: where the items of a device begin.
         held: int64, shape [block]: how many a device has.
         bound: How many to choose.

@@ -221,6 +221,41 @@ class DerivedColumnTest(absltest.TestCase):
             self.population.derived_column("bad", lambda: np.array(1 / 0))
         self.assertEqual(os.listdir(os.path.dirname(path)), ["none.bin"])
 
+    def test_pieces_of_several_columns(self):
+        calls = []
+
+        def build():
+            calls.append(1)
+            for first in (0, 3, 6):
+                numbers = np.arange(first, first + 3)
+                yield numbers.astype(">i4"), numbers[:1] * 0.5
+            yield np.zeros(0, np.int32), np.zeros(0)
+
+        paths = self.population.derived_columns(["whole", "half"], build)
+        np.testing.assert_array_equal(np.fromfile(paths[0], "<i4"), np.arange(9))
+        np.testing.assert_array_equal(np.fromfile(paths[1], "<f8"), [0, 1.5, 3])
+        again = ClientWords.open(self.directory).derived_columns(
+            ["whole", "half"], build
+        )
+        self.assertEqual((again, len(calls)), (paths, 1))
+        # A program that was killed between the two renamings left one of them.
+        os.remove(paths[1])
+        self.population.derived_columns(["whole", "half"], build)
+        np.testing.assert_array_equal(np.fromfile(paths[1], "<f8"), [0, 1.5, 3])
+        self.assertLen(calls, 2)
+
+    def test_pieces_that_fail_leave_nothing(self):
+        def build():
+            yield np.zeros(5), np.zeros(5)
+            raise ZeroDivisionError
+
+        with self.assertRaises(ZeroDivisionError):
+            self.population.derived_columns(["one", "two"], build)
+        self.assertEqual(os.listdir(os.path.join(self.directory, "derived")), [])
+        with self.assertRaises(ValueError):  # two names, one array
+            self.population.derived_columns(["one", "two"], lambda: [(np.zeros(5),)])
+        self.assertEqual(os.listdir(os.path.join(self.directory, "derived")), [])
+
     def test_name_stays_inside_the_directory(self):
         for name in ("", "../x", "a/b", ".hidden"):
             with self.assertRaisesRegex(ValueError, "name is"):
