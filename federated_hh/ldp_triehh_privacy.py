@@ -5,10 +5,12 @@ import math
 
 import pandas as pd
 
+from federated_hh import alphabet as alphabet_lib
 from federated_hh import ldp_triehh
-from federated_hh.ldp_triehh_parameters import LdpTrieHHParameters
+from federated_hh.ldp_triehh_parameters import Aggregation, LdpTrieHHParameters
 from federated_hh.ldp_triehh_report import RunSummary
 from privacy import anonymity, ldp_triehh_statement
+from privacy import statement as statement_lib
 
 _ANONYMITY_COLUMNS = [
     field.name for field in dataclasses.fields(anonymity.AnonymityResult)
@@ -32,7 +34,41 @@ def summarize(
     """
     parameters = process.parameters
     candidates = metrics.loc[metrics["repeat"] == 0, "candidates"]
-    run = ldp_triehh_statement.LdpTrieHHRun(
+    statement = ldp_triehh_statement.ldp_triehh_statement(
+        _run_of(parameters, process.aggregation.value, candidates.tolist()),
+        delta=delta,
+        basis="realised",
+    )
+    table, text = anonymity_of(parameters, process.alphabet.num_symbols, alpha)
+    return RunSummary(process, statement, table, text)
+
+
+def planned_statement(
+    parameters: LdpTrieHHParameters,
+    alphabet: alphabet_lib.Alphabet,
+    aggregation: Aggregation,
+    delta: float,
+) -> statement_lib.PrivacyStatement:
+    """Returns the statement of a run that keeps the most prefixes at every level.
+
+    Args:
+        parameters: Of the run.
+        alphabet: Of its words.
+        aggregation: Of its votes.
+        delta: Of the central guarantees.
+    """
+    candidates = [alphabet.size * alphabet.num_symbols]
+    for _ in range(parameters.max_depth - 1):
+        kept = min(candidates[-1], parameters.max_prefixes)
+        candidates.append(kept * alphabet.num_symbols)
+    run = _run_of(parameters, aggregation.value, candidates * parameters.num_passes)
+    return ldp_triehh_statement.ldp_triehh_statement(run, delta=delta)
+
+
+def _run_of(
+    parameters: LdpTrieHHParameters, aggregation: str, candidates: list[int]
+) -> ldp_triehh_statement.LdpTrieHHRun:
+    return ldp_triehh_statement.LdpTrieHHRun(
         local_epsilon=parameters.epsilon,
         clients_per_level=parameters.clients_per_level,
         contribution_bound=parameters.contribution_bound,
@@ -41,13 +77,8 @@ def summarize(
         num_passes=parameters.num_passes,
         max_prefixes=parameters.max_prefixes,
         sampler=parameters.sampler.value,
-        aggregation=process.aggregation.value,
+        aggregation=aggregation,
     )
-    statement = ldp_triehh_statement.ldp_triehh_statement(
-        run, delta=delta, basis="realised"
-    )
-    table, text = anonymity_of(parameters, process.alphabet.num_symbols, alpha)
-    return RunSummary(process, statement, table, text)
 
 
 def anonymity_of(

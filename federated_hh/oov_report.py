@@ -6,8 +6,14 @@ import matplotlib.ticker
 import numpy as np
 import pandas as pd
 
-from federated_hh import evaluation
+from federated_hh import alphabet as alphabet_lib
+from federated_hh import evaluation, ldp_triehh_privacy
+from federated_hh.ldp_triehh_parameters import Aggregation, LdpTrieHHParameters
 from simulation import plots
+
+# Sun et al. 2024, Section 4.1.
+_DELTA = 1e-10
+_ALPHA = 0.95
 
 
 def summarize(runs: pd.DataFrame) -> pd.DataFrame:
@@ -39,6 +45,27 @@ def summarize(runs: pd.DataFrame) -> pd.DataFrame:
     return pd.concat(rows, ignore_index=True)
 
 
+def files_of(
+    title: str, runs: pd.DataFrame, summary: pd.DataFrame, notes: list[str]
+) -> dict[str, bytes]:
+    """Returns the files that every study leaves, by name.
+
+    Args:
+        title: Of the study.
+        runs: See `summarize`.
+        summary: From `summarize`.
+        notes: See `to_markdown`.
+    """
+    is_curve = summary["epsilon"].nunique() == len(summary) > 1
+    plot = plot_epsilons if is_curve else plot_settings
+    return {
+        "runs.csv": runs.to_csv(index=False).encode(),
+        "summary.csv": summary.to_csv(index=False).encode(),
+        "table.md": to_markdown(title, summary, notes).encode(),
+        "coverage.png": plot(title, summary),
+    }
+
+
 def to_markdown(title: str, summary: pd.DataFrame, notes: list[str]) -> str:
     """Returns the table of a study as Markdown.
 
@@ -50,9 +77,9 @@ def to_markdown(title: str, summary: pd.DataFrame, notes: list[str]) -> str:
     lines = [
         f"### {title}",
         "",
-        "| setting | clients a level | words found | real | true coverage (95%) | "
-        "estimated | paper |",
-        "|---|--:|--:|--:|--:|--:|--:|",
+        "| setting | clients a level | repeats | words found | real | "
+        "true coverage (95%) | estimated | paper |",
+        "|---|--:|--:|--:|--:|--:|--:|--:|",
     ]
     for row in summary.itertuples():
         paper = "" if math.isnan(row.paper_coverage) else f"{row.paper_coverage:.1%}"
@@ -61,12 +88,55 @@ def to_markdown(title: str, summary: pd.DataFrame, notes: list[str]) -> str:
             half = (row.coverage_high - row.coverage_low) / 2
             interval = f" ± {half:.2%}"
         lines.append(
-            f"| {row.setting} | {row.clients_per_level:,} | {row.words_found:,.0f} | "
+            f"| {row.setting} | {row.clients_per_level:,} | {row.repeats} | "
+            f"{row.words_found:,.0f} | "
             f"{row.words_real:,.0f} | {row.coverage:.2%}{interval} | "
             f"{row.estimated_coverage:.2%} | {paper} |"
         )
     lines += ["", *[f"* {note}" for note in notes]]
     return "\n".join(lines) + "\n"
+
+
+def privacy_to_markdown(
+    parameters: LdpTrieHHParameters, alphabet: alphabet_lib.Alphabet
+) -> str:
+    """Returns what the production setting guarantees, beside what the paper states.
+
+    Args:
+        parameters: Of the production setting.
+        alphabet: Of its words.
+    """
+    statement = ldp_triehh_privacy.planned_statement(
+        parameters, alphabet, Aggregation.SECURE_SUM, _DELTA
+    )
+    table, text = ldp_triehh_privacy.anonymity_of(
+        parameters, alphabet.num_symbols, _ALPHA
+    )
+    lines = [
+        "### What the production setting guarantees",
+        "",
+        "| guarantee | here | paper |",
+        "|---|---|---|",
+    ]
+    for guarantee in statement.guarantees:
+        paper = ""
+        if guarantee.unit == "item":
+            paper = {0.0: "epsilon 10"}.get(guarantee.delta, "")
+            if guarantee.bound.startswith("clones"):
+                paper = "epsilon 0.315 (same bound, from a coarser computation)"
+        # Rounded upwards: an upper bound stays one.
+        epsilon = math.ceil(guarantee.epsilon * 1e4) / 1e4
+        lines.append(
+            f"| {guarantee.unit} level: {guarantee.bound} | epsilon {epsilon:g}, "
+            f"delta {guarantee.delta:.3g} | {paper} |"
+        )
+    for result in table.itertuples():
+        k = "none" if math.isnan(result.k) else f"k = {int(result.k)}"
+        lines.append(
+            f"| approximate k-anonymity, alpha {_ALPHA:g}: {result.name} | {k} | "
+            "k = 45 by Lemma 1 |"
+        )
+    return "\n".join([*lines, "", text, "", *statement.to_markdown().splitlines()[4:]])
 
 
 def plot_settings(title: str, summary: pd.DataFrame) -> bytes:

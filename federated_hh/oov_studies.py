@@ -8,7 +8,7 @@ clients a level, the same cohorts.
 import dataclasses
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pandas as pd
@@ -159,23 +159,23 @@ class StudyRunner:
     population: client_words.ClientWords
     directory: run_directory.RunDirectory
 
-    def run(self) -> pd.DataFrame:
+    def run(self) -> Iterator[pd.DataFrame]:
         """Runs what is left to run; needs a TFF execution context.
 
-        Returns:
-            A row for each setting and repeat, and each pass of it: setting, repeat,
-            the parameters, words_found, words_real, coverage (of all words found
-            until then), estimated_coverage, standard_error, seconds.
+        Yields:
+            After each repeat of all settings, the runs so far: a row for each setting
+            and repeat, and each pass of it: setting, repeat, the parameters,
+            words_found, words_real, coverage (of all words found until then),
+            estimated_coverage, standard_error, seconds.
         """
         rows: list[dict[str, Any]] = self.directory.load_checkpoint() or []
         done = {(row["setting"], row["repeat"]) for row in rows}
-        # All settings once, then again: an interrupted study has something of each.
         for repeat in range(self.options.num_repeats):
             for setting in self.study.settings:
                 if (setting.name, repeat) not in done:
                     rows += self._run_setting(setting, repeat)
                     self.directory.save_checkpoint(rows)
-        return pd.DataFrame(rows)
+            yield pd.DataFrame(rows)
 
     def _run_setting(self, setting: Setting, repeat: int) -> list[dict[str, Any]]:
         parameters = self.options.parameters(setting)

@@ -117,23 +117,40 @@ def _prepare_population(num_clients: int):
     return population.prepare(options, cache)
 
 
-def _notes(population, run, options, flags_text: str) -> list[str]:
+def _population_note(population, scale: float) -> str:
     entries = population.num_entries / population.num_clients
-    command = " ".join(["scripts/run", _PROGRAM, *flags_text.split()])
-    return [
+    return (
         f"Population: {population.num_clients:,} synthetic clients with "
         f"{population.num_words:,} distinct target words, {entries:.1f} of them a "
         f"client on average (fingerprint {population.fingerprint[:16]}); scale "
-        f"{options.scale:g}.",
-        "Intervals are over repeats, with cohorts, local samples and noise of their "
+        f"{scale:g}."
+    )
+
+
+def _notes(directory, arguments: experiment_flags.Arguments) -> list[str]:
+    given = [
+        flag
+        for flag in arguments.flags_text.split()
+        if not flag.startswith("--results_dir")
+    ]
+    return [
+        "Intervals are over repeats, each with cohorts, local samples and noise of its "
         "own, on one population.",
-        f"Code {run['version']}; `{command}`",
+        f"Code {directory.run['version']}; `scripts/run {_PROGRAM} {' '.join(given)}`",
     ]
 
 
 def run(arguments: experiment_flags.Arguments) -> None:
     """Runs the study that the flags ask for."""
+    if _STUDY.value == "oov_real_text":
+        _run_real_text(arguments)
+    else:
+        _run_synthetic(arguments)
+
+
+def _run_synthetic(arguments: experiment_flags.Arguments) -> None:
     # TensorFlow comes with these: it takes seconds to import.
+    from federated_hh import alphabet as alphabet_lib
     from federated_hh import oov_report, oov_studies
     from simulation import run_directory, runtime
 
@@ -152,26 +169,52 @@ def run(arguments: experiment_flags.Arguments) -> None:
     with run_directory.open_for(arguments, program=_PROGRAM, facts=facts) as directory:
         with runtime.tff_worker(max_concurrent_calls=2):
             runner = oov_studies.StudyRunner(study, options, population, directory)
-            runs = runner.run()
-        summary = oov_report.summarize(runs)
-        notes = _notes(population, directory.run, options, arguments.flags_text)
-        table = oov_report.to_markdown(study.title, summary, notes)
-        is_curve = summary["epsilon"].nunique() > 1
-        plot = oov_report.plot_epsilons if is_curve else oov_report.plot_settings
-        files = {
-            "runs.csv": runs.to_csv(index=False).encode(),
-            "summary.csv": summary.to_csv(index=False).encode(),
-            "table.md": table.encode(),
-            "coverage.png": plot(study.title, summary),
-        }
-        results = pathlib.Path(_RESULTS_DIR.value or f"results/{_STUDY.value}")
-        results.mkdir(parents=True, exist_ok=True)
-        for name, contents in files.items():
-            directory.write_bytes(name, contents)
-            (results / name).write_bytes(contents)
+            for runs in runner.run():
+                summary = oov_report.summarize(runs)
+                notes = [_population_note(population, options.scale)]
+                notes += _notes(directory, arguments)
+                files = oov_report.files_of(study.title, runs, summary, notes)
+                if _STUDY.value == "oov_production":
+                    files["privacy.md"] = oov_report.privacy_to_markdown(
+                        options.parameters(study.settings[0]),
+                        alphabet_lib.Alphabet(options.characters),
+                    ).encode()
+                _write_results(directory, files)
         directory.complete()
+
+
+def _run_real_text(arguments: experiment_flags.Arguments) -> None:
+    from federated_hh import oov_real_text, oov_report
+    from simulation import population, run_directory, runtime
+
+    with run_directory.open_for(arguments, program=_PROGRAM, facts={}) as directory:
+        with runtime.tff_worker(max_concurrent_calls=2):
+            runs, words = oov_real_text.RealTextRunner(
+                _DATA_DIR.value,
+                _CACHE.value or population.DEFAULT_CACHE,
+                directory,
+                _NUM_REPEATS.value,
+                arguments.seed,
+                _MAX_DEPTH.value,
+            ).run()
+        summary = oov_report.summarize(runs)
+        title = "Words that a large dictionary does not know, in real text"
+        notes = _notes(directory, arguments)
+        files = oov_report.files_of(title, runs, summary, notes)
+        files["words.csv"] = words.to_csv(index=False).encode()
+        files["table.md"] += oov_real_text.words_to_markdown(words, 60).encode()
+        _write_results(directory, files)
+        directory.complete()
+
+
+def _write_results(directory, files: dict[str, bytes]) -> None:
+    results = pathlib.Path(_RESULTS_DIR.value or f"results/{_STUDY.value}")
+    results.mkdir(parents=True, exist_ok=True)
+    for name, contents in files.items():
+        directory.write_bytes(name, contents)
+        (results / name).write_bytes(contents)
     logging.info("Results: %s", results)
-    print(table)
+    print(files["table.md"].decode())
 
 
 def main(argv: list[str]) -> None:

@@ -1,0 +1,238 @@
+"""Words that a large English dictionary does not know, in what people really wrote.
+
+Sun et al. 2024, Section 4.1, found the words that Gboard's users type and its
+vocabulary lacks. Here bloggers, Twitter users and the visitors of a chat channel take
+their place: far fewer clients, so fewer of them a level, and fewer prefixes kept.
+"""
+
+import dataclasses
+import math
+import os
+import pathlib
+import shutil
+import string
+from collections.abc import Sequence
+
+import pandas as pd
+
+from federated_hh import alphabet as alphabet_lib
+from federated_hh import (
+    contributions,
+    ldp_triehh,
+    ldp_triehh_experiment,
+    ldp_triehh_parameters,
+    ldp_triehh_results,
+    oov_studies,
+)
+from simulation import (
+    atomic_files,
+    client_words,
+    population,
+    population_options,
+    run_directory,
+)
+
+# Without "@", "#", "_" and digits, names of accounts are not words.
+_CHARACTERS = string.ascii_lowercase + "'"
+_DICTIONARY = "word-lists/american-english-huge.txt.xz"
+_EPSILONS = (10.0, math.inf)
+# Of the clients, those that count the coverage.
+_COUNTING_SHARE = 0.1
+
+
+@dataclasses.dataclass(frozen=True)
+class DataSet:
+    """A data set, and the parameters that its size allows.
+
+    Attributes:
+        name: In tables.
+        files: Pattern of its files in the data directory; JSON lines or CSV.
+        contribution_bound: B: few of its clients have more unknown words.
+        max_prefixes: eta_max.
+    """
+
+    name: str
+    files: str
+    contribution_bound: int
+    max_prefixes: int
+
+
+DATA_SETS = (
+    DataSet("blogs", "blog-authorship/posts-*.jsonl.xz", 60, 300),
+    DataSet("chat", "ubuntu-irc/messages.csv.xz", 10, 120),
+    DataSet("tweets", "sentiment140-partial/tweets.csv.xz", 3, 60),
+)
+
+
+def prepare(
+    data_set: DataSet, data_dir: str, cache: str | os.PathLike[str]
+) -> client_words.ClientWords:
+    """Returns the population of a data set: words that the dictionary does not have.
+
+    Args:
+        data_set: Which.
+        data_dir: Where the data sets are.
+        cache: Where populations are kept.
+
+    Raises:
+        population_options.PopulationError: If a file is missing or cannot be read.
+    """
+    files = sorted(pathlib.Path(data_dir).glob(data_set.files))
+    if not files:
+        raise population_options.PopulationError(
+            f"data_dir: there is no file {data_set.files} in {data_dir}"
+        )
+    source = files[0]
+    if len(files) > 1:
+        source = _joined(files, pathlib.Path(cache) / f"{data_set.name}.jsonl.xz")
+    options = population_options.PopulationOptions(
+        source=str(source),
+        tokenizer="triehh",
+        alphabet=_CHARACTERS,
+        known_words=str(pathlib.Path(data_dir) / _DICTIONARY),
+    )
+    return population.prepare(options, cache)
+
+
+def _joined(files: Sequence[pathlib.Path], target: pathlib.Path) -> pathlib.Path:
+    """Returns one compressed file that holds several, made on first use."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_files.locked(target, "joining files"):
+        if not target.exists():
+            partial = target.with_suffix(".joining")
+            # Streams of xz one after the other are one stream of all their lines.
+            with open(partial, "wb") as joined:
+                for file in files:
+                    with open(file, "rb") as part:
+                        shutil.copyfileobj(part, joined)
+            atomic_files.sync(partial)
+            partial.rename(target)
+    return target
+
+
+def parameters_for(
+    data_set: DataSet, num_clients: int, epsilon: float, max_depth: int
+) -> ldp_triehh_parameters.LdpTrieHHParameters:
+    """Returns the parameters of a run: all clients but those that count take part.
+
+    Args:
+        data_set: Of the run.
+        num_clients: Of its population.
+        epsilon: Local epsilon.
+        max_depth: D.
+    """
+    return ldp_triehh_parameters.LdpTrieHHParameters(
+        clients_per_level=int(num_clients * (1 - _COUNTING_SHARE)) // max_depth,
+        max_depth=max_depth,
+        max_prefixes=data_set.max_prefixes,
+        contribution_bound=data_set.contribution_bound,
+        epsilon=epsilon,
+        sampler=contributions.ItemSampler.RANDOM,
+    )
+
+
+@dataclasses.dataclass
+class RealTextRunner:
+    """Runs all data sets, and goes on where it was interrupted.
+
+    Attributes:
+        data_dir: Where the data sets are.
+        cache: Where populations are kept.
+        directory: Takes a checkpoint after each run.
+        num_repeats: Runs of each data set and epsilon.
+        seed: Of all runs.
+        max_depth: D.
+    """
+
+    data_dir: str
+    cache: str | os.PathLike[str]
+    directory: run_directory.RunDirectory
+    num_repeats: int
+    seed: int
+    max_depth: int
+
+    def run(self) -> tuple[pd.DataFrame, pd.DataFrame]:
+        """Runs what is left to run; needs a TFF execution context.
+
+        Returns:
+            A row for each data set, epsilon and repeat, as `oov_report.summarize`
+            takes it; and the words of the first repeats, with data_set and epsilon.
+        """
+        saved = self.directory.load_checkpoint() or {"runs": [], "words": []}
+        done = {(row["setting"], row["repeat"]) for row in saved["runs"]}
+        for data_set in DATA_SETS:
+            clients = prepare(data_set, self.data_dir, self.cache)
+            for epsilon in _EPSILONS:
+                for repeat in range(self.num_repeats):
+                    setting = f"{data_set.name}, epsilon {epsilon:g}"
+                    if (setting, repeat) in done:
+                        continue
+                    row, words = self._run(data_set, clients, epsilon, repeat)
+                    saved["runs"].append({"setting": setting, **row})
+                    if repeat == 0:
+                        saved["words"] += words
+                    self.directory.save_checkpoint(saved)
+        return pd.DataFrame(saved["runs"]), pd.DataFrame(saved["words"])
+
+    def _run(
+        self,
+        data_set: DataSet,
+        clients: client_words.ClientWords,
+        epsilon: float,
+        repeat: int,
+    ) -> tuple[dict, list[dict]]:
+        parameters = parameters_for(
+            data_set, clients.num_clients, epsilon, self.max_depth
+        )
+        process = ldp_triehh.build_ldp_triehh_process(
+            clients,
+            parameters,
+            alphabet_lib.Alphabet(_CHARACTERS),
+            seed=ldp_triehh_experiment.seed_of_repeat(self.seed, repeat),
+        )
+        name = f"{data_set.name}, epsilon {epsilon:g}, repeat {repeat + 1}"
+        state = oov_studies.run_levels(process, name)
+        results = ldp_triehh_results.evaluate(
+            clients,
+            parameters,
+            [state.found],
+            [process.cohorts],
+            counting_clients=None,
+        )
+        words = results.words.drop(columns="repeat")
+        words.insert(0, "data_set", data_set.name)
+        words.insert(1, "epsilon", str(epsilon))
+        row = {
+            "repeat": repeat,
+            "epsilon": str(epsilon),
+            "sampler": parameters.sampler.value,
+            "num_passes": 1,
+            "clients_per_level": parameters.clients_per_level,
+            "paper_coverage": None,
+            **results.repeats.drop(columns="repeat").iloc[0].to_dict(),
+            "seconds": math.nan,
+        }
+        return row, words.to_dict("records")
+
+
+def words_to_markdown(words: pd.DataFrame, num_shown: int) -> str:
+    """Returns the words found with the largest estimates, as Markdown.
+
+    Args:
+        words: From `RealTextRunner.run`.
+        num_shown: How many of each data set.
+    """
+    lines = [
+        "| data set | words found with epsilon 10, by estimated count |",
+        "|---|---|",
+    ]
+    private = words[words["epsilon"] == str(_EPSILONS[0])]
+    for name, group in private.groupby("data_set", sort=False):
+        best = group.sort_values("estimate", ascending=False).head(num_shown)
+        shown = [
+            f"*{row.word}*" if row.real else f"~~{row.word}~~"
+            for row in best.itertuples()
+        ]
+        lines.append(f"| {name} | {', '.join(shown)} |")
+    lines += ["", "Struck out: noise, a word that no client has."]
+    return "\n".join(lines) + "\n"
