@@ -287,7 +287,13 @@ def plot_sums(table) -> bytes:
     slow = table[table.method == "report by report"].iloc[-1]
     ends = [slow.reports, 10**9]
     rate = slow.cpu_seconds / slow.reports
-    axes.plot(ends, [rate * n for n in ends], "--", color=plots.ORANGE, label="so on")
+    axes.plot(
+        ends,
+        [rate * n for n in ends],
+        "--",
+        color=plots.ORANGE,
+        label="report by report, extrapolated",
+    )
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.legend(frameon=False)
