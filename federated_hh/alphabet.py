@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 CODE_DTYPE = np.uint16
+_SYMBOLS_AT_ONCE = 1 << 22
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,16 +81,28 @@ class Alphabet:
             raise ValueError(f"length is {length}; it has to be at least 1")
         if isinstance(words, pa.Array | pa.ChunkedArray):
             words = words.to_pylist()
-        # NumPy cuts what is longer, and fills what is shorter with NULs.
-        points = np.array(words, dtype=f"U{length}").view(np.uint32)
-        points = points.reshape(len(words), length)
         code_of_point = np.full(0x110000, self.padding + 1, np.uint32)
         code_of_point[0] = self.padding
         code_of_point[[ord(c) for c in self.characters]] = np.arange(self.size)
+        codes = np.empty((len(words), length), CODE_DTYPE)
+        # In pieces: each symbol takes four bytes, and then eight, on the way.
+        step = max(1, _SYMBOLS_AT_ONCE // length)
+        for first in range(0, len(words), step):
+            piece = words[first : first + step]
+            codes[first : first + step] = self._encode(piece, length, code_of_point)
+        return codes
+
+    def _encode(
+        self, words: Sequence[str], length: int, code_of_point: np.ndarray
+    ) -> np.ndarray:
+        # NumPy cuts what is longer, and fills what is shorter with NULs.
+        points = np.array(words, dtype=f"U{length}").view(np.uint32)
+        points = points.reshape(len(words), length)
         codes = code_of_point[points]
-        foreign = np.argwhere(codes > self.padding)
-        if foreign.size:
-            row, column = foreign[0]
+        foreign = codes > self.padding
+        foreign[:, :-1] |= (points[:, :-1] == 0) & (points[:, 1:] != 0)
+        if foreign.any():
+            row, column = np.argwhere(foreign)[0]
             raise ValueError(
                 f"the word {words[row]!r} has {words[row][column]!r}, which is not in "
                 "the alphabet; prepare the population with this alphabet"
@@ -97,7 +110,7 @@ class Alphabet:
         lengths = np.count_nonzero(points, axis=1)
         ended = np.flatnonzero(lengths < length)
         codes[ended, lengths[ended]] = self.end
-        return codes.astype(CODE_DTYPE)
+        return codes
 
     def decode(self, codes: np.ndarray) -> str:
         """Returns the characters of one row, up to the end symbol if it has one."""

@@ -62,8 +62,6 @@ _MAX_K = flags.DEFINE_integer(
 )
 flags.adopt_module_key_flags(population_flags)
 flags.adopt_module_key_flags(experiment_flags)
-# The guarantee compares users with and without words in a population of one size.
-flags.set_default(flags.FLAGS["empty_clients"], "keep")
 
 
 def _parse_delta(text: str, population_size: int) -> float:
@@ -189,4 +187,6 @@ def main(argv: list[str]) -> None:
 
 
 if __name__ == "__main__":
+    # The guarantee compares users with and without words in a population of one size.
+    flags.FLAGS.set_default("empty_clients", "keep")
     app.run(main)

@@ -33,6 +33,8 @@ from simulation import client_words, seeds
 
 # TFF costs about a millisecond a client value, and a block of devices is one.
 _DEFAULT_NUM_BLOCKS = 16
+# Each block's votes are a vector over all candidates, 8 bytes each.
+_MAX_CANDIDATES = 1 << 27
 
 
 @dataclasses.dataclass(frozen=True)
@@ -228,6 +230,12 @@ class TrieHHProcess:
     def _build_round(self, capacity: int) -> Callable[..., np.ndarray]:
         """Returns the TFF computation of a round for a frontier of up to `capacity`."""
         num_candidates = capacity * self.alphabet.num_symbols
+        if num_candidates >= _MAX_CANDIDATES:
+            raise ValueError(
+                f"{capacity:,} prefixes and {self.alphabet.num_symbols:,} symbols make "
+                f"{num_candidates:,} candidates; less than {_MAX_CANDIDATES:,} are "
+                "possible: use a larger threshold or a smaller alphabet"
+            )
         most_votes = math.ceil(self.parameters.cohort_size / self._num_blocks)
         block_type = tff.to_type(
             collections.OrderedDict(

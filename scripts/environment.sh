@@ -31,5 +31,6 @@ if [[ ! -x $python ]] || [[ ! -f $stamp ]] ||
   "$base_python" -I "$root/scripts/setup_environment.py" "$root" || exit 1
 fi
 
+# The user's own paths could put other packages before the locked ones.
 unset PYTHONHOME
-export PYTHONPATH=$root${PYTHONPATH:+:$PYTHONPATH}
+export PYTHONPATH=$root

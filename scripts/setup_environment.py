@@ -11,6 +11,8 @@ import shutil
 import subprocess
 import sys
 
+_MARKER = "made-by-scripts-run"
+
 
 def say(message: str) -> None:
     """Prints progress where it does not mix with a program's output."""
@@ -26,6 +28,10 @@ def make_environment(root: pathlib.Path) -> None:
     """Creates `root/.venv` anew and installs `root/requirements.txt` into it."""
     environment = root / ".venv"
     requirements = root / "requirements.txt"
+    marker = environment / _MARKER
+    if environment.exists() and not marker.exists():
+        say(f"{environment} was not made by this script; move it away first")
+        raise SystemExit(1)
     if environment.exists():
         say(f"removing {environment}: unfinished, or made from another lock file")
         shutil.rmtree(environment)
@@ -33,13 +39,13 @@ def make_environment(root: pathlib.Path) -> None:
     # The lock is complete and hash-checked, so nothing is resolved again; TFF's own
     # metadata could not be (see requirements.overrides).
     install = ["install", "--no-deps", "--require-hashes", "-r", str(requirements)]
+    environment.mkdir()
+    marker.write_text("Made by scripts/run; it removes and remakes this directory.\n")
     uv = shutil.which("uv")
     if uv:
         say(f"making {environment} with uv (about half a minute)")
-        subprocess.run(
-            [uv, "venv", "--quiet", "--python", sys.executable, str(environment)],
-            check=True,
-        )
+        make = [uv, "venv", "--quiet", "--allow-existing", "--python", sys.executable]
+        subprocess.run([*make, str(environment)], check=True)
         command = [uv, "pip", *install, "--quiet", "--python", str(python)]
     else:
         say(f"making {environment} with pip (about two minutes, 2 GB)")
@@ -55,7 +61,12 @@ def main() -> int:
     """Sets up the repository named by the first argument; returns an exit code."""
     root = pathlib.Path(sys.argv[1]).resolve()
     stamp = root / ".venv" / "requirements.sha256"
-    with open(root / ".setup.lock", "w") as lock:
+    try:
+        lock = open(root / ".setup.lock", "w")  # noqa: SIM115 (closed below)
+    except OSError as error:
+        say(f"cannot write to {root} ({error.strerror}); copy it to where you can")
+        return 1
+    with lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

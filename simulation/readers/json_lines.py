@@ -12,7 +12,9 @@ _KEYS_SHOWN = 20
 
 def _field(row: dict[str, Any], name: str, types: tuple[type, ...]) -> Any:
     if name not in row:
-        keys = ", ".join(list(row)[:_KEYS_SHOWN]) or "none"
+        # A key may hold half of a character, which no file can.
+        names = ", ".join(list(row)[:_KEYS_SHOWN]) or "none"
+        keys = names.encode("utf-8", "backslashreplace").decode()
         raise ValueError(f"no field {name!r}; the fields are: {keys}")
     value = row[name]
     if not isinstance(value, types) or isinstance(value, bool):

@@ -41,6 +41,14 @@ class AlphabetTest(parameterized.TestCase):
     def test_foreign_character_is_named(self):
         with self.assertRaisesRegex(ValueError, "'abx' has 'x'"):
             _ABC.encode(["ab", "abx"], 3)
+        with self.assertRaisesRegex(ValueError, "x00"):
+            _ABC.encode(["a\0b"], 3)
+
+    def test_many_words_are_encoded_in_pieces(self):
+        words = ["ab", "c", "abcabc"] * 4000
+        codes = _ABC.encode(words, 1000)
+        np.testing.assert_array_equal(codes, np.tile(codes[:3], (4000, 1)))
+        self.assertEqual([_ABC.decode(row) for row in codes[-3:]], words[:3])
 
     @parameterized.parameters(
         ("aba", "'a' twice"), ("", "has 0 characters"), ("a\0", "NUL")

@@ -9,6 +9,7 @@ import sys
 import time
 
 import pandas as pd
+import psutil
 from absl.testing import absltest, parameterized
 
 from federated_hh import run_triehh
@@ -149,9 +150,15 @@ class RunTrieHHTest(parameterized.TestCase):
         (("--threshold=20",), "both --threshold and --cohort_size"),
         (
             ("--epsilon=1", "--threshold=20", "--cohort_size=9"),
-            "either --epsilon or --threshold",
+            "either --epsilon and --delta",
         ),
         (("--epsilon=1", "--delta=small"), "--delta=small"),
+        (("--epsilon=1", "--delta=2"), "--delta=2"),
+        (("--epsilon=nan",), "--epsilon=nan"),
+        (
+            ("--threshold=20", "--cohort_size=9", "--delta=0.1"),
+            "either --epsilon and --delta",
+        ),
         (("--epsilon=1", "--word_selection=longest"), "longest"),
         (("--epsilon=1", "extra"), "extra"),
         (("--epsilon=1", "--no_such_flag=3"), "no_such_flag"),
@@ -183,6 +190,30 @@ class RunTrieHHTest(parameterized.TestCase):
         self.assertRegex(result.stderr, f"error: .*{message}")
         self.assertNotIn("Traceback", result.stderr)
         self.assertFalse((self.scratch / "out").exists())
+
+    def test_ctrl_c_in_a_round_ends_the_program_and_its_worker(self):
+        output = self.scratch / "interrupted"
+        flags = [*_SMALL, "--num_repeats=1000", self.cache, f"--output_dir={output}"]
+        program = subprocess.Popen(
+            _command(*flags),
+            env=_environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        deadline = time.monotonic() + 120
+        while not (output / "checkpoint.json").exists():
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.01)
+        workers = psutil.Process(program.pid).children(recursive=True)
+        self.assertLen(workers, 1)
+        program.send_signal(signal.SIGINT)
+        _, errors = program.communicate(timeout=60)
+        self.assertEqual(program.returncode, 130, errors)
+        self.assertIn(f"--resume --output_dir={output}", errors)
+        self.assertNotIn("Aborted", errors)
+        gone, alive = psutil.wait_procs(workers, timeout=10)
+        self.assertEqual((len(gone), alive), (1, []))
 
     def test_help_imports_no_tensorflow(self):
         program = (

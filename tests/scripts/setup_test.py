@@ -73,6 +73,30 @@ class SetUpTest(absltest.TestCase):
             _, errors = self.start().communicate()
             self.assertIn("another lock file", errors)
 
+    def test_an_environment_of_the_users_own_is_left_alone(self):
+        (self.root / ".venv").mkdir()
+        (self.root / ".venv" / "thesis.tex").write_text("")
+        program = self.start()
+        _, errors = program.communicate()
+        self.assertNotEqual(program.returncode, 0)
+        self.assertIn("was not made by this script", errors)
+        self.assertTrue((self.root / ".venv" / "thesis.tex").exists())
+
+    def test_tests_run_from_anywhere_with_paths_from_there(self):
+        (self.root / "requirements.txt").write_text("# nothing\n")
+        (self.root / "pytest.py").write_text(
+            "import os, sys; print(os.getcwd(), *sys.argv[1:])"
+        )
+        elsewhere = pathlib.Path(self.create_tempdir().full_path).resolve()
+        (elsewhere / "some_test.py").write_text("")
+        self.command = [str(self.root / "scripts" / "test")]
+        program = self.start("some_test.py", "-x", cwd=elsewhere)
+        output, errors = program.communicate()
+        self.assertEqual(program.returncode, 0, errors)
+        self.assertEqual(
+            output.split(), [str(self.root), str(elsewhere / "some_test.py"), "-x"]
+        )
+
     def test_lock_file_that_cannot_be_installed(self):
         (self.root / "requirements.txt").write_text(
             "no-such-package-by-any-name==1.0 --hash=sha256:" + "0" * 64

@@ -132,6 +132,45 @@ class RunDirectoryTest(parameterized.TestCase):
             self.assertEqual(file.read(), "whole")
         self.assertNotIn(".result.csv.partial", os.listdir(self.path))
 
+    @parameterized.parameters("{}", "[]", "{", '{"schema_version": 1}')
+    def test_damaged_or_foreign_run_file(self, contents):
+        _create(self.path).close()
+        with open(os.path.join(self.path, "run.json"), "w") as file:
+            file.write(contents)
+        with self.assertRaisesRegex(run_directory.RunDirectoryError, "run.json"):
+            _resume(self.path)
+        with self.assertRaisesRegex(run_directory.RunDirectoryError, "run.json"):
+            _create(self.path)
+
+    def test_killed_before_the_first_file_was_whole(self):
+        os.makedirs(self.path)
+        with open(os.path.join(self.path, ".run.json.partial"), "w"):
+            pass
+        _create(self.path).close()
+
+    def test_killed_before_the_flags_file(self):
+        _create(self.path).close()
+        os.remove(os.path.join(self.path, "flags.txt"))
+        with open(run_directory.flags_file(self.path)) as file:
+            self.assertEqual(file.read(), "--seed=1\n")
+
+    def test_another_version_that_goes_on_is_warned_of(self):
+        _create(self.path).close()
+        file = os.path.join(self.path, "run.json")
+        with open(file) as stream:
+            text = stream.read()
+        with open(file, "w") as stream:
+            stream.write(text.replace('"numpy": "1', '"numpy": "0'))
+        with self.assertLogs(level="WARNING") as logs:
+            _resume(self.path).close()
+        self.assertIn("began with numpy 0", "".join(logs.output))
+
+    def test_checkpoint_without_its_parts(self):
+        with _create(self.path) as run:
+            run.write_text("checkpoint.json", "{}")
+            with self.assertRaisesRegex(run_directory.RunDirectoryError, "damaged"):
+                run.load_checkpoint()
+
     def test_damaged_checkpoint_is_named(self):
         with _create(self.path) as run:
             run.write_text("checkpoint.json", "{")

@@ -32,6 +32,18 @@ print(startup.isolate_network())
 event.set()
 """
 
+# A system that allows the namespaces and then refuses to set them up.
+_REFUSED = """
+import os
+from simulation import startup
+def refuse(path, text): raise PermissionError(path)
+enter = startup._enter_own_network
+def enter_half(): enter(); refuse("uid_map", "")
+startup._enter_own_network = enter_half
+before = os.readlink("/proc/self/ns/net")
+print(startup.isolate_network(), os.readlink("/proc/self/ns/net") == before)
+"""
+
 
 def _start(program: str, *arguments: str) -> subprocess.Popen:
     root = os.path.dirname(os.path.dirname(startup.__file__))
@@ -62,6 +74,10 @@ class IsolateNetworkTest(absltest.TestCase):
     def test_refuses_where_threads_would_stay_outside(self):
         program = _start(_THREADED)
         self.assertEqual(program.communicate()[0].strip(), "False")
+
+    def test_refusal_half_way_leaves_the_process_where_it_was(self):
+        program = _start(_REFUSED)
+        self.assertEqual(program.communicate()[0].split(), ["False", "True"])
 
 
 class SilenceTest(absltest.TestCase):
