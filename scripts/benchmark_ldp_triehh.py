@@ -384,7 +384,7 @@ def measure(cache_directory: str, results_directory: str) -> None:
     with Usage() as spelled:
         process = build_process(population, alphabet, population.num_clients // _DEPTH)
     print(f"words put in the order of their spelling in {spelled}", flush=True)
-    with Usage() as whole, runtime.tff_worker(max_concurrent_calls=2):
+    with runtime.tff_worker(max_concurrent_calls=2), Usage() as whole:
         stages, state = measure_stages(process)
     show("stages", stages)
     print(f"\nall {len(stages)} levels in {whole}", flush=True)
