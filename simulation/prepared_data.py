@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import pathlib
+import stat
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -97,9 +98,14 @@ def file_state(path: str | None, name: str) -> dict[str, Any] | None:
         return None
     resolved = os.path.realpath(os.path.expanduser(path))
     try:
+        state = os.stat(resolved)
+        # Opening a pipe would wait for its other end, and it cannot be read twice.
+        if not (stat.S_ISREG(state.st_mode) or stat.S_ISDIR(state.st_mode)):
+            raise PopulationError(
+                f"{name}: {resolved} is not a file but a device or pipe."
+            )
         with open(resolved, "rb"):
             pass
-        state = os.stat(resolved)
     except FileNotFoundError:
         raise PopulationError(
             f"{name}: there is no file {path} (looked for {resolved})."
@@ -108,6 +114,8 @@ def file_state(path: str | None, name: str) -> dict[str, Any] | None:
         raise PopulationError(
             f"{name}: {resolved} is a directory, not a file."
         ) from None
+    except PopulationError:
+        raise
     except OSError as error:
         raise PopulationError(
             f"{name}: {resolved} cannot be read: {error.strerror}."

@@ -1,6 +1,7 @@
 """Tests of files that cannot be read, in part or as a whole."""
 
 import bz2
+import os
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -125,6 +126,9 @@ class RefusedFilesTest(files_test_case.FilesTestCase):
     def test_missing_directory_and_unreadable(self, suffix):
         missing = self.directory / f"none.{suffix}"
         self.assert_refused(missing, "there is no file .*none")
+        pipe = self.directory / f"pipe.{suffix}"
+        os.mkfifo(pipe)
+        self.assert_refused(pipe, "is not a file but a device or pipe")
         folder = self.directory / f"folder.{suffix}"
         folder.mkdir()
         self.assert_refused(folder, "is a directory, not a file")
