@@ -57,7 +57,7 @@ class RoundSums:
         num_non_finite: How many had an update that is not finite, and counts as zero.
     """
 
-    delta: "collections.OrderedDict[str, np.ndarray]"
+    delta: collections.OrderedDict[str, np.ndarray]
     num_clients: int
     num_below: int
     num_non_finite: int
@@ -116,7 +116,7 @@ class FederatedRounds:
 
     def train(
         self,
-        weights: "collections.OrderedDict[str, np.ndarray]",
+        weights: collections.OrderedDict[str, np.ndarray],
         clients: np.ndarray,
         clip_norm: float,
         tracked_norm: float,
@@ -140,9 +140,9 @@ class FederatedRounds:
 
     def evaluate(
         self,
-        weights: "collections.OrderedDict[str, np.ndarray]",
+        weights: collections.OrderedDict[str, np.ndarray],
         clients: np.ndarray,
-    ) -> "collections.OrderedDict[str, float]":
+    ) -> collections.OrderedDict[str, float]:
         """Returns the metrics of a model on clients' text, by one TFF computation.
 
         Args:

@@ -49,7 +49,7 @@ def mean_loss(logits: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
 
 def sums_of_batch(
     logits: tf.Tensor, targets: tf.Tensor
-) -> "collections.OrderedDict[str, tf.Tensor]":
+) -> collections.OrderedDict[str, tf.Tensor]:
     """Returns what a batch adds to each of `SUMS`.
 
     Args:
@@ -82,7 +82,7 @@ def sums_of_batch(
 
 def metrics_of_sums(
     sums: Mapping[str, float],
-) -> "collections.OrderedDict[str, float]":
+) -> collections.OrderedDict[str, float]:
     """Returns the metrics that the sums give.
 
     Args:
@@ -113,7 +113,7 @@ def metrics_of_sums(
 
 def unigram_metrics(
     training_targets: np.ndarray, held_out_targets: np.ndarray, num_tokens: int
-) -> "collections.OrderedDict[str, float]":
+) -> collections.OrderedDict[str, float]:
     """Returns what the best model without context reaches, the baseline to beat.
 
     Args:

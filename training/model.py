@@ -29,7 +29,7 @@ class LanguageModel:
     """
 
     num_tokens: int
-    initial_weights: Callable[[int], "collections.OrderedDict[str, np.ndarray]"]
+    initial_weights: Callable[[int], collections.OrderedDict[str, np.ndarray]]
     logits: Callable[[Sequence[tf.Tensor], tf.Tensor], tf.Tensor]
 
     def num_parameters(self) -> int:
@@ -84,7 +84,7 @@ def cifg_language_model(
         output_bias=(num_tokens,),
     )
 
-    def initial_weights(seed: int) -> "collections.OrderedDict[str, np.ndarray]":
+    def initial_weights(seed: int) -> collections.OrderedDict[str, np.ndarray]:
         weights = collections.OrderedDict()
         for name, shape in shapes.items():
             if len(shape) == 1:
@@ -146,7 +146,7 @@ def from_functional_model(
                 f"functional_model: weight {number} is {weight.dtype}, must be float32."
             )
 
-    def initial_weights(seed: int) -> "collections.OrderedDict[str, np.ndarray]":
+    def initial_weights(seed: int) -> collections.OrderedDict[str, np.ndarray]:
         del seed  # they come with the model
         names = (f"weight_{number}" for number in range(len(trainable)))
         return collections.OrderedDict(zip(names, trainable, strict=True))

@@ -1,0 +1,261 @@
+"""Tests of federated training against Algorithm 1 as the paper writes it."""
+
+import collections
+import dataclasses
+import io
+import math
+
+import numpy as np
+from absl.testing import absltest, parameterized
+from scipy import stats
+
+from tests.training import training_test_case as common
+from training import client_update, dp_ftrl, noise
+from training import dp_ftrl_parameters as lib
+
+_TREE, _GAUSSIAN, _NONE = lib.Mechanism
+_SHAPES = {"a": (3, 2), "b": (4,)}
+
+
+class _Rounds:
+    """Stands where no client has to train: a model's shapes alone."""
+
+    class model:  # noqa: N801
+        @staticmethod
+        def initial_weights(seed):
+            random = np.random.default_rng(seed)
+            return collections.OrderedDict(
+                (name, random.normal(size=shape).astype(np.float32))
+                for name, shape in _SHAPES.items()
+            )
+
+
+def server(seed=1, **options):
+    """Returns a process to be driven by `update` alone."""
+    values = dict(
+        mechanism=_TREE,
+        report_goal=10,
+        num_rounds=100,
+        noise_multiplier=0.5,
+        clip_norm=2.0,
+        server_learning_rate=0.3,
+    )
+    parameters = lib.ServerParameters(**values | options)
+    return dp_ftrl.DpFtrlProcess(_Rounds(), parameters, seed)
+
+
+def random_sums(number, num_below=5, num_clients=10):
+    random = np.random.default_rng(100 + number)
+    delta = collections.OrderedDict(
+        (name, random.normal(size=shape).astype(np.float32))
+        for name, shape in _SHAPES.items()
+    )
+    return client_update.RoundSums(delta, num_clients, num_below, 0)
+
+
+class ServerTest(parameterized.TestCase):
+    @parameterized.parameters(
+        dict(),
+        dict(mechanism=_NONE, noise_multiplier=0, clip_norm=math.inf),
+        dict(mechanism=_GAUSSIAN, momentum=0.0),
+        dict(restart_rounds=(2, 5)),
+    )
+    def test_algorithm_1(self, **options):
+        process = server(**options)
+        state = process.initialize()
+        first = state.weights
+        parameters = process.parameters
+        # The noise of the same seed, released on sums of zero.
+        kind = noise.TreeNoise if parameters.mechanism is _TREE else noise.GaussianNoise
+        alone = kind(first, 1, "updates")
+        alone_state = alone.initial_state(parameters.noise_multiplier * 2.0)
+        zeros = {name: np.zeros(shape) for name, shape in _SHAPES.items()}
+        private_sum = {name: np.zeros(shape) for name, shape in _SHAPES.items()}
+        momentum = {name: np.zeros(shape) for name, shape in _SHAPES.items()}
+        for number in range(9):
+            sums = random_sums(number)
+            state, metrics = process.update(state, sums)
+            drawn = zeros
+            if parameters.mechanism is not _NONE:
+                drawn, alone_state = alone.add(zeros, alone_state)
+                if number in parameters.restart_rounds:
+                    alone_state = alone.restart(alone_state, 1.0)
+            for name in _SHAPES:
+                # PrivateSum of all rounds so far, its mean, momentum on that, and the
+                # step from the first weights.
+                private_sum[name] += sums.delta[name] + drawn[name]
+                momentum[name] *= parameters.momentum
+                momentum[name] += private_sum[name] / 10
+                np.testing.assert_allclose(
+                    state.weights[name],
+                    first[name] + 0.3 * momentum[name],
+                    rtol=1e-4,
+                    atol=1e-4,
+                )
+        self.assertEqual(state.round_number, 9)
+        self.assertEqual(metrics["round"], 9)
+        scale = 0 if parameters.mechanism is _NONE else 1
+        self.assertEqual(metrics["noise_stddev"], scale * 1.0)
+
+    def test_the_clip_norm_changes_at_restarts_alone(self):
+        adaptive = lib.AdaptiveClip(count_stddev=0.5)
+        process = server(adaptive_clip=adaptive, restart_rounds=(3, 7))
+        z_delta = process.parameters.delta_noise_multiplier
+        state = process.initialize()
+        in_force = []
+        for number in range(10):
+            state, metrics = process.update(state, random_sums(number, num_below=2))
+            in_force.append(metrics["clip_norm"])
+            self.assertAlmostEqual(
+                metrics["noise_stddev"], z_delta * metrics["clip_norm"]
+            )
+            if number in (3, 7):
+                self.assertEqual(state.clip_norm, metrics["tracked_norm"])
+        self.assertEqual(in_force[:4], [2.0] * 4)
+        self.assertLen(set(in_force), 3)
+        self.assertEqual(len(set(in_force[4:8])), 1)
+        # A fifth of the updates are below, half should be: the norm grows.
+        self.assertLess(in_force[0], in_force[4])
+        self.assertLess(in_force[4], in_force[8])
+
+    def test_independent_noise_takes_a_new_clip_norm_at_once(self):
+        adaptive = lib.AdaptiveClip(count_stddev=0.5)
+        process = server(mechanism=_GAUSSIAN, adaptive_clip=adaptive)
+        state = process.initialize()
+        for number in range(4):
+            state, metrics = process.update(state, random_sums(number))
+            self.assertEqual(state.clip_norm, metrics["tracked_norm"])
+            self.assertNotEqual(state.clip_norm, metrics["clip_norm"])
+
+    @parameterized.parameters((0.5, _TREE), (0.8, _GAUSSIAN))
+    def test_the_clip_norm_becomes_the_quantile(self, quantile, mechanism):
+        # Norms of 400 clients a round are log-normal. Linearized at the quantile, the
+        # estimate's logarithm is an autoregression, whose noise is that of the counts:
+        # their sampling and the mechanism's. After 200 rounds it has to be within six
+        # standard deviations: false alarms 2e-9 (a tree's residuals are correlated:
+        # their long-run variance is taken as the whole).
+        goal, spread = 400, 0.7
+        adaptive = lib.AdaptiveClip(count_stddev=goal / 20, quantile=quantile)
+        process = server(
+            mechanism=mechanism,
+            report_goal=goal,
+            num_rounds=200,
+            noise_multiplier=1.0,
+            clip_norm=0.1,
+            adaptive_clip=adaptive,
+            restart_rounds=(99,) if mechanism is _TREE else (),
+        )
+        state = process.initialize()
+        random = np.random.default_rng(int(10 * quantile))
+        zeros = collections.OrderedDict((k, np.zeros(s)) for k, s in _SHAPES.items())
+        for _ in range(200):
+            norms = np.exp(spread * random.standard_normal(goal))
+            below = int(np.sum(norms <= state.tracked_norm))
+            sums = client_update.RoundSums(zeros, goal, below, 0)
+            state, _ = process.update(state, sums)
+        law = stats.norm(scale=spread)
+        target = law.ppf(quantile)
+        decay = 1 - adaptive.learning_rate * law.pdf(target)
+        variance = quantile * (1 - quantile) / goal + (1 / 20) ** 2
+        deviation = adaptive.learning_rate * math.sqrt(variance / (1 - decay**2))
+        self.assertLess(abs(math.log(state.tracked_norm) - target), 6 * deviation)
+
+    def test_a_step_that_would_spoil_the_model_is_not_taken(self):
+        process = server(mechanism=_NONE, noise_multiplier=0)
+        state = process.initialize()
+        sums = random_sums(0)
+        sums.delta["a"][0, 0] = np.inf
+        before = state.weights["a"].copy()
+        with self.assertRaisesRegex(dp_ftrl.NonFiniteModelError, "round 0"):
+            process.update(state, sums)
+        np.testing.assert_array_equal(state.weights["a"], before)
+
+    def test_bad_input(self):
+        process = server()
+        state = process.initialize()
+        with self.assertRaisesRegex(ValueError, "of 9 clients, not of 10"):
+            process.update(state, random_sums(0, num_clients=9))
+        done = dataclasses.replace(state, round_number=100)
+        with self.assertRaisesRegex(ValueError, "100 rounds of the run are done"):
+            process.next(done, np.arange(10))
+        for cohort in (np.arange(9), np.zeros(10, np.int64)):
+            with self.assertRaisesRegex(ValueError, "must have 10"):
+                process.next(state, cohort)
+        with self.assertRaisesRegex(ValueError, "the model has"):
+            process.initialize(collections.OrderedDict(a=np.zeros(2)))
+        arrays = process.to_arrays(state)
+        other = server(adaptive_clip=lib.AdaptiveClip(count_stddev=1.0))
+        with self.assertRaisesRegex(ValueError, "another configuration.*count_noise"):
+            other.from_arrays(arrays)
+        arrays["weights/a"] = np.zeros((3, 3), np.float32)
+        with self.assertRaisesRegex(ValueError, "'a' have the shape"):
+            process.from_arrays(arrays)
+
+
+class FederatedTest(common.TrainingTestCase):
+    def _process(self, clients, **options):
+        values = dict(
+            mechanism=_TREE,
+            report_goal=4,
+            num_rounds=12,
+            noise_multiplier=0.2,
+            clip_norm=0.5,
+        )
+        rounds = self.rounds(common.bigram_model(), clients)
+        return dp_ftrl.DpFtrlProcess(
+            rounds, lib.ServerParameters(**values | options), seed=1
+        )
+
+    def _cohort(self, number):
+        return np.random.default_rng(number).choice(8, 4, replace=False)
+
+    @parameterized.parameters(
+        dict(adaptive_clip=lib.AdaptiveClip(count_stddev=0.4), restart_rounds=(1, 6)),
+        dict(mechanism=_GAUSSIAN, adaptive_clip=lib.AdaptiveClip(count_stddev=0.4)),
+        dict(mechanism=_NONE, noise_multiplier=0, clip_norm=math.inf),
+    )
+    def test_continued_from_disk_bit_for_bit(self, **options):
+        clients = common.random_clients(8, seed=2)
+        process = self._process(clients, **options)
+        state = process.initialize()
+        file = io.BytesIO()
+        for number in range(8):
+            if number == 4:
+                np.savez(file, **process.to_arrays(state))
+            state, _ = process.next(state, self._cohort(number))
+        file.seek(0)
+        with np.load(file) as arrays:
+            process = self._process(clients, **options)
+            continued = process.from_arrays(dict(arrays))
+        self.assertEqual(continued.round_number, 4)
+        for number in range(4, 8):
+            continued, _ = process.next(continued, self._cohort(number))
+        expected, found = process.to_arrays(state), process.to_arrays(continued)
+        self.assertEqual(expected.keys(), found.keys())
+        for name, array in expected.items():
+            np.testing.assert_array_equal(array, found[name], err_msg=name)
+
+    def test_it_learns(self):
+        # Everybody writes 4 5 6 7 in a circle. Of the four words that are used of each
+        # sentence, three follow from the one before; the first words of the five
+        # sentences are 4, 5, 6, 7 and 4. So the best accuracy is (3 + 2/5) / 4.
+        clients = [[[4 + (i + j) % 4 for j in range(5)] for i in range(6)]] * 8
+        process = self._process(
+            clients,
+            mechanism=_NONE,
+            noise_multiplier=0,
+            clip_norm=math.inf,
+            momentum=0.0,
+            num_rounds=40,
+        )
+        state = process.initialize()
+        before = process.rounds.evaluate(state.weights, np.arange(8))
+        for number in range(40):
+            state, _ = process.next(state, self._cohort(number))
+        after = process.rounds.evaluate(state.weights, np.arange(8))
+        self.assertAlmostEqual(after["accuracy_of_suggestion"], 0.85)
+        self.assertLess(after["loss"], before["loss"] / 2)
+
+
+if __name__ == "__main__":
+    absltest.main()
