@@ -42,8 +42,12 @@ from federated_hh.ldp_triehh_state import FoundWord, LdpTrieHHState
 from federated_hh.randomizers import local_randomizer
 from simulation import client_words, participation, seeds
 
-# Blocks of some 25,000 devices keep the arrays of a block near 100 MB.
+# Blocks of some 25,000 devices keep the arrays of a block near 100 MB. The votes of all
+# blocks stay in the worker until they are summed, 8 MB a block for a million
+# candidates: where blocks are many they are larger.
 _DEVICES_PER_BLOCK = 25_000
+_MANY_BLOCKS = 40
+_MOST_DEVICES_PER_BLOCK = 100_000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -359,7 +363,8 @@ def build_ldp_triehh_process(
         report_sampling: Whether reports are drawn one by one, or their sum at once.
         aggregation: How votes are kept from the server.
         num_blocks: Into how many client values a cohort is cut; part of what a result
-            depends on. None: blocks of 25,000 devices.
+            depends on. None: blocks of 25,000 devices, or if those are more than 40,
+            40 blocks of at most 100,000 devices, or more of them.
 
     Returns:
         A process with `initialize()` and `next(state, cohort)`, in the manner of
@@ -370,7 +375,10 @@ def build_ldp_triehh_process(
             alphabet, or see `LdpTrieHHParameters.check_sizes`.
     """
     if num_blocks is None:
-        num_blocks = math.ceil(parameters.clients_per_level / _DEVICES_PER_BLOCK)
+        clients = parameters.clients_per_level
+        num_blocks = math.ceil(clients / _DEVICES_PER_BLOCK)
+        if num_blocks > _MANY_BLOCKS:
+            num_blocks = max(_MANY_BLOCKS, math.ceil(clients / _MOST_DEVICES_PER_BLOCK))
     if num_blocks < 1:
         raise ValueError(f"num_blocks is {num_blocks}; it has to be at least 1")
     return LdpTrieHHProcess(

@@ -20,6 +20,7 @@ pages of mapped files, which the system may drop at any time.
 """
 
 import json
+import math
 import os
 import platform
 import shutil
@@ -59,6 +60,8 @@ _EPSILON = 10.0
 _DEPTH = 15
 _BOUND = 60
 _MAX_PREFIXES = 10_000
+# As large as blocks are by default in the largest cohorts.
+_DEVICES_PER_BLOCK = 100_000
 
 
 class Usage:
@@ -251,17 +254,24 @@ def measure_per_report(population, alphabet, state):
     return table
 
 
-def measure_cost(process, state):
+def measure_cost(population, alphabet, state):
     """Returns the cost of a level against the number of its clients.
 
     Args:
-        process: Whose `collect` is measured; its blocks have the default size.
+        population: The clients.
+        alphabet: Of the trie.
         state: Before the level that is measured.
     """
     import numpy as np
     import pandas as pd
 
-    population = process.population
+    clients = population.num_clients // _DEPTH
+    process = build_process(
+        population,
+        alphabet,
+        clients,
+        num_blocks=math.ceil(clients / _DEVICES_PER_BLOCK),
+    )
     generator = np.random.default_rng(_SEED)
     order = generator.permutation(population.num_clients)
     sizes = [n for k in range(4, 10) for n in (10**k, 3 * 10**k) if n <= len(order)]
@@ -391,7 +401,7 @@ def measure(cache_directory: str, results_directory: str) -> None:
     with runtime.tff_worker(max_concurrent_calls=2):
         show("per_report", measure_per_report(population, alphabet, state))
     with runtime.tff_worker(max_concurrent_calls=2):
-        cost = measure_cost(process, state)
+        cost = measure_cost(population, alphabet, state)
     show("cost_against_clients", cost)
     write("cost_against_clients.png", plot_cost(cost))
     origin = about(
