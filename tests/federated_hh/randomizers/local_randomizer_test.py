@@ -37,7 +37,7 @@ class HadamardResponse(local_randomizer.LocalRandomizer):
         self._coin = coins.Coin.at_most(coins.exact(lambda e: e / (e + 1), epsilon))
         # Column 0 is constant; any two others agree in half of their rows.
         signs = scipy.linalg.hadamard(self._rows)[:, 1 : domain_size + 1]
-        self._bits = tf.constant(signs > 0)
+        self._bits = signs > 0
 
     bits_per_report = 1
     other_probability = 0.5

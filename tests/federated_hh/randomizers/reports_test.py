@@ -16,7 +16,7 @@ from privacy import shuffling
 from tests.federated_hh.randomizers import enumeration
 
 _FALSE_ALARM = 1e-6
-_DRAWS = 100_000
+_DRAWS = 50_000
 _EPSILONS = (0.1, 1.0, 3.0, 20.0)
 
 
@@ -164,7 +164,7 @@ class PrivacyTest(parameterized.TestCase):
 class LawOfReportsTest(parameterized.TestCase):
     @parameterized.parameters(*_CASES)
     def test_reports_follow_the_enumerated_law(self, name, epsilon, domain_size):
-        # Pearson's chi-squared, 100,000 reports of each of two items.
+        # Pearson's chi-squared, 50,000 reports of each of two items.
         randomizer = _make(name, epsilon, domain_size)
         for item in (0, domain_size - 1):
             items = np.full(_DRAWS, item, np.int32)
@@ -177,7 +177,7 @@ class LawOfReportsTest(parameterized.TestCase):
         epsilon=(0.1, 3.0),
     )
     def test_devices_are_independent(self, name, epsilon):
-        # The reports of neighbours, as one outcome of a product law: 50,000 pairs.
+        # The reports of neighbours, as one outcome of a product law: 25,000 pairs.
         domain_size = 4
         randomizer = _make(name, epsilon, domain_size)
         one, other = _law(randomizer, 0), _law(randomizer, 1)

@@ -62,14 +62,14 @@ class LawOfSumsTest(parameterized.TestCase):
         (one_hot.SymmetricOneHotEncoding(1.0, 3), [1, 2, 0]),
     )
     def test_sums_follow_the_joint_law(self, randomizer, histogram):
-        # All counts together as one outcome; Pearson's chi-squared, 1,500 sums.
-        sums = [_aggregate(randomizer, histogram, seed) for seed in range(1500)]
+        # All counts together as one outcome; Pearson's chi-squared, 1,000 sums.
+        sums = [_aggregate(randomizer, histogram, seed) for seed in range(1000)]
         law = _sum_law(randomizer, histogram)
         self.assertGreater(enumeration.p_value(np.array(sums), law), _FALSE_ALARM)
 
     def test_the_test_finds_a_wrong_histogram(self):
         randomizer = _subset(1.0, 4)
-        sums = [_aggregate(randomizer, [1, 1, 0, 1], seed) for seed in range(1500)]
+        sums = [_aggregate(randomizer, [1, 1, 0, 1], seed) for seed in range(1000)]
         law = _sum_law(randomizer, [1, 0, 1, 1])
         self.assertLess(enumeration.p_value(np.array(sums), law), 1e-6)
 
@@ -85,19 +85,19 @@ class LawOfSumsTest(parameterized.TestCase):
         draw=[_aggregate, _per_report],
     )
     def test_moments_are_those_of_the_formulas(self, randomizer, draw):
-        # 150 sums of 5,000 reports. By the union bound over 12 items each: the means
+        # 100 sums of 5,000 reports. By the union bound over 12 items each: the means
         # of the estimates as normal deviates, their squares as chi-squared.
         histogram = np.zeros(12, np.int64)
         histogram[[0, 3, 4, 11]] = 2000, 1500, 500, 1000
-        sums = np.array([draw(randomizer, histogram, seed) for seed in range(150)])
+        sums = np.array([draw(randomizer, histogram, seed) for seed in range(100)])
         estimates = np.array([randomizer.estimate(row, 5000) for row in sums])
         variances = randomizer.variance(histogram, 5000)
         rate = _FALSE_ALARM / 5 / 12
-        z = (estimates.mean(axis=0) - histogram) / np.sqrt(variances / 150)
+        z = (estimates.mean(axis=0) - histogram) / np.sqrt(variances / 100)
         self.assertLess(np.abs(z).max(), stats.norm.isf(rate))
         ratio = ((estimates - histogram) ** 2).sum(axis=0) / variances
-        self.assertGreater(stats.chi2.sf(ratio, 150).min(), rate)
-        self.assertGreater(stats.chi2.cdf(ratio, 150).min(), rate)
+        self.assertGreater(stats.chi2.sf(ratio, 100).min(), rate)
+        self.assertGreater(stats.chi2.cdf(ratio, 100).min(), rate)
 
     @parameterized.parameters(_aggregate, _per_report)
     def test_counts_of_subset_selection_are_correlated_as_they_should(self, draw):
