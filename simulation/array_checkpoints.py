@@ -1,0 +1,68 @@
+"""Checkpoints of runs whose state is large: arrays beside the JSON checkpoint.
+
+The arrays of a step go into a file of their own, written whole before the JSON
+checkpoint that names it; so the two always fit, at whatever moment a run is killed.
+"""
+
+import io
+import zipfile
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from simulation import run_directory
+
+_PATTERN = "checkpoint-*.npz"
+
+
+def save(
+    directory: run_directory.RunDirectory,
+    step: int,
+    state: Any,
+    arrays: Mapping[str, np.ndarray],
+    keep: int,
+) -> None:
+    """Saves a checkpoint and the metrics so far.
+
+    Args:
+        directory: The run's.
+        step: From 0, in [0, 10**9): above that of every earlier checkpoint.
+        state: A value that JSON can hold.
+        arrays: Arrays by name, of numbers.
+        keep: How many files of arrays stay, at least 1: this one and those before it.
+
+    Raises:
+        ValueError: If `keep` is below 1.
+        RunDirectoryError: If they cannot be written; the last checkpoint stays good.
+    """
+    if keep < 1:
+        raise ValueError(f"keep is {keep}, must be at least 1.")
+    name = f"checkpoint-{step:09d}.npz"
+    buffer = io.BytesIO()
+    np.savez(buffer, **arrays)
+    directory.write_bytes(name, buffer.getvalue())
+    directory.save_checkpoint({"arrays": name, "state": state})
+    for path in sorted(directory.path.glob(_PATTERN))[:-keep]:
+        path.unlink()
+
+
+def load(
+    directory: run_directory.RunDirectory,
+) -> tuple[Any, dict[str, np.ndarray]] | None:
+    """Returns the last checkpoint's state and arrays, or None; takes its metrics over.
+
+    Raises:
+        RunDirectoryError: If it is damaged.
+    """
+    checkpoint = directory.load_checkpoint()
+    if checkpoint is None:
+        return None
+    path = directory.path / checkpoint["arrays"]
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            return checkpoint["state"], dict(arrays)
+    except (OSError, ValueError, zipfile.BadZipFile) as error:
+        raise run_directory.RunDirectoryError(
+            f"{path} cannot be read: {error}"
+        ) from error

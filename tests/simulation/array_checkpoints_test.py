@@ -1,0 +1,77 @@
+"""Tests of checkpoints of arrays: whole, matching, the last ones kept."""
+
+import os
+import pathlib
+
+import numpy as np
+from absl.testing import absltest
+
+from simulation import array_checkpoints, run_directory
+
+
+class ArrayCheckpointsTest(absltest.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.path = pathlib.Path(self.create_tempdir().full_path) / "run"
+
+    def _create(self):
+        return run_directory.RunDirectory.create(
+            self.path, program="p", flags_text="", facts={}
+        )
+
+    def _resume(self):
+        return run_directory.RunDirectory.resume(self.path, program="p", facts={})
+
+    def _save(self, run, step, keep=2):
+        arrays = {"w/a": np.full(3, step, np.float32), "n": np.asarray(step)}
+        run.add_metrics(step, {"step": step})
+        array_checkpoints.save(run, step, {"step": step}, arrays, keep)
+
+    def test_saved_and_loaded(self):
+        with self._create() as run:
+            self.assertIsNone(array_checkpoints.load(run))
+            for step in range(4):
+                self._save(run, step)
+        with self._resume() as run:
+            state, arrays = array_checkpoints.load(run)
+            self.assertEqual(state, {"step": 3})
+            self.assertEqual(arrays["w/a"].dtype, np.float32)
+            np.testing.assert_array_equal(arrays["w/a"], [3, 3, 3])
+            self.assertEqual(int(arrays["n"]), 3)
+            self.assertEqual(run.metrics()["step"].tolist(), [0, 1, 2, 3])
+        self.assertEqual(
+            sorted(path.name for path in self.path.glob("*.npz")),
+            ["checkpoint-000000002.npz", "checkpoint-000000003.npz"],
+        )
+
+    def test_killed_between_the_two_files(self):
+        with self._create() as run:
+            self._save(run, 1)
+            # As it is when the process ends before the JSON checkpoint is written.
+            run.write_bytes("checkpoint-000000002.npz", b"whatever")
+        with self._resume() as run:
+            state, arrays = array_checkpoints.load(run)
+            self.assertEqual((state, int(arrays["n"])), ({"step": 1}, 1))
+            self._save(run, 2)
+            self.assertEqual(array_checkpoints.load(run)[0], {"step": 2})
+
+    def test_damage_and_bad_input(self):
+        with self._create() as run:
+            self._save(run, 1)
+            with self.assertRaisesRegex(ValueError, "keep is 0"):
+                self._save(run, 2, keep=0)
+            path = self.path / "checkpoint-000000001.npz"
+            os.truncate(path, 100)
+            with self.assertRaisesRegex(
+                run_directory.RunDirectoryError, "000000001.npz cannot be read"
+            ):
+                array_checkpoints.load(run)
+            path.unlink()
+            with self.assertRaisesRegex(
+                run_directory.RunDirectoryError, "No such file"
+            ):
+                array_checkpoints.load(run)
+
+
+if __name__ == "__main__":
+    absltest.main()
