@@ -337,7 +337,8 @@ def about(population, preparation: dict[str, str]) -> dict:
 
     from simulation import run_directory
 
-    arguments = " ".join(sys.argv[1:])
+    # Where a population is kept makes no difference.
+    arguments = " ".join(a for a in sys.argv[1:] if not a.startswith("--cache_dir"))
     return {
         "command": f"scripts/run scripts.benchmark_ldp_triehh {arguments}".strip(),
         "commit": run_directory.version(),
