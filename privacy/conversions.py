@@ -76,6 +76,21 @@ def gaussian_delta(rho: float, epsilon: float) -> float:
     return float(-math.exp(log_first) * math.expm1(min(0.0, log_second - log_first)))
 
 
+def renyi_to_epsilon(rho: float, order: float, delta: float) -> float:
+    """Converts one Renyi guarantee (Canonne, Kamath, Steinke 2020, Proposition 12).
+
+    Args:
+        rho: Renyi divergence of the given order, at least 0.
+        order: Renyi order alpha, above 1.
+        delta: In (0, 1).
+
+    Returns:
+        rho + ln(1 - 1/alpha) - ln(alpha delta) / (alpha - 1); may be below 0, where
+        0 is enough.
+    """
+    return rho + math.log1p(-1 / order) - math.log(order * delta) / (order - 1)
+
+
 def group_zcdp(rho: float, group_size: int) -> float:
     """Computes the zCDP of a group, such as a user's several devices.
 
@@ -226,13 +241,8 @@ def _best_renyi_order(
     from scipy import optimize
 
     def epsilon_at(log_step: float) -> float:
-        step = math.exp(log_step)
-        order = 1 + step
-        return (
-            rho(order)
-            + math.log1p(-1 / order)
-            - (math.log(order) + math.log(delta)) / step
-        )
+        order = 1 + math.exp(log_step)
+        return renyi_to_epsilon(rho(order), order, delta)
 
     found = optimize.minimize_scalar(
         epsilon_at,
