@@ -11,8 +11,8 @@ from tests.federated_hh.randomizers import enumeration
 class BinomialTest(parameterized.TestCase):
     @parameterized.parameters((10**17, 3e-17), (10**12, 2e-12), (3 * 10**7, 9e-8))
     def test_draws_of_small_chances_follow_their_law(self, trials, chance):
-        # Poisson's to within the chance (Le Cam); SciPy's binomial fails here. Pearson's
-        # chi-squared, 20,000 draws.
+        # Poisson's to within the chance (Le Cam); SciPy's binomial fails here.
+        # Pearson's chi-squared, 20,000 draws.
         drawn = binomials.binomial(
             np.random.default_rng(1), np.full(20_000, trials), chance
         )
