@@ -70,9 +70,7 @@ class CombineTest(parameterized.TestCase):
         rng = np.random.default_rng(0)
         clients = rng.integers(0, 300, 20_000)
         words = rng.zipf(1.3, 20_000) % 1000
-        occurrences = [
-            (int(c), int(w), 1) for c, w in zip(clients, words, strict=True)
-        ]
+        occurrences = [(int(c), int(w), 1) for c, w in zip(clients, words, strict=True)]
         self._check(occurrences, by_count=True, with_counts=False)
         self._check(sorted(occurrences), by_count=True, with_counts=False)
 
