@@ -14,6 +14,7 @@ from simulation import plots
 # Sun et al. 2024, Section 4.1.
 _DELTA = 1e-10
 _ALPHA = 0.95
+_MOST_LEVEL_LABELS = 4  # of the x axis, side by side
 
 
 def summarize(runs: pd.DataFrame) -> pd.DataFrame:
@@ -143,16 +144,18 @@ def plot_settings(title: str, summary: pd.DataFrame) -> bytes:
     """Plots the coverage of each setting beside the paper's; returns a PNG."""
     figure, axes = plots.single(title, "", "coverage")
     places = np.arange(len(summary))
-    _points(axes, places, summary, label="here, 95% interval")
-    axes.plot(
-        places,
-        summary["paper_coverage"],
-        linestyle="none",
-        marker="D",
-        color=plots.ORANGE,
-        label="Sun et al. 2024",
-    )
-    axes.set_xticks(places, summary["setting"])
+    _points(axes, places, summary)
+    if summary["paper_coverage"].notna().any():
+        axes.plot(
+            places,
+            summary["paper_coverage"],
+            linestyle="none",
+            marker="D",
+            color=plots.ORANGE,
+            label="Sun et al. 2024",
+        )
+    crowded = len(summary) > _MOST_LEVEL_LABELS
+    axes.set_xticks(places, summary["setting"], rotation=20 if crowded else 0)
     axes.set_xlim(-0.5, len(summary) - 0.5)
     _finish(axes)
     return plots.png(figure)
@@ -164,7 +167,7 @@ def plot_epsilons(title: str, summary: pd.DataFrame) -> bytes:
     epsilons = summary["epsilon"].astype(float)
     finite = np.isfinite(epsilons)
     axes.plot(epsilons[finite], summary["coverage"][finite], color=plots.BLUE, lw=1)
-    _points(axes, epsilons[finite], summary[finite], label="here, 95% interval")
+    _points(axes, epsilons[finite], summary[finite])
     for value in summary["coverage"][~finite]:
         axes.axhline(
             value, color=plots.BLUE, linestyle=":", label="here, no local privacy"
@@ -181,16 +184,25 @@ def plot_epsilons(title: str, summary: pd.DataFrame) -> bytes:
     return plots.png(figure)
 
 
-def _points(axes, places, summary: pd.DataFrame, label: str) -> None:
+def _points(axes, places, summary: pd.DataFrame) -> None:
     half = (summary["coverage_high"] - summary["coverage_low"]) / 2
-    axes.errorbar(
+    axes.plot(
         places,
         summary["coverage"],
-        yerr=half.fillna(0),
-        fmt="o",
+        linestyle="none",
+        marker="o",
+        color=plots.BLUE,
+        label="here" if half.isna().all() else "here, 95% interval",
+    )
+    # A single repeat has no interval.
+    known = half.notna().to_numpy()
+    axes.errorbar(
+        np.asarray(places)[known],
+        summary["coverage"][known],
+        yerr=half[known],
+        fmt="none",
         color=plots.BLUE,
         capsize=4,
-        label=label,
     )
 
 

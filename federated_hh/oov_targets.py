@@ -24,14 +24,14 @@ def known_words(target_share: float, vocabulary_size: int | None = None) -> list
     """Returns the English words that are not target words.
 
     Args:
-        target_share: Share of the frequency mass that the target words make up at
-            most, in (0, 1): they are the rarest words that fit.
+        target_share: Share of the frequency mass that the target words make up, in
+            (0, 1): the rarest words that fit, and the one on the edge.
         vocabulary_size: How many of the most frequent words there are at all; the
             mass is theirs, and all words beyond are left out of the targets too. None
             for the whole list.
 
     Raises:
-        ValueError: If an argument is out of its range, or no target word is left.
+        ValueError: If an argument is out of its range.
     """
     if not 0 < target_share < 1:
         raise ValueError(f"target_share is {target_share}; it has to be in (0, 1)")
@@ -51,11 +51,6 @@ def known_words(target_share: float, vocabulary_size: int | None = None) -> list
         if mass > (1 - target_share) * total:
             break
         head += 1
-    if head == vocabulary_size:
-        raise ValueError(
-            f"target_share is {target_share}; none of {vocabulary_size:,} words is as "
-            "rare as that"
-        )
     return [word for word, _ in (*words[:head], *words[vocabulary_size:])]
 
 

@@ -127,6 +127,16 @@ def _population_note(population, scale: float) -> str:
     )
 
 
+# What keeps the numbers of a synthetic population from being Gboard's.
+_DIFFERENCES = (
+    "Where this differs from the paper's population: all clients draw words "
+    "independently from one distribution, so nobody has rare words of their own that "
+    "they repeat, and the two samplers pick alike; the target list is the tail of a "
+    "word list of 321,180, long and flat, so that less of it fits into eta_max "
+    "prefixes a level."
+)
+
+
 def _notes(directory, arguments: experiment_flags.Arguments) -> list[str]:
     given = [
         flag
@@ -171,7 +181,7 @@ def _run_synthetic(arguments: experiment_flags.Arguments) -> None:
             runner = oov_studies.StudyRunner(study, options, population, directory)
             for runs in runner.run():
                 summary = oov_report.summarize(runs)
-                notes = [_population_note(population, options.scale)]
+                notes = [_population_note(population, options.scale), _DIFFERENCES]
                 notes += _notes(directory, arguments)
                 files = oov_report.files_of(study.title, runs, summary, notes)
                 if _STUDY.value == "oov_production":

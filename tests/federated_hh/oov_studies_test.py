@@ -1,0 +1,207 @@
+"""Tests of the case study's runs and tables on a small population."""
+
+import json
+import lzma
+import math
+import os
+import pathlib
+import string
+import tempfile
+
+import numpy as np
+import pandas as pd
+from absl.testing import absltest, parameterized
+
+from federated_hh import alphabet as alphabet_lib
+from federated_hh import contributions, oov_real_text, oov_report, oov_studies
+from simulation import population, population_options, run_directory, runtime
+
+_GREEDY = contributions.ItemSampler.GREEDY
+_STUDY = oov_studies.Study(
+    "A small study",
+    (
+        oov_studies.Setting("private", 10.0, _GREEDY, 2, 1_000_000, 0.5),
+        oov_studies.Setting("open", math.inf, _GREEDY, 1, 2_000_000),
+    ),
+)
+
+
+class _InterruptedError(Exception):
+    pass
+
+
+class OovStudiesTest(parameterized.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.enterClassContext(runtime.tff_worker())
+        cls.scratch = cls.enterClassContext(tempfile.TemporaryDirectory())
+        cls.options = oov_studies.Options(
+            scale=1e-4,
+            num_repeats=2,
+            seed=5,
+            max_depth=1,
+            max_prefixes=30,
+            contribution_bound=5,
+            characters=string.printable,
+        )
+        cls.population = population.prepare(
+            population_options.PopulationOptions(
+                tokenizer="whitespace",
+                num_clients=cls.options.num_clients,
+                mean_words_per_client=8,
+            ),
+            os.path.join(cls.scratch, "cache"),
+        )
+
+    def directory(self, name, resume=False):
+        path = os.path.join(self.scratch, name)
+        if resume:
+            return run_directory.RunDirectory.resume(path, program="t", facts={})
+        return run_directory.RunDirectory.create(
+            path, program="t", flags_text="", facts={}
+        )
+
+    def runner(self, directory):
+        return oov_studies.StudyRunner(_STUDY, self.options, self.population, directory)
+
+    def test_runs_tables_and_resumption(self):
+        with self.directory("whole") as directory:
+            first, runs = list(self.runner(directory).run())
+        pd.testing.assert_frame_equal(first, runs[runs["repeat"] == 0])
+        self.assertEqual(runs["setting"].tolist(), ["private", "private", "open"] * 2)
+        self.assertEqual(runs["clients_per_level"].tolist(), [100, 100, 200] * 2)
+        self.assertEqual(runs["pass_number"].tolist(), [1, 2, 1] * 2)
+        # Without noise every word found is one.
+        is_open = runs["setting"] == "open"
+        self.assertTrue((runs["words_found"] == runs["words_real"])[is_open].all())
+        self.assertTrue((runs["words_real"] > 0).all())
+        self.check_interrupted(runs)
+        self.check_summary(runs)
+
+    def check_interrupted(self, expected):
+        with self.directory("cut") as directory:
+            save = directory.save_checkpoint
+
+            def save_and_fail(rows):
+                save(rows)
+                raise _InterruptedError
+
+            directory.save_checkpoint = save_and_fail
+            with self.assertRaises(_InterruptedError):
+                list(self.runner(directory).run())
+        with self.directory("cut", resume=True) as directory:
+            *_, runs = self.runner(directory).run()
+        pd.testing.assert_frame_equal(
+            runs.drop(columns="seconds"), expected.drop(columns="seconds")
+        )
+
+    def check_summary(self, runs):
+        summary = oov_report.summarize(runs).set_index("setting")
+        self.assertEqual(summary.index.tolist(), ["private", "open"])
+        self.assertEqual(summary["repeats"].tolist(), [2, 2])
+        last = runs[(runs["setting"] == "private") & (runs["pass_number"] == 2)]
+        row = summary.loc["private"]
+        self.assertAlmostEqual(row["coverage"], last["coverage"].mean())
+        # Student's t with one degree of freedom: 12.706 standard errors.
+        half = 12.7062 * last["coverage"].std(ddof=1) / math.sqrt(2)
+        self.assertAlmostEqual(row["coverage_high"] - row["coverage"], half, places=5)
+        self.assertEqual(row["paper_coverage"], 0.5)
+        self.assertTrue(np.isnan(summary.loc["open", "paper_coverage"]))
+        files = oov_report.files_of("T", runs, summary.reset_index(), ["a note"])
+        table = files["table.md"].decode()
+        self.assertIn(f"| {row['coverage']:.2%} ± {half:.2%} |", table)
+        self.assertIn("50.0%", table)
+        self.assertIn("* a note", table)
+        self.assertTrue(files["coverage.png"].startswith(b"\x89PNG"))
+
+    def test_settings_of_the_paper(self):
+        parameters = {
+            name: [
+                oov_studies.Options(
+                    1.0, 1, 1, 15, 10_000, 60, string.printable
+                ).parameters(setting)
+                for setting in study.settings
+            ]
+            for name, study in oov_studies.STUDIES.items()
+        }
+        self.assertEqual(
+            {p.clients_needed for p in parameters["oov_table1"]}, {15_000_000}
+        )
+        self.assertEqual(
+            [p.epsilon for p in parameters["oov_figure1"]],
+            [2, 4, 6, 8, 10, 12, math.inf],
+        )
+        self.assertEqual(parameters["oov_production"][0].num_passes, 2)
+
+    def test_production_privacy_beside_the_papers(self):
+        # The independent values of the notes: 0.1755 at s = 10,101; k = 49 for
+        # s = 1,000,001 and no k by Lemma 1.
+        options = oov_studies.Options(1.0, 1, 1, 15, 10_000, 60, string.printable)
+        text = oov_report.privacy_to_markdown(
+            options.parameters(oov_studies.STUDIES["oov_production"].settings[0]),
+            alphabet_lib.Alphabet(options.characters),
+        )
+        self.assertIn("exact sum | epsilon 0.1755, delta 1e-10", text)
+        self.assertIn("epsilon 0.3075, delta 1e-10 | epsilon 0.315", text)
+        self.assertIn("(subsets of d - 2) | none | k = 45", text)
+        self.assertIn("(others hold no item) | k = 49 | k = 45", text)
+
+    @parameterized.parameters(
+        ({"scale": 0.0}, "scale"),
+        ({"scale": 1.1}, "scale"),
+        ({"num_repeats": 0}, "num"),
+    )
+    def test_bad_options(self, changes, message):
+        values = {"scale": 1.0, "num_repeats": 1, **changes}
+        with self.assertRaisesRegex(ValueError, message):
+            oov_studies.Options(
+                **values,
+                seed=1,
+                max_depth=1,
+                max_prefixes=1,
+                contribution_bound=1,
+                characters="a",
+            )
+
+
+class RealTextTest(absltest.TestCase):
+    def write(self, path, text):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with lzma.open(path, "wt") as file:
+            file.write(text)
+
+    def test_unknown_words_of_several_files_are_found(self):
+        data = pathlib.Path(self.create_tempdir().full_path) / "data"
+        self.write(data / "word-lists/american-english-huge.txt.xz", "Hello\nworld\n")
+        for part in range(2):
+            posts = [
+                json.dumps({"user": f"{part}_{user}", "text": "Hello brb @you world"})
+                for user in range(40)
+            ]
+            path = data / f"blog-authorship/posts-0{part}-of-16.jsonl.xz"
+            self.write(path, "".join(f"{post}\n" for post in posts))
+        for name in ("ubuntu-irc/messages", "sentiment140-partial/tweets"):
+            rows = "".join(f"u{i},hello lol\n" for i in range(60))
+            self.write(data / f"{name}.csv.xz", f"user,text\n{rows}")
+        cache = data / "cache"
+        with (
+            runtime.tff_worker(),
+            run_directory.RunDirectory.create(
+                data / "run", program="t", flags_text="", facts={}
+            ) as directory,
+        ):
+            runs, words = oov_real_text.RealTextRunner(
+                str(data), cache, directory, num_repeats=1, seed=1, max_depth=3
+            ).run()
+        blogs = oov_real_text.prepare(oov_real_text.DATA_SETS[0], str(data), cache)
+        self.assertEqual(blogs.num_clients, 80)
+        self.assertEqual(blogs.words.to_pylist(), ["brb"])
+        self.assertEqual((runs["coverage"] == 1).tolist(), [True] * 6)
+        without_noise = words[words["epsilon"] == "inf"]
+        self.assertEqual(without_noise["word"].tolist(), ["brb", "lol", "lol"])
+        self.assertIn("*brb*", oov_real_text.words_to_markdown(words, 3))
+
+
+if __name__ == "__main__":
+    absltest.main()
