@@ -11,7 +11,7 @@ import time
 import pandas as pd
 from absl.testing import absltest, parameterized
 
-from federated_hh import run_ldp_triehh
+import federated_hh
 
 _MODULE = "federated_hh.run_ldp_triehh"
 _SMALL = (
@@ -33,7 +33,7 @@ def _command(*flags):
 
 
 def _environment():
-    root = pathlib.Path(run_ldp_triehh.__file__).parent.parent
+    root = pathlib.Path(federated_hh.__file__).parent.parent
     return {**os.environ, "PYTHONPATH": str(root)}
 
 

@@ -12,7 +12,7 @@ import pandas as pd
 import psutil
 from absl.testing import absltest, parameterized
 
-from federated_hh import run_triehh
+import federated_hh
 
 _MODULE = "federated_hh.run_triehh"
 _RESULTS = ("heavy_hitters.csv", "scores.csv", "discovery_rate.csv")
@@ -31,7 +31,7 @@ def _command(*flags):
 
 
 def _environment():
-    root = pathlib.Path(run_triehh.__file__).parent.parent
+    root = pathlib.Path(federated_hh.__file__).parent.parent
     return {**os.environ, "PYTHONPATH": str(root)}
 
 
