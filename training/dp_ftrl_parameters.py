@@ -124,7 +124,7 @@ class ServerParameters:
         mechanism of `noise_multiplier`.
         """
         if self.adaptive_clip is None:
-            return self.noise_multiplier
+            return float(self.noise_multiplier)
         on_counts = (2 * self.adaptive_clip.count_stddev) ** -2
         return (self.noise_multiplier**-2 - on_counts) ** -0.5
 

@@ -1,0 +1,190 @@
+"""Tests of what a run is held to: participation, statements, baselines."""
+
+import math
+
+import numpy as np
+from absl.testing import absltest, parameterized
+
+from simulation import participation_timers as timers
+from simulation import run_directory
+from tests.training import training_test_case as common
+from training import dp_ftrl, evaluation, examples, training_statement
+from training import dp_ftrl_parameters as lib
+from training import training_experiment as experiment
+
+
+def parameters(mechanism=lib.Mechanism.NONE, **options):
+    values = dict(report_goal=3, num_rounds=4, noise_multiplier=0, clip_norm=math.inf)
+    return lib.ServerParameters(mechanism, **values | options)
+
+
+def rule(num_clients=9, **options):
+    values = dict(report_goal=3, num_rounds=4, seed=1)
+    return timers.ParticipationRule(num_clients=num_clients, **values | options)
+
+
+class ParticipationTest(parameterized.TestCase):
+    def test_split(self):
+        clients = experiment.Clients.split(20, 6, seed=1)
+        both = np.concatenate([clients.training, clients.held_out])
+        np.testing.assert_array_equal(np.sort(both), np.arange(20))
+        self.assertLen(clients.held_out, 6)
+        for size in (0, 20):
+            with self.assertRaisesRegex(ValueError, "must be in 1..19"):
+                experiment.Clients.split(20, size, seed=1)
+
+    def test_realised(self):
+        table = timers.ParticipationTable.empty(5)
+        table = table.record(np.array([0, 1]), 0)
+        once = experiment.realised(table, 1)
+        self.assertEqual((once.min_separation, once.max_participation), (0, 1))
+        table = table.record(np.array([1, 2]), 3).record(np.array([1]), 9)
+        found = experiment.realised(table, 10)
+        self.assertEqual((found.min_separation, found.max_participation), (2, 3))
+        self.assertEqual(found.basis, "realised")
+
+    @parameterized.parameters(
+        (dict(), 0, 4),
+        (dict(min_separation=1), 1, 2),
+        (dict(max_participation=2), 0, 2),
+        (dict(min_separation=2, max_participation=4), 2, 2),
+    )
+    def test_planned(self, options, separation, most):
+        found = experiment.planned(rule(**options))
+        self.assertEqual(
+            (found.min_separation, found.max_participation), (separation, most)
+        )
+        self.assertEqual(found.basis, "planned")
+
+    def test_schedule(self):
+        for name, value in (
+            ("evaluate_every", 0),
+            ("checkpoint_every", 0),
+            ("delta", 1),
+        ):
+            with self.assertRaisesRegex(ValueError, f"{name} is {value}"):
+                experiment.Schedule(**{name: value})
+
+
+class StatementTest(absltest.TestCase):
+    def test_points_and_numbers(self):
+        # Xu et al. 2023, Table 2, fr-FR: rho 0.61, epsilon 7.32 unrounded.
+        run = parameters(
+            lib.Mechanism.TREE,
+            report_goal=6500,
+            num_rounds=1300,
+            noise_multiplier=7.0,
+            clip_norm=5.0,
+        )
+        participation = training_statement.Participation(1300, 290, 4, "realised")
+        statement = training_statement.training_statement(
+            run, participation, 1e-10, "nothing."
+        )
+        (guarantee,) = statement.guarantees
+        self.assertAlmostEqual(guarantee.rho, 60 / 98)
+        self.assertAlmostEqual(guarantee.epsilon, 7.3199, places=3)
+        self.assertIn("zero-out", guarantee.adjacency)
+        self.assertEqual(statement.parameters["MaxP"], 4)
+        self.assertIn("Algorithm 1", statement.to_markdown())
+
+    def test_without_noise(self):
+        participation = training_statement.Participation(4, 0, 4, "planned")
+        statement = training_statement.training_statement(
+            parameters(), participation, 1e-10, "nothing."
+        )
+        self.assertEmpty(statement.guarantees)
+        self.assertIn("**None.** No noise", statement.to_markdown())
+
+
+class RunRoundsTest(common.TrainingTestCase):
+    def _run(self, clients, server, participation, split=None):
+        process = dp_ftrl.DpFtrlProcess(
+            self.rounds(common.bigram_model(), clients), server, seed=1
+        )
+        split = split or experiment.Clients(np.arange(9), np.arange(9, 12))
+        path = self.create_tempdir().full_path
+        with run_directory.RunDirectory.create(
+            path, program="p", flags_text="", facts={}
+        ) as directory:
+            schedule = experiment.Schedule(evaluate_every=2, checkpoint_every=3)
+            result = experiment.run_rounds(
+                process, participation, split, directory, schedule
+            )
+            return result, directory.metrics(), process
+
+    def test_rounds(self):
+        clients = common.random_clients(12, seed=1)
+        result, metrics, process = self._run(
+            clients, parameters(), rule(min_separation=1, max_participation=2)
+        )
+        self.assertEqual(result.state.round_number, 4)
+        self.assertLen(metrics, 4)
+        table = result.participation.table
+        self.assertEqual(table.participations.sum(), 12)
+        self.assertLessEqual(table.max_participation(), 2)
+        self.assertTrue(np.all(np.isinf(metrics["rho"])))
+        expected = process.rounds.evaluate(result.state.weights, np.arange(9, 12))
+        self.assertEqual(metrics["held_out_loss"].iloc[-1], expected["loss"])
+
+    def test_what_does_not_fit(self):
+        clients = common.random_clients(12, seed=1)
+        for server, participation, regex in (
+            (
+                parameters(report_goal=2),
+                rule(),
+                "report_goal is 3 for the clients and 2",
+            ),
+            (parameters(), rule(num_rounds=5), "num_rounds is 5 for the clients and 4"),
+            (parameters(), rule(num_clients=10), "num_clients is 10, 9 clients train"),
+        ):
+            with self.assertRaisesRegex(ValueError, regex):
+                self._run(clients, server, participation)
+
+    def test_targets_are_those_of_the_batches(self):
+        clients = common.random_clients(6, seed=4)
+        limits = examples.ClientLimits(max_sentences=4, max_words=4, batch_size=3)
+        text = self.text(clients)
+        found = examples.targets(text, np.array([1, 4]), limits)
+        expected = [
+            token
+            for client in (1, 4)
+            for sentence in clients[client][:4]
+            for token in common.sequence(sentence, 4)[1]
+        ]
+        self.assertEqual(found.tolist(), expected)
+
+    def test_the_unigram_baseline_is_what_a_constant_model_reaches(self):
+        clients = common.random_clients(12, seed=5)
+        limits = examples.ClientLimits(max_sentences=4, max_words=4, batch_size=3)
+        split = experiment.Clients(np.arange(8), np.arange(8, 12))
+        rounds = self.rounds(common.bigram_model(), clients, limits)
+        found = experiment.unigram_baseline(
+            rounds.mapped.text, split, limits, common.NUM_TOKENS
+        )
+        training = examples.targets(rounds.mapped.text, split.training, limits)
+        counts = np.bincount(training, minlength=common.NUM_TOKENS) + 1.0
+        counts[0] = 1e-30
+        row = np.log(counts / counts.sum()).astype(np.float32)
+        weights = {"table": np.tile(row, (common.NUM_TOKENS, 1))}
+        expected = rounds.evaluate(weights, split.held_out)
+        self.assertEqual(list(found), list(expected))
+        for name, value in expected.items():
+            self.assertAlmostEqual(found[name], value, places=5, msg=name)
+
+
+class EvaluationTableTest(absltest.TestCase):
+    def test_names_of_metrics_without_an_evaluation(self):
+        sums = {name: 1.0 for name in evaluation.SUMS}
+        found = experiment._evaluate(  # as in a round without an evaluation
+            None,
+            dp_ftrl.TrainingState(1, {}, {}, 1.0, 1.0, None, None),
+            None,
+            False,
+            experiment.Schedule(evaluate_every=2),
+        )
+        names = [f"held_out_{name}" for name in evaluation.metrics_of_sums(sums)]
+        self.assertEqual(list(found), names)
+
+
+if __name__ == "__main__":
+    absltest.main()

@@ -1,0 +1,306 @@
+"""Trains a model round by round, so that a run can be interrupted and continued."""
+
+import collections
+import dataclasses
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from absl import logging
+
+from privacy import conversions
+from simulation import array_checkpoints, client_text, run_directory, seeds
+from simulation import participation_timers as timers
+from training import dp_ftrl, evaluation, examples, training_statement
+from training.dp_ftrl_parameters import Mechanism, ServerParameters
+from training.training_statement import Participation
+
+_TABLE = "participation/"
+
+
+@dataclasses.dataclass(frozen=True)
+class Clients:
+    """Which clients train, and which only judge.
+
+    Attributes:
+        training: int64 [n], ascending: indices into the population.
+        held_out: int64 [m], ascending: others.
+    """
+
+    training: np.ndarray
+    held_out: np.ndarray
+
+    @classmethod
+    def split(cls, num_clients: int, num_held_out: int, seed: int) -> "Clients":
+        """Draws the clients that are held out, uniformly.
+
+        Args:
+            num_clients: Of the population.
+            num_held_out: At least 1, and fewer than all.
+            seed: The run's seed.
+        """
+        if not 1 <= num_held_out < num_clients:
+            raise ValueError(
+                f"num_held_out is {num_held_out}, must be in 1..{num_clients - 1} for "
+                f"{num_clients:,} clients."
+            )
+        order = seeds.generator(seed, "held-out clients").permutation(num_clients)
+        return cls(np.sort(order[num_held_out:]), np.sort(order[:num_held_out]))
+
+
+@dataclasses.dataclass(frozen=True)
+class Schedule:
+    """What is done besides training.
+
+    Attributes:
+        evaluate_every: Rounds between evaluations on held-out clients, at least 1;
+            the last round has one too.
+        checkpoint_every: Rounds between checkpoints, at least 1.
+        keep_checkpoints: How many stay, at least 1.
+        delta: Of the epsilon in the metrics, in (0, 1).
+    """
+
+    evaluate_every: int = 10
+    checkpoint_every: int = 10
+    keep_checkpoints: int = 3
+    delta: float = 1e-10
+
+    def __post_init__(self):
+        for name in ("evaluate_every", "checkpoint_every", "keep_checkpoints"):
+            if getattr(self, name) < 1:
+                raise ValueError(
+                    f"{name} is {getattr(self, name)}, must be at least 1."
+                )
+        if not 0 < self.delta < 1:
+            raise ValueError(f"delta is {self.delta}, must be in (0, 1).")
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """What a run ends with.
+
+    Attributes:
+        state: The last state, with the trained model.
+        participation: The last state of the simulated clients.
+    """
+
+    state: dp_ftrl.TrainingState
+    participation: timers.ParticipationState
+
+
+def realised(table: timers.ParticipationTable, num_rounds: int) -> Participation:
+    """Returns the participation that the table of all clients says there was.
+
+    Args:
+        table: After the last round.
+        num_rounds: Rounds done, at least 1.
+    """
+    separation = table.min_separation()
+    if separation is None:  # nobody took part twice: nothing bounds it but the run
+        separation = num_rounds - 1
+    return Participation(num_rounds, separation, table.max_participation(), "realised")
+
+
+def planned(rule: timers.ParticipationRule) -> Participation:
+    """Returns the worst participation that the rule allows."""
+    separation = min(rule.min_separation or 0, rule.num_rounds - 1)
+    possible = -(-rule.num_rounds // (separation + 1))
+    most = min(rule.max_participation or possible, possible)
+    return Participation(rule.num_rounds, separation, most, "planned")
+
+
+def run_rounds(
+    process: dp_ftrl.DpFtrlProcess,
+    rule: timers.ParticipationRule,
+    clients: Clients,
+    directory: run_directory.RunDirectory,
+    schedule: Schedule,
+) -> Result:
+    """Trains until all rounds are done, with checkpoints and a row of metrics a round.
+
+    A directory that has a checkpoint is continued where it stands, with the same
+    result as without the interruption: rounds after the checkpoint are computed again
+    with the same clients and the same noise, so they tell nobody anything new.
+
+    Args:
+        process: What to run.
+        rule: How cohorts of `clients.training` come together.
+        clients: Who trains and who judges.
+        directory: Takes the checkpoints and the metrics.
+        schedule: When to evaluate and to save.
+
+    Raises:
+        ValueError: If the rule and the process do not fit, or the checkpoint is of
+            another configuration.
+        ReportGoalNotMetError: If too few clients can take part in a round.
+        NonFiniteModelError: If the model would be spoilt.
+    """
+    _check(process, rule, clients)
+    state, participation = _restore(process, rule, array_checkpoints.load(directory))
+    while state.round_number < rule.num_rounds:
+        start = time.perf_counter()
+        following, cohort = timers.next_cohort(rule, participation)
+        state, metrics = process.next(state, clients.training[cohort.clients])
+        participation = following
+        row = dict(metrics) | _participation_metrics(participation, cohort)
+        row |= _privacy_metrics(process, participation, schedule.delta)
+        last = state.round_number == rule.num_rounds
+        row |= _evaluate(process, state, clients, last, schedule)
+        row["seconds"] = time.perf_counter() - start
+        directory.add_metrics(state.round_number, row)
+        logging.info(_progress(rule, row))
+        if last or state.round_number % schedule.checkpoint_every == 0:
+            _save(process, state, participation, directory, schedule)
+    return Result(state, participation)
+
+
+def _check(process, rule, clients) -> None:
+    parameters = process.parameters
+    for name in ("report_goal", "num_rounds"):
+        if getattr(rule, name) != getattr(parameters, name):
+            raise ValueError(
+                f"{name} is {getattr(rule, name)} for the clients and "
+                f"{getattr(parameters, name)} for the server."
+            )
+    if rule.num_clients != len(clients.training):
+        raise ValueError(
+            f"num_clients is {rule.num_clients}, {len(clients.training)} clients train."
+        )
+
+
+def _participation_metrics(
+    participation: timers.ParticipationState, cohort: timers.Cohort
+) -> dict[str, float]:
+    separation = participation.table.min_separation()
+    return {
+        "simulated_hours": participation.seconds / 3600,
+        "waited_hours": cohort.waited_seconds / 3600,
+        "failed_attempts": cohort.failed_attempts,
+        "max_participation": participation.table.max_participation(),
+        "min_separation": float("nan") if separation is None else separation,
+    }
+
+
+def _privacy_metrics(process, participation, delta: float) -> dict[str, float]:
+    so_far = realised(participation.table, participation.round_number)
+    rho = process.parameters.zcdp(
+        so_far.num_rounds, so_far.min_separation, so_far.max_participation
+    )
+    if process.parameters.mechanism is Mechanism.NONE:
+        return {"rho": rho, "epsilon": rho}
+    return {"rho": rho, "epsilon": conversions.zcdp_to_epsilon(rho, delta)}
+
+
+def _evaluate(process, state, clients, last: bool, schedule) -> dict[str, float]:
+    if last or state.round_number % schedule.evaluate_every == 0:
+        metrics: Mapping[str, float] = process.rounds.evaluate(
+            state.weights, clients.held_out
+        )
+    else:
+        names = ("loss", "accuracy", "accuracy_of_suggestion")
+        names += ("accuracy_of_3_suggestions",)
+        metrics = collections.OrderedDict.fromkeys(names, float("nan"))
+    return {f"held_out_{name}": value for name, value in metrics.items()}
+
+
+def _save(process, state, participation, directory, schedule) -> None:
+    arrays = process.to_arrays(state)
+    for name, column in participation.table.to_arrays().items():
+        arrays[_TABLE + name] = column
+    array_checkpoints.save(
+        directory,
+        state.round_number,
+        {"participation": participation.to_json()},
+        arrays,
+        schedule.keep_checkpoints,
+    )
+
+
+def _restore(
+    process: dp_ftrl.DpFtrlProcess,
+    rule: timers.ParticipationRule,
+    checkpoint: tuple[Any, dict[str, np.ndarray]] | None,
+) -> tuple[dp_ftrl.TrainingState, timers.ParticipationState]:
+    if checkpoint is None:
+        return process.initialize(), timers.initial_state(rule)
+    values, arrays = checkpoint
+    names = [name for name in arrays if name.startswith(_TABLE)]
+    table = {name.removeprefix(_TABLE): arrays.pop(name) for name in names}
+    participation = timers.ParticipationState(
+        timers.ParticipationTable.from_arrays(table), **values["participation"]
+    )
+    state = process.from_arrays(arrays)
+    if len(participation.table.last_round) != rule.num_clients:
+        raise ValueError(
+            "the checkpoint is of another configuration: its participation table has "
+            f"{len(participation.table.last_round):,} clients, the run "
+            f"{rule.num_clients:,}."
+        )
+    logging.info("Continuing after round %d.", state.round_number)
+    return state, participation
+
+
+def _progress(rule: timers.ParticipationRule, row: Mapping[str, float]) -> str:
+    text = (
+        f"round {row['round']} of {rule.num_rounds}: clip {row['clip_norm']:.3g}, "
+        f"update {row['update_norm']:.3g}, epsilon {row['epsilon']:.3g}"
+    )
+    if row["held_out_loss"] == row["held_out_loss"]:
+        text += (
+            f", held-out loss {row['held_out_loss']:.3f}, accuracy "
+            f"{row['held_out_accuracy']:.2%}"
+        )
+    return f"{text} ({row['seconds']:.1f} s)"
+
+
+def unigram_baseline(
+    text: client_text.ClientText,
+    clients: Clients,
+    limits: examples.ClientLimits,
+    num_tokens: int,
+) -> Mapping[str, float]:
+    """Returns what a model without context reaches on the held-out clients.
+
+    Args:
+        text: All clients' sentences.
+        clients: Who trains and who judges.
+        limits: How much of a client's text is used.
+        num_tokens: Size of the vocabulary with its special tokens.
+    """
+    return evaluation.unigram_metrics(
+        examples.targets(text, clients.training, limits),
+        examples.targets(text, clients.held_out, limits),
+        num_tokens,
+    )
+
+
+def write_statements(
+    directory: run_directory.RunDirectory,
+    parameters: ServerParameters,
+    rule: timers.ParticipationRule,
+    result: Result,
+    delta: float,
+    public_data: str,
+) -> None:
+    """Writes the realised and the planned privacy statement.
+
+    Args:
+        directory: Takes `privacy.md` and `privacy.json`, what was realised, and
+            `privacy_planned.md` and `.json`.
+        parameters: Those that the run used.
+        rule: The limits that it enforced.
+        result: What really happened.
+        delta: Of the guarantee.
+        public_data: What the run took from elsewhere.
+    """
+    really = realised(result.participation.table, result.state.round_number)
+    for stem, participation in (
+        ("privacy", really),
+        ("privacy_planned", planned(rule)),
+    ):
+        statement = training_statement.training_statement(
+            parameters, participation, delta, public_data
+        )
+        directory.write_text(f"{stem}.json", statement.to_json())
+        directory.write_text(f"{stem}.md", statement.to_markdown())
