@@ -194,6 +194,10 @@ class RunTrieHHTest(parameterized.TestCase):
     def test_ctrl_c_in_a_round_ends_the_program_and_its_worker(self):
         output = self.scratch / "interrupted"
         flags = [*_SMALL, "--num_repeats=1000", self.cache, f"--output_dir={output}"]
+        # Where this test runs in the background of a shell, SIGINT is ignored, and a
+        # new program would inherit that.
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        self.addCleanup(signal.signal, signal.SIGINT, before)
         program = subprocess.Popen(
             _command(*flags),
             env=_environment(),
