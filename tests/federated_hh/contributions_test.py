@@ -195,6 +195,13 @@ class GreedyTest(ContributionsTestCase):
         items = below.items(spelled, _GREEDY, [0], 1, seed)
         self.assertEqual(items, ["bc"])
 
+    def test_words_that_are_no_candidates_do_not_count(self):
+        # By spelling, ba stands between the two; b was not learned.
+        spelled = self.spelled([{"ab": 1, "ba": 100, "ca": 2, "cb": 1}])
+        level = Level(_ABC, [[0, 2]])
+        seed = seeds.stateless_seed(1, "test")
+        self.assertEqual(level.items(spelled, _GREEDY, [0], 1, seed), ["ca"])
+
     def test_large_counts_are_told_apart(self):
         clients = [{"a": 10**9, "b": 10**9 + 1, "c": 10**9 - 1}] * 64
         items = Level(_ABC).items(
