@@ -12,8 +12,8 @@ from absl import logging
 from privacy import conversions
 from simulation import array_checkpoints, client_text, run_directory, seeds
 from simulation import participation_timers as timers
-from training import dp_ftrl, evaluation, examples, training_statement
-from training.dp_ftrl_parameters import Mechanism, ServerParameters
+from training import dp_ftrl, evaluation, examples
+from training.dp_ftrl_parameters import Mechanism
 from training.training_statement import Participation
 
 _TABLE = "participation/"
@@ -273,34 +273,3 @@ def unigram_baseline(
         examples.targets(text, clients.held_out, limits),
         num_tokens,
     )
-
-
-def write_statements(
-    directory: run_directory.RunDirectory,
-    parameters: ServerParameters,
-    rule: timers.ParticipationRule,
-    result: Result,
-    delta: float,
-    public_data: str,
-) -> None:
-    """Writes the realised and the planned privacy statement.
-
-    Args:
-        directory: Takes `privacy.md` and `privacy.json`, what was realised, and
-            `privacy_planned.md` and `.json`.
-        parameters: Those that the run used.
-        rule: The limits that it enforced.
-        result: What really happened.
-        delta: Of the guarantee.
-        public_data: What the run took from elsewhere.
-    """
-    really = realised(result.participation.table, result.state.round_number)
-    for stem, participation in (
-        ("privacy", really),
-        ("privacy_planned", planned(rule)),
-    ):
-        statement = training_statement.training_statement(
-            parameters, participation, delta, public_data
-        )
-        directory.write_text(f"{stem}.json", statement.to_json())
-        directory.write_text(f"{stem}.md", statement.to_markdown())

@@ -1,0 +1,193 @@
+"""Tests of the training program as a user runs it."""
+
+import json
+import os
+import pathlib
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pandas as pd
+from absl.testing import absltest
+
+import training
+
+_WORDS = ("you", "see", "the", "time", "we", "like")
+_SMALL = (
+    "--vocabulary_size=300",
+    "--num_units=6",
+    "--embedding_size=4",
+    "--max_words=5",
+    "--num_held_out_clients=8",
+    "--report_goal=5",
+    "--num_rounds=7",
+    "--noise_multiplier=0.5",
+    "--clip_norm=0.5",
+    "--adaptive_clip",
+    "--clipped_count_stddev=2",
+    "--first_restart=2",
+    "--evaluate_every=3",
+    "--checkpoint_every=2",
+    "--over_selection=1.5",
+    "--drop_out=0.1",
+    "--min_separation=1",
+    "--max_participation=4",
+    "--num_blocks=2",
+)
+
+
+def _start(module, *flags):
+    root = pathlib.Path(training.__file__).parent.parent
+    return subprocess.Popen(
+        [sys.executable, "-P", "-m", module, *map(str, flags)],
+        env={**os.environ, "PYTHONPATH": str(root)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def _run(module, *flags):
+    process = _start(module, *flags)
+    output, errors = process.communicate(timeout=300)
+    return process.returncode, output, errors
+
+
+class RunTrainingTest(absltest.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.scratch = pathlib.Path(self.create_tempdir().full_path)
+        draw = random.Random(1)
+        lines = ["user,text\n"]
+        for user in range(40):
+            for _ in range(4):
+                words = [draw.choice(_WORDS) for _ in "123"]
+                lines.append(f"u{user},{' '.join(words)} today.\n")
+        (self.scratch / "a.csv").write_text("".join(lines))
+        self.flags = (
+            *_SMALL,
+            f"--population={self.scratch / 'a.csv'}",
+            f"--population_cache={self.scratch / 'cache'}",
+        )
+
+    def test_killed_and_resumed_to_the_same_result(self):
+        whole, killed = self.scratch / "whole", self.scratch / "killed"
+        code, output, errors = _run(
+            "training.run_training", *self.flags, f"--output_dir={whole}"
+        )
+        self.assertEqual(code, 0, errors)
+        self.assertIn("Report: ", output)
+        self.check_results(whole)
+
+        process = _start("training.run_training", *self.flags, f"--output_dir={killed}")
+        deadline = time.monotonic() + 200
+        while not (killed / "checkpoint.json").exists():
+            self.assertLess(time.monotonic(), deadline)
+            self.assertIsNone(process.poll())
+            time.sleep(0.001)
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        self.assertFalse((killed / "privacy.json").exists())
+        code, _, errors = _run(
+            "training.run_training",
+            "--resume",
+            f"--output_dir={killed}",
+            f"--population_cache={self.scratch / 'cache'}",
+        )
+        self.assertEqual(code, 0, errors)
+        self.assertRegex(errors, "Continuing after round [246]")
+        for name in (
+            "privacy.json",
+            "privacy.md",
+            "privacy_planned.json",
+            "unigram_baseline.json",
+            "flags.txt",
+            "accuracy.png",
+            "clip_norm.png",
+            "zcdp.png",
+        ):
+            self.assertEqual((whole / name).read_bytes(), (killed / name).read_bytes())
+        metrics = [pd.read_csv(d / "metrics.csv") for d in (whole, killed)]
+        pd.testing.assert_frame_equal(
+            *[table.drop(columns="seconds") for table in metrics], check_exact=True
+        )
+        last = [np.load(d / "checkpoint-000000007.npz") for d in (whole, killed)]
+        self.assertEqual(last[0].files, last[1].files)
+        for name in last[0].files:
+            np.testing.assert_array_equal(last[0][name], last[1][name], err_msg=name)
+
+    def check_results(self, path):
+        self.assertEqual(
+            json.loads((path / "run.json").read_text())["status"], "complete"
+        )
+        metrics = pd.read_csv(path / "metrics.csv")
+        self.assertEqual(metrics["round"].tolist(), list(range(1, 8)))
+        self.assertTrue(metrics["rho"].is_monotonic_increasing)
+        evaluated = metrics["held_out_accuracy"].notna()
+        self.assertEqual(metrics["round"][evaluated].tolist(), [3, 6, 7])
+        # The clip norm that adapts changes after round 2 (from 0), the third.
+        self.assertEqual(metrics["clip_norm"].nunique(), 2)
+        self.assertEqual(metrics["clip_norm"][3], metrics["tracked_norm"][2])
+        realised, planned = (
+            json.loads((path / f"{name}.json").read_text())
+            for name in ("privacy", "privacy_planned")
+        )
+        self.assertEqual((realised["basis"], planned["basis"]), ("realised", "planned"))
+        least = realised["parameters"]["MinS (rounds strictly between)"]
+        self.assertGreaterEqual(least, 1)
+        self.assertEqual(planned["parameters"]["MinS (rounds strictly between)"], 1)
+        self.assertEqual(planned["parameters"]["MaxP"], 4)
+        self.assertLessEqual(realised["parameters"]["MaxP"], 4)
+        guarantees = [s["guarantees"][0] for s in (realised, planned)]
+        self.assertLessEqual(guarantees[0]["rho"], guarantees[1]["rho"])
+        self.assertEqual(guarantees[0]["rho"], metrics["rho"].iloc[-1])
+        with np.load(path / "checkpoint-000000007.npz") as arrays:
+            taken = arrays["participation/participations"]
+        self.assertEqual(taken.sum(), 7 * 5)
+        self.assertEqual(taken.max(), realised["parameters"]["MaxP"])
+        page = (path / "report.html").read_text()
+        for text in ("words by frequency alone", "zero-out", "--report_goal=5"):
+            self.assertIn(text, page)
+        for name in ("accuracy.png", "clip_norm.png", "zcdp.png"):
+            self.assertTrue((path / name).read_bytes().startswith(b"\x89PNG"))
+        code, output, errors = _run(
+            "training.predict_next_word",
+            f"--model={path / 'model'}",
+            "--num_words=2",
+            "see you",
+        )
+        self.assertEqual(code, 0, errors)
+        self.assertRegex(
+            output, r"^see you \[\S+\] [\d.]+%\nsee you \[\S+\] [\d.]+%\n$"
+        )
+
+    def test_the_report_goal_has_to_be_given(self):
+        code, _, errors = _run("training.run_training", "--clip_norm=1")
+        self.assertEqual(code, 1)
+        self.assertIn("error: give --report_goal", errors)
+
+    def test_bad_input(self):
+        for flags, regex in (
+            (("--clip_norm=0",), "clip_norm is 0.0"),
+            (("--min_separation=6",), "min_separation is 6.*at most 4"),
+            (("--population=synthetic",), "has words but no sentences"),
+            (("--vocabulary=" + str(self.scratch / "a.csv"),), "has to begin with"),
+        ):
+            with self.subTest(regex):
+                output = self.scratch / "bad"
+                code, _, errors = _run(
+                    "training.run_training",
+                    *self.flags,
+                    *flags,
+                    f"--output_dir={output}",
+                )
+                self.assertEqual(code, 1)
+                self.assertRegex(errors.splitlines()[-1], f"error: .*{regex}")
+                self.assertFalse(output.exists())
+
+
+if __name__ == "__main__":
+    absltest.main()

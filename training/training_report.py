@@ -1,0 +1,158 @@
+"""What a training run leaves for people to read: plots, statements, one page."""
+
+import pandas as pd
+
+from privacy import statement as statement_lib
+from simulation import participation_timers as timers
+from simulation import plots, report, run_directory
+from training import training_experiment as experiment
+from training import training_statement
+from training.dp_ftrl_parameters import ServerParameters
+
+_FIGURES = ("accuracy.png", "clip_norm.png", "zcdp.png")
+
+
+def write(
+    directory: run_directory.RunDirectory,
+    parameters: ServerParameters,
+    rule: timers.ParticipationRule,
+    result: experiment.Result,
+    baseline: dict[str, float],
+    delta: float,
+    public_data: str,
+) -> None:
+    """Writes the statements, the plots, and `report.html`.
+
+    Args:
+        directory: Has the run's metrics. Takes `privacy.md` and `.json`, of what was
+            realised; `privacy_planned.md` and `.json`; `unigram_baseline.json`; PNGs.
+        parameters: Those that the run used.
+        rule: The limits that it enforced.
+        result: What really happened.
+        baseline: See `experiment.unigram_baseline`.
+        delta: Of the guarantee.
+        public_data: What the run took from elsewhere.
+    """
+    really = experiment.realised(result.participation.table, result.state.round_number)
+    statements = {
+        stem: training_statement.training_statement(
+            parameters, participation, delta, public_data
+        )
+        for stem, participation in (
+            ("privacy", really),
+            ("privacy_planned", experiment.planned(rule)),
+        )
+    }
+    for stem, statement in statements.items():
+        directory.write_text(f"{stem}.json", statement.to_json())
+        directory.write_text(f"{stem}.md", statement.to_markdown())
+    directory.write_json("unigram_baseline.json", dict(baseline))
+    metrics = directory.metrics()
+    figures = [
+        plot_accuracy(metrics, baseline["accuracy_of_suggestion"]),
+        plot_clip_norm(metrics),
+        plot_zcdp(metrics),
+    ]
+    for name, png in zip(_FIGURES, figures, strict=True):
+        directory.write_bytes(name, png)
+    page = _page(directory, metrics, statements, baseline, figures)
+    directory.write_text("report.html", page)
+
+
+def _page(
+    directory: run_directory.RunDirectory,
+    metrics: pd.DataFrame,
+    statements: dict[str, statement_lib.PrivacyStatement],
+    baseline: dict[str, float],
+    figures: list[bytes],
+) -> str:
+    names = ["loss", "accuracy", "accuracy_of_suggestion", "accuracy_of_3_suggestions"]
+    last = metrics.iloc[-1]
+    table = pd.DataFrame(
+        {
+            "held-out clients": ["this model", "words by frequency alone"],
+            **{n: [last[f"held_out_{n}"], baseline[n]] for n in names},
+        }
+    )
+    participation = metrics[
+        ["round", "simulated_hours", "failed_attempts", "max_participation"]
+    ].tail(1)
+    flags = (directory.path / "flags.txt").read_text()
+    run = directory.run
+    sections = [
+        report.Section(
+            "The model",
+            f"After {len(metrics)} rounds.",
+            [report.Table("Mean over the places of the text", table)],
+            [report.Figure("Accuracy on held-out clients", figures[0])],
+        ),
+        report.Section(
+            "Clip norm", "", figures=[report.Figure("Clip norm", figures[1])]
+        ),
+        report.Section(
+            "Participation", "", [report.Table("At the end", participation)]
+        ),
+        report.Section(
+            "Privacy, as realised",
+            _below_a_heading(statements["privacy"].to_markdown()),
+            figures=[report.Figure("zCDP over rounds", figures[2])],
+        ),
+        report.Section(
+            "Privacy, as planned",
+            _below_a_heading(statements["privacy_planned"].to_markdown()),
+        ),
+        report.Section(
+            "How it was made",
+            f"Code {run['version']}, Python {run['python']}.\n\n```\n{flags}```\n",
+        ),
+    ]
+    return report.render("Training", f"Run of {run['started']}", sections)
+
+
+def _below_a_heading(text: str) -> str:
+    """Returns a Markdown page without its title, its headings a level lower."""
+    return text.partition("\n")[2].replace("\n## ", "\n### ")
+
+
+def plot_accuracy(metrics: pd.DataFrame, unigram_accuracy: float) -> bytes:
+    """Plots held-out accuracies over rounds, and the unigram baseline; a PNG."""
+    figure, axes = plots.single("Held-out clients", "round", "accuracy")
+    shown = metrics[metrics["held_out_loss"].notna()]
+    for name, label, color in (
+        ("accuracy", "top-1 in-vocabulary", plots.BLUE),
+        ("accuracy_of_suggestion", "one suggestion", plots.GREEN),
+        ("accuracy_of_3_suggestions", "three suggestions", plots.ORANGE),
+    ):
+        values = shown[f"held_out_{name}"]
+        axes.plot(shown["round"], values, marker="o", ms=3, color=color, label=label)
+    axes.axhline(
+        unigram_accuracy,
+        color=plots.MUTED,
+        linestyle="--",
+        label="one suggestion, by frequency alone",
+    )
+    axes.set_ylim(bottom=0)
+    axes.legend(frameon=False, labelcolor=plots.INK)
+    return plots.png(figure)
+
+
+def plot_clip_norm(metrics: pd.DataFrame) -> bytes:
+    """Plots the clip norm in force and the tracked one over rounds; a PNG."""
+    figure, axes = plots.single("Clip norm", "round", "L2 norm")
+    for name, label, color in (
+        ("tracked_norm", "tracked", plots.ORANGE),
+        ("clip_norm", "in force", plots.BLUE),
+    ):
+        axes.step(
+            metrics["round"], metrics[name], where="post", color=color, label=label
+        )
+    axes.legend(frameon=False, labelcolor=plots.INK)
+    return plots.png(figure)
+
+
+def plot_zcdp(metrics: pd.DataFrame) -> bytes:
+    """Plots the realised zCDP over rounds; a PNG."""
+    figure, axes = plots.single("zCDP, as realised so far", "round", "rho")
+    axes.step(metrics["round"], metrics["rho"], where="post", color=plots.BLUE)
+    axes.set_ylim(bottom=0)
+    return plots.png(figure)
