@@ -4,6 +4,7 @@ import dataclasses
 import json
 import os
 import pathlib
+from importlib import metadata
 from typing import Any
 
 from simulation import (
@@ -13,7 +14,7 @@ from simulation import (
     prepared_data,
     sentence_tokenizers,
 )
-from simulation.readers import sentences
+from simulation.readers import sentences, synthetic_sentences
 from training import vocabulary as vocabulary_lib
 
 # Part of the directory's name: a change in what is written needs another.
@@ -28,12 +29,19 @@ _OPTIONS = (
     "csv_header",
     "max_bad_rows",
 )
+_SYNTHETIC_OPTIONS = (
+    "num_clients",
+    "mean_words_per_client",
+    "words_per_client_sigma",
+    "seed",
+)
 
 
 def describe(
     options: population_options.PopulationOptions,
     vocabulary: vocabulary_lib.Vocabulary,
     tokenizer: sentence_tokenizers.SentenceTokenizer,
+    language: synthetic_sentences.LanguageOptions,
 ) -> dict[str, Any]:
     """Returns all that decides the contents, as JSON values.
 
@@ -41,11 +49,17 @@ def describe(
         PopulationError: If the file is missing or unreadable.
     """
     values = dataclasses.asdict(options)
-    source = {"kind": population_options.SYNTHETIC}
-    if options.source != population_options.SYNTHETIC:
+    if options.source == population_options.SYNTHETIC:
+        source = {
+            "kind": population_options.SYNTHETIC,
+            "wordfreq": metadata.version("wordfreq"),
+        }
+        chosen = {name: values[name] for name in _SYNTHETIC_OPTIONS}
+        chosen |= dataclasses.asdict(language)
+    else:
         state = prepared_data.file_state(options.source, "population")
         source = {"kind": "file", **state}
-    chosen = {name: values[name] for name in _OPTIONS}
+        chosen = {name: values[name] for name in _OPTIONS}
     chosen["sentence_tokenizer"] = tokenizer.name
     chosen["vocabulary"] = vocabulary.fingerprint
     identity = {
@@ -63,15 +77,19 @@ def prepare(
     vocabulary: vocabulary_lib.Vocabulary,
     tokenizer: sentence_tokenizers.SentenceTokenizer,
     cache_dir: str | os.PathLike[str] | None = None,
+    language: synthetic_sentences.LanguageOptions | None = None,
 ) -> client_text.ClientText:
-    """Returns the sentences of the clients in a file, made on first use and kept.
+    """Returns the sentences of clients, made on first use and kept.
 
     Args:
-        options: The file, its format and columns; the options on words are not used.
+        options: The file, its format and columns; or "synthetic", the number of
+            clients, the words of each and the seed. The options on words alone are not
+            used.
         vocabulary: Gives words their token ids.
         tokenizer: Cuts text into sentences of words.
         cache_dir: Where prepared data is kept; None for `.cache/populations` in the
             repository.
+        language: What synthetic clients write; None for the defaults.
 
     Returns:
         The sentences, memory-mapped. Clients without a sentence are left out and
@@ -80,22 +98,37 @@ def prepare(
     Raises:
         PopulationError: If the file cannot be read, has more bad rows than allowed, no
             client has a sentence, or the columns cannot be written.
+        ValueError: If the language has fewer words than are to have followers.
     """
-    identity = describe(options, vocabulary, tokenizer)
+    language = language or synthetic_sentences.LanguageOptions()
+    identity = describe(options, vocabulary, tokenizer, language)
 
     def make(directory: pathlib.Path, origin: dict[str, Any]) -> None:
         with atomic_files.new_directory(directory) as partial:
+            if options.source == population_options.SYNTHETIC:
+                written = synthetic_sentences.SyntheticLanguage.english(
+                    language, options.seed, tokenizer
+                )
+                synthetic_sentences.build(
+                    partial, options, written, vocabulary.encode, origin
+                )
+                return
             sentences.build_from_file(
                 partial, options, tokenizer, vocabulary.encode, origin
             )
-            if describe(options, vocabulary, tokenizer) != identity:
+            if describe(options, vocabulary, tokenizer, language) != identity:
                 raise population_options.PopulationError(
                     prepared_data.changed_while_read(options.source)
                 )
 
-    stem = pathlib.Path(options.source).name.split(".")[0] or "sentences"
-    directory = prepared_data.find_or_make(cache_dir, stem, identity, make)
+    directory = prepared_data.find_or_make(cache_dir, _stem(options), identity, make)
     try:
         return client_text.ClientText.open(directory)
     except ValueError as error:
         raise population_options.PopulationError(str(error)) from error
+
+
+def _stem(options: population_options.PopulationOptions) -> str:
+    if options.source == population_options.SYNTHETIC:
+        return f"synthetic-sentences-{options.num_clients}"
+    return pathlib.Path(options.source).name.split(".")[0] or "sentences"

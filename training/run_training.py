@@ -36,6 +36,27 @@ _MAX_WORDS = flags.DEFINE_integer(
     "max_words", 20, "The first words of a sentence that are used."
 )
 _BATCH_SIZE = flags.DEFINE_integer("batch_size", 16, "Sentences of a client's batch.")
+_SENTENCE_WORDS = flags.DEFINE_float(
+    "mean_sentence_words",
+    8.0,
+    "Synthetic population: mean number of words of a sentence. A sentence ends after "
+    "each word with the same probability.",
+)
+_CONTEXT_STRENGTH = flags.DEFINE_float(
+    "context_strength",
+    0.7,
+    "Synthetic population: probability that a word with followers of its own is "
+    "followed by one of them, and not by a word drawn from the frequencies.",
+)
+_NUM_FOLLOWERS = flags.DEFINE_integer(
+    "num_followers", 4, "Synthetic population: followers of each word that has some."
+)
+_CONTEXT_WORDS = flags.DEFINE_integer(
+    "context_words",
+    1000,
+    "Synthetic population: how many words have followers of their own, the most "
+    "frequent ones. All should be in the vocabulary, so that they can be learned.",
+)
 _NUM_HELD_OUT = flags.DEFINE_integer(
     "num_held_out_clients", 100, "Clients that train nothing and judge the model."
 )
@@ -126,6 +147,17 @@ flags.adopt_module_key_flags(population_flags)
 flags.adopt_module_key_flags(experiment_flags)
 
 
+def _language_options():
+    from simulation.readers import synthetic_sentences
+
+    return synthetic_sentences.LanguageOptions(
+        mean_sentence_words=_SENTENCE_WORDS.value,
+        context_strength=_CONTEXT_STRENGTH.value,
+        num_followers=_NUM_FOLLOWERS.value,
+        context_words=_CONTEXT_WORDS.value,
+    )
+
+
 def _server_parameters():
     from privacy import tree_aggregation
     from training import dp_ftrl_parameters as lib
@@ -187,6 +219,30 @@ def _vocabulary():
     return words, "the vocabulary, the most frequent English words of wordfreq."
 
 
+def _best_possible(options, vocabulary, tokenizer):
+    """Returns what no model can beat, where the law of the text is known."""
+    from simulation import population_options
+
+    if options.source != population_options.SYNTHETIC:
+        return None
+    from simulation.readers import synthetic_sentences
+    from training import best_possible
+
+    language = synthetic_sentences.SyntheticLanguage.english(
+        _language_options(), options.seed, tokenizer
+    )
+    best = best_possible.best_possible(language, vocabulary, _MAX_WORDS.value)
+    logging.info(
+        "%s: loss %.3f, accuracy %.2f%%.",
+        "The best possible"
+        if best.is_reached
+        else "No model can beat (words outside the vocabulary have followers)",
+        best.metrics["loss"],
+        100 * best.metrics["accuracy_of_suggestion"],
+    )
+    return best.metrics
+
+
 def run(arguments: experiment_flags.Arguments) -> None:
     """Runs the experiment that the flags describe."""
     from simulation import run_directory, runtime, sentence_tokenizers
@@ -194,11 +250,14 @@ def run(arguments: experiment_flags.Arguments) -> None:
 
     parameters = _server_parameters()
     vocabulary, public_data = _vocabulary()
+    options = population_flags.options_from_flags()
+    tokenizer = sentence_tokenizers.get_sentence_tokenizer("keyboard")
     text = client_sentences.prepare(
-        population_flags.options_from_flags(),
+        options,
         vocabulary,
-        sentence_tokenizers.get_sentence_tokenizer("keyboard"),
+        tokenizer,
         flags.FLAGS.population_cache,
+        _language_options(),
     )
     # TensorFlow comes last: it takes seconds to import.
     from training import (
@@ -249,6 +308,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
         baseline["loss"],
         100 * baseline["accuracy_of_suggestion"],
     )
+    best = _best_possible(options, vocabulary, tokenizer)
     facts = {"population": text.fingerprint, "vocabulary": vocabulary.fingerprint}
     with run_directory.open_for(arguments, program=_PROGRAM, facts=facts) as directory:
         with runtime.tff_worker():
@@ -261,6 +321,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
             dict(baseline),
             schedule.delta,
             public_data,
+            best,
         )
         exported_model.export(
             language_model,
@@ -278,6 +339,7 @@ def _check_flags() -> None:
     if _REPORT_GOAL.value is None:
         raise ValueError("give --report_goal, the clients of a round")
     _server_parameters()
+    _language_options()
 
 
 def main(argv: list[str]) -> None:

@@ -1,5 +1,7 @@
 """What a training run leaves for people to read: plots, statements, one page."""
 
+from collections.abc import Mapping
+
 import pandas as pd
 
 from privacy import statement as statement_lib
@@ -20,18 +22,22 @@ def write(
     baseline: dict[str, float],
     delta: float,
     public_data: str,
+    best_possible: Mapping[str, float] | None = None,
 ) -> None:
     """Writes the statements, the plots, and `report.html`.
 
     Args:
         directory: Has the run's metrics. Takes `privacy.md` and `.json`, of what was
-            realised; `privacy_planned.md` and `.json`; `unigram_baseline.json`; PNGs.
+            realised; `privacy_planned.md` and `.json`; `unigram_baseline.json`;
+            `best_possible.json` if it is known; PNGs.
         parameters: Those that the run used.
         rule: The limits that it enforced.
         result: What really happened.
         baseline: See `experiment.unigram_baseline`.
         delta: Of the guarantee.
         public_data: What the run took from elsewhere.
+        best_possible: See `best_possible.BestPossible.metrics`; None where the law of
+            the text is not known.
     """
     really = experiment.realised(result.participation.table, result.state.round_number)
     statements = {
@@ -47,15 +53,19 @@ def write(
         directory.write_text(f"{stem}.json", statement.to_json())
         directory.write_text(f"{stem}.md", statement.to_markdown())
     directory.write_json("unigram_baseline.json", dict(baseline))
+    references = {"words by frequency alone": baseline}
+    if best_possible is not None:
+        directory.write_json("best_possible.json", dict(best_possible))
+        references["the best possible"] = best_possible
     metrics = directory.metrics()
     figures = [
-        plot_accuracy(metrics, baseline["accuracy_of_suggestion"]),
+        plot_accuracy(metrics, references),
         plot_clip_norm(metrics),
         plot_zcdp(metrics),
     ]
     for name, png in zip(_FIGURES, figures, strict=True):
         directory.write_bytes(name, png)
-    page = _page(directory, metrics, statements, baseline, figures)
+    page = _page(directory, metrics, statements, references, figures)
     directory.write_text("report.html", page)
 
 
@@ -63,15 +73,18 @@ def _page(
     directory: run_directory.RunDirectory,
     metrics: pd.DataFrame,
     statements: dict[str, statement_lib.PrivacyStatement],
-    baseline: dict[str, float],
+    references: Mapping[str, Mapping[str, float]],
     figures: list[bytes],
 ) -> str:
     names = ["loss", "accuracy", "accuracy_of_suggestion", "accuracy_of_3_suggestions"]
     last = metrics.iloc[-1]
     table = pd.DataFrame(
         {
-            "held-out clients": ["this model", "words by frequency alone"],
-            **{n: [last[f"held_out_{n}"], baseline[n]] for n in names},
+            "held-out clients": ["this model", *references],
+            **{
+                n: [last[f"held_out_{n}"], *(r[n] for r in references.values())]
+                for n in names
+            },
         }
     )
     participation = metrics[
@@ -114,8 +127,15 @@ def _below_a_heading(text: str) -> str:
     return text.partition("\n")[2].replace("\n## ", "\n### ")
 
 
-def plot_accuracy(metrics: pd.DataFrame, unigram_accuracy: float) -> bytes:
-    """Plots held-out accuracies over rounds, and the unigram baseline; a PNG."""
+def plot_accuracy(
+    metrics: pd.DataFrame, references: Mapping[str, Mapping[str, float]]
+) -> bytes:
+    """Plots held-out accuracies over rounds, beside those of references; a PNG.
+
+    Args:
+        metrics: Of the run.
+        references: By name: metrics that do not depend on the round.
+    """
     figure, axes = plots.single("Held-out clients", "round", "accuracy")
     shown = metrics[metrics["held_out_loss"].notna()]
     for name, label, color in (
@@ -125,12 +145,13 @@ def plot_accuracy(metrics: pd.DataFrame, unigram_accuracy: float) -> bytes:
     ):
         values = shown[f"held_out_{name}"]
         axes.plot(shown["round"], values, marker="o", ms=3, color=color, label=label)
-    axes.axhline(
-        unigram_accuracy,
-        color=plots.MUTED,
-        linestyle="--",
-        label="one suggestion, by frequency alone",
-    )
+    for style, (name, values) in zip(("--", ":"), references.items(), strict=False):
+        axes.axhline(
+            values["accuracy_of_suggestion"],
+            color=plots.MUTED,
+            linestyle=style,
+            label=f"one suggestion, {name}",
+        )
     axes.set_ylim(bottom=0)
     axes.legend(frameon=False, labelcolor=plots.INK)
     return plots.png(figure)

@@ -163,7 +163,7 @@ def open_file(
     """
     if options.source == population_options.SYNTHETIC:
         raise population_options.PopulationError(
-            "the synthetic population has words but no sentences: give a file of text "
+            "the synthetic population is not a file: give a file of text "
             "(--population)."
         )
     rows, wanted, bad = files.read_rows(options)

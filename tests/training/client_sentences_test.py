@@ -6,6 +6,7 @@ import pathlib
 from absl.testing import absltest
 
 from simulation import population, population_options, sentence_tokenizers
+from simulation.readers import synthetic_sentences
 from training import client_sentences, vocabulary
 
 _SHARED = pathlib.Path(population.__file__).parents[2] / "shared" / "data"
@@ -20,14 +21,14 @@ class ClientSentencesTest(absltest.TestCase):
         self.source.write_text('user,text\nann,"See you. Soon"\nbob,?\ncy,you\n')
         self.vocabulary = vocabulary.Vocabulary(["you", "see"])
 
-    def _prepare(self, words=None, tokenizer=None, **options):
+    def _prepare(self, words=None, tokenizer=None, language=None, **options):
         options = population_options.PopulationOptions(
             **{"source": str(self.source)} | options
         )
         tokenizer = tokenizer or sentence_tokenizers.get_sentence_tokenizer("keyboard")
         with self.assertLogs(level="INFO") as logs:
             text = client_sentences.prepare(
-                options, words or self.vocabulary, tokenizer, self.cache
+                options, words or self.vocabulary, tokenizer, self.cache, language
             )
         return text, "\n".join(logs.output)
 
@@ -64,6 +65,28 @@ class ClientSentencesTest(absltest.TestCase):
         text, log = self._prepare()
         self.assertIn("source changed", log)
         self.assertEqual(text.num_clients, 3)
+
+    def test_synthetic(self):
+        options = {"source": "synthetic", "num_clients": 200, "seed": 4}
+        text, log = self._prepare(**options)
+        self.assertIn("not prepared before", log)
+        self.assertEqual(text.num_clients, 200)
+        self.assertIn("synthetic-sentences-200-", text.directory)
+        # "you" and "see" are two of the language's words, the others are unknown.
+        self.assertEqual(set(text.tokens.tolist()), {1, 4, 5})
+        again, _ = self._prepare(**options, max_bad_rows=3)  # of files only
+        self.assertEqual(again.directory, text.directory)
+        weaker = synthetic_sentences.LanguageOptions(context_strength=0.1)
+        other, log = self._prepare(language=weaker, **options)
+        self.assertIn("option context_strength changed (0.7 -> 0.1)", log)
+        self.assertNotEqual(other.directory, text.directory)
+        _, log = self._prepare(**options | {"seed": 5})
+        self.assertIn("option seed changed (4 -> 5)", log)
+        too_many = synthetic_sentences.LanguageOptions(context_words=10**6)
+        kept = sorted(os.listdir(self.cache))
+        with self.assertRaisesRegex(ValueError, "context_words is 1000000"):
+            self._prepare(language=too_many, **options)
+        self.assertEqual(sorted(os.listdir(self.cache)), kept)
 
     def test_nothing_is_kept_of_what_fails(self):
         def meddle(text):

@@ -173,7 +173,7 @@ class RunTrainingTest(absltest.TestCase):
         for flags, regex in (
             (("--clip_norm=0",), "clip_norm is 0.0"),
             (("--min_separation=6",), "min_separation is 6.*at most 4"),
-            (("--population=synthetic",), "has words but no sentences"),
+            (("--context_strength=2",), "context_strength is 2.0"),
             (("--vocabulary=" + str(self.scratch / "a.csv"),), "has to begin with"),
         ):
             with self.subTest(regex):

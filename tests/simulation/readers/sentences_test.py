@@ -111,7 +111,7 @@ class SentencesTest(parameterized.TestCase):
         self.assertEqual(self._as_dict(text), {"a": [encode(["b", "c"])]})
 
     @parameterized.parameters(
-        ({"source": "synthetic"}, "has words but no sentences"),
+        ({"source": "synthetic"}, "synthetic population is not a file"),
         ({"word_column": "text"}, "is read as words"),
         ({"format": "word_counts"}, "is read as words"),
         ({"text_column": "tweet"}, "no column 'tweet'"),

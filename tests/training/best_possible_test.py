@@ -1,0 +1,164 @@
+"""Tests of the best possible metrics against enumeration, and against drawn text."""
+
+import collections
+import math
+import pathlib
+
+import numpy as np
+from absl.testing import absltest, parameterized
+
+from simulation import client_text, sentence_tokenizers
+from simulation.readers import synthetic_sentences
+from training import best_possible, examples
+from training import vocabulary as vocabulary_lib
+
+_OOV, _EOS = vocabulary_lib.OOV, vocabulary_lib.EOS
+
+
+def tiny_language(context_words):
+    options = synthetic_sentences.LanguageOptions(
+        mean_sentence_words=2.5,
+        context_strength=0.8,
+        num_followers=2,
+        context_words=context_words,
+    )
+    words = ["a", "b", "c", "d", "e"]
+    frequencies = np.array([0.3, 0.25, 0.2, 0.15, 0.1])
+    return synthetic_sentences.SyntheticLanguage(words, frequencies, options, seed=2)
+
+
+def next_word_law(language, word):
+    law = language.frequencies.copy()
+    if word is not None and word < language.options.context_words:
+        strength = language.options.context_strength
+        law *= 1 - strength
+        for follower, weight in zip(
+            language.followers[word], language.follower_weights, strict=True
+        ):
+            law[follower] += strength * weight
+    return law
+
+
+def enumerate_targets(language, tokens, max_words):
+    """Returns the probability of each (what a model sees of the past, next token)."""
+    joint = collections.defaultdict(lambda: collections.defaultdict(float))
+    end = language.end_probability
+
+    def go_on(probability, past, word):
+        place = len(past)
+        stops = end if place else 0.0
+        if place == max_words:
+            # A longer sentence has no target here.
+            joint[past][_EOS] += probability * stops
+            return
+        if stops:
+            joint[past][_EOS] += probability * stops
+        law = next_word_law(language, word)
+        for follower, share in enumerate(law):
+            mass = probability * (1 - stops) * share
+            joint[past][tokens[follower]] += mass
+            go_on(mass, (*past, tokens[follower]), follower)
+
+    go_on(1.0, (), None)
+    return joint
+
+
+class BestPossibleTest(parameterized.TestCase):
+    @parameterized.parameters(
+        # All words are known; the rare ones are not; one with followers is not.
+        (5, 3, ["a", "b", "c", "d", "e"], True),
+        (2, 4, ["b", "a", "c"], True),
+        (3, 4, ["a", "b", "d"], False),
+    )
+    def test_enumerated(self, context_words, max_words, known, is_reached):
+        language = tiny_language(context_words)
+        vocabulary = vocabulary_lib.Vocabulary(known)
+        tokens = vocabulary.encode(language.words)
+        found = best_possible.best_possible(language, vocabulary, max_words)
+        self.assertEqual(found.is_reached, is_reached)
+        joint = enumerate_targets(language, tokens, max_words)
+        loss = places = words = best = best3 = 0.0
+        for law in joint.values():
+            mass = sum(law.values())
+            places += mass
+            loss -= sum(p * math.log(p / mass) for p in law.values() if p)
+            of_words = sorted((p for t, p in law.items() if t > _EOS), reverse=True)
+            words += sum(of_words)
+            best += sum(of_words[:1])
+            best3 += sum(of_words[:3])
+        expected = {
+            "loss": loss / places,
+            "accuracy": best / words,
+            "accuracy_of_suggestion": best / words,
+            "accuracy_of_3_suggestions": best3 / words,
+        }
+        self.assertEqual(list(found.metrics), list(expected))
+        for name, value in expected.items():
+            if is_reached:
+                self.assertAlmostEqual(found.metrics[name], value, places=12)
+            elif name == "loss":
+                self.assertBetween(found.metrics[name], value - 0.2, value - 1e-3)
+            else:
+                self.assertGreaterEqual(found.metrics[name], value - 1e-12)
+
+    def test_drawn_english(self):
+        # The law's own loss on 40,000 sentences, whose mean has to be within six
+        # standard errors: false alarms 2e-9.
+        options = synthetic_sentences.LanguageOptions(context_words=300)
+        language = synthetic_sentences.SyntheticLanguage.english(
+            options, 3, sentence_tokenizers.get_sentence_tokenizer("keyboard")
+        )
+        vocabulary = vocabulary_lib.Vocabulary.from_english(500)
+        tokens = np.array(vocabulary.encode(language.words))
+        found = best_possible.best_possible(language, vocabulary, max_words=6)
+        self.assertTrue(found.is_reached)
+        random = np.random.default_rng(7)
+        lengths = language.draw_lengths(random, 40_000)
+        words = np.split(
+            language.draw_sentences(random, lengths), np.cumsum(lengths)[:-1]
+        )
+        laws = {}
+        losses, places = [], []
+        for sentence in words:
+            log, before = 0.0, None
+            for word in sentence[:6]:
+                if before is not None:
+                    log += math.log(1 - language.end_probability)
+                key = before if before is None or before < 300 else None
+                if key not in laws:
+                    laws[key] = np.bincount(tokens, next_word_law(language, key))
+                log += math.log(laws[key][tokens[word]])
+                before = word
+            if len(sentence) < 6:
+                log += math.log(language.end_probability)
+            losses.append(-log)
+            places.append(min(len(sentence), 6) + (len(sentence) <= 6))
+        losses, places = np.array(losses), np.array(places)
+        ratio = losses.sum() / places.sum()
+        error = np.std(losses - ratio * places) / math.sqrt(len(places))
+        error /= places.mean()
+        self.assertLess(error, 0.01)
+        self.assertLess(abs(found.metrics["loss"] - ratio), 6 * error)
+
+    def test_the_places_are_those_of_training(self):
+        directory = pathlib.Path(self.create_tempdir().full_path) / "text"
+        rows = [(str(n), [[4] * n]) for n in range(1, 5)]
+        text = client_text.ClientText.from_rows(directory, rows)
+        limits = examples.ClientLimits(max_words=2)
+        used = [len(examples.targets(text, np.array([i]), limits)) for i in range(4)]
+        self.assertEqual(used, [2, 3, 2, 2])  # sentences of three words or more: cut
+        language = tiny_language(2)
+        end = language.end_probability
+        expected = 2 * end + 3 * (1 - end) * end + 2 * (1 - end) ** 2
+        joint = enumerate_targets(language, [4, 5, 6, 7, 8], 2)
+        places = sum(sum(law.values()) for law in joint.values())
+        self.assertAlmostEqual(places, expected, places=12)
+
+    def test_bad_limit(self):
+        vocabulary = vocabulary_lib.Vocabulary(["a"])
+        with self.assertRaisesRegex(ValueError, "max_words is 0"):
+            best_possible.best_possible(tiny_language(2), vocabulary, 0)
+
+
+if __name__ == "__main__":
+    absltest.main()
