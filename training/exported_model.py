@@ -1,5 +1,6 @@
 """A trained model as a SavedModel with its vocabulary, and typing with it."""
 
+import collections
 import os
 import pathlib
 from collections.abc import Mapping
@@ -11,7 +12,7 @@ from simulation import sentence_tokenizers
 from training import model as model_lib
 from training import vocabulary as vocabulary_lib
 
-_VOCABULARY_FILE = "vocabulary.txt"
+VOCABULARY_FILE = "vocabulary.txt"
 
 
 class _Module(tf.Module):
@@ -64,9 +65,47 @@ def export(
     tf.saved_model.save(
         module, str(path), signatures={"serving_default": module.logits}
     )
-    (pathlib.Path(path) / _VOCABULARY_FILE).write_text(
+    (pathlib.Path(path) / VOCABULARY_FILE).write_text(
         vocabulary.to_text(), encoding="utf-8"
     )
+
+
+def read_weights(
+    path: str | os.PathLike[str],
+) -> tuple[collections.OrderedDict[str, np.ndarray], vocabulary_lib.Vocabulary]:
+    """Returns the weights of an exported model, by name, and its vocabulary.
+
+    Args:
+        path: What `export` wrote.
+
+    Raises:
+        ValueError: If there is no model with a vocabulary.
+    """
+    vocabulary = _read_vocabulary(path)
+    loaded = _load(path)
+    weights = collections.OrderedDict(
+        (weight.name.partition(":")[0], weight.numpy()) for weight in loaded.weights
+    )
+    return weights, vocabulary
+
+
+def _read_vocabulary(path: str | os.PathLike[str]) -> vocabulary_lib.Vocabulary:
+    vocabulary_path = pathlib.Path(path) / VOCABULARY_FILE
+    if not vocabulary_path.exists():
+        raise ValueError(
+            f"{path} is no exported model: it has no {VOCABULARY_FILE}. Give the "
+            "directory 'model' of a run of training."
+        )
+    return vocabulary_lib.Vocabulary.read(vocabulary_path)
+
+
+def _load(path: str | os.PathLike[str]) -> tf.Module:
+    try:
+        return tf.saved_model.load(str(path))
+    except (OSError, ValueError, tf.errors.OpError) as error:
+        raise ValueError(
+            f"{path}: the exported model cannot be read: {error}"
+        ) from error
 
 
 class NextWordPredictor:
@@ -85,14 +124,8 @@ class NextWordPredictor:
         Raises:
             ValueError: If there is no model with a vocabulary.
         """
-        vocabulary_path = pathlib.Path(path) / _VOCABULARY_FILE
-        if not vocabulary_path.exists():
-            raise ValueError(
-                f"{path} is no exported model: it has no {_VOCABULARY_FILE}. Give the "
-                "directory 'model' of a run of training."
-            )
-        self.vocabulary = vocabulary_lib.Vocabulary.read(vocabulary_path)
-        self._loaded = tf.saved_model.load(str(path))
+        self.vocabulary = _read_vocabulary(path)
+        self._loaded = _load(path)
         self._logits = self._loaded.signatures["serving_default"]
         signature = self._logits.structured_input_signature[1]["tokens"]
         self._length = signature.shape[1]

@@ -4,6 +4,7 @@ scripts/run training.run_training --flagfile=configs/training_demo.flagfile
 """
 
 import math
+import os
 
 from absl import app, flags, logging
 
@@ -28,6 +29,20 @@ _EMBEDDING_SIZE = flags.DEFINE_integer(
     96,
     "Size of the input embeddings, the output embeddings and the projection.",
     lower_bound=1,
+)
+_INITIAL_MODEL = flags.DEFINE_string(
+    "initial_model",
+    None,
+    "Begin with the model of an earlier run of the same vocabulary and sizes: its "
+    "directory 'model', or the run's directory for its last checkpoint. The guarantee "
+    "takes it for public.",
+)
+_INITIAL_BIAS = flags.DEFINE_enum(
+    "initial_bias",
+    "zero",
+    ["zero", "public"],
+    "Output bias to begin with. public: the log of public word frequencies; with the "
+    "default vocabulary only.",
 )
 _MAX_SENTENCES = flags.DEFINE_integer(
     "max_sentences", 256, "The first sentences of a client that are used."
@@ -210,6 +225,7 @@ def _rule(num_clients: int, seed: int):
 
 
 def _vocabulary():
+    """Returns the vocabulary, and what is public about it."""
     from training import vocabulary as lib
 
     if _VOCABULARY.value is not None:
@@ -265,6 +281,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
         dp_ftrl,
         examples,
         exported_model,
+        initial_model,
         model,
         training_report,
     )
@@ -282,6 +299,12 @@ def run(arguments: experiment_flags.Arguments) -> None:
         num_units=_NUM_UNITS.value,
         projection_size=_EMBEDDING_SIZE.value,
         embedding_size=_EMBEDDING_SIZE.value,
+    )
+    beginning = initial_model.beginning(
+        language_model.initial_weights(arguments.seed),
+        vocabulary,
+        _INITIAL_MODEL.value,
+        has_public_bias=_INITIAL_BIAS.value == "public",
     )
     limits = examples.ClientLimits(
         _MAX_SENTENCES.value, _MAX_WORDS.value, _BATCH_SIZE.value
@@ -310,9 +333,12 @@ def run(arguments: experiment_flags.Arguments) -> None:
     )
     best = _best_possible(options, vocabulary, tokenizer)
     facts = {"population": text.fingerprint, "vocabulary": vocabulary.fingerprint}
+    facts |= beginning.facts
     with run_directory.open_for(arguments, program=_PROGRAM, facts=facts) as directory:
         with runtime.tff_worker():
-            result = experiment.run_rounds(process, rule, clients, directory, schedule)
+            result = experiment.run_rounds(
+                process, rule, clients, directory, schedule, beginning.weights
+            )
         training_report.write(
             directory,
             parameters,
@@ -320,7 +346,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
             result,
             dict(baseline),
             schedule.delta,
-            public_data,
+            f"{public_data} {beginning.public_data}".rstrip(),
             best,
         )
         exported_model.export(
@@ -338,6 +364,18 @@ def run(arguments: experiment_flags.Arguments) -> None:
 def _check_flags() -> None:
     if _REPORT_GOAL.value is None:
         raise ValueError("give --report_goal, the clients of a round")
+    if _INITIAL_BIAS.value == "public":
+        for flag in (_VOCABULARY, _INITIAL_MODEL):
+            if flag.value is not None:
+                raise ValueError(
+                    f"--initial_bias=public goes with no --{flag.name}: it needs the "
+                    "default vocabulary, whose frequencies are known, and is itself "
+                    "where a model begins"
+                )
+    if _INITIAL_MODEL.value is not None:
+        # A run is independent of the directory that it was begun in.
+        path = os.path.abspath(_INITIAL_MODEL.value)
+        flags.FLAGS[_INITIAL_MODEL.name].value = path
     _server_parameters()
     _language_options()
 

@@ -116,6 +116,7 @@ def run_rounds(
     clients: Clients,
     directory: run_directory.RunDirectory,
     schedule: Schedule,
+    initial_weights: dp_ftrl.Weights | None = None,
 ) -> Result:
     """Trains until all rounds are done, with checkpoints and a row of metrics a round.
 
@@ -129,6 +130,8 @@ def run_rounds(
         clients: Who trains and who judges.
         directory: Takes the checkpoints and the metrics.
         schedule: When to evaluate and to save.
+        initial_weights: A model to begin with; None for the model's own first weights.
+            Not looked at where a checkpoint is continued.
 
     Raises:
         ValueError: If the rule and the process do not fit, or the checkpoint is of
@@ -137,7 +140,12 @@ def run_rounds(
         NonFiniteModelError: If the model would be spoilt.
     """
     _check(process, rule, clients)
-    state, participation = _restore(process, rule, array_checkpoints.load(directory))
+    checkpoint = array_checkpoints.load(directory)
+    if checkpoint is None:
+        state = process.initialize(initial_weights)
+        participation = timers.initial_state(rule)
+    else:
+        state, participation = _restore(process, rule, checkpoint)
     while state.round_number < rule.num_rounds:
         start = time.perf_counter()
         following, cohort = timers.next_cohort(rule, participation)
@@ -220,10 +228,8 @@ def _save(process, state, participation, directory, schedule) -> None:
 def _restore(
     process: dp_ftrl.DpFtrlProcess,
     rule: timers.ParticipationRule,
-    checkpoint: tuple[Any, dict[str, np.ndarray]] | None,
+    checkpoint: tuple[Any, dict[str, np.ndarray]],
 ) -> tuple[dp_ftrl.TrainingState, timers.ParticipationState]:
-    if checkpoint is None:
-        return process.initialize(), timers.initial_state(rule)
     values, arrays = checkpoint
     names = [name for name in arrays if name.startswith(_TABLE)]
     table = {name.removeprefix(_TABLE): arrays.pop(name) for name in names}

@@ -97,7 +97,7 @@ class StatementTest(absltest.TestCase):
 
 
 class RunRoundsTest(common.TrainingTestCase):
-    def _run(self, clients, server, participation, split=None):
+    def _run(self, clients, server, participation, split=None, initial_weights=None):
         process = dp_ftrl.DpFtrlProcess(
             self.rounds(common.bigram_model(), clients), server, seed=1
         )
@@ -108,7 +108,7 @@ class RunRoundsTest(common.TrainingTestCase):
         ) as directory:
             schedule = experiment.Schedule(evaluate_every=2, checkpoint_every=3)
             result = experiment.run_rounds(
-                process, participation, split, directory, schedule
+                process, participation, split, directory, schedule, initial_weights
             )
             return result, directory.metrics(), process
 
@@ -125,6 +125,25 @@ class RunRoundsTest(common.TrainingTestCase):
         self.assertTrue(np.all(np.isinf(metrics["rho"])))
         expected = process.rounds.evaluate(result.state.weights, np.arange(9, 12))
         self.assertEqual(metrics["held_out_loss"].iloc[-1], expected["loss"])
+
+    def test_initial_weights(self):
+        clients = common.random_clients(12, seed=1)
+        participation = rule(num_rounds=1)
+        weights = common.bigram_model().initial_weights(7)
+        result, _, process = self._run(
+            clients, parameters(num_rounds=1), participation, initial_weights=weights
+        )
+        _, cohort = timers.next_cohort(
+            participation, timers.initial_state(participation)
+        )
+        expected = process.next(process.initialize(weights), cohort.clients).state
+        np.testing.assert_array_equal(
+            result.state.weights["table"], expected.weights["table"]
+        )
+        with self.assertRaisesRegex(ValueError, "weights has"):
+            self._run(
+                clients, parameters(), rule(), initial_weights={"table": np.zeros(3)}
+            )
 
     def test_what_does_not_fit(self):
         clients = common.random_clients(12, seed=1)

@@ -1,0 +1,106 @@
+"""Tests of runs that begin with a model: a user's steps, from run to run."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+from absl.testing import absltest
+
+import training
+from training import initial_model, model, vocabulary
+
+_FLAGS = (
+    "--vocabulary_size=50",
+    "--num_units=6",
+    "--embedding_size=4",
+    "--num_held_out_clients=4",
+    "--report_goal=4",
+    "--num_rounds=2",
+    "--noise_multiplier=0.5",
+    "--clip_norm=0.5",
+    "--num_blocks=1",
+    "--nodiurnal",
+    "--timer_hours=0",
+)
+
+
+class RunTrainingFromModelTest(absltest.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.scratch = pathlib.Path(self.create_tempdir().full_path)
+        lines = [f"u{user},you see the time like we do\n" for user in range(20)]
+        (self.scratch / "a.csv").write_text("user,text\n" + "".join(lines))
+
+    def run_training(self, name, *flags):
+        root = pathlib.Path(training.__file__).parent.parent
+        return subprocess.run(
+            [
+                *(sys.executable, "-P", "-m", "training.run_training", *_FLAGS),
+                f"--population={self.scratch / 'a.csv'}",
+                f"--population_cache={self.scratch / 'cache'}",
+                f"--output_dir={self.scratch / name}",
+                *flags,
+            ],
+            env={**os.environ, "PYTHONPATH": str(root)},
+            cwd=self.scratch,
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+
+    def protected(self, name):
+        return json.loads((self.scratch / name / "privacy.json").read_text())[
+            "protected"
+        ]
+
+    def weights(self, name, step):
+        with np.load(self.scratch / name / f"checkpoint-{step:09d}.npz") as arrays:
+            return {n: arrays[n] for n in arrays.files if n.startswith("weights/")}
+
+    def test_a_run_goes_on_from_the_model_of_another(self):
+        # So small a rate that float32 keeps the weights as they were in the beginning.
+        still = ("--server_learning_rate=1e-12",)
+        done = self.run_training("public", "--initial_bias=public", *still)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("first output bias", self.protected("public"))
+        words = vocabulary.Vocabulary.from_english(50)
+        first = model.cifg_language_model(
+            54, num_units=6, projection_size=4, embedding_size=4
+        ).initial_weights(1)
+        first = initial_model.with_public_bias(first, words)
+        public = self.weights("public", 2)
+        for name, array in first.items():
+            np.testing.assert_allclose(public[f"weights/{name}"], array, atol=1e-9)
+
+        # A path that is relative, and a run's directory instead of its export.
+        done = self.run_training("warm", "--initial_model=public", "--seed=2", *still)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for name, array in self.weights("warm", 2).items():
+            np.testing.assert_allclose(array, public[name], atol=1e-9)
+        facts = json.loads((self.scratch / "warm" / "run.json").read_text())["facts"]
+        path = self.scratch / "public"
+        self.assertEqual(facts["initial_model"], initial_model.read(path).fingerprint)
+        self.assertIn(str(path), self.protected("warm"))
+        self.assertIn("not counted here", self.protected("warm"))
+
+        for flags, regex in (
+            ((f"--initial_model={path / 'model'}", "--num_units=7"), "run's .4, 21."),
+            ((f"--initial_model={path}", "--vocabulary_size=49"), "another vocabulary"),
+        ):
+            done = self.run_training("bad", *flags)
+            self.assertEqual(done.returncode, 1)
+            self.assertRegex(done.stderr.splitlines()[-1], f"^error: .*{regex}")
+            self.assertFalse((self.scratch / "bad").exists())
+
+    def test_flags_that_do_not_go_together(self):
+        for flag in ("--initial_model=x", "--vocabulary=x"):
+            done = self.run_training("bad", "--initial_bias=public", flag)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn("--initial_bias=public goes with no", done.stderr)
+
+
+if __name__ == "__main__":
+    absltest.main()

@@ -1,0 +1,236 @@
+"""Where training begins: a model of an earlier run, or public word frequencies.
+
+What a run begins with is public as far as its guarantee goes: see
+`training_statement.training_statement`.
+"""
+
+import collections
+import dataclasses
+import hashlib
+import json
+import os
+import pathlib
+import zipfile
+
+import numpy as np
+
+from training import exported_model
+from training import vocabulary as vocabulary_lib
+
+Weights = collections.OrderedDict[str, np.ndarray]
+
+# A sentence's end for so many words: about what English text has. It only says where
+# the search begins.
+_WORDS_PER_SENTENCE = 15
+_BIAS = "output_bias"
+_PREFIX = "weights/"
+_UNREADABLE = (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile)
+
+
+@dataclasses.dataclass(frozen=True)
+class InitialModel:
+    """A model to begin with.
+
+    Attributes:
+        weights: By name, in the model's order: float32.
+        vocabulary_fingerprint: Of the vocabulary that it was trained with.
+    """
+
+    weights: Weights
+    vocabulary_fingerprint: str
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of the weights' names, shapes and values, in hexadecimal."""
+        digest = hashlib.sha256()
+        for name, array in self.weights.items():
+            digest.update(f"{name} {array.shape}\n".encode())
+            digest.update(np.ascontiguousarray(array, "<f4").tobytes())
+        return digest.hexdigest()
+
+
+def read(path: str | os.PathLike[str]) -> InitialModel:
+    """Reads the model of an earlier run.
+
+    Args:
+        path: An exported model (the directory `model` of a run), or the directory of
+            a run, finished or not, whose last checkpoint is taken.
+
+    Raises:
+        ValueError: If there is neither, or it cannot be read.
+    """
+    path = pathlib.Path(path)
+    if (path / exported_model.VOCABULARY_FILE).exists():
+        weights, vocabulary = exported_model.read_weights(path)
+        return InitialModel(weights, vocabulary.fingerprint)
+    if (path / "checkpoint.json").exists():
+        return _read_checkpoint(path)
+    raise ValueError(
+        f"{path} holds no model: neither an exported one "
+        f"({exported_model.VOCABULARY_FILE}) nor a run's checkpoint (checkpoint.json). "
+        "Give the directory of a run of training that has a checkpoint, or its "
+        "directory 'model'."
+    )
+
+
+def _read_checkpoint(path: pathlib.Path) -> InitialModel:
+    try:
+        checkpoint = json.loads((path / "checkpoint.json").read_text())
+        run = json.loads((path / "run.json").read_text())
+        with np.load(path / checkpoint["state"]["arrays"]) as arrays:
+            weights = collections.OrderedDict(
+                (name.removeprefix(_PREFIX), arrays[name])
+                for name in arrays.files
+                if name.startswith(_PREFIX)
+            )
+        if not weights:
+            raise ValueError("it has no weights; is it a run of training?")
+        return InitialModel(weights, run["facts"]["vocabulary"])
+    except _UNREADABLE as error:
+        raise ValueError(
+            f"{path}: the checkpoint cannot be read: {error!r}. Give the directory of "
+            "a run of training, or its directory 'model'."
+        ) from error
+
+
+def check(
+    model: InitialModel, weights: Weights, vocabulary: vocabulary_lib.Vocabulary
+) -> None:
+    """Raises `ValueError` unless a model can be where a run begins.
+
+    Args:
+        model: From `read`.
+        weights: The run's own first weights.
+        vocabulary: The run's.
+    """
+    if model.vocabulary_fingerprint != vocabulary.fingerprint:
+        raise ValueError(
+            "the initial model was trained with another vocabulary (fingerprint "
+            f"{model.vocabulary_fingerprint[:16]}, the run's "
+            f"{vocabulary.fingerprint[:16]}): its token ids mean other words. Give the "
+            "vocabulary of that model, its file vocabulary.txt."
+        )
+    expected = {name: array.shape for name, array in weights.items()}
+    found = {name: array.shape for name, array in model.weights.items()}
+    for name in expected | found:
+        if expected.get(name) != found.get(name):
+            raise ValueError(
+                f"the initial model's {name} has the shape {found.get(name)}, the "
+                f"run's {expected.get(name)}; give the sizes (units, embedding) that "
+                "the initial model has."
+            )
+    for name, array in model.weights.items():
+        if not np.all(np.isfinite(array)):
+            raise ValueError(f"the initial model's {name} is not finite everywhere.")
+
+
+def public_probabilities(vocabulary: vocabulary_lib.Vocabulary) -> np.ndarray:
+    """Returns how likely each token is in public English text.
+
+    Args:
+        vocabulary: Words of wordfreq's English list.
+
+    Returns:
+        float64 [num_tokens], sums to 1: words by wordfreq's frequencies, the rest of
+        its words as out of vocabulary, and an end for 15 words; next to nothing for
+        padding and beginnings, which never follow anything.
+
+    Raises:
+        ValueError: If a word is not in the list.
+    """
+    import wordfreq
+
+    frequencies = wordfreq.get_frequency_dict("en", "best")
+    unknown = [word for word in vocabulary.words if word not in frequencies]
+    if unknown:
+        raise ValueError(
+            f"vocabulary has {len(unknown):,} words that wordfreq's English list does "
+            f"not have, {unknown[0]!r} for one."
+        )
+    known = np.array([frequencies[word] for word in vocabulary.words])
+    least = known.min()
+    share_of_words = _WORDS_PER_SENTENCE / (_WORDS_PER_SENTENCE + 1)
+    special = np.zeros(len(vocabulary_lib.SPECIAL_TOKENS))
+    special[vocabulary_lib.OOV] = max(1 - known.sum(), least) * share_of_words
+    special[vocabulary_lib.EOS] = 1 - share_of_words
+    special[[vocabulary_lib.PAD, vocabulary_lib.BOS]] = least
+    probabilities = np.concatenate([special, known * share_of_words])
+    return probabilities / probabilities.sum()
+
+
+def with_public_bias(
+    weights: Weights, vocabulary: vocabulary_lib.Vocabulary
+) -> Weights:
+    """Returns first weights whose output bias is the public words' log-probability.
+
+    A model begins then about where words by frequency alone are, instead of taking all
+    tokens for equally likely, and spends no privacy on learning which are frequent.
+
+    Args:
+        weights: A CIFG-LSTM's first weights.
+        vocabulary: See `public_probabilities`.
+
+    Raises:
+        ValueError: If the model has no `output_bias`, or see `public_probabilities`.
+    """
+    if weights.get(_BIAS, np.zeros(())).shape != (vocabulary.num_tokens,):
+        raise ValueError(
+            f"weights has {list(weights)}, must have {_BIAS} with "
+            f"{vocabulary.num_tokens} values."
+        )
+    changed = collections.OrderedDict(weights)
+    changed[_BIAS] = np.log(public_probabilities(vocabulary)).astype(np.float32)
+    return changed
+
+
+@dataclasses.dataclass(frozen=True)
+class Beginning:
+    """What a run begins with.
+
+    Attributes:
+        weights: The first weights.
+        public_data: What the privacy statement says about them; empty if they are
+            random.
+        facts: What a run that is resumed has to have begun with, beside its flags.
+    """
+
+    weights: Weights
+    public_data: str
+    facts: dict[str, str]
+
+
+def beginning(
+    weights: Weights,
+    vocabulary: vocabulary_lib.Vocabulary,
+    initial_model: str | None,
+    *,
+    has_public_bias: bool,
+) -> Beginning:
+    """Returns what a run begins with.
+
+    Args:
+        weights: The model's own first weights.
+        vocabulary: The run's.
+        initial_model: See `read`; None for the model's own weights.
+        has_public_bias: Whether the output bias is `with_public_bias`'s; only without
+            an initial model.
+
+    Raises:
+        ValueError: See `read`, `check` and `with_public_bias`.
+    """
+    if has_public_bias:
+        weights = with_public_bias(weights, vocabulary)
+        return Beginning(
+            weights, "The first output bias, the logarithm of its frequencies.", {}
+        )
+    if initial_model is None:
+        return Beginning(weights, "", {})
+    model = read(initial_model)
+    check(model, weights, vocabulary)
+    public_data = (
+        f"The model that training began with, {initial_model} (SHA-256 of its weights: "
+        f"{model.fingerprint[:16]}). If that model was trained on private text, the "
+        "guarantee for that text is the one of its own run, if it has one, and is not "
+        "counted here."
+    )
+    return Beginning(model.weights, public_data, {"initial_model": model.fingerprint})
