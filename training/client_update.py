@@ -2,7 +2,8 @@
 
 The function ClientUpdate of Xu et al. 2023, Algorithm 1, and the secure sum over a
 round's clients, as one TFF computation. A TFF client value is a block of clients, which
-are trained one after the other and independently; a block of one is a client.
+are trained and encoded one after the other and independently; a block of one is a
+client.
 """
 
 import collections
@@ -15,14 +16,14 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from training import evaluation, examples
+from training import evaluation, examples, update_sums
 from training import model as model_lib
 
 # The worker keeps a block's sum until the round ends, and trains blocks side by side.
 _DEFAULT_NUM_BLOCKS = 8
-# A clipped update is this much shorter than the clip norm, so that float32 rounding
-# never makes it longer.
-_CLIP_MARGIN = 1e-6
+
+
+_Encoding = update_sums.SecureSums | update_sums.PlainSums
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,8 +89,8 @@ class FederatedRounds:
             model: The model.
             mapped: The clients' sentences.
             training: How a client trains.
-            num_blocks: Into how many TFF client values a cohort is cut. The sum's last
-                bits depend on it: float addition is in order.
+            num_blocks: Into how many TFF client values a cohort is cut. Secure sums do
+                not depend on it, plain ones do in their last bits.
 
         Raises:
             ValueError: If `num_blocks` is below 1, or the text has token ids that the
@@ -109,6 +110,8 @@ class FederatedRounds:
         self._num_blocks = num_blocks
         weights = model.initial_weights(0)
         self._names = list(weights)
+        self._secure_sums = update_sums.SecureSums(model.num_parameters())
+        self._plain_sums = update_sums.PlainSums()
         self._weights_type = [
             tff.TensorType(np.float32, weight.shape) for weight in weights.values()
         ]
@@ -126,11 +129,22 @@ class FederatedRounds:
         Args:
             weights: The global model.
             clients: int64 [n], at least one: indices into the population.
-            clip_norm: L2 norm to which an update is clipped; above 0, may be infinite.
+            clip_norm: L2 norm to which an update is clipped; above 0. If it is
+                infinite, nothing bounds an update, and the sum is a plain one; else it
+                is a secure sum, to which a client adds at most `clip_norm`.
             tracked_norm: The norm that the quantile bit compares with; above 0.
+
+        Raises:
+            ValueError: If there is no client, or one is not in the population, or the
+                secure sum cannot hold so many.
         """
-        sums = self._run("train", weights, clients, clip_norm, tracked_norm)
-        delta = collections.OrderedDict(zip(self._names, sums["delta"], strict=True))
+        encoding = self._secure_sums if clip_norm < math.inf else self._plain_sums
+        encoding.check(len(clients))
+        sums = self._run(encoding, weights, clients, clip_norm, tracked_norm)
+        delta = collections.OrderedDict(
+            (name, encoding.decode(total, len(clients), clip_norm))
+            for name, total in zip(self._names, sums["delta"], strict=True)
+        )
         return RoundSums(
             delta,
             len(clients),
@@ -152,10 +166,11 @@ class FederatedRounds:
         Returns:
             See `evaluation.metrics_of_sums`.
         """
-        sums = self._run("evaluate", weights, clients, 1.0, 1.0)
+        sums = self._run(None, weights, clients, 1.0, 1.0)
         return evaluation.metrics_of_sums(sums)
 
-    def _run(self, kind, weights, clients, clip_norm, tracked_norm):
+    def _run(self, encoding, weights, clients, clip_norm, tracked_norm):
+        """Trains clients, or evaluates on them where there is no encoding."""
         if not clients.size:
             raise ValueError("clients is empty, must have at least one.")
         population = self.mapped.text.num_clients
@@ -165,36 +180,41 @@ class FederatedRounds:
                 f"[0, {population})."
             )
         size = math.ceil(clients.size / self._num_blocks)
-        if (kind, size) not in self._computations:
-            build = self._build_training if kind == "train" else self._build_evaluation
-            self._computations[kind, size] = build(size)
+        key = (type(encoding), size)
+        if key not in self._computations:
+            if encoding is None:
+                self._computations[key] = self._build_evaluation()
+            else:
+                self._computations[key] = self._build_training(encoding, size)
         message = collections.OrderedDict(
             weights=list(weights.values()),
-            clip_norm=np.float32(clip_norm),
-            tracked_norm=np.float32(tracked_norm),
+            clip_norm=np.float64(clip_norm),
+            tracked_norm=np.float64(tracked_norm),
         )
         blocks = [
             clients[first : first + size].astype(np.int64)
             for first in range(0, clients.size, size)
         ]
-        return self._computations[kind, size](message, blocks)
+        return self._computations[key](message, blocks)
 
     def _types(self):
         message = tff.to_type(
             collections.OrderedDict(
                 weights=self._weights_type,
-                clip_norm=np.float32,
-                tracked_norm=np.float32,
+                clip_norm=np.float64,
+                tracked_norm=np.float64,
             )
         )
         return message, tff.TensorType(np.int64, [None])
 
-    def _build_training(self, most_clients: int) -> Callable[..., Any]:
+    def _build_training(
+        self, encoding: _Encoding, most_clients: int
+    ) -> Callable[..., Any]:
         message_type, block_type = self._types()
 
         @tff.tensorflow.computation(message_type, block_type)
         def train_block(message, block):
-            return self._train_block(message, block)
+            return self._train_block(encoding, message, block)
 
         @tff.federated_computation(
             tff.FederatedType(message_type, tff.SERVER),
@@ -206,7 +226,7 @@ class FederatedRounds:
             )
             return tff.federated_zip(
                 collections.OrderedDict(
-                    delta=tff.federated_sum(results.delta),
+                    delta=encoding.sum(results.delta, most_clients),
                     num_below=tff.federated_secure_sum(results.num_below, most_clients),
                     num_non_finite=tff.federated_secure_sum(
                         results.num_non_finite, most_clients
@@ -216,8 +236,7 @@ class FederatedRounds:
 
         return train
 
-    def _build_evaluation(self, most_clients: int) -> Callable[..., Any]:
-        del most_clients
+    def _build_evaluation(self) -> Callable[..., Any]:
         message_type, block_type = self._types()
 
         @tff.tensorflow.computation(message_type, block_type)
@@ -237,7 +256,7 @@ class FederatedRounds:
 
         return evaluate
 
-    def _train_block(self, message, block):
+    def _train_block(self, encoding, message, block):
         """Trains a block's clients one after the other; returns their sums."""
         start = list(message["weights"])
         zero = tf.constant(0, tf.int64)
@@ -247,14 +266,11 @@ class FederatedRounds:
             delta = [
                 after - before for after, before in zip(weights, start, strict=True)
             ]
-            clipped, norm = clip(delta, message["clip_norm"])
+            norm = update_sums.norm_of(delta)
+            sent = encoding.encode(delta, norm, message["clip_norm"])
+            total = [sum_ + part for sum_, part in zip(total, sent, strict=True)]
             finite = tf.math.is_finite(norm)
-            # A product with zero would keep what is not finite.
-            total = [
-                sum_ + tf.where(finite, part, tf.zeros_like(part))
-                for sum_, part in zip(total, clipped, strict=True)
-            ]
-            bit = finite & (norm <= tf.cast(message["tracked_norm"], tf.float64))
+            bit = finite & (norm <= message["tracked_norm"])
             return (
                 number + 1,
                 total,
@@ -265,7 +281,12 @@ class FederatedRounds:
         _, total, below, non_finite = tf.while_loop(
             lambda number, *_: number < tf.size(block),
             one_client,
-            (tf.constant(0), [tf.zeros_like(w) for w in start], zero, zero),
+            (
+                tf.constant(0),
+                [tf.zeros_like(w, encoding.dtype) for w in start],
+                zero,
+                zero,
+            ),
             parallel_iterations=1,
         )
         return collections.OrderedDict(
@@ -333,25 +354,3 @@ class FederatedRounds:
             parallel_iterations=1,
         )
         return collections.OrderedDict(zip(evaluation.SUMS, sums, strict=True))
-
-
-def clip(
-    delta: Sequence[tf.Tensor], clip_norm: tf.Tensor
-) -> tuple[list[tf.Tensor], tf.Tensor]:
-    """Scales an update down to an L2 norm if it is longer.
-
-    Args:
-        delta: The update's parts, float32.
-        clip_norm: float32 scalar, above 0, may be infinite.
-
-    Returns:
-        The parts, of a norm of at most `clip_norm` after rounding, and the norm before:
-        float64 scalar, NaN or infinite if the update is not finite.
-    """
-    norm = tf.sqrt(
-        tf.add_n([tf.reduce_sum(tf.square(tf.cast(d, tf.float64))) for d in delta])
-    )
-    limit = tf.cast(clip_norm, tf.float64)
-    shrunk = tf.cast(limit * (1 - _CLIP_MARGIN) / norm, tf.float32)
-    factor = tf.where(norm <= limit, 1.0, shrunk)
-    return [factor * part for part in delta], norm

@@ -74,9 +74,8 @@ def training_statement(
     has_noise = parameters.mechanism is not Mechanism.NONE
     return statement.PrivacyStatement(
         setting=(
-            "Central DP: the server is trusted to sum, to add the noise, and to forget "
-            "what it summed. The simulation sums in the open; a secure aggregation "
-            "would hide single updates from the server."
+            "Central DP: the server is trusted to add the noise, and to forget what it "
+            "summed. " + _sums(parameters)
         ),
         protected=(
             "The text of every well-behaved client in this one training run. Not "
@@ -120,6 +119,16 @@ def training_statement(
             "without noise; and who took part when.",
         ),
         basis=participation.basis,
+    )
+
+
+def _sums(parameters: ServerParameters) -> str:
+    if math.isinf(parameters.clip_norm):
+        return "Updates, which nothing bounds, are summed in the open."
+    return (
+        "Updates are clipped, encoded as integers of at most the clip norm, and added "
+        "by a secure sum, which would hide single ones from the server; the simulation "
+        "computes it in the open."
     )
 
 

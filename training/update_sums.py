@@ -1,0 +1,163 @@
+"""How clients' model updates are clipped, encoded and summed.
+
+A secure sum adds integers in [0, bound]. A client scales its update by 2^b / C, C the
+clip norm, clips it, rounds each coordinate to the nearest integer, and adds 2^b, so
+that none is negative; the server takes m 2^b off the sum of m clients and scales back.
+
+The guarantee needs that the *encoded* update, and not just the update, is no longer
+than C. Rounding moves a vector of d coordinates by sqrt(d) / 2 at most, so a client
+clips to 2^b - sqrt(d) / 2, less what float64 may be wrong by. Then the integers have an
+L2 norm of at most 2^b, which is C, exactly; hence each lies within -2^b and 2^b. Sums
+of integers depend on no order, and so not on how a cohort is cut into blocks.
+
+This is not Algorithm 2 of Xu et al. 2023, which sums modulo a small number: it rotates
+updates to make their coordinates alike, rounds them at random, and accounts for the
+norm that this inflates. Here b is 32: with 64 bits a coordinate no rotation is needed,
+rounding costs less than float32 does, and no norm is inflated.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+# The largest bound of a contribution that TFF's secure sum takes, and so of the sum.
+_LARGEST_SUM = 2**62 - 1
+
+
+def norm_of(delta: Sequence[tf.Tensor]) -> tf.Tensor:
+    """Returns the L2 norm of an update's parts: float64 scalar."""
+    return tf.sqrt(
+        tf.add_n([tf.reduce_sum(tf.square(tf.cast(d, tf.float64))) for d in delta])
+    )
+
+
+class SecureSums:
+    """Clipped updates as integers, and their secure sum.
+
+    Attributes:
+        fraction_bits: b.
+        clip_limit: The norm, in units of 2^-b C, to which an update is clipped before
+            it is rounded.
+    """
+
+    dtype = tf.int64
+
+    def __init__(self, num_values: int, fraction_bits: int = 32):
+        """Chooses the limit.
+
+        Args:
+            num_values: d, the coordinates of an update; at least 1.
+            fraction_bits: b, in 1..40: of a float64's 53 bits some are left.
+
+        Raises:
+            ValueError: If a value is out of range, or rounding alone could make an
+                update as long as the clip norm.
+        """
+        if num_values < 1:
+            raise ValueError(f"num_values is {num_values}, must be at least 1.")
+        if not 1 <= fraction_bits <= 40:
+            raise ValueError(f"fraction_bits is {fraction_bits}, must be in 1..40.")
+        self.fraction_bits = fraction_bits
+        # A sum of d squares is wrong by d roundings at most, in any order, and each
+        # coordinate by a few more.
+        margin = (num_values + 16) * np.finfo(np.float64).eps
+        self._bound = 1 << fraction_bits
+        self.clip_limit = self._bound * (1 - margin) - math.sqrt(num_values) / 2
+        if self.clip_limit <= 0:
+            raise ValueError(
+                f"fraction_bits is {fraction_bits}, too few for {num_values:,} values: "
+                "rounding alone could make an update as long as the clip norm."
+            )
+
+    @property
+    def most_clients(self) -> int:
+        """How many clients' updates can be summed."""
+        return _LARGEST_SUM // (2 * self._bound)
+
+    def check(self, num_clients: int) -> None:
+        """Raises `ValueError` where a sum could leave its integers."""
+        if num_clients > self.most_clients:
+            raise ValueError(
+                f"{num_clients:,} clients are to be summed, must be at most "
+                f"{self.most_clients:,}: the sum of more could leave its 62 bits."
+            )
+
+    def encode(
+        self, delta: Sequence[tf.Tensor], norm: tf.Tensor, clip_norm: tf.Tensor
+    ) -> list[tf.Tensor]:
+        """Returns what a client contributes.
+
+        Args:
+            delta: The update's parts, float32.
+            norm: float64 scalar: `norm_of(delta)`. An update that is not finite
+                counts as zero.
+            clip_norm: C: float64 scalar, above 0, finite.
+
+        Returns:
+            int64 of the shapes of the parts, in [0, 2^(b+1)].
+        """
+        # Not above the scale: a short update is not made longer.
+        factor = tf.minimum(self._bound / clip_norm, self.clip_limit / norm)
+        finite = tf.math.is_finite(norm)
+        parts = [factor * tf.cast(part, tf.float64) for part in delta]
+        # A product with zero would keep what is not finite.
+        parts = [tf.where(finite, part, tf.zeros_like(part)) for part in parts]
+        return [tf.cast(tf.round(part), tf.int64) + self._bound for part in parts]
+
+    def sum(self, contributions: Any, most_clients: int) -> Any:
+        """Returns the secure sum, in a federated computation.
+
+        Args:
+            contributions: A federated value of clients, each the sum of the
+                contributions of a block.
+            most_clients: The most clients of a block.
+        """
+        largest = np.int64(2 * self._bound * most_clients)
+        return tff.federated_secure_sum(contributions, largest)
+
+    def decode(
+        self, total: np.ndarray, num_clients: int, clip_norm: float
+    ) -> np.ndarray:
+        """Returns a part of the sum of updates.
+
+        Args:
+            total: int64: a part of the sum.
+            num_clients: Of the sum.
+            clip_norm: The C that the clients were told.
+        """
+        centred = total - num_clients * self._bound
+        return (centred * (clip_norm / self._bound)).astype(np.float32)
+
+
+class PlainSums:
+    """Updates as they are, and their sum in the open, where nothing bounds them.
+
+    With the same interface as `SecureSums`. Float addition is in order, so the last
+    bits of a sum depend on how the cohort is cut.
+    """
+
+    dtype = tf.float32
+
+    def check(self, num_clients: int) -> None:
+        """Does nothing: any number of clients can be summed."""
+
+    def encode(
+        self, delta: Sequence[tf.Tensor], norm: tf.Tensor, clip_norm: tf.Tensor
+    ) -> list[tf.Tensor]:
+        """Returns the update; zero if it is not finite."""
+        finite = tf.math.is_finite(norm)
+        return [tf.where(finite, part, tf.zeros_like(part)) for part in delta]
+
+    def sum(self, contributions: Any, most_clients: int) -> Any:
+        """Returns the sum, in a federated computation."""
+        return tff.federated_sum(contributions)
+
+    def decode(
+        self, total: np.ndarray, num_clients: int, clip_norm: float
+    ) -> np.ndarray:
+        """Returns a part of the sum as it is."""
+        return total
