@@ -16,7 +16,15 @@ from simulation import experiment_flags, population_options
 
 _PROGRAM = "scripts.reproduce"
 
-_STUDIES = ["oov_table1", "oov_figure1", "oov_production", "oov_real_text"]
+_STUDIES = [
+    "oov_table1",
+    "oov_figure1",
+    "oov_production",
+    "oov_real_text",
+    "training_blogs",
+]
+# They need --data_dir.
+_ON_REAL_TEXT = ("oov_real_text", "training_blogs")
 
 _STUDY = flags.DEFINE_enum("study", None, _STUDIES, "What to run.", required=True)
 _RESULTS_DIR = flags.DEFINE_string(
@@ -79,8 +87,9 @@ _POPULATION_SEED = flags.DEFINE_integer(
 _DATA_DIR = flags.DEFINE_string(
     "data_dir",
     None,
-    "Study oov_real_text: the directory that holds the data sets blog-authorship, "
-    "sentiment140-partial, ubuntu-irc and word-lists.",
+    "Studies oov_real_text and training_blogs: the directory that holds the data sets "
+    "blog-authorship, sentiment140-partial, ubuntu-irc and word-lists; training_blogs "
+    "needs the first only.",
 )
 flags.adopt_module_key_flags(experiment_flags)
 
@@ -90,9 +99,9 @@ def _check_flags() -> None:
         raise ValueError(f"--scale={_SCALE.value}: has to be above 0 and at most 1")
     if not 0 < _TARGET_SHARE.value < 1:
         raise ValueError(f"--target_share={_TARGET_SHARE.value}: has to be in (0, 1)")
-    if _STUDY.value == "oov_real_text" and not os.path.isdir(_DATA_DIR.value or ""):
+    if _STUDY.value in _ON_REAL_TEXT and not os.path.isdir(_DATA_DIR.value or ""):
         raise ValueError(
-            f"--data_dir={_DATA_DIR.value}: oov_real_text needs the directory of the "
+            f"--data_dir={_DATA_DIR.value}: {_STUDY.value} needs the directory of the "
             "real data sets"
         )
 
@@ -154,6 +163,8 @@ def run(arguments: experiment_flags.Arguments) -> None:
     """Runs the study that the flags ask for."""
     if _STUDY.value == "oov_real_text":
         _run_real_text(arguments)
+    elif _STUDY.value == "training_blogs":
+        _run_training_blogs(arguments)
     else:
         _run_synthetic(arguments)
 
@@ -214,6 +225,25 @@ def _run_real_text(arguments: experiment_flags.Arguments) -> None:
         files["words.csv"] = words.to_csv(index=False).encode()
         files["table.md"] += oov_real_text.words_to_markdown(words, 60).encode()
         _write_results(directory, files)
+        directory.complete()
+
+
+def _run_training_blogs(arguments: experiment_flags.Arguments) -> None:
+    from simulation import population, run_directory
+    from training import learning_study
+
+    cache = _CACHE.value or population.DEFAULT_CACHE
+    posts = learning_study.blogs_file(_DATA_DIR.value, cache)
+    with run_directory.open_for(arguments, program=_PROGRAM, facts={}) as directory:
+        runs = learning_study.run_all(
+            posts, directory.path, cache, [f"--seed={arguments.seed}"]
+        )
+        notes = [
+            *learning_study.describe(directory.path),
+            f"Code {directory.run['version']}; `scripts/run {_PROGRAM} "
+            f"--study={_STUDY.value} --data_dir=... --seed={arguments.seed}`",
+        ]
+        _write_results(directory, learning_study.files_of(runs, notes))
         directory.complete()
 
 

@@ -1,0 +1,136 @@
+"""Tests of the study of learning, with small runs of the real program."""
+
+import io
+import json
+import lzma
+import math
+import pathlib
+import random
+import re
+
+import pandas as pd
+from absl.testing import absltest
+
+from simulation import population_options
+from training import dp_ftrl_parameters, learning_study, training_statement
+
+_FLAGS = (
+    "--vocabulary_size=100",
+    "--num_units=6",
+    "--embedding_size=4",
+    "--num_held_out_clients=8",
+    "--report_goal=6",
+    "--num_rounds=3",
+    "--evaluate_every=2",
+    "--max_sentences=4",
+    "--num_blocks=1",
+)
+
+
+def _without_noise():
+    statement = training_statement.training_statement(
+        dp_ftrl_parameters.ServerParameters(
+            dp_ftrl_parameters.Mechanism.NONE, 6, 3, 0.0, math.inf
+        ),
+        training_statement.Participation(3, 0, 3, "realised"),
+        1e-10,
+        "nothing.",
+    )
+    return json.loads(statement.to_json())
+
+
+class LearningStudyTest(absltest.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.scratch = pathlib.Path(self.create_tempdir().full_path)
+        folder = self.scratch / "data" / "blog-authorship"
+        folder.mkdir(parents=True)
+        draw = random.Random(1)
+        self.lines = []
+        for shard in range(2):
+            lines = []
+            for user in range(20):
+                words = [draw.choice(("you", "see", "the", "time")) for _ in range(12)]
+                post = {"user": f"{shard}-{user}", "text": " ".join(words) + "."}
+                lines.append(json.dumps(post) + "\n")
+            path = folder / f"posts-0{shard}-of-02.jsonl.xz"
+            path.write_bytes(lzma.compress("".join(lines).encode()))
+            self.lines += lines
+
+    def test_the_posts_of_all_shards(self):
+        cache = self.scratch / "cache"
+        for _ in range(2):  # made, and found again
+            path = learning_study.blogs_file(self.scratch / "data", cache)
+            with lzma.open(path, "rt") as posts:
+                self.assertEqual(posts.readlines(), self.lines)
+        with self.assertRaisesRegex(
+            population_options.PopulationError, "no file blog-authorship/posts"
+        ):
+            learning_study.blogs_file(cache, cache)
+
+    def test_what_a_run_leaves(self):
+        cache, directory = self.scratch / "cache", self.scratch / "study"
+        posts = learning_study.blogs_file(self.scratch / "data", cache)
+        of_one = (posts, directory, cache, _FLAGS, ["dp_ftrl"])
+        (run,) = learning_study.run_all(*of_one)
+        path = directory / "dp_ftrl"
+        before = (path / "run.json").stat().st_mtime_ns
+        learning_study.run_all(*of_one)  # complete: not run again
+        self.assertEqual((path / "run.json").stat().st_mtime_ns, before)
+
+        none = learning_study.Run(
+            "fedavg", run.metrics, run.baseline, _without_noise(), run.suggestions
+        )
+        notes = learning_study.describe(directory, ["dp_ftrl"])
+        files = learning_study.files_of([run, none], [*notes, "Another note."])
+        self.assertTrue(files["learning.png"].startswith(b"\x89PNG"))
+        metrics = pd.read_csv(path / "metrics.csv")
+        table = pd.read_csv(io.BytesIO(files["runs.csv"]))
+        for mechanism in ("dp_ftrl", "fedavg"):
+            pd.testing.assert_frame_equal(
+                table[table["mechanism"] == mechanism]
+                .drop(columns="mechanism")
+                .reset_index(drop=True),
+                metrics,
+            )
+        text, last = files["table.md"].decode(), metrics.iloc[-1]
+        for name in ("DP-FTRL", "FedAvg"):
+            self.assertIn(
+                f"| {name} | {last['held_out_loss']:.3f} | "
+                f"{last['held_out_accuracy']:.2%} | ",
+                text,
+            )
+        baseline = json.loads((path / "unigram_baseline.json").read_text())
+        self.assertIn(f"| words by frequency alone | {baseline['loss']:.3f} |", text)
+        self.assertIn("| none | none |", text)
+        self.assertIn("* Another note.", text)
+        (guarantee,) = json.loads((path / "privacy.json").read_text())["guarantees"]
+        (shown,) = re.findall(r"\| ([\d.]+) \(delta 1e-10\) \|", text)
+        self.assertGreaterEqual(float(shown), guarantee["epsilon"])
+        self.assertLess(float(shown), guarantee["epsilon"] + 0.0101)
+
+    def test_runs_of_different_flags_are_not_compared(self):
+        for mechanism in ("dp_ftrl", "fedavg"):
+            path = self.scratch / mechanism
+            path.mkdir()
+            values = {
+                "flags": f"--mechanism={mechanism}\n",
+                "facts": {"population": "1"},
+            }
+            (path / "run.json").write_text(json.dumps(values))
+        mechanisms = ("dp_ftrl", "fedavg")
+        self.assertLen(learning_study.describe(self.scratch, mechanisms), 3)
+        values["flags"] += "--num_rounds=9\n"
+        (path / "run.json").write_text(json.dumps(values))
+        with self.assertRaisesRegex(ValueError, "runs of different flags or data"):
+            learning_study.describe(self.scratch, mechanisms)
+
+    def test_a_run_that_fails(self):
+        with self.assertRaisesRegex(RuntimeError, "dp_ftrl .* exit code 1"):
+            learning_study.run_all(
+                self.scratch / "missing", self.scratch, self.scratch, _FLAGS
+            )
+
+
+if __name__ == "__main__":
+    absltest.main()
