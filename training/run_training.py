@@ -249,7 +249,7 @@ def _best_possible(options, vocabulary, tokenizer):
     )
     best = best_possible.best_possible(language, vocabulary, _MAX_WORDS.value)
     logging.info(
-        "%s: loss %.3f, accuracy %.2f%%.",
+        "%s: loss %.3f, one suggestion right %.2f%%.",
         "The best possible"
         if best.is_reached
         else "No model can beat (words outside the vocabulary have followers)",
@@ -324,7 +324,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
     baseline = experiment.unigram_baseline(text, clients, limits, vocabulary.num_tokens)
     logging.info(
         "%s clients train a model of %s parameters, %s judge it. Words by frequency "
-        "alone: loss %.3f, accuracy %.2f%%.",
+        "alone: loss %.3f, one suggestion right %.2f%%.",
         f"{len(clients.training):,}",
         f"{language_model.num_parameters():,}",
         f"{len(clients.held_out):,}",

@@ -11,7 +11,8 @@ from training import training_experiment as experiment
 from training import training_statement
 from training.dp_ftrl_parameters import ServerParameters
 
-_FIGURES = ("accuracy.png", "clip_norm.png", "zcdp.png")
+_FIGURES = ("accuracy.png", "loss.png", "clip_norm.png", "zcdp.png")
+_REFERENCE_STYLES = ("--", ":")
 
 
 def write(
@@ -60,6 +61,7 @@ def write(
     metrics = directory.metrics()
     figures = [
         plot_accuracy(metrics, references),
+        plot_loss(metrics, references),
         plot_clip_norm(metrics),
         plot_zcdp(metrics),
     ]
@@ -97,10 +99,13 @@ def _page(
             "The model",
             f"After {len(metrics)} rounds.",
             [report.Table("Mean over the places of the text", table)],
-            [report.Figure("Accuracy on held-out clients", figures[0])],
+            [
+                report.Figure("Accuracy on held-out clients", figures[0]),
+                report.Figure("Loss on held-out clients", figures[1]),
+            ],
         ),
         report.Section(
-            "Clip norm", "", figures=[report.Figure("Clip norm", figures[1])]
+            "Clip norm", "", figures=[report.Figure("Clip norm", figures[2])]
         ),
         report.Section(
             "Participation", "", [report.Table("At the end", participation)]
@@ -108,7 +113,7 @@ def _page(
         report.Section(
             "Privacy, as realised",
             _below_a_heading(statements["privacy"].to_markdown()),
-            figures=[report.Figure("zCDP over rounds", figures[2])],
+            figures=[report.Figure("zCDP over rounds", figures[3])],
         ),
         report.Section(
             "Privacy, as planned",
@@ -145,28 +150,62 @@ def plot_accuracy(
     ):
         values = shown[f"held_out_{name}"]
         axes.plot(shown["round"], values, marker="o", ms=3, color=color, label=label)
-    for style, (name, values) in zip(("--", ":"), references.items(), strict=False):
-        axes.axhline(
-            values["accuracy_of_suggestion"],
-            color=plots.MUTED,
-            linestyle=style,
-            label=f"one suggestion, {name}",
-        )
+    _draw_references(axes, references, "accuracy_of_suggestion", "one suggestion, ")
     axes.set_ylim(bottom=0)
-    axes.legend(frameon=False, labelcolor=plots.INK)
+    _legend_below(axes)
     return plots.png(figure)
+
+
+def plot_loss(
+    metrics: pd.DataFrame, references: Mapping[str, Mapping[str, float]]
+) -> bytes:
+    """Plots the held-out loss over rounds, beside those of references; a PNG."""
+    figure, axes = plots.single("Held-out clients", "round", "mean loss, nats")
+    shown = metrics[metrics["held_out_loss"].notna()]
+    axes.plot(
+        shown["round"],
+        shown["held_out_loss"],
+        marker="o",
+        ms=3,
+        color=plots.BLUE,
+        label="this model",
+    )
+    _draw_references(axes, references, "loss", "")
+    _legend_below(axes)
+    return plots.png(figure)
+
+
+def _draw_references(axes, references, name: str, prefix: str) -> None:
+    # At most two: frequencies, and the best possible.
+    for style, (label, values) in zip(
+        _REFERENCE_STYLES, references.items(), strict=False
+    ):
+        axes.axhline(
+            values[name], color=plots.MUTED, linestyle=style, label=prefix + label
+        )
+
+
+def _legend_below(axes) -> None:
+    axes.legend(
+        frameon=False,
+        labelcolor=plots.INK,
+        loc="upper center",
+        bbox_to_anchor=(0.5, -0.15),
+        ncols=2,
+    )
 
 
 def plot_clip_norm(metrics: pd.DataFrame) -> bytes:
     """Plots the clip norm in force and the tracked one over rounds; a PNG."""
     figure, axes = plots.single("Clip norm", "round", "L2 norm")
-    for name, label, color in (
-        ("tracked_norm", "tracked", plots.ORANGE),
-        ("clip_norm", "in force", plots.BLUE),
-    ):
+    curves = [("clip_norm", "in force", plots.BLUE)]
+    if (metrics["tracked_norm"] != metrics["clip_norm"]).any():
+        curves.insert(0, ("tracked_norm", "tracked", plots.ORANGE))
+    for name, label, color in curves:
         axes.step(
             metrics["round"], metrics[name], where="post", color=color, label=label
         )
+    axes.set_ylim(bottom=0)
     axes.legend(frameon=False, labelcolor=plots.INK)
     return plots.png(figure)
 

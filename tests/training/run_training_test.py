@@ -1,9 +1,12 @@
-"""Tests of the training program as a user runs it."""
+"""Tests of the training program as a user runs it.
 
+Half of a program's time goes into importing TensorFlow: two run at a time.
+"""
+
+import concurrent.futures
 import json
 import os
 import pathlib
-import random
 import signal
 import subprocess
 import sys
@@ -15,8 +18,11 @@ from absl.testing import absltest
 
 import training
 
-_WORDS = ("you", "see", "the", "time", "we", "like")
+_ROOT = pathlib.Path(training.__file__).parent.parent
 _SMALL = (
+    f"--flagfile={_ROOT / 'configs' / 'training_demo.flagfile'}",
+    "--num_clients=40",
+    "--context_words=50",
     "--vocabulary_size=300",
     "--num_units=6",
     "--embedding_size=4",
@@ -40,10 +46,9 @@ _SMALL = (
 
 
 def _start(module, *flags):
-    root = pathlib.Path(training.__file__).parent.parent
     return subprocess.Popen(
         [sys.executable, "-P", "-m", module, *map(str, flags)],
-        env={**os.environ, "PYTHONPATH": str(root)},
+        env={**os.environ, "PYTHONPATH": str(_ROOT)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -56,46 +61,46 @@ def _run(module, *flags):
     return process.returncode, output, errors
 
 
+def _run_all(*commands):
+    with concurrent.futures.ThreadPoolExecutor(2) as executor:
+        return list(executor.map(lambda command: _run(*command), commands))
+
+
 class RunTrainingTest(absltest.TestCase):
     def setUp(self):
         super().setUp()
         self.scratch = pathlib.Path(self.create_tempdir().full_path)
-        draw = random.Random(1)
-        lines = ["user,text\n"]
-        for user in range(40):
-            for _ in range(4):
-                words = [draw.choice(_WORDS) for _ in "123"]
-                lines.append(f"u{user},{' '.join(words)} today.\n")
-        (self.scratch / "a.csv").write_text("".join(lines))
-        self.flags = (
-            *_SMALL,
-            f"--population={self.scratch / 'a.csv'}",
-            f"--population_cache={self.scratch / 'cache'}",
-        )
+        self.flags = (*_SMALL, f"--population_cache={self.scratch / 'cache'}")
 
     def test_killed_and_resumed_to_the_same_result(self):
         whole, killed = self.scratch / "whole", self.scratch / "killed"
-        code, output, errors = _run(
-            "training.run_training", *self.flags, f"--output_dir={whole}"
-        )
+        command = ("training.run_training", *self.flags)
+        with concurrent.futures.ThreadPoolExecutor(1) as executor:
+            first = executor.submit(_run, *command, f"--output_dir={whole}")
+            self.kill_after_a_checkpoint(
+                _start(*command, f"--output_dir={killed}"), killed
+            )
+            code, output, errors = first.result()
         self.assertEqual(code, 0, errors)
         self.assertIn("Report: ", output)
         self.check_results(whole)
-
-        process = _start("training.run_training", *self.flags, f"--output_dir={killed}")
-        deadline = time.monotonic() + 200
-        while not (killed / "checkpoint.json").exists():
-            self.assertLess(time.monotonic(), deadline)
-            self.assertIsNone(process.poll())
-            time.sleep(0.001)
-        process.send_signal(signal.SIGKILL)
-        process.communicate()
-        self.assertFalse((killed / "privacy.json").exists())
-        code, _, errors = _run(
-            "training.run_training",
-            "--resume",
-            f"--output_dir={killed}",
-            f"--population_cache={self.scratch / 'cache'}",
+        (code, _, errors), prediction = _run_all(
+            (
+                "training.run_training",
+                "--resume",
+                f"--output_dir={killed}",
+                f"--population_cache={self.scratch / 'cache'}",
+            ),
+            (
+                "training.predict_next_word",
+                f"--model={whole / 'model'}",
+                "--num_words=2",
+                "see you",
+            ),
+        )
+        self.assertEqual(prediction[0], 0, prediction[2])
+        self.assertRegex(
+            prediction[1], r"^see you \[\S+\] [\d.]+%\nsee you \[\S+\] [\d.]+%\n$"
         )
         self.assertEqual(code, 0, errors)
         self.assertRegex(errors, "Continuing after round [246]")
@@ -104,8 +109,10 @@ class RunTrainingTest(absltest.TestCase):
             "privacy.md",
             "privacy_planned.json",
             "unigram_baseline.json",
+            "best_possible.json",
             "flags.txt",
             "accuracy.png",
+            "loss.png",
             "clip_norm.png",
             "zcdp.png",
         ):
@@ -118,6 +125,16 @@ class RunTrainingTest(absltest.TestCase):
         self.assertEqual(last[0].files, last[1].files)
         for name in last[0].files:
             np.testing.assert_array_equal(last[0][name], last[1][name], err_msg=name)
+
+    def kill_after_a_checkpoint(self, process, path):
+        deadline = time.monotonic() + 200
+        while not (path / "checkpoint.json").exists():
+            self.assertLess(time.monotonic(), deadline)
+            self.assertIsNone(process.poll())
+            time.sleep(0.001)
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        self.assertFalse((path / "privacy.json").exists())
 
     def check_results(self, path):
         self.assertEqual(
@@ -148,45 +165,47 @@ class RunTrainingTest(absltest.TestCase):
             taken = arrays["participation/participations"]
         self.assertEqual(taken.sum(), 7 * 5)
         self.assertEqual(taken.max(), realised["parameters"]["MaxP"])
+        unigram, best = (
+            json.loads((path / f"{name}.json").read_text())
+            for name in ("unigram_baseline", "best_possible")
+        )
+        self.assertLess(best["loss"], unigram["loss"])
         page = (path / "report.html").read_text()
-        for text in ("words by frequency alone", "zero-out", "--report_goal=5"):
+        for text in (
+            "words by frequency alone",
+            "the best possible",
+            "zero-out",
+            "--report_goal=5",
+            "--context_words=50",
+        ):
             self.assertIn(text, page)
-        for name in ("accuracy.png", "clip_norm.png", "zcdp.png"):
+        for name in ("accuracy.png", "loss.png", "clip_norm.png", "zcdp.png"):
             self.assertTrue((path / name).read_bytes().startswith(b"\x89PNG"))
-        code, output, errors = _run(
-            "training.predict_next_word",
-            f"--model={path / 'model'}",
-            "--num_words=2",
-            "see you",
-        )
-        self.assertEqual(code, 0, errors)
-        self.assertRegex(
-            output, r"^see you \[\S+\] [\d.]+%\nsee you \[\S+\] [\d.]+%\n$"
-        )
-
-    def test_the_report_goal_has_to_be_given(self):
-        code, _, errors = _run("training.run_training", "--clip_norm=1")
-        self.assertEqual(code, 1)
-        self.assertIn("error: give --report_goal", errors)
 
     def test_bad_input(self):
-        for flags, regex in (
-            (("--clip_norm=0",), "clip_norm is 0.0"),
-            (("--min_separation=6",), "min_separation is 6.*at most 4"),
-            (("--context_strength=2",), "context_strength is 2.0"),
-            (("--vocabulary=" + str(self.scratch / "a.csv"),), "has to begin with"),
-        ):
+        table = self.scratch / "a.csv"
+        table.write_text("user,text\n" + "".join(f"u{i},See you.\n" for i in range(40)))
+        cases = (
+            (("--clip_norm=1",), "give --report_goal"),
+            ((*self.flags, "--clip_norm=0"), "clip_norm is 0.0"),
+            (
+                (*self.flags, f"--population={table}", "--min_separation=6"),
+                "min_separation is 6.*at most 4",
+            ),
+            ((*self.flags, "--context_strength=2"), "context_strength is 2.0"),
+            (
+                (*self.flags, f"--vocabulary={table}", "--initial_bias=zero"),
+                "has to begin with",
+            ),
+        )
+        output = self.scratch / "bad"
+        command = ("training.run_training", f"--output_dir={output}")
+        results = _run_all(*((*command, *flags) for flags, _ in cases))
+        for (_, regex), (code, _, errors) in zip(cases, results, strict=True):
             with self.subTest(regex):
-                output = self.scratch / "bad"
-                code, _, errors = _run(
-                    "training.run_training",
-                    *self.flags,
-                    *flags,
-                    f"--output_dir={output}",
-                )
                 self.assertEqual(code, 1)
                 self.assertRegex(errors.splitlines()[-1], f"error: .*{regex}")
-                self.assertFalse(output.exists())
+        self.assertFalse(output.exists())
 
 
 if __name__ == "__main__":
