@@ -3,6 +3,7 @@
 import math
 
 import numpy as np
+import pandas as pd
 from absl.testing import absltest, parameterized
 
 from simulation import participation_timers as timers
@@ -144,6 +145,53 @@ class RunRoundsTest(common.TrainingTestCase):
             self._run(
                 clients, parameters(), rule(), initial_weights={"table": np.zeros(3)}
             )
+
+    def test_resumed_to_the_same_result_from_initial_weights(self):
+        clients = common.random_clients(12, seed=1)
+        weights = common.bigram_model().initial_weights(7)
+        server = parameters(
+            lib.Mechanism.TREE, noise_multiplier=0.5, clip_norm=0.5, momentum=0.5
+        )
+        whole, metrics, process = self._run(
+            clients, server, rule(), initial_weights=weights
+        )
+        schedule = experiment.Schedule(evaluate_every=2, checkpoint_every=3)
+        split = experiment.Clients(np.arange(9), np.arange(9, 12))
+        path = self.create_tempdir().full_path
+        train, done = process.rounds.train, []
+
+        def interrupted(*arguments):
+            done.append(1)
+            if len(done) == 4:
+                raise KeyboardInterrupt
+            return train(*arguments)
+
+        with run_directory.RunDirectory.create(
+            path, program="p", flags_text="", facts={}
+        ) as directory:
+            process.rounds.train = interrupted
+            with self.assertRaises(KeyboardInterrupt):
+                experiment.run_rounds(
+                    process, rule(), split, directory, schedule, weights
+                )
+        process.rounds.train = train
+        with run_directory.RunDirectory.resume(
+            path, program="p", facts={}
+        ) as directory:
+            result = experiment.run_rounds(
+                process, rule(), split, directory, schedule, weights
+            )
+            again = directory.metrics()
+        for name in ("weights", "momentum"):
+            np.testing.assert_array_equal(
+                getattr(result.state, name)["table"],
+                getattr(whole.state, name)["table"],
+            )
+        pd.testing.assert_frame_equal(
+            again.drop(columns="seconds"),
+            metrics.drop(columns="seconds"),
+            check_exact=True,
+        )
 
     def test_what_does_not_fit(self):
         clients = common.random_clients(12, seed=1)
