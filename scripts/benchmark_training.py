@@ -1,0 +1,267 @@
+"""What a round of DP-FTRL costs: seconds, and memory over cohort sizes and rounds.
+
+    scripts/run scripts.benchmark_training
+
+Clients write synthetic sentences. Writes tables and a plot to --results_dir, and prints
+them:
+
+* `round`: rounds of 100 clients of the model of 10,000 words (670 units, projection and
+  embeddings of 96): seconds of the clients' side (training, clip, encoding and secure
+  sum, in TFF) and of the server's (noise tree and momentum);
+* `memory_over_cohorts`: rounds of a small model with 10, 50 and 200 clients, each with
+  a worker of its own, the smallest first;
+* `memory_over_rounds`: 300 rounds of the small model.
+
+Every part first does a round that is not measured, in which the computation is built.
+Memory is that of this process and the worker together, the most within a round, looked
+at every 20 ms; with and without pages that are shared, such as those of mapped files.
+"""
+
+import json
+import os
+import platform
+import shutil
+import sys
+import tempfile
+import time
+
+from absl import app, flags
+
+from simulation import startup
+
+_RESULTS_DIR = flags.DEFINE_string(
+    "results_dir", "results/benchmark_training", "Where to write."
+)
+_COHORT = flags.DEFINE_integer("cohort", 100, "Clients of a round of the large model.")
+_ROUNDS = flags.DEFINE_integer("rounds", 4, "Rounds of the large model.", 1)
+_SMALL_COHORTS = flags.DEFINE_list(
+    "small_cohorts", ["10", "50", "200"], "Clients of rounds of the small model."
+)
+_SMALL_ROUNDS = flags.DEFINE_integer(
+    "small_rounds", 300, "Rounds of the small model.", 100
+)
+_MEAN_WORDS = flags.DEFINE_float(
+    "mean_words_per_client", 200.0, "Mean number of words that a client writes.", 16.0
+)
+
+_NUM_CLIENTS = 20_000
+_SEED = 1
+_LARGE = {"num_words": 10_000, "num_units": 670, "size": 96}
+_SMALL = {"num_words": 1_000, "num_units": 64, "size": 32}
+_ROUNDS_OF_A_COHORT = 20
+_ROUNDS_OF_A_MEAN = 50
+
+
+def build_process(directory: str, cohort: int, num_words: int, num_units: int, size):
+    """Returns DP-FTRL on synthetic sentences, prepared in a directory."""
+    from simulation import population_options, sentence_tokenizers
+    from training import (
+        client_sentences,
+        client_update,
+        dp_ftrl,
+        dp_ftrl_parameters,
+        examples,
+        model,
+        vocabulary,
+    )
+
+    words = vocabulary.Vocabulary.from_english(num_words)
+    text = client_sentences.prepare(
+        population_options.PopulationOptions(
+            num_clients=_NUM_CLIENTS, mean_words_per_client=_MEAN_WORDS.value
+        ),
+        words,
+        sentence_tokenizers.get_sentence_tokenizer("keyboard"),
+        directory,
+    )
+    language_model = model.cifg_language_model(
+        words.num_tokens,
+        num_units=num_units,
+        projection_size=size,
+        embedding_size=size,
+    )
+    rounds = client_update.FederatedRounds(
+        language_model,
+        examples.MappedText(text, examples.ClientLimits()),
+        client_update.LocalTraining(0.5),
+    )
+    parameters = dp_ftrl_parameters.ServerParameters(
+        mechanism=dp_ftrl_parameters.Mechanism.TREE,
+        report_goal=cohort,
+        num_rounds=10_000,
+        noise_multiplier=1.0,
+        clip_norm=0.3,
+    )
+    return dp_ftrl.DpFtrlProcess(rounds, parameters, _SEED)
+
+
+def run_rounds(process, num_rounds: int):
+    """Yields for each round its clients, its tokens, and what its two sides cost.
+
+    The first one, in which the computation is built, is left out.
+    """
+    import numpy as np
+
+    from scripts import resource_usage
+    from simulation import seeds
+
+    text = process.rounds.mapped.text
+    random = seeds.generator(_SEED, "benchmark cohorts")
+    goal = process.parameters.report_goal
+    state = process.initialize()
+    for number in range(num_rounds + 1):
+        cohort = random.choice(_NUM_CLIENTS, goal, replace=False)
+        splits = text.sentence_splits[text.client_splits]
+        words = int(np.sum(splits[cohort + 1] - splits[cohort]))
+        with resource_usage.Usage() as usage:
+            sums = process.rounds.train(
+                state.weights, cohort, state.clip_norm, state.tracked_norm
+            )
+            clients_done = time.perf_counter()
+            state, _ = process.update(state, sums)
+            server_seconds = time.perf_counter() - clients_done
+        if number:
+            yield {
+                "round": number,
+                "clients": goal,
+                "words": words,
+                "client_seconds": usage.wall_seconds - server_seconds,
+                "server_seconds": server_seconds,
+                "cpu_seconds": usage.cpu_seconds,
+                "peak_gib": usage.peak_bytes / 2**30,
+                "peak_own_gib": usage.peak_own_bytes / 2**30,
+            }
+
+
+def measure_part(directory: str, cohort: int, num_rounds: int, sizes: dict):
+    """Returns a table of rounds, with a worker of its own."""
+    import pandas as pd
+
+    from simulation import runtime
+
+    process = build_process(directory, cohort, **sizes)
+    with runtime.tff_worker():
+        return pd.DataFrame(run_rounds(process, num_rounds))
+
+
+def plot_memory(over_cohorts, over_rounds) -> bytes:
+    """Draws memory over rounds, for each cohort size and for the long run; a PNG."""
+    from simulation import plots
+
+    figure, axes = plots.single(
+        "Memory of all processes, a small model", "round", "GiB, the most in the round"
+    )
+    axes.plot(
+        over_rounds["round"],
+        over_rounds.peak_own_gib,
+        color=plots.BLUE,
+        label=f"{over_rounds.clients[0]} clients",
+    )
+    colors = (plots.GREEN, plots.ORANGE, plots.MUTED)
+    for number, (clients, table) in enumerate(over_cohorts.groupby("clients")):
+        axes.plot(
+            table["round"],
+            table.peak_own_gib,
+            color=colors[number % len(colors)],
+            label=f"{clients} clients, a worker of their own",
+        )
+    axes.set_ylim(bottom=0)
+    axes.legend(frameon=False, labelcolor=plots.INK)
+    return plots.png(figure)
+
+
+def summary(large, over_cohorts, over_rounds) -> dict[str, object]:
+    """Returns the figures that the tables come to."""
+    seconds = large.client_seconds + large.server_seconds
+    first = over_rounds.peak_own_gib[:_ROUNDS_OF_A_MEAN].mean()
+    last = over_rounds.peak_own_gib[-_ROUNDS_OF_A_MEAN:].mean()
+    peaks = over_cohorts.groupby("clients").peak_own_gib.max()
+    return {
+        "large model: seconds a round": {
+            "mean": seconds.mean(),
+            "longest": seconds.max(),
+            "of the server": large.server_seconds.mean(),
+        },
+        "large model: words a second": large.words.sum() / seconds.sum(),
+        "large model: peak GiB": large.peak_gib.max(),
+        "small model: peak GiB by clients of a round": {
+            str(clients): peak for clients, peak in peaks.items()
+        },
+        f"small model: mean GiB of the first {_ROUNDS_OF_A_MEAN} rounds": first,
+        f"small model: mean GiB of the last {_ROUNDS_OF_A_MEAN} rounds": last,
+    }
+
+
+def about() -> dict[str, object]:
+    """Returns what made the results."""
+    import numpy as np
+    import tensorflow as tf
+
+    from simulation import run_directory
+
+    return {
+        "command": " ".join(["scripts/run scripts.benchmark_training", *sys.argv[1:]]),
+        "commit": run_directory.version(),
+        "data": (
+            f"synthetic sentences, {_NUM_CLIENTS:,} clients who write "
+            f"{_MEAN_WORDS.value:g} words each on average"
+        ),
+        "machine": f"{platform.machine()}, {os.cpu_count()} cores",
+        "cores used": len(os.sched_getaffinity(0)),
+        "load_average": os.getloadavg(),
+        "versions": {
+            "python": platform.python_version(),
+            "numpy": np.__version__,
+            "tensorflow": tf.__version__,
+        },
+    }
+
+
+def measure(cache_directory: str, results_directory: str) -> None:
+    """Measures, writes and prints."""
+    import pandas as pd
+
+    from simulation import atomic_files
+
+    def write(name: str, contents: bytes) -> None:
+        atomic_files.write_file(os.path.join(results_directory, name), contents)
+
+    def show(name: str, table, shown: int) -> None:
+        print(f"\n{name}\n{table.tail(shown).to_string(index=False)}", flush=True)
+        write(f"{name}.csv", table.to_csv(index=False, float_format="%.6g").encode())
+
+    # The small model first: the large one would leave its memory to this process.
+    parts = []
+    for clients in sorted(int(number) for number in _SMALL_COHORTS.value):
+        parts.append(
+            measure_part(cache_directory, clients, _ROUNDS_OF_A_COHORT, _SMALL)
+        )
+    over_cohorts = pd.concat(parts)
+    show("memory_over_cohorts", over_cohorts, len(over_cohorts))
+    over_rounds = measure_part(cache_directory, 20, _SMALL_ROUNDS.value, _SMALL)
+    show("memory_over_rounds", over_rounds, 5)
+    large = measure_part(cache_directory, _COHORT.value, _ROUNDS.value, _LARGE)
+    show("round", large, len(large))
+    write("memory.png", plot_memory(over_cohorts, over_rounds))
+    found = about() | {"summary": summary(large, over_cohorts, over_rounds)}
+    text = json.dumps(found, indent=2)
+    print(f"\n{text}")
+    write("about.json", text.encode() + b"\n")
+
+
+def main(argv: list[str]) -> None:
+    """Makes the directories, and measures."""
+    if len(argv) > 1:
+        raise app.UsageError(f"arguments are flags; what is {argv[1]!r}?")
+    startup.isolate_network()
+    startup.silence_tensorflow()
+    os.makedirs(_RESULTS_DIR.value, exist_ok=True)
+    scratch = tempfile.mkdtemp(prefix="benchmark_training_")
+    try:
+        measure(scratch, _RESULTS_DIR.value)
+    finally:
+        shutil.rmtree(scratch)
+
+
+if __name__ == "__main__":
+    app.run(main)

@@ -1,0 +1,66 @@
+"""What a piece of work costs in time and memory, with the processes that it starts."""
+
+import threading
+import time
+from typing import Self
+
+import psutil
+
+_SECONDS_BETWEEN_LOOKS = 0.02
+
+
+class Usage:
+    """Watches the time and memory of this process and those below it.
+
+    Used as a context manager.
+
+    Attributes:
+        wall_seconds: Of the block.
+        cpu_seconds: Processor time of all the processes.
+        peak_bytes: The most resident memory of all of them at a time, looked at every
+            20 ms.
+        peak_own_bytes: The same without pages that are shared, such as mapped files,
+            which the system may drop at any time.
+    """
+
+    def __init__(self):
+        self._process = psutil.Process()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self.wall_seconds = self.cpu_seconds = 0.0
+        self.peak_bytes = self.peak_own_bytes = 0
+
+    def _processes(self) -> list[psutil.Process]:
+        return [self._process, *self._process.children(recursive=True)]
+
+    def _cpu(self) -> float:
+        times = [process.cpu_times() for process in self._processes()]
+        return sum(t.user + t.system for t in times)
+
+    def _look(self) -> None:
+        total = shared = 0
+        for process in self._processes():
+            try:
+                memory = process.memory_info()
+            except psutil.NoSuchProcess:
+                continue
+            total += memory.rss
+            shared += memory.shared
+        self.peak_bytes = max(self.peak_bytes, total)
+        self.peak_own_bytes = max(self.peak_own_bytes, total - shared)
+
+    def _watch(self) -> None:
+        while not self._stop.wait(_SECONDS_BETWEEN_LOOKS):
+            self._look()
+
+    def __enter__(self) -> Self:
+        self._look()
+        self._thread.start()
+        self._start = time.perf_counter(), self._cpu()
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.wall_seconds = time.perf_counter() - self._start[0]
+        self.cpu_seconds = self._cpu() - self._start[1]
+        self._stop.set()
+        self._thread.join()
