@@ -299,7 +299,7 @@ def plot(runs: Sequence[Run]) -> bytes:
         )
         if name != "loss":
             axes.set_ylim(bottom=0)
-            percent = matplotlib.ticker.PercentFormatter(1, decimals=0)
+            percent = matplotlib.ticker.PercentFormatter(1)
             axes.yaxis.set_major_formatter(percent)
     panels[0].legend(frameon=False, labelcolor=plots.INK)
     return plots.png(figure)
