@@ -78,7 +78,7 @@ class TrainingTest(common.TrainingTestCase):
         self.assertGreater(common.norm_of(found.delta), 0.05)
 
     def test_blocks_and_repetition(self):
-        language_model = common.small_cifg()
+        language_model = common.bigram_model()
         clients = common.random_clients(6, seed=1)
         weights = language_model.initial_weights(1)
         rounds = self.rounds(language_model, clients, num_blocks=3)

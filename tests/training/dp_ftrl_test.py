@@ -131,7 +131,7 @@ class ServerTest(parameterized.TestCase):
     def test_the_clip_norm_becomes_the_quantile(self, quantile, mechanism):
         # Norms of 400 clients a round are log-normal. Linearized at the quantile, the
         # estimate's logarithm is an autoregression, whose noise is that of the counts:
-        # their sampling and the mechanism's. After 200 rounds it has to be within six
+        # their sampling and the mechanism's. After 120 rounds it has to be within six
         # standard deviations: false alarms 2e-9 (a tree's residuals are correlated:
         # their long-run variance is taken as the whole).
         goal, spread = 400, 0.7
@@ -139,16 +139,16 @@ class ServerTest(parameterized.TestCase):
         process = server(
             mechanism=mechanism,
             report_goal=goal,
-            num_rounds=200,
+            num_rounds=120,
             noise_multiplier=1.0,
             clip_norm=0.1,
             adaptive_clip=adaptive,
-            restart_rounds=(99,) if mechanism is _TREE else (),
+            restart_rounds=(59,) if mechanism is _TREE else (),
         )
         state = process.initialize()
         random = np.random.default_rng(int(10 * quantile))
         zeros = collections.OrderedDict((k, np.zeros(s)) for k, s in _SHAPES.items())
-        for _ in range(200):
+        for _ in range(120):
             norms = np.exp(spread * random.standard_normal(goal))
             below = int(np.sum(norms <= state.tracked_norm))
             sums = client_update.RoundSums(zeros, goal, below, 0)
@@ -193,7 +193,7 @@ class ServerTest(parameterized.TestCase):
 
 
 class FederatedTest(common.TrainingTestCase):
-    def _process(self, clients, **options):
+    def _process(self, rounds, **options):
         values = dict(
             mechanism=_TREE,
             report_goal=4,
@@ -201,7 +201,6 @@ class FederatedTest(common.TrainingTestCase):
             noise_multiplier=0.2,
             clip_norm=0.5,
         )
-        rounds = self.rounds(common.bigram_model(), clients)
         return dp_ftrl.DpFtrlProcess(
             rounds, lib.ServerParameters(**values | options), seed=1
         )
@@ -215,8 +214,10 @@ class FederatedTest(common.TrainingTestCase):
         dict(mechanism=_NONE, noise_multiplier=0, clip_norm=math.inf),
     )
     def test_continued_from_disk_bit_for_bit(self, **options):
+        # The clients' side has no state: it is built once.
         clients = common.random_clients(8, seed=2)
-        process = self._process(clients, **options)
+        rounds = self.rounds(common.bigram_model(), clients)
+        process = self._process(rounds, **options)
         state = process.initialize()
         file = io.BytesIO()
         for number in range(8):
@@ -225,7 +226,7 @@ class FederatedTest(common.TrainingTestCase):
             state, _ = process.next(state, self._cohort(number))
         file.seek(0)
         with np.load(file) as arrays:
-            process = self._process(clients, **options)
+            process = self._process(rounds, **options)
             continued = process.from_arrays(dict(arrays))
         self.assertEqual(continued.round_number, 4)
         for number in range(4, 8):
@@ -241,7 +242,7 @@ class FederatedTest(common.TrainingTestCase):
         # sentences are 4, 5, 6, 7 and 4. So the best accuracy is (3 + 2/5) / 4.
         clients = [[[4 + (i + j) % 4 for j in range(5)] for i in range(6)]] * 8
         process = self._process(
-            clients,
+            self.rounds(common.bigram_model(), clients),
             mechanism=_NONE,
             noise_multiplier=0,
             clip_norm=math.inf,
