@@ -47,7 +47,7 @@ _NUM_REPEATS = flags.DEFINE_integer(
 )
 _MEAN_WORDS = flags.DEFINE_float(
     "mean_words_per_client",
-    1000.0,
+    3600.0,
     "Mean number of words that a client types in the paper's T = 60 days; with "
     "--target_share=0.05, one in twenty is a target word.",
     lower_bound=2.0,
@@ -55,10 +55,28 @@ _MEAN_WORDS = flags.DEFINE_float(
 )
 _SIGMA = flags.DEFINE_float(
     "words_per_client_sigma",
-    1.0,
+    0.7,
     "Standard deviation of the logarithm of that number: how heavy its tail is.",
     lower_bound=0.0,
     upper_bound=population_options.MAX_SIGMA,
+)
+_TRENDING_SHARE = flags.DEFINE_float(
+    "trending_share",
+    0.75,
+    "Share of the target words typed that are words in fashion; the others are typed "
+    "at the frequencies of English. Below 1.",
+    lower_bound=0.0,
+    upper_bound=1.0,
+)
+_TRENDING_WORDS = flags.DEFINE_integer(
+    "trending_words", 70, "How many target words are in fashion.", lower_bound=1
+)
+_TRENDING_EXPONENT = flags.DEFINE_float(
+    "trending_exponent",
+    0.3,
+    "The k-th word in fashion is typed k**-exponent times as often as the first.",
+    lower_bound=0.0,
+    upper_bound=population_options.MAX_TRENDING_EXPONENT,
 )
 _TARGET_SHARE = flags.DEFINE_float(
     "target_share",
@@ -97,6 +115,8 @@ flags.adopt_module_key_flags(experiment_flags)
 def _check_flags() -> None:
     if not 0 < _SCALE.value <= 1:
         raise ValueError(f"--scale={_SCALE.value}: has to be above 0 and at most 1")
+    if _TRENDING_SHARE.value == 1:
+        raise ValueError("--trending_share=1: has to be below 1")
     if not 0 < _TARGET_SHARE.value < 1:
         raise ValueError(f"--target_share={_TARGET_SHARE.value}: has to be in (0, 1)")
     if _STUDY.value in _ON_REAL_TEXT and not os.path.isdir(_DATA_DIR.value or ""):
@@ -121,6 +141,9 @@ def _prepare_population(num_clients: int):
         num_clients=num_clients,
         mean_words_per_client=_MEAN_WORDS.value,
         words_per_client_sigma=_SIGMA.value,
+        trending_share=_TRENDING_SHARE.value,
+        trending_words=_TRENDING_WORDS.value,
+        trending_exponent=_TRENDING_EXPONENT.value,
         seed=_POPULATION_SEED.value,
     )
     return population.prepare(options, cache)
@@ -139,10 +162,10 @@ def _population_note(population, scale: float) -> str:
 # What keeps the numbers of a synthetic population from being Gboard's.
 _DIFFERENCES = (
     "Where this differs from the paper's population: all clients draw words "
-    "independently from one distribution, so nobody has rare words of their own that "
-    "they repeat, and the two samplers pick alike; the target list is the tail of a "
-    "word list of 321,180, long and flat, so that less of it fits into eta_max "
-    "prefixes a level."
+    "independently from one distribution, which mixes some words in fashion with the "
+    "tail of a list of 321,180 English words. How often Gboard's users repeat a word, "
+    "and how many share it, is not published. Fashion is what separates the samplers "
+    "here: the greedy one spends a device's reports on it, and the tail goes short."
 )
 
 

@@ -27,6 +27,9 @@ _SYNTHETIC_OPTIONS = (
     "num_clients",
     "mean_words_per_client",
     "words_per_client_sigma",
+    "trending_share",
+    "trending_words",
+    "trending_exponent",
     "seed",
 )
 _FILTER_OPTIONS = ("alphabet", "out_of_alphabet", "empty_clients")

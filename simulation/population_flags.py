@@ -130,6 +130,28 @@ _SIGMA = flags.DEFINE_float(
     lower_bound=0,
     upper_bound=population_options.MAX_SIGMA,
 )
+_TRENDING_SHARE = flags.DEFINE_float(
+    "trending_share",
+    _DEFAULTS.trending_share,
+    "Synthetic population: share of the words kept that are words in fashion; below 1.",
+    lower_bound=0,
+    upper_bound=1,
+)
+_TRENDING_WORDS = flags.DEFINE_integer(
+    "trending_words",
+    _DEFAULTS.trending_words,
+    "Synthetic population: how many words are in fashion, drawn from the words kept, "
+    "all equally likely.",
+    lower_bound=1,
+)
+_TRENDING_EXPONENT = flags.DEFINE_float(
+    "trending_exponent",
+    _DEFAULTS.trending_exponent,
+    "Synthetic population: the k-th word in fashion is typed k**-exponent times as "
+    "often as the first.",
+    lower_bound=0,
+    upper_bound=population_options.MAX_TRENDING_EXPONENT,
+)
 _SEED = flags.DEFINE_integer(
     "population_seed",
     _DEFAULTS.seed,
@@ -151,6 +173,11 @@ _CACHE = flags.DEFINE_string(
 def _words_law_exists(values: dict[str, float]) -> bool:
     mean = values["mean_words_per_client"]
     return mean == int(mean) if values["words_per_client_sigma"] == 0 else mean > 1
+
+
+@flags.validator("trending_share", "must be below 1: some words are not in fashion.")
+def _some_words_are_not_trending(value: float) -> bool:
+    return value < 1
 
 
 @flags.multi_flags_validator(
@@ -196,6 +223,9 @@ def options_from_flags() -> population_options.PopulationOptions:
         num_clients=_NUM_CLIENTS.value,
         mean_words_per_client=_MEAN_WORDS.value,
         words_per_client_sigma=_SIGMA.value,
+        trending_share=_TRENDING_SHARE.value,
+        trending_words=_TRENDING_WORDS.value,
+        trending_exponent=_TRENDING_EXPONENT.value,
         seed=_SEED.value,
     )
 

@@ -13,6 +13,7 @@ EMPTY_CLIENTS = ("drop", "keep")
 MAX_CLIENTS = 2**31 - 1
 MAX_MEAN_WORDS = 10_000
 MAX_SIGMA = 3.0
+MAX_TRENDING_EXPONENT = 3.0
 
 
 class PopulationError(OSError, ValueError):
@@ -49,6 +50,12 @@ class PopulationOptions:
         [1, 10000].
       words_per_client_sigma: Synthetic only: standard deviation of the log of that
         number (before rounding), in [0, 3].
+      trending_share: Synthetic only: share of the words kept that are in fashion, in
+        [0, 1).
+      trending_words: Synthetic only: how many words are in fashion, at least 1. They
+        are drawn from the words kept, all equally likely, by the seed.
+      trending_exponent: Synthetic only: the k-th of them is typed k**-exponent times
+        as often as the first; in [0, 3].
       seed: Synthetic only: at least 0.
     """
 
@@ -70,6 +77,9 @@ class PopulationOptions:
     num_clients: int = 1_000_000
     mean_words_per_client: float = 20.0
     words_per_client_sigma: float = 1.0
+    trending_share: float = 0.0
+    trending_words: int = 100
+    trending_exponent: float = 0.5
     seed: int = 0
 
     def __post_init__(self):
@@ -90,12 +100,18 @@ class PopulationOptions:
             ("num_clients", 1, MAX_CLIENTS),
             ("mean_words_per_client", 1, MAX_MEAN_WORDS),
             ("words_per_client_sigma", 0, MAX_SIGMA),
+            ("trending_words", 1, float("inf")),
+            ("trending_exponent", 0, MAX_TRENDING_EXPONENT),
             ("seed", 0, float("inf")),
         ):
             if not low <= getattr(self, name) <= high:
                 raise ValueError(
                     f"{name} is {getattr(self, name)}, must be in [{low}, {high}]."
                 )
+        if not 0 <= self.trending_share < 1:
+            raise ValueError(
+                f"trending_share is {self.trending_share}, must be in [0, 1)."
+            )
         self._check_words_law()
         self._check_columns()
 

@@ -4,10 +4,12 @@ Each client types T words, independently of the others, where T is log-normal, r
 up, and at most 100,000; each word is drawn independently from the frequencies of
 the large English list of the wordfreq package (321,180 words of books, subtitles, news,
 web pages, Twitter and Reddit). What is typed is cut and filtered like a file's text.
+Of the words kept, a share can be words in fashion: see `Trends`.
 """
 
 import collections
 import concurrent.futures
+import dataclasses
 import math
 import os
 from collections.abc import Callable, Iterator
@@ -20,6 +22,7 @@ from simulation import (
     column_writer,
     population_options,
     progress,
+    seeds,
     tokenizers,
 )
 from simulation.readers import alias_table, word_table
@@ -84,6 +87,46 @@ class WordsPerClient:
         return float(special.ndtr((math.log(count) - self._mu) / self._sigma))
 
 
+@dataclasses.dataclass(frozen=True)
+class Trends:
+    """Words in fashion, which everybody types more often than English has them.
+
+    `num_words` of the words that are kept, a uniform draw by the seed. A word kept is
+    with probability `share` one of these, the k-th with a chance proportional to
+    k ** -exponent, and else drawn from the frequencies of English.
+
+    Attributes:
+      share: In [0, 1).
+      num_words: At least 1; all words where there are fewer.
+      exponent: At least 0.
+      seed: Of the population.
+    """
+
+    share: float = 0.0
+    num_words: int = 1
+    exponent: float = 0.0
+    seed: int = 0
+
+    def mix(self, weights: np.ndarray) -> np.ndarray:
+        """Returns the law of a word kept.
+
+        Args:
+          weights: float64 [n], of the words by English, above 0.
+
+        Returns:
+          float64 [n], to which the chances are proportional.
+        """
+        if self.share == 0:
+            return weights
+        mixed = (1 - self.share) * weights / weights.sum()
+        number = min(self.num_words, len(weights))
+        rng = seeds.generator(self.seed, "words in fashion")
+        places = rng.choice(len(weights), number, replace=False)
+        shares = np.arange(1, number + 1, dtype=np.float64) ** -self.exponent
+        mixed[places] += self.share * shares / shares.sum()
+        return mixed
+
+
 class Typing:
     """What becomes of a typed word: the words kept of it, if any, and how likely.
 
@@ -96,13 +139,17 @@ class Typing:
     """
 
     def __init__(
-        self, tokenizer: tokenizers.Tokenizer, table: word_table.WordTable
+        self,
+        tokenizer: tokenizers.Tokenizer,
+        table: word_table.WordTable,
+        trends: Trends | None = None,
     ) -> None:
         """Puts the whole word list through the tokenizer and the filters.
 
         Args:
           tokenizer: Cuts each typed word.
           table: Filters, and names, the words.
+          trends: Words in fashion, if any.
 
         Raises:
           PopulationError: If nothing of the list is kept, or a word is refused.
@@ -143,7 +190,9 @@ class Typing:
         total = kept_total + math.fsum(dropped.values())
         self.keep_probability = kept_total / total if dropped else 1.0
         self.dropped_probabilities = {k: v / total for k, v in dropped.items()}
-        self._alias_table = alias_table.AliasTable(np.array(weights))
+        self._alias_table = alias_table.AliasTable(
+            (trends or Trends()).mix(np.array(weights))
+        )
         self._lengths = np.array(lengths)
         self._starts = np.concatenate(([0], np.cumsum(self._lengths)[:-1]))
         self._flat = np.array(flat)
@@ -246,7 +295,16 @@ def build(
       PopulationError: If no client has a word.
     """
     law = WordsPerClient(options.mean_words_per_client, options.words_per_client_sigma)
-    typing = Typing(tokenizer, table)
+    typing = Typing(
+        tokenizer,
+        table,
+        Trends(
+            options.trending_share,
+            options.trending_words,
+            options.trending_exponent,
+            options.seed,
+        ),
+    )
     words_in_chunk = math.ceil(_MAX_WORDS_PER_CHUNK / options.mean_words_per_client)
     chunk_size = min(_MAX_CLIENTS_PER_CHUNK, words_in_chunk)
     num_clients = options.num_clients

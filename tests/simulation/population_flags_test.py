@@ -55,6 +55,9 @@ class PopulationFlagsTest(parameterized.TestCase):
             "num_clients": 17,
             "mean_words_per_client": 5.5,
             "words_per_client_sigma": 0.5,
+            "trending_share": 0.25,
+            "trending_words": 7,
+            "trending_exponent": 1.5,
             "population_seed": 4,
         }
         for name, value in values.items():
@@ -82,6 +85,7 @@ class PopulationFlagsTest(parameterized.TestCase):
         ("--max_bad_rows=-1", "--max_bad_rows=-1"),
         ("--mean_words_per_client=1", "mean above 1"),
         ("--words_per_client_sigma=9", "--words_per_client_sigma=9"),
+        ("--trending_share=1", "must be below 1"),
         ("--population_seed=-1", "--population_seed=-1"),
     )
     def test_wrong_values_are_refused(self, flag, message):

@@ -96,6 +96,31 @@ class WordsPerClientTest(parameterized.TestCase):
         self.assertEqual(law.probability_at_most(7), 1)
 
 
+class TrendsTest(parameterized.TestCase):
+    def test_chances_are_the_mixture(self):
+        weights = np.array([5.0, 3.0, 1.0, 1.0])
+        trends = synthetic_english.Trends(share=0.4, num_words=2, exponent=1.0, seed=3)
+        excess = np.sort(trends.mix(weights) - 0.6 * weights / 10)
+        # The first word in fashion has 2/3 of the share, the second 1/3.
+        np.testing.assert_allclose(excess, [0, 0, 0.4 / 3, 0.8 / 3], atol=1e-15)
+
+    def test_without_a_share_the_weights_stay_as_they_are(self):
+        weights = np.array([5.0, 3.0])
+        np.testing.assert_array_equal(synthetic_english.Trends().mix(weights), weights)
+
+    def test_all_words_are_in_fashion_where_there_are_fewer(self):
+        trends = synthetic_english.Trends(share=0.5, num_words=9)
+        np.testing.assert_allclose(trends.mix(np.array([3.0, 1.0])), [0.625, 0.375])
+
+    def test_every_word_can_be_the_first_in_fashion(self):
+        first = [
+            synthetic_english.Trends(0.5, 1, 1.0, seed).mix(np.ones(4)).argmax()
+            for seed in range(400)
+        ]
+        observed = np.bincount(first, minlength=4)
+        self.assertGreater(_chi_square_p(observed, np.full(4, 0.25)), _FALSE_ALARM)
+
+
 class SyntheticEnglishTest(parameterized.TestCase):
     def _build(self, tokenizer="triehh", table=None, threads=None, **options):
         options = population_options.PopulationOptions(**options)
@@ -141,6 +166,27 @@ class SyntheticEnglishTest(parameterized.TestCase):
         probabilities = [weights[w] for w in words] + [dropped[r] for r in reasons]
         p_value = _chi_square_p(observed, np.array(probabilities) / total)
         self.assertGreater(p_value, _FALSE_ALARM)
+
+    def test_words_in_fashion_have_their_share(self):
+        population = self._build(
+            num_clients=20_000, seed=8, trending_share=0.4, trending_words=3
+        )
+        plain = self._build(num_clients=20_000, seed=8)
+        shares = []
+        for built in (population, plain):
+            held = np.bincount(built.word_ids, built.counts, built.num_words)
+            shares.append(
+                dict(zip(built.words.to_pylist(), held / held.sum(), strict=True))
+            )
+        gained = collections.Counter(
+            {word: share - 0.6 * shares[1][word] for word, share in shares[0].items()}
+        )
+        (_, most), (_, second), (_, third), (_, fourth) = gained.most_common(4)
+        parts = np.arange(1, 4) ** -0.5
+        expected = 0.4 * parts / parts.sum()
+        # Shares of some 300,000 words: five standard deviations are below 0.005.
+        np.testing.assert_allclose([most, second, third], expected, atol=5e-3)
+        self.assertLess(fourth, 5e-3)
 
     def test_words_are_independent_of_the_client_and_its_length(self):
         # "the" among the words of a client of n kept words is binomial(n, p).
