@@ -1,7 +1,7 @@
-"""Whether private training learns: the three mechanisms side by side on real text.
+"""Whether private training learns: the mechanisms side by side on real text.
 
 Bloggers take the place of Gboard's users (Xu et al. 2023): far fewer clients, so a
-smaller model, a smaller report goal and fewer rounds. Each mechanism is a run of
+smaller model, a smaller report goal and fewer rounds. Each setting is a run of
 `training.run_training` with the flags of one file; they differ in the noise alone.
 """
 
@@ -21,9 +21,6 @@ from absl import logging
 
 from simulation import atomic_files, plots, population_options
 
-MECHANISMS = ("dp_ftrl", "dp_fedavg", "fedavg")
-_NAMES = {"dp_ftrl": "DP-FTRL", "dp_fedavg": "DP-FedAvg", "fedavg": "FedAvg"}
-_COLORS = {"dp_ftrl": plots.BLUE, "dp_fedavg": plots.ORANGE, "fedavg": plots.GREEN}
 _FILES = "blog-authorship/posts-*.jsonl.xz"
 _FLAGFILE = "configs/training_blogs.flagfile"
 _METRICS = {
@@ -36,27 +33,61 @@ _TYPED = ("i want to", "thank you for", "i don't", "it was a", "i'm going to the
 
 
 @dataclasses.dataclass(frozen=True)
+class Setting:
+    """A run of the study.
+
+    Attributes:
+        key: Its directory, and what it is called in `runs.csv`.
+        name: In tables and plots.
+        flags: Of `training.run_training`, beside those of the flagfile.
+        color: In plots.
+        line: Style of its line in plots.
+    """
+
+    key: str
+    name: str
+    flags: tuple[str, ...]
+    color: str
+    line: str = "-"
+
+
+# With one participation a client, DP-FedAvg spends 1 / (2 z^2) and DP-FTRL over 63
+# rounds, a tree of six levels, 6 / (2 z^2): z = 2 / sqrt(6) spends what DP-FTRL does.
+SETTINGS = (
+    Setting("dp_ftrl", "DP-FTRL", ("--mechanism=dp_ftrl",), plots.BLUE),
+    Setting(
+        "dp_fedavg", "DP-FedAvg, same noise", ("--mechanism=dp_fedavg",), plots.ORANGE
+    ),
+    Setting(
+        "dp_fedavg_same_guarantee",
+        "DP-FedAvg, same guarantee",
+        ("--mechanism=dp_fedavg", "--noise_multiplier=0.8165"),
+        plots.ORANGE,
+        ":",
+    ),
+    Setting("fedavg", "FedAvg, not private", ("--mechanism=fedavg",), plots.GREEN),
+)
+# Flags in which the settings differ.
+_DIFFERENT = ("--population=", "--mechanism=", "--noise_multiplier=")
+
+
+@dataclasses.dataclass(frozen=True)
 class Run:
     """A finished run of training.
 
     Attributes:
-        mechanism: One of `MECHANISMS`.
+        setting: What was run.
         metrics: A row a round, as in its `metrics.csv`.
         baseline: The metrics of words by frequency alone.
         privacy: What its `privacy.json` says, as realised.
         suggestions: What the trained model suggests, by the text that was typed.
     """
 
-    mechanism: str
+    setting: Setting
     metrics: pd.DataFrame
     baseline: Mapping[str, float]
     privacy: Mapping
     suggestions: Mapping[str, Sequence[str]]
-
-    @property
-    def name(self) -> str:
-        """The mechanism's name in tables."""
-        return _NAMES[self.mechanism]
 
 
 def blogs_file(
@@ -96,26 +127,26 @@ def run_all(
     directory: pathlib.Path,
     cache: str | os.PathLike[str],
     extra_flags: Sequence[str] = (),
-    mechanisms: Sequence[str] = MECHANISMS,
+    settings: Sequence[Setting] = SETTINGS,
 ) -> list[Run]:
-    """Trains with each mechanism, one after the other; goes on where it was stopped.
+    """Trains with each setting, one after the other; goes on where it was stopped.
 
     Args:
         population: The clients' posts.
-        directory: Takes a run directory for each mechanism.
+        directory: Takes a run directory for each setting.
         cache: Where prepared populations are kept.
         extra_flags: Of `training.run_training`, instead of those of the flagfile.
-        mechanisms: Which, of `MECHANISMS`.
+        settings: What to run.
 
     Raises:
         RuntimeError: If a run fails.
     """
     runs = []
-    for mechanism in mechanisms:
-        path = directory / mechanism
+    for setting in settings:
+        path = directory / setting.key
         if not _is_complete(path):
-            _train(population, mechanism, path, cache, extra_flags)
-        runs.append(read_run(mechanism, path))
+            _train(population, setting, path, cache, extra_flags)
+        runs.append(read_run(setting, path))
     return runs
 
 
@@ -124,7 +155,7 @@ def _is_complete(path: pathlib.Path) -> bool:
     return file.exists() and json.loads(file.read_text())["status"] == "complete"
 
 
-def _train(population, mechanism, path, cache, extra_flags) -> None:
+def _train(population, setting, path, cache, extra_flags) -> None:
     root = pathlib.Path(__file__).resolve().parent.parent
     flags = [f"--output_dir={path}", f"--population_cache={cache}"]
     if (path / "run.json").exists():
@@ -133,10 +164,10 @@ def _train(population, mechanism, path, cache, extra_flags) -> None:
         flags += [
             f"--flagfile={root / _FLAGFILE}",
             f"--population={population}",
-            f"--mechanism={mechanism}",
+            *setting.flags,
             *extra_flags,
         ]
-    logging.info("Training with %s.", mechanism)
+    logging.info("Training: %s.", setting.name)
     done = subprocess.run(
         [sys.executable, "-P", "-m", "training.run_training", *flags],
         env={**os.environ, "PYTHONPATH": str(root)},
@@ -144,16 +175,16 @@ def _train(population, mechanism, path, cache, extra_flags) -> None:
     )
     if done.returncode:
         raise RuntimeError(
-            f"the run of {mechanism} in {path} ended with exit code "
+            f"the run of {setting.name} in {path} ended with exit code "
             f"{done.returncode}; mend what it says and continue with --resume"
         )
 
 
-def read_run(mechanism: str, path: str | os.PathLike[str]) -> Run:
+def read_run(setting: Setting, path: str | os.PathLike[str]) -> Run:
     """Returns what a finished run left.
 
     Args:
-        mechanism: One of `MECHANISMS`.
+        setting: What was run.
         path: Its directory.
     """
     # TensorFlow comes with it: it takes seconds to import.
@@ -162,7 +193,7 @@ def read_run(mechanism: str, path: str | os.PathLike[str]) -> Run:
     path = pathlib.Path(path)
     predictor = exported_model.NextWordPredictor(path / "model")
     return Run(
-        mechanism,
+        setting,
         pd.read_csv(path / "metrics.csv"),
         json.loads((path / "unigram_baseline.json").read_text()),
         json.loads((path / "privacy.json").read_text()),
@@ -171,25 +202,23 @@ def read_run(mechanism: str, path: str | os.PathLike[str]) -> Run:
 
 
 def describe(
-    directory: pathlib.Path, mechanisms: Sequence[str] = MECHANISMS
+    directory: pathlib.Path, settings: Sequence[Setting] = SETTINGS
 ) -> list[str]:
     """Returns what to know about the runs below a directory: data and flags.
 
     Args:
         directory: See `run_all`.
-        mechanisms: Which, of `MECHANISMS`.
+        settings: Which were run.
 
     Raises:
         ValueError: If they have different flags or data.
     """
     facts = []
-    for mechanism in mechanisms:
-        path = directory / mechanism
+    for setting in settings:
+        path = directory / setting.key
         run = json.loads((path / "run.json").read_text())
         flags = [
-            flag
-            for flag in run["flags"].split()
-            if not flag.startswith(("--population=", "--mechanism="))
+            flag for flag in run["flags"].split() if not flag.startswith(_DIFFERENT)
         ]
         facts.append((run["facts"]["population"], " ".join(flags)))
     if len(set(facts)) > 1:
@@ -200,8 +229,9 @@ def describe(
     return [
         "Clients: bloggers of the Blog Authorship Corpus, shards 00 to 11 of 16 "
         f"(fingerprint of the prepared text {fingerprint[:16]}). Each run is one seed.",
-        f"Flags: `{_FLAGFILE}`, the same for all three but for --mechanism; FedAvg "
-        "clips too, and adds no noise.",
+        f"Flags: `{_FLAGFILE}`, and those by which the settings differ: "
+        + "; ".join(f"{s.name}: `{' '.join(s.flags)}`" for s in settings)
+        + ". FedAvg clips too.",
         "MinS, MaxP, rho and epsilon are realised: from the table of all clients' "
         "participations. Zero-out adjacency of one client. Settings were chosen by "
         "looking at other runs on the same data; no guarantee counts that.",
@@ -212,12 +242,12 @@ def files_of(runs: Sequence[Run], notes: Sequence[str]) -> dict[str, bytes]:
     """Returns the files that the study leaves, by name.
 
     Args:
-        runs: Of all mechanisms.
+        runs: Of all settings.
         notes: What to know about them: the population, the command, the code.
     """
-    tables = [run.metrics.assign(mechanism=run.mechanism) for run in runs]
+    tables = [run.metrics.assign(setting=run.setting.key) for run in runs]
     table = pd.concat(tables, ignore_index=True)
-    table.insert(0, "mechanism", table.pop("mechanism"))
+    table.insert(0, "setting", table.pop("setting"))
     return {
         "runs.csv": table.to_csv(index=False).encode(),
         "learning.png": plot(runs),
@@ -232,8 +262,8 @@ def to_markdown(runs: Sequence[Run], notes: Sequence[str]) -> str:
         "",
         "After the last round, on held-out clients:",
         "",
-        f"| | {' | '.join(_METRICS.values())} | MinS | MaxP | zCDP rho | epsilon |",
-        f"|---|{'--:|' * (len(_METRICS) + 4)}",
+        f"| | {' | '.join(_METRICS.values())} | z | MinS | MaxP | zCDP rho | epsilon |",
+        f"|---|{'--:|' * (len(_METRICS) + 5)}",
     ]
     for run in runs:
         last = run.metrics.iloc[-1]
@@ -241,19 +271,20 @@ def to_markdown(runs: Sequence[Run], notes: Sequence[str]) -> str:
         # As realised: see `training_statement`.
         parameters = run.privacy["parameters"]
         privacy = [
+            f"{parameters['noise multiplier z']:g}",
             parameters["MinS (rounds strictly between)"],
             parameters["MaxP"],
             *_guarantee(run),
         ]
-        lines.append(_row(run.name, values, privacy))
+        lines.append(_row(run.setting.name, values, privacy))
     values = [runs[0].baseline[name] for name in _METRICS]
-    lines.append(_row("words by frequency alone", values, [""] * 4))
+    lines.append(_row("words by frequency alone", values, [""] * 5))
     lines += ["", *[f"* {note}" for note in notes], ""]
     typed = " | ".join(f"{text} ..." for text in _TYPED)
     lines += [f"| suggestions for | {typed} |", f"|---|{'---|' * len(_TYPED)}"]
     for run in runs:
         offered = " | ".join(", ".join(run.suggestions[text]) for text in _TYPED)
-        lines.append(f"| {run.name} | {offered} |")
+        lines.append(f"| {run.setting.name} | {offered} |")
     return "\n".join(lines) + "\n"
 
 
@@ -288,8 +319,9 @@ def plot(runs: Sequence[Run]) -> bytes:
                 shown[f"held_out_{name}"],
                 marker="o",
                 ms=3,
-                color=_COLORS[run.mechanism],
-                label=run.name,
+                color=run.setting.color,
+                linestyle=run.setting.line,
+                label=run.setting.name,
             )
         axes.axhline(
             runs[0].baseline[name],

@@ -69,9 +69,10 @@ class LearningStudyTest(absltest.TestCase):
             learning_study.blogs_file(cache, cache)
 
     def test_what_a_run_leaves(self):
+        tree, *_, plain = learning_study.SETTINGS
         cache, directory = self.scratch / "cache", self.scratch / "study"
         posts = learning_study.blogs_file(self.scratch / "data", cache)
-        of_one = (posts, directory, cache, _FLAGS, ["dp_ftrl"])
+        of_one = (posts, directory, cache, _FLAGS, [tree])
         (run,) = learning_study.run_all(*of_one)
         path = directory / "dp_ftrl"
         before = (path / "run.json").stat().st_mtime_ns
@@ -79,22 +80,22 @@ class LearningStudyTest(absltest.TestCase):
         self.assertEqual((path / "run.json").stat().st_mtime_ns, before)
 
         none = learning_study.Run(
-            "fedavg", run.metrics, run.baseline, _without_noise(), run.suggestions
+            plain, run.metrics, run.baseline, _without_noise(), run.suggestions
         )
-        notes = learning_study.describe(directory, ["dp_ftrl"])
+        notes = learning_study.describe(directory, [tree])
         files = learning_study.files_of([run, none], [*notes, "Another note."])
         self.assertTrue(files["learning.png"].startswith(b"\x89PNG"))
         metrics = pd.read_csv(path / "metrics.csv")
         table = pd.read_csv(io.BytesIO(files["runs.csv"]))
-        for mechanism in ("dp_ftrl", "fedavg"):
+        for key in ("dp_ftrl", "fedavg"):
             pd.testing.assert_frame_equal(
-                table[table["mechanism"] == mechanism]
-                .drop(columns="mechanism")
+                table[table["setting"] == key]
+                .drop(columns="setting")
                 .reset_index(drop=True),
                 metrics,
             )
         text, last = files["table.md"].decode(), metrics.iloc[-1]
-        for name in ("DP-FTRL", "FedAvg"):
+        for name in ("DP-FTRL", "FedAvg, not private"):
             self.assertIn(
                 f"| {name} | {last['held_out_loss']:.3f} | "
                 f"{last['held_out_accuracy']:.2%} | ",
@@ -110,23 +111,41 @@ class LearningStudyTest(absltest.TestCase):
         self.assertLess(float(shown), guarantee["epsilon"] + 0.0101)
 
     def test_runs_of_different_flags_are_not_compared(self):
-        for mechanism in ("dp_ftrl", "fedavg"):
-            path = self.scratch / mechanism
+        for setting in learning_study.SETTINGS:
+            path = self.scratch / setting.key
             path.mkdir()
-            values = {
-                "flags": f"--mechanism={mechanism}\n",
-                "facts": {"population": "1"},
-            }
+            flags = "".join(f"{flag}\n" for flag in setting.flags)
+            values = {"flags": flags, "facts": {"population": "1"}}
             (path / "run.json").write_text(json.dumps(values))
-        mechanisms = ("dp_ftrl", "fedavg")
-        self.assertLen(learning_study.describe(self.scratch, mechanisms), 3)
+        self.assertLen(learning_study.describe(self.scratch), 3)
         values["flags"] += "--num_rounds=9\n"
         (path / "run.json").write_text(json.dumps(values))
         with self.assertRaisesRegex(ValueError, "runs of different flags or data"):
-            learning_study.describe(self.scratch, mechanisms)
+            learning_study.describe(self.scratch)
+
+    def test_what_spends_the_same(self):
+        root = pathlib.Path(learning_study.__file__).parent.parent
+        lines = (root / "configs/training_blogs.flagfile").read_text().splitlines()
+        common = dict(line.split("=") for line in lines if "=" in line)
+        rounds = int(common["--num_rounds"])
+        spent = {}
+        for setting in learning_study.SETTINGS[:-1]:
+            flags = common | dict(flag.split("=") for flag in setting.flags)
+            parameters = dp_ftrl_parameters.ServerParameters(
+                dp_ftrl_parameters.Mechanism(flags["--mechanism"]),
+                int(flags["--report_goal"]),
+                rounds,
+                float(flags["--noise_multiplier"]),
+                float(flags["--clip_norm"]),
+            )
+            spent[setting.key] = parameters.zcdp(rounds, rounds - 1, 1)
+        self.assertAlmostEqual(
+            spent["dp_fedavg_same_guarantee"], spent["dp_ftrl"], places=3
+        )
+        self.assertLess(spent["dp_fedavg"], spent["dp_ftrl"])
 
     def test_a_run_that_fails(self):
-        with self.assertRaisesRegex(RuntimeError, "dp_ftrl .* exit code 1"):
+        with self.assertRaisesRegex(RuntimeError, "DP-FTRL .* exit code 1"):
             learning_study.run_all(
                 self.scratch / "missing", self.scratch, self.scratch, _FLAGS
             )
