@@ -6,7 +6,8 @@ the seed.
 """
 
 import collections
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,21 @@ def _specs(sums: Sums) -> collections.OrderedDict[str, tf.TensorSpec]:
     return collections.OrderedDict(
         (name, tf.TensorSpec(array.shape, tf.float32)) for name, array in sums.items()
     )
+
+
+@contextlib.contextmanager
+def _eagerly() -> Iterator[None]:
+    """Runs TensorFlow's functions as they are written, with the same results.
+
+    A tree's state grows with its levels, so that its functions would be traced anew at
+    each: a second every time, for what takes milliseconds.
+    """
+    before = tf.config.functions_run_eagerly()
+    tf.config.run_functions_eagerly(True)
+    try:
+        yield
+    finally:
+        tf.config.run_functions_eagerly(before)
 
 
 class _Noise:
@@ -78,6 +94,7 @@ class TreeNoise(_Noise):
             use_efficient=True,
         )
 
+    @_eagerly()
     def initial_state(self, stddev: float) -> NoiseState:
         """Returns the state before the first round.
 
@@ -89,6 +106,7 @@ class TreeNoise(_Noise):
         state = state._replace(tree_state=noise)
         return self._query.reset_state(None, state)
 
+    @_eagerly()
     def restart(self, state: NoiseState, stddev: float) -> NoiseState:
         """Returns the state with which a new tree starts; `stddev` is of its nodes."""
         state = self._query.reset_l2_clip_gaussian_noise(
@@ -96,6 +114,7 @@ class TreeNoise(_Noise):
         )
         return self._query.reset_state(None, state)
 
+    @_eagerly()
     def add(
         self, sums: Sums, state: NoiseState
     ) -> tuple[collections.OrderedDict[str, np.ndarray], NoiseState]:
@@ -110,14 +129,17 @@ class TreeNoise(_Noise):
 class GaussianNoise(_Noise):
     """Independent noise in each round, with the same interface as `TreeNoise`."""
 
+    @_eagerly()
     def initial_state(self, stddev: float) -> NoiseState:
         """Returns the state before the first round; `stddev` is of a round's noise."""
         return self._start(stddev)
 
+    @_eagerly()
     def restart(self, state: NoiseState, stddev: float) -> NoiseState:
         """Returns the state that goes on with another standard deviation."""
         return self._generator.make_state(state.seeds, tf.constant(stddev, tf.float32))
 
+    @_eagerly()
     def add(
         self, sums: Sums, state: NoiseState
     ) -> tuple[collections.OrderedDict[str, np.ndarray], NoiseState]:
