@@ -170,29 +170,41 @@ class SpelledPopulation:
         entries = tf.ragged.range(
             tf.gather(splits, clients), tf.gather(splits, clients + 1)
         )
-        row_splits, entries = entries.row_splits, entries.values
-        words = tf.gather(self._column(self._words_path), entries)
+        words = tf.gather(self._column(self._words_path), entries.values)
         items = tf.gather(candidate_of_word, words)
+        # Words without a candidate leave first: a known word may stand between two
+        # that share a prefix.
+        kept = tf.where(items >= 0)[:, 0]
+        row_splits = _places_of(entries.row_splits, kept)
+        items = tf.gather(items, kept)
         # Equal items of a device are neighbours, as the words are in spelling order.
         rows = tf.boolean_mask(row_splits[:-1], row_splits[1:] > row_splits[:-1])
         is_first = tf.tensor_scatter_nd_update(
-            tf.concat([items[:1] >= 0, tf.not_equal(items[1:], items[:-1])], axis=0),
+            tf.concat(
+                [tf.ones_like(items[:1], tf.bool), tf.not_equal(items[1:], items[:-1])],
+                axis=0,
+            ),
             rows[:, None],
             tf.ones_like(rows, tf.bool),
         )
-        places = tf.where(is_first & (items >= 0))[:, 0]
-        item_splits = tf.raw_ops.LowerBound(
-            sorted_inputs=places[None], values=row_splits[None], out_type=tf.int64
-        )[0]
+        places = tf.where(is_first)[:, 0]
         totals = None
         if sampler is ItemSampler.GREEDY:
-            counts = tf.gather(self._column(self._counts_path), entries)
-            counts = tf.where(items >= 0, tf.cast(counts, tf.int64), 0)
-            # From one item to the next one nothing else counts.
-            sums = tf.concat([[0], tf.cumsum(counts)], axis=0)
+            counts = tf.gather(
+                self._column(self._counts_path), tf.gather(entries.values, kept)
+            )
+            sums = tf.cumsum(tf.cast(counts, tf.int64))
+            sums = tf.concat([[0], sums], axis=0)
             sums = tf.gather(sums, tf.concat([places, row_splits[-1:]], axis=0))
             totals = sums[1:] - sums[:-1]
-        return tf.gather(items, places), item_splits, totals
+        return tf.gather(items, places), _places_of(row_splits, places), totals
+
+
+def _places_of(values: tf.Tensor, increasing: tf.Tensor) -> tf.Tensor:
+    """Returns how many of `increasing` are below each of `values`: int64."""
+    return tf.raw_ops.LowerBound(
+        sorted_inputs=increasing[None], values=values[None], out_type=tf.int64
+    )[0]
 
 
 def _choose(

@@ -31,15 +31,18 @@ _CLIENTS = st.lists(
 )
 
 
-def reference_items(words, candidates):
+def reference_items(words, candidates, known=frozenset()):
     """Returns how often a device has each candidate, in plain Python.
 
     Args:
         words: The device's words with counts.
         candidates: The candidates' spellings; a completed word ends in "$".
+        known: Words that are not reported on.
     """
     items = collections.Counter()
     for word, count in words.items():
+        if word in known:
+            continue
         for length in range(1, len(word) + 2):
             prefix = (word + "$")[:length]
             if prefix in candidates:
@@ -76,8 +79,10 @@ class Level:
             for symbol in symbols
         ]
 
-    def items(self, spelled, sampler, clients, bound, seed):
+    def items(self, spelled, sampler, clients, bound, seed, known=()):
         candidates = self.trie.candidates_of(spelled.codes).astype(np.int32)
+        words = np.array(spelled.population.words.to_pylist())[spelled.places]
+        candidates[np.isin(words, list(known))] = -1
         items = spelled.items_of_block(
             sampler, np.array(clients, np.int64), candidates, bound, seed
         )
@@ -91,15 +96,16 @@ class EqualityTest(ContributionsTestCase):
         st.lists(st.sets(st.integers(0, 15), max_size=8), max_size=3),
         st.integers(1, 6),
         st.sampled_from([_GREEDY, _RANDOM]),
+        st.sets(st.text(alphabet="abc", min_size=1, max_size=4), max_size=20),
     )
-    def test_equals_plain_python(self, clients, choices, bound, sampler):
+    def test_equals_plain_python(self, clients, choices, bound, sampler, known):
         level = Level(_ABC, choices)
         spelled = self.spelled(clients)
         total = collections.Counter()
         for number, words in enumerate(clients):
-            held = reference_items(words, set(level.names))
+            held = reference_items(words, set(level.names), known)
             seed = seeds.stateless_seed(number, "device")
-            items = level.items(spelled, sampler, [number], bound, seed)
+            items = level.items(spelled, sampler, [number], bound, seed, known)
             self.assertLen(items, min(bound, len(held)))
             self.assertLen(set(items), len(items))
             self.assertLessEqual(set(items), set(held))
@@ -111,12 +117,22 @@ class EqualityTest(ContributionsTestCase):
             total.update(held.keys())
         everyone = list(range(len(clients)))
         seed = seeds.stateless_seed(0, "block")
-        items = level.items(spelled, sampler, everyone, 100, seed)
+        items = level.items(spelled, sampler, everyone, 100, seed, known)
         self.assertEqual(collections.Counter(items), total)
-        items = level.items(spelled, sampler, everyone, bound, seed)
-        of_each = [len(reference_items(c, set(level.names))) for c in clients]
+        items = level.items(spelled, sampler, everyone, bound, seed, known)
+        of_each = [len(reference_items(c, set(level.names), known)) for c in clients]
         self.assertLen(items, sum(min(bound, held) for held in of_each))
         self.assertLessEqual(collections.Counter(items), total)
+
+    @parameterized.parameters(_GREEDY, _RANDOM)
+    def test_a_known_word_does_not_part_those_around_it(self, sampler):
+        spelled = self.spelled([{"aaa": 2, "aab": 9, "aac": 2, "aba": 3}])
+        level = Level(_ABC, [[0, 1, 2]])  # candidates of two symbols
+        seed = seeds.stateless_seed(1)
+        items = level.items(spelled, sampler, [0], 9, seed, ["aab"])
+        self.assertCountEqual(items, ["aa", "ab"])
+        most_often = level.items(spelled, _GREEDY, [0], 1, seed, ["aab"])
+        self.assertEqual(most_often, ["aa"])
 
     def test_a_block_is_any_clients_in_any_order(self):
         clients = [{"a": 1}, {}, {"b": 1}, {"c": 1}, {}]

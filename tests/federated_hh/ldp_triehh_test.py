@@ -128,11 +128,11 @@ def prefixes_of(trie):
 
 
 class EqualityTest(LdpTrieHHTestCase):
-    @settings(derandomize=True, max_examples=8, deadline=None)
+    @settings(derandomize=True, max_examples=12, deadline=None)
     @given(
         _CLIENTS,
         st.integers(1, 6),
-        st.sampled_from([(1, 3), (2, 2), (3, 1)]),
+        st.sampled_from([(1, 3), (2, 2), (2, 4), (3, 1), (3, 3)]),
         st.sampled_from([_GREEDY, _RANDOM]),
         st.sampled_from(list(ReportSampling)),
         st.integers(1, 4),
