@@ -230,6 +230,7 @@ def measure(cache_directory: str, results_directory: str) -> None:
         print(f"\n{name}\n{table.tail(shown).to_string(index=False)}", flush=True)
         write(f"{name}.csv", table.to_csv(index=False, float_format="%.6g").encode())
 
+    origin = about()  # before the results change the repository
     # The small model first: the large one would leave its memory to this process.
     parts = []
     for clients in sorted(int(number) for number in _SMALL_COHORTS.value):
@@ -243,7 +244,7 @@ def measure(cache_directory: str, results_directory: str) -> None:
     large = measure_part(cache_directory, _COHORT.value, _ROUNDS.value, _LARGE)
     show("round", large, len(large))
     write("memory.png", plot_memory(over_cohorts, over_rounds))
-    found = about() | {"summary": summary(large, over_cohorts, over_rounds)}
+    found = origin | {"summary": summary(large, over_cohorts, over_rounds)}
     text = json.dumps(found, indent=2)
     print(f"\n{text}")
     write("about.json", text.encode() + b"\n")
