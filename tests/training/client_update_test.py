@@ -78,12 +78,13 @@ class TrainingTest(common.TrainingTestCase):
         self.assertGreater(common.norm_of(found.delta), 0.05)
 
     def test_blocks_and_repetition(self):
-        language_model = common.bigram_model()
+        language_model = common.small_cifg()
         clients = common.random_clients(6, seed=1)
         weights = language_model.initial_weights(1)
-        rounds = self.rounds(language_model, clients, num_blocks=3)
+        limits = examples.ClientLimits(max_sentences=5, max_words=2, batch_size=2)
+        rounds = self.rounds(language_model, clients, limits, num_blocks=3)
         first, again = (rounds.train(weights, np.arange(6), 0.3, 0.3) for _ in "12")
-        other = self.rounds(language_model, clients, num_blocks=6)
+        other = self.rounds(language_model, clients, limits, num_blocks=6)
         one_by_one = other.train(weights, np.arange(6), 0.3, 0.3)
         for name in weights:
             np.testing.assert_array_equal(first.delta[name], again.delta[name])
