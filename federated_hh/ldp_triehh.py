@@ -269,7 +269,8 @@ class LdpTrieHHProcess:
         """
         kept, least = self._kept(votes)
         trie = state.trie.extend(kept, votes[kept])
-        check_num_candidates(len(kept), trie.num_candidates)
+        if state.level < self.parameters.max_depth:
+            check_num_candidates(len(kept), trie.num_candidates)
         found = self._found(state, kept, votes)
         level = state.level
         metrics = collections.OrderedDict(
@@ -302,10 +303,11 @@ class LdpTrieHHProcess:
     def _kept(self, votes: np.ndarray) -> tuple[np.ndarray, int]:
         """Returns the candidates to keep, and the least votes that one of them has.
 
-        Ties with the eta_max-th largest are kept, as Algorithm 2 has it. Without noise
-        a candidate without votes is one that nobody has, and is not kept.
+        Ties with the eta_max-th largest are kept, as Algorithm 2 has it, but for a tie
+        at no votes at all: where fewer than eta_max candidates have votes, the others
+        are not kept, which would be the whole domain.
         """
-        least = 1 if math.isinf(self.parameters.epsilon) else 0
+        least = 1
         place = len(votes) - self.parameters.max_prefixes
         if place > 0:
             least = max(least, int(np.partition(votes, place)[place]))

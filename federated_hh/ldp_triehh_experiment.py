@@ -166,6 +166,7 @@ class LdpTrieHHExperiment:
                 "done, so who took part is not certain; begin a new run"
             )
         if extra:
+            self._check_versions(path)
             self._cut_off = extra[0]
         if checkpoint is None:
             return None
@@ -174,6 +175,17 @@ class LdpTrieHHExperiment:
             for found in checkpoint["done"]
         ]
         return checkpoint["state"]
+
+    def _check_versions(self, path: pathlib.Path) -> None:
+        """Makes sure that the clients of a level cut off send what they sent."""
+        changed = run_directory.changed_versions(self.directory.run)
+        if changed:
+            raise ParticipationError(
+                f"{path}: the last level was cut off, and its clients, asked again, "
+                "have to send the reports that they sent; but the run began with "
+                f"{'; '.join(changed)}. Continue with those versions, or begin a new "
+                "run with other clients"
+            )
 
     def _restored_state(
         self, process: ldp_triehh.LdpTrieHHProcess, saved: str

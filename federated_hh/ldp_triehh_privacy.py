@@ -27,13 +27,13 @@ def summarize(
 
     Args:
         process: Of the first repeat.
-        metrics: A row a level, with repeat and candidates; the first repeat's levels
+        metrics: A row a level, with repeat and candidates; the levels of all repeats
             decide the guarantee.
         delta: Of the central guarantees.
         alpha: Of the approximate k-anonymity.
     """
     parameters = process.parameters
-    candidates = metrics.loc[metrics["repeat"] == 0, "candidates"]
+    candidates = metrics["candidates"]
     statement = ldp_triehh_statement.ldp_triehh_statement(
         _run_of(parameters, process.aggregation.value, candidates.tolist()),
         delta=delta,

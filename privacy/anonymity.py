@@ -204,15 +204,21 @@ class VotingLevel:
         """Computes P(f(holders) >= tau)."""
         from scipy import stats
 
-        used = law > 0
+        used = np.flatnonzero(law > 0)
+        used = slice(used[0], used[-1] + 1)
         values, law = values[used], law[used]
-        own = np.arange(holders + 1)
-        own_law = stats.binom.pmf(own, holders, self.include_probability)
-        # P(f >= t) for each t: over the votes of the holders themselves.
+        # The holders' own votes are elsewhere with a chance below 1e-25.
+        mean = holders * self.include_probability
+        reach = 12 * math.sqrt(mean) + 12
+        fewest = max(0, math.floor(mean - reach))
+        most = min(holders, math.ceil(mean + reach))
+        own_law = stats.binom.pmf(
+            np.arange(fewest, most + 1), holders, self.include_probability
+        )
+        # P(f >= t) for each t depends on t less the holders' votes alone.
+        missing = np.arange(values[0] - most, values[-1] - fewest + 1)
         with np.errstate(divide="ignore"):
             rest = stats.binom.sf(
-                values[:, None] - own[None, :] - 1,
-                self.num_reports - holders,
-                self.other_probability,
+                missing - 1, self.num_reports - holders, self.other_probability
             )
-        return float(law @ rest @ own_law)
+        return float(law @ np.convolve(rest, own_law, "valid"))

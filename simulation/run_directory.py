@@ -377,19 +377,29 @@ class RunDirectory:
         return dict(self._run)
 
 
-def _warn_of_other_versions(run: dict[str, Any]) -> None:
-    """Warns where another version of something continues a run than began it."""
+def changed_versions(run: dict[str, Any]) -> list[str]:
+    """Returns what has another version now than when a run began, as texts.
+
+    Args:
+        run: What the run's `run.json` says.
+    """
     now = {**package_versions(), "this code": version()}
     before = {**run["packages"], "this code": run["version"]}
-    for name, began in before.items():
-        if now.get(name) != began:
-            logging.warning(
-                "The run began with %s %s and goes on with %s: the result may differ "
-                "from that of an uninterrupted run.",
-                name,
-                began,
-                now.get(name),
-            )
+    return [
+        f"{name} {began}, now {now.get(name)}"
+        for name, began in before.items()
+        if now.get(name) != began
+    ]
+
+
+def _warn_of_other_versions(run: dict[str, Any]) -> None:
+    """Warns where another version of something continues a run than began it."""
+    for change in changed_versions(run):
+        logging.warning(
+            "The run began with %s: the result may differ from that of an "
+            "uninterrupted run.",
+            change,
+        )
 
 
 def _lock(path: pathlib.Path) -> int:

@@ -1,5 +1,6 @@
 """Tests of interrupted LDP TrieHH experiments, and of their tables."""
 
+import json
 import os
 import pathlib
 import tempfile
@@ -147,6 +148,17 @@ class ExperimentTest(parameterized.TestCase):
             ldp_triehh_experiment.ParticipationError, "participation.csv"
         ):
             self.run_in(path, resume=True, fail_at=2)
+
+    def test_a_level_cut_off_is_not_asked_again_by_other_code(self):
+        path = self.path()
+        self.assertIsNone(self.run_in(path, fail_at=2))
+        run = json.loads((path / "run.json").read_text())
+        run["packages"]["numpy"] = "1.0"
+        (path / "run.json").write_text(json.dumps(run))
+        with self.assertRaisesRegex(
+            ldp_triehh_experiment.ParticipationError, "began with numpy 1.0, now"
+        ):
+            self.run_in(path, resume=True)
 
     def test_a_lost_record_is_refused(self):
         path = self.path()

@@ -331,6 +331,15 @@ class LevelsTest(LdpTrieHHTestCase):
             {word.text: word.votes for word in output.state.found}, {"a": 9}
         )
 
+    @parameterized.parameters(math.inf, 2.0)
+    def test_a_tie_at_no_votes_is_not_kept(self, epsilon):
+        process = self.process(
+            self.population([{"a": 1}]), max_prefixes=3, epsilon=epsilon
+        )
+        votes = np.array([0, 0, 3, 0, 0, 0, 1, 0, 0, 0, 0, 0])
+        output = process.update(process.initialize(), votes)
+        self.assertEqual(output.metrics["prefixes_kept"], 2)
+
 
 class LawTest(LdpTrieHHTestCase):
     def test_everyone_sends_as_many_reports(self):
@@ -563,9 +572,19 @@ class BadArgumentsTest(LdpTrieHHTestCase):
                 population, max_depth=1, max_prefixes=1, alphabet=_wide(46_341)
             )
         # With so many characters each level alone is large, and ties make it larger.
-        process = self.process(population, max_prefixes=1, alphabet=_wide(1_400))
+        ties = np.ones(1_400 * 1_401, np.int64)
+        process = self.process(
+            self.population([{"a": 1}] * 2),
+            max_prefixes=1,
+            alphabet=_wide(1_400),
+            max_depth=2,
+            clients_per_level=1,
+        )
         with self.assertRaisesRegex(ValueError, "1,961,400 prefixes.*ties"):
-            process.update(process.initialize(), np.ones(1_400 * 1_401, np.int64))
+            process.update(process.initialize(), ties)
+        # After the last level there is no next one to be too large.
+        process = self.process(population, max_prefixes=1, alphabet=_wide(1_400))
+        self.assertTrue(process.update(process.initialize(), ties).state.finished)
         # Whether max_prefixes is too large depends on the levels that there are.
         self.process(population, max_prefixes=10**9, max_depth=1)
         with self.assertRaisesRegex(ValueError, "1,000,000,000 prefixes"):
