@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import tempfile
+from unittest import mock
 
 import numpy as np
 import pandas as pd
@@ -34,6 +35,9 @@ class ExperimentTest(parameterized.TestCase):
     def setUpClass(cls):
         super().setUpClass()
         cls.enterClassContext(runtime.tff_worker())
+        # A commit while the tests run would be another version of the code.
+        version = mock.patch.object(run_directory, "version", return_value="this")
+        cls.enterClassContext(version)
         scratch = cls.enterClassContext(tempfile.TemporaryDirectory())
         random = np.random.default_rng(0)
         words = [a + b for a in "abc" for b in ("", "a", "b", "cc")]
