@@ -86,14 +86,10 @@ class RunTrainingFromModelTest(absltest.TestCase):
         self.assertIn(str(path), self.protected("warm"))
         self.assertIn("not counted here", self.protected("warm"))
 
-        for flags, regex in (
-            ((f"--initial_model={path / 'model'}", "--num_units=7"), "run's .4, 21."),
-            ((f"--initial_model={path}", "--vocabulary_size=49"), "another vocabulary"),
-        ):
-            done = self.run_training("bad", *flags)
-            self.assertEqual(done.returncode, 1)
-            self.assertRegex(done.stderr.splitlines()[-1], f"^error: .*{regex}")
-            self.assertFalse((self.scratch / "bad").exists())
+        done = self.run_training("bad", f"--initial_model={path}", "--num_units=7")
+        self.assertEqual(done.returncode, 1)
+        self.assertRegex(done.stderr.splitlines()[-1], "^error: .*the run's .4, 21.")
+        self.assertFalse((self.scratch / "bad").exists())
 
     def test_flags_that_do_not_go_together(self):
         for flag in ("--initial_model=x", "--vocabulary=x"):
