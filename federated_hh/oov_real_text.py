@@ -11,7 +11,7 @@ import os
 import pathlib
 import shutil
 import string
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
@@ -21,9 +21,11 @@ from federated_hh import (
     ldp_triehh,
     ldp_triehh_experiment,
     ldp_triehh_parameters,
+    ldp_triehh_privacy,
     ldp_triehh_results,
     oov_studies,
 )
+from privacy import statement
 from simulation import (
     atomic_files,
     client_words,
@@ -136,16 +138,14 @@ class RealTextRunner:
     """Runs all data sets, and goes on where it was interrupted.
 
     Attributes:
-        data_dir: Where the data sets are.
-        cache: Where populations are kept.
+        clients: From `populations`.
         directory: Takes a checkpoint after each run.
         num_repeats: Runs of each data set and epsilon.
         seed: Of all runs.
         max_depth: D.
     """
 
-    data_dir: str
-    cache: str | os.PathLike[str]
+    clients: Mapping[str, client_words.ClientWords]
     directory: run_directory.RunDirectory
     num_repeats: int
     seed: int
@@ -161,7 +161,7 @@ class RealTextRunner:
         saved = self.directory.load_checkpoint() or {"runs": [], "words": []}
         done = {(row["setting"], row["repeat"]) for row in saved["runs"]}
         for data_set in DATA_SETS:
-            clients = prepare(data_set, self.data_dir, self.cache)
+            clients = self.clients[data_set.name]
             for epsilon in _EPSILONS:
                 for repeat in range(self.num_repeats):
                     setting = f"{data_set.name}, epsilon {epsilon:g}"
@@ -208,11 +208,75 @@ class RealTextRunner:
             "sampler": parameters.sampler.value,
             "num_passes": 1,
             "clients_per_level": parameters.clients_per_level,
+            "contribution_bound": parameters.contribution_bound,
+            "max_prefixes": parameters.max_prefixes,
             "paper_coverage": None,
             **results.repeats.drop(columns="repeat").iloc[0].to_dict(),
             "seconds": math.nan,
         }
         return row, words.to_dict("records")
+
+
+def populations(
+    data_dir: str, cache: str | os.PathLike[str]
+) -> dict[str, client_words.ClientWords]:
+    """Returns the populations of all data sets by name; see `prepare`."""
+    return {data_set.name: prepare(data_set, data_dir, cache) for data_set in DATA_SETS}
+
+
+def statements(
+    clients: Mapping[str, client_words.ClientWords], max_depth: int, delta: float
+) -> dict[str, statement.PrivacyStatement]:
+    """Returns what the private run of each data set guarantees.
+
+    Args:
+        clients: From `populations`.
+        max_depth: D.
+        delta: Of the central guarantees.
+    """
+    return {
+        data_set.name: ldp_triehh_privacy.planned_statement(
+            parameters_for(
+                data_set, clients[data_set.name].num_clients, _EPSILONS[0], max_depth
+            ),
+            alphabet_lib.Alphabet(_CHARACTERS),
+            ldp_triehh_parameters.Aggregation.SECURE_SUM,
+            delta,
+        )
+        for data_set in DATA_SETS
+    }
+
+
+def notes(
+    clients: Mapping[str, client_words.ClientWords],
+    promised: Mapping[str, statement.PrivacyStatement],
+) -> list[str]:
+    """Returns a line on each data set: its clients, parameters and guarantee.
+
+    Args:
+        clients: From `populations`.
+        promised: From `statements`.
+    """
+    lines = []
+    for data_set in DATA_SETS:
+        held = clients[data_set.name]
+        central = min(
+            (g for g in promised[data_set.name].guarantees if g.unit == "item"),
+            key=lambda guarantee: guarantee.epsilon,
+        )
+        amplified = (
+            f"epsilon {math.ceil(central.epsilon * 100) / 100:g} at delta "
+            f"{central.delta:g} for an item after the secure sum"
+            if central.delta
+            else "no central guarantee beyond the local one"
+        )
+        lines.append(
+            f"{data_set.name}: {held.num_clients:,} clients with {held.num_words:,} "
+            f"distinct unknown words (fingerprint {held.fingerprint[:16]}); B = "
+            f"{data_set.contribution_bound}, eta_max = {data_set.max_prefixes}, random "
+            f"sampler, one pass; with local epsilon {_EPSILONS[0]:g}, {amplified}."
+        )
+    return lines
 
 
 def words_to_markdown(words: pd.DataFrame, num_shown: int) -> str:

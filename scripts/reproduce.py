@@ -12,7 +12,7 @@ import string
 
 from absl import app, flags, logging
 
-from simulation import experiment_flags, population_options
+from simulation import experiment_flags, population_options, prepared_data
 
 _PROGRAM = "scripts.reproduce"
 
@@ -112,6 +112,28 @@ _DATA_DIR = flags.DEFINE_string(
 flags.adopt_module_key_flags(experiment_flags)
 
 
+# What only the studies of synthetic populations use.
+_OF_SYNTHETIC_STUDIES = (
+    "scale",
+    "mean_words_per_client",
+    "words_per_client_sigma",
+    "trending_share",
+    "trending_words",
+    "trending_exponent",
+    "target_share",
+    "vocabulary_size",
+    "max_prefixes",
+    "contribution_bound",
+    "population_seed",
+)
+# Of the central guarantees of some ten thousand clients.
+_DELTA_OF_REAL_TEXT = 1e-6
+
+
+def _cache() -> str | os.PathLike[str]:
+    return _CACHE.value or prepared_data.DEFAULT_CACHE
+
+
 def _check_flags() -> None:
     if not 0 < _SCALE.value <= 1:
         raise ValueError(f"--scale={_SCALE.value}: has to be above 0 and at most 1")
@@ -119,6 +141,13 @@ def _check_flags() -> None:
         raise ValueError("--trending_share=1: has to be below 1")
     if not 0 < _TARGET_SHARE.value < 1:
         raise ValueError(f"--target_share={_TARGET_SHARE.value}: has to be in (0, 1)")
+    # A run that is continued has all flags in its flagfile.
+    if _STUDY.value in _ON_REAL_TEXT and not flags.FLAGS.resume:
+        for name in _OF_SYNTHETIC_STUDIES:
+            if flags.FLAGS[name].present:
+                raise ValueError(
+                    f"--{name}: study {_STUDY.value} does not use it; leave it out"
+                )
     if _STUDY.value in _ON_REAL_TEXT and not os.path.isdir(_DATA_DIR.value or ""):
         raise ValueError(
             f"--data_dir={_DATA_DIR.value}: {_STUDY.value} needs the directory of the "
@@ -131,7 +160,7 @@ def _prepare_population(num_clients: int):
     from federated_hh import oov_targets
     from simulation import population
 
-    cache = _CACHE.value or population.DEFAULT_CACHE
+    cache = _cache()
     known = oov_targets.known_words_file(
         cache, _TARGET_SHARE.value, _VOCABULARY_SIZE.value
     )
@@ -170,11 +199,16 @@ _DIFFERENCES = (
 
 
 def _notes(directory, arguments: experiment_flags.Arguments) -> list[str]:
+    hidden = ["results_dir", "data_dir"]
+    if _STUDY.value in _ON_REAL_TEXT:
+        hidden += _OF_SYNTHETIC_STUDIES
     given = [
         flag
         for flag in arguments.flags_text.split()
-        if not flag.startswith("--results_dir")
+        if flag.removeprefix("--").split("=")[0] not in hidden
     ]
+    if _STUDY.value in _ON_REAL_TEXT:
+        given.append("--data_dir=...")
     return [
         "Intervals are over repeats, each with cohorts, local samples and noise of its "
         "own, on one population.",
@@ -229,13 +263,15 @@ def _run_synthetic(arguments: experiment_flags.Arguments) -> None:
 
 def _run_real_text(arguments: experiment_flags.Arguments) -> None:
     from federated_hh import oov_real_text, oov_report
-    from simulation import population, run_directory, runtime
+    from simulation import run_directory, runtime
 
-    with run_directory.open_for(arguments, program=_PROGRAM, facts={}) as directory:
+    clients = oov_real_text.populations(_DATA_DIR.value, _cache())
+    promised = oov_real_text.statements(clients, _MAX_DEPTH.value, _DELTA_OF_REAL_TEXT)
+    facts = {name: held.fingerprint for name, held in clients.items()}
+    with run_directory.open_for(arguments, program=_PROGRAM, facts=facts) as directory:
         with runtime.tff_worker(max_concurrent_calls=2):
             runs, words = oov_real_text.RealTextRunner(
-                _DATA_DIR.value,
-                _CACHE.value or population.DEFAULT_CACHE,
+                clients,
                 directory,
                 _NUM_REPEATS.value,
                 arguments.seed,
@@ -243,8 +279,10 @@ def _run_real_text(arguments: experiment_flags.Arguments) -> None:
             ).run()
         summary = oov_report.summarize(runs)
         title = "Words that a large dictionary does not know, in real text"
-        notes = _notes(directory, arguments)
+        notes = oov_real_text.notes(clients, promised) + _notes(directory, arguments)
         files = oov_report.files_of(title, runs, summary, notes)
+        for name, statement in promised.items():
+            files[f"privacy_{name}.md"] = statement.to_markdown().encode()
         files["words.csv"] = words.to_csv(index=False).encode()
         files["table.md"] += oov_real_text.words_to_markdown(words, 60).encode()
         _write_results(directory, files)
@@ -252,10 +290,10 @@ def _run_real_text(arguments: experiment_flags.Arguments) -> None:
 
 
 def _run_training_blogs(arguments: experiment_flags.Arguments) -> None:
-    from simulation import population, run_directory
+    from simulation import run_directory
     from training import learning_study
 
-    cache = _CACHE.value or population.DEFAULT_CACHE
+    cache = _cache()
     posts = learning_study.blogs_file(_DATA_DIR.value, cache)
     with run_directory.open_for(arguments, program=_PROGRAM, facts={}) as directory:
         runs = learning_study.run_all(

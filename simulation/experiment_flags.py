@@ -39,7 +39,7 @@ _NOT_RECORDED = frozenset(
     ["output_dir", "resume", "isolate_network", "tf_logs", "population_cache"]
 )
 
-_PATHS = ("population", "known_words")
+_PATHS = ("population", "known_words", "data_dir")
 
 
 @dataclasses.dataclass(frozen=True)

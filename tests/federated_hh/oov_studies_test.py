@@ -191,11 +191,20 @@ class RealTextTest(absltest.TestCase):
                 data / "run", program="t", flags_text="", facts={}
             ) as directory,
         ):
+            clients = oov_real_text.populations(str(data), cache)
             runs, words = oov_real_text.RealTextRunner(
-                str(data), cache, directory, num_repeats=1, seed=1, max_depth=3
+                clients, directory, num_repeats=1, seed=1, max_depth=3
             ).run()
-        blogs = oov_real_text.prepare(oov_real_text.DATA_SETS[0], str(data), cache)
+        blogs = clients["blogs"]
         self.assertEqual(blogs.num_clients, 80)
+        promised = oov_real_text.statements(clients, max_depth=3, delta=1e-6)
+        notes = oov_real_text.notes(clients, promised)
+        self.assertLen(notes, 3)
+        self.assertStartsWith(notes[0], "blogs: 80 clients with 1 distinct unknown")
+        self.assertEqual(promised["blogs"].guarantees[0].epsilon, 10.0)
+        self.assertEqual(
+            runs["max_prefixes"].tolist(), [300] * 2 + [120] * 2 + [60] * 2
+        )
         self.assertEqual(blogs.words.to_pylist(), ["brb"])
         self.assertEqual((runs["coverage"] == 1).tolist(), [True] * 6)
         without_noise = words[words["epsilon"] == "inf"]
