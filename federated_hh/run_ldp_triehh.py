@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from absl import app, flags, logging
 
-from simulation import experiment_flags, population_flags
+from simulation import experiment_flags, population_flags, population_options
 
 _PROGRAM = "federated_hh.run_ldp_triehh"
 
@@ -100,9 +100,19 @@ flags.adopt_module_key_flags(population_flags)
 flags.adopt_module_key_flags(experiment_flags)
 
 
+# As `randomizers.argument_checks` has it, which would import NumPy here.
+_MAX_EPSILON = 40.0
+
+
 def _check_flags() -> None:
     if not _EPSILON.value > 0:  # not a number is not, either
         raise ValueError(f"--epsilon={_EPSILON.value}: has to be above 0, or inf")
+    if _MAX_EPSILON < _EPSILON.value < math.inf:
+        raise ValueError(
+            f"--epsilon={_EPSILON.value}: has to be at most {_MAX_EPSILON:g}, or inf"
+        )
+    if flags.FLAGS.population == population_options.SYNTHETIC:
+        _check_population(flags.FLAGS.num_clients)
     for flag in (_DELTA, _ANONYMITY_ALPHA):
         if not 0 < flag.value < 1:
             raise ValueError(

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from absl import flags
+from absl import flags, logging
 
 from simulation import population, population_options, prepared_data, tokenizers
 
@@ -241,4 +241,13 @@ def prepare_from_flags() -> "client_words.ClientWords":
     Raises:
       population_options.PopulationError: If it cannot be made.
     """
-    return population.prepare(options_from_flags(), _CACHE.value)
+    prepared = population.prepare(options_from_flags(), _CACHE.value)
+    unspelled = prepared.metadata.get("dropped_words", {}).get("out_of_alphabet", 0)
+    if unspelled:
+        logging.warning(
+            "%s words have a character outside the alphabet and are left out; "
+            "--alphabet says which it has, --out_of_alphabet=refuse stops and names "
+            "the first ones.",
+            f"{unspelled:,}",
+        )
+    return prepared

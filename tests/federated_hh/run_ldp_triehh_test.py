@@ -156,6 +156,8 @@ class RunLdpTrieHHTest(parameterized.TestCase):
         (("--epsilon=0",), "--epsilon=0.0: has to be above 0"),
         (("--epsilon=-1",), "--epsilon=-1.0"),
         (("--epsilon=nan",), "--epsilon=nan"),
+        (("--epsilon=41",), "--epsilon=41.0: has to be at most 40, or inf"),
+        (("--clients_per_level=100000",), "the population has 1,000,000"),
         (("--delta=0",), "--delta=0.0"),
         (("--anonymity_alpha=1",), "--anonymity_alpha=1.0"),
         (("--max_prefixes=0",), "max_prefixes"),
