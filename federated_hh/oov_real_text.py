@@ -287,6 +287,7 @@ def words_to_markdown(words: pd.DataFrame, num_shown: int) -> str:
         num_shown: How many of each data set.
     """
     lines = [
+        "",
         "| data set | words found with epsilon 10, by estimated count |",
         "|---|---|",
     ]
