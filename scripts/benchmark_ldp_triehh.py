@@ -26,11 +26,11 @@ import platform
 import shutil
 import sys
 import tempfile
-import threading
 import time
 
 from absl import app, flags
 
+from scripts import resource_usage
 from simulation import startup
 
 _RESULTS_DIR = flags.DEFINE_string(
@@ -64,64 +64,6 @@ _MAX_PREFIXES = 10_000
 _DEVICES_PER_BLOCK = 100_000
 
 
-class Usage:
-    """Watches the time and memory of this process and its worker, in a `with` block.
-
-    Attributes:
-        wall_seconds: Of the block.
-        cpu_seconds: Processor time of this process and those below it.
-        peak_bytes: The most resident memory of them at a time.
-        peak_own_bytes: The same without the pages of mapped files.
-    """
-
-    def __init__(self):
-        import psutil
-
-        self._psutil = psutil
-        self._process = psutil.Process()
-        self.peak_bytes = self.peak_own_bytes = 0
-
-    def _processes(self):
-        return [self._process, *self._process.children(recursive=True)]
-
-    def _cpu(self) -> float:
-        times = [process.cpu_times() for process in self._processes()]
-        return sum(t.user + t.system for t in times)
-
-    def _watch(self) -> None:
-        while not self._stop.wait(0.02):
-            total = shared = 0
-            for process in self._processes():
-                try:
-                    memory = process.memory_info()
-                except self._psutil.NoSuchProcess:
-                    continue
-                total += memory.rss
-                shared += memory.shared
-            self.peak_bytes = max(self.peak_bytes, total)
-            self.peak_own_bytes = max(self.peak_own_bytes, total - shared)
-
-    def __enter__(self):
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
-        self._thread.start()
-        self._start = time.perf_counter(), self._cpu()
-        return self
-
-    def __exit__(self, *_):
-        self.wall_seconds = time.perf_counter() - self._start[0]
-        self.cpu_seconds = self._cpu() - self._start[1]
-        self._stop.set()
-        self._thread.join()
-
-    def __str__(self) -> str:
-        return (
-            f"{self.wall_seconds:.1f} s ({self.cpu_seconds:.1f} processor seconds), "
-            f"peak memory {self.peak_bytes / 2**30:.2f} GiB "
-            f"({self.peak_own_bytes / 2**30:.2f} without mapped files)"
-        )
-
-
 def build_process(population, alphabet, clients_per_level, max_depth=_DEPTH, **options):
     """Returns LDP TrieHH with the paper's parameters and the random sampler."""
     from federated_hh import contributions, ldp_triehh, ldp_triehh_parameters
@@ -145,7 +87,7 @@ def measure_stages(process):
 
     state, second, rows = process.initialize(), None, []
     while not state.finished:
-        with Usage() as usage:
+        with resource_usage.Usage() as usage:
             start = time.perf_counter()
             cohort = process.cohorts.cohort(state.levels_done)
             drawn = time.perf_counter() - start
@@ -234,7 +176,7 @@ def measure_per_report(population, alphabet, state):
         )
         cohort = process.cohorts.cohort(0)
         process.collect(state, cohort)  # builds the computation
-        with Usage() as usage:
+        with resource_usage.Usage() as usage:
             votes = process.collect(state, cohort)
         add(way, devices * _BOUND, usage)
         randomizer = process.parameters.randomizer(len(votes))
@@ -243,7 +185,7 @@ def measure_per_report(population, alphabet, state):
             raise RuntimeError(f"{votes.sum()} items in {devices * _BOUND} reports")
     generator = np.random.default_rng(_SEED)
     items = generator.integers(0, len(votes), 20_000)
-    with Usage() as usage:
+    with resource_usage.Usage() as usage:
         counts = numpy_loop(items, len(votes) + 1, randomizer, generator)
     if counts.sum() != len(items) * randomizer.subset_size:
         raise RuntimeError(f"{counts.sum()} items in {len(items)} reports")
@@ -280,10 +222,10 @@ def measure_cost(population, alphabet, state):
     rows = []
     for size in sizes:
         cohort = np.sort(order[:size])
-        with Usage() as select:
+        with resource_usage.Usage() as select:
             items = process.collect(state, cohort)
         histogram = np.append(items, size * _BOUND - items.sum())
-        with Usage() as summing:
+        with resource_usage.Usage() as summing:
             randomizer.sum_of_reports(histogram, _SEED)
         rows.append(
             {
@@ -388,14 +330,14 @@ def measure(cache_directory: str, results_directory: str) -> None:
         print(f"\n{name}\n{table.to_string(index=False)}", flush=True)
         write(f"{name}.csv", table.to_csv(index=False, float_format="%.6g").encode())
 
-    with Usage() as prepared:
+    with resource_usage.Usage() as prepared:
         population = prepare(cache_directory)
     print(f"population prepared in {prepared}", flush=True)
     alphabet = alphabet_lib.Alphabet(string.printable)
-    with Usage() as spelled:
+    with resource_usage.Usage() as spelled:
         process = build_process(population, alphabet, population.num_clients // _DEPTH)
     print(f"words put in the order of their spelling in {spelled}", flush=True)
-    with runtime.tff_worker(max_concurrent_calls=2), Usage() as whole:
+    with runtime.tff_worker(max_concurrent_calls=2), resource_usage.Usage() as whole:
         stages, state = measure_stages(process)
     show("stages", stages)
     print(f"\nall {len(stages)} levels in {whole}", flush=True)

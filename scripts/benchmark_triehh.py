@@ -18,11 +18,11 @@ of this process and the worker, looked at every 20 ms.
 import collections
 import shutil
 import tempfile
-import threading
 import time
 
 from absl import app, flags
 
+from scripts import resource_usage
 from simulation import startup
 
 _NUM_CLIENTS = flags.DEFINE_integer("num_clients", 1_000_000, "Clients that type.")
@@ -31,37 +31,6 @@ _MAX_LENGTH = flags.DEFINE_integer("max_length", 10, "Maximum length L.")
 _DEVICES = flags.DEFINE_integer("devices", 1000, "Devices for the alternatives.")
 _ROUNDS = flags.DEFINE_integer("rounds", 3, "Rounds for the alternatives.")
 _SEED = flags.DEFINE_integer("seed", 1, "Seed of everything.")
-
-
-class PeakMemory:
-    """Watches the memory of this process and those below it, in a `with` block."""
-
-    def __init__(self):
-        import psutil
-
-        self._psutil = psutil
-        self._process = psutil.Process()
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
-        self.bytes = 0
-
-    def _watch(self):
-        while not self._stop.wait(0.02):
-            total = 0
-            for process in [self._process, *self._process.children(recursive=True)]:
-                try:
-                    total += process.memory_info().rss
-                except self._psutil.NoSuchProcess:
-                    continue
-            self.bytes = max(self.bytes, total)
-
-    def __enter__(self):
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self._stop.set()
-        self._thread.join()
 
 
 def build_dataset_round(alphabet, capacity: int):
@@ -184,7 +153,7 @@ def main(argv: list[str]) -> None:
 
     scratch = tempfile.mkdtemp(prefix="benchmark_triehh_")
     try:
-        with PeakMemory() as memory:
+        with resource_usage.Usage() as memory:
             start = time.perf_counter()
             population = population_lib.prepare(
                 population_lib.PopulationOptions(
@@ -197,7 +166,7 @@ def main(argv: list[str]) -> None:
         print(
             f"population: {_NUM_CLIENTS.value:,} clients prepared in {prepared:.1f} s, "
             f"{_NUM_CLIENTS.value / prepared:,.0f} a second; peak memory "
-            f"{memory.bytes / 2**30:.2f} GiB"
+            f"{memory.peak_bytes / 2**30:.2f} GiB"
         )
         parameters = triehh_privacy.solve_parameters(
             population_size=n,
@@ -210,14 +179,14 @@ def main(argv: list[str]) -> None:
             population, parameters, alphabet, seed=_SEED.value
         )
         cohorts = participation.UniformCohorts(n, parameters.cohort_size, _SEED.value)
-        with PeakMemory() as memory, runtime.tff_worker():
+        with resource_usage.Usage() as memory, runtime.tff_worker():
             first, _ = measure_blocks(process, cohorts)
             second, states = measure_blocks(process, cohorts)
         print(
             f"TrieHH, {n:,} clients, epsilon {_EPSILON.value:g}, delta 1/n^2, cohorts "
             f"of {parameters.cohort_size:,}: {len(first)} rounds in {sum(first):.2f} s "
             f"(again, with the computations built: {sum(second):.2f} s); peak memory "
-            f"of all processes {memory.bytes / 2**30:.2f} GiB"
+            f"of all processes {memory.peak_bytes / 2**30:.2f} GiB"
         )
         with runtime.tff_worker():
             measure_alternatives(process, states[:1], cohorts, 10)  # builds them

@@ -64,3 +64,10 @@ class Usage:
         self.cpu_seconds = self._cpu() - self._start[1]
         self._stop.set()
         self._thread.join()
+
+    def __str__(self) -> str:
+        return (
+            f"{self.wall_seconds:.1f} s ({self.cpu_seconds:.1f} processor seconds), "
+            f"peak memory {self.peak_bytes / 2**30:.2f} GiB "
+            f"({self.peak_own_bytes / 2**30:.2f} without mapped files)"
+        )
