@@ -236,11 +236,13 @@ class ParticipationRule:
                 f"be left of the population's {self.num_clients:,}. It can be at most "
                 f"{most:,}."
             )
-        needed = self.num_rounds * self.report_goal
+        # The last round picks its clients of those who have a participation left.
+        needed = (self.num_rounds - 1) * self.report_goal + self.num_picked
         if (self.max_participation or needed) * self.num_clients < needed:
             raise ValueError(
                 f"max_participation is {self.max_participation}: {self.num_rounds:,} "
-                f"rounds of {self.report_goal:,} updates need it to be at least "
+                f"rounds of {self.report_goal:,} updates, the last of which picks "
+                f"{self.num_picked:,} clients, need it to be at least "
                 f"{math.ceil(needed / self.num_clients)} for {self.num_clients:,} "
                 "clients."
             )

@@ -14,6 +14,7 @@ Noise is added by residuals, so that the state holds noise and noisy sums only.
 
 import collections
 import dataclasses
+import hashlib
 import math
 from typing import NamedTuple
 
@@ -24,6 +25,8 @@ from training import noise as noise_lib
 from training.dp_ftrl_parameters import Mechanism, ServerParameters
 
 Weights = collections.OrderedDict[str, np.ndarray]
+
+_LEAST_LOG_NORM = -40.0
 
 
 class NonFiniteModelError(RuntimeError):
@@ -75,6 +78,7 @@ class DpFtrlProcess:
     Attributes:
         rounds: The clients' side.
         parameters: The server's side.
+        configuration: A hash of the parameters, the seed and `context`.
     """
 
     def __init__(
@@ -82,6 +86,7 @@ class DpFtrlProcess:
         rounds: client_update.FederatedRounds,
         parameters: ServerParameters,
         seed: int,
+        context: str = "",
     ):
         """Makes the process.
 
@@ -89,16 +94,24 @@ class DpFtrlProcess:
             rounds: The clients' side.
             parameters: The server's side.
             seed: The run's seed, at least 0: of the first weights and of the noise.
+            context: All else that decides the sums: data, model, local training. Two
+                runs that differ in it, or in the parameters, have other noise, even
+                with one seed: with the same noise over other sums, the difference of
+                the two would have none.
         """
         self.rounds = rounds
         self.parameters = parameters
         self._seed = seed
+        text = repr((parameters, seed, context))
+        self.configuration = hashlib.sha256(text.encode()).hexdigest()
         kind = noise_lib.GaussianNoise
         if parameters.mechanism is Mechanism.TREE:
             kind = noise_lib.TreeNoise
         template = rounds.model.initial_weights(seed)
-        self._noise = kind(template, seed, "updates")
-        self._count_noise = kind({"count": np.zeros(())}, seed, "counts")
+        self._noise = kind(template, seed, "updates", self.configuration)
+        self._count_noise = kind(
+            {"count": np.zeros(())}, seed, "counts", self.configuration
+        )
 
     def initialize(self, weights: Weights | None = None) -> TrainingState:
         """Returns the state before the first round.
@@ -173,6 +186,11 @@ class DpFtrlProcess:
         goal = self.parameters.report_goal
         if sums.num_clients != goal:
             raise ValueError(f"sums are of {sums.num_clients} clients, not of {goal}.")
+        if sums.num_non_finite == goal:
+            raise NonFiniteModelError(
+                f"round {state.round_number}: no client's update is finite; lower the "
+                "learning rates. The model is kept as it was before the round."
+            )
         delta, noise = sums.delta, state.noise
         if noise is not None:
             delta, noise = self._noise.add(delta, noise)
@@ -185,8 +203,8 @@ class DpFtrlProcess:
         if not all(np.all(np.isfinite(weight)) for weight in weights.values()):
             raise NonFiniteModelError(
                 f"round {state.round_number}: the model would no longer be finite; "
-                "lower the server's learning rate or the noise. The last checkpoint "
-                "is good."
+                "lower the server's learning rate or the noise. The model is kept as "
+                "it was before the round."
             )
         tracked_norm, count_noise = self._track(state, sums)
         metrics = collections.OrderedDict(
@@ -225,6 +243,14 @@ class DpFtrlProcess:
         noised, noise = self._count_noise.add(centred, state.count_noise)
         share = float(noised["count"]) / goal + 0.5
         exponent = -adaptive.learning_rate * (share - adaptive.quantile)
+        # Beyond these a float32 norm, or its square, is 0 or infinite.
+        logarithm = math.log(state.tracked_norm) + exponent
+        if not _LEAST_LOG_NORM < logarithm < -_LEAST_LOG_NORM:
+            raise NonFiniteModelError(
+                f"round {state.round_number}: the tracked norm would become "
+                f"exp({logarithm:.4g}); lower the noise of the clip estimation or its "
+                "learning rate."
+            )
         return state.tracked_norm * math.exp(exponent), noise
 
     def _restarted(self, state: TrainingState) -> TrainingState:

@@ -127,7 +127,10 @@ def from_functional_model(
     Args:
         functional_model: Its `predict_on_batch` takes int32 tokens [batch, time] and
             returns the logits of the tokens that follow. Its own loss and metrics are
-            not used: padding has to be left out of them in one way.
+            not used: padding has to be left out of them in one way. Layers that
+            differ in training, such as dropout, do in training what they do in
+            prediction: a client draws no random numbers that a resumed run could not
+            draw again.
         num_tokens: Size of the vocabulary with its special tokens.
 
     Raises:
@@ -153,7 +156,7 @@ def from_functional_model(
 
     def logits(weights: Sequence[tf.Tensor], tokens: tf.Tensor) -> tf.Tensor:
         return functional_model.predict_on_batch(
-            (tuple(weights), ()), tokens, training=True
+            (tuple(weights), ()), tokens, training=False
         )
 
     return LanguageModel(num_tokens, initial_weights, logits)

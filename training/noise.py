@@ -48,18 +48,18 @@ def _eagerly() -> Iterator[None]:
 class _Noise:
     """What both kinds share; see `TreeNoise` and `GaussianNoise`."""
 
-    def __init__(self, template: Sums, seed: int, purpose: str):
+    def __init__(self, template: Sums, seed: int, *purpose: str):
         """Begins a stream of noise.
 
         Args:
             template: Arrays of the shapes of the sums, by name.
             seed: The run's seed.
-            purpose: What the noise is for: other purposes have other streams.
+            *purpose: What the noise is for: other purposes have other streams.
         """
         self._generator = tree_aggregation.GaussianNoiseGenerator(
             0.0, _specs(template), seed=0
         )
-        words = seeds.derive(seed, "noise", purpose).generate_state(2, np.uint64)
+        words = seeds.derive(seed, "noise", *purpose).generate_state(2, np.uint64)
         self._seeds = tf.constant((words >> 2).astype(np.int64))
 
     def _start(self, stddev: float) -> Any:
@@ -84,8 +84,8 @@ class TreeNoise(_Noise):
     (Kairouz et al. 2021; Xu et al. 2023, PrivateSum).
     """
 
-    def __init__(self, template: Sums, seed: int, purpose: str):
-        super().__init__(template, seed, purpose)
+    def __init__(self, template: Sums, seed: int, *purpose: str):
+        super().__init__(template, seed, *purpose)
         self._query = tree_aggregation_query.TreeResidualSumQuery(
             record_specs=_specs(template),
             noise_generator=self._generator,

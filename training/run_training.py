@@ -3,6 +3,7 @@
 scripts/run training.run_training --flagfile=configs/training_demo.flagfile
 """
 
+import json
 import math
 import os
 
@@ -309,6 +310,8 @@ def run(arguments: experiment_flags.Arguments) -> None:
     limits = examples.ClientLimits(
         _MAX_SENTENCES.value, _MAX_WORDS.value, _BATCH_SIZE.value
     )
+    facts = {"population": text.fingerprint, "vocabulary": vocabulary.fingerprint}
+    facts |= beginning.facts
     process = dp_ftrl.DpFtrlProcess(
         client_update.FederatedRounds(
             language_model,
@@ -320,6 +323,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
         ),
         parameters,
         arguments.seed,
+        context=json.dumps([arguments.flags_text, facts], sort_keys=True),
     )
     baseline = experiment.unigram_baseline(text, clients, limits, vocabulary.num_tokens)
     logging.info(
@@ -332,9 +336,9 @@ def run(arguments: experiment_flags.Arguments) -> None:
         100 * baseline["accuracy_of_suggestion"],
     )
     best = _best_possible(options, vocabulary, tokenizer)
-    facts = {"population": text.fingerprint, "vocabulary": vocabulary.fingerprint}
-    facts |= beginning.facts
     with run_directory.open_for(arguments, program=_PROGRAM, facts=facts) as directory:
+        if arguments.resume and parameters.noise_multiplier:
+            _check_versions(directory.run)
         with runtime.tff_worker():
             result = experiment.run_rounds(
                 process, rule, clients, directory, schedule, beginning.weights
@@ -359,6 +363,19 @@ def run(arguments: experiment_flags.Arguments) -> None:
         directory.complete()
         print(f"Model: {directory.path / 'model'}")
         print(f"Report: {directory.path / 'report.html'}")
+
+
+def _check_versions(run: dict) -> None:
+    """Refuses to go on with other code: it may sum otherwise, with the same noise."""
+    from simulation import run_directory
+
+    changed = run_directory.changed_versions(run)
+    if changed:
+        raise ValueError(
+            "rounds after the checkpoint are computed again with the same noise, which "
+            "hides nothing if the sums are others; but the run began with "
+            f"{'; '.join(changed)}. Continue with those versions, or begin a new run"
+        )
 
 
 def _check_flags() -> None:

@@ -148,8 +148,13 @@ def run_rounds(
         state, participation = _restore(process, rule, checkpoint)
     while state.round_number < rule.num_rounds:
         start = time.perf_counter()
-        following, cohort = timers.next_cohort(rule, participation)
-        state, metrics = process.next(state, clients.training[cohort.clients])
+        try:
+            following, cohort = timers.next_cohort(rule, participation)
+            state, metrics = process.next(state, clients.training[cohort.clients])
+        except (timers.ReportGoalNotMetError, dp_ftrl.NonFiniteModelError):
+            if state.round_number:
+                _save(process, state, participation, directory, schedule)
+            raise
         participation = following
         row = dict(metrics) | _participation_metrics(participation, cohort)
         row |= _privacy_metrics(process, participation, schedule.delta)
@@ -219,7 +224,10 @@ def _save(process, state, participation, directory, schedule) -> None:
     array_checkpoints.save(
         directory,
         state.round_number,
-        {"participation": participation.to_json()},
+        {
+            "participation": participation.to_json(),
+            "configuration": process.configuration,
+        },
         arrays,
         schedule.keep_checkpoints,
     )
@@ -231,6 +239,11 @@ def _restore(
     checkpoint: tuple[Any, dict[str, np.ndarray]],
 ) -> tuple[dp_ftrl.TrainingState, timers.ParticipationState]:
     values, arrays = checkpoint
+    if values.get("configuration") != process.configuration:
+        raise ValueError(
+            "the checkpoint is of another configuration: flags, data or code gave "
+            "other parameters when it was written; begin a new run."
+        )
     names = [name for name in arrays if name.startswith(_TABLE)]
     table = {name.removeprefix(_TABLE): arrays.pop(name) for name in names}
     participation = timers.ParticipationState(

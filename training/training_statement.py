@@ -54,6 +54,20 @@ class Participation:
     basis: str
 
 
+_VERIFIABILITY = {
+    Mechanism.TREE: (
+        "The accounting is open source and can be run again from the parameters below "
+        "with privacy.run_accounting --mechanism=dp_ftrl; the run itself is a "
+        "simulation."
+    ),
+    Mechanism.GAUSSIAN: (
+        "The accounting is open source: rho is MaxP / (2 z^2), which "
+        "privacy.run_accounting has no mechanism for; the run itself is a simulation."
+    ),
+    Mechanism.NONE: "There is no claim to check.",
+}
+
+
 def training_statement(
     parameters: ServerParameters,
     participation: Participation,
@@ -117,7 +131,12 @@ def training_statement(
             "Metrics on held-out clients, who train nothing: they are exact.",
             "The number of clients whose update was not finite, which the metrics show "
             "without noise; and who took part when.",
+            "The baseline of words by frequency, whose counts of the training clients' "
+            "words have no noise; the number of clients and a fingerprint of the data.",
+            "Further runs on the same clients, one that begins with this run's model "
+            "included: their zCDP adds up.",
         ),
+        verifiability=_VERIFIABILITY[parameters.mechanism],
         basis=participation.basis,
     )
 

@@ -239,6 +239,10 @@ class BadInputTest(parameterized.TestCase):
         (dict(min_separation=10), "It can be at most 9"),
         (dict(min_separation=9, over_selection=1.1), "It can be at most 8"),
         (dict(max_participation=1), "need it to be at least 2"),
+        (
+            dict(max_participation=2, over_selection=1.5),
+            "the last of which picks 15 clients, need it to be at least 3",
+        ),
     )
     def test_rules(self, options, regex):
         values = dict(num_clients=100, report_goal=10, num_rounds=20, seed=1)

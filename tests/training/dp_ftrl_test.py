@@ -67,7 +67,7 @@ class ServerTest(parameterized.TestCase):
         parameters = process.parameters
         # The noise of the same seed, released on sums of zero.
         kind = noise.TreeNoise if parameters.mechanism is _TREE else noise.GaussianNoise
-        alone = kind(first, 1, "updates")
+        alone = kind(first, 1, "updates", process.configuration)
         alone_state = alone.initial_state(parameters.noise_multiplier * 2.0)
         zeros = {name: np.zeros(shape) for name, shape in _SHAPES.items()}
         private_sum = {name: np.zeros(shape) for name, shape in _SHAPES.items()}
@@ -190,6 +190,43 @@ class ServerTest(parameterized.TestCase):
         arrays["weights/a"] = np.zeros((3, 3), np.float32)
         with self.assertRaisesRegex(ValueError, "'a' have the shape"):
             process.from_arrays(arrays)
+
+
+class NoiseOfOtherRunsTest(parameterized.TestCase):
+    @parameterized.parameters(_TREE, _GAUSSIAN)
+    def test_two_runs_of_one_seed_have_other_noise(self, mechanism):
+        # With the same draws, twice the one less the other would be the sum itself.
+        def noise_of(context="", **options):
+            process = dp_ftrl.DpFtrlProcess(
+                _Rounds(), server(mechanism=mechanism, **options).parameters, 1, context
+            )
+            zeros = collections.OrderedDict(
+                (name, np.zeros(shape, np.float32)) for name, shape in _SHAPES.items()
+            )
+            sums = client_update.RoundSums(zeros, 10, 5, 0)
+            state, _ = process.update(process.initialize(), sums)
+            scale = process.parameters.noise_multiplier
+            return np.concatenate([m.ravel() for m in state.momentum.values()]) / scale
+
+        base = noise_of()
+        np.testing.assert_array_equal(base, noise_of())
+        for other in (
+            noise_of(noise_multiplier=1.0),
+            noise_of(num_rounds=99),
+            noise_of(context="other clients"),
+        ):
+            self.assertGreater(np.abs(base - other).max(), 1e-3)
+
+    def test_a_round_without_a_finite_update_stops_the_run(self):
+        process = server()
+        sums = dataclasses.replace(random_sums(0), num_non_finite=10)
+        with self.assertRaisesRegex(dp_ftrl.NonFiniteModelError, "no client's update"):
+            process.update(process.initialize(), sums)
+
+    def test_a_tracked_norm_that_runs_away_stops_the_run(self):
+        process = server(adaptive_clip=lib.AdaptiveClip(count_stddev=1e9))
+        with self.assertRaisesRegex(dp_ftrl.NonFiniteModelError, "tracked norm"):
+            process.update(process.initialize(), random_sums(0))
 
 
 class FederatedTest(common.TrainingTestCase):

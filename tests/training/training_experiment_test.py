@@ -1,5 +1,6 @@
 """Tests of what a run is held to: participation, statements, baselines."""
 
+import dataclasses
 import math
 
 import numpy as np
@@ -192,6 +193,50 @@ class RunRoundsTest(common.TrainingTestCase):
             metrics.drop(columns="seconds"),
             check_exact=True,
         )
+
+    def test_an_error_loses_no_round_and_other_parameters_do_not_go_on(self):
+        clients = common.random_clients(12, seed=1)
+        rounds = self.rounds(common.bigram_model(), clients)
+        server = parameters(lib.Mechanism.TREE, noise_multiplier=0.5, clip_norm=0.5)
+        schedule = experiment.Schedule(evaluate_every=9, checkpoint_every=9)
+        split = experiment.Clients(np.arange(9), np.arange(9, 12))
+        path = self.create_tempdir().full_path
+        train, done = rounds.train, []
+
+        def spoilt(*arguments):
+            done.append(1)
+            sums = train(*arguments)
+            if len(done) < 3:
+                return sums
+            return dataclasses.replace(sums, num_non_finite=3)
+
+        rounds.train = spoilt
+        process = dp_ftrl.DpFtrlProcess(rounds, server, seed=1)
+        with (
+            run_directory.RunDirectory.create(
+                path, program="p", flags_text="", facts={}
+            ) as directory,
+            self.assertRaisesRegex(dp_ftrl.NonFiniteModelError, "round 2"),
+        ):
+            experiment.run_rounds(process, rule(), split, directory, schedule)
+        rounds.train = train
+
+        def resume(process):
+            with run_directory.RunDirectory.resume(
+                path, program="p", facts={}
+            ) as directory:
+                experiment.run_rounds(process, rule(), split, directory, schedule)
+                return directory.metrics()
+
+        noisier = dataclasses.replace(server, noise_multiplier=5.0)
+        for other in (
+            dp_ftrl.DpFtrlProcess(rounds, noisier, seed=1),
+            dp_ftrl.DpFtrlProcess(rounds, server, seed=2),
+            dp_ftrl.DpFtrlProcess(rounds, server, seed=1, context="other data"),
+        ):
+            with self.assertRaisesRegex(ValueError, "another configuration"):
+                resume(other)
+        self.assertEqual(resume(process)["round"].tolist(), [1, 2, 3, 4])
 
     def test_what_does_not_fit(self):
         clients = common.random_clients(12, seed=1)
