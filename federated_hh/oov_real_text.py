@@ -9,9 +9,8 @@ import dataclasses
 import math
 import os
 import pathlib
-import shutil
 import string
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import pandas as pd
 
@@ -27,10 +26,10 @@ from federated_hh import (
 )
 from privacy import statement
 from simulation import (
-    atomic_files,
     client_words,
     population,
     population_options,
+    prepared_data,
     run_directory,
 )
 
@@ -79,14 +78,11 @@ def prepare(
     Raises:
         population_options.PopulationError: If a file is missing or cannot be read.
     """
-    files = sorted(pathlib.Path(data_dir).glob(data_set.files))
-    if not files:
-        raise population_options.PopulationError(
-            f"data_dir: there is no file {data_set.files} in {data_dir}"
-        )
+    files = prepared_data.parts_of(data_dir, data_set.files)
     source = files[0]
     if len(files) > 1:
-        source = _joined(files, pathlib.Path(cache) / f"{data_set.name}.jsonl.xz")
+        target = pathlib.Path(cache) / f"{data_set.name}.jsonl.xz"
+        source = prepared_data.join_parts(files, target)
     options = population_options.PopulationOptions(
         source=str(source),
         tokenizer="triehh",
@@ -94,22 +90,6 @@ def prepare(
         known_words=str(pathlib.Path(data_dir) / _DICTIONARY),
     )
     return population.prepare(options, cache)
-
-
-def _joined(files: Sequence[pathlib.Path], target: pathlib.Path) -> pathlib.Path:
-    """Returns one compressed file that holds several, made on first use."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with atomic_files.locked(target, "joining files"):
-        if not target.exists():
-            partial = target.with_suffix(".joining")
-            # Streams of xz one after the other are one stream of all their lines.
-            with open(partial, "wb") as joined:
-                for file in files:
-                    with open(file, "rb") as part:
-                        shutil.copyfileobj(part, joined)
-            atomic_files.sync(partial)
-            partial.rename(target)
-    return target
 
 
 def parameters_for(

@@ -9,8 +9,9 @@ import hashlib
 import json
 import os
 import pathlib
+import shutil
 import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from absl import logging
@@ -82,6 +83,39 @@ def _directory_name(stem: str, identity: Mapping[str, Any]) -> str:
     canonical = json.dumps(identity, sort_keys=True)
     digest = hashlib.sha256(canonical.encode()).hexdigest()[:16]
     return f"{stem[:64]}-{digest}"
+
+
+def parts_of(data_dir: str | os.PathLike[str], pattern: str) -> list[pathlib.Path]:
+    """Returns the files of a data set that comes in parts, in order.
+
+    Args:
+      data_dir: Where the data sets are.
+      pattern: Of the files, relative to it, such as "blogs/posts-*.jsonl.xz".
+
+    Raises:
+      PopulationError: If there is none.
+    """
+    files = sorted(pathlib.Path(data_dir).glob(pattern))
+    if not files:
+        raise PopulationError(f"data_dir: there is no file {pattern} in {data_dir}")
+    return files
+
+
+def join_parts(files: Sequence[pathlib.Path], target: pathlib.Path) -> pathlib.Path:
+    """Returns one file that holds several compressed by xz, made on first use.
+
+    Args:
+      files: One after the other; streams of xz make one stream of all their lines.
+      target: The file to make; taken as it is if it exists.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_files.locked(target, "joining files"):
+        if not target.exists():
+            with atomic_files.new_file(target) as joined:
+                for file in files:
+                    with open(file, "rb") as part:
+                        shutil.copyfileobj(part, joined)
+    return target
 
 
 def file_state(path: str | None, name: str) -> dict[str, Any] | None:

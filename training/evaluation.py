@@ -23,6 +23,8 @@ SUMS = (
     "suggestion1",
     "suggestion3",
 )
+# What `metrics_of_sums` returns, in order.
+METRICS = ("loss", "accuracy", "accuracy_of_suggestion", "accuracy_of_3_suggestions")
 
 
 def cross_entropy(logits: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:

@@ -10,7 +10,6 @@ import json
 import math
 import os
 import pathlib
-import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -19,7 +18,7 @@ import matplotlib.ticker
 import pandas as pd
 from absl import logging
 
-from simulation import atomic_files, plots, population_options
+from simulation import plots, prepared_data
 
 _FILES = "blog-authorship/posts-*.jsonl.xz"
 _FLAGFILE = "configs/training_blogs.flagfile"
@@ -101,24 +100,8 @@ def blogs_file(
     Raises:
         PopulationError: If there are no posts.
     """
-    files = sorted(pathlib.Path(data_dir).glob(_FILES))
-    if not files:
-        raise population_options.PopulationError(
-            f"data_dir: there is no file {_FILES} in {data_dir}"
-        )
-    target = pathlib.Path(cache) / "blogs.jsonl.xz"
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with atomic_files.locked(target, "joining files"):
-        if not target.exists():
-            partial = target.with_suffix(".joining")
-            # Streams of xz one after the other are one stream of all their lines.
-            with open(partial, "wb") as joined:
-                for file in files:
-                    with open(file, "rb") as part:
-                        shutil.copyfileobj(part, joined)
-            atomic_files.sync(partial)
-            partial.rename(target)
-    return target
+    files = prepared_data.parts_of(data_dir, _FILES)
+    return prepared_data.join_parts(files, pathlib.Path(cache) / "blogs.jsonl.xz")
 
 
 def run_all(

@@ -211,9 +211,7 @@ def _evaluate(process, state, clients, last: bool, schedule) -> dict[str, float]
             state.weights, clients.held_out
         )
     else:
-        names = ("loss", "accuracy", "accuracy_of_suggestion")
-        names += ("accuracy_of_3_suggestions",)
-        metrics = collections.OrderedDict.fromkeys(names, float("nan"))
+        metrics = collections.OrderedDict.fromkeys(evaluation.METRICS, float("nan"))
     return {f"held_out_{name}": value for name, value in metrics.items()}
 
 

@@ -7,8 +7,8 @@ import pandas as pd
 from privacy import statement as statement_lib
 from simulation import participation_timers as timers
 from simulation import plots, report, run_directory
+from training import evaluation, training_statement
 from training import training_experiment as experiment
-from training import training_statement
 from training.dp_ftrl_parameters import ServerParameters
 
 _FIGURES = ("accuracy.png", "loss.png", "clip_norm.png", "zcdp.png")
@@ -78,14 +78,13 @@ def _page(
     references: Mapping[str, Mapping[str, float]],
     figures: list[bytes],
 ) -> str:
-    names = ["loss", "accuracy", "accuracy_of_suggestion", "accuracy_of_3_suggestions"]
     last = metrics.iloc[-1]
     table = pd.DataFrame(
         {
             "held-out clients": ["this model", *references],
             **{
                 n: [last[f"held_out_{n}"], *(r[n] for r in references.values())]
-                for n in names
+                for n in evaluation.METRICS
             },
         }
     )
