@@ -8,7 +8,7 @@ import dataclasses
 import enum
 import math
 
-from privacy import tree_aggregation
+from privacy import noise_calibration, tree_aggregation
 
 
 class Mechanism(enum.Enum):
@@ -125,8 +125,9 @@ class ServerParameters:
         """
         if self.adaptive_clip is None:
             return float(self.noise_multiplier)
-        on_counts = (2 * self.adaptive_clip.count_stddev) ** -2
-        return (self.noise_multiplier**-2 - on_counts) ** -0.5
+        return noise_calibration.delta_noise_multiplier(
+            self.noise_multiplier, self.adaptive_clip.count_stddev
+        )
 
     def zcdp(
         self, num_rounds: int, min_separation: int, max_participation: int
