@@ -100,7 +100,7 @@ flags.adopt_module_key_flags(population_flags)
 flags.adopt_module_key_flags(experiment_flags)
 
 
-# As `randomizers.argument_checks` has it, which would import NumPy here.
+# As `randomizers.argument_checks` has it, which would import TensorFlow here.
 _MAX_EPSILON = 40.0
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from simulation import client_words
 
 # Part of a prepared population's name: a change in what is written needs another.
-_FORMAT_VERSION = 1
+_FORMAT_VERSION = 2
 _SYNTHETIC_OPTIONS = (
     "num_clients",
     "mean_words_per_client",

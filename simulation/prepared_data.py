@@ -184,7 +184,7 @@ def _reason(cache: pathlib.Path, identity: Mapping[str, Any]) -> str:
 def _differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     changes = []
     if old["format_version"] != new["format_version"]:
-        changes.append("the format of populations changed")
+        changes.append("what preparation writes has changed")
     if old["source"] != new["source"]:
         sizes = f"{old['source'].get('size')} -> {new['source'].get('size')} bytes"
         changes.append(

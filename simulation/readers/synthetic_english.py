@@ -29,10 +29,11 @@ from simulation.readers import alias_table, word_table
 
 MAX_WORDS_PER_CLIENT = 100_000
 
-# Of a chunk, for which the arrays stay within the processor's caches. Part of the law
-# of the random numbers: a change makes other populations of the same seed.
+# Of a chunk, for which the arrays stay within the processor's caches, and are long enough
+# for threads not to wait for the interpreter. They decide which random numbers a client
+# gets: with a change, `population.prepare` has to count a new format version.
 _MAX_CLIENTS_PER_CHUNK = 1 << 13
-_MAX_WORDS_PER_CHUNK = 1 << 18
+_MAX_WORDS_KEPT_PER_CHUNK = 1 << 18
 
 
 class WordsPerClient:
@@ -305,8 +306,10 @@ def build(
             options.seed,
         ),
     )
-    words_in_chunk = math.ceil(_MAX_WORDS_PER_CHUNK / options.mean_words_per_client)
-    chunk_size = min(_MAX_CLIENTS_PER_CHUNK, words_in_chunk)
+    mean_kept = options.mean_words_per_client * typing.keep_probability
+    chunk_size = min(
+        _MAX_CLIENTS_PER_CHUNK, math.ceil(_MAX_WORDS_KEPT_PER_CHUNK / mean_kept)
+    )
     num_clients = options.num_clients
     empty = 0
     dropped = np.zeros(len(typing.dropped_probabilities), np.int64)
