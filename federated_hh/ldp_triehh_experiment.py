@@ -269,9 +269,10 @@ def _progress(
     parameters: ldp_triehh.LdpTrieHHParameters,
 ) -> str:
     seconds = sum(v for name, v in row.items() if name.startswith("seconds"))
+    repeat = f"repeat {row['repeat'] + 1} of {num_repeats}, " if num_repeats > 1 else ""
     return (
-        f"repeat {row['repeat'] + 1} of {num_repeats}, pass {row['pass_number']} of "
-        f"{parameters.num_passes}, level {row['level']} of {parameters.max_depth}: "
-        f"{row['prefixes_kept']:,} of {row['candidates']:,} candidates kept, "
-        f"{row['words_found']:,} words found ({seconds:.2f} s)"
+        f"{repeat}pass {row['pass_number']} of {parameters.num_passes}, level "
+        f"{row['level']} of {parameters.max_depth}: {row['prefixes_kept']:,} of "
+        f"{row['candidates']:,} candidates kept, {row['words_found']:,} words found "
+        f"({seconds:.2f} s)"
     )

@@ -32,15 +32,29 @@ def summarize(
         delta: Of the central guarantees.
         alpha: Of the approximate k-anonymity.
     """
-    parameters = process.parameters
-    candidates = metrics["candidates"]
-    statement = ldp_triehh_statement.ldp_triehh_statement(
-        _run_of(parameters, process.aggregation.value, candidates.tolist()),
-        delta=delta,
-        basis="realised",
+    statement = realised_statement(
+        process.parameters, process.aggregation, metrics, delta
     )
-    table, text = anonymity_of(parameters, process.alphabet.num_symbols, alpha)
+    table, text = anonymity_of(process.parameters, process.alphabet.num_symbols, alpha)
     return RunSummary(process, statement, table, text)
+
+
+def realised_statement(
+    parameters: LdpTrieHHParameters,
+    aggregation: Aggregation,
+    metrics: pd.DataFrame,
+    delta: float,
+) -> statement_lib.PrivacyStatement:
+    """Returns the statement of a run from its levels.
+
+    Args:
+        parameters: Of the run.
+        aggregation: Of its votes.
+        metrics: A row a level, with candidates.
+        delta: Of the central guarantees.
+    """
+    run = _run_of(parameters, aggregation.value, metrics["candidates"].tolist())
+    return ldp_triehh_statement.ldp_triehh_statement(run, delta=delta, basis="realised")
 
 
 def planned_statement(

@@ -119,7 +119,8 @@ class RealTextRunner:
 
     Attributes:
         clients: From `populations`.
-        directory: Takes a checkpoint after each run.
+        directory: Takes a checkpoint after each run, and in a part of it a checkpoint
+            after each level.
         num_repeats: Runs of each data set and epsilon.
         seed: Of all runs.
         max_depth: D.
@@ -141,26 +142,22 @@ class RealTextRunner:
         saved = self.directory.load_checkpoint() or {"runs": [], "words": []}
         done = {(row["setting"], row["repeat"]) for row in saved["runs"]}
         for data_set in DATA_SETS:
-            clients = self.clients[data_set.name]
             for epsilon in _EPSILONS:
                 for repeat in range(self.num_repeats):
                     setting = f"{data_set.name}, epsilon {epsilon:g}"
                     if (setting, repeat) in done:
                         continue
-                    row, words = self._run(data_set, clients, epsilon, repeat)
-                    saved["runs"].append({"setting": setting, **row})
+                    row, words = self._run(setting, data_set, epsilon, repeat)
+                    saved["runs"].append(row)
                     if repeat == 0:
                         saved["words"] += words
                     self.directory.save_checkpoint(saved)
         return pd.DataFrame(saved["runs"]), pd.DataFrame(saved["words"])
 
     def _run(
-        self,
-        data_set: DataSet,
-        clients: client_words.ClientWords,
-        epsilon: float,
-        repeat: int,
+        self, setting: str, data_set: DataSet, epsilon: float, repeat: int
     ) -> tuple[dict, list[dict]]:
+        clients = self.clients[data_set.name]
         parameters = parameters_for(
             data_set, clients.num_clients, epsilon, self.max_depth
         )
@@ -170,12 +167,11 @@ class RealTextRunner:
             alphabet_lib.Alphabet(_CHARACTERS),
             seed=ldp_triehh_experiment.seed_of_repeat(self.seed, repeat),
         )
-        name = f"{data_set.name}, epsilon {epsilon:g}, repeat {repeat + 1}"
-        state = oov_studies.run_levels(process, name)
+        found, levels = oov_studies.run_part(process, self.directory, setting, repeat)
         results = ldp_triehh_results.evaluate(
             clients,
             parameters,
-            [state.found],
+            [found],
             [process.cohorts],
             counting_clients=None,
         )
@@ -183,6 +179,7 @@ class RealTextRunner:
         words.insert(0, "data_set", data_set.name)
         words.insert(1, "epsilon", str(epsilon))
         row = {
+            "setting": setting,
             "repeat": repeat,
             "epsilon": str(epsilon),
             "sampler": parameters.sampler.value,
@@ -192,7 +189,7 @@ class RealTextRunner:
             "max_prefixes": parameters.max_prefixes,
             "paper_coverage": None,
             **results.repeats.drop(columns="repeat").iloc[0].to_dict(),
-            "seconds": math.nan,
+            "seconds": oov_studies.seconds_of(levels),
         }
         return row, words.to_dict("records")
 

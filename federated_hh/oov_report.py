@@ -99,22 +99,26 @@ def to_markdown(title: str, summary: pd.DataFrame, notes: list[str]) -> str:
 
 
 def privacy_to_markdown(
-    parameters: LdpTrieHHParameters, alphabet: alphabet_lib.Alphabet
+    parameters: LdpTrieHHParameters,
+    alphabet: alphabet_lib.Alphabet,
+    levels: pd.DataFrame,
 ) -> str:
-    """Returns what the production setting guarantees, beside what the paper states.
+    """Returns what the production setting guaranteed, beside what the paper states.
 
     Args:
         parameters: Of the production setting.
         alphabet: Of its words.
+        levels: A row a level that was run, with candidates; those of all repeats
+            decide the guarantee, which is of one of them.
     """
-    statement = ldp_triehh_privacy.planned_statement(
-        parameters, alphabet, Aggregation.SECURE_SUM, _DELTA
+    statement = ldp_triehh_privacy.realised_statement(
+        parameters, Aggregation.SECURE_SUM, levels, _DELTA
     )
     table, text = ldp_triehh_privacy.anonymity_of(
         parameters, alphabet.num_symbols, _ALPHA
     )
     lines = [
-        "### What the production setting guarantees",
+        "### What the production setting guaranteed",
         "",
         "| guarantee | here | paper |",
         "|---|---|---|",

@@ -7,8 +7,8 @@ clients a level, the same cohorts.
 
 import dataclasses
 import math
-import time
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator
 from typing import Any
 
 import pandas as pd
@@ -21,7 +21,6 @@ from federated_hh import (
     ldp_triehh_experiment,
     ldp_triehh_parameters,
     ldp_triehh_results,
-    ldp_triehh_state,
 )
 from simulation import client_words, run_directory
 
@@ -143,6 +142,22 @@ STUDIES = {
 }
 
 
+@dataclasses.dataclass(frozen=True)
+class StudyResults:
+    """What is known after some runs of a study.
+
+    Attributes:
+        runs: A row for each setting and repeat, and each pass of it: setting, repeat,
+            the parameters, words_found, words_real, coverage (of all words found until
+            then), estimated_coverage, standard_error, and seconds (of all levels).
+        levels: A row for each setting, repeat and level: setting, and the metrics that
+            `LdpTrieHHExperiment` keeps.
+    """
+
+    runs: pd.DataFrame
+    levels: pd.DataFrame
+
+
 @dataclasses.dataclass
 class StudyRunner:
     """Runs the settings of a study, and goes on where it was interrupted.
@@ -151,7 +166,8 @@ class StudyRunner:
         study: What to run.
         options: How.
         population: On whom.
-        directory: Takes a checkpoint after each run of a setting.
+        directory: Takes a checkpoint after each run of a setting. The run has a part
+            of it, with a checkpoint after each level, and who took part.
     """
 
     study: Study
@@ -159,57 +175,50 @@ class StudyRunner:
     population: client_words.ClientWords
     directory: run_directory.RunDirectory
 
-    def run(self) -> Iterator[pd.DataFrame]:
+    def run(self) -> Iterator[StudyResults]:
         """Runs what is left to run; needs a TFF execution context.
 
         Yields:
-            After each repeat of all settings, the runs so far: a row for each setting
-            and repeat, and each pass of it: setting, repeat, the parameters,
-            words_found, words_real, coverage (of all words found until then),
-            estimated_coverage, standard_error, seconds.
+            After each repeat of all settings, the results so far.
         """
-        rows: list[dict[str, Any]] = self.directory.load_checkpoint() or []
-        done = {(row["setting"], row["repeat"]) for row in rows}
+        saved = self.directory.load_checkpoint() or {"runs": [], "levels": []}
+        done = {(row["setting"], row["repeat"]) for row in saved["runs"]}
         for repeat in range(self.options.num_repeats):
             for setting in self.study.settings:
                 if (setting.name, repeat) not in done:
-                    rows += self._run_setting(setting, repeat)
-                    self.directory.save_checkpoint(rows)
-            yield pd.DataFrame(rows)
+                    runs, levels = self._run_setting(setting, repeat)
+                    saved["runs"] += runs
+                    saved["levels"] += levels
+                    self.directory.save_checkpoint(saved)
+            yield StudyResults(
+                pd.DataFrame(saved["runs"]), pd.DataFrame(saved["levels"])
+            )
 
-    def _run_setting(self, setting: Setting, repeat: int) -> list[dict[str, Any]]:
+    def _run_setting(
+        self, setting: Setting, repeat: int
+    ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
         parameters = self.options.parameters(setting)
-        start = time.perf_counter()
         process = ldp_triehh.build_ldp_triehh_process(
             self.population,
             parameters,
             alphabet_lib.Alphabet(self.options.characters),
             seed=ldp_triehh_experiment.seed_of_repeat(self.options.seed, repeat),
         )
-        built = time.perf_counter()
-        state = run_levels(process, f"{setting.name}, repeat {repeat + 1}")
-        seconds = time.perf_counter() - built
+        found, levels = run_part(process, self.directory, setting.name, repeat)
         results = ldp_triehh_results.evaluate(
             self.population,
             parameters,
-            [state.found],
+            [found],
             [process.cohorts],
             counting_clients=None,
         )
-        logging.info(
-            "%s, repeat %d: coverage %.4f; levels took %.0f s, preparing %.0f s, "
-            "counting %.0f s.",
-            setting.name,
-            repeat + 1,
-            results.coverage["coverage"].iloc[-1],
-            seconds,
-            built - start,
-            time.perf_counter() - built - seconds,
-        )
+        coverage = results.coverage["coverage"].iloc[-1]
+        logging.info("%s, repeat %d: %.2f%%.", setting.name, repeat + 1, 100 * coverage)
         if repeat == 0:
-            name = f"words_{setting.name.replace(', ', '_').replace(' ', '_')}.csv"
-            self.directory.write_table(name, results.words)
-        return [
+            self.directory.write_table(
+                f"words_{_file_name(setting.name)}.csv", results.words
+            )
+        runs = [
             {
                 "setting": setting.name,
                 "repeat": repeat,
@@ -219,31 +228,45 @@ class StudyRunner:
                 "clients_per_level": parameters.clients_per_level,
                 "paper_coverage": setting.paper_coverage,
                 **row,
-                "seconds": seconds,
+                "seconds": seconds_of(levels),
             }
             for row in results.repeats.drop(columns="repeat").to_dict("records")
         ]
+        return runs, levels.to_dict("records")
 
 
-def run_levels(
-    process: ldp_triehh.LdpTrieHHProcess, name: str
-) -> ldp_triehh_state.LdpTrieHHState:
-    """Runs LDP TrieHH from its first level to its last; returns the last state."""
-    state = process.initialize()
-    while not state.finished:
-        output = process.next(state, process.cohorts.cohort(state.levels_done))
-        state = output.state
-        metrics: Mapping[str, int | float] = output.metrics
-        logging.info(
-            "%s: pass %d, level %d: %s words; %s",
-            name,
-            metrics["pass_number"],
-            metrics["level"],
-            f"{metrics['words_found']:,}",
-            ", ".join(
-                f"{key.removeprefix('seconds_')} {value:.2f} s"
-                for key, value in metrics.items()
-                if key.startswith("seconds")
-            ),
+def run_part(
+    process: ldp_triehh.LdpTrieHHProcess,
+    directory: run_directory.RunDirectory,
+    name: str,
+    repeat: int,
+) -> tuple[ldp_triehh_experiment.FoundWords, pd.DataFrame]:
+    """Runs LDP TrieHH, or what is left of it, in a part of a study's directory.
+
+    Args:
+        process: What to run.
+        directory: Of the study.
+        name: Of the setting.
+        repeat: Its repeat, from 0.
+
+    Returns:
+        The words found, and a row a level: setting, repeat, and the metrics.
+    """
+    logging.info("%s, repeat %d:", name, repeat + 1)
+    with directory.part(f"{_file_name(name)}_repeat_{repeat + 1}") as part:
+        experiment = ldp_triehh_experiment.LdpTrieHHExperiment(
+            lambda _: process, part, num_repeats=1
         )
-    return state
+        (found,) = experiment.run()
+        levels = part.metrics().assign(repeat=repeat)
+    levels.insert(0, "setting", name)
+    return found, levels
+
+
+def seconds_of(levels: pd.DataFrame) -> float:
+    """Returns how long the levels took in all stages."""
+    return float(levels.filter(regex="^seconds_").to_numpy().sum())
+
+
+def _file_name(setting: str) -> str:
+    return re.sub(r"\W+", "_", setting)

@@ -247,15 +247,17 @@ def _run_synthetic(arguments: experiment_flags.Arguments) -> None:
     with run_directory.open_for(arguments, program=_PROGRAM, facts=facts) as directory:
         with runtime.tff_worker(max_concurrent_calls=2):
             runner = oov_studies.StudyRunner(study, options, population, directory)
-            for runs in runner.run():
-                summary = oov_report.summarize(runs)
+            for results in runner.run():
+                summary = oov_report.summarize(results.runs)
                 notes = [_population_note(population, options.scale), _DIFFERENCES]
                 notes += _notes(directory, arguments)
-                files = oov_report.files_of(study.title, runs, summary, notes)
+                files = oov_report.files_of(study.title, results.runs, summary, notes)
+                files["levels.csv"] = results.levels.to_csv(index=False).encode()
                 if _STUDY.value == "oov_production":
                     files["privacy.md"] = oov_report.privacy_to_markdown(
                         options.parameters(study.settings[0]),
                         alphabet_lib.Alphabet(options.characters),
+                        results.levels,
                     ).encode()
                 _write_results(directory, files)
         directory.complete()

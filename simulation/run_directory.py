@@ -276,6 +276,27 @@ class RunDirectory:
             os.close(self._lock)
             self._lock = -1
 
+    def part(self, name: str) -> Self:
+        """Returns a directory within this one, for a run that consists of several.
+
+        It has a checkpoint and metrics of its own. `close` it before this one.
+
+        Args:
+            name: Of the directory, made if it is not there.
+
+        Raises:
+            RunDirectoryError: If it cannot be made.
+        """
+        path = self.path / name
+        try:
+            path.mkdir(exist_ok=True)
+        except OSError as error:
+            raise RunDirectoryError(
+                f"{path} cannot be made: {error.strerror}. Mend that and continue with "
+                "--resume"
+            ) from error
+        return type(self)(path, -1, self._run)
+
     def save_checkpoint(self, state: Any) -> None:
         """Replaces the checkpoint by a value that JSON can hold, and the metrics."""
         self.write_json(_CHECKPOINT_FILE, {"state": state, "metrics": self._rows})

@@ -29,9 +29,9 @@ from simulation.readers import alias_table, word_table
 
 MAX_WORDS_PER_CLIENT = 100_000
 
-# Of a chunk, for which the arrays stay within the processor's caches, and are long enough
-# for threads not to wait for the interpreter. They decide which random numbers a client
-# gets: with a change, `population.prepare` has to count a new format version.
+# Of a chunk, for which the arrays stay within the processor's caches, and are so long
+# that threads do not wait for the interpreter. They decide which random numbers a
+# client gets: with a change, `population.prepare` has to count a new format version.
 _MAX_CLIENTS_PER_CHUNK = 1 << 13
 _MAX_WORDS_KEPT_PER_CHUNK = 1 << 18
 

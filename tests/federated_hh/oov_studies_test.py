@@ -1,5 +1,6 @@
 """Tests of the case study's runs and tables on a small population."""
 
+import itertools
 import json
 import lzma
 import math
@@ -7,6 +8,7 @@ import os
 import pathlib
 import string
 import tempfile
+from unittest import mock
 
 import numpy as np
 import pandas as pd
@@ -67,8 +69,16 @@ class OovStudiesTest(parameterized.TestCase):
 
     def test_runs_tables_and_resumption(self):
         with self.directory("whole") as directory:
-            first, runs = list(self.runner(directory).run())
-        pd.testing.assert_frame_equal(first, runs[runs["repeat"] == 0])
+            first, last = list(self.runner(directory).run())
+        runs, levels = last.runs, last.levels
+        pd.testing.assert_frame_equal(first.runs, runs[runs["repeat"] == 0])
+        pd.testing.assert_frame_equal(first.levels, levels[levels["repeat"] == 0])
+        self.assertEqual(levels["setting"].tolist(), runs["setting"].tolist())
+        self.assertEqual(levels["pass_number"].tolist(), runs["pass_number"].tolist())
+        self.assertAlmostEqual(
+            runs["seconds"].iloc[0],
+            levels.iloc[:2].filter(like="seconds_").to_numpy().sum(),
+        )
         self.assertEqual(runs["setting"].tolist(), ["private", "private", "open"] * 2)
         self.assertEqual(runs["clients_per_level"].tolist(), [100, 100, 200] * 2)
         self.assertEqual(runs["pass_number"].tolist(), [1, 2, 1] * 2)
@@ -80,21 +90,37 @@ class OovStudiesTest(parameterized.TestCase):
         self.check_summary(runs)
 
     def check_interrupted(self, expected):
-        with self.directory("cut") as directory:
-            save = directory.save_checkpoint
+        save = run_directory.RunDirectory.save_checkpoint
+        # After a level, after the last one of a setting, after the setting.
+        for number in (1, 2, 3):
+            calls = itertools.count(1)
 
-            def save_and_fail(rows):
-                save(rows)
-                raise _InterruptedError
+            def save_and_fail(directory, state, calls=calls, number=number):
+                save(directory, state)
+                if next(calls) == number:
+                    raise _InterruptedError
 
-            directory.save_checkpoint = save_and_fail
-            with self.assertRaises(_InterruptedError):
+            name = f"cut_{number}"
+            with (
+                self.directory(name) as directory,
+                mock.patch.object(
+                    run_directory.RunDirectory, "save_checkpoint", save_and_fail
+                ),
+                self.assertRaises(_InterruptedError),
+            ):
                 list(self.runner(directory).run())
-        with self.directory("cut", resume=True) as directory:
-            *_, runs = self.runner(directory).run()
-        pd.testing.assert_frame_equal(
-            runs.drop(columns="seconds"), expected.drop(columns="seconds")
-        )
+            part = pathlib.Path(self.scratch, name, "private_repeat_1")
+            before = pd.read_csv(part / "participation.csv")
+            self.assertLen(before, min(number, 2))
+            with self.directory(name, resume=True) as directory:
+                *_, results = self.runner(directory).run()
+            pd.testing.assert_frame_equal(
+                results.runs.drop(columns="seconds"), expected.drop(columns="seconds")
+            )
+            # The levels done are not asked again.
+            after = pd.read_csv(part / "participation.csv")
+            self.assertLen(after, 2)
+            pd.testing.assert_frame_equal(after[: len(before)], before)
 
     def check_summary(self, runs):
         summary = oov_report.summarize(runs).set_index("setting")
@@ -134,6 +160,17 @@ class OovStudiesTest(parameterized.TestCase):
         )
         self.assertEqual(parameters["oov_production"][0].num_passes, 2)
 
+    def test_parts_keep_who_took_part_in_other_repeats_apart(self):
+        with self.directory("parts") as directory:
+            list(self.runner(directory).run())
+            paths = sorted(directory.path.glob("*/participation.csv"))
+        self.assertEqual(
+            [path.parent.name for path in paths],
+            ["open_repeat_1", "open_repeat_2", "private_repeat_1", "private_repeat_2"],
+        )
+        digests = pd.concat([pd.read_csv(path) for path in paths])["digest"]
+        self.assertEqual(digests.nunique(), 6)
+
     def test_production_privacy_beside_the_papers(self):
         # The independent values of the notes: 0.1755 at s = 10,101; k = 49 for
         # s = 1,000,001 and no k by Lemma 1.
@@ -141,6 +178,7 @@ class OovStudiesTest(parameterized.TestCase):
         text = oov_report.privacy_to_markdown(
             options.parameters(oov_studies.STUDIES["oov_production"].settings[0]),
             alphabet_lib.Alphabet(options.characters),
+            pd.DataFrame({"candidates": [10_100] + [1_010_000] * 14}),
         )
         self.assertIn("exact sum | epsilon 0.1755, delta 1e-10", text)
         self.assertIn("epsilon 0.3075, delta 1e-10 | epsilon 0.315", text)

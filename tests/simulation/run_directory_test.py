@@ -46,6 +46,38 @@ class RunDirectoryTest(parameterized.TestCase):
         with self.assertRaisesRegex(run_directory.RunDirectoryError, "is complete"):
             _resume(self.path)
 
+    def test_parts_have_checkpoints_and_metrics_of_their_own(self):
+        with _create(self.path) as run:
+            with run.part("first") as part:
+                self.assertIsNone(part.load_checkpoint())
+                part.add_metrics(1, {"votes": 1.0})
+                part.save_checkpoint({"level": 1})
+                part.write_text("found.csv", "word\n")
+            run.save_checkpoint({"parts": 1})
+        self.assertTrue(os.path.exists(os.path.join(self.path, "first", "found.csv")))
+        with _resume(self.path) as run:
+            self.assertEqual(run.load_checkpoint(), {"parts": 1})
+            self.assertEqual(run.run["facts"], _FACTS)
+            with run.part("second") as part:
+                self.assertIsNone(part.load_checkpoint())
+            with run.part("first") as part:
+                self.assertEqual(part.load_checkpoint(), {"level": 1})
+                self.assertEqual(part.metrics()["votes"].tolist(), [1.0])
+                self.assertEqual(part.run["facts"], _FACTS)
+            # The parts' end does not let another process in.
+            with self.assertRaisesRegex(
+                run_directory.RunDirectoryError, "another process"
+            ):
+                _resume(self.path)
+
+    def test_part_that_cannot_be_made(self):
+        with _create(self.path) as run:
+            run.write_text("taken", "")
+            with self.assertRaisesRegex(
+                run_directory.RunDirectoryError, "taken cannot be made"
+            ):
+                run.part("taken")
+
     def test_flags_and_versions_are_recorded(self):
         _create(self.path).close()
         with open(run_directory.flags_file(self.path)) as file:
