@@ -7,6 +7,7 @@ to 13).
 """
 
 import enum
+import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -14,7 +15,7 @@ import tensorflow as tf
 
 from federated_hh import alphabet as alphabet_lib
 from federated_hh.randomizers import local_randomizer
-from simulation import client_words, column_writer
+from simulation import client_words, column_writer, ordered_work, progress
 
 # The bits of the keys that items are chosen by: a count above, a tie-breaker below.
 _COUNT_BITS = 31
@@ -82,8 +83,11 @@ class SpelledPopulation:
         rank_bits = max(1, (len(ranks) - 1).bit_length())
         count_bits = self._largest_count().bit_length()
         rows_at_once = min(_ROWS_AT_ONCE, 1 << (63 - rank_bits - count_bits))
-        for first in range(0, population.num_clients, rows_at_once):
-            last = min(first + rows_at_once, population.num_clients)
+        num_clients = population.num_clients
+
+        def spell(index: int) -> tuple[np.ndarray, np.ndarray]:
+            first = index * rows_at_once
+            last = min(first + rows_at_once, num_clients)
             ends = splits[first : last + 1]
             keys = np.repeat(np.arange(last - first), np.diff(ends)) << rank_bits
             keys |= ranks[self._read("word_ids", ends[0], ends[-1])]
@@ -92,7 +96,13 @@ class SpelledPopulation:
             keys.sort()
             words = (keys >> count_bits) & ((1 << rank_bits) - 1)
             counts = keys & ((1 << count_bits) - 1)
-            yield words.astype(np.int32), counts.astype(np.int32)
+            return words.astype(np.int32), counts.astype(np.int32)
+
+        pieces = math.ceil(num_clients / rows_at_once)
+        with progress.Progress("Sorting words", num_clients, "clients") as bar:
+            for index, columns in enumerate(ordered_work.in_order(spell, pieces)):
+                yield columns
+                bar.set(min((index + 1) * rows_at_once, num_clients))
 
     def _largest_count(self) -> int:
         largest = 1

@@ -7,12 +7,8 @@ web pages, Twitter and Reddit). What is typed is cut and filtered like a file's 
 Of the words kept, a share can be words in fashion: see `Trends`.
 """
 
-import collections
-import concurrent.futures
 import dataclasses
 import math
-import os
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -20,6 +16,7 @@ import numpy as np
 from simulation import (
     canonical_rows,
     column_writer,
+    ordered_work,
     population_options,
     progress,
     seeds,
@@ -258,20 +255,6 @@ def _chunk(
     )
 
 
-def _in_order(
-    function: Callable[[int], Any], count: int, threads: int
-) -> Iterator[Any]:
-    """Yields function(0), function(1), ..., computed a little ahead by threads."""
-    with concurrent.futures.ThreadPoolExecutor(threads) as executor:
-        pending: collections.deque = collections.deque()
-        for index in range(count):
-            pending.append(executor.submit(function, index))
-            if len(pending) > 2 * threads:
-                yield pending.popleft().result()
-        while pending:
-            yield pending.popleft().result()
-
-
 def build(
     writer: column_writer.ColumnWriter,
     options: population_options.PopulationOptions,
@@ -319,9 +302,8 @@ def build(
         return _chunk(index, size, options.seed, law, typing)
 
     chunks = math.ceil(num_clients / chunk_size)
-    threads = threads or len(os.sched_getaffinity(0))
     with progress.Progress("Drawing synthetic English", num_clients, "clients") as bar:
-        for index, chunk in enumerate(_in_order(draw, chunks, threads)):
+        for index, chunk in enumerate(ordered_work.in_order(draw, chunks, threads)):
             word_ids, counts, row_lengths, chunk_dropped = chunk
             dropped += chunk_dropped
             without = int((row_lengths == 0).sum())
