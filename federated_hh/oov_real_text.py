@@ -81,8 +81,7 @@ def prepare(
     files = prepared_data.parts_of(data_dir, data_set.files)
     source = files[0]
     if len(files) > 1:
-        target = pathlib.Path(cache) / f"{data_set.name}.jsonl.xz"
-        source = prepared_data.join_parts(files, target)
+        source = prepared_data.join_parts(files, cache, f"{data_set.name}.jsonl.xz")
     options = population_options.PopulationOptions(
         source=str(source),
         tokenizer="triehh",

@@ -101,13 +101,23 @@ def parts_of(data_dir: str | os.PathLike[str], pattern: str) -> list[pathlib.Pat
     return files
 
 
-def join_parts(files: Sequence[pathlib.Path], target: pathlib.Path) -> pathlib.Path:
+def join_parts(
+    files: Sequence[pathlib.Path], cache: str | os.PathLike[str], name: str
+) -> pathlib.Path:
     """Returns one file that holds several compressed by xz, made on first use.
 
     Args:
       files: One after the other; streams of xz make one stream of all their lines.
-      target: The file to make; taken as it is if it exists.
+      cache: Directory that keeps it, made if it is not there.
+      name: Of the file, as "blogs.jsonl.xz"; the hash of the files' paths, sizes and
+        times of change comes before the first dot.
+
+    Raises:
+      PopulationError: If a file cannot be read.
     """
+    states = {"files": [file_state(str(file), name) for file in files]}
+    stem, _, extension = name.partition(".")
+    target = pathlib.Path(cache) / f"{_directory_name(stem, states)}.{extension}"
     target.parent.mkdir(parents=True, exist_ok=True)
     with atomic_files.locked(target, "joining files"):
         if not target.exists():

@@ -101,7 +101,7 @@ def blogs_file(
         PopulationError: If there are no posts.
     """
     files = prepared_data.parts_of(data_dir, _FILES)
-    return prepared_data.join_parts(files, pathlib.Path(cache) / "blogs.jsonl.xz")
+    return prepared_data.join_parts(files, cache, "blogs.jsonl.xz")
 
 
 def run_all(

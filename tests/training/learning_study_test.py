@@ -63,6 +63,12 @@ class LearningStudyTest(absltest.TestCase):
             path = learning_study.blogs_file(self.scratch / "data", cache)
             with lzma.open(path, "rt") as posts:
                 self.assertEqual(posts.readlines(), self.lines)
+        shards = (self.scratch / "data" / "blog-authorship").iterdir()
+        sorted(shards)[1].write_bytes(lzma.compress(b"{}\n"))
+        changed = learning_study.blogs_file(self.scratch / "data", cache)
+        with lzma.open(changed, "rt") as posts:
+            half = len(self.lines) // 2
+            self.assertEqual(posts.readlines(), [*self.lines[:half], "{}\n"])
         with self.assertRaisesRegex(
             population_options.PopulationError, "no file blog-authorship/posts"
         ):
