@@ -2,9 +2,11 @@
 
     scripts/run scripts.benchmark_ldp_triehh
 
-Prepares a synthetic population of --num_clients that type the rare end of English, and
-writes tables and a plot to --results_dir, and prints them:
+Writes tables and a plot to --results_dir, and prints them:
 
+* `study`: Table 1 of the paper from nothing (`scripts.reproduce --study=oov_table1`,
+  with one repeat and --study_scale of its clients): seconds of each stage of a run, and
+  of the whole, in which the population is prepared and coverage counted;
 * `stages`: a run with the paper's D, eta_max, B and epsilon and a fifteenth of the
   clients a level: seconds of drawing the cohort, of selection and secure sum in TFF, of
   drawing the sum of the reports, and of the server's work (top-k and the trie);
@@ -14,9 +16,12 @@ writes tables and a plot to --results_dir, and prints them:
 * `cost_against_clients`: selection and the sum of the reports at level 2, from 10^4
   clients to all.
 
-Processor seconds are those of this process and the worker. Peak memory is the largest
-sum of both processes' resident memory, looked at every 20 ms, with and without the
-pages of mapped files, which the system may drop at any time.
+The others are of a synthetic population of --num_clients that type the rare end of
+English, without words in fashion.
+
+Processor seconds are those of this process and all below it. Peak memory is the largest
+sum of their resident memory, looked at every 20 ms, with and without the pages of
+mapped files, which the system may drop at any time.
 """
 
 import json
@@ -24,6 +29,7 @@ import math
 import os
 import platform
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
@@ -38,6 +44,14 @@ _RESULTS_DIR = flags.DEFINE_string(
 )
 _CACHE_DIR = flags.DEFINE_string(
     "cache_dir", None, "Where the population is kept; by default it is not."
+)
+_STUDY_SCALE = flags.DEFINE_float(
+    "study_scale",
+    1.0,
+    "Part of the paper's clients in `study`, at most 1: takes 24 GB of disk meanwhile. "
+    "0 leaves it out.",
+    lower_bound=0.0,
+    upper_bound=1.0,
 )
 _NUM_CLIENTS = flags.DEFINE_integer(
     "num_clients",
@@ -62,6 +76,49 @@ _BOUND = 60
 _MAX_PREFIXES = 10_000
 # As large as blocks are by default in the largest cohorts.
 _DEVICES_PER_BLOCK = 100_000
+
+
+def measure_study(directory: str):
+    """Runs Table 1 from nothing.
+
+    Args:
+        directory: For the population and the run.
+
+    Returns:
+        A row a setting, with the seconds of its stages; and the usage of the whole.
+    """
+    import pandas as pd
+
+    arguments = {
+        "study": "oov_table1",
+        "scale": _STUDY_SCALE.value,
+        "num_repeats": 1,
+        "seed": _SEED,
+        "population_cache": os.path.join(directory, "study_population"),
+        "output_dir": os.path.join(directory, "study"),
+        "results_dir": os.path.join(directory, "study_results"),
+    }
+    with resource_usage.Usage() as whole:
+        subprocess.run(
+            [
+                *(sys.executable, "-P", "-m", "scripts.reproduce"),
+                *(f"--{name}={value}" for name, value in arguments.items()),
+            ],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+            check=True,
+        )
+    shutil.rmtree(arguments["population_cache"])
+    levels = pd.read_csv(os.path.join(arguments["results_dir"], "levels.csv"))
+    columns = {
+        "clients": "clients",
+        "reports": "reports",
+        "seconds_cohort": "draw_cohort",
+        "seconds_clients": "select",
+        "seconds_reports": "sum",
+        "seconds_server": "top_k",
+    }
+    sums = levels.groupby("setting", sort=False)[[*columns]].sum().reset_index()
+    return sums.rename(columns=columns), whole
 
 
 def build_process(population, alphabet, clients_per_level, max_depth=_DEPTH, **options):
@@ -272,8 +329,8 @@ def plot_cost(table) -> bytes:
     return plots.png(figure)
 
 
-def about(population, preparation: dict[str, str]) -> dict:
-    """Returns what made the results."""
+def about(population, usage: dict[str, str]) -> dict:
+    """Returns what made the results, and what the parts cost."""
     import numpy as np
     import tensorflow as tf
 
@@ -289,7 +346,7 @@ def about(population, preparation: dict[str, str]) -> dict:
             f"{population.num_clients:,} clients, {population.num_words:,} words, "
             f"{population.num_entries:,} pairs of both"
         ),
-        **preparation,
+        **usage,
         "machine": f"{platform.machine()}, {os.cpu_count()} cores",
         "load_average": os.getloadavg(),
         "versions": {
@@ -316,12 +373,19 @@ def prepare(directory: str):
     )
 
 
-def measure(cache_directory: str, results_directory: str) -> None:
-    """Measures, writes and prints."""
+def measure(scratch: str, results_directory: str) -> None:
+    """Measures, writes and prints.
+
+    Args:
+        scratch: A directory that is removed in the end.
+        results_directory: Takes the results.
+    """
     import string
 
     from federated_hh import alphabet as alphabet_lib
     from simulation import atomic_files, runtime
+
+    cache_directory = _CACHE_DIR.value or scratch
 
     def write(name: str, contents: bytes) -> None:
         atomic_files.write_file(os.path.join(results_directory, name), contents)
@@ -330,6 +394,12 @@ def measure(cache_directory: str, results_directory: str) -> None:
         print(f"\n{name}\n{table.to_string(index=False)}", flush=True)
         write(f"{name}.csv", table.to_csv(index=False, float_format="%.6g").encode())
 
+    origin = {}
+    if _STUDY_SCALE.value:
+        study, whole = measure_study(scratch)
+        show("study", study)
+        origin["study"] = str(whole)
+        print(f"\nthe whole of Table 1, from nothing: {whole}", flush=True)
     with resource_usage.Usage() as prepared:
         population = prepare(cache_directory)
     print(f"population prepared in {prepared}", flush=True)
@@ -347,11 +417,9 @@ def measure(cache_directory: str, results_directory: str) -> None:
         cost = measure_cost(population, alphabet, state)
     show("cost_against_clients", cost)
     write("cost_against_clients.png", plot_cost(cost))
-    origin = about(
-        population,
-        {"prepared": str(prepared), "spelled": str(spelled), "stages": str(whole)},
-    )
-    write("about.json", json.dumps(origin, indent=2).encode() + b"\n")
+    origin |= {"prepared": str(prepared), "spelled": str(spelled), "stages": str(whole)}
+    text = json.dumps(about(population, origin), indent=2)
+    write("about.json", text.encode() + b"\n")
 
 
 def main(argv: list[str]) -> None:
@@ -360,9 +428,6 @@ def main(argv: list[str]) -> None:
     startup.isolate_network()
     startup.silence_tensorflow()
     os.makedirs(_RESULTS_DIR.value, exist_ok=True)
-    if _CACHE_DIR.value is not None:
-        measure(_CACHE_DIR.value, _RESULTS_DIR.value)
-        return
     scratch = tempfile.mkdtemp(prefix="benchmark_ldp_triehh_")
     try:
         measure(scratch, _RESULTS_DIR.value)

@@ -16,7 +16,8 @@ class Usage:
 
     Attributes:
         wall_seconds: Of the block.
-        cpu_seconds: Processor time of all the processes.
+        cpu_seconds: Processor time of all the processes; of one that ends meanwhile,
+            without its last 20 ms.
         peak_bytes: The most resident memory of all of them at a time, looked at every
             20 ms.
         peak_own_bytes: The same without pages that are shared, such as mapped files,
@@ -29,21 +30,17 @@ class Usage:
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self.wall_seconds = self.cpu_seconds = 0.0
         self.peak_bytes = self.peak_own_bytes = 0
-
-    def _processes(self) -> list[psutil.Process]:
-        return [self._process, *self._process.children(recursive=True)]
-
-    def _cpu(self) -> float:
-        times = [process.cpu_times() for process in self._processes()]
-        return sum(t.user + t.system for t in times)
+        # By process, also of those that have ended: what they had used when last seen.
+        self._cpu: dict[psutil.Process, float] = {}
 
     def _look(self) -> None:
         total = shared = 0
-        for process in self._processes():
+        for process in [self._process, *self._process.children(recursive=True)]:
             try:
-                memory = process.memory_info()
+                memory, times = process.memory_info(), process.cpu_times()
             except psutil.NoSuchProcess:
                 continue
+            self._cpu[process] = times.user + times.system
             total += memory.rss
             shared += memory.shared
         self.peak_bytes = max(self.peak_bytes, total)
@@ -55,15 +52,16 @@ class Usage:
 
     def __enter__(self) -> Self:
         self._look()
+        self._start = time.perf_counter(), sum(self._cpu.values())
         self._thread.start()
-        self._start = time.perf_counter(), self._cpu()
         return self
 
     def __exit__(self, *_) -> None:
         self.wall_seconds = time.perf_counter() - self._start[0]
-        self.cpu_seconds = self._cpu() - self._start[1]
         self._stop.set()
         self._thread.join()
+        self._look()
+        self.cpu_seconds = sum(self._cpu.values()) - self._start[1]
 
     def __str__(self) -> str:
         return (
