@@ -25,11 +25,14 @@ multinomial, summed exactly where it is narrow and over blocks, upwards, where i
 wide. k-ary randomized response is the case d = 1, s = k.
 """
 
+import decimal
 import math
 
 import numpy as np
 
 from privacy import argument_checks, binomial_grid, clones, hockey_stick
+
+_DIGITS = 60
 
 # A node whose share of delta cannot exceed this is left out, and accounted for.
 _NEGLIGIBLE = 1e-24
@@ -44,7 +47,9 @@ def best_subset_size(local_epsilon: float, domain_size: int) -> int:
             at least 2.
 
     Returns:
-        d = ceil(s / (e^epsilon_0 + 1)) (Sun et al. 2024, Algorithm 1).
+        d = ceil(s / (e^epsilon_0 + 1)) (Sun et al. 2024, Algorithm 1), from 60 decimal
+        digits: in float64 a share that is nearly an integer may come out on its other
+        side.
 
     Raises:
         ValueError: An argument is outside its range.
@@ -53,7 +58,9 @@ def best_subset_size(local_epsilon: float, domain_size: int) -> int:
         "local_epsilon", local_epsilon, clones.LARGEST_LOCAL_EPSILON
     )
     size = argument_checks.integer("domain_size", domain_size, 2)
-    return math.ceil(size / (math.exp(local_epsilon) + 1))
+    with decimal.localcontext(prec=_DIGITS):
+        share = size / (decimal.Decimal(local_epsilon).exp() + 1)
+        return int(share.to_integral_value(decimal.ROUND_CEILING))
 
 
 class SubsetSelectionBlanket:

@@ -47,6 +47,9 @@ _ASSUMPTIONS = (
     "In the simulation nobody drops out.",
     "Reports are drawn as Algorithm 1 says, by honest clients, independently of each "
     "other.",
+    "The simulation draws them from the run's seed: who knows it can take the noise "
+    "off. Keep it secret, or use another, where results on real data leave the house. "
+    "Runs that differ in a parameter or in the population have noise of their own.",
 )
 
 _NOT_COUNTED = (
@@ -211,7 +214,9 @@ def _guarantees(run: LdpTrieHHRun, delta: float) -> tuple[list[Guarantee], str]:
     best = dataclasses.replace(best, adjacency=_ONE_ITEM)
     accounting += (
         f"The worst is level {level} of {len(run.domain_sizes)}, with s = "
-        f"{run.domain_sizes[level - 1]}."
+        f"{run.domain_sizes[level - 1]}. A level's domain is a result of earlier "
+        "levels, which other users took part in: it does not depend on the user's "
+        "own items. Before the run it was not known, and larger epsilons possible."
     )
     central = [best, *_other_bounds(run, delta, best)]
     try:
@@ -270,12 +275,14 @@ def _of_a_user(run: LdpTrieHHRun, guarantees: Sequence[Guarantee]) -> list[Guara
     found = []
     for item in guarantees:
         epsilon = bound * item.epsilon
-        # (e^(B epsilon) - 1) / (e^epsilon - 1), without overflow.
-        log_steps = (
-            (bound - 1) * item.epsilon
-            + math.log(-math.expm1(-epsilon))
-            - math.log(-math.expm1(-item.epsilon))
-        )
+        # (e^(B epsilon) - 1) / (e^epsilon - 1), without overflow; B where epsilon is 0.
+        log_steps = math.log(bound)
+        if item.epsilon > 0:
+            log_steps = (
+                (bound - 1) * item.epsilon
+                + math.log(-math.expm1(-epsilon))
+                - math.log(-math.expm1(-item.epsilon))
+            )
         log_delta = log_steps + math.log(item.delta) if item.delta else -math.inf
         if log_delta >= 0:
             continue  # a delta of 1 guarantees nothing

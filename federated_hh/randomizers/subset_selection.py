@@ -1,7 +1,6 @@
 """Subset Selection (Sun et al. 2024, Algorithm 1)."""
 
 import dataclasses
-import decimal
 import fractions
 
 import numpy as np
@@ -13,7 +12,7 @@ from federated_hh.randomizers import (
     subset_draws,
     subset_sums,
 )
-from privacy import argument_checks
+from privacy import argument_checks, blanket
 
 
 class SubsetSelection(local_randomizer.LocalRandomizer):
@@ -46,7 +45,7 @@ class SubsetSelection(local_randomizer.LocalRandomizer):
         """
         super().__init__(epsilon, domain_size)
         if subset_size is None:
-            subset_size = _size_of_algorithm_1(self.epsilon, self.domain_size)
+            subset_size = blanket.best_subset_size(self.epsilon, self.domain_size)
         largest = self.domain_size - 1
         self.subset_size = argument_checks.integer(
             "subset_size", subset_size, 1, largest
@@ -62,7 +61,7 @@ class SubsetSelection(local_randomizer.LocalRandomizer):
     @property
     def guarantee(self) -> local_randomizer.LocalGuarantee:
         """Epsilon in the replacement model; see the base class."""
-        if self.subset_size != _size_of_algorithm_1(self.epsilon, self.domain_size):
+        if self.subset_size != blanket.best_subset_size(self.epsilon, self.domain_size):
             return super().guarantee
         return dataclasses.replace(
             super().guarantee,
@@ -142,8 +141,3 @@ class SubsetSelection(local_randomizer.LocalRandomizer):
         )
         ghosts = blind_with_ghost + truthful[ghost] + own_again.sum()
         return np.append(counts + truthful[:ghost], ghosts)
-
-
-def _size_of_algorithm_1(epsilon: float, domain_size: int) -> int:
-    share = coins.exact(lambda e: domain_size / (e + 1), epsilon)
-    return int(share.to_integral_value(decimal.ROUND_CEILING))

@@ -1,5 +1,6 @@
 """Tests of the privacy blanket: known values, its definition, and tightness."""
 
+import decimal
 import math
 
 import numpy as np
@@ -83,6 +84,13 @@ class BlanketTest(parameterized.TestCase):
         self.assertBetween(exact, 1e-12, 1e-3)
         self.assertGreaterEqual(bound.delta(epsilon), exact)
         self.assertLess(bound.delta(epsilon), exact * 1.01)
+
+    def test_subset_size_where_float64_is_on_the_wrong_side(self):
+        # The float64 nearest to ln 2 is below it: 10,101 / (e^epsilon + 1) is above
+        # 3,367, by less than float64 can see. Of ln 3, it is above.
+        self.assertEqual(blanket.best_subset_size(math.log(2), 10_101), 3_368)
+        self.assertGreater(decimal.Decimal(math.log(3)).exp(), 3)
+        self.assertEqual(blanket.best_subset_size(math.log(3), 400), 100)
 
     def test_is_tight_for_the_production_task(self):
         # What an observer learns who counts the reports without x that hold exactly

@@ -83,6 +83,14 @@ class LdpTrieHHStatementTest(parameterized.TestCase):
         self.assertAlmostEqual(central.epsilon, bound * epsilon)
         self.assertAlmostEqual(central.delta / delta, 1, places=9)
 
+    def test_where_the_central_epsilon_is_zero(self):
+        # A delta of 0.001 is enough for epsilon 0; 60 steps of it make 0.06.
+        found = _statement(delta=0.001, local_epsilon=2.0)
+        self.assertEqual(_by_bound(found)["privacy blanket"].epsilon, 0.0)
+        of_a_user = _by_bound(found, "user")["privacy blanket"]
+        self.assertEqual(of_a_user.epsilon, 0.0)
+        self.assertAlmostEqual(of_a_user.delta, 0.06)
+
     def test_a_delta_of_one_is_not_stated(self):
         stated = _statement(clients_per_level=2_000)
         self.assertEqual(list(_by_bound(stated, "user")), ["local DP"])
