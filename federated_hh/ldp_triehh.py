@@ -81,6 +81,17 @@ class LdpTrieHHProcess:
         parameters.check_sizes(
             population.num_clients, alphabet, self._block_size, report_sampling
         )
+        # Runs of one seed that differ in anything that their votes depend on have
+        # noise of their own: their difference would else be votes without noise.
+        self._configuration = repr(
+            (
+                parameters,
+                alphabet.fingerprint,
+                report_sampling,
+                num_blocks,
+                population.fingerprint,
+            )
+        )
         self.cohorts = participation.DisjointCohorts(
             population.num_clients,
             parameters.clients_per_level,
@@ -163,7 +174,9 @@ class LdpTrieHHProcess:
         blocks = [
             collections.OrderedDict(
                 clients=cohort[first : first + self._block_size],
-                seed=seeds.stateless_seed(self._seed, "block", number, index),
+                seed=seeds.stateless_seed(
+                    self._seed, "block", self._configuration, number, index
+                ),
             )
             for index, first in enumerate(range(0, len(cohort), self._block_size))
         ]
@@ -254,7 +267,9 @@ class LdpTrieHHProcess:
         if self.report_sampling is ReportSampling.PER_REPORT or randomizer is None:
             return sums
         no_item = self.parameters.reports_per_level - int(sums.sum())
-        seed = seeds.derive(self._seed, "sum of reports", state.levels_done)
+        seed = seeds.derive(
+            self._seed, "sum of reports", self._configuration, state.levels_done
+        )
         return randomizer.sum_of_reports(np.append(sums, no_item), seed)[:-1]
 
     def update(self, state: LdpTrieHHState, votes: np.ndarray) -> LdpTrieHHOutput:
@@ -361,7 +376,8 @@ def build_ldp_triehh_process(
         parameters: What to do.
         alphabet: Has all characters of the population's words. The end symbol is one
             more symbol.
-        seed: The run's seed, at least 0.
+        seed: The run's seed, at least 0. The cohorts depend on it alone, samplers and
+            reports also on all other arguments and the population's fingerprint.
         report_sampling: Whether reports are drawn one by one, or their sum at once.
         aggregation: How votes are kept from the server.
         num_blocks: Into how many client values a cohort is cut; part of what a result

@@ -468,9 +468,9 @@ class ParticipationTest(LdpTrieHHTestCase):
             {words[i]: 1 for i in rng.permutation(9)[:4].tolist()} for _ in range(90)
         ]
 
-    def small(self, **overrides):
+    def small(self, population=None, **overrides):
         return self.process(
-            self.population(self.clients),
+            population or self.population(self.clients),
             **{
                 "clients_per_level": 20,
                 "max_depth": 2,
@@ -529,6 +529,51 @@ class ParticipationTest(LdpTrieHHTestCase):
             run(self.small(seed=seed, max_depth=1, num_passes=1))[0] for seed in (1, 2)
         ]
         self.assertNotEqual(states[0].to_json(), states[1].to_json())
+
+    @parameterized.parameters(*ReportSampling)
+    def test_neighbours_have_noise_of_their_own(self, report_sampling):
+        # With the same noise the votes of two runs of one seed would differ by the
+        # exchanged item alone: in two candidates, by one vote.
+        neighbour = [dict(words) for words in self.clients]
+        gone = min(neighbour[7])
+        new = next(a + b for a in "abc" for b in "abc" if a + b not in neighbour[7])
+        del neighbour[7][gone]
+        neighbour[7][new] = 1
+        votes = []
+        for clients in (self.clients, neighbour):
+            process = self.small(
+                population=self.population(clients),
+                clients_per_level=90,
+                max_depth=1,
+                num_passes=1,
+                contribution_bound=4,
+                report_sampling=report_sampling,
+            )
+            state = process.initialize()
+            sums = process.collect(state, process.cohorts.cohort(0))
+            votes.append(process.randomize_sum(state, sums))
+        changed = np.abs(votes[0] - votes[1])
+        self.assertGreater(np.count_nonzero(changed), 5)
+        self.assertGreater(changed.max(), 2)
+
+    def test_every_argument_changes_the_noise_and_none_the_cohorts(self):
+        first = self.small(max_depth=1, num_passes=1)
+        state = first.initialize()
+        nobody = np.zeros(first.initialize().trie.num_candidates, np.int64)
+        votes = [first.randomize_sum(state, nobody)]
+        for changes in (
+            {"epsilon": 3.0 + 1e-9},
+            {"sampler": _GREEDY},
+            {"max_prefixes": 11},
+            {"num_blocks": 2},
+            {"population": self.population([*self.clients[1:], self.clients[0]])},
+        ):
+            other = self.small(**{"max_depth": 1, "num_passes": 1} | changes)
+            np.testing.assert_array_equal(
+                other.cohorts.cohort(0), first.cohorts.cohort(0)
+            )
+            votes.append(other.randomize_sum(state, nobody))
+        self.assertLen(np.unique(votes, axis=0), len(votes))
 
 
 class BadArgumentsTest(LdpTrieHHTestCase):
