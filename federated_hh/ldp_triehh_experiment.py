@@ -38,6 +38,7 @@ class ParticipationRecord:
         level: From 1.
         clients: How many.
         digest: SHA-256 of their indices (int64, little-endian, ascending).
+        software: Hash of the versions of code and packages that asked them.
     """
 
     repeat: int
@@ -45,13 +46,21 @@ class ParticipationRecord:
     level: int
     clients: int
     digest: str
+    software: str
 
     @classmethod
     def of(
         cls, repeat: int, state: ldp_triehh_state.LdpTrieHHState, cohort: np.ndarray
     ) -> "ParticipationRecord":
         """Returns the record of the level that comes next."""
-        return cls(repeat, state.pass_number, state.level, len(cohort), _digest(cohort))
+        return cls(
+            repeat,
+            state.pass_number,
+            state.level,
+            len(cohort),
+            _digest(cohort),
+            run_directory.software_digest(),
+        )
 
 
 class ParticipationError(run_directory.RunDirectoryError):
@@ -166,7 +175,7 @@ class LdpTrieHHExperiment:
                 "done, so who took part is not certain; begin a new run"
             )
         if extra:
-            self._check_versions(path)
+            _check_software(path, extra[0])
             self._cut_off = extra[0]
         if checkpoint is None:
             return None
@@ -175,17 +184,6 @@ class LdpTrieHHExperiment:
             for found in checkpoint["done"]
         ]
         return checkpoint["state"]
-
-    def _check_versions(self, path: pathlib.Path) -> None:
-        """Makes sure that the clients of a level cut off send what they sent."""
-        changed = run_directory.changed_versions(self.directory.run)
-        if changed:
-            raise ParticipationError(
-                f"{path}: the last level was cut off, and its clients, asked again, "
-                "have to send the reports that they sent; but the run began with "
-                f"{'; '.join(changed)}. Continue with those versions, or begin a new "
-                "run with other clients"
-            )
 
     def _restored_state(
         self, process: ldp_triehh.LdpTrieHHProcess, saved: str
@@ -228,6 +226,18 @@ class LdpTrieHHExperiment:
         )
 
 
+def _check_software(path: pathlib.Path, cut_off: ParticipationRecord) -> None:
+    """Makes sure that the clients of a level cut off send what they sent."""
+    now = run_directory.software_digest()
+    if cut_off.software != now:
+        raise ParticipationError(
+            f"{path}: the last level was cut off, and its clients, asked again, have "
+            "to send the reports that they sent; but they were asked by other versions "
+            f"of this code or its packages (hash {cut_off.software}, now {now}). "
+            "Continue with those, or begin a new run with other clients"
+        )
+
+
 def noise_of_level(
     parameters: ldp_triehh.LdpTrieHHParameters, metrics: Mapping[str, int | float]
 ) -> dict[str, float]:
@@ -259,7 +269,7 @@ def _digest(cohort: np.ndarray) -> str:
 
 
 def _read_records(path: pathlib.Path) -> list[ParticipationRecord]:
-    table = pd.read_csv(path, dtype={"digest": str})
+    table = pd.read_csv(path, dtype={"digest": str, "software": str})
     return [ParticipationRecord(*row) for row in table.itertuples(False, None)]
 
 

@@ -6,6 +6,8 @@ directory, and no run writes into another's.
 """
 
 import fcntl
+import functools
+import hashlib
 import importlib.metadata
 import json
 import os
@@ -27,7 +29,9 @@ _FLAGS_FILE = "flags.txt"
 _CHECKPOINT_FILE = "checkpoint.json"
 _METRICS_FILE = "metrics.csv"
 _TENSORBOARD_DIR = "tensorboard"
-_SCHEMA_VERSION = 1
+_SCHEMA_VERSION = 2
+# Where the code is that can change a result.
+_SOURCES = ("federated_hh", "privacy", "simulation", "training")
 # The packages whose versions can change a result.
 _PACKAGES = (
     "tensorflow-federated",
@@ -68,6 +72,28 @@ def version() -> str:
 def package_versions() -> dict[str, str]:
     """Returns the versions of the packages that can change a result."""
     return {name: importlib.metadata.version(name) for name in _PACKAGES}
+
+
+@functools.cache
+def sources_digest() -> str:
+    """Returns a hash of this code: 16 hexadecimal digits.
+
+    Tells changed code apart where `version` cannot: with changes that are not
+    committed, and without git.
+    """
+    root = pathlib.Path(__file__).parent.parent
+    digest = hashlib.sha256()
+    for package in _SOURCES:
+        for file in sorted((root / package).rglob("*.py")):
+            digest.update(f"{file.relative_to(root)}\0".encode())
+            digest.update(hashlib.sha256(file.read_bytes()).digest())
+    return digest.hexdigest()[:16]
+
+
+def software_digest() -> str:
+    """Returns a hash of all versions that can change a result."""
+    versions = {**package_versions(), "this code": sources_digest()}
+    return hashlib.sha256(json.dumps(versions).encode()).hexdigest()[:16]
 
 
 def flags_file(path: str | os.PathLike[str]) -> str:
@@ -179,6 +205,7 @@ class RunDirectory:
             "status": "running",
             "started": time.strftime("%Y-%m-%d %H:%M:%S %z"),
             "version": version(),
+            "sources": sources_digest(),
             "python": platform.python_version(),
             "packages": package_versions(),
             "facts": dict(facts),
@@ -256,6 +283,7 @@ class RunDirectory:
             "flags",
             "packages",
             "version",
+            "sources",
         } - run.keys()
         if missing:
             raise RunDirectoryError(f"{file} is damaged: it has no {sorted(missing)}")
@@ -404,13 +432,18 @@ def changed_versions(run: dict[str, Any]) -> list[str]:
     Args:
         run: What the run's `run.json` says.
     """
-    now = {**package_versions(), "this code": version()}
-    before = {**run["packages"], "this code": run["version"]}
-    return [
+    now = package_versions()
+    changed = [
         f"{name} {began}, now {now.get(name)}"
-        for name, began in before.items()
+        for name, began in run["packages"].items()
         if now.get(name) != began
     ]
+    if run["sources"] != sources_digest():
+        changed.append(
+            f"this code of {run['version']} (sources {run['sources']}), now "
+            f"{version()} (sources {sources_digest()})"
+        )
+    return changed
 
 
 def _warn_of_other_versions(run: dict[str, Any]) -> None:

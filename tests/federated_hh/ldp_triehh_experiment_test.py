@@ -1,6 +1,5 @@
 """Tests of interrupted LDP TrieHH experiments, and of their tables."""
 
-import json
 import os
 import pathlib
 import tempfile
@@ -35,9 +34,6 @@ class ExperimentTest(parameterized.TestCase):
     def setUpClass(cls):
         super().setUpClass()
         cls.enterClassContext(runtime.tff_worker())
-        # A commit while the tests run would be another version of the code.
-        version = mock.patch.object(run_directory, "version", return_value="this")
-        cls.enterClassContext(version)
         scratch = cls.enterClassContext(tempfile.TemporaryDirectory())
         random = np.random.default_rng(0)
         words = [a + b for a in "abc" for b in ("", "a", "b", "cc")]
@@ -153,16 +149,35 @@ class ExperimentTest(parameterized.TestCase):
         ):
             self.run_in(path, resume=True, fail_at=2)
 
-    def test_a_level_cut_off_is_not_asked_again_by_other_code(self):
+    def test_a_level_cut_off_is_not_asked_again_by_other_packages(self):
         path = self.path()
         self.assertIsNone(self.run_in(path, fail_at=2))
-        run = json.loads((path / "run.json").read_text())
-        run["packages"]["numpy"] = "1.0"
-        (path / "run.json").write_text(json.dumps(run))
-        with self.assertRaisesRegex(
-            ldp_triehh_experiment.ParticipationError, "began with numpy 1.0, now"
+        versions = run_directory.package_versions() | {"numpy": "1.0"}
+        with (
+            mock.patch.object(run_directory, "package_versions", return_value=versions),
+            self.assertRaisesRegex(
+                ldp_triehh_experiment.ParticipationError, "asked by other versions"
+            ),
         ):
             self.run_in(path, resume=True)
+
+    def test_a_level_cut_off_is_not_asked_again_by_other_code(self):
+        # Begun by one version, which another continued: the last level is its.
+        path = self.path()
+        self.assertIsNone(self.run_in(path, fail_at=1))
+        # As if it had been killed after the checkpoint of level 1.
+        table = pd.read_csv(path / "participation.csv")
+        table[:1].to_csv(path / "participation.csv", index=False)
+        with mock.patch.object(run_directory, "sources_digest", return_value="other"):
+            self.assertIsNone(self.run_in(path, resume=True, fail_at=2))
+            software = pd.read_csv(path / "participation.csv")["software"]
+            self.assertEqual(software.nunique(), 2)
+        with self.assertRaisesRegex(
+            ldp_triehh_experiment.ParticipationError, "asked by other versions"
+        ):
+            self.run_in(path, resume=True)
+        with mock.patch.object(run_directory, "sources_digest", return_value="other"):
+            self.assertEqual(self.run_in(path, resume=True), self.found)
 
     def test_a_lost_record_is_refused(self):
         path = self.path()

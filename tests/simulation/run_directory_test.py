@@ -1,9 +1,11 @@
 """Tests of run directories: whole or not there, and never two runs in one."""
 
 import os
+import pathlib
 import resource
 import subprocess
 import sys
+from unittest import mock
 
 import pandas as pd
 from absl.testing import absltest, parameterized
@@ -164,7 +166,7 @@ class RunDirectoryTest(parameterized.TestCase):
             self.assertEqual(file.read(), "whole")
         self.assertNotIn(".result.csv.partial", os.listdir(self.path))
 
-    @parameterized.parameters("{}", "[]", "{", '{"schema_version": 1}')
+    @parameterized.parameters("{}", "[]", "{", '{"schema_version": 2}')
     def test_damaged_or_foreign_run_file(self, contents):
         _create(self.path).close()
         with open(os.path.join(self.path, "run.json"), "w") as file:
@@ -196,6 +198,25 @@ class RunDirectoryTest(parameterized.TestCase):
         with self.assertLogs(level="WARNING") as logs:
             _resume(self.path).close()
         self.assertIn("began with numpy 0", "".join(logs.output))
+
+    def test_changed_code_that_goes_on_is_warned_of(self):
+        with mock.patch.object(run_directory, "sources_digest", return_value="other"):
+            _create(self.path).close()
+        with self.assertLogs(level="WARNING") as logs:
+            _resume(self.path).close()
+        self.assertRegex("".join(logs.output), r"this code .* \(sources other\), now")
+
+    def test_the_digest_is_of_the_sources(self):
+        digest = run_directory.sources_digest()
+        self.assertRegex(digest, "^[0-9a-f]{16}$")
+        read = pathlib.Path.read_bytes
+
+        def changed(path):
+            return read(path) + b"\n" * path.match("federated_hh/trie.py")
+
+        with mock.patch.object(pathlib.Path, "read_bytes", changed):
+            self.assertNotEqual(run_directory.sources_digest.__wrapped__(), digest)
+        self.assertEqual(run_directory.sources_digest.__wrapped__(), digest)
 
     def test_checkpoint_without_its_parts(self):
         with _create(self.path) as run:
