@@ -27,7 +27,7 @@ def summarize(
 
     Args:
         process: Of the first repeat.
-        metrics: A row a level, with repeat and candidates; the levels of all repeats
+        metrics: A row a level, with level and candidates; the levels of all repeats
             decide the guarantee.
         delta: Of the central guarantees.
         alpha: Of the approximate k-anonymity.
@@ -35,7 +35,7 @@ def summarize(
     statement = realised_statement(
         process.parameters, process.aggregation, metrics, delta
     )
-    table, text = anonymity_of(process.parameters, process.alphabet.num_symbols, alpha)
+    table, text = anonymity_of(process.parameters, process.alphabet, metrics, alpha)
     return RunSummary(process, statement, table, text)
 
 
@@ -57,28 +57,6 @@ def realised_statement(
     return ldp_triehh_statement.ldp_triehh_statement(run, delta=delta, basis="realised")
 
 
-def planned_statement(
-    parameters: LdpTrieHHParameters,
-    alphabet: alphabet_lib.Alphabet,
-    aggregation: Aggregation,
-    delta: float,
-) -> statement_lib.PrivacyStatement:
-    """Returns the statement of a run that keeps the most prefixes at every level.
-
-    Args:
-        parameters: Of the run.
-        alphabet: Of its words.
-        aggregation: Of its votes.
-        delta: Of the central guarantees.
-    """
-    candidates = [alphabet.size * alphabet.num_symbols]
-    for _ in range(parameters.max_depth - 1):
-        kept = min(candidates[-1], parameters.max_prefixes)
-        candidates.append(kept * alphabet.num_symbols)
-    run = _run_of(parameters, aggregation.value, candidates * parameters.num_passes)
-    return ldp_triehh_statement.ldp_triehh_statement(run, delta=delta)
-
-
 def _run_of(
     parameters: LdpTrieHHParameters, aggregation: str, candidates: list[int]
 ) -> ldp_triehh_statement.LdpTrieHHRun:
@@ -96,43 +74,85 @@ def _run_of(
 
 
 def anonymity_of(
-    parameters: LdpTrieHHParameters, num_symbols: int, alpha: float
+    parameters: LdpTrieHHParameters,
+    alphabet: alphabet_lib.Alphabet,
+    levels: pd.DataFrame,
+    alpha: float,
 ) -> tuple[pd.DataFrame, str]:
     """Evaluates approximate k-anonymity (Sun et al. 2024, Definition 3 and Lemma 1).
 
     Args:
         parameters: Of the run.
-        num_symbols: What may follow a prefix, |X|: the characters and the end symbol.
+        alphabet: Of the run.
+        levels: A row a level that was run, with level and candidates.
         alpha: In (0, 1).
 
     Returns:
         A row for each evaluation, and what to know about them, as Markdown. No rows
         where there is nothing to evaluate.
     """
-    empty = pd.DataFrame(columns=_ANONYMITY_COLUMNS)
     if math.isinf(parameters.epsilon):
-        return empty, (
+        return pd.DataFrame(columns=_ANONYMITY_COLUMNS), (
             "Not evaluated: without local privacy a prefix is kept by its true votes."
         )
+    results, remarks = [], []
+    full = {
+        "alphabet_size": alphabet.num_symbols,
+        "kept_prefixes": parameters.max_prefixes,
+        "local_epsilon": parameters.epsilon,
+        "num_reports": parameters.reports_per_level,
+    }
     try:
-        level = anonymity.VotingLevel(
-            alphabet_size=num_symbols,
-            kept_prefixes=parameters.max_prefixes,
-            local_epsilon=parameters.epsilon,
-            num_reports=parameters.reports_per_level,
-        )
+        level = anonymity.VotingLevel(**full)
+        results.append(level.direct(alpha))
+        results.insert(0, level.lemma_1(alpha))
     except ValueError as error:
-        return empty, f"Lemma 1 does not apply: {error}."
-    results = [level.lemma_1(alpha), level.direct(alpha)]
+        remarks.append(f"Lemma 1 does not apply: {error}.")
+    first = _first_full_level(parameters, alphabet)
+    candidates = levels["candidates"][levels["level"] >= first]
+    if len(candidates):
+        try:
+            smallest = anonymity.VotingLevel(
+                **full, live_prefixes=int(candidates.min()) // alphabet.num_symbols
+            )
+            passes = parameters.num_passes
+            result = smallest.direct(alpha, passes)
+            name = (
+                f"as run: s = {smallest.domain_size:,}, {passes} "
+                f"{'pass' if passes == 1 else 'passes'} (others hold no item)"
+            )
+            results.append(dataclasses.replace(result, name=name))
+        except ValueError as error:
+            remarks.append(f"The run itself has no k: {error}.")
     text = (
-        f"A prefix that fewer than k users of a level hold is kept with probability at "
-        f"most {1 - alpha:.4g} (alpha = {alpha:g}), at levels with s = "
-        f"{level.domain_size:,} items. `k` is the largest that an evaluation gives, "
-        "empty where not even a prefix that nobody holds passes; the two "
-        "probabilities are those of a prefix that nobody holds, and that k hold. "
-        "Lemma 1 takes two items off every report to be a proof for all data; the "
-        "direct evaluation is of the one data set in which all other reports hold 'no "
-        "item', and no proof. Ties, which are kept, are counted; earlier levels with "
-        "smaller domains are not covered."
+        f"A word that fewer than k users hold is found with probability at most "
+        f"{1 - alpha:.4g} (alpha = {alpha:g}). `k` is the largest that an evaluation "
+        "gives, empty where not even a word that nobody holds passes; the two "
+        "probabilities are those of a word that nobody holds, and that k hold. The "
+        "first evaluations are, as the paper's, of a level with s = eta_max |X| + 1 "
+        "items. Lemma 1 takes two items off every report to be a proof for all data; "
+        "the direct evaluation is of the one data set in which all other reports hold "
+        "'no item', and no proof. The last evaluation is the direct one of the run: "
+        "at its level with the fewest candidates, for prefixes that end as words leave "
+        "the trie, with a word's chances in all passes, and its holders spread over "
+        "their cohorts as makes it most likely. Ties, which are kept, are counted. "
+        f"Words of fewer than {first} characters are not covered: they come out of "
+        "levels that keep most of their candidates."
     )
-    return pd.DataFrame([dataclasses.asdict(result) for result in results]), text
+    return (
+        pd.DataFrame(
+            [dataclasses.asdict(result) for result in results],
+            columns=_ANONYMITY_COLUMNS,
+        ),
+        " ".join([*remarks, text] if results else remarks),
+    )
+
+
+def _first_full_level(
+    parameters: LdpTrieHHParameters, alphabet: alphabet_lib.Alphabet
+) -> int:
+    """Returns the first level that the level before it may give eta_max prefixes."""
+    level, prefixes = 1, alphabet.size
+    while prefixes < parameters.max_prefixes and level < parameters.max_depth:
+        level, prefixes = level + 1, prefixes * alphabet.size
+    return level

@@ -65,6 +65,10 @@ DATA_SETS = (
 )
 
 
+def _setting(data_set: DataSet, epsilon: float) -> str:
+    return f"{data_set.name}, epsilon {epsilon:g}"
+
+
 def prepare(
     data_set: DataSet, data_dir: str, cache: str | os.PathLike[str]
 ) -> client_words.ClientWords:
@@ -131,31 +135,36 @@ class RealTextRunner:
     seed: int
     max_depth: int
 
-    def run(self) -> tuple[pd.DataFrame, pd.DataFrame]:
+    def run(self) -> tuple[oov_studies.StudyResults, pd.DataFrame]:
         """Runs what is left to run; needs a TFF execution context.
 
         Returns:
-            A row for each data set, epsilon and repeat, as `oov_report.summarize`
-            takes it; and the words of the first repeats, with data_set and epsilon.
+            A setting for each data set and epsilon; and the words of the first repeats,
+            with data_set and epsilon.
         """
-        saved = self.directory.load_checkpoint() or {"runs": [], "words": []}
+        saved = self.directory.load_checkpoint()
+        saved = saved or {"runs": [], "levels": [], "words": []}
         done = {(row["setting"], row["repeat"]) for row in saved["runs"]}
         for data_set in DATA_SETS:
             for epsilon in _EPSILONS:
                 for repeat in range(self.num_repeats):
-                    setting = f"{data_set.name}, epsilon {epsilon:g}"
+                    setting = _setting(data_set, epsilon)
                     if (setting, repeat) in done:
                         continue
-                    row, words = self._run(setting, data_set, epsilon, repeat)
+                    row, levels, words = self._run(setting, data_set, epsilon, repeat)
                     saved["runs"].append(row)
+                    saved["levels"] += levels
                     if repeat == 0:
                         saved["words"] += words
                     self.directory.save_checkpoint(saved)
-        return pd.DataFrame(saved["runs"]), pd.DataFrame(saved["words"])
+        results = oov_studies.StudyResults(
+            pd.DataFrame(saved["runs"]), pd.DataFrame(saved["levels"])
+        )
+        return results, pd.DataFrame(saved["words"])
 
     def _run(
         self, setting: str, data_set: DataSet, epsilon: float, repeat: int
-    ) -> tuple[dict, list[dict]]:
+    ) -> tuple[dict, list[dict], list[dict]]:
         clients = self.clients[data_set.name]
         parameters = parameters_for(
             data_set, clients.num_clients, epsilon, self.max_depth
@@ -190,7 +199,7 @@ class RealTextRunner:
             **results.repeats.drop(columns="repeat").iloc[0].to_dict(),
             "seconds": oov_studies.seconds_of(levels),
         }
-        return row, words.to_dict("records")
+        return row, levels.to_dict("records"), words.to_dict("records")
 
 
 def populations(
@@ -201,43 +210,47 @@ def populations(
 
 
 def statements(
-    clients: Mapping[str, client_words.ClientWords], max_depth: int, delta: float
+    clients: Mapping[str, client_words.ClientWords],
+    levels: pd.DataFrame,
+    max_depth: int,
+    delta: float,
 ) -> dict[str, statement.PrivacyStatement]:
-    """Returns what the private run of each data set guarantees.
+    """Returns what each private run of each data set guaranteed.
 
     Args:
         clients: From `populations`.
+        levels: Of the results; the levels of all repeats decide the guarantee, which
+            is of one of them.
         max_depth: D.
         delta: Of the central guarantees.
     """
-    return {
-        data_set.name: ldp_triehh_privacy.planned_statement(
-            parameters_for(
-                data_set, clients[data_set.name].num_clients, _EPSILONS[0], max_depth
-            ),
-            alphabet_lib.Alphabet(_CHARACTERS),
+    found = {}
+    for data_set in DATA_SETS:
+        num_clients = clients[data_set.name].num_clients
+        found[data_set.name] = ldp_triehh_privacy.realised_statement(
+            parameters_for(data_set, num_clients, _EPSILONS[0], max_depth),
             ldp_triehh_parameters.Aggregation.SECURE_SUM,
+            levels[levels["setting"] == _setting(data_set, _EPSILONS[0])],
             delta,
         )
-        for data_set in DATA_SETS
-    }
+    return found
 
 
 def notes(
     clients: Mapping[str, client_words.ClientWords],
-    promised: Mapping[str, statement.PrivacyStatement],
+    guaranteed: Mapping[str, statement.PrivacyStatement],
 ) -> list[str]:
     """Returns a line on each data set: its clients, parameters and guarantee.
 
     Args:
         clients: From `populations`.
-        promised: From `statements`.
+        guaranteed: From `statements`.
     """
     lines = []
     for data_set in DATA_SETS:
         held = clients[data_set.name]
         central = min(
-            (g for g in promised[data_set.name].guarantees if g.unit == "item"),
+            (g for g in guaranteed[data_set.name].guarantees if g.unit == "item"),
             key=lambda guarantee: guarantee.epsilon,
         )
         amplified = (

@@ -108,15 +108,13 @@ def privacy_to_markdown(
     Args:
         parameters: Of the production setting.
         alphabet: Of its words.
-        levels: A row a level that was run, with candidates; those of all repeats
-            decide the guarantee, which is of one of them.
+        levels: A row a level that was run, with level and candidates; those of all
+            repeats decide the guarantee, which is of one of them.
     """
     statement = ldp_triehh_privacy.realised_statement(
         parameters, Aggregation.SECURE_SUM, levels, _DELTA
     )
-    table, text = ldp_triehh_privacy.anonymity_of(
-        parameters, alphabet.num_symbols, _ALPHA
-    )
+    table, text = ldp_triehh_privacy.anonymity_of(parameters, alphabet, levels, _ALPHA)
     lines = [
         "### What the production setting guaranteed",
         "",

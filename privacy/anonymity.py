@@ -16,14 +16,22 @@ grows with k, so the guarantee is the largest k for which it is at most 1 - alph
   competition among inputs that hold none of the candidates; it is an evaluation of one
   data set, and not a proof for all. It gives k = 49 for the paper's parameters, where
   the paper states 45.
+
+Both are of one level with eta |X| candidates. In a run, prefixes that end as words
+leave the trie, and a level with fewer candidates has a lower tau; and in several passes
+a word has several chances to be found, with the holders anywhere among their cohorts.
+`live_prefixes` and `num_passes` take the direct evaluation there.
 """
 
 import dataclasses
 import math
+from collections.abc import Callable
 
 import numpy as np
 
 from privacy import argument_checks, blanket
+
+_PARTS = 4  # of the holders, which several passes share
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,39 +59,43 @@ class AnonymityResult:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class VotingLevel:
-    """A level of LDP TrieHH with as many candidates as it ever has.
+    """A level of LDP TrieHH.
 
     Attributes:
         alphabet_size: Symbols |X|, at least 2.
         kept_prefixes: Prefixes eta_max that a level keeps, at least 1.
         local_epsilon: Local epsilon of Subset Selection, in (0, 100].
         num_reports: Reports N B of the level, at least 2.
+        live_prefixes: Prefixes that the level extends, at least 1; None for
+            kept_prefixes, as many as a level ever has but for ties.
 
     Raises:
-        ValueError: A value is outside its range, or a report holds fewer than two
-            items, for which Lemma 1 has nothing to say.
+        ValueError: A value is outside its range, or the level keeps all candidates.
     """
 
     alphabet_size: int
     kept_prefixes: int
     local_epsilon: float
     num_reports: int
+    live_prefixes: int | None = None
 
     def __post_init__(self):
         argument_checks.integer("alphabet_size", self.alphabet_size, 2)
         argument_checks.integer("kept_prefixes", self.kept_prefixes, 1)
         argument_checks.integer("num_reports", self.num_reports, 2)
-        if self.subset_size < 2:
+        if self.live_prefixes is not None:
+            argument_checks.integer("live_prefixes", self.live_prefixes, 1)
+        if self.domain_size - 1 <= self.kept_prefixes:
             raise ValueError(
-                f"local_epsilon = {self.local_epsilon:g} makes reports of one item "
-                f"(domain of {self.domain_size}): Lemma 1 needs two; use a smaller "
-                f"local_epsilon, below {math.log(self.domain_size - 1):.4g}"
+                f"kept_prefixes is {self.kept_prefixes}: a level of "
+                f"{self.domain_size - 1} candidates keeps all of them"
             )
+        argument_checks.positive("local_epsilon", self.local_epsilon)
 
     @property
     def domain_size(self) -> int:
         """Candidates of the level and the "no item" symbol: s."""
-        return self.kept_prefixes * self.alphabet_size + 1
+        return (self.live_prefixes or self.kept_prefixes) * self.alphabet_size + 1
 
     @property
     def subset_size(self) -> int:
@@ -111,26 +123,36 @@ class VotingLevel:
             The largest k it proves, if any.
 
         Raises:
-            ValueError: alpha is outside its range.
+            ValueError: alpha is outside its range, or a report holds fewer than two
+                items, for which Lemma 1 has nothing to say.
         """
+        if self.subset_size < 2:
+            raise ValueError(
+                f"local_epsilon = {self.local_epsilon:g} makes reports of one item "
+                f"(domain of {self.domain_size}): Lemma 1 needs two; use a smaller "
+                f"local_epsilon, below {math.log(self.domain_size - 1):.4g}"
+            )
         share = (self.subset_size - 2) / (self.domain_size - 1)
         return self._evaluate("Lemma 1 as printed (subsets of d - 2)", share, alpha)
 
-    def direct(self, alpha: float) -> AnonymityResult:
+    def direct(self, alpha: float, num_passes: int = 1) -> AnonymityResult:
         """Evaluates the data set in which all other reports hold "no item".
 
         Args:
             alpha: In (0, 1), such as 0.95.
+            num_passes: Passes in which the candidate may be kept, at least 1. The
+                holders are those in all cohorts together, spread over them as makes
+                it most likely, in quarters of their number.
 
         Returns:
             The largest k there; not a proof for other data sets.
 
         Raises:
-            ValueError: alpha is outside its range.
+            ValueError: An argument is outside its range.
         """
-        return self._evaluate(
-            "direct evaluation (others hold no item)", self.other_probability, alpha
-        )
+        argument_checks.integer("num_passes", num_passes, 1)
+        name = "direct evaluation (others hold no item)"
+        return self._evaluate(name, self.other_probability, alpha, num_passes)
 
     def kept_probability(self, holders: int, vote_share: float) -> float:
         """Computes how likely a candidate is kept.
@@ -149,26 +171,33 @@ class VotingLevel:
         argument_checks.fraction("vote_share", vote_share)
         return self._kept(holders, *self._threshold_law(vote_share))
 
-    def _evaluate(self, name: str, share: float, alpha: float) -> AnonymityResult:
+    def _evaluate(
+        self, name: str, share: float, alpha: float, num_passes: int = 1
+    ) -> AnonymityResult:
         alpha = argument_checks.probability("alpha", alpha)
         if share == 0:
             # Reports of two items have nothing left: every candidate passes.
             values, law = np.array([0]), np.array([1.0])
         else:
             values, law = self._threshold_law(share)
-        at_zero = self._kept(0, values, law)
+
+        def kept_in_a_pass(holders: int) -> float:
+            return self._kept(holders, values, law)
+
+        def kept_with(holders: int) -> float:
+            return _kept_in_some_pass(kept_in_a_pass, holders, num_passes)
+
+        at_zero = kept_with(0)
         k, kept = None, at_zero
         if at_zero <= 1 - alpha:
             low, high = 0, 1
-            while high < self.num_reports and (
-                self._kept(high, values, law) <= 1 - alpha
-            ):
+            while high < self.num_reports and kept_with(high) <= 1 - alpha:
                 low, high = high, min(2 * high, self.num_reports)
             while high - low > 1:
                 middle = (low + high) // 2
-                passes = self._kept(middle, values, law) <= 1 - alpha
+                passes = kept_with(middle) <= 1 - alpha
                 low, high = (middle, high) if passes else (low, middle)
-            k, kept = low, self._kept(low, values, law)
+            k, kept = low, kept_with(low)
         return AnonymityResult(
             name=name,
             expected_threshold=float(np.dot(values, law)),
@@ -222,3 +251,30 @@ class VotingLevel:
                 missing - 1, self.num_reports - holders, self.other_probability
             )
         return float(law @ np.convolve(rest, own_law, "valid"))
+
+
+def _kept_in_some_pass(
+    kept_in_a_pass: Callable[[int], float], holders: int, num_passes: int
+) -> float:
+    """Computes how likely a candidate is kept in one pass or another.
+
+    Args:
+        kept_in_a_pass: The same for one pass and its number of holders.
+        holders: In all passes together; quarters of them go to the passes as makes it
+            most likely.
+        num_passes: At least 1.
+    """
+    if num_passes == 1:
+        return kept_in_a_pass(holders)
+    missed = [
+        1 - kept_in_a_pass(number)
+        for number in (math.ceil(part * holders / _PARTS) for part in range(_PARTS + 1))
+    ]
+    # Of some passes, by how many parts they have: the least chance to be missed.
+    least = missed
+    for _ in range(num_passes - 1):
+        least = [
+            min(least[part - last] * missed[last] for last in range(part + 1))
+            for part in range(_PARTS + 1)
+        ]
+    return 1 - least[-1]

@@ -268,22 +268,25 @@ def _run_real_text(arguments: experiment_flags.Arguments) -> None:
     from simulation import run_directory, runtime
 
     clients = oov_real_text.populations(_DATA_DIR.value, _cache())
-    promised = oov_real_text.statements(clients, _MAX_DEPTH.value, _DELTA_OF_REAL_TEXT)
     facts = {name: held.fingerprint for name, held in clients.items()}
     with run_directory.open_for(arguments, program=_PROGRAM, facts=facts) as directory:
         with runtime.tff_worker(max_concurrent_calls=2):
-            runs, words = oov_real_text.RealTextRunner(
+            results, words = oov_real_text.RealTextRunner(
                 clients,
                 directory,
                 _NUM_REPEATS.value,
                 arguments.seed,
                 _MAX_DEPTH.value,
             ).run()
-        summary = oov_report.summarize(runs)
+        guaranteed = oov_real_text.statements(
+            clients, results.levels, _MAX_DEPTH.value, _DELTA_OF_REAL_TEXT
+        )
+        summary = oov_report.summarize(results.runs)
         title = "Words that a large dictionary does not know, in real text"
-        notes = oov_real_text.notes(clients, promised) + _notes(directory, arguments)
-        files = oov_report.files_of(title, runs, summary, notes)
-        for name, statement in promised.items():
+        notes = oov_real_text.notes(clients, guaranteed) + _notes(directory, arguments)
+        files = oov_report.files_of(title, results.runs, summary, notes)
+        files["levels.csv"] = results.levels.to_csv(index=False).encode()
+        for name, statement in guaranteed.items():
             files[f"privacy_{name}.md"] = statement.to_markdown().encode()
         files["words.csv"] = words.to_csv(index=False).encode()
         files["table.md"] += oov_real_text.words_to_markdown(words, 60).encode()

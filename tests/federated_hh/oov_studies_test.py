@@ -178,7 +178,12 @@ class OovStudiesTest(parameterized.TestCase):
         text = oov_report.privacy_to_markdown(
             options.parameters(oov_studies.STUDIES["oov_production"].settings[0]),
             alphabet_lib.Alphabet(options.characters),
-            pd.DataFrame({"candidates": [10_100] + [1_010_000] * 14}),
+            pd.DataFrame(
+                {
+                    "level": [*range(1, 16)] * 2,
+                    "candidates": ([10_100] + [1_010_000] * 14) * 2,
+                }
+            ),
         )
         self.assertIn("exact sum | epsilon 0.1755, delta 1e-10", text)
         self.assertIn("epsilon 0.3075, delta 1e-10 | epsilon 0.315", text)
@@ -230,16 +235,23 @@ class RealTextTest(absltest.TestCase):
             ) as directory,
         ):
             clients = oov_real_text.populations(str(data), cache)
-            runs, words = oov_real_text.RealTextRunner(
+            results, words = oov_real_text.RealTextRunner(
                 clients, directory, num_repeats=1, seed=1, max_depth=3
             ).run()
         blogs = clients["blogs"]
         self.assertEqual(blogs.num_clients, 80)
-        promised = oov_real_text.statements(clients, max_depth=3, delta=1e-6)
-        notes = oov_real_text.notes(clients, promised)
+        runs, levels = results.runs, results.levels
+        guaranteed = oov_real_text.statements(clients, levels, max_depth=3, delta=1e-6)
+        notes = oov_real_text.notes(clients, guaranteed)
         self.assertLen(notes, 3)
         self.assertStartsWith(notes[0], "blogs: 80 clients with 1 distinct unknown")
-        self.assertEqual(promised["blogs"].guarantees[0].epsilon, 10.0)
+        self.assertEqual(guaranteed["blogs"].guarantees[0].epsilon, 10.0)
+        self.assertEqual(guaranteed["blogs"].basis, "realised")
+        candidates = levels["candidates"][levels["setting"] == "blogs, epsilon 10"]
+        self.assertEqual(
+            guaranteed["blogs"].parameters["domain_sizes (s)"],
+            ", ".join(str(number + 1) for number in candidates),
+        )
         self.assertEqual(
             runs["max_prefixes"].tolist(), [300] * 2 + [120] * 2 + [60] * 2
         )

@@ -1,5 +1,6 @@
 """Tests of approximate k-anonymity: the paper's parameters, and simulation."""
 
+import itertools
 import math
 
 import numpy as np
@@ -53,6 +54,43 @@ class ProductionTest(parameterized.TestCase):
         for holders, expected in ((0, at_0), (45, at_45)):
             found = level.kept_probability(holders, share)
             self.assertAlmostEqual(found, expected, delta=5.1e-5)
+
+
+class RunTest(parameterized.TestCase):
+    @parameterized.parameters(
+        (None, 1, 49), (9000, 1, 46), (8000, 1, 43), (None, 2, 42), (8000, 2, 33)
+    )
+    def test_fewer_prefixes_and_more_passes(self, live, num_passes, k):
+        # Values of an independent evaluation, at |X| = 101.
+        level = VotingLevel(
+            alphabet_size=101,
+            kept_prefixes=10000,
+            local_epsilon=10.0,
+            num_reports=3 * 10**7,
+            live_prefixes=live,
+        )
+        self.assertEqual(level.direct(0.95, num_passes).k, k)
+
+    @parameterized.parameters(2, 3)
+    def test_passes_by_all_splits_of_the_holders(self, num_passes):
+        level = VotingLevel(
+            alphabet_size=20, kept_prefixes=5, local_epsilon=4.0, num_reports=2000
+        )
+        found = level.direct(0.6, num_passes)
+        share = level.other_probability
+        missed = [1 - level.kept_probability(k, share) for k in range(found.k + 2)]
+
+        def most_likely(holders):
+            splits = itertools.product(range(holders + 1), repeat=num_passes - 1)
+            return 1 - min(
+                math.prod(missed[part] for part in (*split, holders - sum(split)))
+                for split in splits
+                if sum(split) <= holders
+            )
+
+        self.assertAlmostEqual(found.kept_probability, most_likely(found.k), places=10)
+        self.assertLessEqual(most_likely(found.k), 0.4)
+        self.assertGreater(most_likely(found.k + 1), 0.4)
 
 
 class SimulationTest(parameterized.TestCase):
@@ -126,7 +164,8 @@ class BadInputTest(parameterized.TestCase):
         ({"alphabet_size": 1}, "alphabet_size"),
         ({"kept_prefixes": 0}, "kept_prefixes"),
         ({"local_epsilon": -1.0}, "local_epsilon"),
-        ({"local_epsilon": 14.0}, "local_epsilon = 14 makes reports of one item"),
+        ({"live_prefixes": 0}, "live_prefixes"),
+        ({"live_prefixes": 100}, "level of 10000 candidates keeps all of them"),
         ({"num_reports": 1}, "num_reports"),
     )
     def test_levels(self, change, message):
@@ -138,6 +177,19 @@ class BadInputTest(parameterized.TestCase):
         }
         with self.assertRaisesRegex(ValueError, message):
             VotingLevel(**(values | change))
+
+    def test_lemma_1_needs_reports_of_two_items(self):
+        level = VotingLevel(
+            alphabet_size=100,
+            kept_prefixes=10000,
+            local_epsilon=14.0,
+            num_reports=1000,
+        )
+        with self.assertRaisesRegex(
+            ValueError, "local_epsilon = 14 makes reports of one item"
+        ):
+            level.lemma_1(0.95)
+        self.assertIsNotNone(level.direct(0.95))
 
     def test_alpha(self):
         for alpha in (0.0, 1.0, math.nan):
