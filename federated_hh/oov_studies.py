@@ -108,6 +108,32 @@ class Options:
             sampler=setting.sampler,
         )
 
+    def check(self, study: Study, num_clients: int) -> None:
+        """Checks that all settings of a study can be run.
+
+        Args:
+            study: The study.
+            num_clients: Clients in the population.
+
+        Raises:
+            ValueError: If a parameter is out of its range, or see
+                `LdpTrieHHParameters.check_sizes`.
+        """
+        alphabet = alphabet_lib.Alphabet(self.characters)
+        for setting in study.settings:
+            parameters = self.parameters(setting)
+            try:
+                parameters.check_sizes(
+                    num_clients,
+                    alphabet,
+                    parameters.clients_per_level,
+                    ldp_triehh_parameters.ReportSampling.AGGREGATE,
+                )
+            except ValueError as error:
+                raise ValueError(
+                    f"setting {setting.name!r} at scale {self.scale:g}: {error}"
+                ) from error
+
 
 _GREEDY = contributions.ItemSampler.GREEDY
 _RANDOM = contributions.ItemSampler.RANDOM
@@ -180,7 +206,11 @@ class StudyRunner:
 
         Yields:
             After each repeat of all settings, the results so far.
+
+        Raises:
+            ValueError: See `Options.check`; before anything is run.
         """
+        self.options.check(self.study, self.population.num_clients)
         saved = self.directory.load_checkpoint() or {"runs": [], "levels": []}
         done = {(row["setting"], row["repeat"]) for row in saved["runs"]}
         for repeat in range(self.options.num_repeats):

@@ -3,7 +3,8 @@
 scripts/run federated_hh.run_ldp_triehh --flagfile=configs/ldp_triehh_demo.flagfile
 
 Text is cut at white space (--tokenizer), and prefixes are made of the 100 characters
-of Python's string.printable, unless --alphabet says otherwise.
+of Python's string.printable, unless --alphabet says otherwise: a word with another
+character is an error then, unless --out_of_alphabet=drop leaves it out.
 """
 
 import math
@@ -120,6 +121,9 @@ def _check_flags() -> None:
             )
     if len(set(_alphabet())) < len(_alphabet()):
         raise ValueError("--alphabet has a character twice")
+    if flags.FLAGS["alphabet"].present and not flags.FLAGS["out_of_alphabet"].present:
+        # Who says which characters there are is told of words that have others.
+        flags.FLAGS.out_of_alphabet = "refuse"
 
 
 def _alphabet() -> str:

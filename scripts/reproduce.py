@@ -211,7 +211,8 @@ def _notes(directory, arguments: experiment_flags.Arguments) -> list[str]:
         given.append("--data_dir=...")
     return [
         "Intervals are over repeats, each with cohorts, local samples and noise of its "
-        "own, on one population.",
+        "own, on one population. Settings have noise of their own, and the cohorts in "
+        "common with settings of as many clients a level.",
         f"Code {directory.run['version']}; `scripts/run {_PROGRAM} {' '.join(given)}`",
     ]
 
@@ -242,6 +243,7 @@ def _run_synthetic(arguments: experiment_flags.Arguments) -> None:
         contribution_bound=_CONTRIBUTION_BOUND.value,
         characters=string.printable,
     )
+    options.check(study, options.num_clients)
     population = _prepare_population(options.num_clients)
     facts = {"population": population.fingerprint}
     with run_directory.open_for(arguments, program=_PROGRAM, facts=facts) as directory:

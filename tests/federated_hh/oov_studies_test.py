@@ -1,5 +1,6 @@
 """Tests of the case study's runs and tables on a small population."""
 
+import dataclasses
 import itertools
 import json
 import lzma
@@ -170,6 +171,23 @@ class OovStudiesTest(parameterized.TestCase):
         )
         digests = pd.concat([pd.read_csv(path) for path in paths])["digest"]
         self.assertEqual(digests.nunique(), 6)
+
+    def test_a_setting_that_cannot_be_run_is_refused_before_the_first_is(self):
+        one_pass, two_passes = oov_studies.STUDIES["oov_table1"].settings[1:]
+        options = oov_studies.Options(1.1e-5, 1, 1, 15, 10, 60, string.printable)
+        options.check(oov_studies.Study("", (one_pass,)), options.num_clients)
+        study = oov_studies.Study("", (one_pass, two_passes))
+        message = r"'random, two passes' at scale 1.1e-05: .* 2 passes need 180"
+        with self.assertRaisesRegex(ValueError, message):
+            options.check(study, options.num_clients)
+        # At a size that is fitting, but with clients who have no words and left.
+        options = dataclasses.replace(self.options, scale=1.034e-4, max_depth=15)
+        options.check(study, options.num_clients)
+        with self.directory("refused") as directory:
+            runner = oov_studies.StudyRunner(study, options, self.population, directory)
+            with self.assertRaisesRegex(ValueError, "the population has 1,5"):
+                next(runner.run())
+            self.assertFalse(any(path.is_dir() for path in directory.path.iterdir()))
 
     def test_production_privacy_beside_the_papers(self):
         # The independent values of the notes: 0.1755 at s = 10,101; k = 49 for

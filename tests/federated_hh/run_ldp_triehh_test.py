@@ -181,6 +181,10 @@ class RunLdpTrieHHTest(parameterized.TestCase):
             ("--clients_per_level=20", "--counting_clients=300"),
             "300 clients that count need 600 clients",
         ),
+        (
+            ("--alphabet=abc", "--clients_per_level=20"),
+            "outside the alphabet .abc.: .the.*--out_of_alphabet=drop",
+        ),
     )
     def test_runs_that_cannot_go_on(self, flags, message):
         result = _run(
