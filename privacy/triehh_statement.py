@@ -19,6 +19,9 @@ _ASSUMPTIONS = (
     "that reach the threshold, and keeps and shows nothing else of them.",
     "A user's vote depends on that user's own data and on the trie sent, not on "
     "other users' data.",
+    "The simulation draws cohorts and votes from the run's seed: sampling protects "
+    "nobody from those who know it. Keep it secret, and use another for another run, "
+    "where results on real data leave the house.",
 )
 
 _POPULATION_IS_PUBLIC = (
