@@ -329,18 +329,16 @@ def plot_cost(table) -> bytes:
     return plots.png(figure)
 
 
-def about(population, usage: dict[str, str]) -> dict:
+def about(population, commit: str, usage: dict[str, str]) -> dict:
     """Returns what made the results, and what the parts cost."""
     import numpy as np
     import tensorflow as tf
-
-    from simulation import run_directory
 
     # Where a population is kept makes no difference.
     arguments = " ".join(a for a in sys.argv[1:] if not a.startswith("--cache_dir"))
     return {
         "command": f"scripts/run scripts.benchmark_ldp_triehh {arguments}".strip(),
-        "commit": run_directory.version(),
+        "commit": commit,
         "data": (
             f"synthetic English, words of the lowest 5% of frequency mass: "
             f"{population.num_clients:,} clients, {population.num_words:,} words, "
@@ -383,8 +381,9 @@ def measure(scratch: str, results_directory: str) -> None:
     import string
 
     from federated_hh import alphabet as alphabet_lib
-    from simulation import atomic_files, runtime
+    from simulation import atomic_files, run_directory, runtime
 
+    commit = run_directory.version()  # before results change the tree
     cache_directory = _CACHE_DIR.value or scratch
 
     def write(name: str, contents: bytes) -> None:
@@ -418,7 +417,7 @@ def measure(scratch: str, results_directory: str) -> None:
     show("cost_against_clients", cost)
     write("cost_against_clients.png", plot_cost(cost))
     origin |= {"prepared": str(prepared), "spelled": str(spelled), "stages": str(whole)}
-    text = json.dumps(about(population, origin), indent=2)
+    text = json.dumps(about(population, commit, origin), indent=2)
     write("about.json", text.encode() + b"\n")
 
 
