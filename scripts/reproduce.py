@@ -35,7 +35,7 @@ _RESULTS_DIR = flags.DEFINE_string(
 _CACHE = flags.DEFINE_string(
     "population_cache",
     None,
-    "Directory where prepared populations are kept. A full-scale one takes 12 GB.",
+    "Directory where prepared populations are kept. A full-scale one takes 24 GB.",
 )
 _SCALE = flags.DEFINE_float(
     "scale",
