@@ -243,7 +243,9 @@ class StudyRunner:
             counting_clients=None,
         )
         coverage = results.coverage["coverage"].iloc[-1]
-        logging.info("%s, repeat %d: %.2f%%.", setting.name, repeat + 1, 100 * coverage)
+        logging.info(
+            "%s, repeat %d: coverage %.2f%%.", setting.name, repeat + 1, 100 * coverage
+        )
         if repeat == 0:
             self.directory.write_table(
                 f"words_{_file_name(setting.name)}.csv", results.words
