@@ -212,7 +212,7 @@ class RunDirectoryTest(parameterized.TestCase):
         read = pathlib.Path.read_bytes
 
         def changed(path):
-            return read(path) + b"\n" * path.match("federated_hh/trie.py")
+            return read(path) + b"\n" * path.match("simulation/run_directory.py")
 
         with mock.patch.object(pathlib.Path, "read_bytes", changed):
             self.assertNotEqual(run_directory.sources_digest.__wrapped__(), digest)
