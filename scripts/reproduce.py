@@ -26,7 +26,9 @@ _STUDIES = [
 # They need --data_dir.
 _ON_REAL_TEXT = ("oov_real_text", "training_blogs")
 
-_STUDY = flags.DEFINE_enum("study", None, _STUDIES, "What to run.", required=True)
+_STUDY = flags.DEFINE_enum(
+    "study", None, _STUDIES, "What to run; a run that is continued knows it."
+)
 _RESULTS_DIR = flags.DEFINE_string(
     "results_dir",
     None,
@@ -135,6 +137,8 @@ def _cache() -> str | os.PathLike[str]:
 
 
 def _check_flags() -> None:
+    if _STUDY.value is None:
+        raise ValueError(f"--study is needed: one of {', '.join(_STUDIES)}")
     if not 0 < _SCALE.value <= 1:
         raise ValueError(f"--scale={_SCALE.value}: has to be above 0 and at most 1")
     if _TRENDING_SHARE.value == 1:
