@@ -17,11 +17,8 @@ import pandas as pd
 from federated_hh import alphabet as alphabet_lib
 from federated_hh import (
     contributions,
-    ldp_triehh,
-    ldp_triehh_experiment,
     ldp_triehh_parameters,
     ldp_triehh_privacy,
-    ldp_triehh_results,
     oov_studies,
 )
 from privacy import statement
@@ -169,19 +166,14 @@ class RealTextRunner:
         parameters = parameters_for(
             data_set, clients.num_clients, epsilon, self.max_depth
         )
-        process = ldp_triehh.build_ldp_triehh_process(
+        results, levels = oov_studies.run_part(
             clients,
             parameters,
             alphabet_lib.Alphabet(_CHARACTERS),
-            seed=ldp_triehh_experiment.seed_of_repeat(self.seed, repeat),
-        )
-        found, levels = oov_studies.run_part(process, self.directory, setting, repeat)
-        results = ldp_triehh_results.evaluate(
-            clients,
-            parameters,
-            [found],
-            [process.cohorts],
-            counting_clients=None,
+            self.seed,
+            self.directory,
+            setting,
+            repeat,
         )
         words = results.words.drop(columns="repeat")
         words.insert(0, "data_set", data_set.name)

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from federated_hh import alphabet as alphabet_lib
-from federated_hh import evaluation, ldp_triehh_privacy
+from federated_hh import evaluation, ldp_triehh_privacy, oov_studies
 from federated_hh.ldp_triehh_parameters import Aggregation, LdpTrieHHParameters
 from simulation import plots
 
@@ -21,7 +21,7 @@ def summarize(runs: pd.DataFrame) -> pd.DataFrame:
     """Averages the runs of each setting over its repeats.
 
     Args:
-        runs: From `oov_studies.StudyRunner.run`.
+        runs: Of `oov_studies.StudyResults`.
 
     Returns:
         A row a setting, in the order of `runs`, of the state after the last pass: the
@@ -47,20 +47,24 @@ def summarize(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def files_of(
-    title: str, runs: pd.DataFrame, summary: pd.DataFrame, notes: list[str]
+    title: str,
+    results: oov_studies.StudyResults,
+    summary: pd.DataFrame,
+    notes: list[str],
 ) -> dict[str, bytes]:
     """Returns the files that every study leaves, by name.
 
     Args:
         title: Of the study.
-        runs: See `summarize`.
+        results: Of its runs.
         summary: From `summarize`.
         notes: See `to_markdown`.
     """
     is_curve = summary["epsilon"].nunique() == len(summary) > 1
     plot = plot_epsilons if is_curve else plot_settings
     return {
-        "runs.csv": runs.to_csv(index=False).encode(),
+        "runs.csv": results.runs.to_csv(index=False).encode(),
+        "levels.csv": results.levels.to_csv(index=False).encode(),
         "summary.csv": summary.to_csv(index=False).encode(),
         "table.md": to_markdown(title, summary, notes).encode(),
         "coverage.png": plot(title, summary),

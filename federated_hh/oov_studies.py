@@ -228,19 +228,14 @@ class StudyRunner:
         self, setting: Setting, repeat: int
     ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
         parameters = self.options.parameters(setting)
-        process = ldp_triehh.build_ldp_triehh_process(
+        results, levels = run_part(
             self.population,
             parameters,
             alphabet_lib.Alphabet(self.options.characters),
-            seed=ldp_triehh_experiment.seed_of_repeat(self.options.seed, repeat),
-        )
-        found, levels = run_part(process, self.directory, setting.name, repeat)
-        results = ldp_triehh_results.evaluate(
-            self.population,
-            parameters,
-            [found],
-            [process.cohorts],
-            counting_clients=None,
+            self.options.seed,
+            self.directory,
+            setting.name,
+            repeat,
         )
         coverage = results.coverage["coverage"].iloc[-1]
         logging.info(
@@ -268,31 +263,47 @@ class StudyRunner:
 
 
 def run_part(
-    process: ldp_triehh.LdpTrieHHProcess,
+    population: client_words.ClientWords,
+    parameters: ldp_triehh_parameters.LdpTrieHHParameters,
+    alphabet: alphabet_lib.Alphabet,
+    seed: int,
     directory: run_directory.RunDirectory,
     name: str,
     repeat: int,
-) -> tuple[ldp_triehh_experiment.FoundWords, pd.DataFrame]:
+) -> tuple[ldp_triehh_results.Results, pd.DataFrame]:
     """Runs LDP TrieHH, or what is left of it, in a part of a study's directory.
 
     Args:
-        process: What to run.
+        population: The clients.
+        parameters: Of the setting.
+        alphabet: Of its words.
+        seed: Of the study.
         directory: Of the study.
         name: Of the setting.
         repeat: Its repeat, from 0.
 
     Returns:
-        The words found, and a row a level: setting, repeat, and the metrics.
+        What was found, with the coverage counted by all who took no part; and a row a
+        level: setting, repeat, and the metrics.
     """
+    process = ldp_triehh.build_ldp_triehh_process(
+        population,
+        parameters,
+        alphabet,
+        seed=ldp_triehh_experiment.seed_of_repeat(seed, repeat),
+    )
     logging.info("%s, repeat %d:", name, repeat + 1)
     with directory.part(f"{_file_name(name)}_repeat_{repeat + 1}") as part:
         experiment = ldp_triehh_experiment.LdpTrieHHExperiment(
             lambda _: process, part, num_repeats=1
         )
-        (found,) = experiment.run()
+        found = experiment.run()
         levels = part.metrics().assign(repeat=repeat)
     levels.insert(0, "setting", name)
-    return found, levels
+    results = ldp_triehh_results.evaluate(
+        population, parameters, found, [process.cohorts], counting_clients=None
+    )
+    return results, levels
 
 
 def seconds_of(levels: pd.DataFrame) -> float:

@@ -257,8 +257,7 @@ def _run_synthetic(arguments: experiment_flags.Arguments) -> None:
                 summary = oov_report.summarize(results.runs)
                 notes = [_population_note(population, options.scale), _DIFFERENCES]
                 notes += _notes(directory, arguments)
-                files = oov_report.files_of(study.title, results.runs, summary, notes)
-                files["levels.csv"] = results.levels.to_csv(index=False).encode()
+                files = oov_report.files_of(study.title, results, summary, notes)
                 if _STUDY.value == "oov_production":
                     files["privacy.md"] = oov_report.privacy_to_markdown(
                         options.parameters(study.settings[0]),
@@ -290,8 +289,7 @@ def _run_real_text(arguments: experiment_flags.Arguments) -> None:
         summary = oov_report.summarize(results.runs)
         title = "Words that a large dictionary does not know, in real text"
         notes = oov_real_text.notes(clients, guaranteed) + _notes(directory, arguments)
-        files = oov_report.files_of(title, results.runs, summary, notes)
-        files["levels.csv"] = results.levels.to_csv(index=False).encode()
+        files = oov_report.files_of(title, results, summary, notes)
         for name, statement in guaranteed.items():
             files[f"privacy_{name}.md"] = statement.to_markdown().encode()
         files["words.csv"] = words.to_csv(index=False).encode()

@@ -88,7 +88,7 @@ class OovStudiesTest(parameterized.TestCase):
         self.assertTrue((runs["words_found"] == runs["words_real"])[is_open].all())
         self.assertTrue((runs["words_real"] > 0)[is_open].all())
         self.check_interrupted(runs)
-        self.check_summary(runs)
+        self.check_summary(last)
 
     def check_interrupted(self, expected):
         save = run_directory.RunDirectory.save_checkpoint
@@ -123,7 +123,8 @@ class OovStudiesTest(parameterized.TestCase):
             self.assertLen(after, 2)
             pd.testing.assert_frame_equal(after[: len(before)], before)
 
-    def check_summary(self, runs):
+    def check_summary(self, results):
+        runs = results.runs
         summary = oov_report.summarize(runs).set_index("setting")
         self.assertEqual(summary.index.tolist(), ["private", "open"])
         self.assertEqual(summary["repeats"].tolist(), [2, 2])
@@ -135,7 +136,7 @@ class OovStudiesTest(parameterized.TestCase):
         self.assertAlmostEqual(row["coverage_high"] - row["coverage"], half, places=5)
         self.assertEqual(row["paper_coverage"], 0.5)
         self.assertTrue(np.isnan(summary.loc["open", "paper_coverage"]))
-        files = oov_report.files_of("T", runs, summary.reset_index(), ["a note"])
+        files = oov_report.files_of("T", results, summary.reset_index(), ["a note"])
         table = files["table.md"].decode()
         self.assertIn(f"| {row['coverage']:.2%} ± {half:.2%} |", table)
         self.assertIn("50.0%", table)
