@@ -14,7 +14,7 @@ import pandas as pd
 from absl import logging
 
 from federated_hh import ldp_triehh, ldp_triehh_state
-from simulation import run_directory, seeds
+from simulation import run_directory, seeds, software
 
 _PARTICIPATION_FILE = "participation.csv"
 
@@ -59,7 +59,7 @@ class ParticipationRecord:
             state.level,
             len(cohort),
             _digest(cohort),
-            run_directory.software_digest(),
+            software.digest(),
         )
 
 
@@ -228,7 +228,7 @@ class LdpTrieHHExperiment:
 
 def _check_software(path: pathlib.Path, cut_off: ParticipationRecord) -> None:
     """Makes sure that the clients of a level cut off send what they sent."""
-    now = run_directory.software_digest()
+    now = software.digest()
     if cut_off.software != now:
         raise ParticipationError(
             f"{path}: the last level was cut off, and its clients, asked again, have "

@@ -381,9 +381,9 @@ def measure(scratch: str, results_directory: str) -> None:
     import string
 
     from federated_hh import alphabet as alphabet_lib
-    from simulation import atomic_files, run_directory, runtime
+    from simulation import atomic_files, runtime, software
 
-    commit = run_directory.version()  # before results change the tree
+    commit = software.version()  # before results change the tree
     cache_directory = _CACHE_DIR.value or scratch
 
     def write(name: str, contents: bytes) -> None:

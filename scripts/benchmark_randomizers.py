@@ -333,11 +333,11 @@ def about(arguments: list[str]) -> dict:
     import numpy as np
     import tensorflow as tf
 
-    from simulation import run_directory
+    from simulation import software
 
     return {
         "command": " ".join(["scripts/run scripts.benchmark_randomizers", *arguments]),
-        "commit": run_directory.version(),
+        "commit": software.version(),
         "data": "synthetic: Zipf's law, see zipf_histogram",
         "machine": f"{platform.machine()}, {os.cpu_count()} cores",
         "versions": {

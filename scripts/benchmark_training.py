@@ -197,11 +197,11 @@ def about() -> dict[str, object]:
     import numpy as np
     import tensorflow as tf
 
-    from simulation import run_directory
+    from simulation import software
 
     return {
         "command": " ".join(["scripts/run scripts.benchmark_training", *sys.argv[1:]]),
-        "commit": run_directory.version(),
+        "commit": software.version(),
         "data": (
             f"synthetic sentences, {_NUM_CLIENTS:,} clients who write "
             f"{_MEAN_WORDS.value:g} words each on average"

@@ -6,15 +6,11 @@ directory, and no run writes into another's.
 """
 
 import fcntl
-import functools
-import hashlib
-import importlib.metadata
 import json
 import os
 import pathlib
 import platform
 import shutil
-import subprocess
 import time
 from collections.abc import Mapping
 from typing import Any, Self
@@ -22,7 +18,7 @@ from typing import Any, Self
 import pandas as pd
 from absl import logging
 
-from simulation import atomic_files, experiment_flags
+from simulation import atomic_files, experiment_flags, software
 
 _RUN_FILE = "run.json"
 _FLAGS_FILE = "flags.txt"
@@ -30,18 +26,6 @@ _CHECKPOINT_FILE = "checkpoint.json"
 _METRICS_FILE = "metrics.csv"
 _TENSORBOARD_DIR = "tensorboard"
 _SCHEMA_VERSION = 2
-# Where the code is that can change a result.
-_SOURCES = ("federated_hh", "privacy", "simulation", "training")
-# The packages whose versions can change a result.
-_PACKAGES = (
-    "tensorflow-federated",
-    "tensorflow",
-    "tensorflow-privacy",
-    "dp-accounting",
-    "numpy",
-    "scipy",
-    "wordfreq",
-)
 
 
 class RunDirectoryError(RuntimeError):
@@ -52,48 +36,6 @@ def default_path(program: str) -> str:
     """Returns a fresh path `runs/<program>/<date>-<time>-<process>`, not made yet."""
     name = f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
     return os.path.join("runs", program, name)
-
-
-def version() -> str:
-    """Returns the commit of this code, "-dirty" if it was changed, or "unknown"."""
-    root = pathlib.Path(__file__).parent.parent
-    try:
-        described = subprocess.run(
-            ["git", "-C", str(root), "describe", "--always", "--dirty"],
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-    except (OSError, subprocess.CalledProcessError):
-        return "unknown"
-    return described.stdout.strip()
-
-
-def package_versions() -> dict[str, str]:
-    """Returns the versions of the packages that can change a result."""
-    return {name: importlib.metadata.version(name) for name in _PACKAGES}
-
-
-@functools.cache
-def sources_digest() -> str:
-    """Returns a hash of this code: 16 hexadecimal digits.
-
-    Tells changed code apart where `version` cannot: with changes that are not
-    committed, and without git.
-    """
-    root = pathlib.Path(__file__).parent.parent
-    digest = hashlib.sha256()
-    for package in _SOURCES:
-        for file in sorted((root / package).rglob("*.py")):
-            digest.update(f"{file.relative_to(root)}\0".encode())
-            digest.update(hashlib.sha256(file.read_bytes()).digest())
-    return digest.hexdigest()[:16]
-
-
-def software_digest() -> str:
-    """Returns a hash of all versions that can change a result."""
-    versions = {**package_versions(), "this code": sources_digest()}
-    return hashlib.sha256(json.dumps(versions).encode()).hexdigest()[:16]
 
 
 def flags_file(path: str | os.PathLike[str]) -> str:
@@ -204,10 +146,10 @@ class RunDirectory:
             "program": program,
             "status": "running",
             "started": time.strftime("%Y-%m-%d %H:%M:%S %z"),
-            "version": version(),
-            "sources": sources_digest(),
+            "version": software.version(),
+            "sources": software.sources_digest(),
             "python": platform.python_version(),
-            "packages": package_versions(),
+            "packages": software.package_versions(),
             "facts": dict(facts),
             "flags": flags_text,
         }
@@ -426,29 +368,9 @@ class RunDirectory:
         return dict(self._run)
 
 
-def changed_versions(run: dict[str, Any]) -> list[str]:
-    """Returns what has another version now than when a run began, as texts.
-
-    Args:
-        run: What the run's `run.json` says.
-    """
-    now = package_versions()
-    changed = [
-        f"{name} {began}, now {now.get(name)}"
-        for name, began in run["packages"].items()
-        if now.get(name) != began
-    ]
-    if run["sources"] != sources_digest():
-        changed.append(
-            f"this code of {run['version']} (sources {run['sources']}), now "
-            f"{version()} (sources {sources_digest()})"
-        )
-    return changed
-
-
 def _warn_of_other_versions(run: dict[str, Any]) -> None:
     """Warns where another version of something continues a run than began it."""
-    for change in changed_versions(run):
+    for change in software.changed_versions(run):
         logging.warning(
             "The run began with %s: the result may differ from that of an "
             "uninterrupted run.",

@@ -367,9 +367,9 @@ def run(arguments: experiment_flags.Arguments) -> None:
 
 def _check_versions(run: dict) -> None:
     """Refuses to go on with other code: it may sum otherwise, with the same noise."""
-    from simulation import run_directory
+    from simulation import software
 
-    changed = run_directory.changed_versions(run)
+    changed = software.changed_versions(run)
     if changed:
         raise ValueError(
             "rounds after the checkpoint are computed again with the same noise, which "

@@ -17,7 +17,7 @@ from federated_hh import (
     ldp_triehh_parameters,
     ldp_triehh_results,
 )
-from simulation import client_words, run_directory, runtime
+from simulation import client_words, run_directory, runtime, software
 
 _PROGRAM = "tests"
 _REPEATS = 2
@@ -152,9 +152,9 @@ class ExperimentTest(parameterized.TestCase):
     def test_a_level_cut_off_is_not_asked_again_by_other_packages(self):
         path = self.path()
         self.assertIsNone(self.run_in(path, fail_at=2))
-        versions = run_directory.package_versions() | {"numpy": "1.0"}
+        versions = software.package_versions() | {"numpy": "1.0"}
         with (
-            mock.patch.object(run_directory, "package_versions", return_value=versions),
+            mock.patch.object(software, "package_versions", return_value=versions),
             self.assertRaisesRegex(
                 ldp_triehh_experiment.ParticipationError, "asked by other versions"
             ),
@@ -168,15 +168,15 @@ class ExperimentTest(parameterized.TestCase):
         # As if it had been killed after the checkpoint of level 1.
         table = pd.read_csv(path / "participation.csv")
         table[:1].to_csv(path / "participation.csv", index=False)
-        with mock.patch.object(run_directory, "sources_digest", return_value="other"):
+        with mock.patch.object(software, "sources_digest", return_value="other"):
             self.assertIsNone(self.run_in(path, resume=True, fail_at=2))
-            software = pd.read_csv(path / "participation.csv")["software"]
-            self.assertEqual(software.nunique(), 2)
+            asked_by = pd.read_csv(path / "participation.csv")["software"]
+            self.assertEqual(asked_by.nunique(), 2)
         with self.assertRaisesRegex(
             ldp_triehh_experiment.ParticipationError, "asked by other versions"
         ):
             self.run_in(path, resume=True)
-        with mock.patch.object(run_directory, "sources_digest", return_value="other"):
+        with mock.patch.object(software, "sources_digest", return_value="other"):
             self.assertEqual(self.run_in(path, resume=True), self.found)
 
     def test_a_lost_record_is_refused(self):

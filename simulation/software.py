@@ -1,0 +1,84 @@
+"""Which code and packages a run is made with: what can change a result beside flags."""
+
+import functools
+import hashlib
+import importlib.metadata
+import json
+import pathlib
+import subprocess
+from typing import Any
+
+# Where the code is that can change a result.
+_SOURCES = ("federated_hh", "privacy", "simulation", "training")
+# The packages whose versions can change a result.
+_PACKAGES = (
+    "tensorflow-federated",
+    "tensorflow",
+    "tensorflow-privacy",
+    "dp-accounting",
+    "numpy",
+    "scipy",
+    "wordfreq",
+)
+
+
+def version() -> str:
+    """Returns the commit of this code, "-dirty" if it was changed, or "unknown"."""
+    root = pathlib.Path(__file__).parent.parent
+    try:
+        described = subprocess.run(
+            ["git", "-C", str(root), "describe", "--always", "--dirty"],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+    return described.stdout.strip()
+
+
+def package_versions() -> dict[str, str]:
+    """Returns the versions of the packages that can change a result."""
+    return {name: importlib.metadata.version(name) for name in _PACKAGES}
+
+
+@functools.cache
+def sources_digest() -> str:
+    """Returns a hash of this code: 16 hexadecimal digits.
+
+    Tells changed code apart where `version` cannot: with changes that are not
+    committed, and without git.
+    """
+    root = pathlib.Path(__file__).parent.parent
+    total = hashlib.sha256()
+    for package in _SOURCES:
+        for file in sorted((root / package).rglob("*.py")):
+            total.update(f"{file.relative_to(root)}\0".encode())
+            total.update(hashlib.sha256(file.read_bytes()).digest())
+    return total.hexdigest()[:16]
+
+
+def digest() -> str:
+    """Returns a hash of all versions that can change a result."""
+    versions = {**package_versions(), "this code": sources_digest()}
+    return hashlib.sha256(json.dumps(versions).encode()).hexdigest()[:16]
+
+
+def changed_versions(run: dict[str, Any]) -> list[str]:
+    """Returns what has another version now than when a run began, as texts.
+
+    Args:
+        run: What the run's `run.json` says.
+    """
+    now = package_versions()
+    changed = [
+        f"{name} {began}, now {now.get(name)}"
+        for name, began in run["packages"].items()
+        if now.get(name) != began
+    ]
+    if run["sources"] != sources_digest():
+        changed.append(
+            f"this code of {run['version']} (sources {run['sources']}), now "
+            f"{version()} (sources {sources_digest()})"
+        )
+    return changed
