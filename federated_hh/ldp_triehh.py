@@ -10,7 +10,9 @@ them to B with "no item", and sends B Subset Selection reports over the candidat
 of those equal to the last), and takes kept candidates that end as words. A further
 pass does it again without the words that earlier ones found.
 
-    process = build_ldp_triehh_process(population, parameters, alphabet, seed=1)
+    process = build_ldp_triehh_process(
+        population, parameters, alphabet, seed=1, noise_key=secrets.randbits(128)
+    )
     state = process.initialize()
     with runtime.tff_worker():
         while not state.finished:
@@ -41,6 +43,7 @@ from federated_hh.ldp_triehh_parameters import (
 from federated_hh.ldp_triehh_state import FoundWord, LdpTrieHHState
 from federated_hh.randomizers import local_randomizer
 from simulation import client_words, participation, seeds
+from simulation.round_metrics import RoundMetrics
 
 # Blocks of some 25,000 devices keep the arrays of a block near 100 MB. The votes of all
 # blocks stay in the worker until they are summed, 8 MB a block for a million
@@ -52,10 +55,18 @@ _MOST_DEVICES_PER_BLOCK = 100_000
 
 @dataclasses.dataclass(frozen=True)
 class LdpTrieHHOutput:
-    """What a level gives: the next state, and metrics by name."""
+    """What a level gives: the next state, and metrics.
+
+    Attributes:
+        state: The next state.
+        metrics: Released, as they follow from reports that are private already: the
+            pass and level, clients, reports, candidates, votes that the last kept
+            candidate has, prefixes kept, words found. The simulator's: the seconds of
+            each stage.
+    """
 
     state: LdpTrieHHState
-    metrics: collections.OrderedDict[str, int | float]
+    metrics: RoundMetrics
 
 
 class LdpTrieHHProcess:
@@ -67,6 +78,7 @@ class LdpTrieHHProcess:
         parameters: LdpTrieHHParameters,
         alphabet: alphabet_lib.Alphabet,
         seed: int,
+        noise_key: int,
         report_sampling: ReportSampling,
         aggregation: Aggregation,
         num_blocks: int,
@@ -76,12 +88,12 @@ class LdpTrieHHProcess:
         self.alphabet = alphabet
         self.report_sampling = report_sampling
         self.aggregation = aggregation
-        self._seed = seed
+        self._noise_key = noise_key
         self._block_size = math.ceil(parameters.clients_per_level / num_blocks)
         parameters.check_sizes(
             population.num_clients, alphabet, self._block_size, report_sampling
         )
-        # Runs of one seed that differ in anything that their votes depend on have
+        # Runs of one key that differ in anything that their votes depend on have
         # noise of their own: their difference would else be votes without noise.
         self._configuration = repr(
             (
@@ -131,9 +143,7 @@ class LdpTrieHHProcess:
                 central guarantees need a uniform sample; `cohorts` has them.
 
         Returns:
-            The next state, and metrics: the pass and level, clients, candidates,
-            votes that the last kept candidate has, prefixes kept, words found, and
-            the seconds of each stage.
+            The next state, and metrics.
 
         Raises:
             ValueError: If the run is finished, or the cohort has another size.
@@ -153,11 +163,15 @@ class LdpTrieHHProcess:
         votes = self.randomize_sum(state, sums)
         summed = time.perf_counter()
         output = self.update(state, votes)
-        output.metrics["seconds_clients"] = selected - start
-        output.metrics["seconds_reports"] = summed - selected
-        output.metrics["seconds_server"] = time.perf_counter() - summed
-        next_state = dataclasses.replace(output.state, participated=participated)
-        return LdpTrieHHOutput(next_state, output.metrics)
+        seconds = collections.OrderedDict(
+            seconds_clients=selected - start,
+            seconds_reports=summed - selected,
+            seconds_server=time.perf_counter() - summed,
+        )
+        return LdpTrieHHOutput(
+            dataclasses.replace(output.state, participated=participated),
+            RoundMetrics(output.metrics.released, seconds),
+        )
 
     def collect(self, state: LdpTrieHHState, cohort: np.ndarray) -> np.ndarray:
         """Runs a level's TFF computation: selection, randomization, secure sum.
@@ -175,7 +189,7 @@ class LdpTrieHHProcess:
             collections.OrderedDict(
                 clients=cohort[first : first + self._block_size],
                 seed=seeds.stateless_seed(
-                    self._seed, "block", self._configuration, number, index
+                    self._noise_key, "block", self._configuration, number, index
                 ),
             )
             for index, first in enumerate(range(0, len(cohort), self._block_size))
@@ -268,7 +282,7 @@ class LdpTrieHHProcess:
             return sums
         no_item = self.parameters.reports_per_level - int(sums.sum())
         seed = seeds.derive(
-            self._seed, "sum of reports", self._configuration, state.levels_done
+            self._noise_key, "sum of reports", self._configuration, state.levels_done
         )
         return randomizer.sum_of_reports(np.append(sums, no_item), seed)[:-1]
 
@@ -313,7 +327,7 @@ class LdpTrieHHProcess:
             levels_done=state.levels_done + 1,
             finished=finished,
         )
-        return LdpTrieHHOutput(next_state, metrics)
+        return LdpTrieHHOutput(next_state, RoundMetrics(metrics, {}))
 
     def _kept(self, votes: np.ndarray) -> tuple[np.ndarray, int]:
         """Returns the candidates to keep, and the least votes that one of them has.
@@ -365,6 +379,7 @@ def build_ldp_triehh_process(
     alphabet: alphabet_lib.Alphabet,
     *,
     seed: int,
+    noise_key: int,
     report_sampling: ReportSampling = ReportSampling.AGGREGATE,
     aggregation: Aggregation = Aggregation.SECURE_SUM,
     num_blocks: int | None = None,
@@ -376,8 +391,9 @@ def build_ldp_triehh_process(
         parameters: What to do.
         alphabet: Has all characters of the population's words. The end symbol is one
             more symbol.
-        seed: The run's seed, at least 0. The cohorts depend on it alone, samplers and
-            reports also on all other arguments and the population's fingerprint.
+        seed: The run's seed, at least 0: the cohorts depend on it alone.
+        noise_key: The run's secret, at least 0. Samplers and reports depend on it, on
+            all other arguments and on the population's fingerprint.
         report_sampling: Whether reports are drawn one by one, or their sum at once.
         aggregation: How votes are kept from the server.
         num_blocks: Into how many client values a cohort is cut; part of what a result
@@ -404,6 +420,7 @@ def build_ldp_triehh_process(
         parameters,
         alphabet,
         seed,
+        noise_key,
         report_sampling,
         aggregation,
         num_blocks,

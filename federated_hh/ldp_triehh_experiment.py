@@ -14,7 +14,8 @@ import pandas as pd
 from absl import logging
 
 from federated_hh import ldp_triehh, ldp_triehh_state
-from simulation import run_directory, seeds, software
+from simulation import run_directory, seeds, software, tables
+from simulation.round_metrics import RoundMetrics
 
 _PARTICIPATION_FILE = "participation.csv"
 
@@ -22,7 +23,10 @@ FoundWords = tuple[ldp_triehh_state.FoundWord, ...]
 
 
 def seed_of_repeat(seed: int, repeat: int) -> int:
-    """Returns the seed of one repeat: other cohorts and random numbers in each."""
+    """Returns the seed of one repeat: other cohorts in each.
+
+    The key of its noise follows from that of the run in the same way.
+    """
     words = seeds.derive(seed, "repeat", repeat).generate_state(1, np.uint64)
     return int(words[0])
 
@@ -129,16 +133,17 @@ class LdpTrieHHExperiment:
         drawn = time.perf_counter()
         self._record(ParticipationRecord.of(repeat, state, cohort))
         output = process.next(state, cohort)
-        row = {
-            "repeat": repeat,
-            **{k: v for k, v in output.metrics.items() if not k.startswith("seconds")},
-            **noise_of_level(process.parameters, output.metrics),
-            "seconds_cohort": drawn - start,
-            **{k: v for k, v in output.metrics.items() if k.startswith("seconds")},
-        }
+        metrics = RoundMetrics(
+            {
+                "repeat": repeat,
+                **output.metrics.released,
+                **noise_of_level(process.parameters, output.metrics.released),
+            },
+            {"seconds_cohort": drawn - start, **output.metrics.simulator},
+        )
         levels = process.parameters.max_depth * process.parameters.num_passes
-        self.directory.add_metrics(repeat * levels + output.state.levels_done, row)
-        logging.info(_progress(self.num_repeats, row, process.parameters))
+        self.directory.add_metrics(repeat * levels + output.state.levels_done, metrics)
+        logging.info(_progress(self.num_repeats, metrics, process.parameters))
         return output.state
 
     def _record(self, record: ParticipationRecord) -> None:
@@ -147,7 +152,7 @@ class LdpTrieHHExperiment:
         self._cut_off = None
         self._records.append(record)
         table = pd.DataFrame([dataclasses.asdict(r) for r in self._records])
-        self.directory.write_table(_PARTICIPATION_FILE, table)
+        self.directory.simulator.write_table(_PARTICIPATION_FILE, table)
 
     def _save(self, state: ldp_triehh_state.LdpTrieHHState | None) -> None:
         self.directory.save_checkpoint(
@@ -164,7 +169,7 @@ class LdpTrieHHExperiment:
 
     def _restore(self, checkpoint: Mapping[str, Any] | None) -> str | None:
         """Takes over what a checkpoint has; returns the state of the repeat begun."""
-        path = self.directory.path / _PARTICIPATION_FILE
+        path = self.directory.simulator.path / _PARTICIPATION_FILE
         written = _read_records(path) if path.exists() else []
         saved = checkpoint["participation"] if checkpoint else []
         self._records = [ParticipationRecord(*values) for values in saved]
@@ -221,8 +226,9 @@ class LdpTrieHHExperiment:
         self, recorded: ParticipationRecord, asked: ParticipationRecord
     ) -> ParticipationError:
         return ParticipationError(
-            f"{self.directory.path / _PARTICIPATION_FILE} has {recorded}, but this run "
-            f"would ask {asked}: some clients could take part twice. Begin a new run"
+            f"{self.directory.simulator.path / _PARTICIPATION_FILE} has {recorded}, "
+            f"but this run would ask {asked}: some clients could take part twice. "
+            "Begin a new run"
         )
 
 
@@ -269,16 +275,25 @@ def _digest(cohort: np.ndarray) -> str:
 
 
 def _read_records(path: pathlib.Path) -> list[ParticipationRecord]:
-    table = pd.read_csv(path, dtype={"digest": str, "software": str})
-    return [ParticipationRecord(*row) for row in table.itertuples(False, None)]
+    names = [field.name for field in dataclasses.fields(ParticipationRecord)]
+    try:
+        table = tables.read(path)
+        if list(table.columns) != names:
+            raise ValueError(f"its columns are {list(table.columns)}, not {names}")
+        return [ParticipationRecord(*row) for row in table.itertuples(False, None)]
+    except ValueError as error:
+        raise ParticipationError(
+            f"{path} is damaged, so who took part is not certain: {error}. Restore it, "
+            "or begin a new run"
+        ) from error
 
 
 def _progress(
     num_repeats: int,
-    row: Mapping[str, Any],
+    metrics: RoundMetrics,
     parameters: ldp_triehh.LdpTrieHHParameters,
 ) -> str:
-    seconds = sum(v for name, v in row.items() if name.startswith("seconds"))
+    row, seconds = metrics.released, sum(metrics.simulator.values())
     repeat = f"repeat {row['repeat'] + 1} of {num_repeats}, " if num_repeats > 1 else ""
     return (
         f"{repeat}pass {row['pass_number']} of {parameters.num_passes}, level "

@@ -13,6 +13,8 @@ from simulation import plots, report, run_directory
 _NUM_SHOWN = 30  # words in the report
 _NUM_ERROR_BARS = 150
 _LIMIT = 1.96  # standard errors of a 95% interval
+# Columns of the words found that the simulator adds.
+_TRUTH = ["expected_holders", "true_count", "real"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,21 +39,22 @@ def write(
     directory: run_directory.RunDirectory, results: Results, summary: RunSummary
 ) -> None:
     """Writes the tables, plots, privacy statement and report of a run."""
-    directory.write_table("words.csv", results.words)
-    directory.write_table("levels.csv", results.levels)
-    directory.write_table("coverage.csv", results.repeats)
-    directory.write_table("anonymity.csv", summary.anonymity)
-    directory.write_text("privacy.json", summary.statement.to_json())
-    directory.write_text("privacy.md", summary.statement.to_markdown())
+    directory.released.write_table(
+        "heavy_hitters.csv", results.words.drop(columns=_TRUTH)
+    )
+    directory.released.write_table("anonymity.csv", summary.anonymity)
+    directory.write_statement(summary.statement)
+    directory.simulator.write_table("heavy_hitters.csv", results.words)
+    directory.simulator.write_table("levels.csv", results.levels)
+    directory.simulator.write_table("coverage.csv", results.repeats)
     figures = {
         "coverage.png": plot_coverage(results),
         "levels.png": plot_levels(results.levels, directory.metrics()),
         "estimates.png": plot_estimates(results.words),
     }
     for name, png in figures.items():
-        directory.write_bytes(name, png)
-    page = _page(directory, results, summary, list(figures.values()))
-    directory.write_text("report.html", page)
+        directory.simulator.write_bytes(name, png)
+    directory.write_report(_page(directory, results, summary, list(figures.values())))
 
 
 def _page(
@@ -60,13 +63,12 @@ def _page(
     summary: RunSummary,
     figures: list[bytes],
 ) -> str:
-    run = directory.run
-    flags = (directory.path / "flags.txt").read_text()
-    packages = ", ".join(f"{name} {v}" for name, v in run["packages"].items())
     privacy = summary.statement.to_markdown().partition("\n")[2]
     sections = [
         report.Section(
-            "The run", _summary_text(directory.metrics(), results, summary.process)
+            "The run",
+            _summary_text(directory.metrics(), results, summary.process),
+            covered=False,
         ),
         _coverage_section(results, figures[0]),
         report.Section(
@@ -76,21 +78,21 @@ def _page(
             "noise, most of the kept prefixes are noise; noise that happens to end "
             "counts as a word found that is not real.",
             figures=[report.Figure("Words, prefixes and noise by level", figures[1])],
+            covered=False,
         ),
         _words_section(results, figures[2]),
-        report.Section("Privacy", privacy.replace("\n## ", "\n### ")),
+        report.Section("Privacy", privacy.replace("\n## ", "\n### "), covered=True),
         report.Section(
             "Approximate k-anonymity",
             summary.anonymity_text,
             [report.Table("", summary.anonymity)] if len(summary.anonymity) else [],
+            covered=True,
         ),
         report.Section(
-            "How it was made",
-            f"Code {run['version']}, Python {run['python']}; {packages}.\n\n"
-            f"```\n{flags}```\n",
+            "How it was made", run_directory.how_it_was_made(directory), covered=True
         ),
     ]
-    return report.render("LDP TrieHH", f"Run of {run['started']}", sections)
+    return report.render("LDP TrieHH", f"Run of {directory.run['started']}", sections)
 
 
 def _summary_text(
@@ -141,6 +143,7 @@ def _coverage_section(results: Results, figure: bytes) -> report.Section:
         text,
         [report.Table("Means over the repeats, by pass", results.coverage)],
         [report.Figure("Coverage, level by level", figure)],
+        covered=False,
     )
 
 
@@ -167,6 +170,7 @@ def _words_section(results: Results, figure: bytes) -> report.Section:
             ),
         ],
         [report.Figure("Estimated and true counts", figure)],
+        covered=False,
     )
 
 

@@ -122,7 +122,8 @@ class RealTextRunner:
         directory: Takes a checkpoint after each run, and in a part of it a checkpoint
             after each level.
         num_repeats: Runs of each data set and epsilon.
-        seed: Of all runs.
+        seed: Of all runs' cohorts.
+        noise_key: Of all runs.
         max_depth: D.
     """
 
@@ -130,6 +131,7 @@ class RealTextRunner:
     directory: run_directory.RunDirectory
     num_repeats: int
     seed: int
+    noise_key: int = dataclasses.field(repr=False)
     max_depth: int
 
     def run(self) -> tuple[oov_studies.StudyResults, pd.DataFrame]:
@@ -171,6 +173,7 @@ class RealTextRunner:
             parameters,
             alphabet_lib.Alphabet(_CHARACTERS),
             self.seed,
+            self.noise_key,
             self.directory,
             setting,
             repeat,

@@ -70,7 +70,8 @@ class Options:
     Attributes:
         scale: Part of the paper's clients, in (0, 1].
         num_repeats: Runs of each setting, at least 1.
-        seed: Of all runs, at least 0.
+        seed: Of all runs' cohorts, at least 0.
+        noise_key: Of all runs.
         max_depth: D.
         max_prefixes: eta_max.
         contribution_bound: B.
@@ -80,6 +81,7 @@ class Options:
     scale: float
     num_repeats: int
     seed: int
+    noise_key: int = dataclasses.field(repr=False)
     max_depth: int
     max_prefixes: int
     contribution_bound: int
@@ -233,6 +235,7 @@ class StudyRunner:
             parameters,
             alphabet_lib.Alphabet(self.options.characters),
             self.options.seed,
+            self.options.noise_key,
             self.directory,
             setting.name,
             repeat,
@@ -242,7 +245,7 @@ class StudyRunner:
             "%s, repeat %d: coverage %.2f%%.", setting.name, repeat + 1, 100 * coverage
         )
         if repeat == 0:
-            self.directory.write_table(
+            self.directory.simulator.write_table(
                 f"words_{_file_name(setting.name)}.csv", results.words
             )
         runs = [
@@ -267,6 +270,7 @@ def run_part(
     parameters: ldp_triehh_parameters.LdpTrieHHParameters,
     alphabet: alphabet_lib.Alphabet,
     seed: int,
+    noise_key: int,
     directory: run_directory.RunDirectory,
     name: str,
     repeat: int,
@@ -278,6 +282,7 @@ def run_part(
         parameters: Of the setting.
         alphabet: Of its words.
         seed: Of the study.
+        noise_key: Of the study.
         directory: Of the study.
         name: Of the setting.
         repeat: Its repeat, from 0.
@@ -291,6 +296,7 @@ def run_part(
         parameters,
         alphabet,
         seed=ldp_triehh_experiment.seed_of_repeat(seed, repeat),
+        noise_key=ldp_triehh_experiment.seed_of_repeat(noise_key, repeat),
     )
     logging.info("%s, repeat %d:", name, repeat + 1)
     with directory.part(f"{_file_name(name)}_repeat_{repeat + 1}") as part:

@@ -162,7 +162,7 @@ def _parameters():
     )
 
 
-def _make_process(population, seed: int):
+def _make_process(population, seed: int, noise_key: int):
     from federated_hh import alphabet as alphabet_lib
     from federated_hh import ldp_triehh, ldp_triehh_parameters
 
@@ -171,6 +171,7 @@ def _make_process(population, seed: int):
         _parameters(),
         alphabet_lib.Alphabet(_alphabet()),
         seed=seed,
+        noise_key=noise_key,
         report_sampling=ldp_triehh_parameters.ReportSampling(_REPORT_SAMPLING.value),
         aggregation=ldp_triehh_parameters.Aggregation(_AGGREGATION.value),
     )
@@ -191,8 +192,12 @@ def run(arguments: experiment_flags.Arguments) -> None:
     from simulation import run_directory, runtime
 
     def make_process(repeat: int):
-        seed = ldp_triehh_experiment.seed_of_repeat(arguments.seed, repeat)
-        return _make_process(population, seed)
+        of_repeat = ldp_triehh_experiment.seed_of_repeat
+        return _make_process(
+            population,
+            of_repeat(arguments.seed, repeat),
+            of_repeat(arguments.noise_key.value, repeat),
+        )
 
     first = make_process(0)
     facts: Mapping[str, object] = {"population": population.fingerprint}
@@ -240,7 +245,9 @@ def _print_outcome(results) -> None:
 
 def main(argv: list[str]) -> None:
     """Checks the flags and runs."""
-    experiment_flags.run_program(argv, _PROGRAM, _check_flags, run)
+    experiment_flags.run_program(
+        argv, _PROGRAM, _check_flags, run, is_synthetic=population_flags.is_synthetic
+    )
 
 
 if __name__ == "__main__":

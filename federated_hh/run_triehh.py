@@ -141,7 +141,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
         parameters,
         alphabet_lib.Alphabet(population_flags.alphabet_from_flags()),
         word_selection=selection.WordSelection(_WORD_SELECTION.value),
-        seed=arguments.seed,
+        seed=arguments.noise_key.value,
     )
     facts: Mapping[str, object] = {"population": population.fingerprint}
     with run_directory.open_for(arguments, program=_PROGRAM, facts=facts) as directory:
@@ -150,7 +150,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
                 process,
                 directory,
                 num_repeats=_NUM_REPEATS.value,
-                seed=arguments.seed,
+                seed=arguments.noise_key.value,
             )
         statement = triehh_statement.triehh_statement(
             parameters,
@@ -183,7 +183,9 @@ def _summary(parameters, redraws_each_round: bool) -> str:
 
 def main(argv: list[str]) -> None:
     """Checks the flags and runs."""
-    experiment_flags.run_program(argv, _PROGRAM, _check_flags, run)
+    experiment_flags.run_program(
+        argv, _PROGRAM, _check_flags, run, is_synthetic=population_flags.is_synthetic
+    )
 
 
 if __name__ == "__main__":

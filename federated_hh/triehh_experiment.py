@@ -9,6 +9,9 @@ from absl import logging
 from federated_hh import trie as trie_lib
 from federated_hh import triehh
 from simulation import participation, run_directory
+from simulation.round_metrics import RoundMetrics
+
+_EXACT = ("votes_received", "candidates_with_votes")
 
 
 def run_repeats(
@@ -49,11 +52,15 @@ def run_repeats(
             output = process.next(state, cohorts.cohort(state.round_number))
             state = output.state
             seconds = time.perf_counter() - start
-            row = {"repeat": repeat, **output.metrics, "seconds": seconds}
-            directory.add_metrics(
-                repeat * process.parameters.max_length + state.round_number, row
+            exact = {k: v for k, v in output.metrics.items() if k in _EXACT}
+            released = {k: v for k, v in output.metrics.items() if k not in _EXACT}
+            metrics = RoundMetrics(
+                {"repeat": repeat, **released}, {**exact, "seconds": seconds}
             )
-            logging.info(_progress(num_repeats, row))
+            directory.add_metrics(
+                repeat * process.parameters.max_length + state.round_number, metrics
+            )
+            logging.info(_progress(num_repeats, metrics))
             if not state.finished:
                 directory.save_checkpoint(
                     {"done": _to_json(done), "state": state.to_json()}
@@ -83,7 +90,8 @@ def _to_json(done: Sequence[Sequence[trie_lib.Word]]) -> list[list[list[Any]]]:
     return [[[w.text, w.level, w.votes] for w in words] for words in done]
 
 
-def _progress(num_repeats: int, row: dict[str, Any]) -> str:
+def _progress(num_repeats: int, metrics: RoundMetrics) -> str:
+    row = {**metrics.released, **metrics.simulator}
     return (
         f"repeat {row['repeat'] + 1} of {num_repeats}, round {row['round']}: "
         f"{row['votes_received']:,} votes for {row['candidates_with_votes']:,} of "

@@ -22,6 +22,8 @@ _INK, _MUTED, _GRID = "#1f2933", "#52606d", "#e4e7eb"
 _BLUE, _ORANGE, _GREEN = "#2364aa", "#d1603d", "#3a7d44"
 _NUM_LISTED = 1000  # words in discovery_rate.csv
 _NUM_SHOWN = 30  # words in the report
+# Of the words found, what the guarantee covers: not their votes.
+_RELEASED = ["repeat", "round_completed", "word"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,11 +105,13 @@ def write(
     statement: statement_lib.PrivacyStatement,
 ) -> None:
     """Writes the tables, plots, privacy statement and report of a run."""
-    directory.write_table("heavy_hitters.csv", results.heavy_hitters)
-    directory.write_table("scores.csv", results.scores)
-    directory.write_table("discovery_rate.csv", results.discovery)
-    directory.write_text("privacy.json", statement.to_json())
-    directory.write_text("privacy.md", statement.to_markdown())
+    # In an order of its own: that of the votes would tell of them.
+    released = results.heavy_hitters[_RELEASED].sort_values(_RELEASED)
+    directory.released.write_table("heavy_hitters.csv", released)
+    directory.write_statement(statement)
+    directory.simulator.write_table("heavy_hitters.csv", results.heavy_hitters)
+    directory.simulator.write_table("scores.csv", results.scores)
+    directory.simulator.write_table("discovery_rate.csv", results.discovery)
     figures = {
         "f1_over_k.png": plot_scores(results.scores),
         "discovery_rate.png": plot_discovery(
@@ -116,10 +120,9 @@ def write(
         "trie_growth.png": plot_growth(directory.metrics()),
     }
     for name, png in figures.items():
-        directory.write_bytes(name, png)
-    directory.write_text(
-        "report.html",
-        _page(directory, process, results, statement, list(figures.values())),
+        directory.simulator.write_bytes(name, png)
+    directory.write_report(
+        _page(directory, process, results, statement, list(figures.values()))
     )
 
 
@@ -151,17 +154,15 @@ def _page(directory, process, results, statement, figures) -> str:
     shown = results.scores[results.scores["k"].isin([1, 10, 20, 50, 100, 200, 300])]
     columns = ["k", "precision", "recall", "f1", "f1_low", "f1_high"]
     columns += ["precision_at_k", "recall_at_k", "f1_at_k"]
-    run = directory.run
-    flags = (directory.path / "flags.txt").read_text()
-    packages = ", ".join(f"{name} {v}" for name, v in run["packages"].items())
     sections = [
-        report.Section("The run", summary),
-        report.Section("Heavy hitters", found, [report.Table("", best)]),
+        report.Section("The run", summary, covered=False),
+        report.Section("Heavy hitters", found, [report.Table("", best)], covered=False),
         report.Section(
             "Against the true top K",
             against,
             [report.Table("Means over the repeats", shown[columns])],
             [report.Figure("Scores of the top K words", figures[0])],
+            covered=False,
         ),
         report.Section(
             "Which words are found",
@@ -170,15 +171,18 @@ def _page(directory, process, results, statement, figures) -> str:
                 report.Figure("Discovery rate by frequency", figures[1]),
                 report.Figure("The trie, level by level", figures[2]),
             ],
+            covered=False,
         ),
-        report.Section("Privacy", _below_a_heading(statement.to_markdown())),
+        report.Section(
+            "Privacy", _below_a_heading(statement.to_markdown()), covered=True
+        ),
         report.Section(
             "How it was made",
-            f"Code {run['version']}, Python {run['python']}; {packages}.\n\n"
-            f"```\n{flags}```\n",
+            run_directory.how_it_was_made(directory),
+            covered=True,
         ),
     ]
-    return report.render("TrieHH", f"Run of {run['started']}", sections)
+    return report.render("TrieHH", f"Run of {directory.run['started']}", sections)
 
 
 def _below_a_heading(text: str) -> str:

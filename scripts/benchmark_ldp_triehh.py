@@ -134,7 +134,7 @@ def build_process(population, alphabet, clients_per_level, max_depth=_DEPTH, **o
         sampler=contributions.ItemSampler.RANDOM,
     )
     return ldp_triehh.build_ldp_triehh_process(
-        population, parameters, alphabet, seed=_SEED, **options
+        population, parameters, alphabet, seed=_SEED, noise_key=_SEED, **options
     )
 
 
@@ -151,7 +151,7 @@ def measure_stages(process):
             output = process.next(state, cohort)
         state = output.state
         second = second or state
-        metrics = output.metrics
+        metrics = {**output.metrics.released, **output.metrics.simulator}
         rows.append(
             {
                 "level": metrics["level"],

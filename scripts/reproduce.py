@@ -242,6 +242,7 @@ def _run_synthetic(arguments: experiment_flags.Arguments) -> None:
         scale=_SCALE.value,
         num_repeats=_NUM_REPEATS.value,
         seed=arguments.seed,
+        noise_key=arguments.noise_key.value,
         max_depth=_MAX_DEPTH.value,
         max_prefixes=_MAX_PREFIXES.value,
         contribution_bound=_CONTRIBUTION_BOUND.value,
@@ -270,7 +271,7 @@ def _run_synthetic(arguments: experiment_flags.Arguments) -> None:
 
 def _run_real_text(arguments: experiment_flags.Arguments) -> None:
     from federated_hh import oov_real_text, oov_report
-    from simulation import run_directory, runtime
+    from simulation import run_directory, runtime, tables
 
     clients = oov_real_text.populations(_DATA_DIR.value, _cache())
     facts = {name: held.fingerprint for name, held in clients.items()}
@@ -281,6 +282,7 @@ def _run_real_text(arguments: experiment_flags.Arguments) -> None:
                 directory,
                 _NUM_REPEATS.value,
                 arguments.seed,
+                arguments.noise_key.value,
                 _MAX_DEPTH.value,
             ).run()
         guaranteed = oov_real_text.statements(
@@ -292,7 +294,7 @@ def _run_real_text(arguments: experiment_flags.Arguments) -> None:
         files = oov_report.files_of(title, results, summary, notes)
         for name, statement in guaranteed.items():
             files[f"privacy_{name}.md"] = statement.to_markdown().encode()
-        files["words.csv"] = words.to_csv(index=False).encode()
+        files["words.csv"] = tables.write(words).encode()
         files["table.md"] += oov_real_text.words_to_markdown(words, 60).encode()
         _write_results(directory, files)
         directory.complete()
@@ -321,7 +323,7 @@ def _write_results(directory, files: dict[str, bytes]) -> None:
     results = pathlib.Path(_RESULTS_DIR.value or f"results/{_STUDY.value}")
     results.mkdir(parents=True, exist_ok=True)
     for name, contents in files.items():
-        directory.write_bytes(name, contents)
+        directory.simulator.write_bytes(name, contents)
         (results / name).write_bytes(contents)
     logging.info("Results: %s", results)
     print(files["table.md"].decode())
@@ -329,7 +331,13 @@ def _write_results(directory, files: dict[str, bytes]) -> None:
 
 def main(argv: list[str]) -> None:
     """Checks the flags and runs."""
-    experiment_flags.run_program(argv, _PROGRAM, _check_flags, run)
+    experiment_flags.run_program(
+        argv,
+        _PROGRAM,
+        _check_flags,
+        run,
+        is_synthetic=lambda: _STUDY.value not in _ON_REAL_TEXT,
+    )
 
 
 if __name__ == "__main__":

@@ -4,7 +4,10 @@ The arrays of a step go into a file of their own, written whole before the JSON
 checkpoint that names it; so the two always fit, at whatever moment a run is killed.
 """
 
+import hashlib
 import io
+import os
+import pathlib
 import zipfile
 from collections.abc import Mapping
 from typing import Any
@@ -41,9 +44,12 @@ def save(
     name = f"checkpoint-{step:09d}.npz"
     buffer = io.BytesIO()
     np.savez(buffer, **arrays)
-    directory.write_bytes(name, buffer.getvalue())
-    directory.save_checkpoint({"arrays": name, "state": state})
-    for path in sorted(directory.path.glob(_PATTERN))[:-keep]:
+    contents = buffer.getvalue()
+    directory.simulator.write_bytes(name, contents)
+    directory.save_checkpoint(
+        {"arrays": name, "sha256": _sha256(contents), "state": state}
+    )
+    for path in sorted(directory.simulator.path.glob(_PATTERN))[:-keep]:
         path.unlink()
 
 
@@ -58,11 +64,34 @@ def load(
     checkpoint = directory.load_checkpoint()
     if checkpoint is None:
         return None
-    path = directory.path / checkpoint["arrays"]
+    return checkpoint["state"], read_arrays(directory.path, checkpoint)
+
+
+def read_arrays(
+    run: str | os.PathLike[str], checkpoint: Mapping[str, Any]
+) -> dict[str, np.ndarray]:
+    """Returns the arrays of a checkpoint.
+
+    Args:
+        run: A run directory.
+        checkpoint: The state of its checkpoint; see `run_directory.read_checkpoint`.
+
+    Raises:
+        RunDirectoryError: If they are damaged.
+    """
+    folder = (pathlib.Path(run) / run_directory.CHECKPOINT_FILE).parent
+    path = folder / checkpoint["arrays"]
     try:
-        with np.load(path, allow_pickle=False) as arrays:
-            return checkpoint["state"], dict(arrays)
+        contents = path.read_bytes()
+        if _sha256(contents) != checkpoint["sha256"]:
+            raise ValueError("its contents have another SHA-256 than was recorded")
+        with np.load(io.BytesIO(contents), allow_pickle=False) as arrays:
+            return dict(arrays)
     except (OSError, ValueError, zipfile.BadZipFile) as error:
         raise run_directory.RunDirectoryError(
-            f"{path} cannot be read: {error}"
+            f"{path} cannot be read: {error}. Restore it, or begin a new run"
         ) from error
+
+
+def _sha256(contents: bytes) -> str:
+    return hashlib.sha256(contents).hexdigest()

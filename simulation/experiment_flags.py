@@ -8,10 +8,14 @@ import logging as python_logging
 import os
 import sys
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from absl import app, flags, logging
 
 from simulation import startup
+
+if TYPE_CHECKING:  # imports NumPy
+    from simulation import noise_keys
 
 _OUTPUT_DIR = flags.DEFINE_string(
     "output_dir",
@@ -24,7 +28,18 @@ _RESUME = flags.DEFINE_bool(
     "Continue the interrupted run in --output_dir. Its flags come from there.",
 )
 _SEED = flags.DEFINE_integer(
-    "seed", 1, "Seed of the run: of its cohorts and its clients.", lower_bound=0
+    "seed",
+    1,
+    "Seed of what is not secret in a run. The random numbers that its guarantee rests "
+    "on come from a key of the operating system's, unless the data are synthetic.",
+    lower_bound=0,
+    upper_bound=2**63 - 1,
+)
+_NOISE_KEY_FILE = flags.DEFINE_string(
+    "noise_key_file",
+    None,
+    "Repeat an earlier run to the bit: its file secret/noise_key. By default a new "
+    "key, or for synthetic data one that follows from --seed.",
 )
 _ISOLATE_NETWORK = flags.DEFINE_bool(
     "isolate_network",
@@ -36,7 +51,14 @@ _TF_LOGS = flags.DEFINE_bool("tf_logs", False, "Show TensorFlow's own messages."
 
 # Where and how a run is made, not what comes out of it.
 _NOT_RECORDED = frozenset(
-    ["output_dir", "resume", "isolate_network", "tf_logs", "population_cache"]
+    [
+        "output_dir",
+        "resume",
+        "isolate_network",
+        "tf_logs",
+        "population_cache",
+        "noise_key_file",
+    ]
 )
 
 _PATHS = ("population", "known_words", "data_dir")
@@ -49,13 +71,15 @@ class Arguments:
     Attributes:
         output_dir: The run directory.
         resume: Whether to continue what is there.
-        seed: The run's seed.
+        seed: Of what is not secret.
+        noise_key: Of what the run's guarantee rests on.
         flags_text: All flags that decide a result, as a flagfile.
     """
 
     output_dir: str
     resume: bool
     seed: int
+    noise_key: "noise_keys.NoiseKey"
     flags_text: str
 
 
@@ -64,6 +88,8 @@ def run_program(
     program: str,
     check_flags: Callable[[], None],
     run: Callable[[Arguments], None],
+    *,
+    is_synthetic: Callable[[], bool],
 ) -> None:
     """Runs an experiment's main part, with its errors as one line and exit code 1.
 
@@ -72,6 +98,8 @@ def run_program(
         program: The program's name, as in `scripts/run NAME`.
         check_flags: Raises `ValueError` where the program's flags do not fit.
         run: The main part.
+        is_synthetic: Whether the flags ask for data that are nobody's, so that the
+            noise need not be secret.
     """
     if len(argv) > 1:
         raise app.UsageError(f"arguments are flags; what is {argv[1]!r}?")
@@ -79,15 +107,16 @@ def run_program(
         python_logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S")
     )
     _isolate_network()
-    from simulation import run_directory  # imports NumPy, but no TensorFlow
+    # These import NumPy, but no TensorFlow.
+    from simulation import run_directory, run_record
 
     output_dir = _OUTPUT_DIR.value
     try:
         if _RESUME.value:
             if _OUTPUT_DIR.value is None:
                 raise ValueError("--resume needs --output_dir, the run to continue")
-            run_directory.RunDirectory.read_run(_OUTPUT_DIR.value)
-            _take_recorded_flags(run_directory.flags_file(_OUTPUT_DIR.value))
+            run_record.flags_of(_OUTPUT_DIR.value)
+            _take_recorded_flags(f"{_OUTPUT_DIR.value}/{run_record.FLAGS_FILE}")
         check_flags()
         _make_paths_absolute()
         name = program.rpartition(".")[2].removeprefix("run_")
@@ -96,7 +125,10 @@ def run_program(
             run_directory.RunDirectory.check_free(output_dir)
         if not _TF_LOGS.value:
             startup.silence_tensorflow()
-        run(Arguments(output_dir, _RESUME.value, _SEED.value, _flags_as_text()))
+        key = _noise_key(is_synthetic())
+        if key.is_secret:
+            logging.info("Noise: a secret key, SHA-256 %s.", key.commitment)
+        run(Arguments(output_dir, _RESUME.value, _SEED.value, key, _flags_as_text()))
     except KeyboardInterrupt:
         print(
             f"\ninterrupted; --resume --output_dir={output_dir} goes on, if the run "
@@ -107,11 +139,44 @@ def run_program(
         # The worker is gone and the files are closed. TFF's threads may stand in a
         # call to the worker, and would abort the interpreter as it ends.
         os._exit(130)
-    except (ValueError, OSError, RuntimeError, flags.Error) as error:
+    except (
+        ValueError,
+        OSError,
+        RuntimeError,
+        flags.Error,
+        MemoryError,
+        OverflowError,
+    ) as error:
         if logging.vlog_is_on(1):
             raise
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {_one_line(error)}", file=sys.stderr)
         sys.exit(1)
+
+
+def _one_line(error: Exception) -> str:
+    if isinstance(error, MemoryError):
+        return (
+            f"the memory is not enough: {error}. Give smaller sizes, or a larger "
+            "machine"
+        )
+    return str(error)
+
+
+def _noise_key(is_synthetic: bool) -> "noise_keys.NoiseKey":
+    from simulation import noise_keys, run_record
+
+    path = _NOISE_KEY_FILE.value
+    if _RESUME.value:
+        if path is not None:
+            raise ValueError(
+                "--noise_key_file: a run that goes on has its key; leave it out"
+            )
+        return run_record.noise_key_of(_OUTPUT_DIR.value)
+    if path is not None:
+        return noise_keys.NoiseKey.read(path)
+    if is_synthetic:
+        return noise_keys.NoiseKey.of_seed(_SEED.value)
+    return noise_keys.NoiseKey.fresh()
 
 
 def _isolate_network() -> None:
@@ -150,6 +215,10 @@ def _take_recorded_flags(path: str) -> None:
     for name in names:
         flags.FLAGS[name].unparse()
     flags.FLAGS([sys.argv[0], f"--flagfile={os.path.abspath(path)}"])
+    for name in names:
+        # Of a flag at its default nobody knows whether it was given: as if it was not.
+        if flags.FLAGS[name].value == flags.FLAGS[name].default:
+            flags.FLAGS[name].present = 0
     for name, value in given.items():
         if flags.FLAGS[name].value != value:
             raise ValueError(

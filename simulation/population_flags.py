@@ -202,6 +202,11 @@ def _names_differ(value: list[str]) -> bool:
     return len(set(value)) == len(value)
 
 
+def is_synthetic() -> bool:
+    """Returns whether the clients' words are drawn, and nobody's."""
+    return _POPULATION.value == population_options.SYNTHETIC
+
+
 def options_from_flags() -> population_options.PopulationOptions:
     """Returns the options that the flags give."""
     return population_options.PopulationOptions(

@@ -61,12 +61,23 @@ class Figure:
 
 @dataclasses.dataclass(frozen=True)
 class Section:
-    """A part of a report: Markdown text, then tables, then figures."""
+    """A part of a report: Markdown text, then tables, then figures.
+
+    Attributes:
+        title: Its heading.
+        text: Markdown.
+        tables: Below the text.
+        figures: Below the tables.
+        covered: Whether the run's guarantee covers all of it. Else the page says that
+            it is the simulator's knowledge.
+    """
 
     title: str
     text: str = ""
     tables: Sequence[Table] = ()
     figures: Sequence[Figure] = ()
+    _: dataclasses.KW_ONLY
+    covered: bool
 
 
 def _cell(value: object) -> str:

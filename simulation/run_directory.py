@@ -1,35 +1,58 @@
 """The directory that a run leaves: flags, progress, results.
 
-Every file appears under its name only when it is whole, and `run.json` says
+    run.json, flags.txt   what the run is
+    metrics.csv, tables   what the run's guarantee covers
+    privacy.json, .md     the guarantee
+    report.html           all of it on one page, ground truth included
+    simulator/            what only the simulator knows: exact counts, ground truth,
+                          scores, checkpoints, the data's fingerprint
+    secret/               the key of the run's noise
+
+A file of results goes to `released` or to `simulator`; there is no third way to write
+one. Every file appears under its name only when it is whole, and `run.json` says
 "complete" only when all of them are there. One process at a time works in a run
 directory, and no run writes into another's.
 """
 
 import fcntl
+import hashlib
 import json
 import os
 import pathlib
-import platform
 import shutil
 import time
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import pandas as pd
 from absl import logging
 
-from simulation import atomic_files, experiment_flags, software
+from simulation import experiment_flags, noise_keys, run_record, software
+from simulation.round_metrics import RoundMetrics
+from simulation.run_files import RunDirectoryError, RunFiles
 
-_RUN_FILE = "run.json"
-_FLAGS_FILE = "flags.txt"
-_CHECKPOINT_FILE = "checkpoint.json"
+_CHECKPOINT_FILE = "checkpoint.jsonl"
 _METRICS_FILE = "metrics.csv"
+_REPORT_FILE = "report.html"
 _TENSORBOARD_DIR = "tensorboard"
-_SCHEMA_VERSION = 2
+_SIMULATOR_DIR = "simulator"
+_SECRET_DIR = "secret"
+CHECKPOINT_FILE = f"{_SIMULATOR_DIR}/{_CHECKPOINT_FILE}"
+_README = (
+    "What only the simulator knows: exact counts, ground truth, scores, checkpoints, "
+    "the data's fingerprint. No guarantee covers it: where the data are real, it does "
+    "not leave the house.\n"
+)
 
 
-class RunDirectoryError(RuntimeError):
-    """The output directory cannot be used for this run."""
+class Statement(Protocol):
+    """What is written of a privacy statement; `privacy.statement` has the class."""
+
+    def to_json(self) -> str:
+        """Returns it for programs."""
+
+    def to_markdown(self) -> str:
+        """Returns it for people."""
 
 
 def default_path(program: str) -> str:
@@ -38,29 +61,23 @@ def default_path(program: str) -> str:
     return os.path.join("runs", program, name)
 
 
-def flags_file(path: str | os.PathLike[str]) -> str:
-    """Returns the path of a run's flags, a flagfile.
-
-    Raises:
-        RunDirectoryError: If there is no run at `path`.
-    """
-    file = pathlib.Path(path) / _FLAGS_FILE
-    if not file.exists():  # the run was killed in its first moment
-        atomic_files.write_file(file, RunDirectory.read_run(path)["flags"].encode())
-    return str(file)
-
-
 def open_for(
     arguments: experiment_flags.Arguments, *, program: str, facts: Mapping[str, Any]
 ) -> "RunDirectory":
     """Begins or resumes the run that the flags ask for; see `RunDirectory`."""
     if arguments.resume:
-        return RunDirectory.resume(arguments.output_dir, program=program, facts=facts)
+        return RunDirectory.resume(
+            arguments.output_dir,
+            program=program,
+            facts=facts,
+            noise_key=arguments.noise_key,
+        )
     return RunDirectory.create(
         arguments.output_dir,
         program=program,
         flags_text=arguments.flags_text,
         facts=facts,
+        noise_key=arguments.noise_key,
     )
 
 
@@ -71,21 +88,25 @@ class RunDirectory:
 
     Attributes:
         path: Where it is.
+        released: Takes results that the run's guarantee covers.
+        simulator: Takes what only the simulator knows.
     """
 
-    def __init__(self, path: str | os.PathLike[str], lock: int, run: dict[str, Any]):
+    def __init__(self, path: str | os.PathLike[str], lock: int, run: run_record.Run):
         self.path = pathlib.Path(path)
+        self.released = RunFiles(self.path)
+        self.simulator = RunFiles(self.path / _SIMULATOR_DIR)
         self._lock = lock
         self._run = run
-        self._rows: list[tuple[int, dict[str, Any]]] = []
+        self._rows: list[tuple[int, RoundMetrics]] = []
         self._writer = None
 
     @staticmethod
     def check_free(path: str | os.PathLike[str]) -> None:
         """Raises `RunDirectoryError` if there is something at `path` already."""
         path = pathlib.Path(path)
-        if (path / _RUN_FILE).exists():
-            run = RunDirectory.read_run(path)
+        if (path / run_record.RUN_FILE).exists():
+            run = run_record.read(path)
             hint = (
                 "it is complete"
                 if run["status"] == "complete"
@@ -95,8 +116,8 @@ class RunDirectory:
                 f"--output_dir={path} holds a run of {run['program']} of "
                 f"{run['started']}; {hint}, or choose another directory"
             )
-        # A run killed before its first file was whole leaves that file's beginning.
-        left = f".{_RUN_FILE}."
+        # What a run leaves that is killed before its record is whole.
+        left = (f".{run_record.RUN_FILE}.", _SIMULATOR_DIR, _SECRET_DIR)
         if path.exists() and (
             not path.is_dir()
             or any(not file.name.startswith(left) for file in path.iterdir())
@@ -114,6 +135,7 @@ class RunDirectory:
         program: str,
         flags_text: str,
         facts: Mapping[str, Any],
+        noise_key: noise_keys.NoiseKey,
     ) -> Self:
         """Begins a run.
 
@@ -123,6 +145,7 @@ class RunDirectory:
             flags_text: Its flags, as a flagfile.
             facts: What else a result depends on, such as the population's
                 fingerprint; a resumed run must have the same.
+            noise_key: Of the run.
 
         Raises:
             RunDirectoryError: If there is something at `path`, or it cannot be made.
@@ -138,29 +161,38 @@ class RunDirectory:
         lock = _lock(path)
         try:
             cls.check_free(path)  # again, now that nobody else can begin one here
+            run = run_record.new(program, flags_text, facts, noise_key)
+            directory = cls(path, lock, run)
+            directory._write_beginning(facts, noise_key)
         except RunDirectoryError:
             os.close(lock)
             raise
-        run = {
-            "schema_version": _SCHEMA_VERSION,
-            "program": program,
-            "status": "running",
-            "started": time.strftime("%Y-%m-%d %H:%M:%S %z"),
-            "version": software.version(),
-            "sources": software.sources_digest(),
-            "python": platform.python_version(),
-            "packages": software.package_versions(),
-            "facts": dict(facts),
-            "flags": flags_text,
-        }
-        directory = cls(path, lock, run)
-        directory.write_json(_RUN_FILE, run)
-        directory.write_text(_FLAGS_FILE, flags_text)
         return directory
+
+    def _write_beginning(
+        self, facts: Mapping[str, Any], noise_key: noise_keys.NoiseKey
+    ) -> None:
+        """Writes what a run begins with; with `run.json` there, it has begun."""
+        try:
+            noise_key.write(self.path / run_record.KEY_FILE)
+        except OSError as error:
+            raise RunDirectoryError(
+                f"{self.path / run_record.KEY_FILE} cannot be written: {error.strerror}"
+            ) from error
+        self.simulator.make()
+        self.simulator.write_text("README.txt", _README)
+        self.released.write_json(run_record.FACTS_FILE, dict(facts))
+        self.released.write_json(run_record.RUN_FILE, self._run)
+        self.released.write_text(run_record.FLAGS_FILE, self._run["flags"])
 
     @classmethod
     def resume(
-        cls, path: str | os.PathLike[str], *, program: str, facts: Mapping[str, Any]
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        program: str,
+        facts: Mapping[str, Any],
+        noise_key: noise_keys.NoiseKey,
     ) -> Self:
         """Continues an interrupted run.
 
@@ -168,68 +200,25 @@ class RunDirectory:
             path: Where it is.
             program: The program's name.
             facts: As in `create`; compared with what the run began with.
+            noise_key: Of the run; see `run_record.noise_key_of`.
 
         Raises:
             RunDirectoryError: If there is no run of this program, it is complete,
-                another process works on it, or `facts` differ.
+                another process works on it, its flags were edited, or `facts` or the
+                key differ.
         """
         path = pathlib.Path(path)
-        cls.read_run(path)
+        run_record.read(path)
         lock = _lock(path)
         try:
-            run = cls.read_run(path)
-            cls._check_same(path, run, program, facts)
+            run = run_record.read(path)
+            run_record.flags_of(path)
+            run_record.check_same(path, run, program, facts, noise_key)
         except RunDirectoryError:
             os.close(lock)
             raise
         _warn_of_other_versions(run)
         return cls(path, lock, run)
-
-    @staticmethod
-    def _check_same(
-        path: pathlib.Path, run: dict[str, Any], program: str, facts: Mapping[str, Any]
-    ) -> None:
-        """Raises `RunDirectoryError` unless the run can be continued."""
-        if run["program"] != program:
-            raise RunDirectoryError(
-                f"--output_dir={path} holds a run of {run['program']}, not {program}"
-            )
-        if run["status"] == "complete":
-            raise RunDirectoryError(f"the run in --output_dir={path} is complete")
-        for name, value in facts.items():
-            if run["facts"].get(name) != value:
-                raise RunDirectoryError(
-                    f"--output_dir={path}: the run began with {name} = "
-                    f"{run['facts'].get(name)!r}, now it is {value!r}; restore what "
-                    "it began with, or begin a new run"
-                )
-
-    @staticmethod
-    def read_run(path: str | os.PathLike[str]) -> dict[str, Any]:
-        """Returns what `run.json` says, or raises `RunDirectoryError`."""
-        file = pathlib.Path(path) / _RUN_FILE
-        if not file.exists():
-            raise RunDirectoryError(f"--output_dir={path} holds no run: no {_RUN_FILE}")
-        run = _read_json(file)
-        version_found = run.get("schema_version") if isinstance(run, dict) else None
-        if version_found != _SCHEMA_VERSION:
-            raise RunDirectoryError(
-                f"{file}: schema_version is {version_found!r}, this program reads "
-                f"{_SCHEMA_VERSION}; is it the file of another program?"
-            )
-        missing = {
-            "program",
-            "status",
-            "started",
-            "facts",
-            "flags",
-            "packages",
-            "version",
-            "sources",
-        } - run.keys()
-        if missing:
-            raise RunDirectoryError(f"{file} is damaged: it has no {sorted(missing)}")
-        return run
 
     def __enter__(self) -> Self:
         return self
@@ -257,66 +246,70 @@ class RunDirectory:
         Raises:
             RunDirectoryError: If it cannot be made.
         """
-        path = self.path / name
-        try:
-            path.mkdir(exist_ok=True)
-        except OSError as error:
-            raise RunDirectoryError(
-                f"{path} cannot be made: {error.strerror}. Mend that and continue with "
-                "--resume"
-            ) from error
-        return type(self)(path, -1, self._run)
+        part = type(self)(self.path / name, -1, {**self._run, "part": name})
+        part.simulator.make()
+        return part
 
     def save_checkpoint(self, state: Any) -> None:
         """Replaces the checkpoint by a value that JSON can hold, and the metrics."""
-        self.write_json(_CHECKPOINT_FILE, {"state": state, "metrics": self._rows})
+        rows = [[step, dict(m.released), dict(m.simulator)] for step, m in self._rows]
+        body = json.dumps({"state": state, "metrics": rows})
+        head = json.dumps({"run": self._identity(), "sha256": _sha256(body)})
+        self.simulator.write_text(_CHECKPOINT_FILE, f"{head}\n{body}\n")
         self._write_metrics()
+
+    def _identity(self) -> str:
+        return run_record.identity(self._run) + self._run.get("part", "")
 
     def _write_metrics(self) -> None:
         if self._rows:
-            self.write_table(_METRICS_FILE, self.metrics())
+            self.released.write_table(
+                _METRICS_FILE, pd.DataFrame([m.released for _, m in self._rows])
+            )
+            self.simulator.write_table(_METRICS_FILE, self.metrics())
 
     def load_checkpoint(self) -> Any | None:
         """Returns the last checkpoint's state, or None; takes its metrics over.
 
         Raises:
-            RunDirectoryError: If the checkpoint is damaged.
+            RunDirectoryError: If the checkpoint is damaged, or of another run.
         """
-        shutil.rmtree(self.path / _TENSORBOARD_DIR, ignore_errors=True)
-        file = self.path / _CHECKPOINT_FILE
+        shutil.rmtree(self.simulator.path / _TENSORBOARD_DIR, ignore_errors=True)
+        file = self.path / CHECKPOINT_FILE
         if not file.exists():
             return None
-        checkpoint = _read_json(file)
-        if not isinstance(checkpoint, dict) or checkpoint.keys() != {
-            "state",
-            "metrics",
-        }:
-            raise RunDirectoryError(f"{file} is damaged: no state and metrics in it")
+        run, checkpoint = read_checkpoint(file)
+        if run != self._identity():
+            raise RunDirectoryError(
+                f"{file} is of a run with other flags, data or noise key than "
+                f"{run_record.RUN_FILE} says; restore what the run began with, or "
+                "begin a new run"
+            )
         # TensorBoard may know of a round that the checkpoint does not, or not of its
         # last one.
-        for step, row in checkpoint["metrics"]:
-            self.add_metrics(step, row)
+        for step, released, simulator in checkpoint["metrics"]:
+            self.add_metrics(step, RoundMetrics(released, simulator))
         return checkpoint["state"]
 
-    def add_metrics(self, step: int, row: Mapping[str, Any]) -> None:
-        """Adds a row to the metrics: to TensorBoard now, to the CSV when saved.
+    def add_metrics(self, step: int, metrics: RoundMetrics) -> None:
+        """Adds a row to the metrics: to TensorBoard now, to the CSV files when saved.
 
         Args:
             step: TensorBoard's step.
-            row: Metrics by name; the same names in every row.
+            metrics: Of the round; the same names in every round.
 
         Raises:
             RunDirectoryError: If TensorBoard's file cannot be written.
         """
         import tensorflow as tf  # here: a reader of run directories needs none
 
-        path = self.path / _TENSORBOARD_DIR
-        self._rows.append((step, dict(row)))
+        path = self.simulator.path / _TENSORBOARD_DIR
+        self._rows.append((step, metrics))
         try:
             if self._writer is None:
                 self._writer = tf.summary.create_file_writer(str(path))
             with self._writer.as_default(step=step):
-                for name, value in row.items():
+                for name, value in {**metrics.released, **metrics.simulator}.items():
                     tf.summary.scalar(name, value)
             self._writer.flush()
         except tf.errors.OpError as error:
@@ -326,49 +319,84 @@ class RunDirectory:
             ) from error
 
     def metrics(self) -> pd.DataFrame:
-        """Returns the metrics so far, a row a step."""
-        return pd.DataFrame([row for _, row in self._rows])
+        """Returns all metrics so far, a row a step: the simulator's view."""
+        return pd.DataFrame([{**m.released, **m.simulator} for _, m in self._rows])
 
-    def write_text(self, name: str, text: str) -> None:
-        """Writes a text file in UTF-8; see `write_bytes`."""
-        self.write_bytes(name, text.encode())
+    def write_statement(self, statement: Statement, stem: str = "privacy") -> None:
+        """Writes a privacy statement as `<stem>.json` and `<stem>.md`."""
+        self.released.write_text(f"{stem}.json", statement.to_json())
+        self.released.write_text(f"{stem}.md", statement.to_markdown())
 
-    def write_bytes(self, name: str, contents: bytes) -> None:
-        """Writes a file, whole or not at all.
+    def write_report(self, page: str) -> pathlib.Path:
+        """Writes `report.html`, which shows released results beside ground truth.
 
-        Raises:
-            RunDirectoryError: If it cannot be written, as on a full disk.
+        Every privacy statement names it under what is not counted.
+
+        Returns:
+            Where it is.
         """
-        try:
-            atomic_files.write_file(self.path / name, contents)
-        except OSError as error:
-            raise RunDirectoryError(
-                f"{self.path / name} cannot be written: {error.strerror}; what was "
-                "there stays. Mend that and continue with --resume"
-            ) from error
-
-    def write_json(self, name: str, value: Any) -> None:
-        """Writes a value as JSON."""
-        self.write_text(name, json.dumps(value, indent=1) + "\n")
-
-    def write_table(self, name: str, table: pd.DataFrame) -> None:
-        """Writes a table as CSV."""
-        self.write_text(name, table.to_csv(index=False))
+        self.released.write_text(_REPORT_FILE, page)
+        return self.path / _REPORT_FILE
 
     def complete(self) -> None:
         """Marks the run as complete; the last thing a run does."""
         self._write_metrics()  # a kill may have come between checkpoint and metrics
         self._run["status"] = "complete"
         self._run["finished"] = time.strftime("%Y-%m-%d %H:%M:%S %z")
-        self.write_json(_RUN_FILE, self._run)
+        self.released.write_json(run_record.RUN_FILE, self._run)
 
     @property
-    def run(self) -> dict[str, Any]:
+    def run(self) -> run_record.Run:
         """What `run.json` says."""
         return dict(self._run)
 
 
-def _warn_of_other_versions(run: dict[str, Any]) -> None:
+def read_checkpoint(file: str | os.PathLike[str]) -> tuple[str, dict[str, Any]]:
+    """Reads the file of a checkpoint.
+
+    Args:
+        file: `<run>/simulator/checkpoint.jsonl`.
+
+    Returns:
+        The identity of the run that it is of; and its state and metrics, by name.
+
+    Raises:
+        RunDirectoryError: If it is damaged.
+        OSError: If it cannot be read.
+    """
+    head, _, body = pathlib.Path(file).read_text().partition("\n")
+    body = body.removesuffix("\n")
+    try:
+        envelope = json.loads(head)
+        if envelope["sha256"] != _sha256(body):
+            raise ValueError("its contents have another SHA-256 than it says")
+        return envelope["run"], json.loads(body)
+    except (ValueError, KeyError, TypeError) as error:
+        raise RunDirectoryError(
+            f"{file} is damaged: {error}. Restore it, or begin a new run"
+        ) from error
+
+
+def how_it_was_made(directory: RunDirectory) -> str:
+    """Returns what a report says of code, packages, key and flags, as Markdown."""
+    run = directory.run
+    packages = ", ".join(f"{name} {v}" for name, v in run["packages"].items())
+    key = (
+        f"a secret key, SHA-256 `{run['noise_key']['sha256']}`"
+        if run["noise_key"]["is_secret"]
+        else "a key that follows from --seed, as the data are synthetic"
+    )
+    return (
+        f"Code {run['version']}, Python {run['python']}; {packages}. Noise: from "
+        f"{key}.\n\n```\n{run['flags']}```\n"
+    )
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _warn_of_other_versions(run: run_record.Run) -> None:
     """Warns where another version of something continues a run than began it."""
     for change in software.changed_versions(run):
         logging.warning(
@@ -388,10 +416,3 @@ def _lock(path: pathlib.Path) -> int:
             f"--output_dir={path}: another process is working on this run"
         ) from None
     return descriptor
-
-
-def _read_json(path: pathlib.Path) -> Any:
-    try:
-        return json.loads(path.read_text())
-    except ValueError as error:
-        raise RunDirectoryError(f"{path} is not readable as JSON: {error}") from error

@@ -7,13 +7,12 @@ What a run begins with is public as far as its guarantee goes: see
 import collections
 import dataclasses
 import hashlib
-import json
 import os
 import pathlib
-import zipfile
 
 import numpy as np
 
+from simulation import array_checkpoints, run_directory, run_files, run_record
 from training import exported_model
 from training import vocabulary as vocabulary_lib
 
@@ -24,7 +23,13 @@ Weights = collections.OrderedDict[str, np.ndarray]
 _WORDS_PER_SENTENCE = 15
 _BIAS = "output_bias"
 _PREFIX = "weights/"
-_UNREADABLE = (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile)
+_UNREADABLE = (
+    OSError,
+    ValueError,
+    KeyError,
+    TypeError,
+    run_directory.RunDirectoryError,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,29 +68,31 @@ def read(path: str | os.PathLike[str]) -> InitialModel:
     if (path / exported_model.VOCABULARY_FILE).exists():
         weights, vocabulary = exported_model.read_weights(path)
         return InitialModel(weights, vocabulary.fingerprint)
-    if (path / "checkpoint.json").exists():
+    if (path / run_directory.CHECKPOINT_FILE).exists():
         return _read_checkpoint(path)
     raise ValueError(
         f"{path} holds no model: neither an exported one "
-        f"({exported_model.VOCABULARY_FILE}) nor a run's checkpoint (checkpoint.json). "
-        "Give the directory of a run of training that has a checkpoint, or its "
-        "directory 'model'."
+        f"({exported_model.VOCABULARY_FILE}) nor a run's checkpoint "
+        f"({run_directory.CHECKPOINT_FILE}). Give the directory of a run of training "
+        "that has a checkpoint, or its directory 'model'."
     )
 
 
 def _read_checkpoint(path: pathlib.Path) -> InitialModel:
     try:
-        checkpoint = json.loads((path / "checkpoint.json").read_text())
-        run = json.loads((path / "run.json").read_text())
-        with np.load(path / checkpoint["state"]["arrays"]) as arrays:
-            weights = collections.OrderedDict(
-                (name.removeprefix(_PREFIX), arrays[name])
-                for name in arrays.files
-                if name.startswith(_PREFIX)
-            )
+        _, checkpoint = run_directory.read_checkpoint(
+            path / run_directory.CHECKPOINT_FILE
+        )
+        facts = run_files.read_json(path / run_record.FACTS_FILE)
+        arrays = array_checkpoints.read_arrays(path, checkpoint["state"])
+        weights = collections.OrderedDict(
+            (name.removeprefix(_PREFIX), array)
+            for name, array in arrays.items()
+            if name.startswith(_PREFIX)
+        )
         if not weights:
             raise ValueError("it has no weights; is it a run of training?")
-        return InitialModel(weights, run["facts"]["vocabulary"])
+        return InitialModel(weights, facts["vocabulary"])
     except _UNREADABLE as error:
         raise ValueError(
             f"{path}: the checkpoint cannot be read: {error!r}. Give the directory of "

@@ -399,7 +399,9 @@ def _check_flags() -> None:
 
 def main(argv: list[str]) -> None:
     """Checks the flags and runs."""
-    experiment_flags.run_program(argv, _PROGRAM, _check_flags, run)
+    experiment_flags.run_program(
+        argv, _PROGRAM, _check_flags, run, is_synthetic=population_flags.is_synthetic
+    )
 
 
 if __name__ == "__main__":

@@ -12,11 +12,22 @@ from absl import logging
 from privacy import conversions
 from simulation import array_checkpoints, client_text, run_directory, seeds
 from simulation import participation_timers as timers
+from simulation.round_metrics import RoundMetrics
 from training import dp_ftrl, evaluation, examples
 from training.dp_ftrl_parameters import Mechanism
 from training.training_statement import Participation
 
 _TABLE = "participation/"
+# They follow from noisy sums and from who took part, which is taken to be public.
+_RELEASED = {
+    "round",
+    "clip_norm",
+    "tracked_norm",
+    "update_norm",
+    "noise_stddev",
+    "rho",
+    "epsilon",
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -161,11 +172,19 @@ def run_rounds(
         last = state.round_number == rule.num_rounds
         row |= _evaluate(process, state, clients, last, schedule)
         row["seconds"] = time.perf_counter() - start
-        directory.add_metrics(state.round_number, row)
+        directory.add_metrics(state.round_number, _divided(row))
         logging.info(_progress(rule, row))
         if last or state.round_number % schedule.checkpoint_every == 0:
             _save(process, state, participation, directory, schedule)
     return Result(state, participation)
+
+
+def _divided(row: Mapping[str, float]) -> RoundMetrics:
+    """Returns a round's metrics, parted by what the guarantee covers."""
+    return RoundMetrics(
+        {name: value for name, value in row.items() if name in _RELEASED},
+        {name: value for name, value in row.items() if name not in _RELEASED},
+    )
 
 
 def _check(process, rule, clients) -> None:

@@ -29,8 +29,8 @@ def write(
 
     Args:
         directory: Has the run's metrics. Takes `privacy.md` and `.json`, of what was
-            realised; `privacy_planned.md` and `.json`; `unigram_baseline.json`;
-            `best_possible.json` if it is known; PNGs.
+            realised; `privacy_planned.md` and `.json`; and in `simulator`
+            `unigram_baseline.json`, `best_possible.json` if it is known, and PNGs.
         parameters: Those that the run used.
         rule: The limits that it enforced.
         result: What really happened.
@@ -51,12 +51,11 @@ def write(
         )
     }
     for stem, statement in statements.items():
-        directory.write_text(f"{stem}.json", statement.to_json())
-        directory.write_text(f"{stem}.md", statement.to_markdown())
-    directory.write_json("unigram_baseline.json", dict(baseline))
+        directory.write_statement(statement, stem)
+    directory.simulator.write_json("unigram_baseline.json", dict(baseline))
     references = {"words by frequency alone": baseline}
     if best_possible is not None:
-        directory.write_json("best_possible.json", dict(best_possible))
+        directory.simulator.write_json("best_possible.json", dict(best_possible))
         references["the best possible"] = best_possible
     metrics = directory.metrics()
     figures = [
@@ -66,9 +65,8 @@ def write(
         plot_zcdp(metrics),
     ]
     for name, png in zip(_FIGURES, figures, strict=True):
-        directory.write_bytes(name, png)
-    page = _page(directory, metrics, statements, references, figures)
-    directory.write_text("report.html", page)
+        directory.simulator.write_bytes(name, png)
+    directory.write_report(_page(directory, metrics, statements, references, figures))
 
 
 def _page(
@@ -91,8 +89,6 @@ def _page(
     participation = metrics[
         ["round", "simulated_hours", "failed_attempts", "max_participation"]
     ].tail(1)
-    flags = (directory.path / "flags.txt").read_text()
-    run = directory.run
     sections = [
         report.Section(
             "The model",
@@ -102,28 +98,36 @@ def _page(
                 report.Figure("Accuracy on held-out clients", figures[0]),
                 report.Figure("Loss on held-out clients", figures[1]),
             ],
+            covered=False,
         ),
         report.Section(
-            "Clip norm", "", figures=[report.Figure("Clip norm", figures[2])]
+            "Clip norm",
+            "",
+            figures=[report.Figure("Clip norm", figures[2])],
+            covered=True,
         ),
         report.Section(
-            "Participation", "", [report.Table("At the end", participation)]
+            "Participation",
+            "",
+            [report.Table("At the end", participation)],
+            covered=False,
         ),
         report.Section(
             "Privacy, as realised",
             _below_a_heading(statements["privacy"].to_markdown()),
             figures=[report.Figure("zCDP over rounds", figures[3])],
+            covered=True,
         ),
         report.Section(
             "Privacy, as planned",
             _below_a_heading(statements["privacy_planned"].to_markdown()),
+            covered=True,
         ),
         report.Section(
-            "How it was made",
-            f"Code {run['version']}, Python {run['python']}.\n\n```\n{flags}```\n",
+            "How it was made", run_directory.how_it_was_made(directory), covered=True
         ),
     ]
-    return report.render("Training", f"Run of {run['started']}", sections)
+    return report.render("Training", f"Run of {directory.run['started']}", sections)
 
 
 def _below_a_heading(text: str) -> str:

@@ -17,8 +17,10 @@ from federated_hh import (
     ldp_triehh_parameters,
     ldp_triehh_results,
 )
-from simulation import client_words, run_directory, runtime, software
+from simulation import client_words, noise_keys, run_directory, runtime, software
 
+_KEY = noise_keys.NoiseKey.of_seed(1)
+_WHO = "simulator/participation.csv"
 _PROGRAM = "tests"
 _REPEATS = 2
 _SEED = 3
@@ -71,6 +73,7 @@ class ExperimentTest(parameterized.TestCase):
             cls.parameters,
             alphabet_lib.Alphabet("abc"),
             seed=ldp_triehh_experiment.seed_of_repeat(seed, repeat),
+            noise_key=ldp_triehh_experiment.seed_of_repeat(3, repeat),
         )
         run_level = process.next
 
@@ -87,11 +90,11 @@ class ExperimentTest(parameterized.TestCase):
         """Returns what was found, or None where the experiment was interrupted."""
         if resume:
             directory = run_directory.RunDirectory.resume(
-                path, program=_PROGRAM, facts={}
+                path, program=_PROGRAM, facts={}, noise_key=_KEY
             )
         else:
             directory = run_directory.RunDirectory.create(
-                path, program=_PROGRAM, flags_text="", facts={}
+                path, program=_PROGRAM, flags_text="", facts={}, noise_key=_KEY
             )
         with directory:
             try:
@@ -121,13 +124,15 @@ class ExperimentTest(parameterized.TestCase):
         for level in range(_REPEATS * _LEVELS):
             self.assertIsNone(self.run_in(path, resume=level > 0, fail_at=level))
             # The clients of the level that failed are written down already.
-            self.assertLen(pd.read_csv(path / "participation.csv"), level + 1)
+            self.assertLen(pd.read_csv(path / _WHO), level + 1)
         self.assertEqual(self.run_in(path, resume=True), self.found)
         self.assertEqual(
-            (path / "participation.csv").read_bytes(),
-            (self.whole / "participation.csv").read_bytes(),
+            (path / _WHO).read_bytes(),
+            (self.whole / _WHO).read_bytes(),
         )
-        metrics = [pd.read_csv(p / "metrics.csv") for p in (self.whole, path)]
+        metrics = [
+            pd.read_csv(p / "simulator" / "metrics.csv") for p in (self.whole, path)
+        ]
         self.assertLen(metrics[0], _REPEATS * _LEVELS)
         pd.testing.assert_frame_equal(
             *[m.drop(columns=m.filter(like="seconds").columns) for m in metrics]
@@ -141,9 +146,9 @@ class ExperimentTest(parameterized.TestCase):
     def test_other_participants_are_refused(self, row, column):
         path = self.path()
         self.assertIsNone(self.run_in(path, fail_at=2))
-        table = pd.read_csv(path / "participation.csv")
+        table = pd.read_csv(path / _WHO)
         table.loc[row, column] = "0" * 64 if column == "digest" else 59
-        table.to_csv(path / "participation.csv", index=False)
+        table.to_csv(path / _WHO, index=False)
         with self.assertRaisesRegex(
             ldp_triehh_experiment.ParticipationError, "participation.csv"
         ):
@@ -166,11 +171,11 @@ class ExperimentTest(parameterized.TestCase):
         path = self.path()
         self.assertIsNone(self.run_in(path, fail_at=1))
         # As if it had been killed after the checkpoint of level 1.
-        table = pd.read_csv(path / "participation.csv")
-        table[:1].to_csv(path / "participation.csv", index=False)
+        table = pd.read_csv(path / _WHO)
+        table[:1].to_csv(path / _WHO, index=False)
         with mock.patch.object(software, "sources_digest", return_value="other"):
             self.assertIsNone(self.run_in(path, resume=True, fail_at=2))
-            asked_by = pd.read_csv(path / "participation.csv")["software"]
+            asked_by = pd.read_csv(path / _WHO)["software"]
             self.assertEqual(asked_by.nunique(), 2)
         with self.assertRaisesRegex(
             ldp_triehh_experiment.ParticipationError, "asked by other versions"
@@ -182,7 +187,7 @@ class ExperimentTest(parameterized.TestCase):
     def test_a_lost_record_is_refused(self):
         path = self.path()
         self.assertIsNone(self.run_in(path, fail_at=2))
-        (path / "participation.csv").unlink()
+        (path / _WHO).unlink()
         with self.assertRaisesRegex(
             ldp_triehh_experiment.ParticipationError, "not certain"
         ):

@@ -84,9 +84,15 @@ class LdpTrieHHTestCase(parameterized.TestCase):
         )
 
     def process(self, population, alphabet=_ABC, **overrides):
-        options = {"seed": 1, "num_blocks": 3} | {
+        options = {"seed": 1, "noise_key": 1, "num_blocks": 3} | {
             name: overrides.pop(name)
-            for name in ("seed", "num_blocks", "report_sampling", "aggregation")
+            for name in (
+                "seed",
+                "noise_key",
+                "num_blocks",
+                "report_sampling",
+                "aggregation",
+            )
             if name in overrides
         }
         parameters = {
@@ -109,7 +115,7 @@ def run(process, state=None):
     while not state.finished:
         output = process.next(state, process.cohorts.cohort(state.levels_done))
         state = output.state
-        levels.append(output.metrics)
+        levels.append({**output.metrics.released, **output.metrics.simulator})
     return state, levels
 
 
@@ -325,8 +331,8 @@ class LevelsTest(LdpTrieHHTestCase):
         process = self.process(self.population([{"a": 1}]), max_prefixes=3)
         votes = np.array([0, 5, 3, 9, 3, 3, 1, 0, 0, 0, 0, 0])
         output = process.update(process.initialize(), votes)
-        self.assertEqual(output.metrics["least_votes_kept"], 3)
-        self.assertEqual(output.metrics["prefixes_kept"], 5)
+        self.assertEqual(output.metrics.released["least_votes_kept"], 3)
+        self.assertEqual(output.metrics.released["prefixes_kept"], 5)
         self.assertEqual(
             {word.text: word.votes for word in output.state.found}, {"a": 9}
         )
@@ -338,7 +344,7 @@ class LevelsTest(LdpTrieHHTestCase):
         )
         votes = np.array([0, 0, 3, 0, 0, 0, 1, 0, 0, 0, 0, 0])
         output = process.update(process.initialize(), votes)
-        self.assertEqual(output.metrics["prefixes_kept"], 2)
+        self.assertEqual(output.metrics.released["prefixes_kept"], 2)
 
 
 class LawTest(LdpTrieHHTestCase):

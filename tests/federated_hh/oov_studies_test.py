@@ -17,8 +17,15 @@ from absl.testing import absltest, parameterized
 
 from federated_hh import alphabet as alphabet_lib
 from federated_hh import contributions, oov_real_text, oov_report, oov_studies
-from simulation import population, population_options, run_directory, runtime
+from simulation import (
+    noise_keys,
+    population,
+    population_options,
+    run_directory,
+    runtime,
+)
 
+_KEY = noise_keys.NoiseKey.of_seed(1)
 _GREEDY = contributions.ItemSampler.GREEDY
 _STUDY = oov_studies.Study(
     "A small study",
@@ -43,6 +50,7 @@ class OovStudiesTest(parameterized.TestCase):
             scale=1e-4,
             num_repeats=2,
             seed=5,
+            noise_key=6,
             max_depth=1,
             max_prefixes=30,
             contribution_bound=5,
@@ -60,9 +68,11 @@ class OovStudiesTest(parameterized.TestCase):
     def directory(self, name, resume=False):
         path = os.path.join(self.scratch, name)
         if resume:
-            return run_directory.RunDirectory.resume(path, program="t", facts={})
+            return run_directory.RunDirectory.resume(
+                path, program="t", facts={}, noise_key=_KEY
+            )
         return run_directory.RunDirectory.create(
-            path, program="t", flags_text="", facts={}
+            path, program="t", flags_text="", facts={}, noise_key=_KEY
         )
 
     def runner(self, directory):
@@ -111,7 +121,7 @@ class OovStudiesTest(parameterized.TestCase):
             ):
                 list(self.runner(directory).run())
             part = pathlib.Path(self.scratch, name, "private_repeat_1")
-            before = pd.read_csv(part / "participation.csv")
+            before = pd.read_csv(part / "simulator" / "participation.csv")
             self.assertLen(before, min(number, 2))
             with self.directory(name, resume=True) as directory:
                 *_, results = self.runner(directory).run()
@@ -119,7 +129,7 @@ class OovStudiesTest(parameterized.TestCase):
                 results.runs.drop(columns="seconds"), expected.drop(columns="seconds")
             )
             # The levels done are not asked again.
-            after = pd.read_csv(part / "participation.csv")
+            after = pd.read_csv(part / "simulator" / "participation.csv")
             self.assertLen(after, 2)
             pd.testing.assert_frame_equal(after[: len(before)], before)
 
@@ -147,7 +157,7 @@ class OovStudiesTest(parameterized.TestCase):
         parameters = {
             name: [
                 oov_studies.Options(
-                    1.0, 1, 1, 15, 10_000, 60, string.printable
+                    1.0, 1, 1, 2, 15, 10_000, 60, string.printable
                 ).parameters(setting)
                 for setting in study.settings
             ]
@@ -165,9 +175,9 @@ class OovStudiesTest(parameterized.TestCase):
     def test_parts_keep_who_took_part_in_other_repeats_apart(self):
         with self.directory("parts") as directory:
             list(self.runner(directory).run())
-            paths = sorted(directory.path.glob("*/participation.csv"))
+            paths = sorted(directory.path.glob("*/simulator/participation.csv"))
         self.assertEqual(
-            [path.parent.name for path in paths],
+            [path.parts[-3] for path in paths],
             ["open_repeat_1", "open_repeat_2", "private_repeat_1", "private_repeat_2"],
         )
         digests = pd.concat([pd.read_csv(path) for path in paths])["digest"]
@@ -175,7 +185,7 @@ class OovStudiesTest(parameterized.TestCase):
 
     def test_a_setting_that_cannot_be_run_is_refused_before_the_first_is(self):
         one_pass, two_passes = oov_studies.STUDIES["oov_table1"].settings[1:]
-        options = oov_studies.Options(1.1e-5, 1, 1, 15, 10, 60, string.printable)
+        options = oov_studies.Options(1.1e-5, 1, 1, 2, 15, 10, 60, string.printable)
         options.check(oov_studies.Study("", (one_pass,)), options.num_clients)
         study = oov_studies.Study("", (one_pass, two_passes))
         message = r"'random, two passes' at scale 1.1e-05: .* 2 passes need 180"
@@ -188,12 +198,12 @@ class OovStudiesTest(parameterized.TestCase):
             runner = oov_studies.StudyRunner(study, options, self.population, directory)
             with self.assertRaisesRegex(ValueError, "the population has 1,5"):
                 next(runner.run())
-            self.assertFalse(any(path.is_dir() for path in directory.path.iterdir()))
+            self.assertEmpty([*directory.path.glob("*_repeat_*")])
 
     def test_production_privacy_beside_the_papers(self):
         # The independent values of the notes: 0.1755 at s = 10,101; k = 49 for
         # s = 1,000,001 and no k by Lemma 1.
-        options = oov_studies.Options(1.0, 1, 1, 15, 10_000, 60, string.printable)
+        options = oov_studies.Options(1.0, 1, 1, 2, 15, 10_000, 60, string.printable)
         text = oov_report.privacy_to_markdown(
             options.parameters(oov_studies.STUDIES["oov_production"].settings[0]),
             alphabet_lib.Alphabet(options.characters),
@@ -220,6 +230,7 @@ class OovStudiesTest(parameterized.TestCase):
             oov_studies.Options(
                 **values,
                 seed=1,
+                noise_key=1,
                 max_depth=1,
                 max_prefixes=1,
                 contribution_bound=1,
@@ -250,12 +261,12 @@ class RealTextTest(absltest.TestCase):
         with (
             runtime.tff_worker(),
             run_directory.RunDirectory.create(
-                data / "run", program="t", flags_text="", facts={}
+                data / "run", program="t", flags_text="", facts={}, noise_key=_KEY
             ) as directory,
         ):
             clients = oov_real_text.populations(str(data), cache)
             results, words = oov_real_text.RealTextRunner(
-                clients, directory, num_repeats=1, seed=1, max_depth=3
+                clients, directory, num_repeats=1, seed=1, noise_key=2, max_depth=3
             ).run()
         blogs = clients["blogs"]
         self.assertEqual(blogs.num_clients, 80)

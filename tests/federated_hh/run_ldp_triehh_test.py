@@ -12,6 +12,7 @@ import pandas as pd
 from absl.testing import absltest, parameterized
 
 import federated_hh
+from simulation import tables
 
 _MODULE = "federated_hh.run_ldp_triehh"
 _SMALL = (
@@ -24,8 +25,18 @@ _SMALL = (
     "--num_passes=2",
     "--counting_clients=2000",
 )
-_TABLES = ("words.csv", "levels.csv", "coverage.csv", "participation.csv")
-_PLOTS = ("coverage.png", "levels.png", "estimates.png")
+_RELEASED = (
+    "heavy_hitters.csv",
+    "metrics.csv",
+    "anonymity.csv",
+    "flags.txt",
+    "privacy.json",
+)
+_PLOTS = tuple(f"simulator/{name}.png" for name in ("coverage", "levels", "estimates"))
+_TABLES = tuple(
+    f"simulator/{name}.csv"
+    for name in ("heavy_hitters", "levels", "coverage", "participation")
+)
 
 
 def _command(*flags):
@@ -64,7 +75,7 @@ class RunLdpTrieHHTest(parameterized.TestCase):
         again = _run("--resume", self.cache, f"--output_dir={killed}")
         self.assertEqual(again.returncode, 0, again.stderr)
         self.assertIn("Continuing repeat 1", again.stderr)
-        for name in (*_TABLES, *_PLOTS, "flags.txt", "privacy.json", "anonymity.csv"):
+        for name in (*_RELEASED, *_TABLES, *_PLOTS):
             with self.subTest(name):
                 self.assertEqual(
                     (whole / name).read_bytes(), (killed / name).read_bytes()
@@ -78,7 +89,7 @@ class RunLdpTrieHHTest(parameterized.TestCase):
             stderr=subprocess.DEVNULL,
         )
         deadline = time.monotonic() + 120
-        while not (path / "checkpoint.json").exists():
+        while not (path / "simulator/checkpoint.jsonl").exists():
             self.assertLess(time.monotonic(), deadline)
             self.assertIsNone(program.poll())
             time.sleep(0.001)
@@ -86,20 +97,20 @@ class RunLdpTrieHHTest(parameterized.TestCase):
         program.wait()
         run = json.loads((path / "run.json").read_text())
         self.assertEqual(run["status"], "running")
-        self.assertFalse((path / "words.csv").exists())
+        self.assertFalse((path / "heavy_hitters.csv").exists())
 
     def check_run_directory(self, path):
         # Two letters are completed at level 2, "the" at 3; "I" is lower-cased, and
         # words of four letters are never completed.
-        words = pd.read_csv(path / "words.csv", keep_default_na=False)
+        words = tables.read(path / "simulator" / "heavy_hitters.csv")
         self.assertTrue((words["word"].str.len() == words["level"]).all())
         self.assertContainsSubset(["the", "to"], words["word"].tolist())
         self.assertTrue(words.loc[words["word"] == "the", "real"].all())
-        participation = pd.read_csv(path / "participation.csv")
+        participation = pd.read_csv(path / "simulator" / "participation.csv")
         self.assertEqual(participation["clients"].tolist(), [900] * 6)
         self.assertEqual(participation["level"].tolist(), [1, 2, 3, 1, 2, 3])
         self.assertEqual(participation["digest"].nunique(), 6)
-        coverage = pd.read_csv(path / "coverage.csv")
+        coverage = pd.read_csv(path / "simulator" / "coverage.csv")
         self.assertEqual(coverage["pass_number"].tolist(), [1, 2])
         self.assertTrue(coverage["coverage"].is_monotonic_increasing)
         # Six standard errors: a false alarm below 1e-8.
@@ -116,7 +127,7 @@ class RunLdpTrieHHTest(parameterized.TestCase):
         for name in _PLOTS:
             self.assertTrue((path / name).read_bytes().startswith(b"\x89PNG"))
         self.assertIn("the", (path / "report.html").read_text())
-        self.assertTrue(list((path / "tensorboard").iterdir()))
+        self.assertTrue(list((path / "simulator" / "tensorboard").iterdir()))
         run = json.loads((path / "run.json").read_text())
         self.assertEqual(run["status"], "complete")
 
@@ -142,10 +153,10 @@ class RunLdpTrieHHTest(parameterized.TestCase):
         )
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertNotIn("cuda", result.stderr.lower())
-        words = pd.read_csv(self.scratch / "out" / "words.csv")
+        words = tables.read(self.scratch / "out" / "heavy_hitters.csv")
         found = dict(zip(words["word"], words["estimate"], strict=True))
         self.assertEqual(found, {"Yayyy": 10, "s,r": 10, "ok": 10})
-        coverage = pd.read_csv(self.scratch / "out" / "coverage.csv")
+        coverage = pd.read_csv(self.scratch / "out" / "simulator" / "coverage.csv")
         self.assertEqual(coverage["coverage"].tolist(), [1])
         # All clients were in a cohort: nobody is left to count.
         self.assertTrue(coverage["estimated_coverage"].isna().all())

@@ -13,9 +13,17 @@ import psutil
 from absl.testing import absltest, parameterized
 
 import federated_hh
+from simulation import tables
 
+_CHECKPOINT = "simulator/checkpoint.jsonl"
 _MODULE = "federated_hh.run_triehh"
-_RESULTS = ("heavy_hitters.csv", "scores.csv", "discovery_rate.csv")
+_RESULTS = (
+    "heavy_hitters.csv",
+    "simulator/heavy_hitters.csv",
+    "simulator/scores.csv",
+    "simulator/discovery_rate.csv",
+    "simulator/f1_over_k.png",
+)
 _SMALL = (
     "--num_clients=20000",
     "--epsilon=8",
@@ -66,7 +74,7 @@ class RunTrieHHTest(parameterized.TestCase):
             stderr=subprocess.DEVNULL,
         )
         deadline = time.monotonic() + 120
-        while not (killed / "checkpoint.json").exists():
+        while not (killed / _CHECKPOINT).exists():
             self.assertLess(time.monotonic(), deadline)
             self.assertIsNone(program.poll())
             time.sleep(0.001)
@@ -78,12 +86,12 @@ class RunTrieHHTest(parameterized.TestCase):
 
         again = _run("--resume", self.cache, f"--output_dir={killed}")
         self.assertEqual(again.returncode, 0, again.stderr)
-        for name in (*_RESULTS, "flags.txt", "privacy.json", "f1_over_k.png"):
+        for name in (*_RESULTS, "flags.txt", "privacy.json", "metrics.csv"):
             with self.subTest(name):
                 self.assertEqual(
                     (whole / name).read_bytes(), (killed / name).read_bytes()
                 )
-        metrics = [pd.read_csv(d / "metrics.csv") for d in (whole, killed)]
+        metrics = [pd.read_csv(d / "simulator/metrics.csv") for d in (whole, killed)]
         pd.testing.assert_frame_equal(
             *[table.drop(columns="seconds") for table in metrics]
         )
@@ -98,7 +106,7 @@ class RunTrieHHTest(parameterized.TestCase):
             self.assertIn("choose another directory", third.stderr)
 
     def check_run_directory(self, path):
-        words = pd.read_csv(path / "heavy_hitters.csv")
+        words = tables.read(path / "simulator" / "heavy_hitters.csv")
         self.assertEqual(
             words.columns.tolist(),
             ["repeat", "word", "round_completed", "votes", "true_count", "true_rank"],
@@ -112,13 +120,15 @@ class RunTrieHHTest(parameterized.TestCase):
         self.assertTrue(
             (words["votes"] >= statement["parameters"]["threshold (theta)"]).all()
         )
-        scores = pd.read_csv(path / "scores.csv")
+        scores = pd.read_csv(path / "simulator" / "scores.csv")
         self.assertEqual(scores["k"].tolist(), list(range(1, 21)))
         self.assertTrue((scores["precision"] == 1).all())
         for name in ("f1_over_k.png", "discovery_rate.png", "trie_growth.png"):
-            self.assertTrue((path / name).read_bytes().startswith(b"\x89PNG"))
+            self.assertTrue(
+                (path / "simulator" / name).read_bytes().startswith(b"\x89PNG")
+            )
         self.assertIn("the", (path / "report.html").read_text())
-        self.assertTrue(list((path / "tensorboard").iterdir()))
+        self.assertTrue(list((path / "simulator" / "tensorboard").iterdir()))
         run = json.loads((path / "run.json").read_text())
         self.assertEqual(run["status"], "complete")
 
@@ -206,7 +216,7 @@ class RunTrieHHTest(parameterized.TestCase):
             text=True,
         )
         deadline = time.monotonic() + 120
-        while not (output / "checkpoint.json").exists():
+        while not (output / _CHECKPOINT).exists():
             self.assertLess(time.monotonic(), deadline)
             time.sleep(0.01)
         workers = psutil.Process(program.pid).children(recursive=True)

@@ -12,8 +12,16 @@ from federated_hh import alphabet, triehh, triehh_experiment, triehh_report
 from privacy import statement as statement_lib
 from privacy import triehh as triehh_privacy
 from privacy import triehh_statement
-from simulation import client_words, participation, run_directory, runtime
+from simulation import (
+    client_words,
+    noise_keys,
+    participation,
+    run_directory,
+    run_files,
+    runtime,
+)
 
+_KEY = noise_keys.NoiseKey.of_seed(1)
 _SEED = 5
 _REPEATS = 3
 _CLIENTS = 60
@@ -42,7 +50,11 @@ class ExperimentTestCase(absltest.TestCase):
 
     def create(self, name):
         directory = run_directory.RunDirectory.create(
-            os.path.join(self.scratch, name), program="p", flags_text="", facts={}
+            os.path.join(self.scratch, name),
+            program="p",
+            flags_text="",
+            facts={},
+            noise_key=_KEY,
         )
         self.addCleanup(directory.close)
         return directory
@@ -53,7 +65,7 @@ class ExperimentTestCase(absltest.TestCase):
         )
 
     def steps_in_tensorboard(self, directory):
-        folder = directory.path / "tensorboard"
+        folder = directory.simulator.path / "tensorboard"
         steps = []
         for file in sorted(folder.iterdir()):
             for event in tf.compat.v1.train.summary_iterator(str(file)):
@@ -85,19 +97,19 @@ class RunRepeatsTest(ExperimentTestCase):
         whole = self.create("whole")
         expected = self.run_in(whole)
         names = []
-        write = run_directory.RunDirectory.write_bytes
+        write = run_files.RunFiles.write_bytes
 
         def note(directory, name, contents):
             names.append(name)
             write(directory, name, contents)
 
         noted = self.create("noted")
-        with mock.patch.object(run_directory.RunDirectory, "write_bytes", note):
+        with mock.patch.object(run_files.RunFiles, "write_bytes", note):
             self.run_in(noted)
-        self.assertEqual(set(names), {"checkpoint.json", "metrics.csv"})
+        self.assertEqual(set(names), {"checkpoint.jsonl", "metrics.csv"})
         # The first round, the change from one repeat to the next, the end.
         repeats = pd.read_csv(noted.path / "metrics.csv")["repeat"]
-        change = 2 * int((repeats == 0).sum())
+        change = 3 * int((repeats == 0).sum())
         places = {0, 1, change - 1, change, change + 1, len(names) - 2, len(names) - 1}
         for place in sorted(places):
             with self.subTest(f"before write {place}, of {names[place]}"):
@@ -110,19 +122,21 @@ class RunRepeatsTest(ExperimentTestCase):
                     write(directory, name, contents)
 
                 with (
-                    mock.patch.object(run_directory.RunDirectory, "write_bytes", die),
+                    mock.patch.object(run_files.RunFiles, "write_bytes", die),
                     self.assertRaises(InterruptedError),
                 ):
                     self.run_in(directory)
                 directory.close()
                 again = run_directory.RunDirectory.resume(
-                    directory.path, program="p", facts={}
+                    directory.path, program="p", facts={}, noise_key=_KEY
                 )
                 with again:
                     self.assertEqual(self.run_in(again), expected)
                     again.complete()
                 tables = [
-                    pd.read_csv(d.path / "metrics.csv").drop(columns="seconds")
+                    pd.read_csv(d.simulator.path / "metrics.csv").drop(
+                        columns="seconds"
+                    )
                     for d in (whole, again)
                 ]
                 pd.testing.assert_frame_equal(*tables)

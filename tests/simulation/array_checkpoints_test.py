@@ -6,7 +6,14 @@ import pathlib
 import numpy as np
 from absl.testing import absltest
 
-from simulation import array_checkpoints, run_directory
+from simulation import (
+    array_checkpoints,
+    noise_keys,
+    round_metrics,
+    run_directory,
+)
+
+_KEY = noise_keys.NoiseKey.of_seed(1)
 
 
 class ArrayCheckpointsTest(absltest.TestCase):
@@ -16,15 +23,17 @@ class ArrayCheckpointsTest(absltest.TestCase):
 
     def _create(self):
         return run_directory.RunDirectory.create(
-            self.path, program="p", flags_text="", facts={}
+            self.path, program="p", flags_text="", facts={}, noise_key=_KEY
         )
 
     def _resume(self):
-        return run_directory.RunDirectory.resume(self.path, program="p", facts={})
+        return run_directory.RunDirectory.resume(
+            self.path, program="p", facts={}, noise_key=_KEY
+        )
 
     def _save(self, run, step, keep=2):
         arrays = {"w/a": np.full(3, step, np.float32), "n": np.asarray(step)}
-        run.add_metrics(step, {"step": step})
+        run.add_metrics(step, round_metrics.RoundMetrics({"step": step}, {}))
         array_checkpoints.save(run, step, {"step": step}, arrays, keep)
 
     def test_saved_and_loaded(self):
@@ -40,7 +49,7 @@ class ArrayCheckpointsTest(absltest.TestCase):
             self.assertEqual(int(arrays["n"]), 3)
             self.assertEqual(run.metrics()["step"].tolist(), [0, 1, 2, 3])
         self.assertEqual(
-            sorted(path.name for path in self.path.glob("*.npz")),
+            sorted(path.name for path in self.path.glob("simulator/*.npz")),
             ["checkpoint-000000002.npz", "checkpoint-000000003.npz"],
         )
 
@@ -48,7 +57,7 @@ class ArrayCheckpointsTest(absltest.TestCase):
         with self._create() as run:
             self._save(run, 1)
             # As it is when the process ends before the JSON checkpoint is written.
-            run.write_bytes("checkpoint-000000002.npz", b"whatever")
+            run.simulator.write_bytes("checkpoint-000000002.npz", b"whatever")
         with self._resume() as run:
             state, arrays = array_checkpoints.load(run)
             self.assertEqual((state, int(arrays["n"])), ({"step": 1}, 1))
@@ -60,7 +69,7 @@ class ArrayCheckpointsTest(absltest.TestCase):
             self._save(run, 1)
             with self.assertRaisesRegex(ValueError, "keep is 0"):
                 self._save(run, 2, keep=0)
-            path = self.path / "checkpoint-000000001.npz"
+            path = self.path / "simulator" / "checkpoint-000000001.npz"
             os.truncate(path, 100)
             with self.assertRaisesRegex(
                 run_directory.RunDirectoryError, "000000001.npz cannot be read"

@@ -35,6 +35,7 @@ class ReportTest(absltest.TestCase):
                         "Some *text*.",
                         [report.Table("Its caption", table)],
                         [report.Figure("A plot", b"\x89PNG")],
+                        covered=True,
                     )
                 ],
             )
@@ -51,7 +52,9 @@ class ReportTest(absltest.TestCase):
     def test_words_of_clients_are_shown_not_obeyed(self):
         evil = "<script>alert(1)</script>"
         table = pd.DataFrame({"word": [evil]})
-        section = report.Section("S", f"Found {evil}.", [report.Table("", table)])
+        section = report.Section(
+            "S", f"Found {evil}.", [report.Table("", table)], covered=False
+        )
         page = _Page(report.render(evil, evil, [section]))
         self.assertNotIn("script", {tag for tag, _ in page.tags})
         self.assertIn("alert(1)", " ".join(page.data))

@@ -9,19 +9,33 @@ from unittest import mock
 import pandas as pd
 from absl.testing import absltest, parameterized
 
-from simulation import run_directory, software
+from simulation import (
+    noise_keys,
+    round_metrics,
+    run_directory,
+    run_record,
+    software,
+    tables,
+)
 
 _FACTS = {"population": "abc"}
+_KEY = noise_keys.NoiseKey(2**127 + 5, is_secret=True)
+
+
+def _row(votes):
+    return round_metrics.RoundMetrics({"votes": votes}, {"exact": votes + 0.5})
 
 
 def _create(path, program="p", facts=_FACTS):
     return run_directory.RunDirectory.create(
-        path, program=program, flags_text="--seed=1\n", facts=facts
+        path, program=program, flags_text="--seed=1\n", facts=facts, noise_key=_KEY
     )
 
 
-def _resume(path, program="p", facts=_FACTS):
-    return run_directory.RunDirectory.resume(path, program=program, facts=facts)
+def _resume(path, program="p", facts=_FACTS, noise_key=_KEY):
+    return run_directory.RunDirectory.resume(
+        path, program=program, facts=facts, noise_key=noise_key
+    )
 
 
 class RunDirectoryTest(parameterized.TestCase):
@@ -32,18 +46,18 @@ class RunDirectoryTest(parameterized.TestCase):
     def test_run_and_resume(self):
         with _create(self.path) as run:
             self.assertIsNone(run.load_checkpoint())
-            run.add_metrics(1, {"round": 1, "votes": 0.1})
+            run.add_metrics(1, _row(0.1))
             run.save_checkpoint({"level": [1, 2]})
-            run.add_metrics(2, {"round": 2, "votes": 7.0})  # lost with the round
+            run.add_metrics(2, _row(7.0))  # lost with the round
         with _resume(self.path) as run:
             self.assertEqual(run.load_checkpoint(), {"level": [1, 2]})
-            run.add_metrics(2, {"round": 2, "votes": 8.0})
+            run.add_metrics(2, _row(8.0))
             run.save_checkpoint({"level": [3]})
             run.complete()
         metrics = pd.read_csv(os.path.join(self.path, "metrics.csv"))
         self.assertEqual(metrics["votes"].tolist(), [0.1, 8.0])
         self.assertEqual(run.run["status"], "complete")
-        self.assertTrue(os.listdir(os.path.join(self.path, "tensorboard")))
+        self.assertTrue(os.listdir(os.path.join(self.path, "simulator", "tensorboard")))
         with self.assertRaisesRegex(run_directory.RunDirectoryError, "is complete"):
             _resume(self.path)
 
@@ -51,20 +65,18 @@ class RunDirectoryTest(parameterized.TestCase):
         with _create(self.path) as run:
             with run.part("first") as part:
                 self.assertIsNone(part.load_checkpoint())
-                part.add_metrics(1, {"votes": 1.0})
+                part.add_metrics(1, _row(1.0))
                 part.save_checkpoint({"level": 1})
-                part.write_text("found.csv", "word\n")
+                part.released.write_text("found.csv", "word\n")
             run.save_checkpoint({"parts": 1})
         self.assertTrue(os.path.exists(os.path.join(self.path, "first", "found.csv")))
         with _resume(self.path) as run:
             self.assertEqual(run.load_checkpoint(), {"parts": 1})
-            self.assertEqual(run.run["facts"], _FACTS)
             with run.part("second") as part:
                 self.assertIsNone(part.load_checkpoint())
             with run.part("first") as part:
                 self.assertEqual(part.load_checkpoint(), {"level": 1})
                 self.assertEqual(part.metrics()["votes"].tolist(), [1.0])
-                self.assertEqual(part.run["facts"], _FACTS)
             # The parts' end does not let another process in.
             with self.assertRaisesRegex(
                 run_directory.RunDirectoryError, "another process"
@@ -73,19 +85,17 @@ class RunDirectoryTest(parameterized.TestCase):
 
     def test_part_that_cannot_be_made(self):
         with _create(self.path) as run:
-            run.write_text("taken", "")
+            run.released.write_text("taken", "")
             with self.assertRaisesRegex(
-                run_directory.RunDirectoryError, "taken cannot be made"
+                run_directory.RunDirectoryError, "taken/simulator cannot be made"
             ):
                 run.part("taken")
 
     def test_flags_and_versions_are_recorded(self):
         _create(self.path).close()
-        with open(run_directory.flags_file(self.path)) as file:
-            self.assertEqual(file.read(), "--seed=1\n")
-        run = run_directory.RunDirectory.read_run(self.path)
+        self.assertEqual(run_record.flags_of(self.path), "--seed=1\n")
+        run = run_record.read(self.path)
         self.assertEqual(run["packages"]["tensorflow-federated"], "0.87.0")
-        self.assertEqual(run["facts"], _FACTS)
 
     def test_directory_of_another_run_is_refused(self):
         with _create(self.path) as run:
@@ -125,14 +135,125 @@ class RunDirectoryTest(parameterized.TestCase):
         with self.assertRaisesRegex(run_directory.RunDirectoryError, message):
             _resume(self.path, **changes)
 
+    def test_edited_flags_are_refused(self):
+        with _create(self.path) as run:
+            run.save_checkpoint(1)
+        file = os.path.join(self.path, "flags.txt")
+        with open(file, "w") as stream:
+            stream.write("--seed=1\n--epsilon=2\n")
+        for read in (run_record.flags_of, _resume):
+            with self.assertRaisesRegex(
+                run_directory.RunDirectoryError, "flags.txt is not what the run began"
+            ):
+                read(self.path)
+
+    def test_flags_edited_in_both_places_do_not_fit_the_checkpoint(self):
+        with _create(self.path) as run:
+            run.save_checkpoint(1)
+        for name in ("flags.txt", "run.json"):
+            file = os.path.join(self.path, name)
+            with open(file) as stream:
+                text = stream.read()
+            with open(file, "w") as stream:
+                stream.write(text.replace("--seed=1", "--seed=2"))
+        with (
+            _resume(self.path) as run,
+            self.assertRaisesRegex(
+                run_directory.RunDirectoryError, "checkpoint.jsonl is of a run with oth"
+            ),
+        ):
+            run.load_checkpoint()
+
+    def test_another_noise_key_is_refused(self):
+        _create(self.path).close()
+        other = noise_keys.NoiseKey(2**127 + 6, is_secret=True)
+        with self.assertRaisesRegex(run_directory.RunDirectoryError, "another noise"):
+            _resume(self.path, noise_key=other)
+        self.assertEqual(run_record.noise_key_of(self.path), _KEY)
+        other.write(os.path.join(self.path, "secret", "noise_key"))
+        with self.assertRaisesRegex(noise_keys.NoiseKeyError, "another noise key"):
+            run_record.noise_key_of(self.path)
+        os.remove(os.path.join(self.path, "secret", "noise_key"))
+        with self.assertRaisesRegex(noise_keys.NoiseKeyError, "cannot be read"):
+            run_record.noise_key_of(self.path)
+
+    def test_the_key_and_the_data_are_in_no_file_that_is_released(self):
+        with _create(self.path) as run:
+            run.add_metrics(1, _row(1.0))
+            run.save_checkpoint({"level": 1})
+            run.complete()
+        key = f"{_KEY.value:032x}".encode()
+        for folder, _, names in os.walk(self.path):
+            for name in names:
+                file = os.path.join(folder, name)
+                with open(file, "rb") as stream:
+                    contents = stream.read()
+                with self.subTest(file):
+                    self.assertEqual(key in contents, name == "noise_key")
+                    self.assertNotIn(str(_KEY.value).encode(), contents)
+                    self.assertEqual(b'"abc"' in contents, name == "facts.json")
+        self.assertEqual(
+            sorted(name for name in os.listdir(self.path)),
+            ["flags.txt", "metrics.csv", "run.json", "secret", "simulator"],
+        )
+
+    def test_what_only_the_simulator_knows_is_not_released(self):
+        with _create(self.path) as run:
+            run.add_metrics(1, _row(1.0))
+            run.complete()
+        released = tables.read(os.path.join(self.path, "metrics.csv"))
+        self.assertEqual(released.columns.tolist(), ["votes"])
+        both = tables.read(os.path.join(self.path, "simulator", "metrics.csv"))
+        self.assertEqual(both.columns.tolist(), ["votes", "exact"])
+        self.assertFalse(hasattr(run, "write_table"))
+
+    @parameterized.parameters(
+        ("run", 0), ("sha256", 0), ("level", 1), ("votes", 1), ("exact", 1)
+    )
+    def test_damaged_checkpoints_are_named(self, text, line):
+        with _create(self.path) as run:
+            run.add_metrics(1, _row(1.0))
+            run.save_checkpoint({"level": 1})
+            file = os.path.join(self.path, "simulator", "checkpoint.jsonl")
+            with open(file) as stream:
+                lines = stream.read().split("\n")
+            self.assertIn(text, lines[line])
+            lines[line] = lines[line].replace(text, "x" + text[1:])
+            with open(file, "w") as stream:
+                stream.write("\n".join(lines))
+            with self.assertRaisesRegex(
+                run_directory.RunDirectoryError, "checkpoint.jsonl is damaged"
+            ):
+                run.load_checkpoint()
+
+    def test_checkpoint_of_another_run(self):
+        other = f"{self.path}_2"
+        for path in (self.path, other):
+            with (
+                mock.patch.object(run_record.time, "strftime", return_value=path),
+                _create(path) as run,
+            ):
+                run.save_checkpoint({"level": 1})
+        name = os.path.join("simulator", "checkpoint.jsonl")
+        os.replace(os.path.join(other, name), os.path.join(self.path, name))
+        with (
+            _resume(self.path) as run,
+            self.assertRaisesRegex(
+                run_directory.RunDirectoryError, "is of a run with other"
+            ),
+        ):
+            run.load_checkpoint()
+
     def test_resume_of_nothing(self):
         with self.assertRaisesRegex(run_directory.RunDirectoryError, "holds no run"):
             _resume(self.path)
 
     def test_two_processes_do_not_work_on_one_run(self):
         program = (
-            "from simulation import run_directory as r; import sys\n"
-            "try: r.RunDirectory.resume(sys.argv[1], program='p', facts={})\n"
+            "from simulation import run_directory as r, run_record; import sys\n"
+            "key = run_record.noise_key_of(sys.argv[1])\n"
+            "try: r.RunDirectory.resume(\n"
+            "    sys.argv[1], program='p', facts={}, noise_key=key)\n"
             "except r.RunDirectoryError as e: print(e)"
         )
         with _create(self.path):
@@ -151,21 +272,21 @@ class RunDirectoryTest(parameterized.TestCase):
         # fails in the same way, with another number.
         soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
         with _create(self.path) as run:
-            run.write_text("result.csv", "whole")
+            run.released.write_text("result.csv", "whole")
             resource.setrlimit(resource.RLIMIT_FSIZE, (10, hard))
             try:
                 with self.assertRaisesRegex(
                     run_directory.RunDirectoryError,
                     "result.csv cannot be written: .*--resume",
                 ):
-                    run.write_text("result.csv", "more than ten bytes")
+                    run.released.write_text("result.csv", "more than ten bytes")
             finally:
                 resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
         with open(os.path.join(self.path, "result.csv")) as file:
             self.assertEqual(file.read(), "whole")
         self.assertNotIn(".result.csv.partial", os.listdir(self.path))
 
-    @parameterized.parameters("{}", "[]", "{", '{"schema_version": 2}')
+    @parameterized.parameters("{}", "[]", "{", '{"schema_version": 3}')
     def test_damaged_or_foreign_run_file(self, contents):
         _create(self.path).close()
         with open(os.path.join(self.path, "run.json"), "w") as file:
@@ -184,8 +305,8 @@ class RunDirectoryTest(parameterized.TestCase):
     def test_killed_before_the_flags_file(self):
         _create(self.path).close()
         os.remove(os.path.join(self.path, "flags.txt"))
-        with open(run_directory.flags_file(self.path)) as file:
-            self.assertEqual(file.read(), "--seed=1\n")
+        self.assertEqual(run_record.flags_of(self.path), "--seed=1\n")
+        self.assertIn("flags.txt", os.listdir(self.path))
 
     def test_another_version_that_goes_on_is_warned_of(self):
         _create(self.path).close()
@@ -207,15 +328,15 @@ class RunDirectoryTest(parameterized.TestCase):
 
     def test_checkpoint_without_its_parts(self):
         with _create(self.path) as run:
-            run.write_text("checkpoint.json", "{}")
+            run.simulator.write_text("checkpoint.jsonl", "{}\n{}\n")
             with self.assertRaisesRegex(run_directory.RunDirectoryError, "damaged"):
                 run.load_checkpoint()
 
     def test_damaged_checkpoint_is_named(self):
         with _create(self.path) as run:
-            run.write_text("checkpoint.json", "{")
+            run.simulator.write_text("checkpoint.jsonl", "{")
             with self.assertRaisesRegex(
-                run_directory.RunDirectoryError, "checkpoint.json is not readable"
+                run_directory.RunDirectoryError, "checkpoint.jsonl is damaged"
             ):
                 run.load_checkpoint()
 

@@ -2,7 +2,6 @@
 
 import collections
 import functools
-import json
 import pathlib
 
 import numpy as np
@@ -10,7 +9,7 @@ import tensorflow as tf
 import wordfreq
 from absl.testing import absltest, parameterized
 
-from simulation import array_checkpoints, run_directory
+from simulation import array_checkpoints, noise_keys, run_directory
 from training import exported_model, initial_model, model, vocabulary
 
 
@@ -80,6 +79,7 @@ class InitialModelTest(parameterized.TestCase):
             program="training.run_training",
             flags_text="",
             facts={"vocabulary": self.words.fingerprint},
+            noise_key=noise_keys.NoiseKey.of_seed(1),
         ) as directory:
             for step in (1, 2):
                 arrays = {f"weights/{n}": step * w for n, w in weights.items()}
@@ -151,18 +151,19 @@ class InitialModelTest(parameterized.TestCase):
         with self.assertRaisesRegex(ValueError, "has no weights"):
             initial_model.read(self.save_run({}))
 
-    @parameterized.parameters("checkpoint-000000002.npz", "checkpoint.json", "run.json")
+    @parameterized.parameters(
+        "checkpoint-000000002.npz", "checkpoint.jsonl", "facts.json"
+    )
     def test_refuses_a_damaged_checkpoint(self, name):
         path = self.save_run(self.weights)
-        (path / name).write_bytes((path / name).read_bytes()[:-40])
+        file = path / "simulator" / name
+        file.write_bytes(file.read_bytes()[:-40])
         with self.assertRaisesRegex(ValueError, "run: the checkpoint cannot be read"):
             initial_model.read(path)
 
     def test_refuses_facts_of_another_program(self):
         path = self.save_run(self.weights)
-        run = json.loads((path / "run.json").read_text())
-        del run["facts"]["vocabulary"]
-        (path / "run.json").write_text(json.dumps(run))
+        (path / "simulator" / "facts.json").write_text("{}")
         with self.assertRaisesRegex(ValueError, "cannot be read: KeyError"):
             initial_model.read(path)
 

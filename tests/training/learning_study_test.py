@@ -91,7 +91,7 @@ class LearningStudyTest(absltest.TestCase):
         notes = learning_study.describe(directory, [tree])
         files = learning_study.files_of([run, none], [*notes, "Another note."])
         self.assertTrue(files["learning.png"].startswith(b"\x89PNG"))
-        metrics = pd.read_csv(path / "metrics.csv")
+        metrics = pd.read_csv(path / "simulator" / "metrics.csv")
         table = pd.read_csv(io.BytesIO(files["runs.csv"]))
         for key in ("dp_ftrl", "fedavg"):
             pd.testing.assert_frame_equal(
@@ -107,7 +107,9 @@ class LearningStudyTest(absltest.TestCase):
                 f"{last['held_out_accuracy']:.2%} | ",
                 text,
             )
-        baseline = json.loads((path / "unigram_baseline.json").read_text())
+        baseline = json.loads(
+            (path / "simulator" / "unigram_baseline.json").read_text()
+        )
         self.assertIn(f"| words by frequency alone | {baseline['loss']:.3f} |", text)
         self.assertIn("| none | none |", text)
         self.assertIn("* Another note.", text)
@@ -121,8 +123,10 @@ class LearningStudyTest(absltest.TestCase):
             path = self.scratch / setting.key
             path.mkdir()
             flags = "".join(f"{flag}\n" for flag in setting.flags)
-            values = {"flags": flags, "facts": {"population": "1"}}
+            values = {"flags": flags}
             (path / "run.json").write_text(json.dumps(values))
+            (path / "simulator").mkdir()
+            (path / "simulator" / "facts.json").write_text('{"population": "1"}')
         self.assertLen(learning_study.describe(self.scratch), 3)
         values["flags"] += "--num_rounds=9\n"
         (path / "run.json").write_text(json.dumps(values))

@@ -57,7 +57,9 @@ class RunTrainingFromModelTest(absltest.TestCase):
         ]
 
     def weights(self, name, step):
-        with np.load(self.scratch / name / f"checkpoint-{step:09d}.npz") as arrays:
+        with np.load(
+            self.scratch / name / "simulator" / f"checkpoint-{step:09d}.npz"
+        ) as arrays:
             return {n: arrays[n] for n in arrays.files if n.startswith("weights/")}
 
     def test_a_run_goes_on_from_the_model_of_another(self):
@@ -80,7 +82,8 @@ class RunTrainingFromModelTest(absltest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         for name, array in self.weights("warm", 2).items():
             np.testing.assert_allclose(array, public[name], atol=1e-9)
-        facts = json.loads((self.scratch / "warm" / "run.json").read_text())["facts"]
+        facts = self.scratch / "warm" / "simulator" / "facts.json"
+        facts = json.loads(facts.read_text())
         path = self.scratch / "public"
         self.assertEqual(facts["initial_model"], initial_model.read(path).fingerprint)
         self.assertIn(str(path), self.protected("warm"))

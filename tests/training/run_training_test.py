@@ -68,6 +68,9 @@ def _run_all(*commands):
         return list(executor.map(lambda command: _run(*command), commands))
 
 
+_LAST = "simulator/checkpoint-000000007.npz"
+
+
 class RunTrainingTest(absltest.TestCase):
     def setUp(self):
         super().setUp()
@@ -110,20 +113,20 @@ class RunTrainingTest(absltest.TestCase):
             "privacy.json",
             "privacy.md",
             "privacy_planned.json",
-            "unigram_baseline.json",
-            "best_possible.json",
+            "simulator/unigram_baseline.json",
+            "simulator/best_possible.json",
             "flags.txt",
-            "accuracy.png",
-            "loss.png",
-            "clip_norm.png",
-            "zcdp.png",
+            "simulator/accuracy.png",
+            "simulator/loss.png",
+            "simulator/clip_norm.png",
+            "simulator/zcdp.png",
         ):
             self.assertEqual((whole / name).read_bytes(), (killed / name).read_bytes())
-        metrics = [pd.read_csv(d / "metrics.csv") for d in (whole, killed)]
+        metrics = [pd.read_csv(d / "simulator/metrics.csv") for d in (whole, killed)]
         pd.testing.assert_frame_equal(
             *[table.drop(columns="seconds") for table in metrics], check_exact=True
         )
-        last = [np.load(d / "checkpoint-000000007.npz") for d in (whole, killed)]
+        last = [np.load(d / _LAST) for d in (whole, killed)]
         self.assertEqual(last[0].files, last[1].files)
         for name in last[0].files:
             np.testing.assert_array_equal(last[0][name], last[1][name], err_msg=name)
@@ -131,7 +134,7 @@ class RunTrainingTest(absltest.TestCase):
     def kill_after_a_checkpoint(self, process, path):
         self.addCleanup(process.kill)
         deadline = time.monotonic() + _TIMEOUT_SECONDS
-        while not (path / "checkpoint.json").exists():
+        while not (path / "simulator/checkpoint.jsonl").exists():
             self.assertLess(time.monotonic(), deadline)
             self.assertIsNone(process.poll())
             time.sleep(0.001)
@@ -143,7 +146,7 @@ class RunTrainingTest(absltest.TestCase):
         self.assertEqual(
             json.loads((path / "run.json").read_text())["status"], "complete"
         )
-        metrics = pd.read_csv(path / "metrics.csv")
+        metrics = pd.read_csv(path / "simulator" / "metrics.csv")
         self.assertEqual(metrics["round"].tolist(), list(range(1, 8)))
         self.assertTrue(metrics["rho"].is_monotonic_increasing)
         evaluated = metrics["held_out_accuracy"].notna()
@@ -164,12 +167,12 @@ class RunTrainingTest(absltest.TestCase):
         guarantees = [s["guarantees"][0] for s in (realised, planned)]
         self.assertLessEqual(guarantees[0]["rho"], guarantees[1]["rho"])
         self.assertEqual(guarantees[0]["rho"], metrics["rho"].iloc[-1])
-        with np.load(path / "checkpoint-000000007.npz") as arrays:
+        with np.load(path / _LAST) as arrays:
             taken = arrays["participation/participations"]
         self.assertEqual(taken.sum(), 7 * 5)
         self.assertEqual(taken.max(), realised["parameters"]["MaxP"])
         unigram, best = (
-            json.loads((path / f"{name}.json").read_text())
+            json.loads((path / "simulator" / f"{name}.json").read_text())
             for name in ("unigram_baseline", "best_possible")
         )
         self.assertLess(best["loss"], unigram["loss"])
@@ -182,7 +185,12 @@ class RunTrainingTest(absltest.TestCase):
             "--context_words=50",
         ):
             self.assertIn(text, page)
-        for name in ("accuracy.png", "loss.png", "clip_norm.png", "zcdp.png"):
+        for name in (
+            "simulator/accuracy.png",
+            "simulator/loss.png",
+            "simulator/clip_norm.png",
+            "zcdp.png",
+        ):
             self.assertTrue((path / name).read_bytes().startswith(b"\x89PNG"))
 
     def test_bad_input(self):

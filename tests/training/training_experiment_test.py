@@ -7,12 +7,14 @@ import numpy as np
 import pandas as pd
 from absl.testing import absltest, parameterized
 
+from simulation import noise_keys, run_directory
 from simulation import participation_timers as timers
-from simulation import run_directory
 from tests.training import training_test_case as common
 from training import dp_ftrl, evaluation, examples, training_statement
 from training import dp_ftrl_parameters as lib
 from training import training_experiment as experiment
+
+_KEY = noise_keys.NoiseKey.of_seed(1)
 
 
 def parameters(mechanism=lib.Mechanism.NONE, **options):
@@ -106,7 +108,7 @@ class RunRoundsTest(common.TrainingTestCase):
         split = split or experiment.Clients(np.arange(9), np.arange(9, 12))
         path = self.create_tempdir().full_path
         with run_directory.RunDirectory.create(
-            path, program="p", flags_text="", facts={}
+            path, program="p", flags_text="", facts={}, noise_key=_KEY
         ) as directory:
             schedule = experiment.Schedule(evaluate_every=2, checkpoint_every=3)
             result = experiment.run_rounds(
@@ -168,7 +170,7 @@ class RunRoundsTest(common.TrainingTestCase):
             return train(*arguments)
 
         with run_directory.RunDirectory.create(
-            path, program="p", flags_text="", facts={}
+            path, program="p", flags_text="", facts={}, noise_key=_KEY
         ) as directory:
             process.rounds.train = interrupted
             with self.assertRaises(KeyboardInterrupt):
@@ -177,7 +179,7 @@ class RunRoundsTest(common.TrainingTestCase):
                 )
         process.rounds.train = train
         with run_directory.RunDirectory.resume(
-            path, program="p", facts={}
+            path, program="p", facts={}, noise_key=_KEY
         ) as directory:
             result = experiment.run_rounds(
                 process, rule(), split, directory, schedule, weights
@@ -214,7 +216,7 @@ class RunRoundsTest(common.TrainingTestCase):
         process = dp_ftrl.DpFtrlProcess(rounds, server, seed=1)
         with (
             run_directory.RunDirectory.create(
-                path, program="p", flags_text="", facts={}
+                path, program="p", flags_text="", facts={}, noise_key=_KEY
             ) as directory,
             self.assertRaisesRegex(dp_ftrl.NonFiniteModelError, "round 2"),
         ):
@@ -223,7 +225,7 @@ class RunRoundsTest(common.TrainingTestCase):
 
         def resume(process):
             with run_directory.RunDirectory.resume(
-                path, program="p", facts={}
+                path, program="p", facts={}, noise_key=_KEY
             ) as directory:
                 experiment.run_rounds(process, rule(), split, directory, schedule)
                 return directory.metrics()
