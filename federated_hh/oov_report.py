@@ -9,7 +9,7 @@ import pandas as pd
 from federated_hh import alphabet as alphabet_lib
 from federated_hh import evaluation, ldp_triehh_privacy, oov_studies
 from federated_hh.ldp_triehh_parameters import Aggregation, LdpTrieHHParameters
-from simulation import plots
+from simulation import plots, tables
 
 # Sun et al. 2024, Section 4.1.
 _DELTA = 1e-10
@@ -63,9 +63,9 @@ def files_of(
     is_curve = summary["epsilon"].nunique() == len(summary) > 1
     plot = plot_epsilons if is_curve else plot_settings
     return {
-        "runs.csv": results.runs.to_csv(index=False).encode(),
-        "levels.csv": results.levels.to_csv(index=False).encode(),
-        "summary.csv": summary.to_csv(index=False).encode(),
+        "runs.csv": tables.write(results.runs).encode(),
+        "levels.csv": tables.write(results.levels).encode(),
+        "summary.csv": tables.write(summary).encode(),
         "table.md": to_markdown(title, summary, notes).encode(),
         "coverage.png": plot(title, summary),
     }

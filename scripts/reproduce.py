@@ -270,7 +270,7 @@ def _run_synthetic(arguments: experiment_flags.Arguments) -> None:
 
 def _run_real_text(arguments: experiment_flags.Arguments) -> None:
     from federated_hh import oov_real_text, oov_report
-    from simulation import run_directory, runtime
+    from simulation import run_directory, runtime, tables
 
     clients = oov_real_text.populations(_DATA_DIR.value, _cache())
     facts = {name: held.fingerprint for name, held in clients.items()}
@@ -292,7 +292,7 @@ def _run_real_text(arguments: experiment_flags.Arguments) -> None:
         files = oov_report.files_of(title, results, summary, notes)
         for name, statement in guaranteed.items():
             files[f"privacy_{name}.md"] = statement.to_markdown().encode()
-        files["words.csv"] = words.to_csv(index=False).encode()
+        files["words.csv"] = tables.write(words).encode()
         files["table.md"] += oov_real_text.words_to_markdown(words, 60).encode()
         _write_results(directory, files)
         directory.complete()

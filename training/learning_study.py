@@ -18,7 +18,7 @@ import matplotlib.ticker
 import pandas as pd
 from absl import logging
 
-from simulation import plots, prepared_data
+from simulation import plots, prepared_data, tables
 
 _FILES = "blog-authorship/posts-*.jsonl.xz"
 _FLAGFILE = "configs/training_blogs.flagfile"
@@ -176,7 +176,7 @@ def read_run(setting: Setting, path: str | os.PathLike[str]) -> Run:
     predictor = exported_model.NextWordPredictor(path / "model")
     return Run(
         setting,
-        pd.read_csv(path / "metrics.csv"),
+        tables.read(path / "metrics.csv"),
         json.loads((path / "unigram_baseline.json").read_text()),
         json.loads((path / "privacy.json").read_text()),
         {text: [word for word, _ in predictor.suggest(text)] for text in _TYPED},
@@ -231,7 +231,7 @@ def files_of(runs: Sequence[Run], notes: Sequence[str]) -> dict[str, bytes]:
     table = pd.concat(tables, ignore_index=True)
     table.insert(0, "setting", table.pop("setting"))
     return {
-        "runs.csv": table.to_csv(index=False).encode(),
+        "runs.csv": tables.write(table).encode(),
         "learning.png": plot(runs),
         "table.md": to_markdown(runs, notes).encode(),
     }
