@@ -12,6 +12,7 @@ import pandas as pd
 from absl.testing import absltest, parameterized
 
 import federated_hh
+from simulation import tables
 
 _MODULE = "federated_hh.run_ldp_triehh"
 _SMALL = (
@@ -91,7 +92,7 @@ class RunLdpTrieHHTest(parameterized.TestCase):
     def check_run_directory(self, path):
         # Two letters are completed at level 2, "the" at 3; "I" is lower-cased, and
         # words of four letters are never completed.
-        words = pd.read_csv(path / "words.csv", keep_default_na=False)
+        words = tables.read(path / "words.csv")
         self.assertTrue((words["word"].str.len() == words["level"]).all())
         self.assertContainsSubset(["the", "to"], words["word"].tolist())
         self.assertTrue(words.loc[words["word"] == "the", "real"].all())
@@ -142,7 +143,7 @@ class RunLdpTrieHHTest(parameterized.TestCase):
         )
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertNotIn("cuda", result.stderr.lower())
-        words = pd.read_csv(self.scratch / "out" / "words.csv")
+        words = tables.read(self.scratch / "out" / "words.csv")
         found = dict(zip(words["word"], words["estimate"], strict=True))
         self.assertEqual(found, {"Yayyy": 10, "s,r": 10, "ok": 10})
         coverage = pd.read_csv(self.scratch / "out" / "coverage.csv")

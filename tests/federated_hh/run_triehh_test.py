@@ -13,6 +13,7 @@ import psutil
 from absl.testing import absltest, parameterized
 
 import federated_hh
+from simulation import tables
 
 _MODULE = "federated_hh.run_triehh"
 _RESULTS = ("heavy_hitters.csv", "scores.csv", "discovery_rate.csv")
@@ -98,7 +99,7 @@ class RunTrieHHTest(parameterized.TestCase):
             self.assertIn("choose another directory", third.stderr)
 
     def check_run_directory(self, path):
-        words = pd.read_csv(path / "heavy_hitters.csv")
+        words = tables.read(path / "heavy_hitters.csv")
         self.assertEqual(
             words.columns.tolist(),
             ["repeat", "word", "round_completed", "votes", "true_count", "true_rank"],
