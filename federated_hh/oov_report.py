@@ -32,11 +32,11 @@ def summarize(runs: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for name, group in last.groupby("setting", sort=False):
         columns = ["words_found", "words_real", "coverage", "estimated_coverage"]
-        tables = [
+        of_repeats = [
             pd.DataFrame({"setting": [name], **{c: [row[c]] for c in columns}})
             for row in group.to_dict("records")
         ]
-        row = evaluation.mean_and_interval(tables, "setting")
+        row = evaluation.mean_and_interval(of_repeats, "setting")
         row.insert(1, "repeats", len(group))
         for column in ("epsilon", "sampler", "num_passes", "clients_per_level"):
             row[column] = group[column].iloc[0]

@@ -87,7 +87,7 @@ def measure_study(directory: str):
     Returns:
         A row a setting, with the seconds of its stages; and the usage of the whole.
     """
-    import pandas as pd
+    from simulation import tables
 
     arguments = {
         "study": "oov_table1",
@@ -108,7 +108,7 @@ def measure_study(directory: str):
             check=True,
         )
     shutil.rmtree(arguments["population_cache"])
-    levels = pd.read_csv(os.path.join(arguments["results_dir"], "levels.csv"))
+    levels = tables.read(os.path.join(arguments["results_dir"], "levels.csv"))
     columns = {
         "clients": "clients",
         "reports": "reports",
@@ -381,7 +381,7 @@ def measure(scratch: str, results_directory: str) -> None:
     import string
 
     from federated_hh import alphabet as alphabet_lib
-    from simulation import atomic_files, runtime, software
+    from simulation import atomic_files, runtime, software, tables
 
     commit = software.version()  # before results change the tree
     cache_directory = _CACHE_DIR.value or scratch
@@ -391,7 +391,7 @@ def measure(scratch: str, results_directory: str) -> None:
 
     def show(name: str, table) -> None:
         print(f"\n{name}\n{table.to_string(index=False)}", flush=True)
-        write(f"{name}.csv", table.to_csv(index=False, float_format="%.6g").encode())
+        write(f"{name}.csv", tables.write(table, significant_digits=6).encode())
 
     origin = {}
     if _STUDY_SCALE.value:

@@ -355,7 +355,7 @@ def main(argv: list[str]) -> None:
     startup.silence_tensorflow()
     import tensorflow as tf
 
-    from simulation import atomic_files
+    from simulation import atomic_files, tables
 
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(1)
@@ -367,7 +367,7 @@ def main(argv: list[str]) -> None:
 
     def show(name: str, table) -> None:
         print(f"\n{name}\n{table.to_string(index=False)}", flush=True)
-        write(f"{name}.csv", table.to_csv(index=False, float_format="%.6g").encode())
+        write(f"{name}.csv", tables.write(table, significant_digits=6).encode())
 
     client = measure_client(_CLIENT_REPORTS.value, _REPEATS.value)
     show("client_reports", client)

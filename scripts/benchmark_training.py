@@ -221,14 +221,14 @@ def measure(cache_directory: str, results_directory: str) -> None:
     """Measures, writes and prints."""
     import pandas as pd
 
-    from simulation import atomic_files
+    from simulation import atomic_files, tables
 
     def write(name: str, contents: bytes) -> None:
         atomic_files.write_file(os.path.join(results_directory, name), contents)
 
     def show(name: str, table, shown: int) -> None:
         print(f"\n{name}\n{table.tail(shown).to_string(index=False)}", flush=True)
-        write(f"{name}.csv", table.to_csv(index=False, float_format="%.6g").encode())
+        write(f"{name}.csv", tables.write(table, significant_digits=6).encode())
 
     origin = about()  # before the results change the repository
     # The small model first: the large one would leave its memory to this process.

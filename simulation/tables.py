@@ -38,9 +38,9 @@ _QUOTE = "'"
 # Also the full-width forms, which spreadsheets take for the same.
 _FORMULA = tuple("=+-@\uff1d\uff0b\uff0d\uff20")
 _NUMBER_LIKE = re.compile(r"[\d.,:/_+\-eExX%\s]*\d[\d.,:/_+\-eExX%\s]*")
-_TRUTH_LIKE = {"true", "false", "yes", "no", "on", "off"}
+_TRUTH_LIKE = {"true", "false"}
 _NUMBER_NAMES = {"inf", "infinity", "1.#ind", "1.#qnan"}
-_MISSING_LIKE = {"none", "null", "nil", "nan", "na", "n/a", "#na", "#n/a", "#n/a n/a"}
+_MISSING_LIKE = {"none", "null", "nan", "na", "n/a", "#na", "#n/a", "#n/a n/a"}
 _MISSING_LIKE |= {"<na>", "#null!", "#name?", "#num!", "#value!", "#ref!", "#div/0!"}
 _RESERVED = _TRUTH_LIKE | _NUMBER_NAMES | _MISSING_LIKE
 _ESCAPE = re.compile(r"\\(\\|n|r|t|x[0-9a-f]{2}|u[0-9a-f]{4})")

@@ -228,8 +228,8 @@ def files_of(runs: Sequence[Run], notes: Sequence[str]) -> dict[str, bytes]:
         runs: Of all settings.
         notes: What to know about them: the population, the command, the code.
     """
-    tables = [run.metrics.assign(setting=run.setting.key) for run in runs]
-    table = pd.concat(tables, ignore_index=True)
+    parts = [run.metrics.assign(setting=run.setting.key) for run in runs]
+    table = pd.concat(parts, ignore_index=True)
     table.insert(0, "setting", table.pop("setting"))
     return {
         "runs.csv": tables.write(table).encode(),

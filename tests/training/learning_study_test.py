@@ -1,6 +1,5 @@
 """Tests of the study of learning, with small runs of the real program."""
 
-import io
 import json
 import lzma
 import math
@@ -11,7 +10,7 @@ import re
 import pandas as pd
 from absl.testing import absltest
 
-from simulation import population_options
+from simulation import population_options, tables
 from training import dp_ftrl_parameters, learning_study, training_statement
 
 _FLAGS = (
@@ -91,8 +90,8 @@ class LearningStudyTest(absltest.TestCase):
         notes = learning_study.describe(directory, [tree])
         files = learning_study.files_of([run, none], [*notes, "Another note."])
         self.assertTrue(files["learning.png"].startswith(b"\x89PNG"))
-        metrics = pd.read_csv(path / "simulator" / "metrics.csv")
-        table = pd.read_csv(io.BytesIO(files["runs.csv"]))
+        metrics = tables.read(path / "simulator" / "metrics.csv")
+        table = tables.parse(files["runs.csv"].decode())
         for key in ("dp_ftrl", "fedavg"):
             pd.testing.assert_frame_equal(
                 table[table["setting"] == key]
