@@ -233,6 +233,7 @@ def files_of(runs: Sequence[Run], notes: Sequence[str]) -> dict[str, bytes]:
     table.insert(0, "setting", table.pop("setting"))
     return {
         "runs.csv": tables.write(table).encode(),
+        "unigram_baseline.json": json.dumps(dict(runs[0].baseline), indent=1).encode(),
         "learning.png": plot(runs),
         "table.md": to_markdown(runs, notes).encode(),
     }

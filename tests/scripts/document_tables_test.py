@@ -1,0 +1,52 @@
+"""Tests that the numbers in the documents' tables are those of the results."""
+
+import re
+
+from absl.testing import absltest, parameterized
+
+from scripts import document_tables
+
+
+class DocumentsTest(absltest.TestCase):
+    def test_every_table_is_what_its_file_says(self):
+        for document in document_tables.documents():
+            with self.subTest(document.name):
+                text = document.read_text()
+                self.assertEqual(document_tables.renewed(text), text)
+                self.assertEqual(document_tables.without_mark(text), [])
+
+    def test_every_table_of_results_is_shown(self):
+        text = "".join(path.read_text() for path in document_tables.documents())
+        for name in document_tables.TABLES:
+            self.assertIn(f"<!-- table {name} -->", text)
+
+
+class MarksTest(parameterized.TestCase):
+    @parameterized.parameters(*document_tables.TABLES)
+    def test_a_changed_number_is_found(self, name):
+        table = document_tables.TABLES[name]()
+        text = "\n".join([f"<!-- table {name} -->", "", *table, "", "The end.", ""])
+        self.assertEqual(document_tables.renewed(text), text)
+        # The last digit of the last row that has one.
+        last = max(i for i, line in enumerate(table) if re.search(r"\d", line))
+        place = max(m.start() for m in re.finditer(r"\d", table[last]))
+        digit = str((int(table[last][place]) + 1) % 10)
+        wrong = table[last][:place] + digit + table[last][place + 1 :]
+        changed = text.replace(table[last], wrong)
+        self.assertNotEqual(changed, text)
+        self.assertEqual(document_tables.renewed(changed), text)
+
+    def test_tables_without_a_mark(self):
+        text = "| a |\n|---|\n| b |\n\n| a |\n|---|\n| 1 |\n\n```\n| 2 |\n```\n"
+        self.assertEqual(document_tables.without_mark(text), [5])
+        marked = text.replace("\n\n|", "\n\n<!-- table not measured: why -->\n\n|")
+        self.assertEqual(document_tables.without_mark(marked), [])
+        self.assertEqual(document_tables.renewed(marked), marked)
+
+    def test_mark_that_means_nothing(self):
+        with self.assertRaisesRegex(ValueError, "line 2: no table is called 'other'"):
+            document_tables.renewed("<!-- table other -->\n\n| 1 |\n|---|\n")
+
+
+if __name__ == "__main__":
+    absltest.main()
