@@ -25,7 +25,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from privacy import argument_checks
+from privacy import argument_checks, rounding
 
 # (value, exit) of the ways to place participations in a node: the sum of squares over
 # its nodes, and how many rounds after its end are still closed.
@@ -195,12 +195,7 @@ def zcdp(square_sum: int, noise_multiplier: float) -> float:
     """
     square_sum = argument_checks.integer("square_sum", square_sum, 0)
     noise = argument_checks.positive("noise_multiplier", noise_multiplier)
-    exact = square_sum / (2 * fractions.Fraction(noise) ** 2)
-    try:
-        nearest = exact.numerator / exact.denominator
-    except OverflowError:
-        return math.inf
-    return nearest if nearest >= exact else math.nextafter(nearest, math.inf)
+    return rounding.upwards(square_sum / (2 * fractions.Fraction(noise) ** 2))
 
 
 def worst_square_sum(
