@@ -5,12 +5,16 @@ which mechanism it came from, and the tightest conversion holds for Gaussian one
 """
 
 import enum
+import fractions
 import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from privacy import argument_checks, hockey_stick
+from privacy import argument_checks, hockey_stick, rounding
+
+# Below this mean the two terms of a Gaussian's delta are too much alike to subtract.
+_SMALL_MEAN = 1e-3
 
 
 class ZcdpConversion(enum.Enum):
@@ -54,14 +58,15 @@ def zcdp_to_epsilon(
 
 
 def gaussian_delta(rho: float, epsilon: float) -> float:
-    """Computes delta of one Gaussian mechanism exactly (Balle and Wang 2018).
+    """Computes delta of one Gaussian mechanism (Balle and Wang 2018).
 
     Args:
         rho: Its zCDP, 1 / (2 z^2) for noise multiplier z; above 0.
         epsilon: At least 0.
 
     Returns:
-        Phi(m/2 - epsilon/m) - e^epsilon Phi(-m/2 - epsilon/m) with m = sqrt(2 rho).
+        Phi(m/2 - epsilon/m) - e^epsilon Phi(-m/2 - epsilon/m) with m = sqrt(2 rho),
+        rounded upwards; tight to 1e-9 (relative) unless rho is below 1e-12.
 
     Raises:
         ValueError: An argument is outside its range.
@@ -71,9 +76,37 @@ def gaussian_delta(rho: float, epsilon: float) -> float:
     rho = argument_checks.positive("rho", rho)
     epsilon = argument_checks.not_negative("epsilon", epsilon)
     mean = math.sqrt(2 * rho)
-    log_first = special.log_ndtr(mean / 2 - epsilon / mean)
-    log_second = epsilon + special.log_ndtr(-mean / 2 - epsilon / mean)
-    return float(-math.exp(log_first) * math.expm1(min(0.0, log_second - log_first)))
+    log_first = float(special.log_ndtr(mean / 2 - epsilon / mean))
+    log_second = float(special.log_ndtr(-mean / 2 - epsilon / mean))
+    # Of the arguments, whose errors the derivative of log_ndtr makes larger, and of
+    # SciPy's function (16 units below 0 and 100 above, by comparison).
+    reach = mean / 2 + epsilon / mean
+    error = rounding.UNIT * (
+        16 * reach * (reach + 1) + 128 * (abs(log_first) + abs(log_second))
+    )
+    gap = min(0.0, epsilon * (1 + 2 * rounding.UNIT) + log_second - log_first - error)
+    delta = -math.exp(log_first + error) * math.expm1(gap)
+    if mean < _SMALL_MEAN:
+        delta = min(delta, _delta_of_small_mean(mean, epsilon))
+    return min(1.0, delta)
+
+
+def _delta_of_small_mean(mean: float, epsilon: float) -> float:
+    """Bounds delta of a Gaussian mechanism whose means are near each other.
+
+    With Mills' ratio R, delta is phi(a) (R(a) - R(a + m)), a = epsilon / m - m / 2; R
+    is convex, so at most m phi(a) (1 - a R(a)), and 1 - a R(a) at most 1 / (1 + a^2).
+    """
+    from scipy import special
+
+    a = epsilon / mean - mean / 2
+    ratio = math.sqrt(math.pi / 2) * float(special.erfcx(a / math.sqrt(2)))
+    slope = 1 - a * ratio + 32 * rounding.UNIT
+    if a > 0:
+        slope = min(slope, 1 / (1 + a * a))
+    error = rounding.UNIT * (16 * a * a + 16)
+    density = math.exp(-a * a / 2 + error) / math.sqrt(2 * math.pi)
+    return mean * density * slope * (1 + 16 * rounding.UNIT)
 
 
 def renyi_to_epsilon(rho: float, order: float, delta: float) -> float:
@@ -85,10 +118,15 @@ def renyi_to_epsilon(rho: float, order: float, delta: float) -> float:
         delta: In (0, 1).
 
     Returns:
-        rho + ln(1 - 1/alpha) - ln(alpha delta) / (alpha - 1); may be below 0, where
-        0 is enough.
+        rho + ln(1 - 1/alpha) - ln(alpha delta) / (alpha - 1), rounded upwards; may
+        be below 0, where 0 is enough.
     """
-    return rho + math.log1p(-1 / order) - math.log(order * delta) / (order - 1)
+    terms = (
+        rho,
+        math.log1p(-1 / order),
+        -(math.log(order) + math.log(delta)) / (order - 1),
+    )
+    return math.fsum(terms) + 8 * rounding.UNIT * math.fsum(map(abs, terms))
 
 
 def group_zcdp(rho: float, group_size: int) -> float:
@@ -99,13 +137,14 @@ def group_zcdp(rho: float, group_size: int) -> float:
         group_size: Members k, at least 1.
 
     Returns:
-        k^2 rho (Bun and Steinke 2016, Proposition 1.9).
+        k^2 rho (Bun and Steinke 2016, Proposition 1.9), rounded upwards.
 
     Raises:
         ValueError: An argument is outside its range.
     """
     rho = argument_checks.not_negative("rho", rho)
-    return rho * argument_checks.integer("group_size", group_size, 1) ** 2
+    size = argument_checks.integer("group_size", group_size, 1)
+    return rounding.upwards(fractions.Fraction(rho) * size**2)
 
 
 def group_privacy(epsilon: float, delta: float, group_size: int) -> tuple[float, float]:
@@ -117,7 +156,8 @@ def group_privacy(epsilon: float, delta: float, group_size: int) -> tuple[float,
         group_size: Members k, at least 1.
 
     Returns:
-        (k epsilon, delta (1 + e^epsilon + ... + e^((k-1) epsilon))).
+        (k epsilon, delta (1 + e^epsilon + ... + e^((k-1) epsilon))), rounded upwards
+        (Vadhan 2017, Lemma 2.2).
 
     Raises:
         ValueError: An argument is outside its range, or the group's delta is 1 or
@@ -128,12 +168,17 @@ def group_privacy(epsilon: float, delta: float, group_size: int) -> tuple[float,
     size = argument_checks.integer("group_size", group_size, 1)
     log_sum = math.log(size) if epsilon == 0 else _log_geometric(epsilon, size)
     log_delta = math.log(delta) + log_sum
+    # Of the logarithms, and of the sum of powers.
+    log_delta += 16 * rounding.UNIT * (abs(math.log(delta)) + log_sum + 1)
     if log_delta >= 0:
         raise ValueError(
             f"group_size = {size} is too large for epsilon = {epsilon:g} and delta = "
             f"{delta:g}: the group's delta would be 1 or more"
         )
-    return size * epsilon, math.exp(log_delta) * (1 + 1e-14)
+    return (
+        rounding.upwards(size * fractions.Fraction(epsilon)),
+        math.exp(log_delta) * (1 + 4 * rounding.UNIT),
+    )
 
 
 def basic_composition(
@@ -145,15 +190,15 @@ def basic_composition(
         guarantees: (epsilon, delta) of each.
 
     Returns:
-        (sum of epsilons, sum of deltas).
+        (sum of epsilons, sum of deltas), rounded upwards.
 
     Raises:
         ValueError: An epsilon is negative, or a delta outside [0, 1).
     """
     _check_guarantees(guarantees)
     return (
-        math.fsum(epsilon for epsilon, _ in guarantees),
-        math.fsum(delta for _, delta in guarantees),
+        rounding.upwards(sum(fractions.Fraction(epsilon) for epsilon, _ in guarantees)),
+        rounding.upwards(sum(fractions.Fraction(delta) for _, delta in guarantees)),
     )
 
 
@@ -181,7 +226,8 @@ def advanced_composition(
     drift = math.fsum(epsilon * math.tanh(epsilon / 2) for epsilon, _ in guarantees)
     squares = math.fsum(epsilon**2 for epsilon, _ in guarantees)
     advanced = drift + math.sqrt(-2 * math.log(slack) * squares)
-    return min(basic, advanced) * (1 + 1e-14), deltas + slack
+    total = rounding.upwards(fractions.Fraction(deltas) + fractions.Fraction(slack))
+    return min(basic, advanced * (1 + 1e-14)), total
 
 
 def renyi_composition(
@@ -220,7 +266,7 @@ def pure_renyi(epsilon: float, order: float) -> float:
     Returns:
         The divergence of binary randomized response, which is the largest (Kairouz,
         Oh, Viswanath 2015): ln(p^a q^(1-a) + q^a p^(1-a)) / (a - 1) with p =
-        e^epsilon / (1 + e^epsilon) and q = 1 - p.
+        e^epsilon / (1 + e^epsilon) and q = 1 - p; rounded upwards.
 
     Raises:
         ValueError: An argument is outside its range.
@@ -228,10 +274,23 @@ def pure_renyi(epsilon: float, order: float) -> float:
     epsilon = argument_checks.not_negative("epsilon", epsilon)
     if not 1 < order < math.inf:
         raise ValueError(f"order must be above 1 and finite, got {order!r}")
-    # p^a q^(1-a) = e^(a epsilon) / (1 + e^epsilon), and the mirrored term.
-    log_sum = np.logaddexp(order * epsilon, (1 - order) * epsilon)
-    moment = float(log_sum - np.logaddexp(0.0, epsilon))
-    return max(0.0, moment) / (order - 1)
+    # The moment is cosh((a - 1/2) epsilon) / cosh(epsilon / 2), or 1 plus
+    # 2 sinh(a epsilon / 2) sinh((a - 1) epsilon / 2) / cosh(epsilon / 2), in which
+    # nothing cancels.
+    if order * epsilon < 600:
+        above_one = (
+            2
+            * math.sinh(order * epsilon / 2)
+            * math.sinh((order - 1) * epsilon / 2)
+            / math.cosh(epsilon / 2)
+        )
+        log_moment = math.log1p(above_one)
+    else:
+        log_sum = np.logaddexp(order * epsilon, (1 - order) * epsilon)
+        log_moment = float(log_sum - np.logaddexp(0.0, epsilon))
+        # Both logarithms are off by some units of the larger.
+        log_moment += 4 * rounding.UNIT * float(log_sum)
+    return min(epsilon, log_moment / (order - 1) * (1 + 64 * rounding.UNIT))
 
 
 def _best_renyi_order(

@@ -32,28 +32,29 @@ def smallest_epsilon(
     """
     from scipy import optimize
 
+    # Logarithms guide the search; they are rounded, and so decide nothing.
     def excess(epsilon: float) -> float:
         value = delta_at(epsilon)
         return (math.log(value) if value > 0 else _LOG_ZERO) - math.log(delta)
 
-    if excess(0.0) <= 0:
+    if delta_at(0.0) <= delta:
         return 0.0
     # A bracket of one factor 2 first: log delta is smooth there, and Brent's method
     # then needs few evaluations of what may be a long sum.
     high = largest if guess is None else min(max(guess, 1e-9 * largest), largest)
-    while excess(high) > 0:
+    while delta_at(high) > delta:
         if high == largest:
             return largest
         high = min(2 * high, largest)
     low = high / 2
-    while excess(low) <= 0:
+    while delta_at(low) <= delta:
         low, high = low / 2, low
         if low < 1e-9 * largest:
             return high
     epsilon = optimize.brentq(excess, low, high, rtol=_TOLERANCE / 4, xtol=1e-300)
     # Brent's root may lie on either side.
     step = _TOLERANCE / 4
-    while excess(epsilon) > 0 and epsilon < high:
+    while delta_at(epsilon) > delta and epsilon < high:
         epsilon = min(epsilon * (1 + step), high)
         step *= 2
     return epsilon

@@ -1,7 +1,9 @@
 """Tests of conversions and compositions against dp-accounting and integrals."""
 
+import fractions
 import math
 
+import mpmath
 import numpy as np
 from absl.testing import absltest, parameterized
 from scipy import integrate, stats
@@ -97,6 +99,103 @@ class ZcdpTest(parameterized.TestCase):
         for conversion in ZcdpConversion:
             with self.assertRaisesRegex(ValueError, "rho|delta"):
                 conversions.zcdp_to_epsilon(rho, delta, conversion)
+
+
+class RoundingTest(parameterized.TestCase):
+    """No conversion returns less than 50 digits give."""
+
+    def setUp(self):
+        super().setUp()
+        self.enterContext(mpmath.workdps(50))
+
+    def test_gaussian(self):
+        generator = np.random.default_rng(52)
+        for _ in range(150):
+            rho = float(10 ** generator.uniform(-13, 3))
+            delta = float(10 ** generator.uniform(-30, -0.1))
+            found = conversions.zcdp_to_epsilon(rho, delta)
+            self.assertLessEqual(_exact_gaussian_delta(rho, found), delta, (rho, delta))
+            if found > 0:
+                lower = found * (1 - 1e-6)
+                self.assertGreater(_exact_gaussian_delta(rho, lower), delta)
+
+    def test_gaussian_delta(self):
+        generator = np.random.default_rng(53)
+        for _ in range(300):
+            rho = float(10 ** generator.uniform(-13, 3))
+            spread = math.sqrt(2 * rho)
+            epsilon = max(0.0, rho + spread * float(generator.uniform(-10, 10)))
+            exact = _exact_gaussian_delta(rho, epsilon)
+            found = conversions.gaussian_delta(rho, epsilon)
+            self.assertGreaterEqual(found, exact, (rho, epsilon))
+            self.assertLessEqual(found, exact * (1 + 1e-6), (rho, epsilon))
+
+    def test_renyi(self):
+        generator = np.random.default_rng(54)
+        for _ in range(300):
+            rho = float(10 ** generator.uniform(-12, 2))
+            delta = float(10 ** generator.uniform(-30, -0.1))
+            order = 1 + float(10 ** generator.uniform(-3, 6))
+            found = conversions.renyi_to_epsilon(rho, order, delta)
+            a = mpmath.mpf(order)
+            terms = (rho, mpmath.log(1 - 1 / a), -mpmath.log(a * delta) / (a - 1))
+            self.assertGreaterEqual(found, mpmath.fsum(terms))
+            slack = 1e-14 * float(mpmath.fsum(map(abs, terms)))
+            self.assertLessEqual(found, mpmath.fsum(terms) + slack)
+
+    def test_bun_steinke(self):
+        generator = np.random.default_rng(55)
+        for _ in range(300):
+            rho = float(10 ** generator.uniform(-12, 3))
+            delta = float(10 ** generator.uniform(-30, -0.1))
+            found = conversions.zcdp_to_epsilon(rho, delta, ZcdpConversion.BUN_STEINKE)
+            exact = rho + 2 * mpmath.sqrt(rho * -mpmath.log(delta))
+            self.assertGreaterEqual(found, exact)
+            self.assertLessEqual(found, exact * (1 + 1e-14))
+
+    def test_pure_renyi(self):
+        # 1 - e^-300 needs more digits.
+        self.enterContext(mpmath.workdps(200))
+        for epsilon in (1e-12, 1e-9, 3e-7, 1e-4, 0.03, 1.0, 9.0, 300.0):
+            for order in (1 + 1e-6, 1.01, 2.0, 17.0, 1e4, 1e7):
+                e, a = mpmath.mpf(epsilon), mpmath.mpf(order)
+                p, q = 1 / (1 + mpmath.exp(-e)), 1 / (1 + mpmath.exp(e))
+                moment = p**a * q ** (1 - a) + q**a * p ** (1 - a)
+                exact = mpmath.log(moment) / (a - 1)
+                found = conversions.pure_renyi(epsilon, order)
+                self.assertGreaterEqual(found, exact, (epsilon, order))
+                self.assertLessEqual(found, exact * (1 + 1e-9), (epsilon, order))
+
+    def test_groups(self):
+        generator = np.random.default_rng(56)
+        for _ in range(300):
+            epsilon = float(10 ** generator.uniform(-6, 1))
+            delta = float(10 ** generator.uniform(-300, -200))
+            size = int(generator.integers(1, 40))
+            group_epsilon, group_delta = conversions.group_privacy(epsilon, delta, size)
+            exact = delta * mpmath.fsum(
+                mpmath.exp(i * mpmath.mpf(epsilon)) for i in range(size)
+            )
+            self.assertGreaterEqual(group_delta, exact)
+            self.assertLessEqual(group_delta, exact * (1 + 1e-11))
+            self.assertGreaterEqual(group_epsilon, size * mpmath.mpf(epsilon))
+            rho = conversions.group_zcdp(epsilon, size)
+            self.assertGreaterEqual(rho, size**2 * mpmath.mpf(epsilon))
+
+    def test_sums(self):
+        total = conversions.basic_composition([(0.1, 1e-9)] * 7)
+        for found, one in zip(total, (0.1, 1e-9), strict=True):
+            self.assertGreaterEqual(
+                fractions.Fraction(found), 7 * fractions.Fraction(one)
+            )
+            self.assertLessEqual(found, 7 * one * (1 + 1e-15))
+
+
+def _exact_gaussian_delta(rho: float, epsilon: float) -> mpmath.mpf:
+    """Computes delta from the normal distribution function, in 50 digits."""
+    mean, e = mpmath.sqrt(2 * mpmath.mpf(rho)), mpmath.mpf(epsilon)
+    first, second = mean / 2 - e / mean, -mean / 2 - e / mean
+    return mpmath.ncdf(first) - mpmath.exp(e) * mpmath.ncdf(second)
 
 
 class CompositionTest(parameterized.TestCase):
