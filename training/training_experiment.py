@@ -156,7 +156,8 @@ def run_rounds(
                 _save(process, state, participation, directory, schedule)
             raise
         participation = following
-        row = dict(metrics) | _participation_metrics(participation, cohort)
+        row = dict(metrics.released) | dict(metrics.simulator)
+        row |= _participation_metrics(participation, cohort)
         row |= _privacy_metrics(process, participation, schedule.delta)
         last = state.round_number == rule.num_rounds
         row |= _evaluate(process, state, clients, last, schedule)
