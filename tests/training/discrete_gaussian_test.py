@@ -183,6 +183,26 @@ class SampleTest(parameterized.TestCase):
             product = np.mean(scaled[lag:] * scaled[:-lag]) * np.sqrt(size - lag)
             self.assertLess(abs(product), 5)
 
+    @parameterized.parameters((2.0**20, 5.7), (7.1 * 2.0**32, 6.0), (2.0**33, 8.0))
+    def test_tails_by_importance(self, stddev, sigmas):
+        # The first x is drawn uniformly from where it decides, and weighted; the others
+        # from the stream. The float32 normal of TensorFlow has no such draws at all.
+        # The estimate's standard error is about half a percent.
+        sampler = discrete_gaussian.DiscreteGaussian(stddev)
+        weights = table_law(sampler)
+        deviation = float(narrow_variance(sampler)) ** 0.5
+        low, high = int((sigmas - 1) * deviation), int((sigmas + 3) * deviation)
+        size = 400_000
+        words = self._bits("importance").words(0, (sampler.levels + 1) * size)
+        words = words.reshape(-1, size)
+        first = low + words[0].astype(np.int64) % (high - low)
+        rest = self._bits("rest").bytes
+        others = sampler._look_up(words[2:], lambda size: rest(0, size))
+        drawn = sampler._combine(np.concatenate([[first.astype(np.int16)], others]))
+        law = np.array([weights[x] / 2**256 for x in range(low, high)]) * (high - low)
+        found = np.mean((drawn > sigmas * stddev) * law[first - low])
+        self.assertLess(abs(found / stats.norm.sf(sigmas) - 1), 0.03)
+
     def test_a_function_of_the_stream(self):
         sampler = discrete_gaussian.DiscreteGaussian(1e9)
         one = sampler.sample(self._bits(), 150_000)

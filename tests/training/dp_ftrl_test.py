@@ -344,7 +344,7 @@ class NoiseOfOtherRunsTest(parameterized.TestCase):
             law = stats.chi2(size)
             self.assertGreater(min(law.cdf(statistic), law.sf(statistic)), 1e-9)
             state = output.state
-        self.assertGreater(abs(math.log(norms[1] / norms[0])), 0.1)
+        self.assertGreater(abs(math.log(norms[1] / norms[0])), 0.05)
 
     def test_a_round_without_a_finite_update_stops_the_run(self):
         process = server()
