@@ -18,6 +18,7 @@ ceil(rounds / (MinS + 1)), which MinS alone implies. floor(rounds / MinS) is no 
 """
 
 import dataclasses
+import fractions
 import functools
 import math
 from collections.abc import Sequence
@@ -180,21 +181,26 @@ def tree_lengths(num_rounds: int, restart_rounds: Sequence[int]) -> tuple[int, .
 
 
 def zcdp(square_sum: int, noise_multiplier: float) -> float:
-    """Computes rho = S2 / (2 z^2), rounded upwards.
+    """Computes rho = S2 / (2 z^2).
 
     Args:
         square_sum: S2, at least 0.
         noise_multiplier: z, above 0.
 
     Returns:
-        rho.
+        rho, where it is no float64 the next one above; infinite above 1.8e308.
 
     Raises:
         ValueError: An argument is outside its range.
     """
     square_sum = argument_checks.integer("square_sum", square_sum, 0)
     noise = argument_checks.positive("noise_multiplier", noise_multiplier)
-    return square_sum / noise / noise / 2 * (1 + 2**-50)
+    exact = square_sum / (2 * fractions.Fraction(noise) ** 2)
+    try:
+        nearest = exact.numerator / exact.denominator
+    except OverflowError:
+        return math.inf
+    return nearest if nearest >= exact else math.nextafter(nearest, math.inf)
 
 
 def worst_square_sum(
@@ -252,6 +258,68 @@ def worst_square_sum(
     return max(value for ways in states.values() for value, _ in ways)
 
 
+def observed_zcdp(
+    *,
+    noise_multiplier: float,
+    clients: np.ndarray,
+    rounds: np.ndarray,
+    num_rounds: int,
+    restart_rounds: Sequence[int] = (),
+) -> float:
+    """Computes the zCDP of the noise trees for who really took part when.
+
+    It is that of the client with the largest square sum S2: at most what the worst
+    case of the same rounds, MinS and MaxP gives, and often less.
+
+    Args:
+        noise_multiplier: z, above 0; where noised counts are released beside the
+            model deltas, that of both (`noise_calibration.total_noise_multiplier`).
+        clients: int [participations], which client.
+        rounds: int [participations], in which round, 0 to num_rounds - 1.
+        num_rounds: Rounds done, at least 1.
+        restart_rounds: Rounds (from 0, increasing) after which a new tree starts;
+            those that nothing follows yet make no difference.
+
+    Returns:
+        rho, for zero-out of one client; 0 if nobody took part.
+
+    Raises:
+        ValueError: An argument is outside its range, a round is not below
+            num_rounds, or a client takes part twice in a round.
+    """
+    last = argument_checks.integer("num_rounds", num_rounds, 1) - 1
+    lengths = tree_lengths(num_rounds, [r for r in restart_rounds if r < last])
+    square_sums = observed_square_sums(clients, rounds, lengths)
+    return zcdp(int(square_sums.max(initial=0)), noise_multiplier)
+
+
+def observed_gaussian_zcdp(
+    *,
+    noise_multiplier: float,
+    clients: np.ndarray,
+    rounds: np.ndarray,
+    num_rounds: int,
+) -> float:
+    """Computes the zCDP of noise drawn anew each round, for who really took part.
+
+    Args:
+        noise_multiplier: As in `observed_zcdp`.
+        clients: As in `observed_zcdp`.
+        rounds: As in `observed_zcdp`.
+        num_rounds: Rounds done, at least 1.
+
+    Returns:
+        rho = MaxP / (2 z^2) with MaxP the most rounds that a client took part in.
+
+    Raises:
+        ValueError: As in `observed_zcdp`.
+    """
+    argument_checks.integer("num_rounds", num_rounds, 1)
+    # Every round is a tree of one node.
+    square_sums = observed_square_sums(clients, rounds, num_rounds * (1,))
+    return zcdp(int(square_sums.max(initial=0)), noise_multiplier)
+
+
 def observed_square_sums(
     clients: np.ndarray, rounds: np.ndarray, lengths: Sequence[int]
 ) -> np.ndarray:
@@ -270,6 +338,36 @@ def observed_square_sums(
             or a client takes part twice in a round.
     """
     clients, rounds = np.asarray(clients), np.asarray(rounds)
+    starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    _check_participations(clients, rounds, int(starts[-1]))
+    order = np.lexsort((rounds, clients))
+    clients, rounds = clients[order], rounds[order].astype(np.int64)
+    # Sorted like this, the participations in a node stand side by side.
+    owner = np.cumsum(np.concatenate([[0], clients[1:] != clients[:-1]])[: len(order)])
+    tree = np.searchsorted(starts, rounds, side="right") - 1
+    position = rounds - starts[tree]
+    size = np.asarray(lengths, dtype=np.int64)[tree]
+    totals = np.zeros(len(order) and int(owner[-1]) + 1, dtype=np.int64)
+    for height in range(int(max(lengths)).bit_length()):
+        node = position >> height
+        complete = (node + 1) << height <= size
+        columns = [column[complete] for column in (owner, tree, node)]
+        differs = np.zeros(len(columns[0]), dtype=bool)
+        differs[:1] = True
+        for column in columns:
+            differs[1:] |= column[1:] != column[:-1]
+        first = np.flatnonzero(differs)
+        counts = np.diff(np.append(first, len(differs)))
+        if height == 0 and counts.max(initial=0) > 1:
+            twice = first[np.argmax(counts)]
+            raise ValueError(
+                f"client {clients[twice]} takes part twice in round {rounds[twice]}"
+            )
+        np.add.at(totals, columns[0][first], counts**2)
+    return totals
+
+
+def _check_participations(clients: np.ndarray, rounds: np.ndarray, num_rounds: int):
     if clients.shape != rounds.shape or clients.ndim != 1:
         raise ValueError(
             "clients and rounds must be columns of one length, got shapes "
@@ -278,30 +376,11 @@ def observed_square_sums(
     for name, column in (("clients", clients), ("rounds", rounds)):
         if len(column) and column.dtype.kind not in "iu":
             raise ValueError(f"{name} must be integers, got {column.dtype}")
-    starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    if len(rounds) and not (rounds.min() >= 0 and rounds.max() < starts[-1]):
+    if len(rounds) and not (rounds.min() >= 0 and rounds.max() < num_rounds):
         raise ValueError(
-            f"rounds must be between 0 and {starts[-1] - 1}, got {rounds.min()} to "
+            f"rounds must be between 0 and {num_rounds - 1}, got {rounds.min()} to "
             f"{rounds.max()}"
         )
-    distinct, client = np.unique(clients, return_inverse=True)
-    totals = np.zeros(len(distinct), dtype=np.int64)
-    tree = np.searchsorted(starts, rounds, side="right") - 1
-    position = rounds.astype(np.int64) - starts[tree]
-    size = np.asarray(lengths, dtype=np.int64)[tree]
-    for height in range(int(max(lengths)).bit_length()):
-        node = position >> height
-        complete = (node + 1) << height <= size
-        key = np.stack([client[complete], tree[complete], node[complete]])
-        keys, counts = np.unique(key, axis=1, return_counts=True)
-        if height == 0 and len(counts) and counts.max() > 1:
-            twice = keys[:, np.argmax(counts)]
-            raise ValueError(
-                f"client {distinct[twice[0]]} takes part twice in round "
-                f"{starts[twice[1]] + twice[2]}"
-            )
-        np.add.at(totals, keys[0], counts.astype(np.int64) ** 2)
-    return totals
 
 
 def _append_tree(
