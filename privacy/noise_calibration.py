@@ -1,8 +1,74 @@
-"""Where a part of DP-FTRL's noise or sensitivity goes: clip estimation and SecAgg."""
+"""How much noise DP-FTRL needs, and where a part of it or of the sensitivity goes."""
 
 import math
+from collections.abc import Callable, Sequence
 
-from privacy import argument_checks
+from privacy import argument_checks, conversions, tree_aggregation
+
+# More than this is no guarantee, whatever delta is.
+LARGEST_EPSILON = 1000.0
+
+
+def noise_multiplier_for(
+    epsilon: float,
+    delta: float,
+    *,
+    num_rounds: int,
+    min_separation: int = 0,
+    max_participation: int | None = None,
+    restart_rounds: Sequence[int] = (),
+    independent_noise: bool = False,
+) -> float:
+    """Finds the smallest noise multiplier for a wanted guarantee of a training run.
+
+    Args:
+        epsilon: Wanted epsilon for zero-out of one client, in (0, 1000].
+        delta: Wanted delta, in (0, 1).
+        num_rounds: Rounds T that are planned, at least 1.
+        min_separation: MinS, rounds strictly between two participations of a client.
+        max_participation: MaxP; None for what MinS allows.
+        restart_rounds: Rounds after which a new tree starts.
+        independent_noise: Whether every round's sum has noise of its own (DP-FedAvg)
+            and not that of a tree (DP-FTRL).
+
+    Returns:
+        z, at most 1e-9 (relative) above the smallest with which the zCDP of the
+        worst participation is converted to at most `epsilon`. Where the clip norm is
+        estimated too, this is the z of both (`delta_noise_multiplier` splits it).
+
+    Raises:
+        ValueError: An argument is outside its range.
+    """
+    epsilon = argument_checks.positive("epsilon", epsilon, LARGEST_EPSILON)
+    delta = argument_checks.probability("delta", delta)
+    run = tree_aggregation.TreeAggregation(
+        noise_multiplier=1.0,
+        num_rounds=num_rounds,
+        min_separation=min_separation,
+        max_participation=max_participation,
+        restart_rounds=tuple(restart_rounds),
+    )
+    square_sum = run.max_participation if independent_noise else run.square_sum
+
+    def enough(multiplier: float) -> bool:
+        rho = tree_aggregation.zcdp(square_sum, multiplier)
+        return conversions.zcdp_to_epsilon(rho, delta) <= epsilon
+
+    return _smallest(enough)
+
+
+def _smallest(enough: Callable[[float], bool]) -> float:
+    """Returns where a condition begins to hold, from the side on which it holds."""
+    high = 1.0
+    while not enough(high):
+        high *= 2
+    while enough(high / 2):
+        high /= 2
+    low = high / 2
+    while high > low * (1 + 1e-9):
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return high
 
 
 def delta_noise_multiplier(noise_multiplier: float, count_stddev: float) -> float:

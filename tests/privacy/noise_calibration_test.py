@@ -1,0 +1,133 @@
+"""Tests of how much noise a guarantee needs, and of how it is divided."""
+
+import math
+
+import numpy as np
+from absl.testing import absltest, parameterized
+
+from privacy import noise_calibration
+from privacy.tree_aggregation import TreeAggregation
+
+
+class TargetTest(parameterized.TestCase):
+    @parameterized.parameters(
+        # Xu et al. 2023: noise multiplier 7 gave these S2, and delta is 1e-10.
+        (930, 212, 4, 47),
+        (1280, 180, 5, 87),
+        (530, 54, 8, 182),
+    )
+    def test_tree_against_dp_accounting(self, rounds, separation, most, square_sum):
+        import dp_accounting
+
+        for epsilon in (0.5, 2.0, 8.0):
+            found = noise_calibration.noise_multiplier_for(
+                epsilon,
+                1e-10,
+                num_rounds=rounds,
+                min_separation=separation,
+                max_participation=most,
+            )
+            # The oracle: the privacy loss distribution of the one Gaussian mechanism
+            # that S2 makes of the tree. Its grid is coarser than the search.
+            oracle = []
+            for z in (found, found * 0.999):
+                accountant = dp_accounting.pld.PLDAccountant()
+                accountant.compose(
+                    dp_accounting.GaussianDpEvent(z / math.sqrt(square_sum))
+                )
+                oracle.append(accountant.get_epsilon(1e-10))
+            self.assertAlmostEqual(oracle[0], epsilon, delta=2e-4 * epsilon)
+            self.assertGreater(oracle[1], epsilon)
+
+    def test_independent_noise_counts_participations(self):
+        values = {"num_rounds": 100, "min_separation": 9, "max_participation": 4}
+        independent = noise_calibration.noise_multiplier_for(
+            2.0, 1e-8, independent_noise=True, **values
+        )
+        single = noise_calibration.noise_multiplier_for(2.0, 1e-8, num_rounds=1)
+        self.assertAlmostEqual(independent / single, 2.0, places=7)
+        tree = noise_calibration.noise_multiplier_for(2.0, 1e-8, **values)
+        square_sum = TreeAggregation(noise_multiplier=1.0, **values).square_sum
+        self.assertAlmostEqual(tree / single, math.sqrt(square_sum), places=6)
+
+    def test_restarts_count(self):
+        values = {"num_rounds": 64, "min_separation": 7}
+        whole = noise_calibration.noise_multiplier_for(1.0, 1e-6, **values)
+        parts = noise_calibration.noise_multiplier_for(
+            1.0, 1e-6, restart_rounds=(15, 31, 47), **values
+        )
+        self.assertLess(parts, 0.9 * whole)
+
+    @parameterized.parameters(1e-9, 0.01, 1.0, 40.0, 1000.0)
+    def test_never_more_than_the_wanted_epsilon(self, epsilon):
+        from privacy import conversions
+
+        for delta in (1e-15, 1e-5, 0.5):
+            found = noise_calibration.noise_multiplier_for(epsilon, delta, num_rounds=7)
+            run = TreeAggregation(noise_multiplier=found, num_rounds=7)
+            self.assertLessEqual(conversions.zcdp_to_epsilon(run.rho, delta), epsilon)
+            run = TreeAggregation(noise_multiplier=found * (1 - 1e-8), num_rounds=7)
+            self.assertGreater(conversions.zcdp_to_epsilon(run.rho, delta), epsilon)
+
+    @parameterized.parameters(
+        ({"epsilon": 0.0}, "epsilon"),
+        ({"epsilon": math.inf}, "epsilon"),
+        ({"epsilon": 1001.0}, "epsilon .* at most 1000"),
+        ({"delta": 0.0}, "delta"),
+        ({"num_rounds": 0}, "num_rounds"),
+        ({"max_participation": 11}, "max_participation"),
+    )
+    def test_bad_input(self, change, message):
+        values = {"epsilon": 1.0, "delta": 1e-6, "num_rounds": 10}
+        with self.assertRaisesRegex(ValueError, message):
+            noise_calibration.noise_multiplier_for(**(values | change))
+
+
+class CalibrationTest(parameterized.TestCase):
+    def test_noise_split(self):
+        # Theorem 1 of Xu et al. with Algorithm 1's sigma_b = m / 20, m = 6500.
+        found = noise_calibration.delta_noise_multiplier(7.0, 325.0)
+        self.assertAlmostEqual(found, (7.0**-2 - 650.0**-2) ** -0.5, places=12)
+        self.assertGreater(found, 7.0)
+        back = noise_calibration.total_noise_multiplier(found, 325.0)
+        self.assertAlmostEqual(back, 7.0, places=12)
+        with self.assertRaisesRegex(ValueError, "count_stddev"):
+            noise_calibration.delta_noise_multiplier(7.0, 3.5)
+
+    def test_inflated_clip_norm(self):
+        # C = 5, d = 2.4e6, by hand; alpha = e^-1/2 makes the slack factor 1.
+        found = noise_calibration.inflated_clip_norm(5.0, 2_400_000, 1e4)
+        square = 25 + 2.4e6 / 4e8 + 1 * (5 / 1e4 + math.sqrt(2.4e6) / 2e8)
+        self.assertAlmostEqual(found, math.sqrt(square), places=12)
+        self.assertGreater(found, 5.0)
+        self.assertAlmostEqual(
+            noise_calibration.inflated_clip_norm(5.0, 2_400_000, 1e12), 5.0, places=9
+        )
+        self.assertAlmostEqual(
+            noise_calibration.secagg_noise_multiplier(7.0, 5.0, 2_400_000, 1e4),
+            35 / found,
+            places=12,
+        )
+
+    def test_inflation_that_en_us_needs(self):
+        # The ratio of squares from which 24/98 is printed as 0.25.
+        self.assertEqual(f"{24 / 98 * 1.00042:.2f}", "0.25")
+        self.assertEqual(f"{24 / 98 * 1.00040:.2f}", "0.24")
+
+    def test_conditional_rounding_accepts_as_often_as_stated(self):
+        # Equation (2) of Xu et al.: a rounded vector is below the inflated norm with
+        # probability at least 1 - alpha = 0.39. Of 2,000 roundings fewer than 650
+        # then have a probability below 2e-10.
+        generator = np.random.default_rng(44)
+        d, scale, clip = 50, 8.0, 1.0
+        vector = generator.normal(size=d)
+        vector *= clip / np.linalg.norm(vector)
+        lower = np.floor(vector * scale)
+        rounded = lower + (generator.random((2000, d)) < vector * scale - lower)
+        norms = np.linalg.norm(rounded, axis=1) / scale
+        accepted = norms <= noise_calibration.inflated_clip_norm(clip, d, scale)
+        self.assertGreaterEqual(accepted.sum(), 650)
+
+
+if __name__ == "__main__":
+    absltest.main()
