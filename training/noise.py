@@ -19,6 +19,8 @@ from simulation import keyed_bits
 from training import discrete_gaussian
 
 _HISTORY_BYTES = 32
+# What is stated of the noise's distance from a Gaussian counts on this.
+_LARGEST_SIZE = 2**31
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,15 +69,18 @@ class _IntegerNoise:
         """Begins a stream of noise.
 
         Args:
-            size: Of the sums.
+            size: Of the sums, 1 to 2^31.
             stddev: Of the noise on a noisy total, in units of the sums; above 0.
             largest_sum: No sum of a node's rounds has a number farther from 0.
             noise_key: The run's secret, in [0, 2^128).
             *purpose: What the noise is for: other purposes have other noise.
 
         Raises:
-            ValueError: If a noisy total could leave its 64 bits.
+            ValueError: If `size` is out of range, or a noisy total could leave its 64
+                bits.
         """
+        if not 1 <= size <= _LARGEST_SIZE:
+            raise ValueError(f"sums have {size:,} values, must have 1 to 2^31.")
         self._size = size
         self._sampler = discrete_gaussian.DiscreteGaussian(stddev)
         if largest_sum + self._sampler.largest >= 2**63:

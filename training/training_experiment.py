@@ -14,7 +14,7 @@ from simulation import array_checkpoints, client_text, run_directory, seeds
 from simulation import participation_timers as timers
 from training import dp_ftrl, evaluation, examples
 from training.dp_ftrl_parameters import Mechanism
-from training.training_statement import Participation
+from training.run_participation import Realised
 
 _TABLE = "participation/"
 
@@ -87,27 +87,6 @@ class Result:
 
     state: dp_ftrl.TrainingState
     participation: timers.ParticipationState
-
-
-def realised(table: timers.ParticipationTable, num_rounds: int) -> Participation:
-    """Returns the participation that the table of all clients says there was.
-
-    Args:
-        table: After the last round.
-        num_rounds: Rounds done, at least 1.
-    """
-    separation = table.min_separation()
-    if separation is None:  # nobody took part twice: nothing bounds it but the run
-        separation = num_rounds - 1
-    return Participation(num_rounds, separation, table.max_participation(), "realised")
-
-
-def planned(rule: timers.ParticipationRule) -> Participation:
-    """Returns the worst participation that the rule allows."""
-    separation = min(rule.min_separation or 0, rule.num_rounds - 1)
-    possible = -(-rule.num_rounds // (separation + 1))
-    most = min(rule.max_participation or possible, possible)
-    return Participation(rule.num_rounds, separation, most, "planned")
 
 
 def run_rounds(
@@ -197,10 +176,8 @@ def _participation_metrics(
 
 
 def _privacy_metrics(process, participation, delta: float) -> dict[str, float]:
-    so_far = realised(participation.table, participation.round_number)
-    rho = process.parameters.zcdp(
-        so_far.num_rounds, so_far.min_separation, so_far.max_participation
-    )
+    so_far = Realised(participation.table, participation.round_number)
+    rho = so_far.zcdp(process.parameters)
     if process.parameters.mechanism is Mechanism.NONE:
         return {"rho": rho, "epsilon": rho}
     return {"rho": rho, "epsilon": conversions.zcdp_to_epsilon(rho, delta)}
