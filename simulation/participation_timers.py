@@ -106,12 +106,17 @@ class ParticipationTable:
         least_separation: int32 [clients]: the fewest rounds strictly between two
             participations of a client; 2**31 - 1 if there were not two.
         ready_at: int64 [clients]: the simulated second at which its timer runs out.
+        log_clients: int32 [participations]: of each update that is in a round's sum,
+            in the order of the rounds, whose it is.
+        log_rounds: int32 [participations]: and in which round's sum it is.
     """
 
     last_round: np.ndarray
     participations: np.ndarray
     least_separation: np.ndarray
     ready_at: np.ndarray
+    log_clients: np.ndarray
+    log_rounds: np.ndarray
 
     @classmethod
     def empty(cls, num_clients: int) -> Self:
@@ -121,6 +126,8 @@ class ParticipationTable:
             np.zeros(num_clients, np.int32),
             np.full(num_clients, np.iinfo(np.int32).max, np.int32),
             np.zeros(num_clients, np.int64),
+            np.zeros(0, np.int32),
+            np.zeros(0, np.int32),
         )
 
     def record(self, clients: np.ndarray, round_number: int) -> Self:
@@ -146,7 +153,14 @@ class ParticipationTable:
         last[clients] = round_number
         count[clients] += 1
         return dataclasses.replace(
-            self, last_round=last, participations=count, least_separation=least
+            self,
+            last_round=last,
+            participations=count,
+            least_separation=least,
+            log_clients=np.append(self.log_clients, clients.astype(np.int32)),
+            log_rounds=np.append(
+                self.log_rounds, np.full(len(clients), round_number, np.int32)
+            ),
         )
 
     def max_participation(self) -> int:

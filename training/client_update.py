@@ -8,6 +8,8 @@ client.
 
 import collections
 import dataclasses
+import hashlib
+import json
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -52,16 +54,27 @@ class RoundSums:
     """What a round's secure sum tells the server.
 
     Attributes:
-        delta: The sum of the clipped updates, by the weights' names: float32.
+        total: The sum of the clipped updates, by the weights' names, in units of
+            `unit`: int64; float32 where nothing bounds an update.
+        unit: What a 1 of `total` stands for.
         num_clients: How many clients were summed.
         num_below: How many had an update no longer than the tracked norm.
         num_non_finite: How many had an update that is not finite, and counts as zero.
     """
 
-    delta: collections.OrderedDict[str, np.ndarray]
+    total: collections.OrderedDict[str, np.ndarray]
+    unit: float
     num_clients: int
     num_below: int
     num_non_finite: int
+
+    @property
+    def delta(self) -> collections.OrderedDict[str, np.ndarray]:
+        """The sum of the clipped updates, by the weights' names: float32."""
+        return collections.OrderedDict(
+            (name, (part * self.unit).astype(np.float32))
+            for name, part in self.total.items()
+        )
 
 
 class FederatedRounds:
@@ -117,6 +130,33 @@ class FederatedRounds:
         ]
         self._computations: dict[tuple[str, int], Callable[..., Any]] = {}
 
+    @property
+    def sensitivity(self) -> int:
+        """The L2 norm of what a client adds to `RoundSums.total` at most."""
+        return 1 << self._secure_sums.fraction_bits
+
+    def describe(self) -> str:
+        """Returns what a round's sums depend on, beside weights and clients: JSON.
+
+        The model is in it by its sizes and first weights; how it computes is not.
+        """
+        digest = hashlib.sha256()
+        weights = self.model.initial_weights(0)
+        for part in weights.values():
+            digest.update(np.ascontiguousarray(part))
+        return json.dumps(
+            {
+                "num_tokens": self.model.num_tokens,
+                "weights": {name: part.shape for name, part in weights.items()},
+                "first_weights": digest.hexdigest(),
+                "text": self.mapped.text.fingerprint,
+                "limits": dataclasses.asdict(self.mapped.limits),
+                "training": dataclasses.asdict(self.training),
+                "sensitivity": self.sensitivity,
+            },
+            sort_keys=True,
+        )
+
     def train(
         self,
         weights: collections.OrderedDict[str, np.ndarray],
@@ -141,12 +181,13 @@ class FederatedRounds:
         encoding = self._secure_sums if clip_norm < math.inf else self._plain_sums
         encoding.check(len(clients))
         sums = self._run(encoding, weights, clients, clip_norm, tracked_norm)
-        delta = collections.OrderedDict(
-            (name, encoding.decode(total, len(clients), clip_norm))
-            for name, total in zip(self._names, sums["delta"], strict=True)
+        total = collections.OrderedDict(
+            (name, encoding.centred(part, len(clients)))
+            for name, part in zip(self._names, sums["delta"], strict=True)
         )
         return RoundSums(
-            delta,
+            total,
+            encoding.unit(clip_norm),
             len(clients),
             int(sums["num_below"]),
             int(sums["num_non_finite"]),

@@ -3,13 +3,14 @@
 In each round the clients of a cohort train the global model and send clipped updates;
 the server sees their sum, adds noise, and takes a step with momentum:
 
-    process = DpFtrlProcess(rounds, parameters, seed=1)
+    process = DpFtrlProcess(rounds, parameters, seed=1, noise_key=secrets.randbits(128))
     state = process.initialize()
     with runtime.tff_worker():
         while state.round_number < parameters.num_rounds:
             state, metrics = process.next(state, cohort)
 
-Noise is added by residuals, so that the state holds noise and noisy sums only.
+The sum is one of integers, and so is the noise: only what has noise becomes floats. The
+state holds noisy sums and what follows from them, and a digest of the sums so far.
 """
 
 import collections
@@ -20,6 +21,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from simulation import keyed_bits
+from simulation.round_metrics import RoundMetrics
 from training import client_update
 from training import noise as noise_lib
 from training.dp_ftrl_parameters import Mechanism, ServerParameters
@@ -27,6 +30,9 @@ from training.dp_ftrl_parameters import Mechanism, ServerParameters
 Weights = collections.OrderedDict[str, np.ndarray]
 
 _LEAST_LOG_NORM = -40.0
+# What a client's bit, 1/2 or -1/2, is in the integer sum of counts, to which noise is
+# added: so large that rounding the noise to integers does not show.
+_COUNT_UNIT = 1 << 20
 
 
 class NonFiniteModelError(RuntimeError):
@@ -46,6 +52,8 @@ class TrainingState:
             norm.
         noise: State of the noise on updates; None without noise.
         count_noise: State of the noise on counts; None where the clip is fixed.
+        history: 32 bytes, a digest of the first weights and of all sums so far, of
+            which the noise is a function. It is the server's, as the sums are.
     """
 
     round_number: int
@@ -53,8 +61,9 @@ class TrainingState:
     momentum: Weights
     clip_norm: float
     tracked_norm: float
-    noise: noise_lib.NoiseState
-    count_noise: noise_lib.NoiseState
+    noise: noise_lib.NoiseState | None
+    count_noise: noise_lib.NoiseState | None
+    history: bytes
 
 
 class TrainingOutput(NamedTuple):
@@ -62,14 +71,14 @@ class TrainingOutput(NamedTuple):
 
     Attributes:
         state: The next state.
-        metrics: By name: the round, the clip norm in force, the tracked norm after the
-            round, the norm of the noisy mean update, the standard deviation of the
-            noise on a coordinate of a tree's node or of the sum, and how many clients'
-            updates were not finite. That last number is exact, without noise.
+        metrics: Released: the round, the clip norm in force, the tracked norm after the
+            round, the norm of the noisy mean update, and the standard deviation of the
+            noise on a coordinate of a tree's node or of the sum. The simulator's: how
+            many clients' updates were not finite.
     """
 
     state: TrainingState
-    metrics: collections.OrderedDict[str, float]
+    metrics: RoundMetrics
 
 
 class DpFtrlProcess:
@@ -78,7 +87,8 @@ class DpFtrlProcess:
     Attributes:
         rounds: The clients' side.
         parameters: The server's side.
-        configuration: A hash of the parameters, the seed and `context`.
+        configuration: A hash of all that decides what the process does, beside the
+            first weights and the cohorts: of the two sides, the seed and the key.
     """
 
     def __init__(
@@ -86,32 +96,54 @@ class DpFtrlProcess:
         rounds: client_update.FederatedRounds,
         parameters: ServerParameters,
         seed: int,
-        context: str = "",
+        noise_key: int,
     ):
         """Makes the process.
 
         Args:
             rounds: The clients' side.
             parameters: The server's side.
-            seed: The run's seed, at least 0: of the first weights and of the noise.
-            context: All else that decides the sums: data, model, local training. Two
-                runs that differ in it, or in the parameters, have other noise, even
-                with one seed: with the same noise over other sums, the difference of
-                the two would have none.
+            seed: Of the model's own first weights, at least 0; public.
+            noise_key: Of the noise, in [0, 2^128); a secret. The noise is a function
+                of it, of the configuration, the first weights and all sums of the run:
+                runs that differ in anything that changes a sum have independent noise
+                from there on. With the same noise over other sums, the difference of
+                two runs would have none.
+
+        Raises:
+            ValueError: If `noise_key` is out of range, or a noisy sum could leave its
+                64 bits.
         """
         self.rounds = rounds
         self.parameters = parameters
         self._seed = seed
-        text = repr((parameters, seed, context))
+        self._template = rounds.model.initial_weights(seed)
+        # Tells that a key is another one, and nothing else about it.
+        commitment = keyed_bits.KeyedBits(noise_key, "commitment").bytes(0, 32)
+        text = repr((parameters, seed, rounds.describe(), commitment.hex()))
         self.configuration = hashlib.sha256(text.encode()).hexdigest()
+        self._noise = self._count_noise = None
+        if parameters.mechanism is Mechanism.NONE:
+            return
         kind = noise_lib.GaussianNoise
         if parameters.mechanism is Mechanism.TREE:
             kind = noise_lib.TreeNoise
-        template = rounds.model.initial_weights(seed)
-        self._noise = kind(template, seed, "updates", self.configuration)
-        self._count_noise = kind(
-            {"count": np.zeros(())}, seed, "counts", self.configuration
+        updates = parameters.report_goal * parameters.num_rounds
+        self._noise = kind(
+            sum(part.size for part in self._template.values()),
+            parameters.delta_noise_multiplier * rounds.sensitivity,
+            updates * rounds.sensitivity,
+            noise_key,
+            *("updates", self.configuration),
         )
+        if parameters.adaptive_clip is not None:
+            self._count_noise = kind(
+                1,
+                2 * parameters.adaptive_clip.count_stddev * _COUNT_UNIT,
+                updates * _COUNT_UNIT,
+                noise_key,
+                *("counts", self.configuration),
+            )
 
     def initialize(self, weights: Weights | None = None) -> TrainingState:
         """Returns the state before the first round.
@@ -123,7 +155,7 @@ class DpFtrlProcess:
         Raises:
             ValueError: If the weights are not those of the model.
         """
-        first = self.rounds.model.initial_weights(self._seed)
+        first = self._template
         if weights is not None:
             shapes = {name: array.shape for name, array in first.items()}
             given = {name: np.shape(array) for name, array in weights.items()}
@@ -133,15 +165,13 @@ class DpFtrlProcess:
                 (name, np.asarray(weights[name], np.float32)) for name in first
             )
         clip_norm = self.parameters.clip_norm
-        noise = count_noise = None
-        if self.parameters.mechanism is not Mechanism.NONE:
-            noise = self._noise.initial_state(self._stddev(clip_norm))
-        if self.parameters.adaptive_clip is not None:
-            count_noise = self._count_noise.initial_state(
-                self.parameters.adaptive_clip.count_stddev
-            )
+        states = (
+            None if noise is None else noise.initial_state()
+            for noise in (self._noise, self._count_noise)
+        )
         zeros = collections.OrderedDict((k, np.zeros_like(w)) for k, w in first.items())
-        return TrainingState(0, first, zeros, clip_norm, clip_norm, noise, count_noise)
+        history = _digest(b"first weights", first)
+        return TrainingState(0, first, zeros, clip_norm, clip_norm, *states, history)
 
     def next(self, state: TrainingState, cohort: np.ndarray) -> TrainingOutput:
         """Runs a round.
@@ -191,9 +221,12 @@ class DpFtrlProcess:
                 f"round {state.round_number}: no client's update is finite; lower the "
                 "learning rates. The model is kept as it was before the round."
             )
+        history = state.history
         delta, noise = sums.delta, state.noise
         if noise is not None:
-            delta, noise = self._noise.add(delta, noise)
+            about = (history, sums.num_below, sums.unit)
+            history = _digest(repr(about).encode(), sums.total)
+            delta, noise = self._add_noise(sums, noise, history)
         momentum, weights = collections.OrderedDict(), collections.OrderedDict()
         for name, part in delta.items():
             decayed = np.float32(self.parameters.momentum) * state.momentum[name]
@@ -206,14 +239,16 @@ class DpFtrlProcess:
                 "lower the server's learning rate or the noise. The model is kept as "
                 "it was before the round."
             )
-        tracked_norm, count_noise = self._track(state, sums)
-        metrics = collections.OrderedDict(
-            round=state.round_number + 1,
-            clip_norm=state.clip_norm,
-            tracked_norm=tracked_norm,
-            update_norm=_norm(delta) / goal,
-            noise_stddev=self._stddev(state.clip_norm),
-            non_finite_clients=sums.num_non_finite,
+        tracked_norm, count_noise = self._track(state, sums, history)
+        metrics = RoundMetrics(
+            released=collections.OrderedDict(
+                round=state.round_number + 1,
+                clip_norm=state.clip_norm,
+                tracked_norm=tracked_norm,
+                update_norm=_norm(delta) / goal,
+                noise_stddev=self._stddev(state.clip_norm),
+            ),
+            simulator={"non_finite_clients": sums.num_non_finite},
         )
         state = TrainingState(
             state.round_number + 1,
@@ -223,6 +258,7 @@ class DpFtrlProcess:
             tracked_norm,
             noise,
             count_noise,
+            history,
         )
         return TrainingOutput(self._restarted(state), metrics)
 
@@ -231,7 +267,25 @@ class DpFtrlProcess:
             return 0.0
         return self.parameters.delta_noise_multiplier * clip_norm
 
-    def _track(self, state, sums) -> tuple[float, noise_lib.NoiseState]:
+    def _add_noise(self, sums, noise, history: bytes):
+        """Returns a round's sum with noise, as floats, and the noise's next state."""
+        flat = np.concatenate([part.reshape(-1) for part in sums.total.values()])
+        if flat.dtype != np.int64:
+            raise ValueError(
+                f"the sum to which noise is added is {flat.dtype}, must be int64: "
+                "updates have to be clipped."
+            )
+        released, noise = self._noise.add(flat, noise, history)
+        released = (released * sums.unit).astype(np.float32)
+        delta, first = collections.OrderedDict(), 0
+        for name, part in sums.total.items():
+            delta[name] = released[first : first + part.size].reshape(part.shape)
+            first += part.size
+        return delta, noise
+
+    def _track(
+        self, state, sums, history: bytes
+    ) -> tuple[float, noise_lib.NoiseState | None]:
         """Returns the next estimate of the quantile, from a noisy count."""
         adaptive = self.parameters.adaptive_clip
         if adaptive is None:
@@ -239,9 +293,9 @@ class DpFtrlProcess:
         goal = self.parameters.report_goal
         # Each client counts -1/2 or 1/2, so that one more or less, which counts 0,
         # changes the sum by 1/2 (Andrew et al. 2021).
-        centred = {"count": np.float32(sums.num_below - goal / 2)}
-        noised, noise = self._count_noise.add(centred, state.count_noise)
-        share = float(noised["count"]) / goal + 0.5
+        centred = np.array([(2 * sums.num_below - goal) * _COUNT_UNIT])
+        noised, noise = self._count_noise.add(centred, state.count_noise, history)
+        share = float(noised[0]) / (2 * _COUNT_UNIT * goal) + 0.5
         exponent = -adaptive.learning_rate * (share - adaptive.quantile)
         # Beyond these a float32 norm, or its square, is 0 or infinite.
         logarithm = math.log(state.tracked_norm) + exponent
@@ -265,13 +319,12 @@ class DpFtrlProcess:
         clip_norm = state.tracked_norm if adapts else state.clip_norm
         count_noise = state.count_noise
         if adapts:
-            count_noise = self._count_noise.restart(
-                count_noise, self.parameters.adaptive_clip.count_stddev
-            )
+            count_noise = self._count_noise.restart(count_noise)
+        # In the sum's integers the noise is the same for every clip norm.
         return dataclasses.replace(
             state,
             clip_norm=clip_norm,
-            noise=self._noise.restart(state.noise, self._stddev(clip_norm)),
+            noise=self._noise.restart(state.noise),
             count_noise=count_noise,
         )
 
@@ -281,13 +334,14 @@ class DpFtrlProcess:
             name: np.asarray(getattr(state, name))
             for name in ("round_number", "clip_norm", "tracked_norm")
         }
+        arrays["history"] = np.frombuffer(state.history, np.uint8)
         for kind in ("weights", "momentum"):
             for name, array in getattr(state, kind).items():
                 arrays[f"{kind}/{name}"] = array
         for kind, noise in (("noise", self._noise), ("count_noise", self._count_noise)):
-            if getattr(state, kind) is not None:
-                for i, array in enumerate(noise.flatten(getattr(state, kind))):
-                    arrays[f"{kind}/{i}"] = array
+            if noise is not None:
+                columns = noise.to_arrays(getattr(state, kind))
+                arrays |= {f"{kind}/{name}": array for name, array in columns.items()}
         return arrays
 
     def from_arrays(self, arrays: dict[str, np.ndarray]) -> TrainingState:
@@ -303,17 +357,23 @@ class DpFtrlProcess:
                 f"{', '.join(sorted(arrays.keys() ^ first.keys()))}."
             )
 
-        def of(kind: str, like: Weights) -> Weights:
-            return collections.OrderedDict((k, arrays[f"{kind}/{k}"]) for k in like)
+        def of(kind: str) -> Weights:
+            return collections.OrderedDict(
+                (name, arrays[f"{kind}/{name}"]) for name in self._template
+            )
 
-        def noise_of(kind: str, noise: noise_lib.TreeNoise) -> noise_lib.NoiseState:
-            count = sum(name.startswith(f"{kind}/") for name in arrays)
-            if not count:
+        def noise_of(kind: str, noise) -> noise_lib.NoiseState | None:
+            if noise is None:
                 return None
-            return noise.unflatten([arrays[f"{kind}/{i}"] for i in range(count)])
+            return noise.from_arrays(
+                {
+                    name.removeprefix(f"{kind}/"): array
+                    for name, array in arrays.items()
+                    if name.startswith(f"{kind}/")
+                }
+            )
 
-        template = self.rounds.model.initial_weights(self._seed)
-        for name, array in template.items():
+        for name, array in self._template.items():
             if arrays[f"weights/{name}"].shape != array.shape:
                 raise ValueError(
                     "the checkpoint is of another configuration: its weights "
@@ -322,15 +382,25 @@ class DpFtrlProcess:
                 )
         return TrainingState(
             int(arrays["round_number"]),
-            of("weights", template),
-            of("momentum", template),
+            of("weights"),
+            of("momentum"),
             float(arrays["clip_norm"]),
             float(arrays["tracked_norm"]),
             noise_of("noise", self._noise),
             noise_of("count_noise", self._count_noise),
+            arrays["history"].tobytes(),
         )
 
 
 def _norm(parts: Weights) -> float:
     squares = (np.sum(np.square(part, dtype=np.float64)) for part in parts.values())
     return math.sqrt(sum(squares))
+
+
+def _digest(about: bytes, parts: Weights) -> bytes:
+    """Returns SHA-256 of arrays and of what they are about."""
+    digest = hashlib.sha256(about)
+    for name, part in parts.items():
+        digest.update(f"{name} {part.dtype} {part.shape}".encode())
+        digest.update(np.ascontiguousarray(part))
+    return digest.digest()

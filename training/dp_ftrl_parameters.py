@@ -8,6 +8,8 @@ import dataclasses
 import enum
 import math
 
+import numpy as np
+
 from privacy import noise_calibration, tree_aggregation
 
 
@@ -158,6 +160,34 @@ class ServerParameters:
             max_participation=most,
             restart_rounds=tuple(r for r in self.restart_rounds if r < num_rounds - 1),
         ).rho
+
+    def observed_zcdp(
+        self, clients: np.ndarray, rounds: np.ndarray, num_rounds: int
+    ) -> float:
+        """Returns rho after some rounds, for those who really took part.
+
+        Args:
+            clients: int [participations], which client.
+            rounds: int [participations], in which round, from 0.
+            num_rounds: Rounds done, in [1, self.num_rounds].
+
+        Returns:
+            rho, for zero-out adjacency of the client whose participations cost the
+            most; infinite for `Mechanism.NONE`.
+        """
+        if self.mechanism is Mechanism.NONE:
+            return math.inf
+        observed = dict(
+            noise_multiplier=self.noise_multiplier,
+            clients=clients,
+            rounds=rounds,
+            num_rounds=num_rounds,
+        )
+        if self.mechanism is Mechanism.GAUSSIAN:
+            return tree_aggregation.observed_gaussian_zcdp(**observed)
+        return tree_aggregation.observed_zcdp(
+            **observed, restart_rounds=self.restart_rounds
+        )
 
 
 def _positive(name: str, value: float) -> None:

@@ -3,7 +3,6 @@
 scripts/run training.run_training --flagfile=configs/training_demo.flagfile
 """
 
-import json
 import math
 import os
 
@@ -323,7 +322,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
         ),
         parameters,
         arguments.seed,
-        context=json.dumps([arguments.flags_text, facts], sort_keys=True),
+        noise_key=arguments.noise_key.value,
     )
     baseline = experiment.unigram_baseline(text, clients, limits, vocabulary.num_tokens)
     logging.info(

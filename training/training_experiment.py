@@ -15,19 +15,9 @@ from simulation import participation_timers as timers
 from simulation.round_metrics import RoundMetrics
 from training import dp_ftrl, evaluation, examples
 from training.dp_ftrl_parameters import Mechanism
-from training.training_statement import Participation
+from training.run_participation import Realised
 
 _TABLE = "participation/"
-# They follow from noisy sums and from who took part, which is taken to be public.
-_RELEASED = {
-    "round",
-    "clip_norm",
-    "tracked_norm",
-    "update_norm",
-    "noise_stddev",
-    "rho",
-    "epsilon",
-}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,27 +90,6 @@ class Result:
     participation: timers.ParticipationState
 
 
-def realised(table: timers.ParticipationTable, num_rounds: int) -> Participation:
-    """Returns the participation that the table of all clients says there was.
-
-    Args:
-        table: After the last round.
-        num_rounds: Rounds done, at least 1.
-    """
-    separation = table.min_separation()
-    if separation is None:  # nobody took part twice: nothing bounds it but the run
-        separation = num_rounds - 1
-    return Participation(num_rounds, separation, table.max_participation(), "realised")
-
-
-def planned(rule: timers.ParticipationRule) -> Participation:
-    """Returns the worst participation that the rule allows."""
-    separation = min(rule.min_separation or 0, rule.num_rounds - 1)
-    possible = -(-rule.num_rounds // (separation + 1))
-    most = min(rule.max_participation or possible, possible)
-    return Participation(rule.num_rounds, separation, most, "planned")
-
-
 def run_rounds(
     process: dp_ftrl.DpFtrlProcess,
     rule: timers.ParticipationRule,
@@ -167,24 +136,25 @@ def run_rounds(
                 _save(process, state, participation, directory, schedule)
             raise
         participation = following
-        row = dict(metrics) | _participation_metrics(participation, cohort)
-        row |= _privacy_metrics(process, participation, schedule.delta)
         last = state.round_number == rule.num_rounds
-        row |= _evaluate(process, state, clients, last, schedule)
-        row["seconds"] = time.perf_counter() - start
-        directory.add_metrics(state.round_number, _divided(row))
-        logging.info(_progress(rule, row))
+        metrics = RoundMetrics(
+            {
+                **metrics.released,
+                # Who took part, which they follow from, is taken to be public.
+                **_privacy_metrics(process, participation, schedule.delta),
+            },
+            {
+                **metrics.simulator,
+                **_participation_metrics(participation, cohort),
+                **_evaluate(process, state, clients, last, schedule),
+                "seconds": time.perf_counter() - start,
+            },
+        )
+        directory.add_metrics(state.round_number, metrics)
+        logging.info(_progress(rule, {**metrics.released, **metrics.simulator}))
         if last or state.round_number % schedule.checkpoint_every == 0:
             _save(process, state, participation, directory, schedule)
     return Result(state, participation)
-
-
-def _divided(row: Mapping[str, float]) -> RoundMetrics:
-    """Returns a round's metrics, parted by what the guarantee covers."""
-    return RoundMetrics(
-        {name: value for name, value in row.items() if name in _RELEASED},
-        {name: value for name, value in row.items() if name not in _RELEASED},
-    )
 
 
 def _check(process, rule, clients) -> None:
@@ -215,10 +185,8 @@ def _participation_metrics(
 
 
 def _privacy_metrics(process, participation, delta: float) -> dict[str, float]:
-    so_far = realised(participation.table, participation.round_number)
-    rho = process.parameters.zcdp(
-        so_far.num_rounds, so_far.min_separation, so_far.max_participation
-    )
+    so_far = Realised(participation.table, participation.round_number)
+    rho = so_far.zcdp(process.parameters)
     if process.parameters.mechanism is Mechanism.NONE:
         return {"rho": rho, "epsilon": rho}
     return {"rho": rho, "epsilon": conversions.zcdp_to_epsilon(rho, delta)}

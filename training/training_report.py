@@ -10,6 +10,7 @@ from simulation import plots, report, run_directory
 from training import evaluation, training_statement
 from training import training_experiment as experiment
 from training.dp_ftrl_parameters import ServerParameters
+from training.run_participation import Planned, Realised
 
 _FIGURES = ("accuracy.png", "loss.png", "clip_norm.png", "zcdp.png")
 _REFERENCE_STYLES = ("--", ":")
@@ -40,14 +41,14 @@ def write(
         best_possible: See `best_possible.BestPossible.metrics`; None where the law of
             the text is not known.
     """
-    really = experiment.realised(result.participation.table, result.state.round_number)
+    really = Realised(result.participation.table, result.state.round_number)
     statements = {
         stem: training_statement.training_statement(
             parameters, participation, delta, public_data
         )
         for stem, participation in (
             ("privacy", really),
-            ("privacy_planned", experiment.planned(rule)),
+            ("privacy_planned", Planned.of(rule)),
         )
     }
     for stem, statement in statements.items():

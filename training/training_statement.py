@@ -3,11 +3,11 @@
 Appendix A of the paper follows Ponomareva et al. 2023, Section 5.3.
 """
 
-import dataclasses
 import math
 
 from privacy import conversions, statement
 from training.dp_ftrl_parameters import Mechanism, ServerParameters
+from training.run_participation import RunParticipation
 
 _ADJACENCY = (
     "zero-out of one client: in a neighbouring data set, one client's update is "
@@ -17,48 +17,41 @@ _ADJACENCY = (
 _UNIT = "device: all that one client holds, however much"
 _MECHANISMS = {
     Mechanism.TREE: (
-        "DP-FTRL: tree-aggregated Gaussian noise on prefix sums of clipped updates, in "
-        "Honaker's efficient form, released as residuals, with server momentum "
-        "(Kairouz et al. 2021; Xu et al. 2023, Algorithm 1)"
+        "DP-FTRL: Gaussian noise on the integer sums of a tree's nodes; from the nodes "
+        "with noise alone, prefix sums of clipped updates in Honaker's efficient form, "
+        "released as residuals, with server momentum (Kairouz et al. 2021; Xu et al. "
+        "2023, Algorithm 1)"
     ),
     Mechanism.GAUSSIAN: (
-        "DP-FedAvg: independent Gaussian noise on each round's sum of clipped updates "
-        "(McMahan et al. 2018), without amplification by sampling"
+        "DP-FedAvg: independent Gaussian noise on each round's integer sum of clipped "
+        "updates (McMahan et al. 2018), without amplification by sampling"
     ),
     Mechanism.NONE: "FedAvg: sums without noise (McMahan et al. 2017)",
 }
 _ACCOUNTING = {
-    Mechanism.TREE: (
+    (Mechanism.TREE, "planned"): (
         "zCDP of the noise trees (Kairouz et al. 2021, appendix D), the worst case "
         "over all participations that MinS and MaxP allow, restarts included"
     ),
-    Mechanism.GAUSSIAN: "zCDP of MaxP Gaussian mechanisms, one a participation",
+    (Mechanism.TREE, "realised"): (
+        "zCDP of the noise trees (Kairouz et al. 2021, appendix D), restarts included, "
+        "for the client whose participations, as they were, cost the most"
+    ),
+    (Mechanism.GAUSSIAN, "planned"): (
+        "zCDP of MaxP Gaussian mechanisms, one a participation"
+    ),
+    (Mechanism.GAUSSIAN, "realised"): (
+        "zCDP of MaxP Gaussian mechanisms, one a participation"
+    ),
 }
-
-
-@dataclasses.dataclass(frozen=True)
-class Participation:
-    """What a statement rests on.
-
-    Attributes:
-        num_rounds: Rounds that were done, or are planned; at least 1.
-        min_separation: MinS: rounds strictly between two participations of a client.
-        max_participation: MaxP: rounds that a client takes part in at most.
-        basis: "planned": the limits that are enforced; "realised": what the table of
-            all clients says that happened.
-    """
-
-    num_rounds: int
-    min_separation: int
-    max_participation: int
-    basis: str
 
 
 _VERIFIABILITY = {
     Mechanism.TREE: (
-        "The accounting is open source and can be run again from the parameters below "
-        "with privacy.run_accounting --mechanism=dp_ftrl; the run itself is a "
-        "simulation."
+        "The accounting is open source. privacy.run_accounting --mechanism=dp_ftrl "
+        "gives the worst case of the parameters below; what was realised, which may "
+        "be less, follows from the list of participations in the run's checkpoints "
+        "(privacy.tree_aggregation.observed_zcdp). The run itself is a simulation."
     ),
     Mechanism.GAUSSIAN: (
         "The accounting is open source: rho is MaxP / (2 z^2), which "
@@ -70,7 +63,7 @@ _VERIFIABILITY = {
 
 def training_statement(
     parameters: ServerParameters,
-    participation: Participation,
+    participation: RunParticipation,
     delta: float,
     public_data: str,
 ) -> statement.PrivacyStatement:
@@ -78,7 +71,8 @@ def training_statement(
 
     Args:
         parameters: Mechanism, noise and clip: those that the run used.
-        participation: How often and how soon again clients take part.
+        participation: How often and how soon again clients take part; only one made
+            of a run's table makes a statement of what was realised.
         delta: Of the (epsilon, delta) guarantee, in (0, 1).
         public_data: What the run took from elsewhere (vocabulary, first weights).
 
@@ -107,7 +101,9 @@ def training_statement(
         ),
         no_guarantee_reason=None if has_noise else "No noise is added.",
         parameters=_table(parameters, participation),
-        accounting=_ACCOUNTING.get(parameters.mechanism, "None: there is no noise.")
+        accounting=_ACCOUNTING.get(
+            (parameters.mechanism, participation.basis), "None: there is no noise"
+        )
         + ".",
         assumptions=(
             "A client takes part in at most MaxP rounds, with at least MinS rounds "
@@ -120,10 +116,7 @@ def training_statement(
             ),
             "Clients clip their updates as they are told; a client that does not "
             "weakens its own guarantee, and nobody else's.",
-            "The noise is that of a real Gaussian: rounding to float32 and the "
-            "pseudo-random generator are taken to make no difference. Whoever knows "
-            "the run's seed can take the noise off: keep it secret, or use another, "
-            "where the data is not public.",
+            _noise_assumption(parameters, participation),
         ),
         not_counted=(
             "Choices made by looking at other runs on the same clients (learning "
@@ -141,6 +134,25 @@ def training_statement(
     )
 
 
+def _noise_assumption(
+    parameters: ServerParameters, participation: RunParticipation
+) -> str:
+    if parameters.mechanism is Mechanism.NONE:
+        return "There is no noise."
+    # Fewer than twice as many nodes as rounds, of at most 2^31 values each.
+    numbers = 32 + math.ceil(math.log2(participation.num_rounds))
+    return (
+        "The noise is integer: a Gaussian rounded at random, up to a factor "
+        "1 +- 2^-98 and a part of probability 2^-141, of each number "
+        "(docs/integer_noise.md has the proof). Over the run that adds less than "
+        f"2^{numbers - 96} to epsilon and 2^{numbers - 140} (1 + exp(epsilon)) to "
+        "delta, which the numbers leave out. Its bits are SHAKE256 of the noise key, "
+        "of the run and of its sums, which is taken for random by all who do not have "
+        "the key. Whoever has it can take the noise off: where the data is not "
+        "public, it has to be a secret of 128 random bits."
+    )
+
+
 def _sums(parameters: ServerParameters) -> str:
     if math.isinf(parameters.clip_norm):
         return "Updates, which nothing bounds, are summed in the open."
@@ -152,13 +164,9 @@ def _sums(parameters: ServerParameters) -> str:
 
 
 def _guarantee(
-    parameters: ServerParameters, participation: Participation, delta: float
+    parameters: ServerParameters, participation: RunParticipation, delta: float
 ) -> statement.Guarantee:
-    rho = parameters.zcdp(
-        participation.num_rounds,
-        participation.min_separation,
-        participation.max_participation,
-    )
+    rho = participation.zcdp(parameters)
     return statement.Guarantee(
         epsilon=conversions.zcdp_to_epsilon(rho, delta),
         delta=delta,
@@ -171,7 +179,7 @@ def _guarantee(
 
 
 def _table(
-    parameters: ServerParameters, participation: Participation
+    parameters: ServerParameters, participation: RunParticipation
 ) -> dict[str, float | int | str]:
     values: dict[str, float | int | str] = {
         "mechanism": parameters.mechanism.value,

@@ -119,18 +119,25 @@ class SecureSums:
         largest = np.int64(2 * self._bound * most_clients)
         return tff.federated_secure_sum(contributions, largest)
 
-    def decode(
-        self, total: np.ndarray, num_clients: int, clip_norm: float
-    ) -> np.ndarray:
-        """Returns a part of the sum of updates.
+    def centred(self, total: np.ndarray, num_clients: int) -> np.ndarray:
+        """Returns a part of the sum of clients' integers, as they were before 2^b.
 
         Args:
-            total: int64: a part of the sum.
+            total: int64: a part of the secure sum.
             num_clients: Of the sum.
+
+        Returns:
+            int64: a client moves it by at most 2^b in L2 norm.
+        """
+        return total - num_clients * self._bound
+
+    def unit(self, clip_norm: float) -> float:
+        """Returns what an integer of 1 stands for.
+
+        Args:
             clip_norm: The C that the clients were told.
         """
-        centred = total - num_clients * self._bound
-        return (centred * (clip_norm / self._bound)).astype(np.float32)
+        return clip_norm / self._bound
 
 
 class PlainSums:
@@ -156,8 +163,10 @@ class PlainSums:
         """Returns the sum, in a federated computation."""
         return tff.federated_sum(contributions)
 
-    def decode(
-        self, total: np.ndarray, num_clients: int, clip_norm: float
-    ) -> np.ndarray:
+    def centred(self, total: np.ndarray, num_clients: int) -> np.ndarray:
         """Returns a part of the sum as it is."""
         return total
+
+    def unit(self, clip_norm: float) -> float:
+        """Returns 1: updates are not scaled."""
+        return 1.0

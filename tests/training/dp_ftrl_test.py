@@ -4,13 +4,15 @@ import collections
 import dataclasses
 import io
 import math
+import tempfile
 
 import numpy as np
 from absl.testing import absltest, parameterized
 from scipy import stats
 
+from simulation import client_text
 from tests.training import training_test_case as common
-from training import client_update, dp_ftrl, noise
+from training import client_update, dp_ftrl, examples
 from training import dp_ftrl_parameters as lib
 
 _TREE, _GAUSSIAN, _NONE = lib.Mechanism
@@ -19,6 +21,14 @@ _SHAPES = {"a": (3, 2), "b": (4,)}
 
 class _Rounds:
     """Stands where no client has to train: a model's shapes alone."""
+
+    sensitivity = 2**32
+
+    def __init__(self, about="clients"):
+        self._about = about
+
+    def describe(self):
+        return self._about
 
     class model:  # noqa: N801
         @staticmethod
@@ -30,7 +40,7 @@ class _Rounds:
             )
 
 
-def server(seed=1, **options):
+def server(seed=1, noise_key=1, about="clients", **options):
     """Returns a process to be driven by `update` alone."""
     values = dict(
         mechanism=_TREE,
@@ -41,16 +51,37 @@ def server(seed=1, **options):
         server_learning_rate=0.3,
     )
     parameters = lib.ServerParameters(**values | options)
-    return dp_ftrl.DpFtrlProcess(_Rounds(), parameters, seed)
+    return dp_ftrl.DpFtrlProcess(_Rounds(about), parameters, seed, noise_key)
 
 
-def random_sums(number, num_below=5, num_clients=10):
-    random = np.random.default_rng(100 + number)
-    delta = collections.OrderedDict(
-        (name, random.normal(size=shape).astype(np.float32))
-        for name, shape in _SHAPES.items()
+def sums_of(values, num_below=5, num_clients=10, clip_norm=2.0):
+    """Returns the sums of a round from floats by name."""
+    unit = clip_norm / 2**32
+    total = collections.OrderedDict(
+        (name, np.rint(np.asarray(part) / unit).astype(np.int64))
+        for name, part in values.items()
     )
-    return client_update.RoundSums(delta, num_clients, num_below, 0)
+    return client_update.RoundSums(total, unit, num_clients, num_below, 0)
+
+
+def random_sums(number, **options):
+    random = np.random.default_rng(100 + number)
+    return sums_of(
+        {name: random.normal(size=shape) for name, shape in _SHAPES.items()}, **options
+    )
+
+
+def zero_sums(**options):
+    zeros = {name: np.zeros(shape) for name, shape in _SHAPES.items()}
+    return sums_of(zeros, **options)
+
+
+def released(before, output, goal=10):
+    """Returns the noisy sum of a round, had from the momentum."""
+    return {
+        name: (part - np.float32(0.9) * before.momentum[name]) * goal
+        for name, part in output.state.momentum.items()
+    }
 
 
 class ServerTest(parameterized.TestCase):
@@ -65,25 +96,18 @@ class ServerTest(parameterized.TestCase):
         state = process.initialize()
         first = state.weights
         parameters = process.parameters
-        # The noise of the same seed, released on sums of zero.
-        kind = noise.TreeNoise if parameters.mechanism is _TREE else noise.GaussianNoise
-        alone = kind(first, 1, "updates", process.configuration)
-        alone_state = alone.initial_state(parameters.noise_multiplier * 2.0)
-        zeros = {name: np.zeros(shape) for name, shape in _SHAPES.items()}
+        drawn = self._noise_of(process)
         private_sum = {name: np.zeros(shape) for name, shape in _SHAPES.items()}
         momentum = {name: np.zeros(shape) for name, shape in _SHAPES.items()}
         for number in range(9):
             sums = random_sums(number)
             state, metrics = process.update(state, sums)
-            drawn = zeros
-            if parameters.mechanism is not _NONE:
-                drawn, alone_state = alone.add(zeros, alone_state)
-                if number in parameters.restart_rounds:
-                    alone_state = alone.restart(alone_state, 1.0)
             for name in _SHAPES:
                 # PrivateSum of all rounds so far, its mean, momentum on that, and the
                 # step from the first weights.
-                private_sum[name] += sums.delta[name] + drawn[name]
+                private_sum[name] += sums.delta[name]
+                if parameters.mechanism is not _NONE:
+                    private_sum[name] += drawn[number][name]
                 momentum[name] *= parameters.momentum
                 momentum[name] += private_sum[name] / 10
                 np.testing.assert_allclose(
@@ -93,9 +117,30 @@ class ServerTest(parameterized.TestCase):
                     atol=1e-4,
                 )
         self.assertEqual(state.round_number, 9)
-        self.assertEqual(metrics["round"], 9)
+        self.assertEqual(metrics.released["round"], 9)
         scale = 0 if parameters.mechanism is _NONE else 1
-        self.assertEqual(metrics["noise_stddev"], scale * 1.0)
+        self.assertEqual(metrics.released["noise_stddev"], scale * 1.0)
+
+    def _noise_of(self, process):
+        """Makes a process record what its noise adds; returns the record."""
+        added = []
+        if process._noise is None:
+            return added
+        add = process._noise.add
+
+        def recorded(total, state, history):
+            noised, state = add(total, state, history)
+            parts = np.split((noised - total) * 2.0 / 2**32, [6])
+            added.append(
+                {
+                    n: part.reshape(_SHAPES[n])
+                    for n, part in zip("ab", parts, strict=True)
+                }
+            )
+            return noised, state
+
+        process._noise.add = recorded
+        return added
 
     def test_the_clip_norm_changes_at_restarts_alone(self):
         adaptive = lib.AdaptiveClip(count_stddev=0.5)
@@ -104,7 +149,9 @@ class ServerTest(parameterized.TestCase):
         state = process.initialize()
         in_force = []
         for number in range(10):
-            state, metrics = process.update(state, random_sums(number, num_below=2))
+            sums = random_sums(number, num_below=2, clip_norm=state.clip_norm)
+            state, metrics = process.update(state, sums)
+            metrics = metrics.released
             in_force.append(metrics["clip_norm"])
             self.assertAlmostEqual(
                 metrics["noise_stddev"], z_delta * metrics["clip_norm"]
@@ -124,8 +171,8 @@ class ServerTest(parameterized.TestCase):
         state = process.initialize()
         for number in range(4):
             state, metrics = process.update(state, random_sums(number))
-            self.assertEqual(state.clip_norm, metrics["tracked_norm"])
-            self.assertNotEqual(state.clip_norm, metrics["clip_norm"])
+            self.assertEqual(state.clip_norm, metrics.released["tracked_norm"])
+            self.assertNotEqual(state.clip_norm, metrics.released["clip_norm"])
 
     @parameterized.parameters((0.5, _TREE), (0.8, _GAUSSIAN))
     def test_the_clip_norm_becomes_the_quantile(self, quantile, mechanism):
@@ -147,11 +194,10 @@ class ServerTest(parameterized.TestCase):
         )
         state = process.initialize()
         random = np.random.default_rng(int(10 * quantile))
-        zeros = collections.OrderedDict((k, np.zeros(s)) for k, s in _SHAPES.items())
         for _ in range(120):
             norms = np.exp(spread * random.standard_normal(goal))
             below = int(np.sum(norms <= state.tracked_norm))
-            sums = client_update.RoundSums(zeros, goal, below, 0)
+            sums = zero_sums(num_below=below, num_clients=goal)
             state, _ = process.update(state, sums)
         law = stats.norm(scale=spread)
         target = law.ppf(quantile)
@@ -164,7 +210,9 @@ class ServerTest(parameterized.TestCase):
         process = server(mechanism=_NONE, noise_multiplier=0)
         state = process.initialize()
         sums = random_sums(0)
-        sums.delta["a"][0, 0] = np.inf
+        delta = sums.delta
+        delta["a"][0, 0] = np.inf
+        sums = dataclasses.replace(sums, total=delta, unit=1.0)
         before = state.weights["a"].copy()
         with self.assertRaisesRegex(dp_ftrl.NonFiniteModelError, "round 0"):
             process.update(state, sums)
@@ -194,28 +242,109 @@ class ServerTest(parameterized.TestCase):
 
 class NoiseOfOtherRunsTest(parameterized.TestCase):
     @parameterized.parameters(_TREE, _GAUSSIAN)
-    def test_two_runs_of_one_seed_have_other_noise(self, mechanism):
-        # With the same draws, twice the one less the other would be the sum itself.
-        def noise_of(context="", **options):
-            process = dp_ftrl.DpFtrlProcess(
-                _Rounds(), server(mechanism=mechanism, **options).parameters, 1, context
-            )
-            zeros = collections.OrderedDict(
-                (name, np.zeros(shape, np.float32)) for name, shape in _SHAPES.items()
-            )
-            sums = client_update.RoundSums(zeros, 10, 5, 0)
-            state, _ = process.update(process.initialize(), sums)
-            scale = process.parameters.noise_multiplier
-            return np.concatenate([m.ravel() for m in state.momentum.values()]) / scale
+    def test_two_runs_that_differ_in_anything_have_other_noise(self, mechanism):
+        # With the same draws, the one less the other would be the sums' difference.
+        adaptive = lib.AdaptiveClip(count_stddev=3.0)
 
+        def noise_of(sums=None, weights=None, goal=10, **options):
+            process = server(
+                mechanism=mechanism, adaptive_clip=adaptive, report_goal=goal, **options
+            )
+            sums = sums or zero_sums(num_clients=goal)
+            state = process.initialize(weights)
+            output = process.update(state, sums)
+            drawn = released(state, output, goal)
+            flat = [drawn[n].ravel() - sums.delta[n].ravel() for n in _SHAPES]
+            scale = process.parameters.delta_noise_multiplier * 2.0
+            below = sums.num_below / goal - 0.5
+            count = -math.log(output.state.tracked_norm / 2.0) / 0.2 - below
+            return np.append(np.concatenate(flat) / scale, count * goal / 3.0)
+
+        warm = _Rounds.model.initial_weights(9)
         base = noise_of()
         np.testing.assert_array_equal(base, noise_of())
-        for other in (
+        others = [
             noise_of(noise_multiplier=1.0),
             noise_of(num_rounds=99),
-            noise_of(context="other clients"),
-        ):
-            self.assertGreater(np.abs(base - other).max(), 1e-3)
+            noise_of(momentum=0.5),
+            noise_of(about="other clients"),
+            noise_of(goal=11),
+            noise_of(seed=2),
+            noise_of(noise_key=2),
+            noise_of(weights=warm),
+            # What nothing describes, such as other cohorts, shows in the sums.
+            noise_of(zero_sums(num_below=6)),
+            noise_of(random_sums(1)),
+            noise_of(random_sums(2)),
+        ]
+        for i, one in enumerate([base, *others]):
+            for other in others[i:]:
+                # Ten numbers of the updates' noise and one of the count's.
+                self.assertGreater(np.abs(one - other)[:10].min(), 1e-4)
+                self.assertGreater(abs(one - other)[10], 1e-4)
+
+    def test_what_rounds_describe(self):
+        with tempfile.TemporaryDirectory() as scratch:
+
+            def describe(name, clients=([[4, 5]], [[6]]), rate=0.5, epochs=1, **limits):
+                text = client_text.ClientText.from_rows(
+                    f"{scratch}/{name}", [(str(i), c) for i, c in enumerate(clients)]
+                )
+                language_model = limits.pop("model", common.bigram_model())
+                return client_update.FederatedRounds(
+                    language_model,
+                    examples.MappedText(text, examples.ClientLimits(**limits)),
+                    client_update.LocalTraining(rate, epochs),
+                ).describe()
+
+            found = [
+                describe("a"),
+                describe("b", clients=([[4, 5]], [[7]])),
+                describe("c", rate=0.25),
+                describe("d", epochs=2),
+                describe("e", max_words=3),
+                describe("f", max_sentences=3),
+                describe("g", batch_size=3),
+                describe("h", model=common.small_cifg()),
+            ]
+            self.assertLen(set(found), len(found))
+            self.assertEqual(found[0], describe("i"))
+
+    @parameterized.parameters(_TREE, _GAUSSIAN)
+    def test_the_noise_that_is_drawn_follows_the_clip_norm(self, mechanism):
+        # After a restart the sum of zeros with noise has the new clip norm's standard
+        # deviation: chi-square of 400,000 values, false alarms 1e-9.
+        size = 400_000
+        adaptive = lib.AdaptiveClip(count_stddev=30.0, learning_rate=0.3)
+        parameters = lib.ServerParameters(
+            mechanism=mechanism,
+            report_goal=10,
+            num_rounds=4,
+            noise_multiplier=0.5,
+            clip_norm=2.0,
+            adaptive_clip=adaptive,
+            restart_rounds=(0,) if mechanism is _TREE else (),
+        )
+        rounds = _Rounds()
+        rounds.model = type(
+            "model",
+            (),
+            {"initial_weights": lambda seed: {"w": np.zeros(size, np.float32)}},
+        )
+        process = dp_ftrl.DpFtrlProcess(rounds, parameters, 1, 1)
+        state = process.initialize()
+        norms = []
+        for _ in range(2):
+            norms.append(state.clip_norm)
+            sums = sums_of({"w": np.zeros(size)}, clip_norm=state.clip_norm)
+            output = process.update(state, sums)
+            drawn = released(state, output)["w"].astype(float)
+            stddev = parameters.delta_noise_multiplier * state.clip_norm
+            statistic = np.sum((drawn / stddev) ** 2)
+            law = stats.chi2(size)
+            self.assertGreater(min(law.cdf(statistic), law.sf(statistic)), 1e-9)
+            state = output.state
+        self.assertGreater(abs(math.log(norms[1] / norms[0])), 0.05)
 
     def test_a_round_without_a_finite_update_stops_the_run(self):
         process = server()
@@ -239,7 +368,7 @@ class FederatedTest(common.TrainingTestCase):
             clip_norm=0.5,
         )
         return dp_ftrl.DpFtrlProcess(
-            rounds, lib.ServerParameters(**values | options), seed=1
+            rounds, lib.ServerParameters(**values | options), seed=1, noise_key=1
         )
 
     def _cohort(self, number):

@@ -11,7 +11,12 @@ import pandas as pd
 from absl.testing import absltest
 
 from simulation import population_options, tables
-from training import dp_ftrl_parameters, learning_study, training_statement
+from training import (
+    dp_ftrl_parameters,
+    learning_study,
+    run_participation,
+    training_statement,
+)
 
 _FLAGS = (
     "--vocabulary_size=100",
@@ -31,7 +36,7 @@ def _without_noise():
         dp_ftrl_parameters.ServerParameters(
             dp_ftrl_parameters.Mechanism.NONE, 6, 3, 0.0, math.inf
         ),
-        training_statement.Participation(3, 0, 3, "realised"),
+        run_participation.Planned(3, 0, 3),
         1e-10,
         "nothing.",
     )

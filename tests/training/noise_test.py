@@ -8,13 +8,30 @@ false-alarm rate of a test is below 1e-6.
 import collections
 
 import numpy as np
+import tensorflow as tf
 from absl.testing import absltest, parameterized
 from scipy import stats
+from tensorflow_privacy.privacy.dp_query import tree_aggregation
 
 from training import noise
 
 _STREAMS = 4000
 _ALARM = 1e-6
+_HISTORY = bytes(32)
+
+
+class _Values(tree_aggregation.ValueGenerator):
+    """Hands out values that are given, one after the other."""
+
+    def __init__(self, values):
+        # The tree asks for the leaf, and its parents, after the last round too.
+        self._values = tf.constant([*values, *([values[-1]] * 9)], tf.float32)
+
+    def initialize(self):
+        return tf.constant(0)
+
+    def next(self, state):
+        return tf.gather(self._values, state), state + 1
 
 
 def honaker_covariance(num_rounds):
@@ -59,20 +76,36 @@ def honaker_covariance(num_rounds):
     return matrix @ matrix.T
 
 
+def make(kind, size, stddev, *purpose, key=1, largest_sum=2**40):
+    return kind(size, stddev, largest_sum, key, *(purpose or ("test",)))
+
+
+def noise_of_nodes(process):
+    """Makes a process record the noise of each node; returns the record."""
+    drawn, draw = {}, process._draw
+
+    def recorded(history, *place):
+        found = draw(history, *place)
+        np.testing.assert_array_equal(found, drawn.setdefault(place, found))
+        return found
+
+    process._draw = recorded
+    return drawn
+
+
 class NoiseTest(parameterized.TestCase):
-    def _run(self, kind, rounds, restarts=(), stddev=3.0, seed=1):
-        """Returns the released noise: [rounds, streams]."""
-        template = {"a": np.zeros((_STREAMS // 2,)), "b": np.zeros((2, _STREAMS // 4))}
-        process = kind(template, seed, "test")
-        state = process.initial_state(stddev)
+    def _run(self, kind, rounds, restarts=(), stddev=3.0 * 2**20, key=1):
+        """Returns the released noise in units of 2^20: [rounds, streams]."""
+        process = make(kind, _STREAMS, stddev, key=key)
+        state = process.initial_state()
         released = []
         for number in range(rounds):
-            noised, state = process.add(template, state)
-            released.append(np.concatenate([v.reshape(-1) for v in noised.values()]))
+            zeros = np.zeros(_STREAMS, np.int64)
+            noised, state = process.add(zeros, state, _HISTORY)
+            released.append(noised / 2**20)
             if number in restarts:
-                stddev *= 2
-                state = process.restart(state, stddev)
-        return np.array(released, dtype=np.float64)
+                state = process.restart(state)
+        return np.array(released)
 
     def assert_covariance(self, samples, expected):
         """Checks every variance and covariance of Gaussian columns.
@@ -112,12 +145,12 @@ class NoiseTest(parameterized.TestCase):
             )
 
     def test_across_restarts(self):
-        # Trees of 3, 4 and 2 rounds, of nodes of 3, 6 and 12: residuals of a new tree
-        # add to the noise that is there, which stays.
+        # Trees of 3, 4 and 2 rounds: residuals of a new tree add to the noise that is
+        # there, which stays.
         released = self._run(noise.TreeNoise, 9, restarts=(2, 6))
         expected = np.zeros((9, 9))
-        for start, length, stddev in ((0, 3, 3), (3, 4, 6), (7, 2, 12)):
-            within = stddev**2 * honaker_covariance(length)
+        for start, length in ((0, 3), (3, 4), (7, 2)):
+            within = 9 * honaker_covariance(length)
             padded = np.zeros((9, 9))
             end = start + length
             padded[start:end, start:end] = within
@@ -129,39 +162,128 @@ class NoiseTest(parameterized.TestCase):
 
     def test_independent_noise(self):
         released = self._run(noise.GaussianNoise, 6, restarts=(2,))
-        self.assert_covariance(released, np.diag([9.0] * 3 + [36.0] * 3))
+        self.assert_covariance(released, 9 * np.eye(6))
 
     @parameterized.parameters(noise.TreeNoise, noise.GaussianNoise)
     def test_streams(self, kind):
-        one, again = (self._run(kind, 3, seed=5) for _ in range(2))
+        one, again = (self._run(kind, 3, key=5) for _ in range(2))
         np.testing.assert_array_equal(one, again)
-        self.assertFalse(np.any(one[0] == self._run(kind, 3, seed=6)[0]))
-        template = {"a": np.zeros(4)}
-        first, _ = kind(template, 1, "x").add(
-            template, kind(template, 1, "x").initial_state(1.0)
+        zeros = np.zeros(2000, np.int64)
+
+        def drawn(*purpose, key=1, history=_HISTORY, tree=0):
+            process = make(kind, 2000, 2.0**30, *purpose, key=key)
+            state = noise.NoiseState(tree)
+            return process.add(zeros, state, history)[0]
+
+        base = drawn("x")
+        np.testing.assert_array_equal(base, drawn("x"))
+        others = [
+            drawn("x", key=2),
+            drawn("y"),
+            drawn("x", "y"),
+            drawn("x", history=bytes(31) + b"1"),
+            drawn("x", tree=1),
+        ]
+        for i, other in enumerate(others):
+            for before in (base, *others[:i]):
+                self.assertLess(np.count_nonzero(before == other), 3)
+
+    def test_it_is_the_tree_of_tensorflow_privacy_with_the_same_nodes(self):
+        rounds = 21
+        process = make(noise.TreeNoise, 50, 1e6)
+        nodes = noise_of_nodes(process)
+        random = np.random.default_rng(1)
+        sums = random.integers(-(10**7), 10**7, (rounds, 50))
+        state, released = process.initial_state(), []
+        for part in sums:
+            noised, state = process.add(part, state, _HISTORY)
+            released.append(noised)
+        found = np.cumsum(released, axis=0) - np.cumsum(sums, axis=0)
+        # Its order: a leaf, and then the nodes that the leaf completes, upwards.
+        order = [
+            (0, height, place >> height)
+            for place in range(rounds)
+            for height in range(rounds.bit_length())
+            if (place + 1) % (1 << height) == 0
+        ]
+        self.assertEqual(set(order), set(nodes))
+        tree = tree_aggregation.EfficientTreeAggregator(
+            _Values([nodes[node] for node in order])
         )
-        other, _ = kind(template, 1, "y").add(
-            template, kind(template, 1, "y").initial_state(1.0)
-        )
-        self.assertFalse(np.any(first["a"] == other["a"]))
+        theirs, expected = tree.init_state(), []
+        for _ in range(rounds):
+            value, theirs = tree.get_cumsum_and_update(theirs)
+            expected.append(value.numpy())
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=10)
 
     @parameterized.parameters(noise.TreeNoise, noise.GaussianNoise)
-    def test_sums_come_through_and_states_are_kept(self, kind):
+    def test_noisy_integers_alone_decide_what_is_released(self, kind):
+        # Other sums, and noise that makes the same noisy total of every node: not a
+        # bit differs, however the floats are rounded.
+        rounds, size = 13, 40
+        random = np.random.default_rng(2)
+        sums = random.integers(-(2**59), 2**59, (2, rounds, size))
+        process = make(kind, size, 2.0**33, largest_sum=2**62)
+        nodes = noise_of_nodes(process)
+        state, released = process.initial_state(), []
+        for part in sums[0] // rounds:
+            noised, state = process.add(part, state, _HISTORY)
+            released.append(noised)
+        change = sums[0] // rounds - sums[1] // rounds
+
+        def shifted(history, tree, height, index):
+            node = slice(index << height, (index + 1) << height)
+            return nodes[tree, height, index] + change[node].sum(axis=0)
+
+        process._draw = shifted
+        other = process.initial_state()
+        for number, part in enumerate(sums[1] // rounds):
+            noised, other = process.add(part, other, _HISTORY)
+            np.testing.assert_array_equal(noised, released[number])
+        arrays, others = process.to_arrays(state), process.to_arrays(other)
+        for name in arrays:
+            np.testing.assert_array_equal(arrays[name], others[name])
+
+    def test_sums_are_not_rounded_before_the_noise(self):
+        # A client that moves 2^55 by one moves the noisy total by one.
+        for kind in (noise.TreeNoise, noise.GaussianNoise):
+            process = make(kind, 3, 100.0, largest_sum=2**60)
+            nodes = noise_of_nodes(process)
+            total = np.array([2**55, 2**55 + 1, -(2**55) - 1])
+            noised, state = process.add(total, process.initial_state(), _HISTORY)
+            if kind is noise.TreeNoise:
+                noisy = process.to_arrays(state)["totals"][0]
+                self.assertEqual((noisy - nodes[0, 0, 0]).tolist(), total.tolist())
+            np.testing.assert_array_equal(
+                noised, (total + nodes[0, 0, 0]).astype(float)
+            )
+
+    @parameterized.parameters(noise.TreeNoise, noise.GaussianNoise)
+    def test_continued_from_arrays(self, kind):
         random = np.random.default_rng(1)
-        sums = [{"a": random.normal(size=5).astype(np.float32)} for _ in range(7)]
-        process = kind(sums[0], 3, "test")
-        quiet, loud = process.initial_state(0.0), process.initial_state(2.0)
-        for number, part in enumerate(sums):
-            found, quiet = process.add(part, quiet)
-            np.testing.assert_allclose(found["a"], part["a"], atol=1e-6)
-            expected, following = process.add(part, loud)
-            # Through plain arrays and another process.
-            copy = kind(sums[0], 3, "test").unflatten(process.flatten(loud))
-            found, copy = process.add(part, copy)
-            np.testing.assert_array_equal(found["a"], expected["a"])
-            if number == 3:
-                following = process.restart(following, 5.0)
-            loud = following
+        process, state = make(kind, 5, 1e5), noise.NoiseState()
+        for number in range(11):
+            part = random.integers(-1000, 1000, 5)
+            history = random.bytes(32)
+            arrays = process.to_arrays(state)
+            other = make(kind, 5, 1e5)
+            copy = other.from_arrays(arrays)
+            expected, state = process.add(part, state, history)
+            found, copy = other.add(part, copy, history)
+            np.testing.assert_array_equal(found, expected)
+            if number == 6:
+                state = process.restart(state)
+        with self.assertRaisesRegex(ValueError, "of 5 values, must be of 6"):
+            make(kind, 6, 1e5).from_arrays(process.to_arrays(state))
+
+    def test_what_could_leave_64_bits(self):
+        with self.assertRaisesRegex(ValueError, "could leave 64 bits: lower"):
+            make(noise.TreeNoise, 3, 2.0**40, largest_sum=2**63 - 2**41)
+        process = make(noise.TreeNoise, 3, 2.0**40, largest_sum=2**62)
+        with self.assertRaisesRegex(ValueError, "noise_key is out of range"):
+            make(noise.TreeNoise, 3, 1.0, key=-1).add(
+                np.zeros(3, np.int64), process.initial_state(), _HISTORY
+            )
 
 
 if __name__ == "__main__":

@@ -10,7 +10,13 @@ from absl.testing import absltest, parameterized
 from simulation import noise_keys, run_directory
 from simulation import participation_timers as timers
 from tests.training import training_test_case as common
-from training import dp_ftrl, evaluation, examples, training_statement
+from training import (
+    dp_ftrl,
+    evaluation,
+    examples,
+    run_participation,
+    training_statement,
+)
 from training import dp_ftrl_parameters as lib
 from training import training_experiment as experiment
 
@@ -40,12 +46,61 @@ class ParticipationTest(parameterized.TestCase):
     def test_realised(self):
         table = timers.ParticipationTable.empty(5)
         table = table.record(np.array([0, 1]), 0)
-        once = experiment.realised(table, 1)
+        once = run_participation.Realised(table, 1)
         self.assertEqual((once.min_separation, once.max_participation), (0, 1))
         table = table.record(np.array([1, 2]), 3).record(np.array([1]), 9)
-        found = experiment.realised(table, 10)
+        found = run_participation.Realised(table, 10)
         self.assertEqual((found.min_separation, found.max_participation), (2, 3))
         self.assertEqual(found.basis, "realised")
+
+    @parameterized.parameters(
+        dict(restart_rounds=()),
+        dict(restart_rounds=(4, 8)),
+        dict(mechanism=lib.Mechanism.GAUSSIAN),
+    )
+    def test_realised_is_the_client_who_costs_the_most(self, **options):
+        # By hand: for each client and each node, who is in it how often.
+        table = timers.ParticipationTable.empty(30)
+        random = np.random.default_rng(3)
+        cohorts = [random.choice(30, 6, replace=False) for _ in range(13)]
+        for number, cohort in enumerate(cohorts):
+            table = table.record(cohort, number)
+        values = dict(noise_multiplier=2.0, clip_norm=1.0, num_rounds=13, report_goal=6)
+        server = parameters(**dict(mechanism=lib.Mechanism.TREE) | values | options)
+        trees = np.split(np.arange(13), [r + 1 for r in server.restart_rounds])
+        if server.mechanism is lib.Mechanism.GAUSSIAN:
+            trees = np.split(np.arange(13), range(1, 13))
+        nodes = [
+            tree[first : first + size]
+            for tree in trees
+            for size in (1, 2, 4, 8)
+            for first in range(0, len(tree) - size + 1, size)
+        ]
+        square_sums = [
+            sum(sum(client in cohorts[r] for r in node) ** 2 for node in nodes)
+            for client in range(30)
+        ]
+        found = run_participation.Realised(table, 13)
+        self.assertAlmostEqual(found.zcdp(server), max(square_sums) / 8)
+        worst = run_participation.Planned(
+            13, found.min_separation, found.max_participation
+        )
+        self.assertLessEqual(found.zcdp(server), worst.zcdp(server))
+        if server.mechanism is lib.Mechanism.TREE:
+            self.assertLess(found.zcdp(server), 0.95 * worst.zcdp(server))
+
+    def test_only_a_table_says_what_was_realised(self):
+        with self.assertRaisesRegex(TypeError, "only the participation table"):
+            run_participation.Realised((10, 2, 3), 10)
+        with self.assertRaises(TypeError):
+            run_participation.Planned(10, 2, 3, "realised")
+        table = timers.ParticipationTable.empty(5).record(np.array([0, 1]), 0)
+        for wrong in (
+            dataclasses.replace(table, log_clients=table.log_clients[:1]),
+            dataclasses.replace(table, participations=table.participations + 1),
+        ):
+            with self.assertRaisesRegex(ValueError, "counts other participations"):
+                run_participation.Realised(wrong, 1)
 
     @parameterized.parameters(
         (dict(), 0, 4),
@@ -54,7 +109,7 @@ class ParticipationTest(parameterized.TestCase):
         (dict(min_separation=2, max_participation=4), 2, 2),
     )
     def test_planned(self, options, separation, most):
-        found = experiment.planned(rule(**options))
+        found = run_participation.Planned.of(rule(**options))
         self.assertEqual(
             (found.min_separation, found.max_participation), (separation, most)
         )
@@ -80,7 +135,7 @@ class StatementTest(absltest.TestCase):
             noise_multiplier=7.0,
             clip_norm=5.0,
         )
-        participation = training_statement.Participation(1300, 290, 4, "realised")
+        participation = run_participation.Planned(1300, 290, 4)
         statement = training_statement.training_statement(
             run, participation, 1e-10, "nothing."
         )
@@ -90,9 +145,12 @@ class StatementTest(absltest.TestCase):
         self.assertIn("zero-out", guarantee.adjacency)
         self.assertEqual(statement.parameters["MaxP"], 4)
         self.assertIn("Algorithm 1", statement.to_markdown())
+        self.assertEqual(statement.basis, "planned")
+        self.assertIn("docs/integer_noise.md", statement.to_markdown())
+        self.assertIn("2^-53 to epsilon and 2^-97 (1 + exp", statement.to_markdown())
 
     def test_without_noise(self):
-        participation = training_statement.Participation(4, 0, 4, "planned")
+        participation = run_participation.Planned(4, 0, 4)
         statement = training_statement.training_statement(
             parameters(), participation, 1e-10, "nothing."
         )
@@ -103,7 +161,7 @@ class StatementTest(absltest.TestCase):
 class RunRoundsTest(common.TrainingTestCase):
     def _run(self, clients, server, participation, split=None, initial_weights=None):
         process = dp_ftrl.DpFtrlProcess(
-            self.rounds(common.bigram_model(), clients), server, seed=1
+            self.rounds(common.bigram_model(), clients), server, seed=1, noise_key=1
         )
         split = split or experiment.Clients(np.arange(9), np.arange(9, 12))
         path = self.create_tempdir().full_path
@@ -213,7 +271,7 @@ class RunRoundsTest(common.TrainingTestCase):
             return dataclasses.replace(sums, num_non_finite=3)
 
         rounds.train = spoilt
-        process = dp_ftrl.DpFtrlProcess(rounds, server, seed=1)
+        process = dp_ftrl.DpFtrlProcess(rounds, server, seed=1, noise_key=1)
         with (
             run_directory.RunDirectory.create(
                 path, program="p", flags_text="", facts={}, noise_key=_KEY
@@ -222,6 +280,9 @@ class RunRoundsTest(common.TrainingTestCase):
         ):
             experiment.run_rounds(process, rule(), split, directory, schedule)
         rounds.train = train
+
+        others = common.random_clients(12, seed=2)
+        other_rounds = self.rounds(common.bigram_model(), others)
 
         def resume(process):
             with run_directory.RunDirectory.resume(
@@ -232,9 +293,10 @@ class RunRoundsTest(common.TrainingTestCase):
 
         noisier = dataclasses.replace(server, noise_multiplier=5.0)
         for other in (
-            dp_ftrl.DpFtrlProcess(rounds, noisier, seed=1),
-            dp_ftrl.DpFtrlProcess(rounds, server, seed=2),
-            dp_ftrl.DpFtrlProcess(rounds, server, seed=1, context="other data"),
+            dp_ftrl.DpFtrlProcess(rounds, noisier, seed=1, noise_key=1),
+            dp_ftrl.DpFtrlProcess(rounds, server, seed=2, noise_key=1),
+            dp_ftrl.DpFtrlProcess(rounds, server, seed=1, noise_key=2),
+            dp_ftrl.DpFtrlProcess(other_rounds, server, seed=1, noise_key=1),
         ):
             with self.assertRaisesRegex(ValueError, "another configuration"):
                 resume(other)
@@ -291,7 +353,7 @@ class EvaluationTableTest(absltest.TestCase):
         sums = {name: 1.0 for name in evaluation.SUMS}
         found = experiment._evaluate(  # as in a round without an evaluation
             None,
-            dp_ftrl.TrainingState(1, {}, {}, 1.0, 1.0, None, None),
+            dp_ftrl.TrainingState(1, {}, {}, 1.0, 1.0, None, None, b""),
             None,
             False,
             experiment.Schedule(evaluate_every=2),

@@ -116,13 +116,14 @@ class SumTest(parameterized.TestCase):
             for low in range(0, clients, 5)
         ]
         total = self._sum(sums, blocks, 5)
-        found = sums.decode(total, clients, clip_norm)
-        self.assertEqual(found.dtype, np.float32)
+        found = sums.centred(total, clients) * sums.unit(clip_norm)
+        clipped = [encode(sums, d, clip_norm) for d in deltas]
+        np.testing.assert_array_equal(sums.centred(total, clients), sum(clipped))
         norms = np.linalg.norm(deltas.astype(float), axis=1)
         limit = clip_norm * sums.clip_limit / 2**32
         expected = np.minimum(1, limit / norms) @ deltas.astype(float)
-        # Each client rounds by half a unit at most; then the sum becomes float32.
-        error = clients * 0.5 * clip_norm / 2**32 + 6e-8 * np.abs(expected)
+        # Each client rounds by half a unit at most.
+        error = clients * 0.5 * clip_norm / 2**32 + 1e-14 * np.abs(expected)
         np.testing.assert_array_less(np.abs(found - expected), error + 1e-15)
         self.assertLess(clip_norm - limit, 1e-8 * clip_norm)
 
@@ -135,8 +136,8 @@ class SumTest(parameterized.TestCase):
         blocks = [np.array([half * 2**41]), np.array([rest * 2**41])]
         total = self._sum(sums, blocks, rest)
         self.assertEqual(total.tolist(), [most * 2**41])
-        decoded = sums.decode(total, most, 3.0)
-        self.assertEqual(decoded.tolist(), [np.float32(most * 3.0)])
+        self.assertEqual(sums.centred(total, most).tolist(), [most * 2**40])
+        self.assertEqual(most * 2**40 * sums.unit(3.0), most * 3.0)
         sums.check(most)
         with self.assertRaisesRegex(ValueError, "2,097,152 clients.*most 2,097,151"):
             sums.check(most + 1)

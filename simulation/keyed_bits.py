@@ -1,0 +1,71 @@
+"""Random bits that only the holder of a key can tell from chance: SHAKE256, keyed.
+
+NumPy's generators are made for speed: who sees enough of their output can find their
+state, and with it all that follows. Noise that a guarantee rests on comes from here
+instead. The stream of a key and a path is SHAKE256 (FIPS 202) of their encoding, which
+as KMAC (NIST SP 800-185) is a pseudo-random function of the path for a secret key. So
+the path may hold what is private itself, such as a digest of the sums that noise is
+added to: other sums then have independent noise.
+"""
+
+import hashlib
+
+import numpy as np
+
+KEY_LIMIT = 2**128
+# Tells these streams apart from any other use of SHAKE256.
+_DOMAIN = b"federated simulation, keyed bits, version 1"
+# SHAKE256 takes in blocks of this many bytes: a block of its own for the key.
+_RATE = 136
+
+
+class KeyedBits:
+    """A stream of random bits, readable in blocks and in any order."""
+
+    def __init__(self, key: int, *path: str | int | bytes):
+        """Names a stream.
+
+        Args:
+            key: The secret, in [0, 2^128).
+            *path: What the stream is for. Different paths, types included, have
+                independent streams.
+
+        Raises:
+            ValueError: If the key is out of range.
+        """
+        if not 0 <= key < KEY_LIMIT:
+            raise ValueError("noise_key is out of range, must be in [0, 2^128).")
+        secret = _DOMAIN + key.to_bytes(16, "little")
+        self._start = hashlib.shake_256(secret.ljust(_RATE, b"\0"))
+        for part in path:
+            self._start.update(_encode(part))
+
+    def words(self, block: int, size: int, purpose: str = "") -> np.ndarray:
+        """Returns random words.
+
+        Args:
+            block: Which block of the stream, at least 0.
+            size: How many; the first of a block are the same whatever the size.
+            purpose: Tells apart several blocks of a number.
+
+        Returns:
+            uint32 [size], uniform and independent.
+        """
+        return np.frombuffer(self.bytes(block, 4 * size, purpose), "<u4")
+
+    def bytes(self, block: int, size: int, purpose: str = "") -> bytes:
+        """Returns random bytes; see `words`."""
+        stream = self._start.copy()
+        stream.update(_encode(purpose) + _encode(block))
+        return stream.digest(size)
+
+
+def _encode(part: str | int | bytes) -> bytes:
+    """Returns a part of a path such that no two paths look alike."""
+    if isinstance(part, str):
+        kind, data = b"s", part.encode()
+    elif isinstance(part, bytes):
+        kind, data = b"b", part
+    else:
+        kind, data = b"i", str(int(part)).encode()
+    return kind + len(data).to_bytes(8, "little") + data
