@@ -189,7 +189,7 @@ class RunTrainingTest(absltest.TestCase):
             "simulator/accuracy.png",
             "simulator/loss.png",
             "simulator/clip_norm.png",
-            "zcdp.png",
+            "simulator/zcdp.png",
         ):
             self.assertTrue((path / name).read_bytes().startswith(b"\x89PNG"))
 
