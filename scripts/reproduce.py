@@ -43,9 +43,15 @@ _SCALE = flags.DEFINE_float(
     "scale",
     0.05,
     "Part of the paper's clients, above 0 and at most 1: 1 is 15 million of them.",
+    lower_bound=0.0,
+    upper_bound=1.0,
 )
 _NUM_REPEATS = flags.DEFINE_integer(
-    "num_repeats", 3, "Runs of each setting, for the intervals.", lower_bound=1
+    "num_repeats",
+    3,
+    "Runs of each setting, for the intervals; each takes minutes.",
+    lower_bound=1,
+    upper_bound=1000,
 )
 _MEAN_WORDS = flags.DEFINE_float(
     "mean_words_per_client",
@@ -71,7 +77,11 @@ _TRENDING_SHARE = flags.DEFINE_float(
     upper_bound=1.0,
 )
 _TRENDING_WORDS = flags.DEFINE_integer(
-    "trending_words", 70, "How many target words are in fashion.", lower_bound=1
+    "trending_words",
+    70,
+    "How many target words are in fashion; there are 321,180 words.",
+    lower_bound=1,
+    upper_bound=321_180,
 )
 _TRENDING_EXPONENT = flags.DEFINE_float(
     "trending_exponent",
@@ -84,6 +94,8 @@ _TARGET_SHARE = flags.DEFINE_float(
     "target_share",
     0.05,
     "Share of the frequency mass of English that the target words make up.",
+    lower_bound=0.0,
+    upper_bound=1.0,
 )
 _VOCABULARY_SIZE = flags.DEFINE_integer(
     "vocabulary_size",
@@ -91,18 +103,32 @@ _VOCABULARY_SIZE = flags.DEFINE_integer(
     "The target words are among so many most frequent English words; by default "
     "among all 321,180 of the word list.",
     lower_bound=1,
+    upper_bound=321_180,
 )
 _MAX_DEPTH = flags.DEFINE_integer(
     "max_depth", 15, "Levels of a pass (D).", lower_bound=1, upper_bound=100
 )
 _MAX_PREFIXES = flags.DEFINE_integer(
-    "max_prefixes", 10_000, "Prefixes that a level keeps (eta_max).", lower_bound=1
+    "max_prefixes",
+    10_000,
+    "Prefixes that a level keeps (eta_max); the next level's candidates are 101 times "
+    "as many, and each takes 100 bytes.",
+    lower_bound=1,
+    upper_bound=1_000_000,
 )
 _CONTRIBUTION_BOUND = flags.DEFINE_integer(
-    "contribution_bound", 60, "Reports of a client (B).", lower_bound=1
+    "contribution_bound",
+    60,
+    "Reports of a client (B); more than clients have items are padding.",
+    lower_bound=1,
+    upper_bound=100_000,
 )
 _POPULATION_SEED = flags.DEFINE_integer(
-    "population_seed", 0, "Seed of the population.", lower_bound=0
+    "population_seed",
+    0,
+    "Seed of the population.",
+    lower_bound=0,
+    upper_bound=2**63 - 1,
 )
 _DATA_DIR = flags.DEFINE_string(
     "data_dir",

@@ -5,6 +5,7 @@ Imports nothing heavy, so that --help and wrong flags are answered at once.
 
 import dataclasses
 import logging as python_logging
+import math
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -117,6 +118,7 @@ def run_program(
                 raise ValueError("--resume needs --output_dir, the run to continue")
             run_record.flags_of(_OUTPUT_DIR.value)
             _take_recorded_flags(f"{_OUTPUT_DIR.value}/{run_record.FLAGS_FILE}")
+        _check_numbers()
         check_flags()
         _make_paths_absolute()
         name = program.rpartition(".")[2].removeprefix("run_")
@@ -151,6 +153,14 @@ def run_program(
             raise
         print(f"error: {_one_line(error)}", file=sys.stderr)
         sys.exit(1)
+
+
+def _check_numbers() -> None:
+    """Refuses what is no number, which every comparison with a bound lets through."""
+    for name in _recorded_names():
+        value = flags.FLAGS[name].value
+        if isinstance(value, float) and math.isnan(value):
+            raise ValueError(f"--{name}={value}: has to be a number")
 
 
 def _one_line(error: Exception) -> str:
