@@ -6,7 +6,7 @@ Appendix A of the paper follows Ponomareva et al. 2023, Section 5.3.
 import dataclasses
 import math
 
-from privacy import conversions, statement
+from privacy import conversions, realised, statement
 from training.dp_ftrl_parameters import Mechanism, ServerParameters
 
 _ADJACENCY = (
@@ -137,7 +137,7 @@ def training_statement(
             "included: their zCDP adds up.",
         ),
         verifiability=_VERIFIABILITY[parameters.mechanism],
-        basis=participation.basis,
+        realised=realised.unrecorded(participation.basis),
     )
 
 
@@ -165,6 +165,7 @@ def _guarantee(
         rho=rho,
         bound=f"zCDP, converted by the {conversions.ZcdpConversion.GAUSSIAN.value}",
         is_upper_bound=True,
+        one_sided=False,
         unit=_UNIT,
         adjacency=_ADJACENCY,
     )
