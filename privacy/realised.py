@@ -6,7 +6,6 @@ who was asked in each, makes it realised: there is no word to pass.
 
 import dataclasses
 import hashlib
-import json
 from collections.abc import Sequence
 from typing import Any, Self
 
@@ -23,7 +22,8 @@ class Round:
         repeat: Which of several runs on the population, from 0.
         number: The round of that run, from 1.
         clients: How many clients were asked; at least 1.
-        cohort: SHA-256 of who was asked; see `of`.
+        cohort: SHA-256 of who was asked; see `of`. A secret where the sampling
+            protects: a record is kept, and not published.
     """
 
     repeat: int
@@ -57,22 +57,19 @@ class Realised:
 
     Attributes:
         rounds: How many there were; None where no record of them was kept.
-        digest: SHA-256 of their record (`RealisedRounds.summary`), to check that a
-            record is the statement's; None with `rounds`.
+        clients: How many clients they asked together, with repetition; None with
+            `rounds`.
     """
 
     rounds: int | None
-    digest: str | None
+    clients: int | None
 
     def __post_init__(self):
-        if (self.rounds is None) != (self.digest is None):
-            raise ValueError(f"rounds and digest go together, got {self!r}")
+        if (self.rounds is None) != (self.clients is None):
+            raise ValueError(f"rounds and clients go together, got {self!r}")
         if self.rounds is not None:
             argument_checks.integer("rounds", self.rounds, 1)
-            if not isinstance(self.digest, str) or len(self.digest) != 64:
-                raise ValueError(
-                    f"digest must be a SHA-256 in hex, got {self.digest!r}"
-                )
+            argument_checks.integer("clients", self.clients, self.rounds)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,8 +108,7 @@ class RealisedRounds:
 
     def summary(self) -> Realised:
         """Returns what a statement says of these rounds."""
-        text = json.dumps(self.to_json(), separators=(",", ":"))
-        return Realised(len(self.rounds), hashlib.sha256(text.encode()).hexdigest())
+        return Realised(len(self.rounds), sum(r.clients for r in self.rounds))
 
     def to_json(self) -> list[list[Any]]:
         """Returns the record as values that JSON can hold; see `from_json`."""

@@ -286,12 +286,27 @@ class PrivacyStatement:
         return "\n".join(lines) + "\n"
 
 
+def rounded_up(value: float) -> str:
+    """Formats an upper bound as `to_markdown` does, with 4 significant digits.
+
+    Args:
+        value: At least 0, or infinity.
+
+    Returns:
+        The digits, not below the value by more than a relative 1e-12.
+    """
+    return _readable(value, decimal.ROUND_CEILING)
+
+
 def _basis(realised: Realised | None) -> str:
     if realised is None:
         return "planned"
     if realised.rounds is None:
         return "realised"
-    return f"realised, in {realised.rounds} rounds of record {realised.digest}"
+    return (
+        f"realised, in {realised.rounds} rounds that asked {realised.clients} clients, "
+        "each counted as often as it was asked"
+    )
 
 
 def _guarantee_lines(guarantee: Guarantee) -> list[str]:

@@ -198,8 +198,8 @@ def solve_parameters(
             f"no parameters by Corollary 1 for {request} in a population_size of "
             f"{n}: the largest cohort is {cohort}, and gamma = cohort_size / "
             f"sqrt(population_size) >= 1 needs {math.isqrt(n - 1) + 1}. Use a larger "
-            f"population (about {math.ceil((theta / share) ** 2)} at this delta), a larger epsilon, a "
-            "smaller max_length or a larger delta"
+            f"population (about {math.ceil((theta / share) ** 2)} at this "
+            "delta), a larger epsilon, a smaller max_length or a larger delta"
         )
     return TrieHHParameters(n, cohort, theta, length)
 

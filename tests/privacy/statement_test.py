@@ -132,7 +132,9 @@ class StatementTest(parameterized.TestCase):
         self.assertEqual(_statement().basis, "planned")
         made = _statement(realised=_ROUNDS.summary())
         self.assertEqual(made.basis, "realised")
-        self.assertIn("realised, in 15 rounds of record", made.to_markdown())
+        self.assertIn(
+            "realised, in 15 rounds that asked 180000 clients", made.to_markdown()
+        )
 
     @parameterized.parameters(
         *((name, "") for name in ("setting", "protected", "unit", "adjacency")),
