@@ -15,8 +15,8 @@ _PROGRAM = "federated_hh.run_triehh"
 _EPSILON = flags.DEFINE_float(
     "epsilon",
     None,
-    "Epsilon of a run; with --delta, Corollary 1 of Zhu et al. 2020 gives the "
-    "threshold and the cohort size. Or give --threshold and --cohort_size.",
+    "Epsilon of a run; with --delta it gives the threshold and the cohort size, as "
+    "--parameters says. Or give --threshold and --cohort_size.",
     lower_bound=0.0,
 )
 _DELTA = flags.DEFINE_string(
@@ -24,11 +24,35 @@ _DELTA = flags.DEFINE_string(
     "1/n^2",
     "Delta of a run: a number, or 1/n^2 or 1/(300n) for n clients.",
 )
+_PARAMETERS = flags.DEFINE_enum(
+    "parameters",
+    "tight",
+    ["tight", "corollary1"],
+    "How --epsilon and --delta give threshold and cohort size. tight: those that find "
+    "the rarest words, by the bound that docs/triehh_privacy.md proves. corollary1: "
+    "those of Zhu et al. 2020, for the paper's numbers.",
+)
+_DISCOVERY_RATE = flags.DEFINE_float(
+    "discovery_rate",
+    0.9,
+    "The probability with which --parameters=tight finds words of as few clients as "
+    "possible; above 0 and below 1.",
+)
+# No population has more clients.
+_MOST_CLIENTS = 2**31 - 1
 _THRESHOLD = flags.DEFINE_integer(
-    "threshold", None, "Votes that a prefix needs (theta).", lower_bound=1
+    "threshold",
+    None,
+    "Votes that a prefix needs (theta); a population has at most 2^31 - 1 clients.",
+    lower_bound=1,
+    upper_bound=_MOST_CLIENTS,
 )
 _COHORT_SIZE = flags.DEFINE_integer(
-    "cohort_size", None, "Clients that vote in a round (m).", lower_bound=1
+    "cohort_size",
+    None,
+    "Clients that vote in a round (m); a population has at most 2^31 - 1.",
+    lower_bound=1,
+    upper_bound=_MOST_CLIENTS,
 )
 _MAX_LENGTH = flags.DEFINE_integer(
     "max_length",
@@ -48,17 +72,24 @@ _WORD_SELECTION = flags.DEFINE_enum(
 _REQUIRE_GUARANTEE = flags.DEFINE_bool(
     "require_guarantee",
     True,
-    "Refuse --threshold and --cohort_size for which Theorem 1 guarantees nothing.",
+    "Refuse --threshold and --cohort_size that guarantee nothing at --delta.",
 )
 _NUM_REPEATS = flags.DEFINE_integer(
     "num_repeats",
     1,
     "How often TrieHH is run, each time with cohorts of its own. The privacy "
-    "statement is about one of them.",
+    "statement is about one of them and about all. At most 10,000: each round saves "
+    "the words of all repeats before it.",
     lower_bound=1,
+    upper_bound=10_000,
 )
 _MAX_K = flags.DEFINE_integer(
-    "max_k", 300, "Scores are computed for the top 1 to the top K words.", lower_bound=1
+    "max_k",
+    300,
+    "Scores are computed for the top 1 to the top K words; at most 100,000, as each is "
+    "a row of scores.csv.",
+    lower_bound=1,
+    upper_bound=100_000,
 )
 flags.adopt_module_key_flags(population_flags)
 flags.adopt_module_key_flags(experiment_flags)
@@ -87,25 +118,48 @@ def _check_flags() -> None:
         raise ValueError("give --epsilon, or --threshold and --cohort_size")
     if any(given) and not all(given):
         raise ValueError("give both --threshold and --cohort_size, or neither")
-    if any(given) and (_EPSILON.value is not None or flags.FLAGS["delta"].present):
+    if any(given) and _EPSILON.value is not None:
         raise ValueError(
-            "give either --epsilon and --delta or --threshold and --cohort_size: "
-            "each follows from the other"
+            "give either --epsilon or --threshold and --cohort_size: each follows from "
+            "the other"
         )
     if _EPSILON.value is not None and not 0 < _EPSILON.value < math.inf:
         raise ValueError(f"--epsilon={_EPSILON.value}: it has to be above 0 and finite")
     _parse_delta(_DELTA.value, 10**6)
+    if not 0 < _DISCOVERY_RATE.value < 1:
+        raise ValueError(
+            f"--discovery_rate={_DISCOVERY_RATE.value}: it has to be above 0 and "
+            "below 1"
+        )
+    # Compared with the defaults, which a run directory records as if they were given.
+    if any(given) and _PARAMETERS.value != "tight":
+        raise ValueError(
+            f"--parameters={_PARAMETERS.value} is for --epsilon; leave it out with "
+            "--threshold and --cohort_size"
+        )
+    if (any(given) or _PARAMETERS.value != "tight") and _DISCOVERY_RATE.value != 0.9:
+        raise ValueError(
+            f"--discovery_rate={_DISCOVERY_RATE.value} is for --epsilon with "
+            "--parameters=tight; leave it out"
+        )
 
 
-def _parameters(population_size: int, redraws_each_round: bool):
+def _parameters(population_size: int, delta: float, redraws_each_round: bool):
     from privacy import triehh as triehh_privacy
+    from privacy import triehh_solver, triehh_theorem1
 
     if _THRESHOLD.value is None:
-        return triehh_privacy.solve_parameters(
-            population_size=population_size,
-            max_length=_MAX_LENGTH.value,
-            epsilon=_EPSILON.value,
-            delta=_parse_delta(_DELTA.value, population_size),
+        request = {
+            "population_size": population_size,
+            "max_length": _MAX_LENGTH.value,
+            "epsilon": _EPSILON.value,
+            "delta": delta,
+        }
+        if _PARAMETERS.value == "corollary1":
+            return triehh_theorem1.solve_parameters(**request)
+        return triehh_solver.solve_parameters(
+            **request,
+            discovery_rate=_DISCOVERY_RATE.value,
             redraws_each_round=redraws_each_round,
         )
     parameters = triehh_privacy.TrieHHParameters(
@@ -116,9 +170,16 @@ def _parameters(population_size: int, redraws_each_round: bool):
     )
     if _REQUIRE_GUARANTEE.value:
         try:
-            parameters.guarantee(redraws_each_round=redraws_each_round)
+            parameters.guarantee(delta=delta, redraws_each_round=redraws_each_round)
         except ValueError as error:
             raise ValueError(f"{error}; or give --norequire_guarantee") from error
+    if parameters.threshold > parameters.cohort_size:
+        logging.warning(
+            "--threshold=%d is above --cohort_size=%d: no prefix can get so many "
+            "votes, and nothing will be found.",
+            parameters.threshold,
+            parameters.cohort_size,
+        )
     return parameters
 
 
@@ -128,8 +189,9 @@ def run(arguments: experiment_flags.Arguments) -> None:
 
     population = population_flags.prepare_from_flags()
     redraws = _WORD_SELECTION.value == "by_frequency"
-    parameters = _parameters(population.num_clients, redraws)
-    logging.info(_summary(parameters, redraws))
+    delta = _parse_delta(_DELTA.value, population.num_clients)
+    parameters = _parameters(population.num_clients, delta, redraws)
+    logging.info(_summary(parameters, delta, redraws))
 
     # TensorFlow comes last: it takes seconds to import.
     from federated_hh import alphabet as alphabet_lib
@@ -141,24 +203,22 @@ def run(arguments: experiment_flags.Arguments) -> None:
         parameters,
         alphabet_lib.Alphabet(population_flags.alphabet_from_flags()),
         word_selection=selection.WordSelection(_WORD_SELECTION.value),
-        seed=arguments.noise_key.value,
+        noise_key=arguments.noise_key.value,
     )
     facts: Mapping[str, object] = {"population": population.fingerprint}
     with run_directory.open_for(arguments, program=_PROGRAM, facts=facts) as directory:
         with runtime.tff_worker():
-            repeats = triehh_experiment.run_repeats(
-                process,
-                directory,
-                num_repeats=_NUM_REPEATS.value,
-                seed=arguments.noise_key.value,
+            outcome = triehh_experiment.run_repeats(
+                process, directory, num_repeats=_NUM_REPEATS.value
             )
         statement = triehh_statement.triehh_statement(
             parameters,
+            delta=delta,
             redraws_each_round=redraws,
-            basis="realised",
-            num_runs=len(repeats),
+            rounds=outcome.rounds,
             population_has_empty_users=flags.FLAGS["empty_clients"].value == "keep",
         )
+        repeats = outcome.repeats
         results = triehh_report.evaluate(process, repeats, _MAX_K.value)
         triehh_report.write(directory, process, results, statement)
         directory.complete()
@@ -168,16 +228,29 @@ def run(arguments: experiment_flags.Arguments) -> None:
         print(f"Report: {directory.path / 'report.html'}")
 
 
-def _summary(parameters, redraws_each_round: bool) -> str:
-    if parameters.violated_condition() is None:
-        epsilon, delta = parameters.guarantee(redraws_each_round=redraws_each_round)
-        guarantee = f"epsilon {epsilon:.4g}, delta {delta:.3g}"
-    else:
+def _summary(parameters, delta: float, redraws_each_round: bool) -> str:
+    from privacy import statement
+    from privacy import triehh as triehh_privacy
+
+    try:
+        found = parameters.guarantee(delta=delta, redraws_each_round=redraws_each_round)
+        guarantee = (
+            f"epsilon {statement.rounded_up(found.epsilon)}, delta "
+            f"{statement.rounded_up(found.delta)}, one-sided"
+        )
+    except ValueError:
         guarantee = "no guarantee"
+    needed = triehh_privacy.holders_needed(parameters, _DISCOVERY_RATE.value)
+    found_if = (
+        "No word can be found"
+        if needed is None
+        else f"A word that {needed:,} clients hold is found with probability "
+        f"{_DISCOVERY_RATE.value:g}"
+    )
     return (
         f"{parameters.population_size:,} clients, cohorts of "
         f"{parameters.cohort_size:,}, threshold {parameters.threshold}, maximum "
-        f"length {parameters.max_length}: {guarantee}."
+        f"length {parameters.max_length}: {guarantee}. {found_if}."
     )
 
 

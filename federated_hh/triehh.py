@@ -5,9 +5,11 @@ Algorithms 1 and 2 (a word a client) and 3 (several). In each round a fresh coho
 votes for one-character extensions of the prefixes learned so far, at most one vote a
 client; the server sees the sum of the votes and keeps what has at least `threshold`.
 
-    process = build_triehh_process(population, parameters, alphabet, seed=1)
-    cohorts = participation.UniformCohorts(n, parameters.cohort_size, seed=1)
-    state = process.initialize()
+All that is random, cohorts and drawn words, is the mechanism, and comes from the noise
+key: no public seed has anything to decide here.
+
+    process = build_triehh_process(population, parameters, alphabet, noise_key=key)
+    state, cohorts = process.initialize(), process.cohorts()
     with runtime.tff_worker():
         while not state.finished:
             output = process.next(state, cohorts.cohort(state.round_number))
@@ -18,6 +20,7 @@ client; the server sees the sum of the votes and keeps what has at least `thresh
 import collections
 import dataclasses
 import math
+import time
 from collections.abc import Callable, Sequence
 from typing import Any, Self
 
@@ -29,12 +32,13 @@ from federated_hh import alphabet as alphabet_lib
 from federated_hh import selection as selection_lib
 from federated_hh import trie as trie_lib
 from privacy import triehh as triehh_privacy
-from simulation import client_words, seeds
+from simulation import client_words, participation, round_metrics, seeds
 
 # TFF costs about a millisecond a client value, and a block of devices is one.
 _DEFAULT_NUM_BLOCKS = 16
 # Each block's votes are a vector over all candidates, 8 bytes each.
 _MAX_CANDIDATES = 1 << 27
+_NOISE_KEYS = 1 << 128
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,7 +49,7 @@ class TrieHHState:
         trie: What was learned.
         round_number: Rounds done.
         finished: Whether the last round added no prefix, or was the last allowed.
-        stream: Tells apart the repeats of a run, in the seeds of the clients.
+        stream: The repeat of the run, which has cohorts and drawn words of its own.
     """
 
     trie: trie_lib.PrefixTrie
@@ -75,12 +79,13 @@ class TrieHHOutput:
 
     Attributes:
         state: The next state.
-        metrics: By name: the round, how many votes came, how many candidates there
-            were and how many of them had a vote, prefixes kept, words completed.
+        metrics: Released: the round, how many candidates the trie had, prefixes kept,
+            words completed. The simulator's: how many votes came, for how many
+            candidates, and from `TrieHHProcess.next` the seconds that it took.
     """
 
     state: TrieHHState
-    metrics: collections.OrderedDict[str, int]
+    metrics: round_metrics.RoundMetrics
 
 
 class TrieHHProcess:
@@ -92,14 +97,25 @@ class TrieHHProcess:
         parameters: triehh_privacy.TrieHHParameters,
         alphabet: alphabet_lib.Alphabet,
         word_selection: selection_lib.WordSelection,
-        seed: int,
+        noise_key: int,
         num_blocks: int,
     ):
         self.population = population
         self.parameters = parameters
         self.alphabet = alphabet
         self.word_selection = word_selection
-        self._seed = seed
+        self._noise_key = noise_key
+        # Runs of one key that differ in anything that their votes depend on sample
+        # independently. With the cohorts in common, what thresholds t and t + 1 keep
+        # would tell exact votes, and the costs of two runs would not add up.
+        self._configuration = repr(
+            (
+                parameters,
+                word_selection,
+                alphabet.fingerprint,
+                population.fingerprint,
+            )
+        )
         self._num_blocks = min(num_blocks, parameters.cohort_size)
         length = parameters.max_length
         self._codes_path = population.derived_column(
@@ -112,6 +128,19 @@ class TrieHHProcess:
         """Returns the state before the first round: an empty trie."""
         return TrieHHState(trie_lib.PrefixTrie(self.alphabet), stream=stream)
 
+    def cohorts(self, stream: int = 0) -> participation.UniformCohorts:
+        """Returns the cohorts that the guarantee asks for.
+
+        Args:
+            stream: The repeat, as in `initialize`.
+        """
+        return participation.UniformCohorts(
+            self.population.num_clients,
+            self.parameters.cohort_size,
+            self._noise_key,
+            (self._configuration, stream),
+        )
+
     def next(self, state: TrieHHState, cohort: np.ndarray) -> TrieHHOutput:
         """Runs a round.
 
@@ -122,7 +151,7 @@ class TrieHHProcess:
             state: The state after the last round; not finished.
             cohort: The clients that take part: int64, shape [cohort_size], distinct
                 indices into the population. The guarantee needs a uniform sample
-                without replacement, drawn anew each round.
+                without replacement, drawn anew each round; `cohorts` has them.
 
         Returns:
             The next state, and metrics.
@@ -133,7 +162,13 @@ class TrieHHProcess:
         if state.finished:
             raise ValueError("the run is finished; initialize() begins another")
         self._check_cohort(cohort)
-        return self.update(state, self.collect_votes(state, cohort))
+        start = time.perf_counter()
+        output = self.update(state, self.collect_votes(state, cohort))
+        seconds = time.perf_counter() - start
+        metrics = round_metrics.RoundMetrics(
+            output.metrics.released, {**output.metrics.simulator, "seconds": seconds}
+        )
+        return TrieHHOutput(output.state, metrics)
 
     def collect_votes(self, state: TrieHHState, cohort: np.ndarray) -> np.ndarray:
         """Returns the sum of a cohort's votes, by one TFF computation.
@@ -172,7 +207,11 @@ class TrieHHProcess:
             first_frontier=np.int32(first_frontier),
             level=np.int32(state.trie.depth + 1),
             seed=seeds.stateless_seed(
-                self._seed, "word selection", state.stream, state.round_number
+                self._noise_key,
+                "word selection",
+                self._configuration,
+                state.stream,
+                state.round_number,
             ),
         )
         votes = self._rounds[capacity](message, list(blocks))
@@ -190,13 +229,17 @@ class TrieHHProcess:
         # Algorithm 1 ends when the trie stays as it is.
         finished = kept.size == 0 or round_number == self.parameters.max_length
         trie = state.trie.extend(kept, votes[kept]) if kept.size else state.trie
-        metrics = collections.OrderedDict(
-            round=round_number,
-            votes_received=int(votes.sum()),
-            candidates=state.trie.num_candidates,
-            candidates_with_votes=int(np.count_nonzero(votes)),
-            prefixes_kept=int(kept.size),
-            words_completed=len(trie.words()),
+        metrics = round_metrics.RoundMetrics(
+            released={
+                "round": round_number,
+                "candidates": state.trie.num_candidates,
+                "prefixes_kept": int(kept.size),
+                "words_completed": len(trie.words()),
+            },
+            simulator={
+                "votes_received": int(votes.sum()),
+                "candidates_with_votes": int(np.count_nonzero(votes)),
+            },
         )
         state = dataclasses.replace(
             state, trie=trie, round_number=round_number, finished=finished
@@ -318,7 +361,7 @@ def build_triehh_process(
     word_selection: selection_lib.WordSelection = (
         selection_lib.WordSelection.MOST_FREQUENT
     ),
-    seed: int,
+    noise_key: int,
     num_blocks: int = _DEFAULT_NUM_BLOCKS,
 ) -> TrieHHProcess:
     """Returns TrieHH over a population.
@@ -333,7 +376,8 @@ def build_triehh_process(
             guarantee.
         alphabet: Has all characters of the population's words.
         word_selection: The single-word or the multi-word setting.
-        seed: The run's seed, at least 0.
+        noise_key: The run's secret, in [0, 2^128): cohorts and drawn words are a
+            function of it, of the parameters and of the population.
         num_blocks: Into how many client values a cohort is cut. The result does not
             depend on it.
 
@@ -344,7 +388,7 @@ def build_triehh_process(
 
     Raises:
         ValueError: If the parameters are for another number of clients, a word has a
-            character outside the alphabet, or num_blocks is below 1.
+            character outside the alphabet, or an argument is outside its range.
     """
     if parameters.population_size != population.num_clients:
         raise ValueError(
@@ -353,6 +397,8 @@ def build_triehh_process(
         )
     if num_blocks < 1:
         raise ValueError(f"num_blocks is {num_blocks}; it has to be at least 1")
+    if not 0 <= noise_key < _NOISE_KEYS:
+        raise ValueError("noise_key is outside its range; it has to be in [0, 2^128)")
     return TrieHHProcess(
-        population, parameters, alphabet, word_selection, seed, num_blocks
+        population, parameters, alphabet, word_selection, noise_key, num_blocks
     )

@@ -1,6 +1,6 @@
 """Runs TrieHH a number of times on a population, so that it can be interrupted."""
 
-import time
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -8,10 +8,22 @@ from absl import logging
 
 from federated_hh import trie as trie_lib
 from federated_hh import triehh
-from simulation import participation, run_directory
+from privacy import realised
+from simulation import run_directory
 from simulation.round_metrics import RoundMetrics
 
-_EXACT = ("votes_received", "candidates_with_votes")
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """What the repeats of a run gave.
+
+    Attributes:
+        repeats: The completed words of each repeat.
+        rounds: Which rounds were run, and whom they asked.
+    """
+
+    repeats: list[list[trie_lib.Word]]
+    rounds: realised.RealisedRounds
 
 
 def run_repeats(
@@ -19,8 +31,7 @@ def run_repeats(
     directory: run_directory.RunDirectory,
     *,
     num_repeats: int,
-    seed: int,
-) -> list[list[trie_lib.Word]]:
+) -> Outcome:
     """Runs TrieHH, each repeat with cohorts and random words of its own.
 
     After each round the state goes into the run directory's checkpoint. A directory
@@ -31,67 +42,68 @@ def run_repeats(
         process: What to run.
         directory: Takes the checkpoints, and a row of metrics a round.
         num_repeats: How often, at least 1.
-        seed: The run's seed.
-
-    Returns:
-        The completed words of each repeat.
     """
-    done, state = _restore(process, directory.load_checkpoint())
+    done, state, rounds = _restore(process, directory.load_checkpoint())
     while len(done) < num_repeats:
         repeat = len(done)
         if state is None:
             state = process.initialize(stream=repeat)
-        cohorts = participation.UniformCohorts(
-            process.population.num_clients,
-            process.parameters.cohort_size,
-            seed,
-            stream=repeat,
-        )
+        cohorts = process.cohorts(stream=repeat)
         while not state.finished:
-            start = time.perf_counter()
-            output = process.next(state, cohorts.cohort(state.round_number))
+            cohort = cohorts.cohort(state.round_number)
+            output = process.next(state, cohort)
             state = output.state
-            seconds = time.perf_counter() - start
-            exact = {k: v for k, v in output.metrics.items() if k in _EXACT}
-            released = {k: v for k, v in output.metrics.items() if k not in _EXACT}
+            rounds.append(realised.Round.of(repeat, state.round_number, cohort))
             metrics = RoundMetrics(
-                {"repeat": repeat, **released}, {**exact, "seconds": seconds}
+                {"repeat": repeat, **output.metrics.released}, output.metrics.simulator
             )
             directory.add_metrics(
                 repeat * process.parameters.max_length + state.round_number, metrics
             )
             logging.info(_progress(num_repeats, metrics))
             if not state.finished:
-                directory.save_checkpoint(
-                    {"done": _to_json(done), "state": state.to_json()}
-                )
+                directory.save_checkpoint(_checkpoint(done, state, rounds))
         done.append(state.trie.words())
         state = None
-        directory.save_checkpoint({"done": _to_json(done), "state": None})
-    return done
+        directory.save_checkpoint(_checkpoint(done, None, rounds))
+    return Outcome(done, realised.RealisedRounds(tuple(rounds)))
+
+
+def _checkpoint(
+    done: Sequence[Sequence[trie_lib.Word]],
+    state: triehh.TrieHHState | None,
+    rounds: Sequence[realised.Round],
+) -> dict[str, Any]:
+    return {
+        "done": [[[w.text, w.level, w.votes] for w in words] for words in done],
+        "state": None if state is None else state.to_json(),
+        "rounds": realised.RealisedRounds(tuple(rounds)).to_json(),
+    }
 
 
 def _restore(
     process: triehh.TrieHHProcess, checkpoint: Any | None
-) -> tuple[list[list[trie_lib.Word]], triehh.TrieHHState | None]:
+) -> tuple[list[list[trie_lib.Word]], triehh.TrieHHState | None, list[realised.Round]]:
     if checkpoint is None:
-        return [], None
+        return [], None, []
+    if "rounds" not in checkpoint:
+        raise ValueError(
+            "the run was begun by an older release, which kept no record of its rounds "
+            "and drew other cohorts; begin a new run"
+        )
     done = [[trie_lib.Word(*word) for word in words] for words in checkpoint["done"]]
+    rounds = list(realised.RealisedRounds.from_json(checkpoint["rounds"]).rounds)
     if checkpoint["state"] is None:
-        return done, None
+        return done, None, rounds
     state = triehh.TrieHHState.from_json(process.alphabet, checkpoint["state"])
     logging.info(
         "Continuing repeat %d after round %d.", len(done) + 1, state.round_number
     )
-    return done, state
-
-
-def _to_json(done: Sequence[Sequence[trie_lib.Word]]) -> list[list[list[Any]]]:
-    return [[[w.text, w.level, w.votes] for w in words] for words in done]
+    return done, state, rounds
 
 
 def _progress(num_repeats: int, metrics: RoundMetrics) -> str:
-    row = {**metrics.released, **metrics.simulator}
+    row = metrics.combined()
     return (
         f"repeat {row['repeat'] + 1} of {num_repeats}, round {row['round']}: "
         f"{row['votes_received']:,} votes for {row['candidates_with_votes']:,} of "

@@ -4,11 +4,18 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from privacy import argument_checks, shuffling
+from privacy import (
+    argument_checks,
+    shuffling,
+    triehh_solver,
+    triehh_statement,
+    triehh_theorem1,
+)
 from privacy import triehh as triehh_accounting
 from privacy.shuffling import Method, Randomizer, Reports
 
 RANDOMIZERS = [randomizer.value for randomizer in Randomizer]
+TRIEHH_PARAMETERS = ["tight", "corollary1"]
 
 Rows = list[dict[str, Any]]
 
@@ -151,6 +158,8 @@ def triehh(
     delta: float | None = None,
     threshold: int | None = None,
     cohort_size: int | None = None,
+    parameters: str | None = None,
+    discovery_rate: float | None = None,
     redraws_each_round: bool = False,
 ) -> Rows:
     """Answers for a TrieHH run: parameters for a guarantee, or the other way round.
@@ -159,46 +168,93 @@ def triehh(
         population: n.
         max_length: L, end symbol included.
         epsilon: Wanted epsilon; with delta.
-        delta: Wanted delta; with epsilon.
-        threshold: theta; with cohort_size, instead of epsilon and delta.
+        delta: Wanted delta; with epsilon, to find threshold and cohort size for.
+        threshold: theta; with cohort_size, and either epsilon or delta, to find the
+            other.
         cohort_size: m; with threshold.
+        parameters: How they are found for epsilon: "tight" or "corollary1".
+        discovery_rate: What "tight" finds the rarest words at; 0.9 if not set.
         redraws_each_round: Whether users draw a new word in every round.
 
     Returns:
-        theta, m, gamma, and the guarantee.
+        theta, m, gamma, the holders that a word needs, and the guarantee by each
+        bound.
 
     Raises:
         ValueError: An argument is missing or outside its range.
     """
-    wanted = (epsilon is not None, delta is not None)
     given = (threshold is not None, cohort_size is not None)
-    if (all(wanted), any(given)) == (True, False):
-        parameters = triehh_accounting.solve_parameters(
+    wanted = (epsilon is not None, delta is not None)
+    if all(given) and any(wanted) and not all(wanted):
+        if parameters is not None:
+            raise ValueError("parameters needs epsilon and delta, to find them for")
+        chosen = triehh_accounting.TrieHHParameters(
+            population, cohort_size, threshold, max_length
+        )
+    elif all(wanted) and not any(given):
+        chosen = _solve_triehh(
+            parameters or "tight",
+            discovery_rate,
             population_size=population,
             max_length=max_length,
             epsilon=epsilon,
             delta=delta,
             redraws_each_round=redraws_each_round,
         )
-    elif (all(given), any(wanted)) == (True, False):
-        parameters = triehh_accounting.TrieHHParameters(
-            population, cohort_size, threshold, max_length
-        )
     else:
         raise ValueError(
-            "triehh needs either epsilon and delta, or threshold and cohort_size"
+            "triehh needs either epsilon and delta, or threshold and cohort_size and "
+            "one of the two"
         )
-    guarantee = parameters.guarantee(redraws_each_round=redraws_each_round)
-    note = "Zhu et al. 2020, Theorem 1; user level, one user emptied"
-    if redraws_each_round:
-        note += "; L times the single delta, by basic composition"
+    rate = 0.9 if discovery_rate is None else discovery_rate
+    needed = triehh_accounting.holders_needed(chosen, rate)
     return [
-        _row("threshold (theta)", parameters.threshold, ""),
-        _row("cohort size (m)", parameters.cohort_size, ""),
-        _row("gamma", parameters.gamma, "m / sqrt(n)"),
-        _row("epsilon", guarantee[0], note),
-        _row("delta", guarantee[1], note),
+        _row("threshold (theta)", chosen.threshold, ""),
+        _row("cohort size (m)", chosen.cohort_size, ""),
+        _row("gamma", chosen.gamma, "m / sqrt(n)"),
+        _row(
+            f"holders for a discovery rate of {rate:g}",
+            "not possible" if needed is None else needed,
+            "Zhu et al. 2020, Proposition 1",
+        ),
+        *_triehh_guarantees(chosen, epsilon, delta, redraws_each_round),
     ]
+
+
+def _solve_triehh(parameters: str, discovery_rate: float | None, **request):
+    if parameters == "tight":
+        if discovery_rate is not None:
+            request["discovery_rate"] = discovery_rate
+        return triehh_solver.solve_parameters(**request)
+    if parameters != "corollary1":
+        raise ValueError(
+            f"parameters must be one of {TRIEHH_PARAMETERS}, got {parameters!r}"
+        )
+    del request["redraws_each_round"]  # Corollary 2: the same delta
+    return triehh_theorem1.solve_parameters(**request)
+
+
+def _triehh_guarantees(
+    parameters, epsilon: float | None, delta: float | None, redraws: bool
+) -> Rows:
+    who = "user level, one user emptied, one-sided (from D to D' only)"
+    found = parameters.guarantee(
+        delta=delta,
+        epsilon=epsilon if delta is None else None,
+        redraws_each_round=redraws,
+    )
+    pairs = [(triehh_statement.bound_name(found), found[:2])]
+    violated = triehh_theorem1.violated_condition(parameters)
+    theorem_1 = "Zhu et al. 2020, " + ("Corollary 2" if redraws else "Theorem 1")
+    if violated is None:
+        pairs.append((theorem_1, triehh_theorem1.guarantee(parameters)))
+    rows = []
+    for name, (epsilon, reached) in pairs:
+        rows.append(_row("epsilon", epsilon, f"{name}; {who}"))
+        rows.append(_row("delta", reached, f"{name}; {who}"))
+    if violated is not None:
+        rows.append(_row("epsilon", "-", f"{theorem_1} does not apply: {violated}"))
+    return rows
 
 
 def k_anonymity(

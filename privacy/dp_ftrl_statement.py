@@ -1,6 +1,6 @@
 """The privacy statement of a DP-FTRL run."""
 
-from privacy import conversions, statement
+from privacy import conversions, realised, statement
 from privacy.tree_aggregation import TreeAggregation
 
 _NOT_COUNTED = (
@@ -45,6 +45,7 @@ def dp_ftrl_statement(
             rho=rho,
             bound=bound,
             is_upper_bound=True,
+            one_sided=False,
             unit=unit,
             adjacency=adjacency,
         )
@@ -98,5 +99,5 @@ def dp_ftrl_statement(
             "noised counts.",
         ),
         not_counted=_NOT_COUNTED,
-        basis=basis,
+        realised=realised.unrecorded(basis),
     )

@@ -4,7 +4,7 @@ import dataclasses
 import math
 from collections.abc import Sequence
 
-from privacy import clones, closed_forms, shuffling, statement
+from privacy import clones, closed_forms, realised, shuffling, statement
 from privacy.statement import Guarantee
 
 _ADJACENCY = (
@@ -167,7 +167,7 @@ def ldp_triehh_statement(
         accounting=accounting,
         assumptions=(_AGGREGATION[run.aggregation], *_ASSUMPTIONS),
         not_counted=_NOT_COUNTED,
-        basis=basis,
+        realised=realised.unrecorded(basis),
     )
 
 
@@ -193,6 +193,7 @@ def _guarantees(run: LdpTrieHHRun, delta: float) -> tuple[list[Guarantee], str]:
         delta=0.0,
         bound="local DP, Sun et al. 2024 Theorem 1",
         is_upper_bound=True,
+        one_sided=False,
         unit="item",
         adjacency=_ONE_ITEM,
         assumptions=("none of the aggregation: it holds for each report as sent",),
@@ -259,6 +260,7 @@ def _compared(
         delta=delta,
         bound=name,
         is_upper_bound=proved or epsilon >= best.epsilon,
+        one_sided=False,
         unit="item",
         adjacency=_ONE_ITEM,
         assumptions=best.assumptions,
@@ -292,6 +294,7 @@ def _of_a_user(run: LdpTrieHHRun, guarantees: Sequence[Guarantee]) -> list[Guara
                 delta=math.exp(log_delta),
                 bound=f"{item.bound}; then group privacy for B = {bound} reports",
                 is_upper_bound=True,
+                one_sided=False,
                 unit="user",
                 adjacency=_ALL_ITEMS,
                 assumptions=(*item.assumptions, "says little where epsilon is large"),

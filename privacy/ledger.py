@@ -140,6 +140,7 @@ class Ledger:
             delta=delta,
             bound=" and ".join(bounds),
             is_upper_bound=True,
+            one_sided=any(g.one_sided for g in known),
             unit=self.unit,
             adjacency=self.adjacency,
             assumptions=tuple(assumptions),

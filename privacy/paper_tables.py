@@ -11,7 +11,7 @@ from privacy import (
     closed_forms,
     conversions,
     shuffling,
-    triehh,
+    triehh_theorem1,
 )
 from privacy.shuffling import Randomizer, Reports
 from privacy.tree_aggregation import TreeAggregation
@@ -159,8 +159,8 @@ def zhu_rows() -> list[TableRow]:
     for n, *printed_pairs in _ZHU_TABLE_1:
         deltas = (("1/(300n)", 1 / (300 * n)), ("1/n^2", 1 / n**2))
         for (name, delta), (theta, gamma) in zip(deltas, printed_pairs, strict=True):
-            threshold = triehh.smallest_threshold(delta)
-            value = triehh.largest_gamma(
+            threshold = triehh_theorem1.smallest_threshold(delta)
+            value = triehh_theorem1.largest_gamma(
                 population_size=n, threshold=threshold, max_length=10, epsilon=2.0
             )
             rows.append(

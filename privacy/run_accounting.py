@@ -85,6 +85,16 @@ flags.DEFINE_integer(
 )
 flags.DEFINE_integer("threshold", None, "theta, for the guarantee of given parameters.")
 flags.DEFINE_integer("cohort_size", None, "m, for the guarantee of given parameters.")
+flags.DEFINE_enum(
+    "parameters",
+    None,
+    accounting_answers.TRIEHH_PARAMETERS,
+    "How threshold and cohort size are found for --epsilon: those that find the rarest "
+    "words (tight, if not set), or those of Zhu et al. 2020 (corollary1).",
+)
+flags.DEFINE_float(
+    "discovery_rate", None, "How surely a word is to be found; 0.9 if not set."
+)
 flags.DEFINE_bool(
     "redraws_each_round", None, "Whether users draw a new word in every round."
 )

@@ -182,6 +182,7 @@ def amplify(
         delta=delta,
         bound=bound,
         is_upper_bound=True,
+        one_sided=False,
         unit=unit,
         adjacency=ADJACENCY,
         assumptions=tuple(assumptions),

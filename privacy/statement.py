@@ -16,9 +16,13 @@ import platform
 from collections.abc import Mapping
 from typing import Any
 
-SCHEMA_VERSION = 1
+from privacy import field_checks
+from privacy.realised import Realised
 
-_BASES = ("planned", "realised")
+SCHEMA_VERSION = 2
+
+# Floats that come out of a few roundings miss a round number by less than this.
+_FLOAT_ACCURACY = decimal.Decimal("1e-12")
 
 _PACKAGES = ("numpy", "scipy", "dp-accounting", "tensorflow-federated")
 
@@ -49,6 +53,8 @@ class Guarantee:
         bound: The theorem or method that gave the numbers.
         is_upper_bound: Whether the true epsilon at this delta is proved to be no
             larger. False for an estimate or a lower bound.
+        one_sided: Whether it holds from D to D' only, the direction that `adjacency`
+            names; False where it holds in both directions.
         unit: Unit of privacy, such as "user", "device", "item".
         adjacency: Which pairs of data sets are compared.
         assumptions: What has to hold for these numbers, beyond the statement's own
@@ -63,23 +69,24 @@ class Guarantee:
     delta: float
     bound: str
     is_upper_bound: bool
+    one_sided: bool
     unit: str
     adjacency: str
     assumptions: tuple[str, ...] = ()
     rho: float | None = None
 
     def __post_init__(self):
-        _check_number(self, "epsilon", 0.0, math.inf)
-        _check_number(self, "delta", 0.0, 1.0)
+        field_checks.number(self, "epsilon", 0.0, math.inf)
+        field_checks.number(self, "delta", 0.0, 1.0)
         if self.rho is not None:
-            _check_number(self, "rho", 0.0, math.inf)
-        if not isinstance(self.is_upper_bound, bool):
-            raise ValueError(
-                f"is_upper_bound must be True or False, got {self.is_upper_bound!r}"
-            )
+            field_checks.number(self, "rho", 0.0, math.inf)
+        for name in ("is_upper_bound", "one_sided"):
+            value = getattr(self, name)
+            if not isinstance(value, bool):
+                raise ValueError(f"{name} must be True or False, got {value!r}")
         for name in ("bound", "unit", "adjacency"):
-            _check_text(self, name)
-        _check_texts(self, "assumptions", may_be_empty=True)
+            field_checks.text(self, name)
+        field_checks.texts(self, "assumptions", may_be_empty=True)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -101,7 +108,8 @@ class PrivacyStatement:
         assumptions: What has to hold in the system for the guarantees.
         not_counted: What is not covered by the guarantees.
         verifiability: How somebody else can check the claims.
-        basis: "planned" (from the configuration) or "realised" (from what happened).
+        realised: The rounds that the numbers are from; None where they are planned,
+            from the configuration.
         software: Package name to version.
         schema_version: Version of these fields.
 
@@ -125,7 +133,7 @@ class PrivacyStatement:
         "The accounting is open source and can be run again from the parameters "
         "below with privacy.run_accounting; the run itself is a simulation."
     )
-    basis: str = "planned"
+    realised: Realised | None = None
     software: Mapping[str, str] = dataclasses.field(default_factory=software_versions)
     schema_version: int = SCHEMA_VERSION
 
@@ -139,20 +147,26 @@ class PrivacyStatement:
             "mechanism_output",
             "accounting",
             "verifiability",
-            "basis",
         ):
-            _check_text(self, name)
-        _check_texts(self, "assumptions")
-        _check_texts(self, "not_counted")
+            field_checks.text(self, name)
+        field_checks.texts(self, "assumptions")
+        field_checks.texts(self, "not_counted")
         self._check_guarantees()
-        _check_mapping(self, "parameters", (str, numbers.Real))
-        _check_mapping(self, "software", (str,))
-        if self.basis not in _BASES:
-            raise ValueError(f"basis must be one of {_BASES}, got {self.basis!r}")
+        field_checks.mapping(self, "parameters", (str, numbers.Real))
+        field_checks.mapping(self, "software", (str,))
+        if self.realised is not None and not isinstance(self.realised, Realised):
+            raise ValueError(
+                f"realised must be None or a Realised, got {self.realised!r}"
+            )
         if self.schema_version != SCHEMA_VERSION:
             raise ValueError(
                 f"schema_version must be {SCHEMA_VERSION}, got {self.schema_version!r}"
             )
+
+    @property
+    def basis(self) -> str:
+        """The word for what the numbers are from: "planned" or "realised"."""
+        return "planned" if self.realised is None else "realised"
 
     def _check_guarantees(self):
         if isinstance(self.guarantees, Guarantee | str) or not all(
@@ -165,7 +179,7 @@ class PrivacyStatement:
         if self.guarantees and self.no_guarantee_reason is not None:
             raise ValueError("no_guarantee_reason must be None where guarantees exist")
         if not self.guarantees:
-            _check_text(
+            field_checks.text(
                 self, "no_guarantee_reason", " where the list of guarantees is empty"
             )
 
@@ -173,10 +187,11 @@ class PrivacyStatement:
         """Renders the statement as JSON.
 
         Returns:
-            An object with the fields of this class, floats in full precision and
-            infinity as the string "inf".
+            An object with the fields of this class and `basis`, floats in full
+            precision and infinity as the string "inf".
         """
-        return json.dumps(_jsonable(dataclasses.asdict(self)), indent=2) + "\n"
+        fields = {"basis": self.basis, **dataclasses.asdict(self)}
+        return json.dumps(_jsonable(fields), indent=2) + "\n"
 
     @classmethod
     def from_json(cls, text: str) -> "PrivacyStatement":
@@ -199,9 +214,11 @@ class PrivacyStatement:
         if version != SCHEMA_VERSION:
             raise ValueError(
                 f"schema_version must be {SCHEMA_VERSION} for this release, got "
-                f"{version!r}"
+                f"{version!r}: the statement is of another one, and has to be made "
+                "again from its run's flags"
             )
-        _check_names(cls, fields, "the statement")
+        _check_names(cls, fields, "the statement", "basis")
+        basis = fields.pop("basis")
         guarantees = fields["guarantees"]
         if not isinstance(guarantees, list):
             raise ValueError(f"guarantees must be a list, got {guarantees!r}")
@@ -214,19 +231,29 @@ class PrivacyStatement:
             Guarantee(**_with_infinities(guarantee, ("epsilon", "rho")))
             for guarantee in guarantees
         ]
+        if isinstance(fields["realised"], dict):
+            _check_names(Realised, fields["realised"], "realised")
+            fields["realised"] = Realised(**fields["realised"])
         if isinstance(fields["parameters"], dict):
             parameters = fields["parameters"]
             fields["parameters"] = _with_infinities(parameters, parameters)
-        return cls(**fields)
+        made = cls(**fields)
+        if basis != made.basis:
+            raise ValueError(
+                f"basis is {basis!r}, but realised says {made.basis!r}: one of them "
+                "was changed"
+            )
+        return made
 
     def to_markdown(self) -> str:
         """Renders the statement for people.
 
         Returns:
             Markdown; floats with 4 significant digits, the epsilons, deltas and rhos
-            of upper bounds rounded upwards.
+            of upper bounds rounded upwards where they are above them by more than a
+            relative 1e-12.
         """
-        lines = ["# Privacy statement", "", f"Basis: {self.basis}."]
+        lines = ["# Privacy statement", "", f"Basis: {_basis(self.realised)}."]
         lines += ["", "## Guarantees", ""]
         if self.guarantees:
             for guarantee in self.guarantees:
@@ -259,6 +286,29 @@ class PrivacyStatement:
         return "\n".join(lines) + "\n"
 
 
+def rounded_up(value: float) -> str:
+    """Formats an upper bound as `to_markdown` does, with 4 significant digits.
+
+    Args:
+        value: At least 0, or infinity.
+
+    Returns:
+        The digits, not below the value by more than a relative 1e-12.
+    """
+    return _readable(value, decimal.ROUND_CEILING)
+
+
+def _basis(realised: Realised | None) -> str:
+    if realised is None:
+        return "planned"
+    if realised.rounds is None:
+        return "realised"
+    return (
+        f"realised, in {realised.rounds} rounds that asked {realised.clients} clients, "
+        "each counted as often as it was asked"
+    )
+
+
 def _guarantee_lines(guarantee: Guarantee) -> list[str]:
     up = guarantee.is_upper_bound
     rounding = decimal.ROUND_CEILING if up else decimal.ROUND_HALF_EVEN
@@ -266,7 +316,12 @@ def _guarantee_lines(guarantee: Guarantee) -> list[str]:
         _readable(value, rounding) for value in (guarantee.epsilon, guarantee.delta)
     )
     kind = "an upper bound" if up else "not a proved upper bound"
-    lines = [f"* **epsilon = {epsilon}, delta = {delta}** ({kind})"]
+    sided = ", one-sided" if guarantee.one_sided else ""
+    lines = [f"* **epsilon = {epsilon}, delta = {delta}{sided}** ({kind})"]
+    if guarantee.one_sided:
+        lines.append(
+            "  * one-sided: from D to D' only; nothing is claimed the other way"
+        )
     if guarantee.rho is not None:
         lines.append(f"  * zCDP: rho = {_readable(guarantee.rho, rounding)}")
     lines += [
@@ -283,8 +338,12 @@ def _readable(value: Any, rounding: str = decimal.ROUND_HALF_EVEN) -> str:
     if not math.isfinite(value):
         return "inf"
     # From the digits that Python prints, so that 1e-10 does not become 1.001e-10.
+    digits = decimal.Decimal(repr(float(value)))
+    if rounding == decimal.ROUND_CEILING:
+        # Nor does a bound of 2 become 2.001 for the last digits of its computation.
+        digits -= abs(digits) * _FLOAT_ACCURACY
     context = decimal.Context(prec=4, rounding=rounding)
-    return f"{float(context.create_decimal(repr(float(value)))):.4g}"
+    return f"{float(context.create_decimal(digits)):.4g}"
 
 
 def _cell(text: str) -> str:
@@ -308,63 +367,11 @@ def _with_infinities(fields: Mapping[str, Any], names: Any) -> dict[str, Any]:
     }
 
 
-def _check_names(kind: type, fields: Mapping[str, Any], where: str):
-    expected = {field.name for field in dataclasses.fields(kind)}
+def _check_names(kind: type, fields: Mapping[str, Any], where: str, *more: str):
+    expected = {*more, *(field.name for field in dataclasses.fields(kind))}
     for problem, names in (
         ("is missing", expected - fields.keys()),
         ("is unknown", fields.keys() - expected),
     ):
         for name in sorted(names):
             raise ValueError(f"field {name} of {where} {problem}")
-
-
-def _check_number(owner: Any, name: str, minimum: float, maximum: float):
-    value = getattr(owner, name)
-    if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        raise ValueError(f"{name} must be a number, got {value!r}")
-    if not minimum <= value <= maximum:
-        raise ValueError(f"{name} must be in [{minimum:g}, {maximum:g}], got {value!r}")
-    object.__setattr__(owner, name, float(value))
-
-
-def _check_text(owner: Any, name: str, where: str = ""):
-    value = getattr(owner, name)
-    if not isinstance(value, str) or not value.strip():
-        raise ValueError(
-            f"{name} must be a text that is not empty{where}, got {value!r}"
-        )
-
-
-def _check_texts(owner: Any, name: str, may_be_empty: bool = False):
-    values = getattr(owner, name)
-    if isinstance(values, str) or not isinstance(values, list | tuple):
-        raise ValueError(f"{name} must be a list of texts, got {values!r}")
-    if not (values or may_be_empty):
-        raise ValueError(f"{name} must not be empty: name at least one")
-    for value in values:
-        if not isinstance(value, str) or not value.strip():
-            raise ValueError(
-                f"{name} must hold texts that are not empty, got {value!r}"
-            )
-    object.__setattr__(owner, name, tuple(values))
-
-
-def _check_mapping(owner: Any, name: str, kinds: tuple[type, ...]):
-    mapping = getattr(owner, name)
-    if not isinstance(mapping, Mapping) or not mapping:
-        raise ValueError(f"{name} must be a dict that is not empty, got {mapping!r}")
-    plain = {}
-    for key, value in mapping.items():
-        if not isinstance(key, str) or not key.strip():
-            raise ValueError(f"{name} must have texts as names, got {key!r}")
-        if not isinstance(value, kinds) or value in ("", "inf"):
-            raise ValueError(f"{name}[{key!r}] must not be {value!r}")
-        # NumPy's numbers are told apart here, so that JSON takes them.
-        if isinstance(value, numbers.Integral):
-            value = bool(value) if isinstance(value, bool) else int(value)
-        elif isinstance(value, numbers.Real):
-            value = float(value)
-            if math.isnan(value) or value == -math.inf:
-                raise ValueError(f"{name}[{key!r}] must be a number, got {value!r}")
-        plain[key] = value
-    object.__setattr__(owner, name, plain)

@@ -1,43 +1,59 @@
-"""What TrieHH guarantees, and which parameters give a wanted guarantee.
+"""What TrieHH guarantees, and what it finds in the worst case.
 
-Source: Zhu, Kairouz, McMahan, Sun, Li, "Federated Heavy Hitters Discovery with
-Differential Privacy" (AISTATS 2020), "Zhu et al." below. TrieHH adds no noise: the
-sampling of a cohort and the vote threshold are the mechanism.
+TrieHH (Zhu, Kairouz, McMahan, Sun, Li, "Federated Heavy Hitters Discovery with
+Differential Privacy", AISTATS 2020) adds no noise: the sampling of a cohort and the
+vote threshold are the mechanism.
 
-Adjacency. Zhu et al. prove `P(M(D) in S) <= e^epsilon P(M(D') in S) + delta` where D'
+The guarantee is `P(M(D) in S) <= e^epsilon P(M(D') in S) + delta`, for all S, where D'
 is D with one user's data emptied (the user stays in the population, and votes for
-nothing). The opposite inequality is not proved, and does not hold for all parameters
-that Theorem 1 allows: 54 users of whom all but one hold one of two first symbols, 27
-and 26 of them, a cohort of 9 and a threshold of 5. When the last user also holds
-one of the two, some symbol always gets 5 of 9 votes; when that user is emptied,
-nothing is found with probability above 0.04, whereas delta is 0.0125.
+nothing), and M(D) is the trie after every round. Proved in docs/triehh_privacy.md: for
+n users, cohorts of m, a threshold theta, L rounds and any integer K > theta,
 
-All conditions are checked in integers: with n users, a cohort of m and a threshold
-theta, gamma = m / sqrt(n), so that `theta <= sqrt(n)`, `gamma >= 1` and
-`gamma <= sqrt(n) / (theta + 1)` are `theta^2 <= n`, `m^2 >= n`, `m (theta + 1) <= n`.
+    epsilon = L ln(K / (K - theta)),    delta = P(Hypergeometric(n, K - 1, m) >= theta)
+
+where a user holds one word, or draws one once; for users who draw a word anew in every
+round, it is delta / (1 - delta). Theorem 1 of Zhu et al. (`privacy.triehh_theorem1`) is
+the case K = n / m with a larger delta.
+
+One-sided: the opposite inequality is not claimed, and does not hold for all
+populations. 54 users of whom all but one hold one of two first symbols, 27 and 26 of
+them, a cohort of 9 and a threshold of 5. When the last user also holds one of the two,
+some symbol always gets 5 of 9 votes; when that user is emptied, nothing is found with
+probability above 0.04, whereas K = 6 has delta 3.98e-5.
 """
 
 import dataclasses
 import math
-from fractions import Fraction
+from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
-from privacy import argument_checks
+from privacy import argument_checks, hypergeometric
 
-# Theorem 1 of Zhu et al. holds from here on.
-_SMALLEST_PROVED_THRESHOLD = 4
-
-# Relative slack that covers the few roundings of an epsilon, upwards.
+# Relative slack that covers the few roundings of an epsilon or a delta, upwards.
 _ROUND_UP = 1 + 2**-50
+
+
+class TrieHHGuarantee(NamedTuple):
+    """The guarantee of a run, one-sided; see this module's docstring.
+
+    Attributes:
+        epsilon: Of the run, at least 0, rounded upwards.
+        delta: Of the run, in [0, 1], rounded upwards.
+        holders: K: prefixes with at least K holders cost epsilon, those with fewer are
+            kept with probability delta at most. None where the guarantee is trivial:
+            nothing can be kept, or delta is 1.
+    """
+
+    epsilon: float
+    delta: float
+    holders: int | None
 
 
 @dataclasses.dataclass(frozen=True)
 class TrieHHParameters:
     """The parameters of a TrieHH run that its guarantee depends on.
-
-    Making one checks types and ranges only: a run without a guarantee is allowed,
-    and `guarantee` then says which condition is not met.
 
     Attributes:
         population_size: Users n that cohorts are drawn from; at least 2.
@@ -72,193 +88,128 @@ class TrieHHParameters:
         """The cohort size in units of sqrt(population_size), as in Zhu et al."""
         return self.cohort_size / math.sqrt(self.population_size)
 
-    def violated_condition(self) -> str | None:
-        """Says why Theorem 1 does not apply.
-
-        Returns:
-            The first condition of Theorem 1 that is not met, in words with its
-            numbers; None where the theorem applies.
-        """
-        n, m, theta = self.population_size, self.cohort_size, self.threshold
-        root = math.sqrt(n)
-        if theta < _SMALLEST_PROVED_THRESHOLD or theta * theta > n:
-            return (
-                "4 <= threshold <= sqrt(population_size) is needed, got threshold = "
-                f"{theta} with sqrt(population_size) = {root:.6g}"
-            )
-        if m * m < n:
-            return (
-                "gamma = cohort_size / sqrt(population_size) >= 1 is needed, got "
-                f"gamma = {self.gamma:.6g} (cohort_size = {m}; at least "
-                f"{math.isqrt(n - 1) + 1} is needed)"
-            )
-        if m * (theta + 1) > n:
-            return (
-                "gamma <= sqrt(population_size) / (threshold + 1) is needed, got "
-                f"gamma = {self.gamma:.6g} above {root / (theta + 1):.6g} "
-                f"(cohort_size = {m}; at most {n // (theta + 1)} is allowed)"
-            )
-        return None
-
-    def guarantee(self, *, redraws_each_round: bool = False) -> tuple[float, float]:
-        """Computes the (epsilon, delta) of one run.
-
-        Where every user holds one sequence, or draws one once and keeps it for the
-        run, this is Theorem 1 (and Theorem 2) of Zhu et al.
-
-        Algorithm 3 of Zhu et al. draws a new word per user in every round, and the
-        paper states the same delta for it (Corollary 2). Its proof, Theorem 2, is of
-        users who draw once: the single delta comes from following the prefixes of
-        one sequence, of which the first rare one stops all later ones. With a new
-        draw each round, another rare prefix can slip through in each. What is proved
-        is that each round is (epsilon / L, delta)-DP whatever word the user draws,
-        so that the L rounds are (epsilon, L delta)-DP by basic composition, which is
-        returned for `redraws_each_round=True`.
+    def guarantee(
+        self,
+        *,
+        delta: float | None = None,
+        epsilon: float | None = None,
+        redraws_each_round: bool = False,
+    ) -> TrieHHGuarantee:
+        """Computes the best epsilon at a delta, or the best delta at an epsilon.
 
         Args:
+            delta: Wanted delta of the run, in (0, 1); or
+            epsilon: wanted epsilon of the run, above 0; one of the two.
             redraws_each_round: Whether users who hold several words draw anew in
                 every round.
 
         Returns:
-            (epsilon, delta), both rounded upwards; for the adjacency and the
-            direction that this module's docstring names.
+            The guarantee of the best K: epsilon and delta are at most what was asked
+            for; at a given epsilon, delta may be as large as 1.
 
         Raises:
-            ValueError: Theorem 1 does not apply; the message names the condition.
+            ValueError: Not one of the two is given, it is outside its range, or no K
+                has so small a delta; the message says which is the smallest.
         """
-        violated = self.violated_condition()
-        if violated is not None:
-            raise ValueError(f"Theorem 1 of Zhu et al. 2020 does not apply: {violated}")
-        return (
-            _epsilon(
-                self.population_size, self.cohort_size, self.threshold, self.max_length
-            ),
-            _round_up(
-                _delta(self.threshold) * (self.max_length if redraws_each_round else 1)
-            ),
+        if (delta is None) == (epsilon is None):
+            raise ValueError("guarantee needs either delta or epsilon")
+        if epsilon is None:
+            wanted = argument_checks.probability("delta", delta)
+        else:
+            epsilon = argument_checks.positive("epsilon", epsilon)
+        if self.threshold > self.cohort_size:
+            return TrieHHGuarantee(0.0, 0.0, None)
+        # A prefix that all users hold is kept: K = n + 1 has a delta of 1.
+        most, redraws = self.population_size, redraws_each_round
+        if epsilon is not None:
+            holders = holders_for_epsilon(
+                epsilon, self.threshold, self.max_length, most
+            )
+            if holders is None:
+                return TrieHHGuarantee(epsilon, 1.0, None)
+        elif self.delta_of(self.threshold + 1, redraws) > wanted:
+            smallest = self.delta_of(self.threshold + 1, redraws)
+            raise ValueError(
+                f"no guarantee at delta = {wanted:g} for threshold = {self.threshold} "
+                f"and cohort_size = {self.cohort_size} in a population_size of "
+                f"{self.population_size}: the smallest delta is {smallest:.4g}, from "
+                f"prefixes that {self.threshold} users hold. Use a larger threshold, a "
+                "smaller cohort or a larger delta"
+            )
+        else:
+            holders = last_true(
+                lambda k: self.delta_of(k, redraws) <= wanted, self.threshold + 1, most
+            )
+        return TrieHHGuarantee(
+            epsilon_of(holders, self.threshold, self.max_length),
+            self.delta_of(holders, redraws),
+            holders,
         )
 
+    def delta_of(self, holders: int, redraws_each_round: bool) -> float:
+        """Computes the delta of one K.
 
-def smallest_threshold(delta: float, minimum: int = 10) -> int:
-    """Finds the smallest vote threshold with Theorem 1's delta at most a given one.
+        Args:
+            holders: K, in (threshold, population_size + 1].
+            redraws_each_round: As in `guarantee`.
+
+        Returns:
+            P(Hypergeometric(n, K - 1, m) >= theta) = delta_K; where users redraw,
+            min(L delta_K, delta_K / (1 - delta_K)). Rounded upwards, at most 1.
+        """
+        tail = hypergeometric.upper_tail(
+            self.population_size, holders - 1, self.cohort_size, self.threshold
+        ).high
+        if redraws_each_round and tail < 1:
+            tail *= min(self.max_length, 1 / (1 - tail)) * _ROUND_UP
+        return min(1.0, tail)
+
+
+def epsilon_of(holders: int, threshold: int, max_length: int) -> float:
+    """Computes the epsilon of one K: L ln(K / (K - theta)), rounded upwards."""
+    return max_length * math.log1p(threshold / (holders - threshold)) * _ROUND_UP
+
+
+def holders_for_epsilon(
+    epsilon: float, threshold: int, max_length: int, most: int
+) -> int | None:
+    """Finds the smallest K that a wanted epsilon allows.
 
     Args:
-        delta: Wanted delta, in (0, 1).
-        minimum: Smallest threshold to return, at least 4; Corollary 1 has 10.
+        epsilon: Of the run, above 0.
+        threshold: theta.
+        max_length: L.
+        most: The largest K of interest.
 
     Returns:
-        The threshold theta, by exact search: (theta - 2) / ((theta - 3) theta!) is
-        compared with delta in exact arithmetic. Corollary 1's formula with Lambert's
-        W is a bound that is one too large for some deltas.
-
-    Raises:
-        ValueError: An argument is outside its range.
+        The smallest K, above the threshold and at most `most`, whose `epsilon_of` is
+        at most `epsilon`; None if there is none.
     """
-    delta = argument_checks.probability("delta", delta)
-    argument_checks.integer(
-        "minimum", minimum, _SMALLEST_PROVED_THRESHOLD, why="Theorem 1"
+    if most <= threshold or epsilon_of(most, threshold, max_length) > epsilon:
+        return None
+    too_small = last_true(
+        lambda k: k == threshold or epsilon_of(k, threshold, max_length) > epsilon,
+        threshold,
+        most,
     )
-    return _smallest_threshold(Fraction(delta), minimum)
+    return too_small + 1
 
 
-def largest_gamma(
-    *, population_size: int, threshold: int, max_length: int, epsilon: float
-) -> float:
-    """Computes Corollary 1's gamma, before the cohort is rounded to whole users.
+def last_true(holds: Callable[[int], bool], low: int, high: int) -> int:
+    """Returns the last integer of [low, high] for which a falling condition holds.
 
-    Args:
-        population_size: Users n, at least 2.
-        threshold: Vote threshold theta, at least 4.
-        max_length: Symbols L of the longest sequence, end symbol included.
-        epsilon: Wanted epsilon of the run, above 0.
-
-    Returns:
-        (e^(epsilon/L) - 1) sqrt(n) / (theta e^(epsilon/L)), dimensionless.
-
-    Raises:
-        ValueError: An argument is outside its range.
+    It has to hold for `low`, and for no integer after one for which it does not.
     """
-    n = argument_checks.integer("population_size", population_size, 2)
-    theta = argument_checks.integer("threshold", threshold, _SMALLEST_PROVED_THRESHOLD)
-    length = argument_checks.integer("max_length", max_length, 1)
-    epsilon = argument_checks.positive("epsilon", epsilon)
-    return -math.expm1(-epsilon / length) * math.sqrt(n) / theta
-
-
-def solve_parameters(
-    *,
-    population_size: int,
-    max_length: int,
-    epsilon: float,
-    delta: float,
-    redraws_each_round: bool = False,
-) -> TrieHHParameters:
-    """Chooses threshold and cohort size for a wanted guarantee (Corollary 1).
-
-    Args:
-        population_size: Users n, at least 2.
-        max_length: Symbols L of the longest sequence, end symbol included.
-        epsilon: Wanted epsilon of the run, above 0.
-        delta: Wanted delta of the run, in (0, 1).
-        redraws_each_round: Whether users draw a new word each round, so that the
-            run's delta is L times Theorem 1's (see `TrieHHParameters.guarantee`).
-
-    Returns:
-        The parameters with the smallest threshold and then the largest cohort whose
-        `guarantee` is at most (epsilon, delta).
-
-    Raises:
-        ValueError: An argument is outside its range, or Theorem 1 allows no such
-            parameters; the message says what could be changed.
-    """
-    n = argument_checks.integer("population_size", population_size, 2)
-    length = argument_checks.integer("max_length", max_length, 1)
-    epsilon = argument_checks.positive("epsilon", epsilon)
-    delta = argument_checks.probability("delta", delta)
-    request = f"epsilon = {epsilon:g}, delta = {delta:g}, max_length = {length}"
-
-    # Corollary 1's last term, theta >= e^(epsilon/L) - 1, is what keeps gamma below
-    # sqrt(n) / (theta + 1); beyond theta = sqrt(n) Theorem 1 has nothing to give.
-    largest_useful = length * math.log(math.isqrt(n) + 1)
-    if epsilon > largest_useful:
-        raise ValueError(
-            f"epsilon = {epsilon:g} is more than Theorem 1 of Zhu et al. 2020 can "
-            f"use for population_size = {n} and max_length = {length}: ask for at "
-            f"most {largest_useful:.6g}"
-        )
-    theta = max(
-        _smallest_threshold(
-            Fraction(delta) / (length if redraws_each_round else 1), minimum=10
-        ),
-        math.ceil(math.expm1(epsilon / length)),
-    )
-    if theta * theta > n:
-        raise ValueError(
-            f"no parameters for {request} in a population_size of {n}: the threshold "
-            f"{theta} has to be at most sqrt(population_size) = {math.sqrt(n):.6g}. "
-            f"Use a population of at least {theta * theta}, or a larger delta"
-        )
-    cohort = min(
-        math.floor(-math.expm1(-epsilon / length) * n / theta), n // (theta + 1)
-    )
-    # The formula's rounding is settled by the very function that the caller will
-    # read the guarantee from.
-    while cohort > 0 and _epsilon(n, cohort, theta, length) > epsilon:
-        cohort -= 1
-    while (cohort + 1) * (theta + 1) <= n and (
-        _epsilon(n, cohort + 1, theta, length) <= epsilon
-    ):
-        cohort += 1
-    if cohort * cohort < n:
-        share = -math.expm1(-epsilon / length)
-        raise ValueError(
-            f"no parameters for {request} in a population_size of {n}: the largest "
-            f"cohort is {cohort}, and gamma = cohort_size / sqrt(population_size) >= 1 "
-            f"needs {math.isqrt(n - 1) + 1}. Use a larger population (about "
-            f"{math.ceil((theta / share) ** 2)} at this delta), a larger epsilon, a "
-            "smaller max_length or a larger delta"
-        )
-    return TrieHHParameters(n, cohort, theta, length)
+    if holds(high):
+        return high
+    step = 1
+    while low + step < high and holds(low + step):
+        low, step = low + step, 2 * step
+    high = min(high, low + step)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if holds(middle) else (low, middle)
+    return low
 
 
 def worst_case_discovery_rate(
@@ -269,7 +220,7 @@ def worst_case_discovery_rate(
     Args:
         occurrences: int or integer array of any shape: users W who hold the
             sequence, 0 to population_size.
-        parameters: The run's parameters; Theorem 1 need not apply.
+        parameters: The run's parameters.
 
     Returns:
         The probability that all of L rounds give at least threshold votes, float or
@@ -304,29 +255,34 @@ def worst_case_discovery_rate(
     return float(rates) if holders.ndim == 0 else rates
 
 
-def _epsilon(n: int, cohort: int, theta: int, length: int) -> float:
-    """Theorem 1's epsilon, rounded upwards; infinite where m theta >= n.
+def holders_needed(parameters: TrieHHParameters, discovery_rate: float) -> int | None:
+    """Finds how many users have to hold a sequence for it to be found.
 
-    `1 + 1 / (sqrt(n) / (gamma theta) - 1)` is `1 + m theta / (n - m theta)`, whose
-    terms are exact integers: nothing cancels.
+    Args:
+        parameters: The run's parameters.
+        discovery_rate: Wanted probability that all L rounds keep it, in (0, 1), for a
+            sequence that shares no prefix with another (Proposition 1).
+
+    Returns:
+        The smallest number of holders; None if not even a sequence that all users
+        hold is found.
     """
-    if cohort * theta >= n:
-        return math.inf
-    return length * math.log1p(cohort * theta / (n - cohort * theta)) * _ROUND_UP
+    rate = rate_of_a_round(discovery_rate, parameters.max_length)
+    n, m, theta = (
+        parameters.population_size,
+        parameters.cohort_size,
+        parameters.threshold,
+    )
+    if theta > m:
+        return None
+    return 1 + last_true(
+        lambda holders: hypergeometric.upper_tail(n, holders, m, theta).low < rate,
+        0,
+        n,
+    )
 
 
-def _delta(theta: int) -> Fraction:
-    """Theorem 1's delta, exactly."""
-    return Fraction(theta - 2, (theta - 3) * math.factorial(theta))
-
-
-def _smallest_threshold(delta: Fraction, minimum: int) -> int:
-    theta = minimum
-    while _delta(theta) > delta:
-        theta += 1
-    return theta
-
-
-def _round_up(value: Fraction) -> float:
-    nearest = float(value)
-    return nearest if Fraction(nearest) >= value else math.nextafter(nearest, math.inf)
+def rate_of_a_round(discovery_rate: float, max_length: int) -> float:
+    """Returns what each of L rounds needs for a discovery rate, rounded upwards."""
+    discovery_rate = argument_checks.probability("discovery_rate", discovery_rate)
+    return min(1.0, discovery_rate ** (1 / max_length) * _ROUND_UP)

@@ -1,14 +1,15 @@
 """The privacy statement of a TrieHH run."""
 
-from privacy import argument_checks, statement
-from privacy.triehh import TrieHHParameters
+from privacy import argument_checks, realised, statement, triehh_theorem1
+from privacy.triehh import TrieHHGuarantee, TrieHHParameters
 
 _ADJACENCY = (
     "D' is D with all data of one user emptied (the user stays in the population and "
-    "votes for nothing). Proved in one direction only: P(output on D in S) <= "
-    "e^epsilon P(output on D' in S) + delta; the opposite inequality is not proved "
-    "in Zhu et al. 2020 and fails for some small populations."
+    "votes for nothing). One-sided: P(output on D in S) <= e^epsilon P(output on D' in "
+    "S) + delta; the opposite inequality is not claimed, and fails for some small "
+    "populations."
 )
+_ADJACENCY_IN_SHORT = "one user's data emptied; from D to D' only"
 
 _ASSUMPTIONS = (
     "Every round draws its cohort uniformly without replacement from the whole "
@@ -19,9 +20,10 @@ _ASSUMPTIONS = (
     "that reach the threshold, and keeps and shows nothing else of them.",
     "A user's vote depends on that user's own data and on the trie sent, not on "
     "other users' data.",
-    "The simulation draws cohorts and votes from the run's seed: sampling protects "
-    "nobody from those who know it. Keep it secret, and use another for another run, "
-    "where results on real data leave the house.",
+    "The simulation draws cohorts and words from the run's noise key: sampling "
+    "protects nobody from those who know it. Keep it secret where results on real "
+    "data leave the house. Runs that differ in a parameter or in the population have "
+    "cohorts of their own, also with the same key.",
 )
 
 _POPULATION_IS_PUBLIC = (
@@ -32,91 +34,85 @@ _POPULATION_IS_PUBLIC = (
 
 _NOT_COUNTED = (
     "Vote counts: the guarantee is about which prefixes reach the threshold, not "
-    "about how many votes they got.",
-    "What a simulation adds that a server would not know: true frequencies, "
-    "discovery rates, precision and recall in result tables.",
+    "about how many votes they got. The run directory has the exact votes of each "
+    "found word and the order of the words by votes (heavy_hitters.csv, report.html), "
+    "of each kept prefix, beside a digest of who was asked (checkpoint.json), and of "
+    "each round how many votes were received and how many candidates had votes "
+    "(metrics.csv, tensorboard/, trie_growth.png); the program's messages have those "
+    "of each round too.",
+    "What a simulation adds that a server would not know: true counts and ranks of "
+    "words, found or not (heavy_hitters.csv, discovery_rate.csv, report.html), "
+    "discovery rates, precision and recall (discovery_rate.csv, scores.csv and their "
+    "plots), and the time that a round took.",
+    "Facts about the population as a whole: its fingerprint (run.json), the numbers of "
+    "its distinct words and of its entries, and what was left out while it was "
+    "prepared (messages, report.html).",
     "Choices made by looking at the data (thresholds, population, alphabet, number "
     "of runs) and other analyses of the same users.",
     "Further runs on the same population: each costs its own epsilon and delta, "
     "which add up (basic composition).",
 )
 
+_ACCOUNTING = (
+    "epsilon = L ln(K / (K - theta)), where a round's odds change by K / (K - theta) "
+    "at most for a prefix of at least K holders, and delta0 = P(Hypergeometric(n, K - "
+    "1, m) >= theta) bounds the probability that a prefix of fewer is kept; K is the "
+    "largest with the delta that was asked for (docs/triehh_privacy.md has the proof). "
+)
+_KEPT_WORD = (
+    "delta = delta0, for users who hold one sequence, or draw one once and keep it "
+    "for the run: the first rare prefix of a sequence stops all longer ones."
+)
+_REDRAWN_WORD = (
+    "delta = min(L delta0, delta0 / (1 - delta0)), for users who draw a word in every "
+    "round, each time from the same distribution: 1 / (1 - delta0) bounds how many "
+    "votes for rare prefixes are to be expected of a user."
+)
+
 
 def triehh_statement(
     parameters: TrieHHParameters,
     *,
+    delta: float,
     redraws_each_round: bool,
-    basis: str = "planned",
+    rounds: realised.RealisedRounds | None = None,
     num_runs: int = 1,
     population_has_empty_users: bool = True,
 ) -> statement.PrivacyStatement:
     """Makes the privacy statement of one TrieHH run, or of several.
 
     Args:
-        parameters: The run's parameters.
+        parameters: The runs' parameters.
+        delta: Delta that a run's epsilon is stated for, in (0, 1).
         redraws_each_round: Whether users who hold several words draw anew in every
-            round (Algorithm 3 of Zhu et al. 2020), so that delta is L times
-            Theorem 1's; see `TrieHHParameters.guarantee`.
-        basis: "planned" or "realised".
-        num_runs: How many runs with these parameters read the same population; where
-            there are several, what they cost together is stated too.
+            round (Algorithm 3 of Zhu et al. 2020); see `TrieHHParameters.guarantee`.
+        rounds: What was run, which makes the statement a realised one; None for a
+            planned one. The numbers are the same: when a run ends depends on the data,
+            so that a short one costs no less.
+        num_runs: How many runs with these parameters are planned on the population;
+            with `rounds` it follows from them. Where there are several, what they
+            cost together is stated too.
         population_has_empty_users: Whether users without a word are counted in n, as
             the adjacency has it. Where they were left out, the statement says that n
             is taken to be public.
 
     Returns:
-        The statement; without a guarantee, and with the reason, where Theorem 1 of
-        Zhu et al. 2020 does not apply to the parameters.
+        The statement; without a guarantee, and with the reason, where no K gives the
+        delta. Theorem 1 of Zhu et al. 2020 is named beside it where it applies.
 
     Raises:
-        ValueError: `basis` is neither word, or `num_runs` is below 1.
+        ValueError: An argument is outside its range, or `rounds` are not of these
+            parameters.
     """
+    argument_checks.probability("delta", delta)
     argument_checks.integer("num_runs", num_runs, 1)
-    violated = parameters.violated_condition()
-    guarantees: list[statement.Guarantee] = []
-    if violated is None:
-        epsilon, delta = parameters.guarantee(redraws_each_round=redraws_each_round)
-        bound = "Zhu et al. 2020, Theorem 1"
-        if redraws_each_round:
-            bound += " per round, with basic composition over max_length rounds"
-        guarantees.append(
-            statement.Guarantee(
-                epsilon=epsilon,
-                delta=delta,
-                bound=bound,
-                is_upper_bound=True,
-                unit="user",
-                adjacency="one user's data emptied; from D to D' only",
-            )
-        )
-        if num_runs > 1:
-            guarantees.append(
-                statement.Guarantee(
-                    epsilon=num_runs * epsilon,
-                    delta=min(1.0, num_runs * delta),
-                    bound=f"{bound}, with basic composition over {num_runs} runs",
-                    is_upper_bound=True,
-                    unit="user",
-                    adjacency="one user's data emptied; from D to D' only",
-                    assumptions=(f"For all {num_runs} runs together.",),
-                )
-            )
+    if rounds is not None:
+        _check_rounds(rounds, parameters)
+        num_runs = rounds.num_repeats
+    guarantees, reason = _guarantees(parameters, delta, redraws_each_round, num_runs)
     assumptions = _ASSUMPTIONS
     if not population_has_empty_users:
         assumptions += (_POPULATION_IS_PUBLIC,)
-    if redraws_each_round:
-        accounting = (
-            "Each round is (epsilon/L, delta0)-DP whatever word the user draws, with "
-            "delta0 = (theta-2)/((theta-3) theta!); the run is (epsilon, L delta0)-DP "
-            "by basic composition. Zhu et al. 2020 state delta0 for the whole run "
-            "(Corollary 2), but their proof is of users who draw one word once."
-        )
-    else:
-        accounting = (
-            "Closed form: epsilon = L ln(1 + m theta / (n - m theta)), delta = "
-            "(theta-2)/((theta-3) theta!), for users who hold one sequence or draw "
-            "one once and keep it for the run."
-        )
     return statement.PrivacyStatement(
         setting=(
             "Central DP without added noise: sampling and thresholding protect the "
@@ -131,24 +127,87 @@ def triehh_statement(
             "The trie of prefixes that reached the threshold, after every round, and "
             "so the words found; without vote counts."
         ),
-        guarantees=tuple(guarantees),
-        no_guarantee_reason=None
-        if violated is None
-        else f"Theorem 1 of Zhu et al. 2020 does not apply: {violated}.",
+        guarantees=guarantees,
+        no_guarantee_reason=reason,
         parameters={
             "population_size (n)": parameters.population_size,
             "cohort_size (m)": parameters.cohort_size,
             "gamma": parameters.gamma,
             "threshold (theta)": parameters.threshold,
             "max_length (L)": parameters.max_length,
+            "delta asked for": delta,
             "redraws_each_round": "yes" if redraws_each_round else "no",
             "users_without_words": "counted"
             if population_has_empty_users
             else "left out",
             "runs": num_runs,
         },
-        accounting=accounting,
+        accounting=_ACCOUNTING + (_REDRAWN_WORD if redraws_each_round else _KEPT_WORD),
         assumptions=assumptions,
         not_counted=_NOT_COUNTED,
-        basis=basis,
+        realised=None if rounds is None else rounds.summary(),
+    )
+
+
+def _check_rounds(rounds: realised.RealisedRounds, parameters: TrieHHParameters):
+    for found in rounds.rounds:
+        if found.clients != parameters.cohort_size:
+            raise ValueError(
+                f"rounds has {found.clients} clients in round {found.number} of repeat "
+                f"{found.repeat}; cohort_size is {parameters.cohort_size}"
+            )
+        if found.number > parameters.max_length:
+            raise ValueError(
+                f"rounds has a round {found.number} in repeat {found.repeat}; "
+                f"max_length is {parameters.max_length}"
+            )
+
+
+def _guarantees(
+    parameters: TrieHHParameters, delta: float, redraws: bool, num_runs: int
+) -> tuple[tuple[statement.Guarantee, ...], str | None]:
+    """Returns the guarantees, or none and the reason."""
+    try:
+        found = parameters.guarantee(delta=delta, redraws_each_round=redraws)
+    except ValueError as error:
+        return (), f"{error}."
+    bound = bound_name(found)
+    guarantees = [_guarantee(found.epsilon, found.delta, bound)]
+    if num_runs > 1:
+        guarantees.append(
+            _guarantee(
+                num_runs * found.epsilon,
+                min(1.0, num_runs * found.delta),
+                f"{bound}, with basic composition over {num_runs} runs",
+                f"For all {num_runs} runs together.",
+            )
+        )
+    if triehh_theorem1.violated_condition(parameters) is None:
+        epsilon, larger = triehh_theorem1.guarantee(parameters)
+        name = "Zhu et al. 2020, " + ("Corollary 2" if redraws else "Theorem 1")
+        guarantees.append(
+            _guarantee(epsilon, larger, name, "For one run, as in the paper.")
+        )
+    return tuple(guarantees), None
+
+
+def bound_name(found: TrieHHGuarantee) -> str:
+    """Names the bound of `TrieHHParameters.guarantee`, with its K."""
+    if found.holders is None:
+        return "the threshold is above the cohort size: nothing is ever kept"
+    return f"tight bound with K = {found.holders} (docs/triehh_privacy.md)"
+
+
+def _guarantee(
+    epsilon: float, delta: float, bound: str, *assumptions: str
+) -> statement.Guarantee:
+    return statement.Guarantee(
+        epsilon=epsilon,
+        delta=delta,
+        bound=bound,
+        is_upper_bound=True,
+        one_sided=True,
+        unit="user",
+        adjacency=_ADJACENCY_IN_SHORT,
+        assumptions=assumptions,
     )

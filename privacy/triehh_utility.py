@@ -3,7 +3,7 @@
 import math
 from fractions import Fraction
 
-from privacy import argument_checks, triehh
+from privacy import argument_checks, triehh, triehh_theorem1
 
 # Beyond this no population is sought.
 LARGEST_POPULATION = 10**11
@@ -70,7 +70,7 @@ def minimum_population(
 def _rate(n: int, frequency: float, epsilon: float, length: int) -> float:
     """The worst-case discovery rate; 0 where Corollary 1 has no parameters."""
     try:
-        parameters = triehh.solve_parameters(
+        parameters = triehh_theorem1.solve_parameters(
             population_size=n, max_length=length, epsilon=epsilon, delta=1 / n**2
         )
     except ValueError:

@@ -151,7 +151,7 @@ def measure_stages(process):
             output = process.next(state, cohort)
         state = output.state
         second = second or state
-        metrics = {**output.metrics.released, **output.metrics.simulator}
+        metrics = output.metrics.combined()
         rows.append(
             {
                 "level": metrics["level"],

@@ -147,9 +147,9 @@ def main(argv: list[str]) -> None:
     startup.silence_tensorflow()
     from federated_hh import alphabet as alphabet_lib
     from federated_hh import triehh
-    from privacy import triehh as triehh_privacy
-    from simulation import participation, runtime, tokenizers
+    from privacy import triehh_solver
     from simulation import population as population_lib
+    from simulation import runtime, tokenizers
 
     scratch = tempfile.mkdtemp(prefix="benchmark_triehh_")
     try:
@@ -168,7 +168,7 @@ def main(argv: list[str]) -> None:
             f"{_NUM_CLIENTS.value / prepared:,.0f} a second; peak memory "
             f"{memory.peak_bytes / 2**30:.2f} GiB"
         )
-        parameters = triehh_privacy.solve_parameters(
+        parameters = triehh_solver.solve_parameters(
             population_size=n,
             max_length=_MAX_LENGTH.value,
             epsilon=_EPSILON.value,
@@ -176,9 +176,9 @@ def main(argv: list[str]) -> None:
         )
         alphabet = alphabet_lib.Alphabet(tokenizers.get_tokenizer("triehh").alphabet)
         process = triehh.build_triehh_process(
-            population, parameters, alphabet, seed=_SEED.value
+            population, parameters, alphabet, noise_key=_SEED.value
         )
-        cohorts = participation.UniformCohorts(n, parameters.cohort_size, _SEED.value)
+        cohorts = process.cohorts()
         with resource_usage.Usage() as memory, runtime.tff_worker():
             first, _ = measure_blocks(process, cohorts)
             second, states = measure_blocks(process, cohorts)

@@ -18,14 +18,16 @@ class UniformCohorts:
     Attributes:
         population_size: Clients in the population.
         cohort_size: Clients in a cohort, in [1, population_size].
-        seed: The run's seed.
-        stream: Tells apart the cohorts of several processes of one run.
+        noise_key: The run's secret, at least 0, where a guarantee rests on the
+            sampling.
+        stream: What else the cohorts are a function of: words, and numbers at least
+            0. Samples of two streams are independent.
     """
 
     population_size: int
     cohort_size: int
-    seed: int
-    stream: int = 0
+    noise_key: int
+    stream: tuple[str | int, ...] = ()
 
     def __post_init__(self):
         if not 1 <= self.cohort_size <= self.population_size:
@@ -43,7 +45,7 @@ class UniformCohorts:
         Returns:
             The clients' indices: int64, shape [cohort_size], ascending, distinct.
         """
-        random = seeds.generator(self.seed, "cohort", self.stream, round_number)
+        random = seeds.generator(self.noise_key, "cohort", *self.stream, round_number)
         clients = random.choice(
             self.population_size, self.cohort_size, replace=False, shuffle=False
         )

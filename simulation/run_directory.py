@@ -309,7 +309,7 @@ class RunDirectory:
             if self._writer is None:
                 self._writer = tf.summary.create_file_writer(str(path))
             with self._writer.as_default(step=step):
-                for name, value in {**metrics.released, **metrics.simulator}.items():
+                for name, value in metrics.combined().items():
                     tf.summary.scalar(name, value)
             self._writer.flush()
         except tf.errors.OpError as error:
@@ -320,7 +320,7 @@ class RunDirectory:
 
     def metrics(self) -> pd.DataFrame:
         """Returns all metrics so far, a row a step: the simulator's view."""
-        return pd.DataFrame([{**m.released, **m.simulator} for _, m in self._rows])
+        return pd.DataFrame([m.combined() for _, m in self._rows])
 
     def write_statement(self, statement: Statement, stem: str = "privacy") -> None:
         """Writes a privacy statement as `<stem>.json` and `<stem>.md`."""

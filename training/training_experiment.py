@@ -151,7 +151,7 @@ def run_rounds(
             },
         )
         directory.add_metrics(state.round_number, metrics)
-        logging.info(_progress(rule, {**metrics.released, **metrics.simulator}))
+        logging.info(_progress(rule, metrics.combined()))
         if last or state.round_number % schedule.checkpoint_every == 0:
             _save(process, state, participation, directory, schedule)
     return Result(state, participation)

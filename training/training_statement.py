@@ -5,7 +5,7 @@ Appendix A of the paper follows Ponomareva et al. 2023, Section 5.3.
 
 import math
 
-from privacy import conversions, statement
+from privacy import conversions, realised, statement
 from training.dp_ftrl_parameters import Mechanism, ServerParameters
 from training.run_participation import RunParticipation
 
@@ -130,7 +130,7 @@ def training_statement(
             "included: their zCDP adds up.",
         ),
         verifiability=_VERIFIABILITY[parameters.mechanism],
-        basis=participation.basis,
+        realised=realised.unrecorded(participation.basis),
     )
 
 
@@ -173,6 +173,7 @@ def _guarantee(
         rho=rho,
         bound=f"zCDP, converted by the {conversions.ZcdpConversion.GAUSSIAN.value}",
         is_upper_bound=True,
+        one_sided=False,
         unit=_UNIT,
         adjacency=_ADJACENCY,
     )

@@ -49,6 +49,28 @@ class GroundTruthTest(absltest.TestCase):
         )
         self.assertEqual([self.words[i] for i in truth.order], ["b", "a", "c"])
 
+    def test_equal_counts_are_in_the_order_of_the_table(self):
+        # Hundreds of ties, as a sort that keeps no order keeps that of a few.
+        words = [f"w{i * 7919 % 997}" for i in range(997)]
+        counts = [3 if i % 5 else 1 for i in range(997)]
+        rows = [("u", [("first", 1)])]
+        rows += [
+            (f"{word} {client}", [(word, 1)])
+            for word, count in zip(words, counts, strict=True)
+            for client in range(count)
+        ]
+        population = client_words.ClientWords.from_rows(
+            os.path.join(self.create_tempdir().full_path, "ties"), rows
+        )
+        for selection_ in (_MOST_FREQUENT, _BY_FREQUENCY):
+            truth = evaluation.GroundTruth.of(population, selection_)
+            of_three = np.flatnonzero(truth.counts == 3)
+            of_one = np.flatnonzero(truth.counts == 1)
+            self.assertLen(of_three, 797)
+            np.testing.assert_array_equal(
+                truth.order, np.concatenate([of_three, of_one])
+            )
+
 
 class ScoresTest(parameterized.TestCase):
     def test_by_hand(self):

@@ -115,7 +115,7 @@ def run(process, state=None):
     while not state.finished:
         output = process.next(state, process.cohorts.cohort(state.levels_done))
         state = output.state
-        levels.append({**output.metrics.released, **output.metrics.simulator})
+        levels.append(output.metrics.combined())
     return state, levels
 
 

@@ -9,20 +9,12 @@ import tensorflow as tf
 from absl.testing import absltest
 
 from federated_hh import alphabet, triehh, triehh_experiment, triehh_report
+from privacy import realised, triehh_statement
 from privacy import statement as statement_lib
 from privacy import triehh as triehh_privacy
-from privacy import triehh_statement
-from simulation import (
-    client_words,
-    noise_keys,
-    participation,
-    run_directory,
-    run_files,
-    runtime,
-)
+from simulation import client_words, noise_keys, run_directory, run_files, runtime
 
-_KEY = noise_keys.NoiseKey.of_seed(1)
-_SEED = 5
+_KEY = noise_keys.NoiseKey.of_seed(5)
 _REPEATS = 3
 _CLIENTS = 60
 _COHORT = 40
@@ -45,7 +37,7 @@ class ExperimentTestCase(absltest.TestCase):
         )
         self.parameters = triehh_privacy.TrieHHParameters(_CLIENTS, _COHORT, 4, 4)
         self.process = triehh.build_triehh_process(
-            population, self.parameters, alphabet.Alphabet("abc"), seed=_SEED
+            population, self.parameters, alphabet.Alphabet("abc"), noise_key=5
         )
 
     def create(self, name):
@@ -61,7 +53,7 @@ class ExperimentTestCase(absltest.TestCase):
 
     def run_in(self, directory):
         return triehh_experiment.run_repeats(
-            self.process, directory, num_repeats=_REPEATS, seed=_SEED
+            self.process, directory, num_repeats=_REPEATS
         )
 
     def steps_in_tensorboard(self, directory):
@@ -84,14 +76,37 @@ class RunRepeatsTest(ExperimentTestCase):
             return step(state, cohort)
 
         with mock.patch.object(self.process, "next", side_effect=record):
-            self.run_in(self.create("run"))
+            outcome = self.run_in(self.create("run"))
         self.assertEqual({stream for stream, _, _ in calls}, set(range(_REPEATS)))
         for stream, round_number, cohort in calls:
-            expected = participation.UniformCohorts(
-                _CLIENTS, _COHORT, _SEED, stream=stream
-            ).cohort(round_number)
+            expected = self.process.cohorts(stream).cohort(round_number)
             np.testing.assert_array_equal(cohort, expected)
         self.assertLen({cohort.tobytes() for _, _, cohort in calls}, len(calls))
+        # The record is of whom was asked, and makes a statement a realised one.
+        self.assertEqual(
+            outcome.rounds.rounds,
+            tuple(
+                realised.Round.of(stream, round_number + 1, cohort)
+                for stream, round_number, cohort in calls
+            ),
+        )
+        statement = triehh_statement.triehh_statement(
+            self.parameters,
+            delta=1e-3,
+            redraws_each_round=False,
+            rounds=outcome.rounds,
+        )
+        self.assertEqual(statement.basis, "realised")
+        self.assertEqual(statement.realised.rounds, len(calls))
+
+    def test_checkpoint_of_an_older_release_is_refused(self):
+        directory = self.create("old")
+        self.run_in(directory)
+        checkpoint = directory.load_checkpoint()
+        del checkpoint["rounds"]
+        directory.save_checkpoint(checkpoint)
+        with self.assertRaisesRegex(ValueError, "older release"):
+            self.run_in(directory)
 
     def test_killed_before_any_file_of_any_round(self):
         whole = self.create("whole")
@@ -149,7 +164,8 @@ class ReportTest(ExperimentTestCase):
     def setUp(self):
         super().setUp()
         self.directory = self.create("run")
-        self.repeats = self.run_in(self.directory)
+        self.outcome = self.run_in(self.directory)
+        self.repeats = self.outcome.repeats
         self.results = triehh_report.evaluate(self.process, self.repeats, max_k=3)
 
     def test_heavy_hitters_beside_the_ground_truth(self):
@@ -191,11 +207,19 @@ class ReportTest(ExperimentTestCase):
 
     def test_page_has_words_scores_and_statement(self):
         statement = triehh_statement.triehh_statement(
-            self.parameters, redraws_each_round=False, num_runs=_REPEATS
+            self.parameters,
+            delta=1e-9,
+            redraws_each_round=False,
+            rounds=self.outcome.rounds,
         )
         triehh_report.write(self.directory, self.process, self.results, statement)
         page = (self.directory.path / "report.html").read_text()
-        for expected in (">ab<", "60 clients", "does not apply", "data:image/png"):
+        for expected in (
+            ">ab<",
+            "60 clients",
+            "no guarantee at delta",
+            "data:image/png",
+        ):
             self.assertIn(expected, page)
         written = (self.directory.path / "privacy.json").read_text()
         self.assertEqual(

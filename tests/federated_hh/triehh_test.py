@@ -16,7 +16,7 @@ from federated_hh import alphabet as alphabet_lib
 from federated_hh import selection as selection_lib
 from federated_hh import triehh
 from privacy import triehh as triehh_privacy
-from simulation import client_words, participation, runtime, seeds
+from simulation import client_words, runtime, seeds
 
 _MOST_FREQUENT = selection_lib.WordSelection.MOST_FREQUENT
 _BY_FREQUENCY = selection_lib.WordSelection.BY_FREQUENCY
@@ -72,7 +72,7 @@ class TrieHHTestCase(parameterized.TestCase):
             "threshold": 1,
             "max_length": 4,
             "word_selection": _MOST_FREQUENT,
-            "seed": 1,
+            "noise_key": 1,
             "num_blocks": 3,
         }
         options.update(overrides)
@@ -123,10 +123,10 @@ class EqualityTest(TrieHHTestCase):
         n = population.num_clients
         size = (n + 1) // 2
         options = {"threshold": threshold, "max_length": max_length}
-        options |= {"cohort_size": size, "seed": seed}
+        options |= {"cohort_size": size, "noise_key": seed}
         process = self.process(population, num_blocks=4, **options)
         one_by_one = self.process(population, num_blocks=n, **options)
-        cohorts = participation.UniformCohorts(n, size, seed)
+        cohorts = process.cohorts()
         words = [max(c, key=c.get) if c else None for c in clients]
 
         state, learned = process.initialize(), set()
@@ -152,7 +152,7 @@ class EqualityTest(TrieHHTestCase):
             self.process(
                 population,
                 word_selection=_BY_FREQUENCY,
-                seed=seed,
+                noise_key=seed,
                 num_blocks=num_blocks,
             )
             for num_blocks in (1, 3, population.num_clients)
@@ -213,12 +213,171 @@ class SelectionTest(TrieHHTestCase):
         self.assertLen(set(whole.numpy().tolist()), 1000)
 
 
-class RunTest(TrieHHTestCase):
-    def run_once(self, process, size, seed):
-        cohorts = participation.UniformCohorts(
-            process.population.num_clients, size, seed
+class StreamsTest(TrieHHTestCase):
+    """What cohorts and drawn words are a function of."""
+
+    def setUp(self):
+        super().setUp()
+        self.clients = [{"ab": 1, "ba": 1} for _ in range(600)]
+        self.first = self.build()
+
+    def build(self, clients=None, **changes):
+        options = {"cohort_size": 200, "threshold": 3, "max_length": 4}
+        options |= {"word_selection": _BY_FREQUENCY} | changes
+        return self.process(self.population(clients or self.clients), **options)
+
+    def others(self):
+        one_more = [{"ab": 2, "ba": 1}, *self.clients[1:]]
+        return {
+            "threshold": self.build(threshold=4),
+            "maximum length": self.build(max_length=5),
+            "alphabet": self.build(alphabet=alphabet_lib.Alphabet("abcd")),
+            "key": self.build(noise_key=2),
+            "large key": self.build(noise_key=1 + 2**64),
+            "one client's count": self.build(one_more),
+            "word selection": self.build(word_selection=_MOST_FREQUENT),
+        }
+
+    def test_cohorts_of_other_runs_are_independent(self):
+        # Two cohorts of 200 of 600 share 66.7 clients on average, with a standard
+        # deviation of 6.7: five of them, for 21 comparisons; false alarms 1e-5.
+        for name, other in self.others().items():
+            for number in range(3):
+                with self.subTest(f"{name}, round {number}"):
+                    mine, theirs = (
+                        process.cohorts().cohort(number)
+                        for process in (self.first, other)
+                    )
+                    shared = len(np.intersect1d(mine, theirs))
+                    self.assertBetween(shared, 66.7 - 34, 66.7 + 34)
+
+    def test_drawn_words_of_other_runs_are_independent(self):
+        others = self.others()
+        del others["word selection"], others["alphabet"]
+        everybody = np.arange(600)
+
+        def votes(process):
+            # One client a time would be slow: eight groups tell draws apart.
+            state = process.initialize()
+            return [
+                process.collect_votes(state, group).tolist()
+                for group in np.split(everybody, 8)
+            ]
+
+        mine = votes(self.first)
+        self.assertEqual(votes(self.build()), mine)
+        for name, other in others.items():
+            with self.subTest(name):
+                self.assertNotEqual(votes(other), mine)
+
+    def test_the_same_run_has_the_same_cohorts(self):
+        for again in (self.build(), self.build(num_blocks=7)):
+            for stream in (0, 1):
+                np.testing.assert_array_equal(
+                    again.cohorts(stream).cohort(2),
+                    self.first.cohorts(stream).cohort(2),
+                )
+        self.assertFalse(
+            np.array_equal(
+                self.first.cohorts(0).cohort(2), self.first.cohorts(1).cohort(2)
+            )
         )
-        state, rounds = process.initialize(), []
+
+
+class DiscoveryTest(TrieHHTestCase):
+    """How often words are found, against exact laws.
+
+    Votes are counted in plain Python, which `EqualityTest` holds equal to those of the
+    TFF computation, so that thousands of runs take seconds.
+    """
+
+    RUNS = 10_000
+
+    def found(self, process, words):
+        """Counts in how many runs each word is found, and each run's words."""
+        times = collections.Counter()
+        for run in range(self.RUNS):
+            cohorts = process.cohorts(stream=run)
+            state = process.initialize(stream=run)
+            while not state.finished:
+                votes = self.votes(state, words[cohorts.cohort(state.round_number)])
+                state = process.update(state, votes).state
+            times.update(word.text for word in state.trie.words())
+        return times
+
+    def votes(self, state, words):
+        votes = np.zeros(state.trie.num_candidates, np.int64)
+        symbols = state.trie.alphabet.characters + "$"
+        places = {
+            "".join(symbols[c] for c in codes): i * len(symbols)
+            for i, codes in enumerate(state.trie.frontier())
+        }
+        level = state.round_number
+        for word in words:
+            sequence = f"{word}$"
+            if len(sequence) > level and sequence[:level] in places:
+                votes[places[sequence[:level]] + symbols.index(sequence[level])] += 1
+        return votes
+
+    def assert_rate(self, times, rate):
+        """Two-sided, false alarms 1e-6: passes within 5 standard deviations."""
+        self.assertGreater(stats.binomtest(times, self.RUNS, rate).pvalue, 1e-6)
+
+    def test_figure_1_has_its_exact_rates(self):
+        # Cohorts of 10 of 20 devices, threshold 2. Each prefix of a word is kept
+        # independently, with the chance that its holders have: "s" has 7, the other
+        # prefixes of star, sun and moon as many as the word. A standard error is 0.5%.
+        population = self.population([{word: 1} for word in _FIGURE_1])
+        process = self.process(
+            population,
+            alphabet_lib.Alphabet("abcdefghijklmnopqrstuvwxyz"),
+            cohort_size=10,
+            threshold=2,
+            max_length=6,
+        )
+        found = self.found(process, np.array(_FIGURE_1))
+        self.assertEqual(set(found), {"star", "sun", "moon"})
+        s, three, four = (stats.hypergeom.sf(1, 20, w, 10) for w in (7, 3, 4))
+        self.assert_rate(found["star"], s * three**4)
+        self.assert_rate(found["sun"], s * four**3)
+        self.assert_rate(found["moon"], four**5)
+
+    def test_single_path_has_exactly_the_rate_of_proposition_1(self):
+        # 8 of 30 devices hold "ab", alone with its letters.
+        words = ["ab"] * 8 + ["c"] * 22
+        process = self.process(
+            self.population([{word: 1} for word in words]),
+            cohort_size=12,
+            threshold=3,
+            max_length=3,
+        )
+        rate = triehh_privacy.worst_case_discovery_rate(8, process.parameters)
+        self.assertBetween(rate, 0.3, 0.5)
+        self.assert_rate(self.found(process, np.array(words))["ab"], rate)
+
+
+class SecureSumTest(TrieHHTestCase):
+    def test_votes_are_summed_by_a_secure_sum(self):
+        # It knows how many devices a block has, and refuses more votes than that: a
+        # plain sum takes them.
+        process = self.process(self.population([{"a": 1}] * 6), num_blocks=3)
+        state = process.initialize()
+
+        def blocks(size):
+            return [
+                collections.OrderedDict(clients=np.arange(size), first_place=0),
+                collections.OrderedDict(clients=np.arange(1), first_place=2),
+            ]
+
+        self.assertEqual(process.sum_of_votes(state, blocks(2))[0], 3)
+        with self.assertRaisesRegex(runtime.SecureSumError, "above its bound"):
+            process.sum_of_votes(state, blocks(3))
+
+
+class RunTest(TrieHHTestCase):
+    def run_once(self, process, stream=0):
+        cohorts = process.cohorts(stream)
+        state, rounds = process.initialize(stream), []
         while not state.finished:
             output = process.next(state, cohorts.cohort(state.round_number))
             state = output.state
@@ -227,68 +386,38 @@ class RunTest(TrieHHTestCase):
 
     def test_figure_1(self):
         # 20 devices, cohorts of 10, threshold 2. What one device alone holds is
-        # never learned. Discovery of each word in 300 runs against Proposition 1's
-        # worst case: the chance of so few is below 1e-6 where the bound holds.
+        # never learned.
         population = self.population([{word: 1} for word in _FIGURE_1])
         alphabet = alphabet_lib.Alphabet("abcdefghijklmnopqrstuvwxyz")
         process = self.process(
             population, alphabet, cohort_size=10, threshold=2, max_length=6
         )
-        runs = 300
-        found = collections.Counter()
-        for seed in range(runs):
-            state, rounds = self.run_once(process, 10, seed)
+        seen = set()
+        for stream in range(40):
+            state, rounds = self.run_once(process, stream)
             words = {word.text: word for word in state.trie.words()}
-            self.assertLessEqual(set(words), {"star", "sun", "moon"})
+            seen |= set(words)
             for word in words.values():
                 self.assertEqual(word.level, len(word.text) + 1)
                 self.assertGreaterEqual(word.votes, 2)
             self.assertLessEqual(len(rounds), 6)
             if len(rounds) < 6:
-                self.assertEqual(rounds[-1]["prefixes_kept"], 0)
-            found.update(words.keys())
-        for word, count in (("star", 3), ("sun", 4), ("moon", 4)):
-            with self.subTest(word):
-                # The paper's bound takes L rounds; a word needs its own length.
-                bound = triehh_privacy.worst_case_discovery_rate(
-                    count,
-                    triehh_privacy.TrieHHParameters(20, 10, 2, len(word) + 1),
-                )
-                self.assertGreater(stats.binom.cdf(found[word], runs, bound), 1e-6)
-        # star and sun help each other on their first letter.
-        self.assertGreater(found["sun"], found["star"])
-
-    def test_single_path_has_exactly_the_rate_of_proposition_1(self):
-        # 8 of 30 devices hold "ab", alone with its letters: the discovery is
-        # exactly binomial with the rate of Proposition 1. 400 runs, two-sided test,
-        # false-alarm rate 1e-6.
-        population = self.population([{"ab": 1}] * 8 + [{"c": 1}] * 22)
-        process = self.process(population, cohort_size=12, threshold=3, max_length=3)
-        rate = triehh_privacy.worst_case_discovery_rate(8, process.parameters)
-        found = 0
-        for seed in range(400):
-            state, _ = self.run_once(process, 12, seed)
-            found += "ab" in {word.text for word in state.trie.words()}
-        self.assertBetween(rate, 0.1, 0.9)
-        self.assertGreater(stats.binomtest(found, 400, rate).pvalue, 1e-6)
+                self.assertEqual(rounds[-1].released["prefixes_kept"], 0)
+        self.assertEqual(seen, {"star", "sun", "moon"})
 
     def test_ends_at_the_maximum_length(self):
         population = self.population([{"aaaa": 1}, {"aab": 1}])
-        state, rounds = self.run_once(self.process(population, max_length=3), 2, 1)
+        state, rounds = self.run_once(self.process(population, max_length=3))
         self.assertLen(rounds, 3)
         self.assertEqual(state.trie.words(), [])
         self.assertEqual(learned_prefixes(state.trie), {"a", "aa", "aaa", "aab"})
         self.assertEqual(
-            rounds[-1],
-            collections.OrderedDict(
-                round=3,
-                votes_received=2,
-                candidates=4,
-                candidates_with_votes=2,
-                prefixes_kept=2,
-                words_completed=0,
-            ),
+            rounds[-1].released,
+            {"round": 3, "candidates": 4, "prefixes_kept": 2, "words_completed": 0},
         )
+        simulator = dict(rounds[-1].simulator)
+        self.assertGreater(simulator.pop("seconds"), 0)
+        self.assertEqual(simulator, {"votes_received": 2, "candidates_with_votes": 2})
 
     def test_state_survives_json_between_rounds(self):
         clients = [{"abc": 2, "ab": 1}, {"ab": 3}, {"cab": 1, "abc": 1}] * 5
@@ -330,8 +459,13 @@ class BadArgumentsTest(TrieHHTestCase):
         parameters = triehh_privacy.TrieHHParameters(5, 2, 2, 3)
         with self.assertRaisesRegex(ValueError, "5 clients"):
             triehh.build_triehh_process(
-                self.population([{"a": 1}]), parameters, _ABC, seed=1
+                self.population([{"a": 1}]), parameters, _ABC, noise_key=1
             )
+
+    @parameterized.parameters(-1, 2**128)
+    def test_noise_key(self, key):
+        with self.assertRaisesRegex(ValueError, r"noise_key .* \[0, 2\^128\)"):
+            self.process(self.population([{"a": 1}] * 2), noise_key=key)
 
     def test_no_blocks(self):
         with self.assertRaisesRegex(ValueError, "num_blocks is 0"):

@@ -21,6 +21,7 @@ def _guarantee(epsilon, delta, **changes):
         "delta": delta,
         "bound": "known",
         "is_upper_bound": True,
+        "one_sided": False,
         "unit": _UNIT,
         "adjacency": _ADJACENCY,
     }

@@ -13,6 +13,7 @@ from absl.testing import absltest, parameterized
 from privacy import paper_tables
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
+_TRIEHH = ("--mechanism=triehh", "--population=100000", "--max_length=10")
 
 
 def _python(*arguments: str) -> subprocess.CompletedProcess:
@@ -91,22 +92,39 @@ class AnswersTest(parameterized.TestCase):
         self.assertIn("replacement", rows[0]["basis"])
 
     def test_triehh_and_back(self):
-        values = _values(
-            "--mechanism=triehh",
-            "--population=100000",
-            "--max_length=10",
-            "--epsilon=2",
-            "--delta=1e-10",
-        )
-        self.assertEqual(values["threshold (theta)"], [14])
-        back = _values(
-            "--mechanism=triehh",
-            "--population=100000",
-            "--max_length=10",
-            "--threshold=14",
+        values = _values(*_TRIEHH, "--epsilon=2", "--delta=1e-10")
+        given = (
+            f"--threshold={values['threshold (theta)'][0]}",
             f"--cohort_size={values['cohort size (m)'][0]}",
         )
+        back = _values(*_TRIEHH, "--delta=1e-10", *given)
         self.assertEqual(back, values)
+        epsilon = values["epsilon"][0]
+        back = _values(*_TRIEHH, f"--epsilon={epsilon!r}", *given)
+        self.assertEqual(back, values)
+
+    def test_triehh_names_both_bounds_and_their_direction(self):
+        rows = json.loads(
+            _run(
+                *_TRIEHH,
+                "--epsilon=2",
+                "--delta=1e-10",
+                "--parameters=corollary1",
+                "--format=json",
+            ).stdout
+        )
+        self.assertEqual(rows[0]["value"], 14)
+        epsilons = {r["basis"]: r["value"] for r in rows if r["quantity"] == "epsilon"}
+        self.assertLen(epsilons, 2)
+        (tight,) = [v for name, v in epsilons.items() if "tight bound" in name]
+        (printed,) = [v for name, v in epsilons.items() if "Theorem 1" in name]
+        self.assertLess(tight, 0.9 * printed)
+        for basis in epsilons:
+            self.assertIn("one-sided", basis)
+        found = _values(*_TRIEHH, "--delta=1e-10", "--epsilon=2")
+        holders = "holders for a discovery rate of 0.9"
+        needed = {r["quantity"]: r["value"] for r in rows}[holders]
+        self.assertLess(found[holders][0], 0.6 * needed)
 
     def test_k_anonymity_and_cohort_size(self):
         values = _values(
@@ -135,6 +153,7 @@ class AnswersTest(parameterized.TestCase):
             "--max_length=10",
             "--epsilon=2",
             "--delta=1e-8",
+            "--parameters=corollary1",
         )
         self.assertEqual(done.returncode, 0)
         self.assertRegex(done.stdout, r"threshold \(theta\) +12\n")
@@ -161,7 +180,7 @@ class BadInputTest(parameterized.TestCase):
         ),
         (
             ("--mechanism=triehh", "--population=1000", "--max_length=5"),
-            "either epsilon and delta, or threshold and cohort_size",
+            "either epsilon and delta, or threshold and cohort_size and one",
         ),
     )
     def test_one_line_and_status_2(self, arguments, message):

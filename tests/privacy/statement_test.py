@@ -7,7 +7,21 @@ import math
 import numpy as np
 from absl.testing import absltest, parameterized
 
-from privacy import statement, triehh, triehh_statement
+from privacy import (
+    realised,
+    statement,
+    triehh,
+    triehh_statement,
+    triehh_theorem1,
+)
+
+_ROUNDS = realised.RealisedRounds(
+    tuple(
+        realised.Round.of(repeat, number, np.arange(12_000) + repeat)
+        for repeat in range(5)
+        for number in (1, 2, 3)
+    )
+)
 
 
 def _guarantee(**changes):
@@ -16,6 +30,7 @@ def _guarantee(**changes):
         "delta": 1e-10,
         "bound": "PLD of one Gaussian",
         "is_upper_bound": True,
+        "one_sided": False,
         "unit": "device",
         "adjacency": "zero-out",
     }
@@ -43,7 +58,11 @@ class StatementTest(parameterized.TestCase):
     def test_json_gives_the_statement_back(self):
         for made in (
             _statement(),
-            _statement(guarantees=(_guarantee(epsilon=math.inf),), basis="realised"),
+            _statement(
+                guarantees=(_guarantee(epsilon=math.inf, one_sided=True),),
+                realised=_ROUNDS.summary(),
+            ),
+            _statement(realised=realised.unrecorded("realised")),
             _statement(guarantees=(), no_guarantee_reason="no noise"),
             _statement(parameters={"n": np.int64(3), "share": np.float32(0.5)}),
         ):
@@ -54,10 +73,11 @@ class StatementTest(parameterized.TestCase):
         fields = json.loads(text, parse_constant=self.fail)
         self.assertEqual(fields["guarantees"][0]["epsilon"], "inf")
         self.assertEqual(fields["parameters"]["limit"], "inf")
-        self.assertEqual(fields["schema_version"], 1)
+        self.assertEqual(fields["schema_version"], 2)
         self.assertEqual(
             set(fields),
-            {field.name for field in dataclasses.fields(statement.PrivacyStatement)},
+            {field.name for field in dataclasses.fields(statement.PrivacyStatement)}
+            | {"basis"},
         )
         self.assertIn("python", fields["software"])
 
@@ -81,6 +101,42 @@ class StatementTest(parameterized.TestCase):
             self.assertIn(words, text)
 
     @parameterized.parameters(
+        (2.0000000000000018, "2"),
+        (3.5000000000000004, "3.5"),
+        (0.47959183673469385, "0.4796"),
+        (2.0000001, "2.001"),
+        (2.0004, "2.001"),
+        (1.9996, "2"),
+        (1e-10, "1e-10"),
+        (0.0, "0"),
+    )
+    def test_bounds_that_are_round_but_for_float_accuracy(self, rho, printed):
+        text = _statement(guarantees=(_guarantee(rho=rho, epsilon=rho),)).to_markdown()
+        self.assertIn(f"rho = {printed}\n", text)
+        self.assertIn(f"epsilon = {printed}, delta", text)
+
+    def test_one_sided_is_said_in_the_bold_line(self):
+        text = _statement(guarantees=(_guarantee(one_sided=True),)).to_markdown()
+        self.assertIn("**epsilon = 9.002, delta = 1e-10, one-sided**", text)
+        self.assertNotIn("one-sided", _statement().to_markdown())
+
+    def test_one_sided_is_never_left_out(self):
+        fields = dataclasses.asdict(_guarantee())
+        del fields["one_sided"]
+        with self.assertRaisesRegex(TypeError, "one_sided"):
+            statement.Guarantee(**fields)
+
+    def test_no_word_makes_a_statement_realised(self):
+        with self.assertRaises(TypeError):
+            _statement(basis="realised")
+        self.assertEqual(_statement().basis, "planned")
+        made = _statement(realised=_ROUNDS.summary())
+        self.assertEqual(made.basis, "realised")
+        self.assertIn(
+            "realised, in 15 rounds that asked 180000 clients", made.to_markdown()
+        )
+
+    @parameterized.parameters(
         *((name, "") for name in ("setting", "protected", "unit", "adjacency")),
         *((name, " ") for name in ("mechanism", "mechanism_output", "accounting")),
         ("verifiability", ""),
@@ -91,10 +147,11 @@ class StatementTest(parameterized.TestCase):
         ("parameters", {"n": math.nan}),
         ("parameters", {"n": None}),
         ("software", {}),
-        ("basis", "guessed"),
+        ("realised", "realised"),
+        ("realised", True),
         ("guarantees", ("epsilon = 1",)),
         ("no_guarantee_reason", "though there is one"),
-        ("schema_version", 2),
+        ("schema_version", 1),
     )
     def test_refuses_incomplete_statements(self, name, value):
         with self.assertRaisesRegex(ValueError, name):
@@ -114,6 +171,7 @@ class StatementTest(parameterized.TestCase):
         ("unit", ""),
         ("adjacency", ""),
         ("is_upper_bound", 1),
+        ("one_sided", None),
     )
     def test_refuses_bad_guarantees(self, name, value):
         with self.assertRaisesRegex(ValueError, name):
@@ -125,6 +183,13 @@ class StatementTest(parameterized.TestCase):
             (lambda f: f.pop("unit"), "field unit of the statement is missing"),
             (lambda f: f.update(more=1), "field more of the statement is unknown"),
             (lambda f: f.update(schema_version=7), "schema_version"),
+            (lambda f: f.update(schema_version=1), "made again from its run's flags"),
+            (lambda f: f.update(basis="realised"), "basis is 'realised'"),
+            (lambda f: f.pop("basis"), "field basis of the statement is missing"),
+            (
+                lambda f: f["guarantees"][0].pop("one_sided"),
+                "field one_sided .*is miss",
+            ),
             (lambda f: f["guarantees"][0].pop("delta"), r"field delta .*\[0\]"),
         ):
             changed = json.loads(json.dumps(fields))
@@ -134,55 +199,86 @@ class StatementTest(parameterized.TestCase):
 
 
 class TrieHHStatementTest(parameterized.TestCase):
-    def test_several_runs_add_up(self):
-        parameters = triehh.TrieHHParameters(10**6, 12_000, 15, 10)
-        made = triehh_statement.triehh_statement(
-            parameters, redraws_each_round=False, num_runs=5, basis="realised"
-        )
-        one, all_runs = made.guarantees
-        self.assertEqual((one.epsilon, one.delta), parameters.guarantee())
+    def setUp(self):
+        super().setUp()
+        self.parameters = triehh.TrieHHParameters(10**6, 12_000, 15, 10)
+
+    def make(self, **changes):
+        fields = {"delta": 1e-12, "redraws_each_round": False}
+        return triehh_statement.triehh_statement(self.parameters, **(fields | changes))
+
+    def test_repeats_that_were_run_add_up(self):
+        made = self.make(rounds=_ROUNDS)
+        self.assertEqual(made.basis, "realised")
+        self.assertEqual(made.realised, _ROUNDS.summary())
+        one, all_runs, printed = made.guarantees
+        found = self.parameters.guarantee(delta=1e-12)
+        self.assertEqual((one.epsilon, one.delta), found[:2])
         self.assertEqual(all_runs.epsilon, 5 * one.epsilon)
         self.assertEqual(all_runs.delta, 5 * one.delta)
+        self.assertEqual(
+            (printed.epsilon, printed.delta),
+            triehh_theorem1.guarantee(self.parameters),
+        )
+        self.assertIn("Theorem 1", printed.bound)
         self.assertIn("5 runs together", made.protected)
+        self.assertEqual(made.parameters["runs"], 5)
+        self.assertEqual(made.guarantees, self.make(num_runs=5).guarantees)
         with self.assertRaisesRegex(ValueError, "num_runs"):
-            triehh_statement.triehh_statement(
-                parameters, redraws_each_round=False, num_runs=0
-            )
+            self.make(num_runs=0)
+
+    def test_rounds_of_another_run_are_refused(self):
+        others = realised.RealisedRounds([realised.Round.of(0, 1, np.arange(11_999))])
+        with self.assertRaisesRegex(ValueError, "11999 clients .* is 12000"):
+            self.make(rounds=others)
+        long = [realised.Round.of(0, i, np.arange(12_000)) for i in range(1, 12)]
+        with self.assertRaisesRegex(ValueError, "a round 11 .* max_length is 10"):
+            self.make(rounds=realised.RealisedRounds(long))
+
+    def test_all_guarantees_are_one_sided(self):
+        made = self.make(num_runs=2)
+        self.assertLen(made.guarantees, 3)
+        self.assertTrue(all(guarantee.one_sided for guarantee in made.guarantees))
+        bold = [line for line in made.to_markdown().splitlines() if "**epsilon" in line]
+        self.assertLen(bold, 3)
+        for line in bold:
+            self.assertIn("one-sided**", line)
 
     def test_users_without_words_that_were_left_out(self):
-        parameters = triehh.TrieHHParameters(10**6, 12_000, 15, 10)
-        made = triehh_statement.triehh_statement(
-            parameters, redraws_each_round=False, population_has_empty_users=False
-        )
+        made = self.make(population_has_empty_users=False)
         self.assertIn("taken to be public", " ".join(made.assumptions))
         self.assertEqual(made.parameters["users_without_words"], "left out")
 
-    @parameterized.parameters(False, True)
-    def test_carries_the_guarantee(self, redraws):
-        parameters = triehh.solve_parameters(
-            population_size=10**5,
-            max_length=10,
-            epsilon=2.0,
-            delta=1e-10,
-            redraws_each_round=redraws,
-        )
-        made = triehh_statement.triehh_statement(parameters, redraws_each_round=redraws)
-        (guarantee,) = made.guarantees
+    def test_redrawing_users(self):
+        made = self.make(redraws_each_round=True)
+        found = self.parameters.guarantee(delta=1e-12, redraws_each_round=True)
         self.assertEqual(
-            (guarantee.epsilon, guarantee.delta),
-            parameters.guarantee(redraws_each_round=redraws),
+            (made.guarantees[0].epsilon, made.guarantees[0].delta), found[:2]
         )
-        self.assertEqual("basic composition" in guarantee.bound, redraws)
-        self.assertEqual(made.basis, "planned")
+        self.assertIn("delta0 / (1 - delta0)", made.accounting)
+        self.assertIn("Corollary 2", made.guarantees[1].bound)
+
+    def test_names_all_that_a_run_shows_beside_the_words(self):
+        text = " ".join(self.make().not_counted)
+        for shown in (
+            "exact votes",
+            "how many votes were received",
+            "how many candidates had votes",
+            "true counts and ranks",
+            "fingerprint",
+            "distinct words and of its entries",
+            "time that a round took",
+        ):
+            self.assertIn(shown, text)
 
     def test_says_why_there_is_none(self):
         made = triehh_statement.triehh_statement(
             triehh.TrieHHParameters(100, 50, 3, 10),
+            delta=1e-6,
             redraws_each_round=False,
-            basis="realised",
         )
         self.assertEmpty(made.guarantees)
-        self.assertIn("threshold", made.no_guarantee_reason)
+        self.assertIn("smallest delta", made.no_guarantee_reason)
         self.assertIn("**None.**", made.to_markdown())
 
 

@@ -1,4 +1,4 @@
-"""Tests of TrieHH's guarantee against the paper's table and exact enumeration."""
+"""Tests of TrieHH's guarantee against the exact law of the tries of small runs."""
 
 import fractions
 import itertools
@@ -8,191 +8,249 @@ import numpy as np
 from absl.testing import absltest, parameterized
 
 from privacy import triehh
+from tests.privacy import triehh_law
 
-# The words of the small populations: two symbols, "$" ends a word, so max_length = 3.
+_ONE = fractions.Fraction(1)
+# Two symbols; "$" ends a word, so max_length = 3 has all of each word.
 _WORDS = ("a$", "b$", "aa$", "ab$")
 
 
-def _truncate(value: float) -> float:
-    return math.floor(value * 100) / 100
+def _populations(users: int):
+    """All ways in which users hold one of `_WORDS` each, or nothing."""
+    for bars in itertools.combinations(range(users + len(_WORDS)), len(_WORDS)):
+        ends = [-1, *bars]
+        yield {word: ends[i + 1] - ends[i] - 1 for i, word in enumerate(_WORDS)}
 
 
-def _round_outcomes(holders: dict[str, int], others: int, cohort: int, threshold: int):
-    """Enumerates which prefixes of one round reach the threshold.
-
-    Args:
-        holders: Prefix to number of users who would vote for it.
-        others: Users who would not vote.
-        cohort: Users drawn, uniformly without replacement.
-        threshold: Votes needed.
-
-    Returns:
-        Frozen set of kept prefixes to exact probability.
-    """
-    total = math.comb(sum(holders.values()) + others, cohort)
-    law: dict[frozenset, fractions.Fraction] = {}
-    names = sorted(holders)
-    for votes in itertools.product(
-        *(range(min(holders[name], cohort) + 1) for name in names)
-    ):
-        silent = cohort - sum(votes)
-        if not 0 <= silent <= others:
-            continue
-        ways = math.comb(others, silent)
-        for name, count in zip(names, votes, strict=True):
-            ways *= math.comb(holders[name], count)
-        kept = frozenset(
-            name for name, count in zip(names, votes, strict=True) if count >= threshold
-        )
-        law[kept] = law.get(kept, 0) + fractions.Fraction(ways, total)
-    return law
-
-
-def _round_law(words, mixed, kept, level, parameters):
-    """The law of a round where one user draws from `mixed` (None: votes nothing)."""
-    law: dict[frozenset, fractions.Fraction] = {}
-    for draw, probability in mixed.items():
-        holders: dict[str, int] = {}
-        for word, count in itertools.chain(words.items(), [(draw, 1)]):
-            if word is None or len(word) < level or not count:
-                continue
-            if level == 1 or word[: level - 1] in kept:
-                prefix = word[:level]
-                holders[prefix] = holders.get(prefix, 0) + count
-        others = parameters.population_size - sum(holders.values())
-        outcomes = _round_outcomes(
-            holders, others, parameters.cohort_size, parameters.threshold
-        )
-        for outcome, chance in outcomes.items():
-            law[outcome] = law.get(outcome, 0) + probability * chance
-    return law
-
-
-def _trie_law(words, mixed, parameters, level=1, kept=frozenset()):
-    """The exact law of the final trie: tuple of kept sets, level by level."""
-    if level > parameters.max_length:
-        return {(): fractions.Fraction(1)}
-    law: dict[tuple, fractions.Fraction] = {}
-    for now, chance in _round_law(words, mixed, kept, level, parameters).items():
-        if not now:
-            law[(now,)] = law.get((now,), 0) + chance
-            continue
-        for rest, later in _trie_law(words, mixed, parameters, level + 1, now).items():
-            law[(now, *rest)] = law.get((now, *rest), 0) + chance * later
-    return law
-
-
-def _delta_at(epsilon: float, law, other) -> float:
-    """The smallest delta with P(S) <= e^epsilon Q(S) + delta for all S."""
-    return float(
-        sum(
-            max(0.0, float(chance) - math.exp(epsilon) * float(other.get(output, 0)))
-            for output, chance in law.items()
-        )
+def _tail(n: int, holders: int, cohort: int, threshold: int) -> fractions.Fraction:
+    """P(Hypergeometric(n, holders, cohort) >= threshold), from its definition."""
+    ways = sum(
+        math.comb(holders, votes) * math.comb(n - holders, cohort - votes)
+        for votes in range(threshold, min(holders, cohort) + 1)
     )
+    return fractions.Fraction(ways, math.comb(n, cohort))
+
+
+def _factor(holders: int, threshold: int, length: int) -> fractions.Fraction:
+    """e^epsilon of one K."""
+    return fractions.Fraction(holders, holders - threshold) ** length
+
+
+class BoundTest(parameterized.TestCase):
+    """The bound against enumerated laws, all in exact arithmetic."""
+
+    def assert_bound(self, law, emptied, parameters, redraws=False):
+        """Checks all K; returns for how many delta, and epsilon, are reached."""
+        n, theta = parameters.population_size, parameters.threshold
+        reached = [0, 0]
+        for holders in range(theta + 1, n + 1):
+            tail = _tail(n, holders - 1, parameters.cohort_size, theta)
+            bound = tail
+            if redraws and tail < 1:
+                bound = min(parameters.max_length * tail, tail / (1 - tail))
+            factor = _factor(holders, theta, parameters.max_length)
+            exact = triehh_law.exact_delta(factor, law, emptied)
+            self.assertLessEqual(exact, bound, (parameters, holders))
+            reached[0] += exact == bound > 0
+            reached[1] += any(
+                chance == factor * emptied.get(out, 0) > 0
+                for out, chance in law.items()
+            )
+        return reached
+
+    def test_the_oracle_is_algorithm_2_on_every_cohort(self):
+        users = ["a$", "a$", "aa$", "ab$", None]
+        parameters = triehh.TrieHHParameters(5, 3, 2, 3)
+        words = {"a$": 1, "aa$": 1, "ab$": 1}
+        self.assertEqual(
+            triehh_law.trie_law(words, {"a$": _ONE}, parameters),
+            triehh_law.brute_force_law(users, parameters),
+        )
+        users[1] = None
+        self.assertEqual(
+            triehh_law.trie_law(words, {None: _ONE}, parameters),
+            triehh_law.brute_force_law(users, parameters),
+        )
+
+    @parameterized.parameters((5, 1), (5, 2), (5, 3), (6, 3))
+    def test_every_run_of_few_users(self, n, length):
+        runs, reached = 0, np.zeros(2, int)
+        for cohort in range(1, n + 1):
+            for theta in range(1, cohort + 1):
+                parameters = triehh.TrieHHParameters(n, cohort, theta, length)
+                for words in _populations(n - 1):
+                    emptied = triehh_law.trie_law(words, {None: _ONE}, parameters)
+                    for mine in _WORDS:
+                        law = triehh_law.trie_law(words, {mine: _ONE}, parameters)
+                        reached += self.assert_bound(law, emptied, parameters)
+                        runs += 1
+        self.assertGreater(runs, 1000)
+        # It cannot be improved for all of them: both numbers are reached.
+        self.assertGreater(reached.min(), 0)
+
+    def test_larger_runs_of_several_levels(self):
+        generator = np.random.default_rng(7)
+        for _ in range(60):
+            n = int(generator.integers(7, 15))
+            cohort = int(generator.integers(1, n + 1))
+            theta = int(generator.integers(1, min(cohort, 5) + 1))
+            parameters = triehh.TrieHHParameters(n, cohort, theta, 3)
+            shares = generator.dirichlet(np.full(len(_WORDS) + 1, 0.7))
+            counts = generator.multinomial(n - 1, shares)
+            words = dict(zip(_WORDS, counts[:-1].tolist(), strict=True))
+            emptied = triehh_law.trie_law(words, {None: _ONE}, parameters)
+            for mine in _WORDS:
+                law = triehh_law.trie_law(words, {mine: _ONE}, parameters)
+                self.assert_bound(law, emptied, parameters)
+
+    @parameterized.parameters((6, 2, 4), (7, 3, 5), (9, 4, 6))
+    def test_epsilon_is_reached_in_all_levels_at_once(self, n, theta, holders):
+        # Cohorts as large as the threshold: a kept prefix always contains the user.
+        parameters = triehh.TrieHHParameters(n, theta, theta, 3)
+        words = {"ab$": holders - 1, "b$": n - holders}
+        law = triehh_law.trie_law(words, {"ab$": _ONE}, parameters)
+        emptied = triehh_law.trie_law(words, {None: _ONE}, parameters)
+        found = tuple(frozenset([prefix]) for prefix in ("a", "ab", "ab$"))
+        self.assertEqual(law[found], _factor(holders, theta, 3) * emptied[found])
+
+    def test_drawing_once_costs_what_one_word_costs(self):
+        parameters = triehh.TrieHHParameters(8, 5, 2, 3)
+        words = {"a$": 1, "aa$": 2, "ab$": 2, "b$": 1}
+        emptied = triehh_law.trie_law(words, {None: _ONE}, parameters)
+        law: triehh_law.Law = {}
+        for mine, share in (("ab$", 1), ("aa$", 2), ("b$", 3)):
+            one = triehh_law.trie_law(words, {mine: _ONE}, parameters)
+            for out, chance in one.items():
+                law[out] = law.get(out, 0) + chance * fractions.Fraction(share, 6)
+        self.assert_bound(law, emptied, parameters)
+
+    def test_users_who_redraw_in_every_round(self):
+        # All users draw; some words are rare in some rounds only.
+        generator = np.random.default_rng(11)
+        for _ in range(150):
+            n = int(generator.integers(3, 7))
+            cohort = int(generator.integers(1, n + 1))
+            theta = int(generator.integers(1, cohort + 1))
+            parameters = triehh.TrieHHParameters(n, cohort, theta, 3)
+            users = [self.user(generator) for _ in range(n)]
+            law = triehh_law.redrawing_law(users, parameters)
+            emptied = triehh_law.redrawing_law([*users[:-1], {None: _ONE}], parameters)
+            self.assertEqual(sum(law.values()), 1)
+            self.assert_bound(law, emptied, parameters, redraws=True)
+
+    def user(self, generator):
+        words = generator.choice([*_WORDS, "ba$"], size=2, replace=False).tolist()
+        share = fractions.Fraction(int(generator.integers(1, 10)), 10)
+        return {words[0]: share, words[1]: 1 - share}
+
+    def test_the_oracle_of_redrawing_users(self):
+        # With one word each it is the other oracle; a mixture in one round alone is
+        # the mixture of the laws.
+        parameters = triehh.TrieHHParameters(5, 3, 2, 3)
+        single = [{word: _ONE} for word in ("a$", "aa$", "aa$", "b$", None)]
+        self.assertEqual(
+            triehh_law.redrawing_law(single, parameters),
+            triehh_law.brute_force_law(["a$", "aa$", "aa$", "b$", None], parameters),
+        )
+        parameters = triehh.TrieHHParameters(4, 3, 2, 1)
+        half = fractions.Fraction(1, 2)
+        law = triehh_law.redrawing_law(
+            [{"a$": _ONE}, {"b$": _ONE}, {None: _ONE}, {"a$": half, "b$": half}],
+            parameters,
+        )
+        parts = [
+            triehh_law.brute_force_law(["a$", "b$", None, word], parameters)
+            for word in ("a$", "b$")
+        ]
+        for out, chance in law.items():
+            self.assertEqual(chance, sum(part.get(out, 0) for part in parts) / 2)
+
+    def test_opposite_direction_fails_for_a_small_population(self):
+        # The counterexample of the module's docstring.
+        parameters = triehh.TrieHHParameters(54, 9, 5, 1)
+        epsilon, delta, holders = parameters.guarantee(delta=1e-4)
+        self.assertEqual(holders, 6)
+        words = {"a": 27, "b": 26}
+        law = triehh_law.trie_law(words, {"a": _ONE}, parameters)
+        emptied = triehh_law.trie_law(words, {None: _ONE}, parameters)
+        self.assertAlmostEqual(delta, 3.984177e-05, places=11)
+        factor = fractions.Fraction(math.exp(epsilon))
+        self.assertLessEqual(triehh_law.exact_delta(factor, law, emptied), delta)
+        nothing = (frozenset(),)
+        self.assertNotIn(nothing, law)
+        self.assertGreater(emptied[nothing], 0.04)
+
+    @parameterized.parameters((12, 4, 2, 8), (12, 6, 3, 7), (10, 3, 1, 5))
+    def test_opposite_direction_holds_among_silent_users(
+        self, n, cohort, theta, silent
+    ):
+        # docs/triehh_privacy.md, Proposition C: users who never vote, without delta.
+        length = 3
+        parameters = triehh.TrieHHParameters(n, cohort, theta, length)
+        spare = cohort - theta + 1
+        factor = (1 + fractions.Fraction(spare, silent - spare + 1)) ** length
+        for words in _populations(n - 1 - silent):
+            if sum(words.values()) != n - 1 - silent:
+                continue
+            emptied = triehh_law.trie_law(words, {None: _ONE}, parameters)
+            for mine in _WORDS:
+                law = triehh_law.trie_law(words, {mine: _ONE}, parameters)
+                self.assertEqual(triehh_law.exact_delta(factor, emptied, law), 0)
 
 
 class GuaranteeTest(parameterized.TestCase):
-    # Zhu et al. 2020, Table 1: epsilon = 2, L = 10. The paper cuts gamma after two
-    # digits (rounding would give 15.11 and 33.72).
-    @parameterized.parameters(
-        (10**4, 10, 1.81, 12, 1.51),
-        (10**5, 11, 5.21, 14, 4.09),
-        (10**6, 12, 15.10, 15, 12.08),
-        (10**7, 13, 44.09, 17, 33.71),
-    )
-    def test_table_1(self, n, theta, gamma, theta_squared, gamma_squared):
-        for delta, expected in (
-            (1 / (300 * n), (theta, gamma)),
-            (1 / n**2, (theta_squared, gamma_squared)),
-        ):
-            threshold = triehh.smallest_threshold(delta)
-            value = triehh.largest_gamma(
-                population_size=n, threshold=threshold, max_length=10, epsilon=2.0
-            )
-            self.assertEqual((threshold, _truncate(value)), expected)
-            solved = triehh.solve_parameters(
-                population_size=n, max_length=10, epsilon=2.0, delta=delta
-            )
-            self.assertEqual(solved.threshold, threshold)
-            self.assertEqual(solved.cohort_size, math.floor(value * math.sqrt(n)))
-
-    @parameterized.parameters(
-        (1e4, 10, 1.81269), (1e6, 15, 12.08462), (1e7, 17, 33.71904)
-    )
-    def test_gamma_digits(self, n, theta, expected):
-        value = triehh.largest_gamma(
-            population_size=int(n), threshold=theta, max_length=10, epsilon=2.0
-        )
-        self.assertAlmostEqual(value, expected, places=5)
-
-    def test_closed_form_as_printed(self):
-        parameters = triehh.TrieHHParameters(10**6, 12084, 15, 10)
-        epsilon, delta = parameters.guarantee()
-        printed = 10 * math.log(1 + 1 / (1000 / (parameters.gamma * 15) - 1))
-        self.assertAlmostEqual(epsilon, printed, places=12)
-        self.assertAlmostEqual(
-            delta, 13 / (12 * math.factorial(15)), delta=1e-12 * delta
-        )
-        self.assertEqual(parameters.guarantee(redraws_each_round=True)[0], epsilon)
-        self.assertAlmostEqual(
-            parameters.guarantee(redraws_each_round=True)[1] / delta, 10, places=12
-        )
-
-    def test_smallest_threshold_is_smallest_for_any_delta(self):
-        generator = np.random.default_rng(20)
-        for delta in 10.0 ** generator.uniform(-300, -0.5, size=500):
-            theta = triehh.smallest_threshold(delta, minimum=4)
-            exact = [
-                fractions.Fraction(t - 2, (t - 3) * math.factorial(t))
-                for t in (max(theta - 1, 4), theta)
-            ]
-            self.assertLessEqual(exact[1], fractions.Fraction(delta))
-            if theta > 4:
-                self.assertGreater(exact[0], fractions.Fraction(delta))
-            self.assertEqual(triehh.smallest_threshold(delta), max(10, theta))
-
-    def test_solved_parameters_keep_the_guarantee_and_cannot_grow(self):
-        generator = np.random.default_rng(21)
-        solved = 0
-        for _ in range(2000):
-            n = int(10 ** generator.uniform(2, 9))
-            length = int(generator.integers(1, 21))
-            epsilon = 10 ** generator.uniform(-2, 1.3)
-            delta = 10 ** generator.uniform(-15, -3)
-            redraws = bool(generator.integers(2))
-            try:
-                parameters = triehh.solve_parameters(
-                    population_size=n,
-                    max_length=length,
-                    epsilon=epsilon,
-                    delta=delta,
-                    redraws_each_round=redraws,
+    @parameterized.parameters((30, 6, 3), (100, 20, 8), (54, 9, 5), (2000, 90, 11))
+    def test_is_the_best_k_and_rounded_upwards(self, n, cohort, theta):
+        parameters = triehh.TrieHHParameters(n, cohort, theta, 4)
+        tails = {k: _tail(n, k - 1, cohort, theta) for k in range(theta + 1, n + 1)}
+        for redraws in (False, True):
+            bounds = {
+                k: min(4 * tail, tail / (1 - tail)) if redraws else tail
+                for k, tail in tails.items()
+                if tail < 1
+            }
+            for wanted in (1e-1, 1e-2, 1e-4, 1e-7):
+                possible = [k for k, bound in bounds.items() if bound <= wanted]
+                if not possible:
+                    with self.assertRaisesRegex(ValueError, "smallest delta"):
+                        parameters.guarantee(delta=wanted, redraws_each_round=redraws)
+                    continue
+                found = parameters.guarantee(delta=wanted, redraws_each_round=redraws)
+                self.assertEqual(found.holders, max(possible))
+                exact = 4 * math.log(found.holders / (found.holders - theta))
+                self.assertAlmostEqual(found.epsilon, exact, places=12)
+                bound = bounds[found.holders]
+                self.assertGreaterEqual(fractions.Fraction(found.delta), bound)
+                self.assertAlmostEqual(found.delta / float(bound), 1, places=9)
+                back = parameters.guarantee(
+                    epsilon=found.epsilon, redraws_each_round=redraws
                 )
-            except ValueError:
-                continue
-            solved += 1
-            got = parameters.guarantee(redraws_each_round=redraws)
-            self.assertLessEqual(got[0], epsilon)
-            self.assertLessEqual(got[1], delta)
-            larger = triehh.TrieHHParameters(
-                n, parameters.cohort_size + 1, parameters.threshold, length
-            )
-            if larger.violated_condition() is None:
-                self.assertGreater(larger.guarantee()[0], epsilon)
-        self.assertGreater(solved, 700)
+                self.assertEqual(back, found)
+                tighter = parameters.guarantee(epsilon=found.epsilon * (1 - 1e-9))
+                self.assertEqual(tighter.holders, found.holders + 1)
 
-    def test_refuses_outside_theorem_1(self):
-        for parameters, condition in (
-            ((10**4, 181, 3, 10), "4 <= threshold"),
-            ((10**4, 181, 101, 10), "4 <= threshold"),
-            ((10**4, 99, 10, 10), "gamma .* >= 1"),
-            ((10**4, 910, 10, 10), "gamma <= sqrt"),
-        ):
-            with self.assertRaisesRegex(ValueError, condition):
-                triehh.TrieHHParameters(*parameters).guarantee()
-        for parameters in ((10**4, 100, 10, 10), (10**4, 909, 10, 10)):
-            triehh.TrieHHParameters(*parameters).guarantee()
+    def test_nothing_can_be_kept(self):
+        parameters = triehh.TrieHHParameters(100, 10, 11, 5)
+        self.assertEqual(parameters.guarantee(delta=1e-9), (0.0, 0.0, None))
+        law = triehh_law.trie_law(
+            {"a$": 5}, {"a$": _ONE}, triehh.TrieHHParameters(6, 2, 3, 2)
+        )
+        self.assertEqual(law, {(frozenset(),): 1})
+
+    def test_too_small_an_epsilon_guarantees_nothing(self):
+        parameters = triehh.TrieHHParameters(100, 10, 5, 5)
+        self.assertEqual(parameters.guarantee(epsilon=0.1), (0.1, 1.0, None))
+
+    @parameterized.parameters(
+        ({}, "either delta or epsilon"),
+        ({"delta": 0.1, "epsilon": 1.0}, "either delta or epsilon"),
+        ({"delta": 0.0}, "delta"),
+        ({"epsilon": -1.0}, "epsilon"),
+        ({"delta": 1e-9}, "smallest delta is .* 3 users hold"),
+    )
+    def test_bad_requests(self, request, message):
+        with self.assertRaisesRegex(ValueError, message):
+            triehh.TrieHHParameters(100, 10, 3, 5).guarantee(**request)
 
     @parameterized.parameters(
         ("population_size", (1, 1, 10, 10)),
@@ -206,71 +264,6 @@ class GuaranteeTest(parameterized.TestCase):
     def test_bad_parameters(self, name, arguments):
         with self.assertRaisesRegex(ValueError, name):
             triehh.TrieHHParameters(*arguments)
-
-    @parameterized.parameters(
-        ({"epsilon": -1.0}, "epsilon"),
-        ({"epsilon": math.nan}, "epsilon"),
-        ({"epsilon": 1e6}, "ask for at most"),
-        ({"epsilon": 1e-6}, "larger population"),
-        ({"delta": 0.0}, "delta"),
-        ({"delta": 1.0}, "delta"),
-        ({"delta": 1e-300}, "population of at least"),
-        ({"population_size": 1}, "population_size"),
-        ({"max_length": 0}, "max_length"),
-    )
-    def test_bad_requests(self, change, message):
-        request = {
-            "population_size": 10**4,
-            "max_length": 10,
-            "epsilon": 2.0,
-            "delta": 1e-8,
-        }
-        with self.assertRaisesRegex(ValueError, message):
-            triehh.solve_parameters(**(request | change))
-
-
-class ExactLawTest(parameterized.TestCase):
-    """Theorem 1 against the enumerated law of the trie on small populations."""
-
-    @parameterized.parameters((30, 6, 4), (36, 6, 4), (40, 8, 4), (54, 9, 5))
-    def test_delta_is_never_above_theorem_1(self, n, cohort, threshold):
-        parameters = triehh.TrieHHParameters(n, cohort, threshold, 3)
-        epsilon, delta = parameters.guarantee()
-        generator = np.random.default_rng(n)
-        for mine in _WORDS:
-            shares = generator.dirichlet(np.full(len(_WORDS) + 1, 0.7))
-            counts = generator.multinomial(n - 1, shares)
-            words = dict(zip(_WORDS, counts[:-1].tolist(), strict=True))
-            law = _trie_law(words, {mine: fractions.Fraction(1)}, parameters)
-            emptied = _trie_law(words, {None: fractions.Fraction(1)}, parameters)
-            self.assertAlmostEqual(float(sum(law.values())), 1.0, places=12)
-            self.assertLessEqual(_delta_at(epsilon, law, emptied), delta)
-
-    def test_redrawing_users_stay_within_l_times_delta(self):
-        parameters = triehh.TrieHHParameters(36, 6, 4, 3)
-        epsilon, delta = parameters.guarantee(redraws_each_round=True)
-        self.assertAlmostEqual(delta, 3 * parameters.guarantee()[1], places=12)
-        half = fractions.Fraction(1, 2)
-        generator = np.random.default_rng(5)
-        for pair in itertools.combinations(_WORDS, 2):
-            counts = generator.multinomial(35, generator.dirichlet(np.ones(5)))
-            words = dict(zip(_WORDS, counts[:-1].tolist(), strict=True))
-            law = _trie_law(words, dict.fromkeys(pair, half), parameters)
-            emptied = _trie_law(words, {None: fractions.Fraction(1)}, parameters)
-            self.assertLessEqual(_delta_at(epsilon, law, emptied), delta)
-
-    def test_opposite_direction_fails_for_a_small_population(self):
-        # The counterexample of the module's docstring.
-        parameters = triehh.TrieHHParameters(54, 9, 5, 1)
-        epsilon, delta = parameters.guarantee()
-        words = {"a": 27, "b": 26}
-        law = _trie_law(words, {"a": fractions.Fraction(1)}, parameters)
-        emptied = _trie_law(words, {None: fractions.Fraction(1)}, parameters)
-        self.assertLessEqual(_delta_at(epsilon, law, emptied), delta)
-        self.assertEqual(delta, 0.0125)
-        nothing = (frozenset(),)
-        self.assertNotIn(nothing, law)
-        self.assertGreater(emptied[nothing], 0.04)
 
 
 class DiscoveryRateTest(parameterized.TestCase):
@@ -305,6 +298,15 @@ class DiscoveryRateTest(parameterized.TestCase):
         for bad in (-1, 2001, 1.5, np.array([1.0])):
             with self.assertRaisesRegex(ValueError, "occurrences"):
                 triehh.worst_case_discovery_rate(bad, parameters)
+
+    def test_holders_needed_is_the_smallest(self):
+        parameters = triehh.TrieHHParameters(300, 60, 8, 5)
+        for rate in (0.05, 0.5, 0.9, 0.999):
+            needed = triehh.holders_needed(parameters, rate)
+            self.assertGreaterEqual(_tail(300, needed, 60, 8) ** 5, rate)
+            self.assertLess(_tail(300, needed - 1, 60, 8) ** 5, rate)
+        nothing = triehh.TrieHHParameters(300, 7, 8, 5)
+        self.assertIsNone(triehh.holders_needed(nothing, 0.9))
 
 
 if __name__ == "__main__":

@@ -4,12 +4,12 @@ import math
 
 from absl.testing import absltest, parameterized
 
-from privacy import triehh, triehh_utility
+from privacy import triehh, triehh_theorem1, triehh_utility
 
 
 def _enough(n, frequency, epsilon, length, rate):
     try:
-        parameters = triehh.solve_parameters(
+        parameters = triehh_theorem1.solve_parameters(
             population_size=n, max_length=length, epsilon=epsilon, delta=1 / n**2
         )
     except ValueError:

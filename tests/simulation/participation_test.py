@@ -42,14 +42,14 @@ class UniformCohortsTest(parameterized.TestCase):
     def test_every_subset_is_equally_likely(self):
         # Chi-square over the 20 cohorts of 3 out of 6, 20,000 rounds, fixed seed;
         # false alarm rate 1e-6.
-        cohorts = participation.UniformCohorts(6, 3, seed=1)
+        cohorts = participation.UniformCohorts(6, 3, noise_key=1)
         subsets = {s: 0 for s in itertools.combinations(range(6), 3)}
         for round_number in range(20_000):
             subsets[tuple(cohorts.cohort(round_number).tolist())] += 1
         self.assertGreater(stats.chisquare(list(subsets.values())).pvalue, 1e-6)
 
     def test_large_cohort_is_distinct_sorted_and_in_range(self):
-        cohort = participation.UniformCohorts(10**6, 22_000, seed=3).cohort(0)
+        cohort = participation.UniformCohorts(10**6, 22_000, noise_key=3).cohort(0)
         self.assertEqual(cohort.dtype, np.int64)
         self.assertLen(cohort, 22_000)
         self.assertTrue(np.all(np.diff(cohort) > 0))
@@ -57,8 +57,8 @@ class UniformCohortsTest(parameterized.TestCase):
         self.assertLess(cohort[-1], 10**6)
 
     def test_rounds_and_streams_are_fresh_and_repeatable(self):
-        first = participation.UniformCohorts(1000, 100, seed=1)
-        other = participation.UniformCohorts(1000, 100, seed=1, stream=1)
+        first = participation.UniformCohorts(1000, 100, noise_key=1)
+        other = participation.UniformCohorts(1000, 100, 1, stream=("words", 1))
         np.testing.assert_array_equal(first.cohort(5), first.cohort(5))
         self.assertFalse(np.array_equal(first.cohort(5), first.cohort(6)))
         self.assertFalse(np.array_equal(first.cohort(5), other.cohort(5)))
@@ -66,7 +66,7 @@ class UniformCohortsTest(parameterized.TestCase):
     @parameterized.parameters(0, 11)
     def test_size_out_of_range(self, cohort_size):
         with self.assertRaisesRegex(ValueError, f"cohort_size is {cohort_size}"):
-            participation.UniformCohorts(10, cohort_size, seed=1)
+            participation.UniformCohorts(10, cohort_size, noise_key=1)
 
 
 class DisjointCohortsTest(parameterized.TestCase):

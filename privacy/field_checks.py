@@ -1,0 +1,66 @@
+"""Checks of the fields of the dataclasses that a privacy statement consists of.
+
+Each takes the object and the field's name, writes the checked value back, and raises
+a `ValueError` that names the field.
+"""
+
+import math
+import numbers
+from collections.abc import Mapping
+from typing import Any
+
+
+def number(owner: Any, name: str, minimum: float, maximum: float):
+    """Makes a field a float; raises `ValueError` if it is none in the range."""
+    value = getattr(owner, name)
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise ValueError(f"{name} must be a number, got {value!r}")
+    if not minimum <= value <= maximum:
+        raise ValueError(f"{name} must be in [{minimum:g}, {maximum:g}], got {value!r}")
+    object.__setattr__(owner, name, float(value))
+
+
+def text(owner: Any, name: str, where: str = ""):
+    """Raises `ValueError` unless a field is a text that is not empty."""
+    value = getattr(owner, name)
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError(
+            f"{name} must be a text that is not empty{where}, got {value!r}"
+        )
+
+
+def texts(owner: Any, name: str, may_be_empty: bool = False):
+    """Makes a field a tuple of texts that are not empty, or raises `ValueError`."""
+    values = getattr(owner, name)
+    if isinstance(values, str) or not isinstance(values, list | tuple):
+        raise ValueError(f"{name} must be a list of texts, got {values!r}")
+    if not (values or may_be_empty):
+        raise ValueError(f"{name} must not be empty: name at least one")
+    for value in values:
+        if not isinstance(value, str) or not value.strip():
+            raise ValueError(
+                f"{name} must hold texts that are not empty, got {value!r}"
+            )
+    object.__setattr__(owner, name, tuple(values))
+
+
+def mapping(owner: Any, name: str, kinds: tuple[type, ...]):
+    """Makes a field a dict of names to values of some types, or raises `ValueError`."""
+    mapping = getattr(owner, name)
+    if not isinstance(mapping, Mapping) or not mapping:
+        raise ValueError(f"{name} must be a dict that is not empty, got {mapping!r}")
+    plain = {}
+    for key, value in mapping.items():
+        if not isinstance(key, str) or not key.strip():
+            raise ValueError(f"{name} must have texts as names, got {key!r}")
+        if not isinstance(value, kinds) or value in ("", "inf"):
+            raise ValueError(f"{name}[{key!r}] must not be {value!r}")
+        # NumPy's numbers are told apart here, so that JSON takes them.
+        if isinstance(value, numbers.Integral):
+            value = bool(value) if isinstance(value, bool) else int(value)
+        elif isinstance(value, numbers.Real):
+            value = float(value)
+            if math.isnan(value) or value == -math.inf:
+                raise ValueError(f"{name}[{key!r}] must be a number, got {value!r}")
+        plain[key] = value
+    object.__setattr__(owner, name, plain)

@@ -1,0 +1,139 @@
+"""What a statement needs to be called realised: the rounds that were run.
+
+A statement that is made from a configuration is planned. Only a record of rounds, with
+who was asked in each, makes it realised: there is no word to pass.
+"""
+
+import dataclasses
+import hashlib
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+
+from privacy import argument_checks
+
+
+@dataclasses.dataclass(frozen=True)
+class Round:
+    """A round that was run.
+
+    Attributes:
+        repeat: Which of several runs on the population, from 0.
+        number: The round of that run, from 1.
+        clients: How many clients were asked; at least 1.
+        cohort: SHA-256 of who was asked; see `of`. A secret where the sampling
+            protects: a record is kept, and not published.
+    """
+
+    repeat: int
+    number: int
+    clients: int
+    cohort: str
+
+    def __post_init__(self):
+        for name, minimum in (("repeat", 0), ("number", 1), ("clients", 1)):
+            value = argument_checks.integer(name, getattr(self, name), minimum)
+            object.__setattr__(self, name, value)
+        if not isinstance(self.cohort, str) or len(self.cohort) != 64:
+            raise ValueError(f"cohort must be a SHA-256 in hex, got {self.cohort!r}")
+
+    @classmethod
+    def of(cls, repeat: int, number: int, cohort: np.ndarray) -> Self:
+        """Returns the record of a round.
+
+        Args:
+            repeat: From 0.
+            number: From 1.
+            cohort: Who was asked: int64, shape [clients], indices of clients.
+        """
+        who = hashlib.sha256(np.asarray(cohort, "<i8").tobytes()).hexdigest()
+        return cls(repeat, number, len(cohort), who)
+
+
+@dataclasses.dataclass(frozen=True)
+class Realised:
+    """What a statement says of the rounds that it rests on.
+
+    Attributes:
+        rounds: How many there were; None where no record of them was kept.
+        clients: How many clients they asked together, with repetition; None with
+            `rounds`.
+    """
+
+    rounds: int | None
+    clients: int | None
+
+    def __post_init__(self):
+        if (self.rounds is None) != (self.clients is None):
+            raise ValueError(f"rounds and clients go together, got {self!r}")
+        if self.rounds is not None:
+            argument_checks.integer("rounds", self.rounds, 1)
+            argument_checks.integer("clients", self.clients, self.rounds)
+
+
+@dataclasses.dataclass(frozen=True)
+class RealisedRounds:
+    """The rounds of one run or of several repeats, in the order they were run in.
+
+    Attributes:
+        rounds: At least one; repeats and, within each, rounds are numbered without a
+            gap.
+
+    Raises:
+        ValueError: There is none, or one is missing.
+    """
+
+    rounds: tuple[Round, ...]
+
+    def __post_init__(self):
+        object.__setattr__(self, "rounds", tuple(self.rounds))
+        if not self.rounds:
+            raise ValueError("rounds must hold at least one: nothing was realised")
+        repeat, number = 0, 0
+        for place, found in enumerate(self.rounds):
+            if place and (found.repeat, found.number) == (repeat + 1, 1):
+                repeat, number = repeat + 1, 0
+            number += 1
+            if (found.repeat, found.number) != (repeat, number):
+                raise ValueError(
+                    f"rounds[{place}] is round {found.number} of repeat "
+                    f"{found.repeat}, round {number} of repeat {repeat} is expected"
+                )
+
+    @property
+    def num_repeats(self) -> int:
+        """How many repeats were run."""
+        return self.rounds[-1].repeat + 1
+
+    def summary(self) -> Realised:
+        """Returns what a statement says of these rounds."""
+        return Realised(len(self.rounds), sum(r.clients for r in self.rounds))
+
+    def to_json(self) -> list[list[Any]]:
+        """Returns the record as values that JSON can hold; see `from_json`."""
+        return [[r.repeat, r.number, r.clients, r.cohort] for r in self.rounds]
+
+    @classmethod
+    def from_json(cls, values: Sequence[Sequence[Any]]) -> Self:
+        """Returns the record whose `to_json` gave `values`."""
+        return cls(tuple(Round(*value) for value in values))
+
+
+def unrecorded(basis: str) -> Realised | None:
+    """Returns the basis of a mechanism that keeps no record of its rounds yet.
+
+    Args:
+        basis: "planned" or "realised".
+
+    Returns:
+        What `PrivacyStatement.realised` takes.
+
+    Raises:
+        ValueError: It is neither word.
+    """
+    if basis == "planned":
+        return None
+    if basis == "realised":
+        return Realised(None, None)
+    raise ValueError(f"basis must be 'planned' or 'realised', got {basis!r}")
