@@ -67,21 +67,7 @@ class RunTrieHHTest(parameterized.TestCase):
         self.assertIn("words found", first.stdout)
         self.check_run_directory(whole)
 
-        program = subprocess.Popen(
-            _command(*_SMALL, self.cache, f"--output_dir={killed}"),
-            env=_environment(),
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        deadline = time.monotonic() + 120
-        while not (killed / _CHECKPOINT).exists():
-            self.assertLess(time.monotonic(), deadline)
-            self.assertIsNone(program.poll())
-            time.sleep(0.001)
-        program.send_signal(signal.SIGKILL)
-        program.wait()
-        with open(killed / "run.json") as file:
-            self.assertEqual(json.load(file)["status"], "running")
+        self.kill_after_a_round(*_SMALL, f"--output_dir={killed}")
         self.assertFalse((killed / "heavy_hitters.csv").exists())
 
         again = _run("--resume", self.cache, f"--output_dir={killed}")
@@ -104,6 +90,24 @@ class RunTrieHHTest(parameterized.TestCase):
             third = _run(*_SMALL, "--seed=7", self.cache, f"--output_dir={whole}")
             self.assertEqual(third.returncode, 1)
             self.assertIn("choose another directory", third.stderr)
+
+    def kill_after_a_round(self, *flags):
+        path = pathlib.Path(flags[-1].partition("=")[2])
+        program = subprocess.Popen(
+            _command(*flags[:-1], self.cache, flags[-1]),
+            env=_environment(),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        deadline = time.monotonic() + 120
+        while not (path / _CHECKPOINT).exists():
+            self.assertLess(time.monotonic(), deadline)
+            self.assertIsNone(program.poll())
+            time.sleep(0.001)
+        program.send_signal(signal.SIGKILL)
+        program.wait()
+        with open(path / "run.json") as file:
+            self.assertEqual(json.load(file)["status"], "running")
 
     def check_run_directory(self, path):
         words = tables.read(path / "simulator" / "heavy_hitters.csv")
@@ -153,22 +157,77 @@ class RunTrieHHTest(parameterized.TestCase):
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertNotIn("cuda", result.stderr.lower())
         statement = json.loads((self.scratch / "out" / "privacy.json").read_text())
-        self.assertIn("by basic composition", statement["accounting"])
+        self.assertIn("delta0 / (1 - delta0)", statement["accounting"])
+        self.assertEqual(statement["basis"], "realised")
+        self.assertEqual(
+            statement["realised"]["clients"], 30 * statement["realised"]["rounds"]
+        )
+
+    def test_given_parameters_resume_after_sigkill(self):
+        output = self.scratch / "killed"
+        flags = ("--threshold=12", "--cohort_size=2000", "--num_clients=20000")
+        flags += ("--num_repeats=3", "--max_length=6", "--max_k=5")
+        self.kill_after_a_round(*flags, f"--output_dir={output}")
+        self.assertIn("--delta=1/n^2", (output / "flags.txt").read_text())
+        again = _run("--resume", self.cache, f"--output_dir={output}")
+        self.assertEqual(again.returncode, 0, again.stderr)
+        statement = json.loads((output / "privacy.json").read_text())
+        self.assertEqual(statement["parameters"]["threshold (theta)"], 12)
+        self.assertLessEqual(statement["guarantees"][0]["delta"], 1 / 20000**2)
+
+    def test_the_papers_parameters(self):
+        # Corollary 1 for 20,000 clients: threshold 10 and 12,689 / 10.
+        for flags, threshold in (((), 11), (("--parameters=corollary1",), 10)):
+            output = self.scratch / f"threshold_{threshold}"
+            result = _run(*_SMALL, *flags, self.cache, f"--output_dir={output}")
+            self.assertEqual(result.returncode, 0, result.stderr)
+            statement = json.loads((output / "privacy.json").read_text())
+            parameters = statement["parameters"]
+            self.assertEqual(parameters["threshold (theta)"], threshold)
+            for guarantee in statement["guarantees"]:
+                self.assertIs(guarantee["one_sided"], True)
+        self.assertEqual(parameters["cohort_size (m)"], 1472)
+        self.assertIn("Theorem 1", statement["guarantees"][-1]["bound"])
+
+    def test_a_threshold_above_the_cohort_warns(self):
+        result = _run(
+            "--num_clients=500",
+            "--threshold=30",
+            "--cohort_size=20",
+            "--max_k=5",
+            "--output_dir=out",
+            self.cache,
+            directory=self.scratch,
+        )
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertRegex(
+            result.stderr, "--threshold=30 is above --cohort_size=20.*nothing"
+        )
+        self.assertIn("0 words found", result.stdout)
 
     @parameterized.parameters(
         ((), "give --epsilon, or --threshold and --cohort_size"),
         (("--threshold=20",), "both --threshold and --cohort_size"),
         (
             ("--epsilon=1", "--threshold=20", "--cohort_size=9"),
-            "either --epsilon and --delta",
+            "either --epsilon or --threshold",
         ),
         (("--epsilon=1", "--delta=small"), "--delta=small"),
         (("--epsilon=1", "--delta=2"), "--delta=2"),
         (("--epsilon=nan",), "--epsilon=nan"),
         (
-            ("--threshold=20", "--cohort_size=9", "--delta=0.1"),
-            "either --epsilon and --delta",
+            ("--threshold=20", "--cohort_size=9", "--parameters=corollary1"),
+            "--parameters=corollary1 is for --epsilon",
         ),
+        (
+            ("--epsilon=1", "--parameters=corollary1", "--discovery_rate=0.5"),
+            "--discovery_rate=0.5 is for",
+        ),
+        (("--epsilon=1", "--discovery_rate=1"), "--discovery_rate=1.0: .* below 1"),
+        (("--epsilon=1", f"--max_k={2**63 - 1}"), "max_k"),
+        (("--epsilon=1", f"--num_repeats={2**62}"), "num_repeats"),
+        ((f"--threshold={2**31}", "--cohort_size=9"), "threshold"),
+        (("--threshold=9", f"--cohort_size={2**31}"), "cohort_size"),
         (("--epsilon=1", "--word_selection=longest"), "longest"),
         (("--epsilon=1", "extra"), "extra"),
         (("--epsilon=1", "--no_such_flag=3"), "no_such_flag"),
@@ -178,20 +237,24 @@ class RunTrieHHTest(parameterized.TestCase):
     def test_wrong_flags_are_answered_at_once(self, flags, message):
         result = _run(*flags, directory=self.scratch)
         self.assertNotEqual(result.returncode, 0)
-        self.assertIn(message, result.stdout + result.stderr)
+        self.assertRegex(result.stdout + result.stderr, message)
         self.assertNotIn("Traceback", result.stderr)
         self.assertEmpty(list(self.scratch.iterdir()))
 
     @parameterized.parameters(
         (("--population=missing.csv", "--epsilon=1"), "missing.csv"),
-        (("--num_clients=500", "--epsilon=1"), "no parameters for epsilon = 1"),
+        (("--num_clients=500", "--epsilon=0.01"), "no parameters for epsilon = 0.01"),
+        (
+            ("--num_clients=500", "--epsilon=1", "--parameters=corollary1"),
+            "no parameters by Corollary 1 for epsilon = 1",
+        ),
         (
             ("--num_clients=500", "--threshold=20", "--cohort_size=900"),
             "cohort_size",
         ),
         (
-            ("--num_clients=500", "--threshold=20", "--cohort_size=100"),
-            "Theorem 1 .* does not apply.*--norequire_guarantee",
+            ("--num_clients=500", "--threshold=5", "--cohort_size=200"),
+            "no guarantee at delta = 4e-06 .*--norequire_guarantee",
         ),
     )
     def test_runs_that_cannot_go_on(self, flags, message):
