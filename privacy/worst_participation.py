@@ -12,9 +12,10 @@ from privacy import argument_checks
 # More rounds than any training has; a participation of each still takes no time.
 LARGEST_ROUNDS = 10**9
 
-# Of the square of a client's participations times their distance, which the time of
-# the search grows with: some 20 seconds.
-LARGEST_SEARCH = 6 * 10**7
+# Of a client's participations times their distance (or themselves, if fewer), whose
+# square the time of the search grows with: at most half a minute. Half of it, where
+# the client may take part less often than the distance allows.
+LARGEST_SEARCH = 14_000
 
 # (value, exit) of the ways to place participations in a node: the sum of squares over
 # its nodes, and how many rounds after its end are still closed.
@@ -50,13 +51,16 @@ def square_sum(
         argument_checks.integer("lengths", length, 1, LARGEST_ROUNDS)
     if gap == 1:
         return _of_any_rounds(lengths, most)
-    largest = min(most, -(-sum(lengths) // gap))
-    if largest**2 * gap > LARGEST_SEARCH:
+    possible = -(-sum(lengths) // gap)
+    largest = min(most, possible)
+    limit = LARGEST_SEARCH if largest == possible else LARGEST_SEARCH // 2
+    if largest * min(largest, gap) > limit:
+        enough = max(LARGEST_SEARCH // 2 // gap, math.isqrt(LARGEST_SEARCH // 2))
         raise ValueError(
-            f"max_participation must be at most {math.isqrt(LARGEST_SEARCH // gap)} for "
-            f"min_separation = {gap - 1}, got {largest}: the exact worst case is a "
-            "search that would take minutes. min_separation = 0 has a closed form, "
-            "which is a bound for any other"
+            f"max_participation must be at most {enough} for min_separation = "
+            f"{gap - 1}, got {largest}: the exact worst case is a search that would "
+            "take minutes. min_separation = 0 has a closed form, which is a bound for "
+            "any other"
         )
     block = gap.bit_length() - 1
 

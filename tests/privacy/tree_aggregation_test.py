@@ -171,7 +171,7 @@ class WorstCaseTest(parameterized.TestCase):
         )
         self.assertGreater(largest.square_sum, 10**16)
         self.assertLess(time.monotonic() - started, 5)
-        with self.assertRaisesRegex(ValueError, "must be at most 5477 for min_sep"):
+        with self.assertRaisesRegex(ValueError, "must be at most 3500 for min_sep"):
             worst_participation.square_sum((10**6,), 10**5, 1)
 
     def test_default_participation_is_the_ceiling(self):
