@@ -27,8 +27,7 @@ def summarize(
 
     Args:
         process: Of the first repeat.
-        metrics: A row a level, with level and candidates; the levels of all repeats
-            decide the guarantee.
+        metrics: A row a level of each repeat, with repeat, level and candidates.
         delta: Of the central guarantees.
         alpha: Of the approximate k-anonymity.
     """
@@ -50,23 +49,24 @@ def realised_statement(
     Args:
         parameters: Of the run.
         aggregation: Of its votes.
-        metrics: A row a level, with candidates.
+        metrics: A row a level of each repeat, with repeat and candidates.
         delta: Of the central guarantees.
     """
-    run = _run_of(parameters, aggregation.value, metrics["candidates"].tolist())
+    run = _run_of(parameters, aggregation.value, metrics)
     return ldp_triehh_statement.ldp_triehh_statement(run, delta=delta, basis="realised")
 
 
 def _run_of(
-    parameters: LdpTrieHHParameters, aggregation: str, candidates: list[int]
+    parameters: LdpTrieHHParameters, aggregation: str, metrics: pd.DataFrame
 ) -> ldp_triehh_statement.LdpTrieHHRun:
     return ldp_triehh_statement.LdpTrieHHRun(
         local_epsilon=parameters.epsilon,
         clients_per_level=parameters.clients_per_level,
         contribution_bound=parameters.contribution_bound,
-        domain_sizes=[int(number) + 1 for number in candidates],
+        domain_sizes=[int(number) + 1 for number in metrics["candidates"]],
         max_depth=parameters.max_depth,
         num_passes=parameters.num_passes,
+        num_repeats=metrics["repeat"].nunique(),
         max_prefixes=parameters.max_prefixes,
         sampler=parameters.sampler.value,
         aggregation=aggregation,
@@ -84,7 +84,7 @@ def anonymity_of(
     Args:
         parameters: Of the run.
         alphabet: Of the run.
-        levels: A row a level that was run, with level and candidates.
+        levels: A row a level of each repeat, with repeat, level and candidates.
         alpha: In (0, 1).
 
     Returns:
@@ -116,26 +116,32 @@ def anonymity_of(
                 **full, live_prefixes=int(candidates.min()) // alphabet.num_symbols
             )
             passes = parameters.num_passes
-            result = smallest.direct(alpha, passes)
+            repeats = levels["repeat"].nunique()
+            result = smallest.direct(alpha, passes, repeats)
             name = (
                 f"as run: s = {smallest.domain_size:,}, {passes} "
-                f"{'pass' if passes == 1 else 'passes'} (others hold no item)"
+                f"{'pass' if passes == 1 else 'passes'}"
+                + (f" in each of {repeats} repeats" if repeats > 1 else "")
+                + " (others hold no item)"
             )
             results.append(dataclasses.replace(result, name=name))
         except ValueError as error:
             remarks.append(f"The run itself has no k: {error}.")
     text = (
-        f"A word that fewer than k users hold is found with probability at most "
+        f"A word that at most k users hold is found with probability at most "
         f"{1 - alpha:.4g} (alpha = {alpha:g}). `k` is the largest that an evaluation "
         "gives, empty where not even a word that nobody holds passes; the two "
         "probabilities are those of a word that nobody holds, and that k hold. The "
-        "first evaluations are, as the paper's, of a level with s = eta_max |X| + 1 "
-        "items. Lemma 1 takes two items off every report to be a proof for all data; "
+        "first evaluations are, as the paper's, of one level with s = eta_max |X| + 1 "
+        "items, once. Lemma 1 takes two items off every report to hold for all data; "
         "the direct evaluation is of the one data set in which all other reports hold "
-        "'no item', and no proof. The last evaluation is the direct one of the run: "
-        "at its level with the fewest candidates, for prefixes that end as words leave "
-        "the trie, with a word's chances in all passes, and its holders spread over "
-        "their cohorts as makes it most likely. Ties, which are kept, are counted. "
+        "'no item'. None is a proof to the last digit: the vote counts of different "
+        "candidates are taken as independent, which they are up to the fixed size of "
+        "a report. The last evaluation is the direct one of the run: at its level with "
+        "the fewest candidates, for prefixes that end as words leave the trie, with a "
+        "word's chances in all passes of all repeats; its holders take part in every "
+        "repeat, and are spread over its cohorts as makes it most likely. Ties, which "
+        "are kept, are counted. "
         f"Words of fewer than {first} characters are not covered: they come out of "
         "levels that keep most of their candidates."
     )

@@ -214,8 +214,7 @@ def statements(
 
     Args:
         clients: From `populations`.
-        levels: Of the results; the levels of all repeats decide the guarantee, which
-            is of one of them.
+        levels: Of the results, of all repeats.
         max_depth: D.
         delta: Of the central guarantees.
     """
@@ -244,16 +243,24 @@ def notes(
     lines = []
     for data_set in DATA_SETS:
         held = clients[data_set.name]
-        central = min(
-            (g for g in guaranteed[data_set.name].guarantees if g.unit == "item"),
-            key=lambda guarantee: guarantee.epsilon,
-        )
-        amplified = (
-            f"epsilon {math.ceil(central.epsilon * 100) / 100:g} at delta "
-            f"{central.delta:g} for an item after the secure sum"
-            if central.delta
-            else "no central guarantee beyond the local one"
-        )
+        of_items = [
+            guarantee
+            for guarantee in guaranteed[data_set.name].guarantees
+            if guarantee.unit == "item" and guarantee.is_upper_bound
+        ]
+        central = [guarantee for guarantee in of_items if guarantee.delta]
+        amplified = "no central guarantee beyond the local one"
+        if central:
+            # The first is of all repeats together, the smallest of one of them.
+            together, alone = (
+                f"{math.ceil(epsilon * 100) / 100:g}"
+                for epsilon in (central[0].epsilon, min(g.epsilon for g in central))
+            )
+            amplified = (
+                f"epsilon {together} at delta {central[0].delta:g} for an item after "
+                "the secure sums of all repeats"
+                + (f" ({alone} for those of one)" if alone != together else "")
+            )
         lines.append(
             f"{data_set.name}: {held.num_clients:,} clients with {held.num_words:,} "
             f"distinct unknown words (fingerprint {held.fingerprint[:16]}); B = "

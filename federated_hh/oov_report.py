@@ -112,8 +112,7 @@ def privacy_to_markdown(
     Args:
         parameters: Of the production setting.
         alphabet: Of its words.
-        levels: A row a level that was run, with level and candidates; those of all
-            repeats decide the guarantee, which is of one of them.
+        levels: A row a level of each repeat, with repeat, level and candidates.
     """
     statement = ldp_triehh_privacy.realised_statement(
         parameters, Aggregation.SECURE_SUM, levels, _DELTA
@@ -128,14 +127,16 @@ def privacy_to_markdown(
     for guarantee in statement.guarantees:
         paper = ""
         if guarantee.unit == "item":
-            paper = {0.0: "epsilon 10"}.get(guarantee.delta, "")
+            if guarantee.delta == 0 and guarantee.epsilon == parameters.epsilon:
+                paper = "epsilon 10"
             if guarantee.bound.startswith("clones"):
                 paper = "epsilon 0.315 (same bound, from a coarser computation)"
         # Rounded upwards: an upper bound stays one.
         epsilon = math.ceil(guarantee.epsilon * 1e4) / 1e4
+        estimate = "" if guarantee.is_upper_bound else " (no proved upper bound)"
         lines.append(
             f"| {guarantee.unit} level: {guarantee.bound} | epsilon {epsilon:g}, "
-            f"delta {guarantee.delta:.3g} | {paper} |"
+            f"delta {guarantee.delta:.3g}{estimate} | {paper} |"
         )
     for result in table.itertuples():
         k = "none" if math.isnan(result.k) else f"k = {int(result.k)}"

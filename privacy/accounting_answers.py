@@ -297,8 +297,8 @@ def k_anonymity(
                 "none" if result.k is None else result.k,
                 f"{result.name}; kept with probability {result.kept_probability:.4g} "
                 f"at k = {at}; mean threshold {result.expected_threshold:.6g} votes; "
-                + ("" if result.proved else "not ")
-                + "proved for all data sets",
+                + ("for all data sets" if result.all_data_sets else "of one data set")
+                + "; counts taken as independent",
             )
         )
     return rows

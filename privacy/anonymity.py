@@ -20,7 +20,11 @@ grows with k, so the guarantee is the largest k for which it is at most 1 - alph
 Both are of one level with eta |X| candidates. In a run, prefixes that end as words
 leave the trie, and a level with fewer candidates has a lower tau; and in several passes
 a word has several chances to be found, with the holders anywhere among their cohorts.
-`live_prefixes` and `num_passes` take the direct evaluation there.
+Where a run is repeated with the same users, all holders may take part in each repeat.
+`live_prefixes`, `num_passes` and `num_repeats` take the direct evaluation there.
+
+No evaluation is a proof to the last digit: the counts of different candidates are
+taken as independent, which they are but for the fixed size of a report.
 """
 
 import dataclasses
@@ -45,8 +49,8 @@ class AnonymityResult:
         kept_probability_at_zero: The probability that a candidate nobody holds is
             kept.
         kept_probability: The same for a candidate held k times; at 0 if k is None.
-        proved: Whether Lemma 1 proves it for all data sets (with the law of tau
-            computed as if candidates' counts were independent, which they nearly are).
+        all_data_sets: Whether it is about all data sets, as Lemma 1 is, or about one.
+            Either takes candidates' counts as independent, which they nearly are.
     """
 
     name: str
@@ -54,7 +58,7 @@ class AnonymityResult:
     k: int | None
     kept_probability_at_zero: float
     kept_probability: float
-    proved: bool
+    all_data_sets: bool
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -135,7 +139,9 @@ class VotingLevel:
         share = (self.subset_size - 2) / (self.domain_size - 1)
         return self._evaluate("Lemma 1 as printed (subsets of d - 2)", share, alpha)
 
-    def direct(self, alpha: float, num_passes: int = 1) -> AnonymityResult:
+    def direct(
+        self, alpha: float, num_passes: int = 1, num_repeats: int = 1
+    ) -> AnonymityResult:
         """Evaluates the data set in which all other reports hold "no item".
 
         Args:
@@ -143,6 +149,8 @@ class VotingLevel:
             num_passes: Passes in which the candidate may be kept, at least 1. The
                 holders are those in all cohorts together, spread over them as makes
                 it most likely, in quarters of their number.
+            num_repeats: How often all passes are made, with all holders in the
+                cohorts of each repeat; at least 1.
 
         Returns:
             The largest k there; not a proof for other data sets.
@@ -151,8 +159,11 @@ class VotingLevel:
             ValueError: An argument is outside its range.
         """
         argument_checks.integer("num_passes", num_passes, 1)
+        argument_checks.integer("num_repeats", num_repeats, 1)
         name = "direct evaluation (others hold no item)"
-        return self._evaluate(name, self.other_probability, alpha, num_passes)
+        return self._evaluate(
+            name, self.other_probability, alpha, num_passes, num_repeats
+        )
 
     def kept_probability(self, holders: int, vote_share: float) -> float:
         """Computes how likely a candidate is kept.
@@ -172,7 +183,12 @@ class VotingLevel:
         return self._kept(holders, *self._threshold_law(vote_share))
 
     def _evaluate(
-        self, name: str, share: float, alpha: float, num_passes: int = 1
+        self,
+        name: str,
+        share: float,
+        alpha: float,
+        num_passes: int = 1,
+        num_repeats: int = 1,
     ) -> AnonymityResult:
         alpha = argument_checks.probability("alpha", alpha)
         if share == 0:
@@ -185,7 +201,8 @@ class VotingLevel:
             return self._kept(holders, values, law)
 
         def kept_with(holders: int) -> float:
-            return _kept_in_some_pass(kept_in_a_pass, holders, num_passes)
+            kept = _kept_in_some_pass(kept_in_a_pass, holders, num_passes)
+            return kept if num_repeats == 1 else 1 - (1 - kept) ** num_repeats
 
         at_zero = kept_with(0)
         k, kept = None, at_zero
@@ -204,7 +221,7 @@ class VotingLevel:
             k=k,
             kept_probability_at_zero=at_zero,
             kept_probability=kept,
-            proved=name.startswith("Lemma 1"),
+            all_data_sets=name.startswith("Lemma 1"),
         )
 
     def _threshold_law(self, share: float) -> tuple[np.ndarray, np.ndarray]:

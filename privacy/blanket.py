@@ -26,6 +26,7 @@ wide. k-ary randomized response is the case d = 1, s = k.
 """
 
 import decimal
+import functools
 import math
 
 import numpy as np
@@ -221,6 +222,20 @@ class SubsetSelectionBlanket:
         return hockey_stick.smallest_epsilon(
             self.delta, delta, self.local_epsilon, guess=guess
         )
+
+
+@functools.lru_cache(maxsize=256)
+def subset_selection(
+    local_epsilon: float, domain_size: int, num_reports: int
+) -> SubsetSelectionBlanket:
+    """Returns the blanket of Subset Selection, kept for the next who needs it.
+
+    Args:
+        local_epsilon: As for `SubsetSelectionBlanket`.
+        domain_size: As there.
+        num_reports: As there.
+    """
+    return SubsetSelectionBlanket(local_epsilon, domain_size, num_reports)
 
 
 def _nodes_of_one(

@@ -1,10 +1,28 @@
-"""The privacy statement of a run of LDP TrieHH (Sun et al. 2024, Algorithm 2)."""
+"""The privacy statement of a run of LDP TrieHH (Sun et al. 2024, Algorithm 2).
+
+For an item the n = N B reports of a level are one group to hide in. For a user, who
+makes B of them, take the first reports of all N clients of the level, the second ones,
+and so on: B groups of N reports with one of the user's in each. The totals of the level
+are the sums of the groups' totals, so who sees them sees no more than the B groups each
+on its own. These are B mechanisms for the exchange of one report in N, whatever the
+other clients hold, and the exchange of a user is no worse than their composition.
+Repeats are composed in the same way: R mechanisms for an item, R B for a user.
+"""
 
 import dataclasses
 import math
 from collections.abc import Sequence
 
-from privacy import clones, closed_forms, realised, shuffling, statement
+from privacy import (
+    argument_checks,
+    blanket,
+    clones,
+    closed_forms,
+    loss_composition,
+    realised,
+    shuffling,
+    statement,
+)
 from privacy.statement import Guarantee
 
 _ADJACENCY = (
@@ -15,7 +33,10 @@ _ADJACENCY = (
 )
 
 _ONE_ITEM = "one item of one user is exchanged (swap)"
-_ALL_ITEMS = "all items of one user are exchanged (swap)"
+_ALL_ITEMS = (
+    "one user's items are all exchanged, for any others or for none: up to B reports "
+    "in each repeat; who takes part in which level stays as it is (swap)"
+)
 
 _CLONES_2021 = shuffling.Method.CLONES_2021.value
 _CLONES_2022 = (
@@ -26,6 +47,9 @@ _THEOREM_2 = (
     "closed form, Sun et al. 2024 Theorem 2 (equation (1) of McMillan et al. 2022; "
     "rests on the same theorem of 2022)"
 )
+
+# More would compose more mechanisms than anybody repeats an experiment.
+LARGEST_REPEATS = 1_000
 
 _AGGREGATION = {
     "secure_sum": (
@@ -40,8 +64,6 @@ _AGGREGATION = {
 }
 
 _ASSUMPTIONS = (
-    "No user takes part in more than one level of all levels and passes, so a level's "
-    "guarantee is that of its users for the whole run.",
     "Every user of a level sends exactly B reports, filled up with 'no item', and all "
     "N users of the level do: a report that never arrives is one less to hide among. "
     "In the simulation nobody drops out.",
@@ -58,7 +80,7 @@ _NOT_COUNTED = (
     "The counting task that estimates coverage: its counts are exact, with no privacy "
     "but that of the aggregation.",
     "Choices made by looking at the data (alphabet, depth, parameters, number of "
-    "runs), the time at which a device takes part, and that it does.",
+    "repeats), the time at which a device takes part, and that it does.",
     "Further runs with the same users: each costs its own epsilon and delta.",
 )
 
@@ -71,10 +93,12 @@ class LdpTrieHHRun:
         local_epsilon: Of a report; above 0, infinity for none.
         clients_per_level: N, at least 1.
         contribution_bound: B, at least 1.
-        domain_sizes: For each level of each pass, in order, its candidates and one
-            more for "no item".
+        domain_sizes: For each level of each pass of each repeat, in order, its
+            candidates and one more for "no item".
         max_depth: D.
         num_passes: At least 1.
+        num_repeats: How often the whole run is made with the same users, each time
+            with cohorts of its own; 1 to 1,000.
         max_prefixes: eta_max.
         sampler: "greedy" or "random".
         aggregation: "secure_sum" or "ephemeral".
@@ -89,8 +113,10 @@ class LdpTrieHHRun:
     max_prefixes: int
     sampler: str
     aggregation: str
+    num_repeats: int = 1
 
     def __post_init__(self):
+        argument_checks.integer("num_repeats", self.num_repeats, 1, LARGEST_REPEATS)
         if not self.local_epsilon > 0:
             raise ValueError(
                 f"local_epsilon must be above 0, got {self.local_epsilon!r}"
@@ -120,7 +146,7 @@ class LdpTrieHHRun:
 def ldp_triehh_statement(
     run: LdpTrieHHRun, *, delta: float, basis: str = "planned"
 ) -> statement.PrivacyStatement:
-    """Makes the privacy statement of one run.
+    """Makes the privacy statement of a run with all its repeats.
 
     Args:
         run: What happened, or is to happen.
@@ -148,7 +174,9 @@ def ldp_triehh_statement(
         ),
         protected=(
             "The items (prefixes of words) that users report on: at most "
-            f"{run.contribution_bound} of each user, in one level of one pass."
+            f"{run.contribution_bound} of each user, in one level of one pass"
+            + _of_each_repeat(run)
+            + "."
         ),
         unit="item: one contribution of a user",
         adjacency=_ADJACENCY,
@@ -156,8 +184,10 @@ def ldp_triehh_statement(
             "LDP TrieHH with Subset Selection (Sun et al. 2024, Algorithms 1 and 2)"
         ),
         mechanism_output=(
-            "Local: every report. Central: the vote totals of every level, and so the "
-            "prefixes kept, the words found, their counts and standard errors."
+            "Local: every report. Central: the vote totals of every level"
+            + _of_each_repeat(run)
+            + ", and so the prefixes kept, the words found, their counts and standard "
+            "errors."
         ),
         guarantees=tuple(guarantees),
         no_guarantee_reason=None
@@ -165,7 +195,11 @@ def ldp_triehh_statement(
         else "epsilon is infinite: users send their true items.",
         parameters=_parameters(run, delta),
         accounting=accounting,
-        assumptions=(_AGGREGATION[run.aggregation], *_ASSUMPTIONS),
+        assumptions=(
+            _AGGREGATION[run.aggregation],
+            _participation(run),
+            *_ASSUMPTIONS,
+        ),
         not_counted=_NOT_COUNTED,
         realised=realised.unrecorded(basis),
     )
@@ -180,11 +214,30 @@ def _parameters(run: LdpTrieHHRun, delta: float) -> dict[str, float | int | str]
         "reports_per_level (n = N B)": run.num_reports,
         "max_depth (D)": run.max_depth,
         "num_passes": run.num_passes,
+        "num_repeats": run.num_repeats,
         "max_prefixes (eta_max)": run.max_prefixes,
         "sampler": run.sampler,
         "aggregation": run.aggregation,
         "domain_sizes (s)": ", ".join(str(size) for size in run.domain_sizes),
     }
+
+
+def _of_each_repeat(run: LdpTrieHHRun) -> str:
+    return f" of each of {run.num_repeats} repeats" if run.num_repeats > 1 else ""
+
+
+def _participation(run: LdpTrieHHRun) -> str:
+    once = "takes part in more than one level of all levels and passes"
+    if run.num_repeats == 1:
+        return (
+            f"No user {once}, so a level's guarantee is that of its users for the "
+            "whole run."
+        )
+    return (
+        f"In a repeat no user {once}. Every repeat draws cohorts of its own from the "
+        "same users, so that a user may take part in one level of each of the "
+        f"{run.num_repeats} repeats: the guarantees of all repeats together count that."
+    )
 
 
 def _guarantees(run: LdpTrieHHRun, delta: float) -> tuple[list[Guarantee], str]:
@@ -203,9 +256,12 @@ def _guarantees(run: LdpTrieHHRun, delta: float) -> tuple[list[Guarantee], str]:
         "one level, so the central epsilon is the largest over the levels, each "
         "computed with its own domain size. "
     )
+    locals_ = [local, *_local_of_many(run, local)]
+    of_a_user = [_local_of_a_user(run, local)]
     if run.num_reports < 2:
-        accounting += "A single report is not amplified."
-        return [local, *_of_a_user(run, [local])], accounting
+        return [*locals_, *of_a_user], (
+            accounting + "A single report is not amplified."
+        )
     best, level = shuffling.amplify_over_levels(
         run.local_epsilon,
         run.domain_sizes,
@@ -217,23 +273,65 @@ def _guarantees(run: LdpTrieHHRun, delta: float) -> tuple[list[Guarantee], str]:
         f"The worst is level {level} of {len(run.domain_sizes)}, with s = "
         f"{run.domain_sizes[level - 1]}. A level's domain is a result of earlier "
         "levels, which other users took part in: it does not depend on the user's "
-        "own items. Before the run it was not known, and larger epsilons possible."
+        "own items. Before the run it was not known, and larger epsilons possible. "
+        "What all reports of a user cost, and all repeats, is composed from bounds of "
+        "delta at every epsilon, as privacy loss distributions."
     )
-    central = [best, *_other_bounds(run, delta, best)]
+    central = [*_central_of_many(run, delta, best)]
+    central += [_of_one_repeat(run, best), *_other_bounds(run, delta, best)]
     try:
         printed = closed_forms.amplified_epsilon(
             run.local_epsilon, run.num_reports, delta
         )
-        central.append(_compared(printed, delta, _THEOREM_2, best))
+        central.append(_compared(run, printed, delta, _THEOREM_2, best))
     except ValueError as error:
         accounting += f" Theorem 2 of Sun et al. 2024 does not apply: {error}."
-    of_a_user = _of_a_user(run, [local, best])
-    if len(of_a_user) == 1:
-        accounting += (
-            " For all reports of a user together the central epsilon guarantees "
-            "nothing: its delta would be 1."
+    if run.clients_per_level > 1:
+        of_a_user.append(_central_of_a_user(run, delta, best))
+    return [*locals_, *central, *of_a_user], accounting
+
+
+def _together(run: LdpTrieHHRun) -> tuple[str, ...]:
+    if run.num_repeats == 1:
+        return ()
+    return (f"For all {run.num_repeats} repeats together.",)
+
+
+def _of_one_repeat(run: LdpTrieHHRun, guarantee: Guarantee) -> Guarantee:
+    if run.num_repeats == 1:
+        return guarantee
+    alone = ("Of one repeat alone.", *guarantee.assumptions)
+    return dataclasses.replace(guarantee, assumptions=alone)
+
+
+def _local_of_many(run: LdpTrieHHRun, local: Guarantee) -> list[Guarantee]:
+    """Returns what an item's reports of all repeats cost, where there are several."""
+    if run.num_repeats == 1:
+        return []
+    return [
+        dataclasses.replace(
+            local,
+            epsilon=run.num_repeats * local.epsilon,
+            bound=f"{local.bound}; basic composition over {run.num_repeats} repeats",
+            assumptions=(*_together(run), *local.assumptions),
         )
-    return [local, *central, *of_a_user], accounting
+    ]
+
+
+def _central_of_many(
+    run: LdpTrieHHRun, delta: float, best: Guarantee
+) -> list[Guarantee]:
+    """Returns what an item's reports of all repeats cost, where there are several."""
+    if run.num_repeats == 1:
+        return []
+    return [
+        dataclasses.replace(
+            best,
+            epsilon=_composed(run, run.num_reports, run.num_repeats, delta),
+            bound=f"{best.bound}; composed over {run.num_repeats} repeats",
+            assumptions=(*_together(run), *best.assumptions),
+        )
+    ]
 
 
 def _other_bounds(run: LdpTrieHHRun, delta: float, best: Guarantee) -> list[Guarantee]:
@@ -243,61 +341,70 @@ def _other_bounds(run: LdpTrieHHRun, delta: float, best: Guarantee) -> list[Guar
         pair = clones.ClonePair(run.local_epsilon, run.num_reports, stronger=stronger)
         epsilon = min(pair.epsilon(delta), run.local_epsilon)
         if name != best.bound:
-            found.append(_compared(epsilon, delta, name, best, proved=not stronger))
+            found.append(
+                _compared(run, epsilon, delta, name, best, proved=not stronger)
+            )
     return found
 
 
 def _compared(
-    epsilon: float, delta: float, name: str, best: Guarantee, proved: bool = False
+    run: LdpTrieHHRun,
+    epsilon: float,
+    delta: float,
+    name: str,
+    best: Guarantee,
+    proved: bool = False,
 ) -> Guarantee:
-    """Returns a bound beside the best proved one.
-
-    What a theorem does not prove is still no smaller than the truth where it is no
-    smaller than a proved bound.
-    """
-    return Guarantee(
-        epsilon=epsilon,
-        delta=delta,
-        bound=name,
-        is_upper_bound=proved or epsilon >= best.epsilon,
-        one_sided=False,
-        unit="item",
-        adjacency=_ONE_ITEM,
-        assumptions=best.assumptions,
+    """Returns a bound beside the best proved one; an estimate if it is not proved."""
+    return _of_one_repeat(
+        run,
+        dataclasses.replace(best, epsilon=epsilon, bound=name, is_upper_bound=proved),
     )
 
 
-def _of_a_user(run: LdpTrieHHRun, guarantees: Sequence[Guarantee]) -> list[Guarantee]:
-    """Returns what the item-level guarantees mean for all B reports of a user.
+def _local_of_a_user(run: LdpTrieHHRun, local: Guarantee) -> Guarantee:
+    count = run.num_repeats * run.contribution_bound
+    return dataclasses.replace(
+        local,
+        epsilon=count * local.epsilon,
+        bound=f"{local.bound}; basic composition over {count} reports of a user",
+        unit="user",
+        adjacency=_ALL_ITEMS,
+        assumptions=(*_together(run), *local.assumptions),
+    )
 
-    Exchanging a user exchanges the inputs of up to B reports: B steps from neighbour
-    to neighbour (group privacy; Vadhan 2017, Lemma 2.2).
+
+def _central_of_a_user(run: LdpTrieHHRun, delta: float, best: Guarantee) -> Guarantee:
+    """Returns what all reports of a user cost, at the delta that was asked for."""
+    count = run.num_repeats * run.contribution_bound
+    return dataclasses.replace(
+        best,
+        epsilon=_composed(run, run.clients_per_level, count, delta),
+        bound=f"{best.bound}; composed over {count} reports of a user, each among the "
+        f"{run.clients_per_level} of its place",
+        unit="user",
+        adjacency=_ALL_ITEMS,
+        assumptions=(*_together(run), *best.assumptions),
+    )
+
+
+def _composed(run: LdpTrieHHRun, num_reports: int, count: int, delta: float) -> float:
+    """Composes exchanges of one report among some, at any level.
+
+    At every epsilon the worst level counts, as a user may be in any, and in another
+    one of each repeat.
     """
-    bound = run.contribution_bound
-    found = []
-    for item in guarantees:
-        epsilon = bound * item.epsilon
-        # (e^(B epsilon) - 1) / (e^epsilon - 1), without overflow; B where epsilon is 0.
-        log_steps = math.log(bound)
-        if item.epsilon > 0:
-            log_steps = (
-                (bound - 1) * item.epsilon
-                + math.log(-math.expm1(-epsilon))
-                - math.log(-math.expm1(-item.epsilon))
-            )
-        log_delta = log_steps + math.log(item.delta) if item.delta else -math.inf
-        if log_delta >= 0:
-            continue  # a delta of 1 guarantees nothing
-        found.append(
-            Guarantee(
-                epsilon=epsilon,
-                delta=math.exp(log_delta),
-                bound=f"{item.bound}; then group privacy for B = {bound} reports",
-                is_upper_bound=True,
-                one_sided=False,
-                unit="user",
-                adjacency=_ALL_ITEMS,
-                assumptions=(*item.assumptions, "says little where epsilon is large"),
-            )
-        )
-    return found
+    alone = loss_composition.of_guarantee(run.local_epsilon, 0.0)
+    pair = clones.ClonePair(run.local_epsilon, num_reports, stronger=False)
+    levels = [
+        blanket.subset_selection(run.local_epsilon, size, num_reports)
+        for size in sorted(set(run.domain_sizes))
+    ]
+
+    def delta_at(epsilon: float) -> float:
+        worst = max(level.delta(epsilon) for level in levels)
+        return min(alone.delta_at(epsilon), pair.delta(epsilon), worst)
+
+    mechanisms = loss_composition.Mechanisms(delta_at, run.local_epsilon, count)
+    composed = loss_composition.composed_epsilon([mechanisms], delta)
+    return min(composed, count * run.local_epsilon)

@@ -1,10 +1,15 @@
 """One ledger for all that was done to the same data."""
 
+import collections
 import dataclasses
+import math
 from typing import Any
 
-from privacy import argument_checks
+from privacy import argument_checks, loss_composition
 from privacy.statement import Guarantee
+
+# Share of delta that is left to larger losses of the events.
+_BEYOND = 1e-4
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,7 +31,9 @@ class Ledger:
     """Composes mechanisms that ran on the same data, adaptively.
 
     Mechanisms with a `dp_accounting` event are composed by its PLD accountant, which
-    is tight. Of the others only an (epsilon, delta) is known: theirs are added to the
+    is tight. Of the others only an (epsilon, delta) is known: they are composed as the
+    worst mechanisms that have it (`loss_composition`), with the events and each other.
+    Guarantees of one direction only say too little for that: they are added to the
     result (basic composition).
     """
 
@@ -103,7 +110,8 @@ class Ledger:
 
         Args:
             delta: Wanted delta, in (0, 1), above the sum of the deltas of the
-                entries without events.
+                entries without events. What is above it makes epsilon smaller than
+                the sum of the epsilons.
 
         Returns:
             The guarantee of everything together.
@@ -122,18 +130,12 @@ class Ledger:
                 f"delta = {delta:g} must be above {spent:g}, the sum of the deltas of "
                 f"{[e.name for e in self._entries if e.guarantee is not None]}"
             )
-        epsilon = sum(guarantee.epsilon for guarantee in known)
+        epsilon = _composed_epsilon(events, known, delta)
         bounds = []
         if events:
-            from dp_accounting import pld
-
-            accountant = pld.PLDAccountant()
-            for event in events:
-                accountant.compose(event)
-            epsilon += accountant.get_epsilon(delta - spent)
             bounds.append("PLD accountant of dp_accounting")
         if known:
-            bounds.append("basic composition")
+            bounds.append("composition of the worst privacy losses of the guarantees")
         assumptions = {text: None for g in known for text in g.assumptions}
         return Guarantee(
             epsilon=epsilon,
@@ -145,3 +147,42 @@ class Ledger:
             adjacency=self.adjacency,
             assumptions=tuple(assumptions),
         )
+
+
+def _composed_epsilon(events: list[Any], known: list[Guarantee], delta: float) -> float:
+    if any(math.isinf(guarantee.epsilon) for guarantee in known):
+        return math.inf
+    # An epsilon of 0 has nothing to compose but its delta. What holds in one direction
+    # only bounds the loss at one epsilon, and no loss of the other direction.
+    composed, added = [], []
+    for guarantee in known:
+        alone = guarantee.epsilon == 0 or getattr(guarantee, "one_sided", False)
+        (added if alone else composed).append(guarantee)
+    sum_of_added = math.fsum(guarantee.epsilon for guarantee in added)
+    delta -= math.fsum(guarantee.delta for guarantee in added)
+    counts = collections.Counter((each.epsilon, each.delta) for each in composed)
+    mechanisms = [
+        loss_composition.of_guarantee(*pair, count) for pair, count in counts.items()
+    ]
+    if events:
+        from dp_accounting import pld
+
+        accountant = pld.PLDAccountant()
+        for event in events:
+            accountant.compose(event)
+        if not mechanisms:
+            return sum_of_added + accountant.get_epsilon(delta)
+        left = delta - math.fsum(count * pair[1] for pair, count in counts.items())
+        farthest = accountant.get_epsilon(_BEYOND * left)
+        if math.isinf(farthest):
+            return math.inf
+        mechanisms.append(
+            loss_composition.Mechanisms(accountant.get_delta, max(farthest, 1e-9))
+        )
+    if not mechanisms:
+        return sum_of_added
+    if delta <= 0:
+        return sum_of_added + math.fsum(
+            each.count * each.largest for each in mechanisms
+        )
+    return sum_of_added + loss_composition.composed_epsilon(mechanisms, delta)

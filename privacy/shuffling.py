@@ -369,10 +369,12 @@ def _bound_epsilon(
             reports.local_epsilon, num_reports, delta
         )[0]
     if method is Method.BLANKET:
+        size = reports.domain_size
+        if reports.randomizer is Randomizer.SUBSET_SELECTION:
+            return blanket.subset_selection(local, size, num_reports).epsilon(delta)
         # k-ary randomized response is Subset Selection with one item a report.
-        one = reports.randomizer is Randomizer.K_ARY
         return blanket.SubsetSelectionBlanket(
-            local, reports.domain_size, num_reports, subset_size=1 if one else None
+            local, size, num_reports, subset_size=1
         ).epsilon(delta)
     stronger = method is Method.CLONES_2022
     return clones.ClonePair(local, num_reports, stronger=stronger).epsilon(delta)

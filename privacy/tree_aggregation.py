@@ -25,11 +25,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from privacy import argument_checks, rounding
-
-# (value, exit) of the ways to place participations in a node: the sum of squares over
-# its nodes, and how many rounds after its end are still closed.
-_Front = tuple[tuple[int, int], ...]
+from privacy import argument_checks, rounding, worst_participation
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -79,7 +75,7 @@ class TreeAggregation:
     @functools.cached_property
     def square_sum(self) -> int:
         """S2, the squared sensitivity for clip norm 1 in the worst case."""
-        return worst_square_sum(
+        return worst_participation.square_sum(
             self.tree_lengths, self.max_participation, self.min_separation
         )
 
@@ -196,61 +192,6 @@ def zcdp(square_sum: int, noise_multiplier: float) -> float:
     square_sum = argument_checks.integer("square_sum", square_sum, 0)
     noise = argument_checks.positive("noise_multiplier", noise_multiplier)
     return rounding.upwards(square_sum / (2 * fractions.Fraction(noise) ** 2))
-
-
-def worst_square_sum(
-    lengths: Sequence[int], max_participation: int, min_separation: int
-) -> int:
-    """Maximizes S2 over all that a client may do.
-
-    Dyadic blocks of at most MinS + 1 rounds hold at most one participation, and S2
-    depends only on which blocks hold one. Of all ways to use given blocks, taking
-    the earliest allowed round each time leaves most room. So a node needs only the
-    trade-off between its value and when it lets the client in again, for each count
-    and each round it is entered at; all complete nodes of a size share it.
-
-    Args:
-        lengths: Rounds of each tree, in order, each at least 1.
-        max_participation: MaxP, at least 1.
-        min_separation: MinS, rounds strictly between participations, at least 0.
-
-    Returns:
-        The largest sum over all trees' nodes of (participations in it)^2.
-
-    Raises:
-        ValueError: An argument is outside its range.
-    """
-    most = argument_checks.integer("max_participation", max_participation, 1)
-    gap = argument_checks.integer("min_separation", min_separation, 0) + 1
-    block = gap.bit_length() - 1
-
-    @functools.cache
-    def front(height: int, count: int, entry: int) -> _Front:
-        size = 1 << height
-        if height <= block:
-            if count == 0:
-                return ((0, max(0, entry - size)),)
-            if count > 1 or entry >= size:
-                return ()
-            return ((height + 1, max(0, entry + gap - size)),)
-        half = 1 << (height - 1)
-        room = -(-half // gap)
-        ways = [
-            (left + right + count * count, leave)
-            for on_left in range(max(0, count - room), min(count, room) + 1)
-            for left, between in front(height - 1, on_left, entry)
-            for right, leave in front(height - 1, count - on_left, between)
-        ]
-        return _pareto(ways)
-
-    # Trees of a forest: the binary digits of a length, the largest tree first.
-    states: dict[int, _Front] = {0: ((0, 0),)}
-    for length in lengths:
-        length = argument_checks.integer("lengths", length, 1)
-        for height in reversed(range(length.bit_length())):
-            if length >> height & 1:
-                states = _append_tree(states, front, height, gap, most)
-    return max(value for ways in states.values() for value, _ in ways)
 
 
 def observed_zcdp(
@@ -376,27 +317,3 @@ def _check_participations(clients: np.ndarray, rounds: np.ndarray, num_rounds: i
             f"rounds must be between 0 and {num_rounds - 1}, got {rounds.min()} to "
             f"{rounds.max()}"
         )
-
-
-def _append_tree(
-    states: dict[int, _Front], front, height: int, gap: int, most: int
-) -> dict[int, _Front]:
-    """Puts a complete tree after what `states` (count to trade-off) describes."""
-    room = -(-(1 << height) // gap)
-    grown: dict[int, list[tuple[int, int]]] = {}
-    for before, ways in states.items():
-        for count in range(min(room, most - before) + 1):
-            for value, entry in ways:
-                grown.setdefault(before + count, []).extend(
-                    (value + more, leave) for more, leave in front(height, count, entry)
-                )
-    return {count: _pareto(ways) for count, ways in grown.items() if ways}
-
-
-def _pareto(ways: Sequence[tuple[int, int]]) -> _Front:
-    """Keeps the ways that no other beats in both value and exit."""
-    kept: list[tuple[int, int]] = []
-    for value, leave in sorted(ways, key=lambda way: (way[1], -way[0])):
-        if not kept or value > kept[-1][0]:
-            kept.append((value, leave))
-    return tuple(kept)

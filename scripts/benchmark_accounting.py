@@ -17,7 +17,7 @@ from collections.abc import Callable
 import numpy as np
 from absl import app, flags
 
-from privacy import clones, paper_tables, tree_aggregation
+from privacy import clones, paper_tables, worst_participation
 
 _REPEATS = flags.DEFINE_integer("repeats", 5, "Repeats of ours.", lower_bound=1)
 _ROUNDS = flags.DEFINE_integer("num_rounds", 930, "Rounds T of DP-FTRL.", 1)
@@ -52,9 +52,7 @@ def _tree_aggregation():
 
     rounds, separation = _ROUNDS.value, _SEPARATION.value
     most = _PARTICIPATION.value
-    ours = _median(
-        lambda: tree_aggregation.worst_square_sum((rounds,), most, separation)
-    )
+    ours = _median(lambda: worst_participation.square_sum((rounds,), most, separation))
     theirs = _timed(
         lambda: round(
             2

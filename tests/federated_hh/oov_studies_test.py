@@ -7,6 +7,7 @@ import lzma
 import math
 import os
 import pathlib
+import re
 import string
 import tempfile
 from unittest import mock
@@ -209,12 +210,17 @@ class OovStudiesTest(parameterized.TestCase):
             alphabet_lib.Alphabet(options.characters),
             pd.DataFrame(
                 {
-                    "level": [*range(1, 16)] * 2,
-                    "candidates": ([10_100] + [1_010_000] * 14) * 2,
+                    "repeat": [0] * 30 + [1] * 30,
+                    "level": [*range(1, 16)] * 4,
+                    "candidates": ([10_100] + [1_010_000] * 14) * 4,
                 }
             ),
         )
         self.assertIn("exact sum | epsilon 0.1755, delta 1e-10", text)
+        # Two repeats are not two times that, and not once.
+        together = re.search(r"over 2 repeats \| epsilon ([0-9.]+), delta 1e-10", text)
+        self.assertBetween(float(together[1]), 1.35 * 0.1755, 1.5 * 0.1755)
+        self.assertIn("delta 1e-10 (no proved upper bound) |", text)
         self.assertIn("epsilon 0.3075, delta 1e-10 | epsilon 0.315", text)
         self.assertIn("(subsets of d - 2) | none | k = 45", text)
         self.assertIn("(others hold no item) | k = 49 | k = 45", text)

@@ -163,6 +163,46 @@ class RunLdpTrieHHTest(parameterized.TestCase):
         statement = json.loads((self.scratch / "out" / "privacy.json").read_text())
         self.assertEqual(statement["guarantees"], [])
 
+    def test_statement_of_repeats_is_of_all_of_them(self):
+        path = self.scratch / "out"
+        result = _run(
+            "--num_clients=3000",
+            "--clients_per_level=900",
+            "--max_depth=2",
+            "--max_prefixes=40",
+            "--contribution_bound=5",
+            "--num_repeats=3",
+            self.cache,
+            f"--output_dir={path}",
+        )
+        self.assertEqual(result.returncode, 0, result.stderr)
+        statement = json.loads((path / "privacy.json").read_text())
+        self.assertEqual(statement["parameters"]["num_repeats"], 3)
+        sizes = statement["parameters"]["domain_sizes (s)"].split(", ")
+        metrics = pd.read_csv(path / "metrics.csv")
+        self.assertEqual([int(s) - 1 for s in sizes], metrics["candidates"].tolist())
+        self.assertLen(sizes, 3 * 2)
+        scopes = {
+            scope: [g for g in statement["guarantees"] if scope in g["assumptions"]]
+            for scope in ("Of one repeat alone.", "For all 3 repeats together.")
+        }
+        alone = [g for g in scopes["Of one repeat alone."] if g["is_upper_bound"]]
+        central = min(g["epsilon"] for g in alone)
+        local, of_an_item, local_user, of_a_user = scopes["For all 3 repeats together."]
+        self.assertEqual((local["epsilon"], local["unit"]), (30, "item"))
+        self.assertEqual((local_user["epsilon"], local_user["unit"]), (150, "user"))
+        # More than one repeat costs, and no more than three of them.
+        self.assertBetween(of_an_item["epsilon"], 1.2 * central, 3 * central)
+        self.assertGreater(of_a_user["epsilon"], of_an_item["epsilon"])
+        for guarantee in (of_an_item, of_a_user):
+            self.assertEqual(guarantee["delta"], 1e-10)
+        text = " ".join(statement["assumptions"])
+        self.assertIn("one level of each of the 3 repeats", text)
+        self.assertNotIn("No user takes part", text)
+        anonymity = pd.read_csv(path / "anonymity.csv")
+        self.assertIn("in each of 3 repeats", anonymity["name"].iloc[-1])
+        self.assertNotIn("proved", anonymity.columns)
+
     @parameterized.parameters(
         (("--epsilon=0",), "--epsilon=0.0: has to be above 0"),
         (("--epsilon=-1",), "--epsilon=-1.0"),

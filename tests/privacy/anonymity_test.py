@@ -38,12 +38,28 @@ class ProductionTest(parameterized.TestCase):
         level = _production_level()
         found = level.direct(0.95)
         self.assertEqual(found.k, 49)
-        self.assertFalse(found.proved)
+        self.assertFalse(found.all_data_sets)
         self.assertAlmostEqual(found.expected_threshold, 1451.7, delta=0.051)
         self.assertAlmostEqual(found.kept_probability_at_zero, 0.0103, delta=5.1e-5)
         # The paper's 45 holds there.
         kept = level.kept_probability(45, level.other_probability)
         self.assertAlmostEqual(kept, 0.0439, delta=5.1e-5)
+
+    def test_repeats_give_a_word_another_chance_each(self):
+        # Independent repeats in which all holders take part.
+        level = anonymity.VotingLevel(
+            alphabet_size=10, kept_prefixes=20, local_epsilon=4.0, num_reports=2_000
+        )
+        share = level.other_probability
+        for repeats in (1, 3, 10):
+            chances = [
+                1 - (1 - level.kept_probability(k, share)) ** repeats for k in range(80)
+            ]
+            expected = max(k for k, chance in enumerate(chances) if chance <= 0.9)
+            found = level.direct(0.1, num_repeats=repeats)
+            self.assertEqual(found.k, expected)
+            self.assertAlmostEqual(found.kept_probability, chances[expected])
+        self.assertLess(level.direct(0.1, 2, num_repeats=3).k, level.direct(0.1, 2).k)
 
     @parameterized.parameters(
         (44, 0.1418, 0.3222), (45, 0.0287, 0.0985), (46, 0.0032, 0.0173)

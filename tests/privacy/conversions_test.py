@@ -261,6 +261,27 @@ class CompositionTest(parameterized.TestCase):
             conversions.renyi_composition([], 1e-6)
 
 
+def _optimal_delta(epsilon: float, delta: float, count: int, at: float) -> float:
+    truths = range(count + 1)
+    rest = (
+        math.fsum(
+            math.comb(count, true)
+            * max(
+                0.0, math.exp(true * epsilon) - math.exp(at + (count - true) * epsilon)
+            )
+            for true in truths
+        )
+        / (1 + math.exp(epsilon)) ** count
+    )
+    return 1 - (1 - delta) ** count * (1 - rest)
+
+
+def _gaussian_tail_delta(mean: float, epsilon: float) -> float:
+    """Computes the divergence of two Gaussians at any epsilon, negative ones too."""
+    first = stats.norm.cdf(mean / 2 - epsilon / mean)
+    return first - math.exp(epsilon) * stats.norm.cdf(-mean / 2 - epsilon / mean)
+
+
 class LedgerTest(parameterized.TestCase):
     def _ledger(self):
         return ledger.Ledger(unit=_UNIT, adjacency=_ADJACENCY)
@@ -280,18 +301,77 @@ class LedgerTest(parameterized.TestCase):
         expected = conversions.zcdp_to_epsilon(rho, 1e-10)
         self.assertAlmostEqual(total.epsilon, expected, delta=1e-3 * expected)
 
-    def test_guarantees_are_added(self):
+    @parameterized.parameters(
+        # 50 times (0.1, 1e-8) at delta 1e-6 besides their own 5e-7: 3.17, not 5.
+        (0.1, 1e-8, 50, 1.5e-6, 3.173),
+        (0.1, 1e-8, 50, 1e-6, 3.265),
+        (0.5, 0.0, 8, 1e-4, None),
+    )
+    def test_guarantees_are_composed_as_the_worst_that_have_them(
+        self, epsilon, delta, count, total, expected
+    ):
+        book = self._ledger()
+        for index in range(count):
+            book.add_guarantee(str(index), _guarantee(epsilon, delta))
+        found = book.total(total).epsilon
+        if expected is not None:
+            self.assertAlmostEqual(found, expected, delta=1e-3)
+        # Kairouz, Oh, Viswanath 2015, Theorem 3.3, as Murtagh and Vadhan 2016 (1)
+        # write it: the sum over how many of the randomized responses lie.
+        exact = [
+            _optimal_delta(epsilon, delta, count, at) for at in (found, 0.99 * found)
+        ]
+        self.assertLessEqual(exact[0], total)
+        self.assertGreater(exact[1], total)
+
+    def test_guarantees_and_events_are_composed(self):
         book = self._ledger()
         run = tree_aggregation.TreeAggregation(noise_multiplier=7.0, num_rounds=1)
         book.add_event("tree", run.dp_event(), unit=_UNIT, adjacency=_ADJACENCY)
         alone = book.total(1e-7).epsilon
         book.add_guarantee("words", _guarantee(0.3, 1e-8, assumptions=("honest",)))
         total = book.total(1e-7 + 1e-8)
-        self.assertAlmostEqual(total.epsilon, alone + 0.3, delta=1e-3)
         self.assertIn("honest", total.assumptions)
-        self.assertIn("basic composition", total.bound)
+        self.assertIn("worst privacy losses", total.bound)
+        # One side: the tree's loss shifted by plus or minus 0.3, as an integral over
+        # its Gaussian (rho = 1/98), and 1e-8 for all else.
+        mean = 1 / 7
+        weights = ((0.3, 1 / (1 + math.exp(-0.3))), (-0.3, 1 / (1 + math.exp(0.3))))
+        exact = sum(
+            weight * _gaussian_tail_delta(mean, total.epsilon - shift)
+            for shift, weight in weights
+        )
+        self.assertLessEqual(1e-8 + (1 - 1e-8) * exact, 1.1e-7)
+        self.assertLess(total.epsilon, alone + 0.3)
         with self.assertRaisesRegex(ValueError, "delta"):
             book.total(1e-8)
+
+    def test_guarantees_of_one_direction_are_added(self):
+        # Two mechanisms with P <= e^0.5 Q of which the other direction has no
+        # bound: with losses of 0.5 alone (and Q elsewhere) nothing is below the sum.
+        book = self._ledger()
+        for name in ("first", "second"):
+            one_sided = _guarantee(0.5, 0.0)
+            object.__setattr__(one_sided, "one_sided", True)
+            book.add_guarantee(name, one_sided)
+        self.assertEqual(book.total(0.3).epsilon, 1.0)
+        book.add_guarantee("both ways", _guarantee(0.5, 0.0))
+        # Randomized response has 0.3 to spend at epsilon 0: tanh(1/4) = 0.24.
+        self.assertEqual(book.total(0.3).epsilon, 1.0)
+        self.assertAlmostEqual(book.total(1e-9).epsilon, 1.5)
+
+    def test_unlike_entries(self):
+        book = self._ledger()
+        book.add_guarantee("nothing but delta", _guarantee(0.0, 1e-8))
+        self.assertEqual(book.total(1e-8).epsilon, 0.0)
+        book.add_guarantee("pure", _guarantee(0.7, 0.0))
+        self.assertAlmostEqual(book.total(1e-7).epsilon, 0.7, places=5)
+        self.assertAlmostEqual(book.total(1e-8).epsilon, 0.7)
+        book.add_guarantee("all", _guarantee(0.2, 9e-8))
+        # All of delta is spent: what is left is basic composition.
+        self.assertAlmostEqual(book.total(1e-7 + 1e-20).epsilon, 0.9)
+        book.add_guarantee("none", _guarantee(math.inf, 0.0))
+        self.assertEqual(book.total(1e-6).epsilon, math.inf)
 
     def test_refusals(self):
         import dp_accounting

@@ -1,10 +1,12 @@
 """Tests of the privacy statement of LDP TrieHH."""
 
+import itertools
 import math
 
 from absl.testing import absltest, parameterized
 
 from privacy import ldp_triehh_statement, statement
+from tests.privacy import enumeration
 
 
 def _run(**changes):
@@ -35,6 +37,18 @@ def _by_bound(statement_, unit="item"):
     }
 
 
+def _text(statement_):
+    return " ".join(statement_.assumptions)
+
+
+def _repeated(law, count):
+    """Returns the law of some independent outcomes."""
+    return {
+        outcomes: math.prod(law[outcome] for outcome in outcomes)
+        for outcomes in itertools.product(law, repeat=count)
+    }
+
+
 class LdpTrieHHStatementTest(parameterized.TestCase):
     def test_the_papers_production_setting(self):
         # Values of an independent evaluation of each bound, to the digits given. The
@@ -49,7 +63,9 @@ class LdpTrieHHStatementTest(parameterized.TestCase):
         ):
             with self.subTest(bound):
                 self.assertAlmostEqual(found[bound].epsilon, epsilon, delta=6e-5)
-                self.assertTrue(found[bound].is_upper_bound)
+                # What rests on the theorem with the erratum is an estimate.
+                proved = bound not in ("stronger clones", "closed form")
+                self.assertEqual(found[bound].is_upper_bound, proved)
                 self.assertEqual(
                     found[bound].delta, 0 if bound == "local DP" else 1e-10
                 )
@@ -68,42 +84,139 @@ class LdpTrieHHStatementTest(parameterized.TestCase):
         )
 
     @parameterized.parameters(1, 3, 60)
-    def test_user_level_is_group_privacy_step_by_step(self, bound):
-        # So many reports that no bound is the local epsilon.
-        stated = _statement(contribution_bound=bound, clients_per_level=10**7)
+    def test_user_level_at_the_delta_asked_for_and_below_group_privacy(self, bound):
+        stated = _statement(contribution_bound=bound)
         item, user = _by_bound(stated), _by_bound(stated, "user")
         self.assertAlmostEqual(user["local DP"].epsilon, bound * 10)
         self.assertEqual(user["local DP"].delta, 0)
-        epsilon = item["privacy blanket"].epsilon
-        # M(D_0) <= e^eps M(D_1) + delta, bound times in a row.
-        delta = 0.0
-        for _ in range(bound):
-            delta = math.exp(epsilon) * delta + 1e-10
         central = user["privacy blanket"]
-        self.assertAlmostEqual(central.epsilon, bound * epsilon)
-        self.assertAlmostEqual(central.delta / delta, 1, places=9)
+        self.assertEqual(central.delta, 1e-10)
+        if bound == 1:
+            single = item["privacy blanket"].epsilon
+            self.assertAlmostEqual(central.epsilon, single, delta=1e-6)
+            return
+        # M(D_0) <= e^eps M(D_1) + delta', bound times in a row, with delta' such that
+        # the last delta is the wanted one.
+        low, high = 1e-30, 1e-10
+        for _ in range(50):
+            middle = math.sqrt(low * high)
+            at = _by_bound(_statement(middle, contribution_bound=bound))
+            epsilon, delta = at["privacy blanket"].epsilon, 0.0
+            for _ in range(bound):
+                delta = math.exp(epsilon) * delta + middle
+            low, high = (middle, high) if delta <= 1e-10 else (low, middle)
+        # The production setting: 15.1 by group privacy.
+        self.assertLess(central.epsilon, bound * epsilon)
+
+    def test_the_papers_production_setting_at_user_level(self):
+        central = _by_bound(_statement(), "user")["privacy blanket"]
+        # 60 Gaussian mechanisms, each with the curve of one report among 500,000
+        # (epsilon 1.56 at delta 1e-10), would give 11.7; the blanket of so few reports
+        # has a longer tail. Group privacy gives more than 15.
+        self.assertBetween(central.epsilon, 11.7, 13.8)
+
+    @parameterized.parameters((1, 0.05), (1, 0.2), (2, 0.1), (2, 0.3))
+    def test_exact_small_runs_are_within_what_is_stated(self, repeats, delta):
+        # 3 clients with 2 reports each, over 2 items and 'no item'; every data set of
+        # the others; the user's items are all exchanged, or one is. The histogram of
+        # a level is at least what its total shows.
+        matrix = enumeration.subset_selection(1.0, 3, 1)
+        stated = _statement(
+            delta,
+            local_epsilon=1.0,
+            clients_per_level=3,
+            contribution_bound=2,
+            domain_sizes=[3],
+            num_repeats=repeats,
+        )
+        centrals = [g for g in stated.guarantees if g.delta and g.is_upper_bound]
+        together = {
+            unit: min(
+                g.epsilon
+                for g in centrals
+                if g.unit == unit and "Of one repeat alone." not in g.assumptions
+            )
+            for unit in ("item", "user")
+        }
+        exchanged = {"item": ((0, 2), (1, 2)), "user": ((0, 0), (1, 1))}
+        worst = {}
+        for unit, pair in exchanged.items():
+            worst[unit] = 0.0
+            for others in itertools.combinations_with_replacement(range(3), 4):
+                first, second = (
+                    _repeated(
+                        enumeration.histogram_law(matrix, (*own, *others)), repeats
+                    )
+                    for own in pair
+                )
+                worst[unit] = max(
+                    worst[unit], enumeration.delta(together[unit], first, second)
+                )
+            self.assertLessEqual(worst[unit], delta)
+        # What holds for an item does not hold for a user: the test can fail.
+        self.assertLess(together["item"], together["user"])
+
+    def test_repeats_are_composed(self):
+        once = _by_bound(_statement())["privacy blanket"].epsilon
+        stated = _statement(num_repeats=3)
+        together = [
+            g
+            for g in stated.guarantees
+            if "For all 3 repeats together." in g.assumptions
+        ]
+        local, central, local_user, central_user = together
+        self.assertEqual((local.epsilon, local.delta), (30, 0))
+        self.assertEqual((local_user.epsilon, local_user.delta), (1800, 0))
+        # Near-Gaussian losses: about sqrt(3), and surely neither 1 nor 3 times.
+        self.assertBetween(central.epsilon, 1.6 * once, 1.9 * once)
+        self.assertEqual(central.delta, 1e-10)
+        of_a_user = _by_bound(_statement(), "user")["privacy blanket"].epsilon
+        self.assertBetween(central_user.epsilon, 1.7 * of_a_user, 3 * of_a_user)
+        for guarantee in (central, central_user):
+            self.assertTrue(guarantee.is_upper_bound)
+        # All that is not of all repeats says so.
+        for guarantee in stated.guarantees:
+            if guarantee not in together and guarantee.delta:
+                self.assertEqual(guarantee.assumptions[0], "Of one repeat alone.")
+        self.assertEqual(stated.parameters["num_repeats"], 3)
+
+    def test_participation_over_repeats(self):
+        self.assertIn("No user takes part in more than one level", _text(_statement()))
+        text = _text(_statement(num_repeats=3))
+        self.assertIn("In a repeat no user takes part in more than one level", text)
+        self.assertIn("one level of each of the 3 repeats", text)
+        self.assertNotIn("No user takes part", text)
+
+    def test_every_level_of_every_repeat_counts(self):
+        # The small domain of the second repeat alone, and at the place of any level.
+        plain = _statement(num_repeats=2, domain_sizes=[1_000_001] * 4)
+        small = _statement(num_repeats=2, domain_sizes=[1_000_001] * 3 + [101])
+        for index, guarantee in enumerate(plain.guarantees):
+            if guarantee.bound.startswith("privacy blanket"):
+                self.assertGreater(
+                    small.guarantees[index].epsilon, 1.2 * guarantee.epsilon
+                )
 
     def test_where_the_central_epsilon_is_zero(self):
-        # A delta of 0.001 is enough for epsilon 0; 60 steps of it make 0.06.
+        # A delta of 0.001 is enough for epsilon 0, but not for 60 reports of a user.
         found = _statement(delta=0.001, local_epsilon=2.0)
         self.assertEqual(_by_bound(found)["privacy blanket"].epsilon, 0.0)
         of_a_user = _by_bound(found, "user")["privacy blanket"]
-        self.assertEqual(of_a_user.epsilon, 0.0)
-        self.assertAlmostEqual(of_a_user.delta, 0.06)
+        self.assertBetween(of_a_user.epsilon, 1e-3, 0.1)
+        self.assertEqual(of_a_user.delta, 0.001)
 
-    def test_a_delta_of_one_is_not_stated(self):
-        stated = _statement(clients_per_level=2_000)
+    def test_one_client_a_level_is_not_amplified_at_user_level(self):
+        stated = _statement(clients_per_level=1, num_repeats=2)
         self.assertEqual(list(_by_bound(stated, "user")), ["local DP"])
-        self.assertIn("guarantees nothing", stated.accounting)
+        self.assertEqual(_by_bound(stated, "user")["local DP"].epsilon, 1200)
 
     def test_theorem_2_is_left_out_where_it_does_not_apply(self):
         stated = _statement(clients_per_level=100)
         self.assertNotIn("closed form", _by_bound(stated))
         self.assertIn("Theorem 2 of Sun et al. 2024 does not apply", stated.accounting)
 
-    def test_a_bound_below_a_proved_one_is_not_called_an_upper_bound(self):
-        # Few reports over a small domain: the blanket is above the 2022 pair, which
-        # is not proved for Subset Selection.
+    def test_a_bound_that_is_not_proved_is_not_called_an_upper_bound(self):
+        # The 2022 pair is not proved for Subset Selection, here below the blanket.
         stated = _by_bound(
             _statement(
                 local_epsilon=1.0,
@@ -112,9 +225,7 @@ class LdpTrieHHStatementTest(parameterized.TestCase):
                 domain_sizes=[3],
             )
         )
-        best = min(stated["privacy blanket"].epsilon, stated["clones"].epsilon)
-        stronger = stated["stronger clones"]
-        self.assertEqual(stronger.is_upper_bound, stronger.epsilon >= best)
+        self.assertFalse(stated["stronger clones"].is_upper_bound)
         self.assertTrue(stated["clones"].is_upper_bound)
 
     def test_one_report_is_not_amplified(self):
@@ -147,6 +258,8 @@ class LdpTrieHHStatementTest(parameterized.TestCase):
         ({"local_epsilon": math.nan}, "local_epsilon must be above 0, got nan"),
         ({"clients_per_level": 0}, "clients_per_level must be at least 1, got 0"),
         ({"contribution_bound": 0}, "contribution_bound must be at least 1, got 0"),
+        ({"num_repeats": 0}, "num_repeats must be an integer of at least 1"),
+        ({"num_repeats": 1_001}, "num_repeats .* at most 1000"),
         ({"domain_sizes": []}, "domain_sizes"),
         ({"domain_sizes": [10, 1]}, "domain_sizes"),
         ({"aggregation": "trusted"}, "aggregation must be one of"),

@@ -8,7 +8,7 @@ import time
 import numpy as np
 from absl.testing import absltest, parameterized
 
-from privacy import noise_calibration, tree_aggregation
+from privacy import noise_calibration, tree_aggregation, worst_participation
 from privacy.tree_aggregation import TreeAggregation
 
 # Xu et al. 2023, Tables 1 and 2 (noise multiplier 7): rounds, MinS, MaxP, S2, and the
@@ -98,7 +98,7 @@ class WorstCaseTest(parameterized.TestCase):
             limit = tree_aggregation.largest_participation(rounds, separation)
             most = int(generator.integers(1, limit + 1))
             self.assertEqual(
-                tree_aggregation.worst_square_sum(lengths, most, separation),
+                worst_participation.square_sum(lengths, most, separation),
                 _brute_force(lengths, most, separation),
                 (lengths, most, separation),
             )
@@ -125,7 +125,7 @@ class WorstCaseTest(parameterized.TestCase):
                 max_participation=most,
                 min_separation=separation,
             )
-            found = tree_aggregation.worst_square_sum((rounds,), most, separation)
+            found = worst_participation.square_sum((rounds,), most, separation)
             self.assertEqual(found, round(2 * expected), (rounds, separation, most))
         oracle._tree_sensitivity_square_sum.cache_clear()
 
@@ -136,6 +136,43 @@ class WorstCaseTest(parameterized.TestCase):
             found = TreeAggregation(noise_multiplier=1.0, num_rounds=rounds)
             self.assertEqual(found.square_sum, expected)
             self.assertEqual(found.max_participation, rounds)
+
+    def test_any_rounds_by_brute_force(self):
+        # Without a separation there is a closed form: every subset of the rounds.
+        for lengths in (
+            (1,),
+            (2,),
+            (7,),
+            (8,),
+            (11,),
+            (16,),
+            (3, 8),
+            (5, 5, 2),
+            (4, 9),
+        ):
+            rounds = sum(lengths)
+            subsets = np.array(list(itertools.product((0, 1), repeat=rounds)))
+            sums = ((subsets @ _nodes(lengths).T) ** 2).sum(axis=1)
+            for most in range(1, rounds + 1):
+                self.assertEqual(
+                    worst_participation.square_sum(lengths, most, 0),
+                    sums[subsets.sum(axis=1) <= most].max(),
+                    (lengths, most),
+                )
+
+    def test_many_rounds_take_no_time(self):
+        started = time.monotonic()
+        run = TreeAggregation(noise_multiplier=1.0, num_rounds=10_000)
+        nodes = [10_000 >> height for height in range(14)]
+        everything = sum(count * 4**h for h, count in enumerate(nodes))
+        self.assertEqual(run.square_sum, everything)
+        largest = TreeAggregation(
+            noise_multiplier=1.0, num_rounds=10**9, max_participation=10**8
+        )
+        self.assertGreater(largest.square_sum, 10**16)
+        self.assertLess(time.monotonic() - started, 5)
+        with self.assertRaisesRegex(ValueError, "must be at most 3500 for min_sep"):
+            worst_participation.square_sum((10**6,), 10**5, 1)
 
     def test_default_participation_is_the_ceiling(self):
         # The floor would be 4 for de-DE and give 0.48, which MinS alone does not.

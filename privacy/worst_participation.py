@@ -1,0 +1,154 @@
+"""The worst that a client can do in a DP-FTRL run.
+
+See `tree_aggregation` for the trees and the conventions.
+"""
+
+import functools
+import math
+from collections.abc import Sequence
+
+from privacy import argument_checks
+
+# More rounds than any training has; a participation of each still takes no time.
+LARGEST_ROUNDS = 10**9
+
+# Of a client's participations times their distance (or themselves, if fewer), whose
+# square the time of the search grows with: at most half a minute. Half of it, where
+# the client may take part less often than the distance allows.
+LARGEST_SEARCH = 14_000
+
+# (value, exit) of the ways to place participations in a node: the sum of squares over
+# its nodes, and how many rounds after its end are still closed.
+_Front = tuple[tuple[int, int], ...]
+
+
+def square_sum(
+    lengths: Sequence[int], max_participation: int, min_separation: int
+) -> int:
+    """Maximizes S2 over all that a client may do.
+
+    Dyadic blocks of at most MinS + 1 rounds hold at most one participation, and S2
+    depends only on which blocks hold one. Of all ways to use given blocks, taking
+    the earliest allowed round each time leaves most room. So a node needs only the
+    trade-off between its value and when it lets the client in again, for each count
+    and each round it is entered at; all complete nodes of a size share it.
+
+    Args:
+        lengths: Rounds of each tree, in order, each at least 1.
+        max_participation: MaxP, at least 1.
+        min_separation: MinS, rounds strictly between participations, at least 0.
+
+    Returns:
+        The largest sum over all trees' nodes of (participations in it)^2.
+
+    Raises:
+        ValueError: An argument is outside its range, or the search would take
+            minutes.
+    """
+    most = argument_checks.integer("max_participation", max_participation, 1)
+    gap = argument_checks.integer("min_separation", min_separation, 0) + 1
+    for length in lengths:
+        argument_checks.integer("lengths", length, 1, LARGEST_ROUNDS)
+    if gap == 1:
+        return _of_any_rounds(lengths, most)
+    possible = -(-sum(lengths) // gap)
+    largest = min(most, possible)
+    limit = LARGEST_SEARCH if largest == possible else LARGEST_SEARCH // 2
+    if largest * min(largest, gap) > limit:
+        enough = max(LARGEST_SEARCH // 2 // gap, math.isqrt(LARGEST_SEARCH // 2))
+        raise ValueError(
+            f"max_participation must be at most {enough} for min_separation = "
+            f"{gap - 1}, got {largest}: the exact worst case is a search that would "
+            "take minutes. min_separation = 0 has a closed form, which is a bound for "
+            "any other"
+        )
+    block = gap.bit_length() - 1
+
+    @functools.cache
+    def front(height: int, count: int, entry: int) -> _Front:
+        size = 1 << height
+        if height <= block:
+            if count == 0:
+                return ((0, max(0, entry - size)),)
+            if count > 1 or entry >= size:
+                return ()
+            return ((height + 1, max(0, entry + gap - size)),)
+        half = 1 << (height - 1)
+        room = -(-half // gap)
+        ways = [
+            (left + right + count * count, leave)
+            for on_left in range(max(0, count - room), min(count, room) + 1)
+            for left, between in front(height - 1, on_left, entry)
+            for right, leave in front(height - 1, count - on_left, between)
+        ]
+        return _pareto(ways)
+
+    # Trees of a forest: the binary digits of a length, the largest tree first.
+    states: dict[int, _Front] = {0: ((0, 0),)}
+    for length in lengths:
+        for height in reversed(range(length.bit_length())):
+            if length >> height & 1:
+                states = _append_tree(states, front, height, gap, most)
+    return max(value for ways in states.values() for value, _ in ways)
+
+
+def _of_any_rounds(lengths: Sequence[int], most: int) -> int:
+    """Maximizes S2 where participations may be in any rounds.
+
+    The rounds to take are the first ones of the largest tree, then of the next. Let
+    F(m) be S2 of the first m of 2^h rounds. The nodes that the others are in have the
+    sizes 1, 2, ..., 2^h for each of them, so F(2^h - c) is F(2^h) - 2 (2^(h+1) - 1) c
+    + F(c), and the two claims
+
+      F(a) + F(b) <= F(a + b)                    for a + b <= 2^h,
+      F(a) + F(b) <= F(2^h) + F(a + b - 2^h)     for a + b >  2^h,
+
+    are one and the same: set a = 2^h - c, b = 2^h - d. By induction over h, with M =
+    2^(h-1), f for F in a half, and a >= b: F(m) is m^2 + f(m) or m^2 + f(M) + f(m - M).
+    If a + b <= M, the first claim for f is enough, as a^2 + b^2 <= (a + b)^2; if a <= M
+    < a + b, the second one, f(a) + f(b) <= f(M) + f(a + b - M); if a > M, f(a - M) +
+    f(b) <= f(a + b - M). So of all ways to divide m between two halves, filling one is
+    best, and the first m rounds are best of all. Of two trees the larger one adds the
+    same nodes and some above, so the same holds for filling it first.
+    """
+    heights = sorted(
+        (
+            height
+            for length in lengths
+            for height in range(length.bit_length())
+            if length >> height & 1
+        ),
+        reverse=True,
+    )
+    total = 0
+    for height in heights:
+        count = min(most, 1 << height)
+        for level in range(height + 1):
+            full, rest = divmod(count, 1 << level)
+            total += full * 4**level + rest**2
+        most -= count
+    return total
+
+
+def _append_tree(
+    states: dict[int, _Front], front, height: int, gap: int, most: int
+) -> dict[int, _Front]:
+    """Puts a complete tree after what `states` (count to trade-off) describes."""
+    room = -(-(1 << height) // gap)
+    grown: dict[int, list[tuple[int, int]]] = {}
+    for before, ways in states.items():
+        for count in range(min(room, most - before) + 1):
+            for value, entry in ways:
+                grown.setdefault(before + count, []).extend(
+                    (value + more, leave) for more, leave in front(height, count, entry)
+                )
+    return {count: _pareto(ways) for count, ways in grown.items() if ways}
+
+
+def _pareto(ways: Sequence[tuple[int, int]]) -> _Front:
+    """Keeps the ways that no other beats in both value and exit."""
+    kept: list[tuple[int, int]] = []
+    for value, leave in sorted(ways, key=lambda way: (way[1], -way[0])):
+        if not kept or value > kept[-1][0]:
+            kept.append((value, leave))
+    return tuple(kept)
