@@ -41,7 +41,7 @@ def save(
     name = f"checkpoint-{step:09d}.npz"
     buffer = io.BytesIO()
     np.savez(buffer, **arrays)
-    directory.write_bytes(name, buffer.getvalue())
+    directory.write_bytes(name, buffer.getbuffer())
     directory.save_checkpoint({"arrays": name, "state": state})
     for path in sorted(directory.path.glob(_PATTERN))[:-keep]:
         path.unlink()

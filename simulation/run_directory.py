@@ -333,7 +333,7 @@ class RunDirectory:
         """Writes a text file in UTF-8; see `write_bytes`."""
         self.write_bytes(name, text.encode())
 
-    def write_bytes(self, name: str, contents: bytes) -> None:
+    def write_bytes(self, name: str, contents: bytes | memoryview) -> None:
         """Writes a file, whole or not at all.
 
         Raises:
