@@ -39,7 +39,7 @@ _NOT_RECORDED = frozenset(
     ["output_dir", "resume", "isolate_network", "tf_logs", "population_cache"]
 )
 
-_PATHS = ("population", "known_words", "data_dir")
+_PATHS = ("population", "known_words", "data_dir", "vocabulary", "initial_model")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,13 +83,13 @@ def run_program(
 
     output_dir = _OUTPUT_DIR.value
     try:
+        _make_paths_absolute()
         if _RESUME.value:
             if _OUTPUT_DIR.value is None:
                 raise ValueError("--resume needs --output_dir, the run to continue")
             run_directory.RunDirectory.read_run(_OUTPUT_DIR.value)
             _take_recorded_flags(run_directory.flags_file(_OUTPUT_DIR.value))
         check_flags()
-        _make_paths_absolute()
         name = program.rpartition(".")[2].removeprefix("run_")
         output_dir = output_dir or run_directory.default_path(name)
         if not _RESUME.value:
