@@ -285,6 +285,18 @@ class NoiseOfOtherRunsTest(parameterized.TestCase):
                 self.assertGreater(np.abs(one - other)[:10].min(), 1e-4)
                 self.assertGreater(abs(one - other)[10], 1e-4)
 
+    def test_nobody_without_the_key_can_check_a_guess_of_the_sums(self):
+        # All that a checkpoint has, of the same sums under two keys.
+        states = []
+        for noise_key in (1, 2):
+            process = server(noise_key=noise_key)
+            process.configuration = "the same"
+            state, _ = process.update(process.initialize(), random_sums(1))
+            states.append(process.to_arrays(state))
+        for name in ("history", "noise/totals", "noise/estimates", "momentum/b"):
+            same = np.count_nonzero(states[0][name] == states[1][name])
+            self.assertLess(same, states[0][name].size / 4 + 1, name)
+
     def test_what_rounds_describe(self):
         with tempfile.TemporaryDirectory() as scratch:
 
