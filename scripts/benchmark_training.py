@@ -5,12 +5,17 @@
 Clients write synthetic sentences. Writes tables and a plot to --results_dir, and prints
 them:
 
+* `noise`: processor seconds of the noise on the model of 10,000 words: of a tree's node
+  as integers, and of as many of TensorFlow's float32 normals, which DP-FTRL has in
+  tensorflow-privacy; and of all that a round does with noise, averaged over 16 rounds;
 * `round`: rounds of 100 clients of the model of 10,000 words (670 units, projection and
   embeddings of 96): seconds of the clients' side (training, clip, encoding and secure
   sum, in TFF) and of the server's (noise tree and momentum);
 * `memory_over_cohorts`: rounds of a small model with 10, 50 and 200 clients, each with
   a worker of its own, the smallest first;
 * `memory_over_rounds`: 300 rounds of the small model.
+
+--parts=noise measures that part alone and prints it, and writes nothing.
 
 Every part first does a round that is not measured, in which the computation is built.
 Memory is that of this process and the worker together, the most within a round, looked
@@ -32,6 +37,9 @@ from simulation import startup
 _RESULTS_DIR = flags.DEFINE_string(
     "results_dir", "results/benchmark_training", "Where to write."
 )
+_PARTS = flags.DEFINE_enum(
+    "parts", "all", ["all", "noise"], "What to measure; noise takes half a minute."
+)
 _COHORT = flags.DEFINE_integer("cohort", 100, "Clients of a round of the large model.")
 _ROUNDS = flags.DEFINE_integer("rounds", 4, "Rounds of the large model.", 1)
 _SMALL_COHORTS = flags.DEFINE_list(
@@ -50,6 +58,8 @@ _LARGE = {"num_words": 10_000, "num_units": 670, "size": 96}
 _SMALL = {"num_words": 1_000, "num_units": 64, "size": 32}
 _ROUNDS_OF_A_COHORT = 20
 _ROUNDS_OF_A_MEAN = 50
+_DRAWS = 8
+_ROUNDS_OF_NOISE = 16
 
 
 def build_process(directory: str, cohort: int, num_words: int, num_units: int, size):
@@ -92,7 +102,7 @@ def build_process(directory: str, cohort: int, num_words: int, num_units: int, s
         noise_multiplier=1.0,
         clip_norm=0.3,
     )
-    return dp_ftrl.DpFtrlProcess(rounds, parameters, _SEED)
+    return dp_ftrl.DpFtrlProcess(rounds, parameters, _SEED, noise_key=_SEED)
 
 
 def run_rounds(process, num_rounds: int):
@@ -133,6 +143,45 @@ def run_rounds(process, num_rounds: int):
             }
 
 
+def measure_noise():
+    """Returns a table of draws: processor seconds of ours and of TensorFlow's."""
+    import numpy as np
+    import pandas as pd
+    import tensorflow as tf
+
+    from simulation import keyed_bits
+    from training import discrete_gaussian, memory_needs, noise
+
+    size = memory_needs.cifg_num_parameters(10_004, _LARGE["num_units"], _LARGE["size"])
+    sampler = discrete_gaussian.DiscreteGaussian(7.0 * 2**32)
+    tree = noise.TreeNoise(size, sampler.stddev, 2**60, _SEED, "benchmark")
+    state, total = tree.initial_state(), np.zeros(size, np.int64)
+
+    def seconds(work) -> float:
+        start = time.process_time()
+        work()
+        return time.process_time() - start
+
+    def rounds():
+        nonlocal state
+        for number in range(_ROUNDS_OF_NOISE):
+            _, state = tree.add(total, state, number.to_bytes(32, "little"))
+
+    def float32(number):
+        return tf.random.stateless_normal([size], [_SEED, number], stddev=7.0).numpy()
+
+    rows = []
+    for number in range(_DRAWS + 1):
+        bits = keyed_bits.KeyedBits(_SEED, "benchmark", number)
+        ours = seconds(lambda bits=bits: sampler.sample(bits, size))
+        theirs = seconds(lambda number=number: float32(number))
+        rows.append({"parameters": size, "integer": ours, "float32": theirs})
+    table = pd.DataFrame(rows[1:])
+    table["ratio"] = table.integer / table.float32
+    table["integer_round"] = seconds(rounds) / _ROUNDS_OF_NOISE
+    return table
+
+
 def measure_part(directory: str, cohort: int, num_rounds: int, sizes: dict):
     """Returns a table of rounds, with a worker of its own."""
     import pandas as pd
@@ -170,13 +219,19 @@ def plot_memory(over_cohorts, over_rounds) -> bytes:
     return plots.png(figure)
 
 
-def summary(large, over_cohorts, over_rounds) -> dict[str, object]:
+def summary(noise, large, over_cohorts, over_rounds) -> dict[str, object]:
     """Returns the figures that the tables come to."""
     seconds = large.client_seconds + large.server_seconds
     first = over_rounds.peak_own_gib[:_ROUNDS_OF_A_MEAN].mean()
     last = over_rounds.peak_own_gib[-_ROUNDS_OF_A_MEAN:].mean()
     peaks = over_cohorts.groupby("clients").peak_own_gib.max()
     return {
+        "noise of a node, processor seconds": {
+            "integer": noise.integer.mean(),
+            "float32": noise.float32.mean(),
+            "ratio": noise.integer.mean() / noise.float32.mean(),
+        },
+        "noise of a round, processor seconds": noise.integer_round.mean(),
         "large model: seconds a round": {
             "mean": seconds.mean(),
             "longest": seconds.max(),
@@ -230,7 +285,12 @@ def measure(cache_directory: str, results_directory: str) -> None:
         print(f"\n{name}\n{table.tail(shown).to_string(index=False)}", flush=True)
         write(f"{name}.csv", tables.write(table, significant_digits=6).encode())
 
+    noise = measure_noise()
+    if _PARTS.value == "noise":
+        print(noise.to_string(index=False))
+        return
     origin = about()  # before the results change the repository
+    show("noise", noise, len(noise))
     # The small model first: the large one would leave its memory to this process.
     parts = []
     for clients in sorted(int(number) for number in _SMALL_COHORTS.value):
@@ -244,7 +304,7 @@ def measure(cache_directory: str, results_directory: str) -> None:
     large = measure_part(cache_directory, _COHORT.value, _ROUNDS.value, _LARGE)
     show("round", large, len(large))
     write("memory.png", plot_memory(over_cohorts, over_rounds))
-    found = origin | {"summary": summary(large, over_cohorts, over_rounds)}
+    found = origin | {"summary": summary(noise, large, over_cohorts, over_rounds)}
     text = json.dumps(found, indent=2)
     print(f"\n{text}")
     write("about.json", text.encode() + b"\n")

@@ -44,7 +44,7 @@ def save(
     name = f"checkpoint-{step:09d}.npz"
     buffer = io.BytesIO()
     np.savez(buffer, **arrays)
-    contents = buffer.getvalue()
+    contents = buffer.getbuffer()
     directory.simulator.write_bytes(name, contents)
     directory.save_checkpoint(
         {"arrays": name, "sha256": _sha256(contents), "state": state}
@@ -93,5 +93,5 @@ def read_arrays(
         ) from error
 
 
-def _sha256(contents: bytes) -> str:
+def _sha256(contents: bytes | memoryview) -> str:
     return hashlib.sha256(contents).hexdigest()

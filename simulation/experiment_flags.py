@@ -62,7 +62,7 @@ _NOT_RECORDED = frozenset(
     ]
 )
 
-_PATHS = ("population", "known_words", "data_dir")
+_PATHS = ("population", "known_words", "data_dir", "vocabulary", "initial_model")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -113,6 +113,7 @@ def run_program(
 
     output_dir = _OUTPUT_DIR.value
     try:
+        _make_paths_absolute()
         if _RESUME.value:
             if _OUTPUT_DIR.value is None:
                 raise ValueError("--resume needs --output_dir, the run to continue")
@@ -120,7 +121,6 @@ def run_program(
             _take_recorded_flags(f"{_OUTPUT_DIR.value}/{run_record.FLAGS_FILE}")
         _check_numbers()
         check_flags()
-        _make_paths_absolute()
         name = program.rpartition(".")[2].removeprefix("run_")
         output_dir = output_dir or run_directory.default_path(name)
         if not _RESUME.value:

@@ -24,6 +24,20 @@ _DAY = 24 * _HOUR
 # Devices come and go; the server looks again after this long.
 _SECONDS_BETWEEN_LOOKS = 600
 _NEVER = -1
+# Of a rule's numbers. Rounds are counted with 32 bits, hours are at most ten years and
+# a round takes a week at most: more means nothing in a simulated day.
+_COUNT = 2**31 - 1
+_HOURS = 10 * 365 * 24
+_RANGES = {
+    "report_goal": (1, _COUNT),
+    "num_rounds": (1, _COUNT),
+    "over_selection": (1, 1000),
+    "timer_hours": (0, _HOURS),
+    "round_minutes": (1, 7 * 24 * 60),
+    "max_wait_hours": (1, _HOURS),
+    "min_separation": (0, _COUNT),
+    "max_participation": (1, _COUNT),
+}
 
 
 class ReportGoalNotMetError(RuntimeError):
@@ -192,7 +206,7 @@ class ParticipationRule:
         report_goal: Updates that a round sums up, no more and no fewer; at least 1.
         num_rounds: Rounds of the run, at least 1.
         seed: The run's seed.
-        over_selection: How many clients are picked for each that is needed; at least 1.
+        over_selection: How many clients are picked for each that is needed, 1 to 1000.
         drop_out: Probability that a client that was picked does not report, in [0, 1).
         timer_hours: Hours after being picked during which a client is not picked
             again; at least 0.
@@ -217,19 +231,14 @@ class ParticipationRule:
     availability: DiurnalAvailability | None = None
 
     def __post_init__(self):
-        for name, least in (
-            ("report_goal", 1),
-            ("num_rounds", 1),
-            ("over_selection", 1),
-            ("timer_hours", 0),
-            ("round_minutes", 1),
-            ("max_wait_hours", 1),
-            ("min_separation", 0),
-            ("max_participation", 1),
-        ):
+        for name, (least, most) in _RANGES.items():
             value = getattr(self, name)
-            if value is not None and not value >= least:
+            if value is None:
+                continue
+            if not value >= least:
                 raise ValueError(f"{name} is {value}, must be at least {least}.")
+            if value > most:
+                raise ValueError(f"{name} is {value}, must be at most {most:,}.")
         if not 0 <= self.drop_out < 1:
             raise ValueError(f"drop_out is {self.drop_out}, must be in [0, 1).")
         if self.num_picked > self.num_clients:

@@ -39,7 +39,7 @@ class RunFiles:
                 "with --resume"
             ) from error
 
-    def write_bytes(self, name: str, contents: bytes) -> None:
+    def write_bytes(self, name: str, contents: bytes | memoryview) -> None:
         """Writes a file, whole or not at all.
 
         Raises:

@@ -85,8 +85,8 @@ class DiscreteGaussian:
         drawn = np.empty(size, np.int64)
         for block, first in enumerate(range(0, size, _BLOCK)):
             part = drawn[first : first + _BLOCK]
-            words = bits.words(block, self.levels * _BLOCK)
-            words = words.reshape(_BLOCK, self.levels)[: len(part)]
+            words = bits.words(block, self.levels * len(part))
+            words = words.reshape(len(part), self.levels)
             rest = functools.partial(bits.bytes, block, purpose="comparisons")
             part[:] = self._combine(self._look_up(np.ascontiguousarray(words.T), rest))
         return drawn

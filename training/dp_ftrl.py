@@ -52,8 +52,8 @@ class TrainingState:
             norm.
         noise: State of the noise on updates; None without noise.
         count_noise: State of the noise on counts; None where the clip is fixed.
-        history: 32 bytes, a digest of the first weights and of all sums so far, of
-            which the noise is a function. It is the server's, as the sums are.
+        history: 32 bytes, of which the noise is a function: before the first round a
+            digest of the weights, then one of all sums so far, under the noise key.
     """
 
     round_number: int
@@ -116,7 +116,7 @@ class DpFtrlProcess:
         """
         self.rounds = rounds
         self.parameters = parameters
-        self._seed = seed
+        self._noise_key = noise_key
         self._template = rounds.model.initial_weights(seed)
         # Tells that a key is another one, and nothing else about it.
         commitment = keyed_bits.KeyedBits(noise_key, "commitment").bytes(0, 32)
@@ -170,7 +170,7 @@ class DpFtrlProcess:
             for noise in (self._noise, self._count_noise)
         )
         zeros = collections.OrderedDict((k, np.zeros_like(w)) for k, w in first.items())
-        history = _digest(b"first weights", first)
+        history = _digest(first)
         return TrainingState(0, first, zeros, clip_norm, clip_norm, *states, history)
 
     def next(self, state: TrainingState, cohort: np.ndarray) -> TrainingOutput:
@@ -221,24 +221,12 @@ class DpFtrlProcess:
                 f"round {state.round_number}: no client's update is finite; lower the "
                 "learning rates. The model is kept as it was before the round."
             )
-        history = state.history
-        delta, noise = sums.delta, state.noise
-        if noise is not None:
-            about = (history, sums.num_below, sums.unit)
-            history = _digest(repr(about).encode(), sums.total)
-            delta, noise = self._add_noise(sums, noise, history)
-        momentum, weights = collections.OrderedDict(), collections.OrderedDict()
-        for name, part in delta.items():
-            decayed = np.float32(self.parameters.momentum) * state.momentum[name]
-            momentum[name] = decayed + part / np.float32(goal)
-            step = np.float32(self.parameters.server_learning_rate) * momentum[name]
-            weights[name] = state.weights[name] + step
-        if not all(np.all(np.isfinite(weight)) for weight in weights.values()):
-            raise NonFiniteModelError(
-                f"round {state.round_number}: the model would no longer be finite; "
-                "lower the server's learning rate or the noise. The model is kept as "
-                "it was before the round."
-            )
+        if state.noise is None:
+            history, noise, delta = state.history, None, sums.delta
+        else:
+            history = self._next_history(state, sums)
+            delta, noise = self._add_noise(sums, state.noise, history)
+        momentum, weights = self._step(state, delta)
         tracked_norm, count_noise = self._track(state, sums, history)
         metrics = RoundMetrics(
             released=collections.OrderedDict(
@@ -261,6 +249,32 @@ class DpFtrlProcess:
             history,
         )
         return TrainingOutput(self._restarted(state), metrics)
+
+    def _step(self, state, delta: Weights) -> tuple[Weights, Weights]:
+        """Returns the momentum and the weights after a noisy sum."""
+        momentum, weights = collections.OrderedDict(), collections.OrderedDict()
+        for name, part in delta.items():
+            decayed = np.float32(self.parameters.momentum) * state.momentum[name]
+            momentum[name] = decayed + part / np.float32(self.parameters.report_goal)
+            step = np.float32(self.parameters.server_learning_rate) * momentum[name]
+            weights[name] = state.weights[name] + step
+        if not all(np.all(np.isfinite(weight)) for weight in weights.values()):
+            raise NonFiniteModelError(
+                f"round {state.round_number}: the model would no longer be finite; "
+                "lower the server's learning rate or the noise. The model is kept as "
+                "it was before the round."
+            )
+        return momentum, weights
+
+    def _next_history(self, state, sums) -> bytes:
+        """Returns the digest of the sums so far.
+
+        Keyed: in a checkpoint, a plain digest would tell who guesses a sum that the
+        guess is right.
+        """
+        about = (state.history, sums.num_below, repr(sums.unit), _digest(sums.total))
+        path = ("history", self.configuration, *about)
+        return keyed_bits.KeyedBits(self._noise_key, *path).bytes(0, 32)
 
     def _stddev(self, clip_norm: float) -> float:
         if self.parameters.mechanism is Mechanism.NONE:
@@ -397,9 +411,9 @@ def _norm(parts: Weights) -> float:
     return math.sqrt(sum(squares))
 
 
-def _digest(about: bytes, parts: Weights) -> bytes:
-    """Returns SHA-256 of arrays and of what they are about."""
-    digest = hashlib.sha256(about)
+def _digest(parts: Weights) -> bytes:
+    """Returns SHA-256 of arrays and of their names."""
+    digest = hashlib.sha256()
     for name, part in parts.items():
         digest.update(f"{name} {part.dtype} {part.shape}".encode())
         digest.update(np.ascontiguousarray(part))

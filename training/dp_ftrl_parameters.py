@@ -12,6 +12,8 @@ import numpy as np
 
 from privacy import noise_calibration, tree_aggregation
 
+_LEAST_CLIP_NORM = 1e-15
+
 
 class Mechanism(enum.Enum):
     """How noise is added to the sums of rounds."""
@@ -109,6 +111,11 @@ class ServerParameters:
             return
         _positive("noise_multiplier", self.noise_multiplier)
         _positive("clip_norm", self.clip_norm)
+        if self.clip_norm < _LEAST_CLIP_NORM:
+            raise ValueError(
+                f"clip_norm is {self.clip_norm}, must be at least {_LEAST_CLIP_NORM}: "
+                "a float32 holds no squares of less."
+            )
         if self.adaptive_clip is not None:
             limit = 2 * self.adaptive_clip.count_stddev
             if self.noise_multiplier >= limit:

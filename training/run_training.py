@@ -3,236 +3,56 @@
 scripts/run training.run_training --flagfile=configs/training_demo.flagfile
 """
 
-import math
-import os
-
 from absl import app, flags, logging
 
 from simulation import experiment_flags, population_flags
+from training import training_flags
 
 _PROGRAM = "training.run_training"
 
-_VOCABULARY = flags.DEFINE_string(
-    "vocabulary",
-    None,
-    "A vocabulary file: <pad>, <oov>, <bos>, <eos>, then one word a line. By default "
-    "the --vocabulary_size most frequent English words of public text.",
-)
-_VOCABULARY_SIZE = flags.DEFINE_integer(
-    "vocabulary_size", 10_000, "Words, where --vocabulary is not given.", lower_bound=1
-)
-_NUM_UNITS = flags.DEFINE_integer(
-    "num_units", 670, "Memory cells of the CIFG-LSTM.", lower_bound=1
-)
-_EMBEDDING_SIZE = flags.DEFINE_integer(
-    "embedding_size",
-    96,
-    "Size of the input embeddings, the output embeddings and the projection.",
-    lower_bound=1,
-)
-_INITIAL_MODEL = flags.DEFINE_string(
-    "initial_model",
-    None,
-    "Begin with the model of an earlier run of the same vocabulary and sizes: its "
-    "directory 'model', or the run's directory for its last checkpoint. The guarantee "
-    "takes it for public.",
-)
-_INITIAL_BIAS = flags.DEFINE_enum(
-    "initial_bias",
-    "zero",
-    ["zero", "public"],
-    "Output bias to begin with. public: the log of public word frequencies; with the "
-    "default vocabulary only.",
-)
-_MAX_SENTENCES = flags.DEFINE_integer(
-    "max_sentences", 256, "The first sentences of a client that are used."
-)
-_MAX_WORDS = flags.DEFINE_integer(
-    "max_words", 20, "The first words of a sentence that are used."
-)
-_BATCH_SIZE = flags.DEFINE_integer("batch_size", 16, "Sentences of a client's batch.")
-_SENTENCE_WORDS = flags.DEFINE_float(
-    "mean_sentence_words",
-    8.0,
-    "Synthetic population: mean number of words of a sentence. A sentence ends after "
-    "each word with the same probability.",
-)
-_CONTEXT_STRENGTH = flags.DEFINE_float(
-    "context_strength",
-    0.7,
-    "Synthetic population: probability that a word with followers of its own is "
-    "followed by one of them, and not by a word drawn from the frequencies.",
-)
-_NUM_FOLLOWERS = flags.DEFINE_integer(
-    "num_followers", 4, "Synthetic population: followers of each word that has some."
-)
-_CONTEXT_WORDS = flags.DEFINE_integer(
-    "context_words",
-    1000,
-    "Synthetic population: how many words have followers of their own, the most "
-    "frequent ones. All should be in the vocabulary, so that they can be learned.",
-)
-_NUM_HELD_OUT = flags.DEFINE_integer(
-    "num_held_out_clients", 100, "Clients that train nothing and judge the model."
-)
-_MECHANISM = flags.DEFINE_enum(
-    "mechanism",
-    "dp_ftrl",
-    ["dp_ftrl", "dp_fedavg", "fedavg"],
-    "Tree-aggregated noise, independent noise, or none.",
-)
-_REPORT_GOAL = flags.DEFINE_integer(
-    "report_goal", None, "Clients whose updates a round sums up (m). Has to be given."
-)
-_NUM_ROUNDS = flags.DEFINE_integer("num_rounds", 100, "Rounds (T).")
-_NOISE_MULTIPLIER = flags.DEFINE_float(
-    "noise_multiplier", 7.0, "z of the guarantee; not used by fedavg."
-)
-_CLIP_NORM = flags.DEFINE_float(
-    "clip_norm", None, "Clip norm C, or C^0 with --adaptive_clip. fedavg: may be unset."
-)
-_ADAPTIVE_CLIP = flags.DEFINE_bool(
-    "adaptive_clip",
-    False,
-    "Estimate the clip norm as a quantile of the updates' norms (Algorithm 1). With "
-    "dp_ftrl it changes after rounds 128 + 1024 i, or --first_restart and so on.",
-)
-_QUANTILE = flags.DEFINE_float("target_quantile", 0.5, "Of --adaptive_clip (gamma).")
-_CLIP_LEARNING_RATE = flags.DEFINE_float(
-    "clip_learning_rate", 0.2, "Of --adaptive_clip (eta_gamma)."
-)
-_COUNT_STDDEV = flags.DEFINE_float(
-    "clipped_count_stddev",
-    None,
-    "Noise on the clipped counts (sigma_b) of --adaptive_clip. By default a twentieth "
-    "of the report goal.",
-)
-_FIRST_RESTART = flags.DEFINE_integer(
-    "first_restart", 128, "Round of the first restart with --adaptive_clip."
-)
-_RESTART_PERIOD = flags.DEFINE_integer(
-    "restart_period", 1024, "Rounds between restarts with --adaptive_clip."
-)
-_CLIENT_LEARNING_RATE = flags.DEFINE_float(
-    "client_learning_rate", 0.5, "Of clients' SGD (eta_c)."
-)
-_CLIENT_EPOCHS = flags.DEFINE_integer(
-    "client_epochs", 1, "How often a client goes through its sentences."
-)
-_SERVER_LEARNING_RATE = flags.DEFINE_float(
-    "server_learning_rate", 1.0, "Of the server (eta_s)."
-)
-_MOMENTUM = flags.DEFINE_float("momentum", 0.9, "Of the server (beta).")
-_OVER_SELECTION = flags.DEFINE_float(
-    "over_selection", 1.0, "Clients asked to take part, for each that is needed."
-)
-_DROP_OUT = flags.DEFINE_float(
-    "drop_out", 0.0, "Probability that a client that is asked does not report."
-)
-_TIMER_HOURS = flags.DEFINE_integer(
-    "timer_hours", 24, "Simulated hours until a client may be asked again."
-)
-_ROUND_MINUTES = flags.DEFINE_integer(
-    "round_minutes", 10, "Simulated minutes of a round."
-)
-_MIN_SEPARATION = flags.DEFINE_integer(
-    "min_separation",
-    None,
-    "MinS that is enforced: rounds strictly between two of a client. Unset: measured.",
-)
-_MAX_PARTICIPATION = flags.DEFINE_integer(
-    "max_participation", None, "MaxP that is enforced. Unset: measured."
-)
-_DIURNAL = flags.DEFINE_bool(
-    "diurnal",
-    True,
-    "Clients are there while they charge and are idle, mostly at night. Else always.",
-)
-_DELTA = flags.DEFINE_float("delta", 1e-10, "Delta of the guarantee.")
-_EVALUATE_EVERY = flags.DEFINE_integer(
-    "evaluate_every", 10, "Rounds between evaluations on held-out clients."
-)
-_CHECKPOINT_EVERY = flags.DEFINE_integer(
-    "checkpoint_every", 10, "Rounds between checkpoints."
-)
-_NUM_BLOCKS = flags.DEFINE_integer(
-    "num_blocks", 8, "Into how many TFF client values a cohort is cut."
-)
+flags.adopt_module_key_flags(training_flags)
 flags.adopt_module_key_flags(population_flags)
 flags.adopt_module_key_flags(experiment_flags)
-
-
-def _language_options():
-    from simulation.readers import synthetic_sentences
-
-    return synthetic_sentences.LanguageOptions(
-        mean_sentence_words=_SENTENCE_WORDS.value,
-        context_strength=_CONTEXT_STRENGTH.value,
-        num_followers=_NUM_FOLLOWERS.value,
-        context_words=_CONTEXT_WORDS.value,
-    )
-
-
-def _server_parameters():
-    from privacy import tree_aggregation
-    from training import dp_ftrl_parameters as lib
-
-    mechanism = lib.Mechanism(_MECHANISM.value)
-    private = mechanism is not lib.Mechanism.NONE
-    if private and _CLIP_NORM.value is None:
-        raise ValueError(f"--mechanism={mechanism.value} needs --clip_norm")
-    adaptive, restarts = None, ()
-    if _ADAPTIVE_CLIP.value:
-        stddev = _COUNT_STDDEV.value
-        adaptive = lib.AdaptiveClip(
-            _REPORT_GOAL.value / 20 if stddev is None else stddev,
-            _QUANTILE.value,
-            _CLIP_LEARNING_RATE.value,
-        )
-        if mechanism is lib.Mechanism.TREE:
-            restarts = tree_aggregation.restart_schedule(
-                _NUM_ROUNDS.value, _FIRST_RESTART.value, _RESTART_PERIOD.value
-            )
-    return lib.ServerParameters(
-        mechanism=mechanism,
-        report_goal=_REPORT_GOAL.value,
-        num_rounds=_NUM_ROUNDS.value,
-        noise_multiplier=_NOISE_MULTIPLIER.value if private else 0.0,
-        clip_norm=math.inf if _CLIP_NORM.value is None else _CLIP_NORM.value,
-        server_learning_rate=_SERVER_LEARNING_RATE.value,
-        momentum=_MOMENTUM.value,
-        adaptive_clip=adaptive,
-        restart_rounds=restarts,
-    )
-
-
-def _rule(num_clients: int, seed: int):
-    from simulation import participation_timers as timers
-
-    return timers.ParticipationRule(
-        num_clients=num_clients,
-        report_goal=_REPORT_GOAL.value,
-        num_rounds=_NUM_ROUNDS.value,
-        seed=seed,
-        over_selection=_OVER_SELECTION.value,
-        drop_out=_DROP_OUT.value,
-        timer_hours=_TIMER_HOURS.value,
-        round_minutes=_ROUND_MINUTES.value,
-        min_separation=_MIN_SEPARATION.value,
-        max_participation=_MAX_PARTICIPATION.value,
-        availability=timers.DiurnalAvailability() if _DIURNAL.value else None,
-    )
 
 
 def _vocabulary():
     """Returns the vocabulary, and what is public about it."""
     from training import vocabulary as lib
 
-    if _VOCABULARY.value is not None:
-        words = lib.Vocabulary.read(_VOCABULARY.value)
-        return words, f"the vocabulary, {_VOCABULARY.value} (given by the user)."
-    words = lib.Vocabulary.from_english(_VOCABULARY_SIZE.value)
+    if training_flags.VOCABULARY.value is not None:
+        words = lib.Vocabulary.read(training_flags.VOCABULARY.value)
+        return (
+            words,
+            f"the vocabulary, {training_flags.VOCABULARY.value} (given by the user).",
+        )
+    words = lib.Vocabulary.from_english(training_flags.VOCABULARY_SIZE.value)
     return words, "the vocabulary, the most frequent English words of wordfreq."
+
+
+def _memory_needs(parameters, num_tokens: int):
+    """Returns the sizes that the run's memory depends on."""
+    from privacy import tree_aggregation
+    from training import dp_ftrl_parameters, memory_needs
+
+    lengths = (0,)
+    if parameters.mechanism is dp_ftrl_parameters.Mechanism.TREE:
+        lengths = tree_aggregation.tree_lengths(
+            parameters.num_rounds, parameters.restart_rounds
+        )
+    words = training_flags.MAX_WORDS.value + 1
+    return memory_needs.Needs(
+        num_parameters=memory_needs.cifg_num_parameters(
+            num_tokens,
+            training_flags.NUM_UNITS.value,
+            training_flags.EMBEDDING_SIZE.value,
+        ),
+        num_tokens=num_tokens,
+        num_units=training_flags.NUM_UNITS.value,
+        batch_tokens=training_flags.BATCH_SIZE.value * words,
+        num_blocks=training_flags.NUM_BLOCKS.value,
+        tree_rounds=max(lengths),
+        participations=parameters.report_goal * parameters.num_rounds,
+    )
 
 
 def _best_possible(options, vocabulary, tokenizer):
@@ -245,9 +65,11 @@ def _best_possible(options, vocabulary, tokenizer):
     from training import best_possible
 
     language = synthetic_sentences.SyntheticLanguage.english(
-        _language_options(), options.seed, tokenizer
+        training_flags.language_options(), options.seed, tokenizer
     )
-    best = best_possible.best_possible(language, vocabulary, _MAX_WORDS.value)
+    best = best_possible.best_possible(
+        language, vocabulary, training_flags.MAX_WORDS.value
+    )
     logging.info(
         "%s: loss %.3f, one suggestion right %.2f%%.",
         "The best possible"
@@ -264,8 +86,9 @@ def run(arguments: experiment_flags.Arguments) -> None:
     from simulation import run_directory, runtime, sentence_tokenizers
     from training import client_sentences
 
-    parameters = _server_parameters()
+    parameters = training_flags.server_parameters()
     vocabulary, public_data = _vocabulary()
+    _memory_needs(parameters, vocabulary.num_tokens).check()
     options = population_flags.options_from_flags()
     tokenizer = sentence_tokenizers.get_sentence_tokenizer("keyboard")
     text = client_sentences.prepare(
@@ -273,7 +96,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
         vocabulary,
         tokenizer,
         flags.FLAGS.population_cache,
-        _language_options(),
+        training_flags.language_options(),
     )
     # TensorFlow comes last: it takes seconds to import.
     from training import (
@@ -288,26 +111,30 @@ def run(arguments: experiment_flags.Arguments) -> None:
     from training import training_experiment as experiment
 
     clients = experiment.Clients.split(
-        text.num_clients, _NUM_HELD_OUT.value, arguments.seed
+        text.num_clients, training_flags.NUM_HELD_OUT.value, arguments.seed
     )
-    rule = _rule(len(clients.training), arguments.seed)
+    rule = training_flags.participation_rule(len(clients.training), arguments.seed)
     schedule = experiment.Schedule(
-        _EVALUATE_EVERY.value, _CHECKPOINT_EVERY.value, delta=_DELTA.value
+        training_flags.EVALUATE_EVERY.value,
+        training_flags.CHECKPOINT_EVERY.value,
+        delta=training_flags.DELTA.value,
     )
     language_model = model.cifg_language_model(
         vocabulary.num_tokens,
-        num_units=_NUM_UNITS.value,
-        projection_size=_EMBEDDING_SIZE.value,
-        embedding_size=_EMBEDDING_SIZE.value,
+        num_units=training_flags.NUM_UNITS.value,
+        projection_size=training_flags.EMBEDDING_SIZE.value,
+        embedding_size=training_flags.EMBEDDING_SIZE.value,
     )
     beginning = initial_model.beginning(
         language_model.initial_weights(arguments.seed),
         vocabulary,
-        _INITIAL_MODEL.value,
-        has_public_bias=_INITIAL_BIAS.value == "public",
+        training_flags.INITIAL_MODEL.value,
+        has_public_bias=training_flags.INITIAL_BIAS.value == "public",
     )
     limits = examples.ClientLimits(
-        _MAX_SENTENCES.value, _MAX_WORDS.value, _BATCH_SIZE.value
+        training_flags.MAX_SENTENCES.value,
+        training_flags.MAX_WORDS.value,
+        training_flags.BATCH_SIZE.value,
     )
     facts = {"population": text.fingerprint, "vocabulary": vocabulary.fingerprint}
     facts |= beginning.facts
@@ -316,9 +143,10 @@ def run(arguments: experiment_flags.Arguments) -> None:
             language_model,
             examples.MappedText(text, limits),
             client_update.LocalTraining(
-                _CLIENT_LEARNING_RATE.value, _CLIENT_EPOCHS.value
+                training_flags.CLIENT_LEARNING_RATE.value,
+                training_flags.CLIENT_EPOCHS.value,
             ),
-            _NUM_BLOCKS.value,
+            training_flags.NUM_BLOCKS.value,
         ),
         parameters,
         arguments.seed,
@@ -365,35 +193,32 @@ def run(arguments: experiment_flags.Arguments) -> None:
 
 
 def _check_versions(run: dict) -> None:
-    """Refuses to go on with other code: it may sum otherwise, with the same noise."""
+    """Refuses to go on with other code: it may release other sums of a round."""
     from simulation import software
 
     changed = software.changed_versions(run)
     if changed:
         raise ValueError(
-            "rounds after the checkpoint are computed again with the same noise, which "
-            "hides nothing if the sums are others; but the run began with "
-            f"{'; '.join(changed)}. Continue with those versions, or begin a new run"
+            "rounds after the checkpoint are computed again; where the sums come out "
+            "otherwise they are released twice, each time with noise of its own, which "
+            f"is counted once. But the run began with {'; '.join(changed)}. Continue "
+            "with those versions, or begin a new run"
         )
 
 
 def _check_flags() -> None:
-    if _REPORT_GOAL.value is None:
+    if training_flags.REPORT_GOAL.value is None:
         raise ValueError("give --report_goal, the clients of a round")
-    if _INITIAL_BIAS.value == "public":
-        for flag in (_VOCABULARY, _INITIAL_MODEL):
+    if training_flags.INITIAL_BIAS.value == "public":
+        for flag in (training_flags.VOCABULARY, training_flags.INITIAL_MODEL):
             if flag.value is not None:
                 raise ValueError(
                     f"--initial_bias=public goes with no --{flag.name}: it needs the "
                     "default vocabulary, whose frequencies are known, and is itself "
                     "where a model begins"
                 )
-    if _INITIAL_MODEL.value is not None:
-        # A run is independent of the directory that it was begun in.
-        path = os.path.abspath(_INITIAL_MODEL.value)
-        flags.FLAGS[_INITIAL_MODEL.name].value = path
-    _server_parameters()
-    _language_options()
+    training_flags.server_parameters()
+    training_flags.language_options()
 
 
 def main(argv: list[str]) -> None:

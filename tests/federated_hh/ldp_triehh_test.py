@@ -6,6 +6,7 @@ import json
 import math
 import os
 import tempfile
+from unittest import mock
 
 import numpy as np
 from absl.testing import absltest, parameterized
@@ -236,6 +237,26 @@ class EqualityTest(LdpTrieHHTestCase):
             for aggregation in Aggregation
         ]
         self.assertEqual(states[0].to_json(), states[1].to_json())
+
+    @parameterized.product(
+        aggregation=list(Aggregation), report_sampling=list(ReportSampling)
+    )
+    def test_which_sum_the_worker_is_given(self, aggregation, report_sampling):
+        process = self.process(
+            self.population([{"a": 1}] * 6),
+            report_sampling=report_sampling,
+            aggregation=aggregation,
+        )
+        compile_, compiled = runtime._compile, []
+
+        def recorded(computation):
+            compiled.append(computation.to_building_block().compact_representation())
+            return compile_(computation)
+
+        with mock.patch.object(runtime, "_compile", recorded), runtime.tff_worker():
+            process.collect(process.initialize(), np.arange(6))
+        is_secure = ["federated_secure_sum" in text for text in compiled]
+        self.assertEqual(is_secure, [aggregation is Aggregation.SECURE_SUM])
 
     @parameterized.parameters(([{}] * 6,), ([{"aaaa": 1}] * 6,))
     def test_nobody_has_an_item(self, clients):

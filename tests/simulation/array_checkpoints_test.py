@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import shutil
 
 import numpy as np
 from absl.testing import absltest
@@ -53,16 +54,52 @@ class ArrayCheckpointsTest(absltest.TestCase):
             ["checkpoint-000000002.npz", "checkpoint-000000003.npz"],
         )
 
-    def test_killed_between_the_two_files(self):
+    def _save_and_die(self, path, renames):
+        """Saves step 1 in a process that ends just before one of its renames.
+
+        A file appears under its name by being renamed. Returns whether it died.
+        """
+        child = os.fork()
+        if not child:
+            rename, left = os.rename, [renames]
+
+            def counted(*paths):
+                if not left[0]:
+                    os._exit(7)
+                left[0] -= 1
+                rename(*paths)
+
+            os.rename = counted
+            run = run_directory.RunDirectory.resume(
+                path, program="p", facts={}, noise_key=_KEY
+            )
+            array_checkpoints.load(run)
+            self._save(run, 1, keep=1)
+            os._exit(0)
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        self.assertIn(code, (0, 7))
+        return code == 7
+
+    def test_killed_at_any_moment(self):
         with self._create() as run:
-            self._save(run, 1)
-            # As it is when the process ends before the JSON checkpoint is written.
-            run.simulator.write_bytes("checkpoint-000000002.npz", b"whatever")
-        with self._resume() as run:
-            state, arrays = array_checkpoints.load(run)
-            self.assertEqual((state, int(arrays["n"])), ({"step": 1}, 1))
-            self._save(run, 2)
-            self.assertEqual(array_checkpoints.load(run)[0], {"step": 2})
+            self._save(run, 0, keep=1)
+        found, died = [], True
+        while died:
+            path = self.path.with_name(f"killed-{len(found)}")
+            shutil.copytree(self.path, path)
+            died = self._save_and_die(path, renames=len(found))
+            with run_directory.RunDirectory.resume(
+                path, program="p", facts={}, noise_key=_KEY
+            ) as run:
+                state, arrays = array_checkpoints.load(run)
+                found.append(state["step"])
+                self.assertEqual(int(arrays["n"]), found[-1])
+                self.assertLen(run.metrics(), found[-1] + 1)
+                array_checkpoints.save(run, 2, {"step": 2}, arrays, keep=1)
+                self.assertEqual(array_checkpoints.load(run)[0], {"step": 2})
+        # Before the arrays, and between the two files; the last one did not die.
+        self.assertEqual(found[:2], [0, 0])
+        self.assertEqual(found[-1], 1)
 
     def test_damage_and_bad_input(self):
         with self._create() as run:

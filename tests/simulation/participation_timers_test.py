@@ -101,6 +101,65 @@ class LimitsTest(parameterized.TestCase):
                 cohorts[number].clients, cohorts[number - 4].clients
             )
 
+    def test_timers_of_all_who_were_picked_start_and_end_to_the_second(self):
+        # Every round picks all 12, a third of whom drop out; so the next one begins
+        # when all timers have run out, those of dropped clients too, and then at once:
+        # the server looks every ten minutes, and an hour has six of these.
+        rule = timers.ParticipationRule(
+            num_clients=12,
+            report_goal=4,
+            num_rounds=30,
+            seed=2,
+            over_selection=3.0,
+            drop_out=0.3,
+            timer_hours=5,
+        )
+        states, cohorts = run(rule)
+        began = [
+            state.seconds + cohort.waited_seconds
+            for state, cohort in zip(states[:-1], cohorts, strict=True)
+        ]
+        attempts = [1 + cohort.failed_attempts for cohort in cohorts]
+        self.assertEqual(began[0], (attempts[0] - 1) * 5 * 3600)
+        for number in range(1, 30):
+            between = began[number] - began[number - 1]
+            self.assertEqual(between, attempts[number] * 5 * 3600)
+        for state, time in zip(states[1:], began, strict=True):
+            self.assertEqual(state.table.ready_at.tolist(), 12 * [time + 5 * 3600])
+
+    def test_a_round_takes_nobody_whose_timer_runs(self):
+        # 4 of 9 are picked; a failed round's clients wait too. Who is picked is seen
+        # by the timers alone, as most of them drop out.
+        rule = timers.ParticipationRule(
+            num_clients=9,
+            report_goal=1,
+            num_rounds=40,
+            seed=4,
+            over_selection=4.0,
+            drop_out=0.8,
+            timer_hours=1,
+        )
+        states, cohorts = run(rule)
+        for before, after, cohort in zip(states[:-1], states[1:], cohorts, strict=True):
+            began = before.seconds + cohort.waited_seconds
+            changed = after.table.ready_at != before.table.ready_at
+            last = after.table.ready_at == began + 3600
+            self.assertEqual(np.count_nonzero(last & changed), 4)
+            self.assertTrue(last[cohort.clients[0]])
+            if not cohort.failed_attempts:
+                self.assertTrue(np.all(before.table.ready_at[last] <= began))
+                self.assertEqual(np.count_nonzero(changed), 4)
+
+    def test_the_list_of_participations(self):
+        rule = timers.ParticipationRule(
+            num_clients=50, report_goal=4, num_rounds=12, seed=3, drop_out=0.2
+        )
+        states, cohorts = run(rule)
+        for number, state in enumerate(states):
+            pairs = [(c, r) for r in range(number) for c in cohorts[r].clients]
+            found = zip(state.table.log_clients, state.table.log_rounds, strict=True)
+            self.assertEqual(list(found), pairs)
+
     def test_continued_from_a_copy_on_disk(self):
         rule = timers.ParticipationRule(
             num_clients=50,
@@ -230,6 +289,12 @@ class BadInputTest(parameterized.TestCase):
         (dict(report_goal=0), "report_goal is 0, must be at least 1"),
         (dict(over_selection=0.5), "over_selection is 0.5"),
         (dict(over_selection=float("nan")), "over_selection is nan"),
+        (dict(over_selection=float("inf")), "over_selection is inf, must be at most"),
+        (dict(over_selection=1001.0), "over_selection is 1001.0, must be at most"),
+        (dict(timer_hours=87_601), "timer_hours is 87601, must be at most 87,600"),
+        (dict(round_minutes=10_081), "round_minutes is 10081, must be at most"),
+        (dict(max_wait_hours=87_601), "max_wait_hours is 87601, must be at most"),
+        (dict(num_rounds=2**31), "num_rounds is 2147483648, must be at most"),
         (dict(drop_out=1.0), r"drop_out is 1.0, must be in \[0, 1\)"),
         (dict(timer_hours=-1), "timer_hours is -1"),
         (dict(min_separation=-1), "min_separation is -1"),

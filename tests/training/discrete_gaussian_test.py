@@ -207,10 +207,6 @@ class SampleTest(parameterized.TestCase):
         sampler = discrete_gaussian.DiscreteGaussian(1e9)
         one = sampler.sample(self._bits(), 150_000)
         np.testing.assert_array_equal(one, sampler.sample(self._bits(), 150_000))
-        # A prefix does not depend on how much is drawn.
-        np.testing.assert_array_equal(
-            one[:70_000], sampler.sample(self._bits(), 70_000)
-        )
         other = sampler.sample(self._bits("other"), 150_000)
         self.assertLess(np.count_nonzero(one == other), 3)
         self.assertLess(np.count_nonzero(one[: 1 << 16] == one[-(1 << 16) :]), 3)

@@ -5,6 +5,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import time
 
 import numpy as np
 from absl.testing import absltest
@@ -34,9 +35,9 @@ class RunTrainingFromModelTest(absltest.TestCase):
         lines = [f"u{user},you see the time like we do\n" for user in range(20)]
         (self.scratch / "a.csv").write_text("user,text\n" + "".join(lines))
 
-    def run_training(self, name, *flags):
+    def start(self, name, *flags, cwd=None):
         root = pathlib.Path(training.__file__).parent.parent
-        return subprocess.run(
+        return subprocess.Popen(
             [
                 *(sys.executable, "-P", "-m", "training.run_training", *_FLAGS),
                 f"--population={self.scratch / 'a.csv'}",
@@ -45,11 +46,16 @@ class RunTrainingFromModelTest(absltest.TestCase):
                 *flags,
             ],
             env={**os.environ, "PYTHONPATH": str(root)},
-            cwd=self.scratch,
-            capture_output=True,
+            cwd=cwd or self.scratch,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
-            timeout=300,
         )
+
+    def run_training(self, name, *flags):
+        process = self.start(name, *flags)
+        output, errors = process.communicate(timeout=300)
+        return subprocess.CompletedProcess([], process.returncode, output, errors)
 
     def protected(self, name):
         return json.loads((self.scratch / name / "privacy.json").read_text())[
@@ -93,6 +99,35 @@ class RunTrainingFromModelTest(absltest.TestCase):
         self.assertEqual(done.returncode, 1)
         self.assertRegex(done.stderr.splitlines()[-1], "^error: .*the run's .4, 21.")
         self.assertFalse((self.scratch / "bad").exists())
+
+    def test_a_vocabulary_of_another_directory(self):
+        # Named from where the run is begun, and from elsewhere when it goes on.
+        words = vocabulary.Vocabulary(["you", "see", "the"])
+        (self.scratch / "words.txt").write_text(words.to_text())
+        long = ("--num_rounds=400", "--checkpoint_every=1")
+        process = self.start("words", "--vocabulary=words.txt", *long)
+        self.addCleanup(process.kill)
+        path = self.scratch / "words"
+        while not (path / "checkpoint.json").exists() and process.poll() is None:
+            time.sleep(0.01)
+        process.kill()
+        process.communicate()
+        self.assertIn(f"--vocabulary={self.scratch}/", (path / "flags.txt").read_text())
+        (self.scratch / "elsewhere").mkdir()
+        process = self.start(
+            "words",
+            "--vocabulary=../words.txt",
+            "--resume",
+            *long,
+            cwd=self.scratch / "elsewhere",
+        )
+        self.addCleanup(process.kill)
+        for line in process.stderr:
+            if "Continuing after round" in line or line.startswith("error"):
+                break
+        process.kill()
+        process.communicate()
+        self.assertIn("Continuing after round", line)
 
     def test_flags_that_do_not_go_together(self):
         for flag in ("--initial_model=x", "--vocabulary=x"):

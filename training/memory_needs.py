@@ -1,0 +1,85 @@
+"""How much memory a training run needs, so that what cannot fit is refused at once.
+
+An estimate, within a factor of about two: it is there to refuse settings that are off
+by a lot, such as a model whose size was mistyped, before hours are spent on them.
+"""
+
+import dataclasses
+
+from simulation.readers import memory
+
+# TensorFlow and TFF in the program and in its worker, without a model.
+_BASE_BYTES = 600 << 20
+# TFF's worker trains up to four blocks a core side by side; more blocks wait.
+_BLOCKS_AT_ONCE = 8
+
+
+def cifg_num_parameters(num_tokens: int, num_units: int, embedding_size: int) -> int:
+    """Returns how many parameters a CIFG-LSTM has; see `model.cifg_language_model`.
+
+    Args:
+        num_tokens: Size of the vocabulary with its special tokens.
+        num_units: Memory cells.
+        embedding_size: Of the embeddings and of the projection.
+    """
+    tokens = (2 * embedding_size + 1) * num_tokens
+    return tokens + (3 * (2 * embedding_size + 1) + embedding_size) * num_units
+
+
+@dataclasses.dataclass(frozen=True)
+class Needs:
+    """The sizes that memory depends on.
+
+    Attributes:
+        num_parameters: Of the model.
+        num_tokens: Size of the vocabulary with its special tokens.
+        num_units: Memory cells.
+        batch_tokens: Places of a client's batch: sentences times words.
+        num_blocks: TFF client values of a round.
+        tree_rounds: Rounds of the longest noise tree; 0 without one.
+        participations: Clients of all rounds together.
+    """
+
+    num_parameters: int
+    num_tokens: int
+    num_units: int
+    batch_tokens: int
+    num_blocks: int
+    tree_rounds: int
+    participations: int
+
+    @property
+    def tree_bytes(self) -> int:
+        """Of the noise trees' state: an integer and a float a level and parameter."""
+        return 16 * self.tree_rounds.bit_length() * self.num_parameters
+
+    @property
+    def total_bytes(self) -> int:
+        """Of the program and of the worker."""
+        # Weights and momentum, before and after; sums and noise as 64-bit numbers.
+        server = 24 * self.num_parameters + 48 * self.num_parameters
+        # A checkpoint is put together in memory: arrays, and the file's bytes.
+        server += 3 * self.tree_bytes + 16 * self.num_parameters
+        server += 3 * 8 * self.participations
+        # A client's weights, gradients and update, its integers, and their sum.
+        block = 40 * self.num_parameters
+        # Scores and their gradients; gates and cells of each place.
+        block += self.batch_tokens * (12 * self.num_tokens + 40 * self.num_units)
+        return _BASE_BYTES + server + min(self.num_blocks, _BLOCKS_AT_ONCE) * block
+
+    def check(self) -> None:
+        """Raises `ValueError` where the machine has less memory available."""
+        available = memory.available_bytes()
+        if available is None or self.total_bytes <= available:
+            return
+        raise ValueError(
+            f"a model of {self.num_parameters:,} parameters, with batches of "
+            f"{self.batch_tokens:,} words and noise trees of {_gib(self.tree_bytes)}, "
+            f"needs about {_gib(self.total_bytes)} of memory; {_gib(available)} are "
+            "available. Lower --num_units, --embedding_size, the vocabulary's size, "
+            "--batch_size, --max_words, --num_blocks or --num_rounds."
+        )
+
+
+def _gib(number: int) -> str:
+    return f"{number / 2**30:,.1f} GiB"
