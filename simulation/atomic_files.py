@@ -74,11 +74,14 @@ def sync(path: str | os.PathLike[str]) -> None:
 
 
 @contextlib.contextmanager
-def new_directory(target: str | os.PathLike[str]) -> Iterator[pathlib.Path]:
+def new_directory(
+    target: str | os.PathLike[str], last: str | None = None
+) -> Iterator[pathlib.Path]:
     """Makes a directory that appears under its name only when it is whole.
 
     Args:
       target: The directory to make. Missing parents are made too.
+      last: Name of the file that its writer writes last.
 
     Yields:
       A temporary sibling to write into. It is renamed to `target` when the block
@@ -87,6 +90,7 @@ def new_directory(target: str | os.PathLike[str]) -> Iterator[pathlib.Path]:
     Raises:
       FileExistsError: If `target` exists, possibly made by another process while
         this one waited for its lock.
+      ValueError: If the block ended without the last file.
     """
     target = pathlib.Path(target).absolute()
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -99,6 +103,8 @@ def new_directory(target: str | os.PathLike[str]) -> Iterator[pathlib.Path]:
         partial.mkdir()
         try:
             yield partial
+            if last is not None and not (partial / last).exists():
+                raise ValueError(f"{target} was not finished: it has no {last}.")
             for path in partial.rglob("*"):
                 sync(path)
             sync(partial)
@@ -120,6 +126,9 @@ def new_file(target: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     Yields:
       A file to write into. It appears as `target` when the block ends normally, and
       is removed when it raises.
+
+    Raises:
+      OSError: If it cannot be written, as on a full disk; it names `target`.
     """
     target = pathlib.Path(target)
     partial = _sibling(target, _PARTIAL_SUFFIX)
@@ -129,9 +138,14 @@ def new_file(target: str | os.PathLike[str]) -> Iterator[BinaryIO]:
             file.flush()
             os.fsync(file.fileno())
         os.rename(partial, target)
+        sync(target.parent)
+    except OSError as error:
+        # The system names no file where writing fails, and the partial one is gone.
+        if error.errno and error.filename in (None, str(partial)):
+            error.filename = str(target)
+        raise
     finally:
         partial.unlink(missing_ok=True)
-    sync(target.parent)
 
 
 def write_file(target: str | os.PathLike[str], contents: bytes | memoryview) -> None:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from simulation import (
-    atomic_files,
     client_text,
     population_options,
     progress,
@@ -239,7 +238,7 @@ def from_client_data(
     client_ids = client_data.client_ids
     bar = progress.Progress("Reading client data", len(client_ids), "clients")
     with (
-        atomic_files.new_directory(directory) as partial,
+        client_text.new_text(directory) as partial,
         contextlib.closing(SentenceBuilder(partial, encode)) as builder,
         bar,
     ):
