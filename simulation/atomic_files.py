@@ -64,11 +64,29 @@ def locked(target: str | os.PathLike[str], purpose: str) -> Iterator[None]:
         os.close(descriptor)
 
 
+@contextlib.contextmanager
+def naming(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Gives an error of the system that names no file the name of one.
+
+    The system names a file that cannot be opened, but not one that cannot be written.
+
+    Args:
+      path: What is written in the `with` block.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno is not None and error.filename is None:
+            error.filename = os.fspath(path)
+        raise
+
+
 def sync(path: str | os.PathLike[str]) -> None:
     """Forces a file's contents, or a directory's entries, to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(descriptor)
+        with naming(path):
+            os.fsync(descriptor)
     finally:
         os.close(descriptor)
 
@@ -133,17 +151,13 @@ def new_file(target: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     target = pathlib.Path(target)
     partial = _sibling(target, _PARTIAL_SUFFIX)
     try:
-        with open(partial, "wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.rename(partial, target)
-        sync(target.parent)
-    except OSError as error:
-        # The system names no file where writing fails, and the partial one is gone.
-        if error.errno and error.filename in (None, str(partial)):
-            error.filename = str(target)
-        raise
+        with naming(target):
+            with open(partial, "wb") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            os.rename(partial, target)
+            sync(target.parent)
     finally:
         partial.unlink(missing_ok=True)
 

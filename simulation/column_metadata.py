@@ -16,7 +16,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from simulation import verified_files
+from simulation import atomic_files, verified_files
 
 METADATA_FILE = "population.json"
 REMEDY = "remove its directory and prepare it again"
@@ -45,7 +45,8 @@ def write(
     contents = json.loads(json.dumps(contents))
     contents["digest"] = _digest(contents)
     text = json.dumps(contents, indent=2, ensure_ascii=False) + "\n"
-    (directory / METADATA_FILE).write_text(text, encoding="utf-8")
+    with atomic_files.naming(directory / METADATA_FILE):
+        (directory / METADATA_FILE).write_text(text, encoding="utf-8")
 
 
 def read(

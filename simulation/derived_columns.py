@@ -56,9 +56,9 @@ def find_or_build(
         raise
     except OSError as error:
         raise population_options.PopulationError(
-            f"{error.filename or paths[0]} cannot be written: {error.strerror}. "
-            "Nothing of it was kept; free some space, or choose another place with "
-            "--population_cache."
+            f"{error.filename or folder}: {error.strerror or error}, while columns "
+            "were derived from the population. Nothing of them was kept; free some "
+            "space, or choose another place with --population_cache."
         ) from error
     _verify(folder, fingerprint, names)
     return paths

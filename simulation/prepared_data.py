@@ -261,7 +261,9 @@ def _differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
 
 def _write_error(error: OSError, cache: pathlib.Path) -> PopulationError:
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-        what = "there is no space left for it"
+        what = "there is no space left for it" + (
+            f" ({error.filename})" if error.filename else ""
+        )
     else:
         what = str(error)
     return PopulationError(

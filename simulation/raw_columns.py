@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from simulation import column_metadata, verified_files
+from simulation import atomic_files, column_metadata, verified_files
 
 
 class RawColumnWriter:
@@ -45,15 +45,20 @@ class RawColumnWriter:
         """Appends values to a column."""
         data = np.ascontiguousarray(array, self._dtypes[name]).view(np.uint8).data
         written = 0
-        while written < len(data):  # a raw write may take a part only
-            written += self._files[name].write(data[written:])
+        with atomic_files.naming(self.directory / f"{name}.bin"):
+            while written < len(data):  # a raw write may take a part only
+                written += self._files[name].write(data[written:])
         self._hashes[name].update(data)
 
     def write_strings(self, name: str, values: Sequence[str] | pa.Array) -> None:
         """Writes `<name>s.arrow`, a table with the one column `name`."""
         table = pa.table({name: pa.array(values, pa.large_string())})
         path = str(self.directory / f"{name}s.arrow")
-        with pa.OSFile(path, "wb") as sink, pa.ipc.new_file(sink, table.schema) as out:
+        with (
+            atomic_files.naming(path),
+            pa.OSFile(path, "wb") as sink,
+            pa.ipc.new_file(sink, table.schema) as out,
+        ):
             out.write_table(table.combine_chunks())
 
     def finish(self, metadata: Mapping[str, Any]) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from simulation import (
+    atomic_files,
     client_text,
     population_options,
     progress,
@@ -132,10 +133,12 @@ class SentenceBuilder:
 
     def close(self) -> None:
         """Closes the scratch file; also done by `finish`."""
-        self._file.close()
+        with atomic_files.naming(self._scratch):
+            self._file.close()
 
     def _spill(self) -> None:
-        self._pending.tofile(self._file)
+        with atomic_files.naming(self._scratch):
+            self._pending.tofile(self._file)
         self._pending = array.array("i")
 
 
