@@ -424,7 +424,6 @@ def measure(scratch: str, results_directory: str) -> None:
 def main(argv: list[str]) -> None:
     """Makes the directories, and measures."""
     del argv
-    startup.isolate_network()
     startup.silence_tensorflow()
     os.makedirs(_RESULTS_DIR.value, exist_ok=True)
     scratch = tempfile.mkdtemp(prefix="benchmark_ldp_triehh_")

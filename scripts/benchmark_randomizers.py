@@ -351,7 +351,6 @@ def about(arguments: list[str]) -> dict:
 def main(argv: list[str]) -> None:
     """Measures, writes and prints."""
     del argv
-    startup.isolate_network()
     startup.silence_tensorflow()
     import tensorflow as tf
 

@@ -143,7 +143,6 @@ def measure_alternatives(process, states, cohorts, devices):
 def main(argv: list[str]) -> None:
     """Measures and prints."""
     del argv
-    startup.isolate_network()
     startup.silence_tensorflow()
     from federated_hh import alphabet as alphabet_lib
     from federated_hh import triehh

@@ -64,21 +64,42 @@ def locked(target: str | os.PathLike[str], purpose: str) -> Iterator[None]:
         os.close(descriptor)
 
 
+@contextlib.contextmanager
+def naming(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Gives an error of the system that names no file the name of one.
+
+    The system names a file that cannot be opened, but not one that cannot be written.
+
+    Args:
+      path: What is written in the `with` block.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno is not None and error.filename is None:
+            error.filename = os.fspath(path)
+        raise
+
+
 def sync(path: str | os.PathLike[str]) -> None:
     """Forces a file's contents, or a directory's entries, to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(descriptor)
+        with naming(path):
+            os.fsync(descriptor)
     finally:
         os.close(descriptor)
 
 
 @contextlib.contextmanager
-def new_directory(target: str | os.PathLike[str]) -> Iterator[pathlib.Path]:
+def new_directory(
+    target: str | os.PathLike[str], last: str | None = None
+) -> Iterator[pathlib.Path]:
     """Makes a directory that appears under its name only when it is whole.
 
     Args:
       target: The directory to make. Missing parents are made too.
+      last: Name of the file that its writer writes last.
 
     Yields:
       A temporary sibling to write into. It is renamed to `target` when the block
@@ -87,6 +108,7 @@ def new_directory(target: str | os.PathLike[str]) -> Iterator[pathlib.Path]:
     Raises:
       FileExistsError: If `target` exists, possibly made by another process while
         this one waited for its lock.
+      ValueError: If the block ended without the last file.
     """
     target = pathlib.Path(target).absolute()
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -99,6 +121,8 @@ def new_directory(target: str | os.PathLike[str]) -> Iterator[pathlib.Path]:
         partial.mkdir()
         try:
             yield partial
+            if last is not None and not (partial / last).exists():
+                raise ValueError(f"{target} was not finished: it has no {last}.")
             for path in partial.rglob("*"):
                 sync(path)
             sync(partial)
@@ -120,18 +144,22 @@ def new_file(target: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     Yields:
       A file to write into. It appears as `target` when the block ends normally, and
       is removed when it raises.
+
+    Raises:
+      OSError: If it cannot be written, as on a full disk; it names `target`.
     """
     target = pathlib.Path(target)
     partial = _sibling(target, _PARTIAL_SUFFIX)
     try:
-        with open(partial, "wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.rename(partial, target)
+        with naming(target):
+            with open(partial, "wb") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            os.rename(partial, target)
+            sync(target.parent)
     finally:
         partial.unlink(missing_ok=True)
-    sync(target.parent)
 
 
 def write_file(target: str | os.PathLike[str], contents: bytes | memoryview) -> None:

@@ -15,6 +15,7 @@ A client's sentences stand in the order of its data. Sentences have at least one
 each, and clients at least one sentence. Beginning, end and padding are not stored.
 """
 
+import contextlib
 import functools
 import itertools
 import os
@@ -25,9 +26,9 @@ from typing import Any, Self
 import numpy as np
 import pyarrow as pa
 
-from simulation import atomic_files, raw_columns
+from simulation import atomic_files, column_checks, column_metadata, raw_columns
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 COLUMNS = {
     "tokens": np.dtype("<i4"),
     "sentence_splits": np.dtype("<i8"),
@@ -61,9 +62,33 @@ class ClientText:
             ValueError: If it is damaged, or holds something else.
         """
         directory = os.path.abspath(directory)
-        metadata = raw_columns.read_metadata(directory, SCHEMA_VERSION)
+        metadata, files = column_metadata.read(directory, SCHEMA_VERSION)
         if metadata.get("contents") != "sentences":
             raise ValueError(f"{directory} holds no sentences, but words of clients.")
+        clients, sentences, tokens = column_metadata.sizes_of(
+            directory, metadata, ("num_clients", "num_sentences", "num_tokens")
+        )
+        int32, int64 = COLUMNS["tokens"], COLUMNS["client_splits"]
+        raw_columns.verify(
+            directory,
+            files,
+            columns={
+                "tokens": raw_columns.Column(
+                    int32, tokens, column_checks.Values(int32, 0, 2**31 - 1)
+                ),
+                "sentence_splits": raw_columns.Column(
+                    int64,
+                    sentences + 1,
+                    column_checks.Splits(int64, sentences, tokens, least=1),
+                ),
+                "client_splits": raw_columns.Column(
+                    int64,
+                    clients + 1,
+                    column_checks.Splits(int64, clients, sentences, least=1),
+                ),
+            },
+            strings={"client_id": clients},
+        )
         return cls(directory, metadata)
 
     @classmethod
@@ -89,7 +114,7 @@ class ClientText:
         ids = [client_id for client_id, _ in rows]
         if len(set(ids)) < len(ids):
             raise ValueError("rows: a client id comes twice.")
-        with atomic_files.new_directory(directory) as partial:
+        with new_text(directory) as partial:
             writer = ClientTextWriter(partial)
             try:
                 for _, sentences in rows:
@@ -173,6 +198,22 @@ class ClientText:
 
     def _map(self, name: str) -> np.ndarray:
         return raw_columns.map_column(self.column_path(name), COLUMNS[name])
+
+
+def new_text(
+    directory: str | os.PathLike[str],
+) -> contextlib.AbstractContextManager[pathlib.Path]:
+    """Makes a directory of sentences that appears only when it is whole.
+
+    Args:
+        directory: Where; must not exist.
+
+    Returns:
+        A context that yields where a `ClientTextWriter` has to write and finish. It
+        raises `FileExistsError` if `directory` exists, and `ValueError` if no writer
+        was finished.
+    """
+    return atomic_files.new_directory(directory, last=column_metadata.METADATA_FILE)
 
 
 class ClientTextWriter:

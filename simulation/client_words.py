@@ -16,17 +16,23 @@ equal counts the word that came first in the client's data first. So a client's 
 frequent word is the first entry of its row.
 """
 
-import contextlib
 import functools
 import os
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
 
-from simulation import atomic_files, column_writer, raw_columns
+from simulation import (
+    column_checks,
+    column_metadata,
+    column_writer,
+    derived_columns,
+    raw_columns,
+)
+
+_INT32, _INT64 = np.dtype("<i4"), np.dtype("<i8")
 
 
 class ClientWords:
@@ -57,11 +63,35 @@ class ClientWords:
 
         Raises:
           FileNotFoundError: If there is no population at `directory`.
-          ValueError: If it has another schema version, or a file of another size
-            than was written.
+          ValueError: If it has another schema version, or a file that is not what was
+            written; the message names it. Files are read once; see `verified_files`.
         """
         directory = os.path.abspath(directory)
-        metadata = raw_columns.read_metadata(directory, column_writer.SCHEMA_VERSION)
+        metadata, files = column_metadata.read(directory, column_writer.SCHEMA_VERSION)
+        clients, words, entries = column_metadata.sizes_of(
+            directory, metadata, ("num_clients", "num_words", "num_entries")
+        )
+        raw_columns.verify(
+            directory,
+            files,
+            columns={
+                "word_ids": raw_columns.Column(
+                    _INT32, entries, column_checks.Values(_INT32, 0, words - 1)
+                ),
+                "counts": raw_columns.Column(
+                    _INT32,
+                    entries,
+                    column_checks.Values(_INT32, 1, column_writer.MAX_COUNT),
+                ),
+                "row_splits": raw_columns.Column(
+                    _INT64,
+                    clients + 1,
+                    column_checks.Splits(_INT64, clients, entries, least=0),
+                ),
+            },
+            strings={"word": words, "client_id": clients},
+            optional=["client_id"],
+        )
         return cls(directory, metadata)
 
     @classmethod
@@ -232,21 +262,14 @@ class ClientWords:
 
         Returns:
           Absolute paths of raw little-endian files in C order.
+
+        Raises:
+          PopulationError: If one cannot be written, as on a full disk, or is not what
+            was written; the message names it.
         """
-        paths = []
-        for name in names:
-            if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", name):
-                raise ValueError(
-                    f"name is {name!r}, must be letters, digits, '_', '-' and '.'."
-                )
-            paths.append(os.path.join(self.directory, "derived", f"{name}.bin"))
-        if all(map(os.path.exists, paths)):
-            return paths
-        os.makedirs(os.path.dirname(paths[0]), exist_ok=True)
-        with atomic_files.locked(paths[0], f"computing {', '.join(names)}"):
-            if not all(map(os.path.exists, paths)):
-                _write_pieces(paths, build())
-        return paths
+        return derived_columns.find_or_build(
+            self.directory, self.fingerprint, names, build
+        )
 
     def _map(self, name: str) -> np.ndarray:
         return raw_columns.map_column(
@@ -257,14 +280,3 @@ class ClientWords:
 def _check_index(name: str, value: int, size: int) -> None:
     if not 0 <= value < size:
         raise ValueError(f"{name} is {value}, must be in 0..{size - 1}.")
-
-
-def _write_pieces(
-    paths: Sequence[str], pieces_of_all: Iterable[Sequence[np.ndarray]]
-) -> None:
-    with contextlib.ExitStack() as stack:
-        files = [stack.enter_context(atomic_files.new_file(path)) for path in paths]
-        for pieces in pieces_of_all:
-            for file, piece in zip(files, pieces, strict=True):
-                piece = np.ascontiguousarray(piece, piece.dtype.newbyteorder("<"))
-                file.write(piece.reshape(-1).view(np.uint8).data)

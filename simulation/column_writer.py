@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from simulation import atomic_files, raw_columns
+from simulation import atomic_files, column_metadata, raw_columns
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 MAX_COUNT = int(np.iinfo(np.int32).max)
-METADATA_FILE = raw_columns.METADATA_FILE
 WORDS_FILE = "words.arrow"
 CLIENT_IDS_FILE = "client_ids.arrow"
 COLUMNS = {
@@ -50,7 +49,7 @@ class ColumnWriter:
           row_lengths: Integers [clients], the number of entries of each client.
 
         Raises:
-          ValueError: If the lengths do not add up, or a count is out of range.
+          ValueError: If the lengths do not add up, or a value is out of range.
         """
         row_ends = self._num_entries + np.cumsum(row_lengths, dtype=np.int64)
         added = int(row_ends[-1]) - self._num_entries if len(row_ends) else 0
@@ -59,6 +58,8 @@ class ColumnWriter:
                 f"{len(word_ids)} word ids and {len(counts)} counts for rows of "
                 f"{added} entries in all."
             )
+        if (row_lengths < 0).any() or (word_ids < 0).any():
+            raise ValueError("word_ids and row_lengths must be at least 0.")
         if added and not 1 <= counts.min() <= counts.max() <= MAX_COUNT:
             raise ValueError(
                 f"counts lie in {counts.min()}..{counts.max()}, must be in "
@@ -125,14 +126,15 @@ def new_population(directory: str | os.PathLike[str]) -> Iterator[ColumnWriter]:
     Raises:
       FileExistsError: If `directory` exists, possibly made by another process while
         this one waited for its turn.
+      ValueError: If the writer was not finished.
     """
     with (
-        atomic_files.new_directory(directory) as partial,
+        atomic_files.new_directory(
+            directory, last=column_metadata.METADATA_FILE
+        ) as partial,
         contextlib.closing(ColumnWriter(partial)) as writer,
     ):
         yield writer
-        if not (partial / METADATA_FILE).exists():
-            raise ValueError("the population was not finished.")
 
 
 def write_columns(

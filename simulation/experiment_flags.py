@@ -45,8 +45,8 @@ _NOISE_KEY_FILE = flags.DEFINE_string(
 _ISOLATE_NETWORK = flags.DEFINE_bool(
     "isolate_network",
     True,
-    "Run in a network of one's own where the system allows it, as TFF's worker "
-    "listens on all interfaces. The program then reaches no other machine.",
+    "Give TFF's worker, which listens on all interfaces, a network of its own where "
+    "the system allows it. Nothing else can reach it there.",
 )
 _TF_LOGS = flags.DEFINE_bool("tf_logs", False, "Show TensorFlow's own messages.")
 
@@ -190,12 +190,8 @@ def _noise_key(is_synthetic: bool) -> "noise_keys.NoiseKey":
 
 
 def _isolate_network() -> None:
-    """Shuts the network out if the flag says so; NumPy's threads come later."""
-    if _ISOLATE_NETWORK.value and not startup.isolate_network():
-        logging.warning(
-            "This system allows no network namespace: while the program runs, TFF's "
-            "worker listens on all interfaces of this machine."
-        )
+    """Says whether TFF's worker is to have a network of its own."""
+    startup.isolate_workers(_ISOLATE_NETWORK.value)
 
 
 def _make_paths_absolute() -> None:

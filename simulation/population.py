@@ -3,7 +3,6 @@
 Imports nothing heavy, so that flags can be parsed and wrong ones refused at once.
 """
 
-import dataclasses
 import inspect
 import json
 import os
@@ -22,17 +21,7 @@ if TYPE_CHECKING:
     from simulation import client_words
 
 # Part of a prepared population's name: a change in what is written needs another.
-_FORMAT_VERSION = 2
-_SYNTHETIC_OPTIONS = (
-    "num_clients",
-    "mean_words_per_client",
-    "words_per_client_sigma",
-    "trending_share",
-    "trending_words",
-    "trending_exponent",
-    "seed",
-)
-_FILTER_OPTIONS = ("alphabet", "out_of_alphabet", "empty_clients")
+_FORMAT_VERSION = 3
 
 
 def describe(
@@ -51,9 +40,7 @@ def describe(
     Raises:
       PopulationError: If a file is missing or unreadable.
     """
-    values = dataclasses.asdict(options)
-    chosen = {name: values[name] for name in _FILTER_OPTIONS}
-    chosen["tokenizer"] = options.tokenizer
+    chosen = options.deciding("words")
     if tokenizer is not None:
         chosen["tokenizer"] = {
             "name": tokenizer.name,
@@ -63,16 +50,12 @@ def describe(
     chosen["known_words"] = prepared_data.file_state(options.known_words, "known_words")
     source: dict[str, Any] = {"kind": SYNTHETIC}
     if options.source == SYNTHETIC:
-        chosen.update({name: values[name] for name in _SYNTHETIC_OPTIONS})
         source["wordfreq"] = _version("wordfreq")
     else:
         source = {
             "kind": "file",
             **prepared_data.file_state(options.source, "population"),
         }
-        left_out = {"source", *_SYNTHETIC_OPTIONS}
-        for name in values.keys() - chosen.keys() - left_out:
-            chosen[name] = values[name]
     # Through JSON and back, so that it compares equal to what was stored.
     return json.loads(
         json.dumps(
@@ -105,9 +88,9 @@ def prepare(
 
     Raises:
       PopulationError: If the source cannot be read, has more bad rows than allowed,
-        leaves no words, or cannot be written.
+        leaves no words, or cannot be written; if a prepared population is damaged.
     """
-    from simulation import column_writer
+    from simulation import client_words, column_writer
 
     identity = describe(options, tokenizer)
 
@@ -122,16 +105,10 @@ def prepare(
     stem = pathlib.Path(options.source).name.split(".")[0] or "population"
     if options.source == SYNTHETIC:
         stem = f"{SYNTHETIC}-{options.num_clients}"
-    return _open(prepared_data.find_or_make(cache_dir, stem, identity, make))
-
-
-def _open(directory: pathlib.Path) -> "client_words.ClientWords":
-    from simulation import client_words
-
-    try:
-        return client_words.ClientWords.open(directory)
-    except ValueError as error:
-        raise PopulationError(str(error)) from error
+    directory = prepared_data.find_or_make(cache_dir, stem, identity, make)
+    return prepared_data.open_prepared(
+        directory, identity, client_words.ClientWords.open
+    )
 
 
 def _build(writer, options, tokenizer) -> dict[str, Any]:

@@ -4,6 +4,8 @@ Imports nothing heavy, so that flags can be parsed and wrong ones refused at onc
 """
 
 import dataclasses
+from collections.abc import Mapping
+from typing import Any
 
 SYNTHETIC = "synthetic"
 FORMATS = ("auto", "csv", "tsv", "jsonl", "parquet", "word_counts")
@@ -16,8 +18,19 @@ MAX_SIGMA = 3.0
 MAX_TRENDING_EXPONENT = 3.0
 
 
+# A field so marked decides nothing of other populations; one without a mark decides
+# every population.
+_SYNTHETIC_ONLY = {"source": "synthetic"}
+_FILE_ONLY = {"source": "file"}
+_WORDS_ONLY = {"contents": "words"}
+
+
 class PopulationError(OSError, ValueError):
     """The data cannot be made into a population; the message says what to do."""
+
+
+def _field(default: Any, marks: Mapping[str, str]) -> Any:
+    return dataclasses.field(default=default, metadata=marks)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,27 +73,27 @@ class PopulationOptions:
     """
 
     source: str = SYNTHETIC
-    format: str = "auto"
-    encoding: str = "utf-8"
-    user_column: str = "user"
-    text_column: str = "text"
-    word_column: str | None = None
-    count_column: str | None = None
-    csv_columns: tuple[str, ...] = ()
-    csv_header: str = "auto"
-    tokenizer: str = "triehh"
-    alphabet: str | None = None
-    out_of_alphabet: str = "drop"
-    known_words: str | None = None
-    max_bad_rows: int = 100
-    empty_clients: str = "drop"
-    num_clients: int = 1_000_000
-    mean_words_per_client: float = 20.0
-    words_per_client_sigma: float = 1.0
-    trending_share: float = 0.0
-    trending_words: int = 100
-    trending_exponent: float = 0.5
-    seed: int = 0
+    format: str = _field("auto", _FILE_ONLY)
+    encoding: str = _field("utf-8", _FILE_ONLY)
+    user_column: str = _field("user", _FILE_ONLY)
+    text_column: str = _field("text", _FILE_ONLY)
+    word_column: str | None = _field(None, _FILE_ONLY)
+    count_column: str | None = _field(None, _FILE_ONLY)
+    csv_columns: tuple[str, ...] = _field((), _FILE_ONLY)
+    csv_header: str = _field("auto", _FILE_ONLY)
+    tokenizer: str = _field("triehh", _WORDS_ONLY)
+    alphabet: str | None = _field(None, _WORDS_ONLY)
+    out_of_alphabet: str = _field("drop", _WORDS_ONLY)
+    known_words: str | None = _field(None, _WORDS_ONLY)
+    max_bad_rows: int = _field(100, _FILE_ONLY)
+    empty_clients: str = _field("drop", _WORDS_ONLY)
+    num_clients: int = _field(1_000_000, _SYNTHETIC_ONLY)
+    mean_words_per_client: float = _field(20.0, _SYNTHETIC_ONLY)
+    words_per_client_sigma: float = _field(1.0, _SYNTHETIC_ONLY)
+    trending_share: float = _field(0.0, _SYNTHETIC_ONLY | _WORDS_ONLY)
+    trending_words: int = _field(100, _SYNTHETIC_ONLY | _WORDS_ONLY)
+    trending_exponent: float = _field(0.5, _SYNTHETIC_ONLY | _WORDS_ONLY)
+    seed: int = _field(0, _SYNTHETIC_ONLY)
 
     def __post_init__(self):
         object.__setattr__(self, "csv_columns", tuple(self.csv_columns))
@@ -114,6 +127,21 @@ class PopulationOptions:
             )
         self._check_words_law()
         self._check_columns()
+
+    def deciding(self, contents: str) -> dict[str, Any]:
+        """Returns the fields that decide what is in the population, but the source.
+
+        Args:
+          contents: "words" or "sentences".
+        """
+        kind = "synthetic" if self.source == SYNTHETIC else "file"
+        return {
+            field.name: getattr(self, field.name)
+            for field in dataclasses.fields(self)
+            if field.name != "source"
+            and field.metadata.get("source", kind) == kind
+            and field.metadata.get("contents", contents) == contents
+        }
 
     def _check_words_law(self) -> None:
         mean, sigma = self.mean_words_per_client, self.words_per_client_sigma

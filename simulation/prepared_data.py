@@ -12,7 +12,7 @@ import pathlib
 import shutil
 import stat
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from absl import logging
 
@@ -72,6 +72,40 @@ def find_or_make(
             "kept. Run on a machine with more memory."
         ) from error
     return directory
+
+
+Prepared = TypeVar("Prepared")
+
+
+def open_prepared(
+    directory: pathlib.Path,
+    identity: Mapping[str, Any],
+    opener: Callable[[pathlib.Path], Prepared],
+) -> Prepared:
+    """Opens what `find_or_make` found, and makes sure that it is what was asked for.
+
+    Args:
+        directory: Where it is.
+        identity: As for `find_or_make`.
+        opener: Opens it; what it returns has its "identity" in its `metadata`.
+
+    Raises:
+        PopulationError: If it is damaged, or something else; the message names it.
+    """
+    try:
+        prepared = opener(directory)
+    except PopulationError:
+        raise
+    except FileNotFoundError as error:
+        raise PopulationError(f"{error} Remove it and prepare it again.") from error
+    except ValueError as error:
+        raise PopulationError(str(error)) from error
+    if prepared.metadata.get("identity") != identity:
+        raise PopulationError(
+            f"{directory} holds another population than its name says: "
+            "remove it and prepare it again."
+        )
+    return prepared
 
 
 def changed_while_read(source: str) -> str:
@@ -169,13 +203,11 @@ def file_state(path: str | None, name: str) -> dict[str, Any] | None:
 
 def _reason(cache: pathlib.Path, identity: Mapping[str, Any]) -> str:
     """Says why a new preparation is needed, from what earlier ones were made of."""
-    earlier = []
-    for path in cache.glob("*/population.json"):
-        try:
-            metadata = json.loads(path.read_text(encoding="utf-8"))
-            earlier.append((metadata["prepared_at"], metadata["identity"]))
-        except (OSError, ValueError, KeyError):
-            continue
+    earlier = [
+        (metadata["prepared_at"], metadata["identity"])
+        for metadata in map(_metadata_of_earlier, cache.glob("*/population.json"))
+        if metadata
+    ]
     source = identity["source"]
     name = source.get("path", SYNTHETIC)
     same = [
@@ -189,6 +221,24 @@ def _reason(cache: pathlib.Path, identity: Mapping[str, Any]) -> str:
     # The one that differs in the fewest things explains the most.
     when, old = min(same, key=lambda pair: len(_differences(pair[1], identity)))
     return f"{', '.join(_differences(old, identity))} since the one of {when}"
+
+
+def _metadata_of_earlier(path: pathlib.Path) -> dict[str, Any] | None:
+    """Returns the metadata of another population, or None if it cannot be compared."""
+    try:
+        metadata = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return None
+    identity = metadata.get("identity") if isinstance(metadata, dict) else None
+    if (
+        not isinstance(identity, dict)
+        or not isinstance(metadata.get("prepared_at"), str)
+        or not isinstance(identity.get("source"), dict)
+        or not isinstance(identity.get("options"), dict)
+        or "format_version" not in identity
+    ):
+        return None
+    return metadata
 
 
 def _differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
@@ -211,7 +261,9 @@ def _differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
 
 def _write_error(error: OSError, cache: pathlib.Path) -> PopulationError:
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-        what = "there is no space left for it"
+        what = "there is no space left for it" + (
+            f" ({error.filename})" if error.filename else ""
+        )
     else:
         what = str(error)
     return PopulationError(

@@ -1,13 +1,13 @@
 """Columns of numbers on disk that NumPy and TensorFlow map without copying.
 
 A directory holds raw little-endian arrays (`<name>.bin`), tables of strings
-(`<name>.arrow`), and `population.json`: what each file's size is, a fingerprint of the
-contents, and where they came from. The last is written last, so a directory that has it
-is whole.
+(`<name>.arrow`), and `population.json`: size and SHA-256 of each file, a fingerprint of
+the contents, and where they came from. The last is written last, so a directory that
+has it is whole.
 """
 
+import dataclasses
 import hashlib
-import json
 import os
 import pathlib
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-METADATA_FILE = "population.json"
+from simulation import atomic_files, column_metadata, verified_files
 
 
 class RawColumnWriter:
@@ -45,36 +45,34 @@ class RawColumnWriter:
         """Appends values to a column."""
         data = np.ascontiguousarray(array, self._dtypes[name]).view(np.uint8).data
         written = 0
-        while written < len(data):  # a raw write may take a part only
-            written += self._files[name].write(data[written:])
+        with atomic_files.naming(self.directory / f"{name}.bin"):
+            while written < len(data):  # a raw write may take a part only
+                written += self._files[name].write(data[written:])
         self._hashes[name].update(data)
 
     def write_strings(self, name: str, values: Sequence[str] | pa.Array) -> None:
         """Writes `<name>s.arrow`, a table with the one column `name`."""
         table = pa.table({name: pa.array(values, pa.large_string())})
         path = str(self.directory / f"{name}s.arrow")
-        with pa.OSFile(path, "wb") as sink, pa.ipc.new_file(sink, table.schema) as out:
+        with (
+            atomic_files.naming(path),
+            pa.OSFile(path, "wb") as sink,
+            pa.ipc.new_file(sink, table.schema) as out,
+        ):
             out.write_table(table.combine_chunks())
 
     def finish(self, metadata: Mapping[str, Any]) -> None:
-        """Writes the metadata, with the files' sizes and their fingerprint."""
+        """Writes the metadata, with what was written into each file."""
         self.close()
-        files = {path.name: path.stat().st_size for path in self.directory.iterdir()}
-        fingerprint = hashlib.sha256()
-        for name in sorted(files):
-            if name.endswith(".bin"):
-                digest = self._hashes[name.removesuffix(".bin")].digest()
+        files = {}
+        for path in sorted(self.directory.iterdir()):
+            if path.suffix == ".bin":
+                digest = self._hashes[path.stem].hexdigest()
             else:
-                with open(self.directory / name, "rb") as file:
-                    digest = hashlib.file_digest(file, "sha256").digest()
-            fingerprint.update(name.encode() + digest)
-        contents = dict(
-            metadata,
-            files=dict(sorted(files.items())),
-            fingerprint=fingerprint.hexdigest(),
-        )
-        text = json.dumps(contents, indent=2, ensure_ascii=False) + "\n"
-        (self.directory / METADATA_FILE).write_text(text, encoding="utf-8")
+                with path.open("rb") as file:
+                    digest = hashlib.file_digest(file, "sha256").hexdigest()
+            files[path.name] = verified_files.WrittenFile(path.stat().st_size, digest)
+        column_metadata.write(self.directory, metadata, files)
 
     def close(self) -> None:
         """Closes the column files; also done by `finish`."""
@@ -82,44 +80,81 @@ class RawColumnWriter:
             file.close()
 
 
-def read_metadata(directory: str, schema_version: int) -> dict[str, Any]:
-    """Returns a directory's metadata, after checking that the directory is whole.
+@dataclasses.dataclass(frozen=True)
+class Column:
+    """What a raw column of a directory has to be.
+
+    Attributes:
+        dtype: Of its values.
+        length: How many there are.
+        check: Of the values; see `column_checks`. For one reading.
+    """
+
+    dtype: np.dtype
+    length: int
+    check: verified_files.ContentCheck
+
+
+def verify(
+    directory: str,
+    files: Mapping[str, verified_files.WrittenFile],
+    columns: Mapping[str, Column],
+    strings: Mapping[str, int],
+    optional: Sequence[str] = (),
+) -> None:
+    """Checks that the files of a directory are what was written, and fit each other.
+
+    What was read once is not read again; see `verified_files`.
 
     Args:
         directory: Absolute path.
-        schema_version: The one that the caller reads.
+        files: What was written, from its metadata.
+        columns: The raw columns, by name.
+        strings: The tables of strings, by name: how many each has.
+        optional: Names of `strings` that may be absent.
 
     Raises:
-        FileNotFoundError: If there is no population at `directory`.
-        ValueError: If it has another schema version, or a file of another size than
-            was written.
+        DamagedFileError: If one is not.
     """
-    path = os.path.join(directory, METADATA_FILE)
-    try:
-        with open(path, encoding="utf-8") as file:
-            metadata = json.load(file)
-    except FileNotFoundError:
-        raise FileNotFoundError(
-            f"{directory} is not a population directory: it has no {METADATA_FILE}."
-        ) from None
-    except ValueError as error:
-        raise ValueError(f"{path} is not readable as JSON: {error}") from None
-    version = metadata.get("schema_version")
-    if version != schema_version:
-        raise ValueError(
-            f"{path}: schema_version is {version!r}, this program reads "
-            f"{schema_version}; prepare the population again."
-        )
-    for name, size in metadata["files"].items():
-        file_path = os.path.join(directory, name)
-        found = os.path.getsize(file_path) if os.path.exists(file_path) else None
-        if found != size:
-            state = "is missing" if found is None else f"has {found} bytes"
-            raise ValueError(
-                f"{file_path} {state}, {size} bytes were written; the population "
-                "is damaged: remove its directory and prepare it again."
+    names = {f"{name}.bin" for name in columns}
+    names |= {f"{name}s.arrow" for name in strings}
+    may_miss = {f"{name}s.arrow" for name in optional}
+    if files.keys() - names or names - may_miss - files.keys():
+        raise column_metadata.damaged(directory, f"its files are {sorted(files)}")
+    for name, column in columns.items():
+        size = column.length * column.dtype.itemsize
+        if files[f"{name}.bin"].size != size:
+            raise column_metadata.damaged(
+                directory,
+                f"{name}.bin of {files[f'{name}.bin'].size} bytes for "
+                f"{column.length} values of {column.dtype.itemsize} bytes",
             )
-    return metadata
+
+    def check_strings() -> None:
+        for name, length in strings.items():
+            if f"{name}s.arrow" in files:
+                path = os.path.join(directory, f"{name}s.arrow")
+                _check_strings(path, length)
+
+    checks = {f"{name}.bin": column.check for name, column in columns.items()}
+    verified_files.verify(
+        directory, files, checks, column_metadata.REMEDY, check_strings
+    )
+
+
+def _check_strings(path: str, length: int) -> None:
+    try:
+        found = read_strings(path)
+        found.validate(full=True)
+        if found.type != pa.large_string() or found.null_count or len(found) != length:
+            raise ValueError(
+                f"it has {len(found)} values of type {found.type}, {found.null_count} "
+                f"of them missing; there must be {length} texts"
+            )
+    except (ValueError, OSError) as error:  # Arrow's errors are among them
+        raise verified_files.DamagedFileError(
+            f"{path} is damaged: {error}; {column_metadata.REMEDY}."
+        ) from error
 
 
 def map_column(path: str, dtype: np.dtype) -> np.ndarray:

@@ -8,7 +8,6 @@ from importlib import metadata
 from typing import Any
 
 from simulation import (
-    atomic_files,
     client_text,
     population_options,
     prepared_data,
@@ -18,23 +17,7 @@ from simulation.readers import sentences, synthetic_sentences
 from training import vocabulary as vocabulary_lib
 
 # Part of the directory's name: a change in what is written needs another.
-_FORMAT_VERSION = 1
-# How a file is read. The other options are about words.
-_OPTIONS = (
-    "format",
-    "encoding",
-    "user_column",
-    "text_column",
-    "csv_columns",
-    "csv_header",
-    "max_bad_rows",
-)
-_SYNTHETIC_OPTIONS = (
-    "num_clients",
-    "mean_words_per_client",
-    "words_per_client_sigma",
-    "seed",
-)
+_FORMAT_VERSION = 2
 
 
 def describe(
@@ -48,18 +31,16 @@ def describe(
     Raises:
         PopulationError: If the file is missing or unreadable.
     """
-    values = dataclasses.asdict(options)
+    chosen = options.deciding("sentences")
     if options.source == population_options.SYNTHETIC:
         source = {
             "kind": population_options.SYNTHETIC,
             "wordfreq": metadata.version("wordfreq"),
         }
-        chosen = {name: values[name] for name in _SYNTHETIC_OPTIONS}
         chosen |= dataclasses.asdict(language)
     else:
         state = prepared_data.file_state(options.source, "population")
         source = {"kind": "file", **state}
-        chosen = {name: values[name] for name in _OPTIONS}
     chosen["sentence_tokenizer"] = tokenizer.name
     chosen["vocabulary"] = vocabulary.fingerprint
     identity = {
@@ -104,7 +85,7 @@ def prepare(
     identity = describe(options, vocabulary, tokenizer, language)
 
     def make(directory: pathlib.Path, origin: dict[str, Any]) -> None:
-        with atomic_files.new_directory(directory) as partial:
+        with client_text.new_text(directory) as partial:
             if options.source == population_options.SYNTHETIC:
                 written = synthetic_sentences.SyntheticLanguage.english(
                     language, options.seed, tokenizer
@@ -122,10 +103,7 @@ def prepare(
                 )
 
     directory = prepared_data.find_or_make(cache_dir, _stem(options), identity, make)
-    try:
-        return client_text.ClientText.open(directory)
-    except ValueError as error:
-        raise population_options.PopulationError(str(error)) from error
+    return prepared_data.open_prepared(directory, identity, client_text.ClientText.open)
 
 
 def _stem(options: population_options.PopulationOptions) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from simulation import canonical_rows
+from simulation import atomic_files, canonical_rows
 
 # About 60 bytes each while they are sorted.
 ENTRIES_IN_MEMORY = 1 << 22
@@ -122,6 +122,7 @@ class Grouper:
         if spill:
             path = self._directory / f"run-{len(self._paths)}.tmp"
             self._paths.append(path)
-            run.tofile(path)
+            with atomic_files.naming(path), path.open("wb") as file:
+                file.write(run.view(np.uint8).data)
             run = np.memmap(path, _ENTRY, mode="r")
         self._runs.append(run)

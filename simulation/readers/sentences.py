@@ -133,10 +133,12 @@ class SentenceBuilder:
 
     def close(self) -> None:
         """Closes the scratch file; also done by `finish`."""
-        self._file.close()
+        with atomic_files.naming(self._scratch):
+            self._file.close()
 
     def _spill(self) -> None:
-        self._pending.tofile(self._file)
+        with atomic_files.naming(self._scratch):
+            self._pending.tofile(self._file)
         self._pending = array.array("i")
 
 
@@ -239,7 +241,7 @@ def from_client_data(
     client_ids = client_data.client_ids
     bar = progress.Progress("Reading client data", len(client_ids), "clients")
     with (
-        atomic_files.new_directory(directory) as partial,
+        client_text.new_text(directory) as partial,
         contextlib.closing(SentenceBuilder(partial, encode)) as builder,
         bar,
     ):
