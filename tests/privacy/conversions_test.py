@@ -191,8 +191,15 @@ class LedgerTest(parameterized.TestCase):
         self.assertAlmostEqual(total.epsilon, alone + 0.3, delta=1e-3)
         self.assertIn("honest", total.assumptions)
         self.assertIn("basic composition", total.bound)
+        self.assertFalse(total.one_sided)
         with self.assertRaisesRegex(ValueError, "delta"):
             book.total(1e-8)
+
+    def test_one_one_sided_entry_makes_the_total_one_sided(self):
+        book = self._ledger()
+        book.add_guarantee("both", _guarantee(0.3, 1e-8))
+        book.add_guarantee("one", _guarantee(0.3, 1e-8, one_sided=True))
+        self.assertTrue(book.total(1e-7).one_sided)
 
     def test_refusals(self):
         import dp_accounting
