@@ -92,7 +92,7 @@ class RealisedRounds:
             raise ValueError("rounds must hold at least one: nothing was realised")
         repeat, number = 0, 0
         for place, found in enumerate(self.rounds):
-            if place and (found.repeat, found.number) == (repeat + 1, 1):
+            if place and found.repeat == repeat + 1:
                 repeat, number = repeat + 1, 0
             number += 1
             if (found.repeat, found.number) != (repeat, number):

@@ -146,7 +146,7 @@ def main(argv: list[str]) -> None:
     startup.silence_tensorflow()
     from federated_hh import alphabet as alphabet_lib
     from federated_hh import triehh
-    from privacy import triehh_solver
+    from privacy import triehh_theorem1
     from simulation import population as population_lib
     from simulation import runtime, tokenizers
 
@@ -167,7 +167,8 @@ def main(argv: list[str]) -> None:
             f"{_NUM_CLIENTS.value / prepared:,.0f} a second; peak memory "
             f"{memory.peak_bytes / 2**30:.2f} GiB"
         )
-        parameters = triehh_solver.solve_parameters(
+        # The paper's, so that figures of earlier versions compare.
+        parameters = triehh_theorem1.solve_parameters(
             population_size=n,
             max_length=_MAX_LENGTH.value,
             epsilon=_EPSILON.value,

@@ -373,6 +373,12 @@ class LedgerTest(parameterized.TestCase):
         book.add_guarantee("none", _guarantee(math.inf, 0.0))
         self.assertEqual(book.total(1e-6).epsilon, math.inf)
 
+    def test_one_one_sided_entry_makes_the_total_one_sided(self):
+        book = self._ledger()
+        book.add_guarantee("both", _guarantee(0.3, 1e-8))
+        book.add_guarantee("one", _guarantee(0.3, 1e-8, one_sided=True))
+        self.assertTrue(book.total(1e-7).one_sided)
+
     def test_refusals(self):
         import dp_accounting
 

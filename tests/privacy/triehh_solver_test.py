@@ -20,9 +20,13 @@ def _rate(holders: int, parameters: triehh.TrieHHParameters) -> float:
     return tail**parameters.max_length
 
 
-def _fewest_holders(n, length, epsilon, delta, rate) -> int:
-    """The fewest holders that any threshold, cohort size and K find; by search."""
-    best = n + 1
+def _fewest_holders(n, length, epsilon, delta, rate) -> tuple[int, int]:
+    """Searches all thresholds, cohort sizes and K for the fewest holders.
+
+    Returns:
+        The number of holders, and the smallest threshold that does with it.
+    """
+    best, at = n + 1, 0
     for theta in range(1, n):
         shares = [1 - theta / k for k in range(theta + 1, n + 1)]
         allowed = [
@@ -37,10 +41,11 @@ def _fewest_holders(n, length, epsilon, delta, rate) -> int:
             ):
                 continue
             parameters = triehh.TrieHHParameters(n, cohort, theta, length)
-            best = next(
-                (w for w in range(theta, best) if _rate(w, parameters) >= rate), best
-            )
-    return best
+            for holders in range(theta, best):
+                if _rate(holders, parameters) >= rate:
+                    best, at = holders, theta
+                    break
+    return best, at
 
 
 class SolveTest(parameterized.TestCase):
@@ -89,7 +94,7 @@ class SolveTest(parameterized.TestCase):
             discovery_rate=rate,
         )
         self.assertEqual(
-            triehh.holders_needed(parameters, rate),
+            (triehh.holders_needed(parameters, rate), parameters.threshold),
             _fewest_holders(n, length, epsilon, delta, rate),
         )
 
