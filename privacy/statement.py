@@ -21,6 +21,14 @@ from privacy.realised import Realised
 
 SCHEMA_VERSION = 2
 
+# The same division for every program: see `simulation.run_directory`.
+SIMULATOR_KNOWLEDGE = (
+    "What only the simulator knows: the folder simulator/ of the run directory (exact "
+    "counts, ground truth, scores, checkpoints, the data's fingerprint, who was asked "
+    "when), and the page report.html and the program's messages, which show some of "
+    "it. All other files but the key in secret/ are covered."
+)
+
 # Floats that come out of a few roundings miss a round number by less than this.
 _FLOAT_ACCURACY = decimal.Decimal("1e-12")
 

@@ -34,19 +34,8 @@ _POPULATION_IS_PUBLIC = (
 
 _NOT_COUNTED = (
     "Vote counts: the guarantee is about which prefixes reach the threshold, not "
-    "about how many votes they got. The run directory has the exact votes of each "
-    "found word and the order of the words by votes (heavy_hitters.csv, report.html), "
-    "of each kept prefix, beside a digest of who was asked (checkpoint.json), and of "
-    "each round how many votes were received and how many candidates had votes "
-    "(metrics.csv, tensorboard/, trie_growth.png); the program's messages have those "
-    "of each round too.",
-    "What a simulation adds that a server would not know: true counts and ranks of "
-    "words, found or not (heavy_hitters.csv, discovery_rate.csv, report.html), "
-    "discovery rates, precision and recall (discovery_rate.csv, scores.csv and their "
-    "plots), and the time that a round took.",
-    "Facts about the population as a whole: its fingerprint (run.json), the numbers of "
-    "its distinct words and of its entries, and what was left out while it was "
-    "prepared (messages, report.html).",
+    "about how many votes they got, nor how many votes a round received.",
+    statement.SIMULATOR_KNOWLEDGE,
     "Choices made by looking at the data (thresholds, population, alphabet, number "
     "of runs) and other analyses of the same users.",
     "Further runs on the same population: each costs its own epsilon and delta, "

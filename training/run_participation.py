@@ -7,6 +7,7 @@ import dataclasses
 
 import numpy as np
 
+from privacy import realised
 from simulation import participation_timers as timers
 from training.dp_ftrl_parameters import ServerParameters
 
@@ -25,6 +26,9 @@ class Planned:
     min_separation: int
     max_participation: int
     basis = "planned"
+
+    def summary(self) -> None:
+        """Returns that nothing was realised."""
 
     @classmethod
     def of(cls, rule: timers.ParticipationRule) -> "Planned":
@@ -79,6 +83,10 @@ class Realised:
         self.min_separation = num_rounds - 1 if separation is None else separation
         self.max_participation = table.max_participation()
         self._table = table
+
+    def summary(self) -> realised.Realised:
+        """Returns what a statement says of the rounds."""
+        return realised.Realised(self.num_rounds, len(self._table.log_clients))
 
     def zcdp(self, parameters: ServerParameters) -> float:
         """Returns rho of the client whose participations cost the most."""

@@ -5,7 +5,7 @@ Appendix A of the paper follows Ponomareva et al. 2023, Section 5.3.
 
 import math
 
-from privacy import conversions, realised, statement
+from privacy import conversions, statement
 from training.dp_ftrl_parameters import Mechanism, ServerParameters
 from training.run_participation import RunParticipation
 
@@ -121,16 +121,13 @@ def training_statement(
         not_counted=(
             "Choices made by looking at other runs on the same clients (learning "
             "rates, clip norm), and the choice of a checkpoint by held-out clients.",
-            "Metrics on held-out clients, who train nothing: they are exact.",
-            "The number of clients whose update was not finite, which the metrics show "
-            "without noise; and who took part when.",
-            "The baseline of words by frequency, whose counts of the training clients' "
-            "words have no noise; the number of clients and a fingerprint of the data.",
+            "Who took part when, from which the guarantee is computed.",
+            statement.SIMULATOR_KNOWLEDGE,
             "Further runs on the same clients, one that begins with this run's model "
             "included: their zCDP adds up.",
         ),
         verifiability=_VERIFIABILITY[parameters.mechanism],
-        realised=realised.unrecorded(participation.basis),
+        realised=participation.summary(),
     )
 
 
