@@ -7,6 +7,7 @@ of Python's string.printable, unless --alphabet says otherwise: a word with anot
 character is an error then, unless --out_of_alphabet=drop leaves it out.
 """
 
+import functools
 import math
 import string
 from collections.abc import Mapping
@@ -45,8 +46,16 @@ _CONTRIBUTION_BOUND = flags.DEFINE_integer(
 )
 _EPSILON = flags.DEFINE_float(
     "epsilon",
-    10.0,
-    "Local epsilon of a report, above 0; 'inf' for true votes without local privacy.",
+    None,
+    "Local epsilon of a report, above 0; 'inf' for true votes without local privacy. "
+    "10 if neither this nor --central_epsilon is set.",
+)
+_CENTRAL_EPSILON = flags.DEFINE_float(
+    "central_epsilon",
+    None,
+    "Instead of --epsilon: the epsilon wanted for an item in the sums of all repeats "
+    "together, at --delta. The largest local epsilon is used that has it whatever the "
+    "levels' candidates turn out to be.",
 )
 _DELTA = flags.DEFINE_float(
     "delta", 1e-10, "Delta of the central guarantees in the privacy statement."
@@ -93,8 +102,8 @@ _ANONYMITY_ALPHA = flags.DEFINE_float(
 _NUM_REPEATS = flags.DEFINE_integer(
     "num_repeats",
     1,
-    "How often LDP TrieHH is run, each time with cohorts of its own. The privacy "
-    "statement is about one of them.",
+    "How often LDP TrieHH is run, each time with cohorts of its own from the same "
+    "clients. The privacy statement is about all of them together.",
     lower_bound=1,
 )
 flags.adopt_module_key_flags(population_flags)
@@ -103,15 +112,11 @@ flags.adopt_module_key_flags(experiment_flags)
 
 # As `randomizers.argument_checks` has it, which would import TensorFlow here.
 _MAX_EPSILON = 40.0
+_DEFAULT_EPSILON = 10.0
 
 
 def _check_flags() -> None:
-    if not _EPSILON.value > 0:  # not a number is not, either
-        raise ValueError(f"--epsilon={_EPSILON.value}: has to be above 0, or inf")
-    if _MAX_EPSILON < _EPSILON.value < math.inf:
-        raise ValueError(
-            f"--epsilon={_EPSILON.value}: has to be at most {_MAX_EPSILON:g}, or inf"
-        )
+    _check_epsilons()
     if flags.FLAGS.population == population_options.SYNTHETIC:
         _check_population(flags.FLAGS.num_clients)
     for flag in (_DELTA, _ANONYMITY_ALPHA):
@@ -124,6 +129,39 @@ def _check_flags() -> None:
     if flags.FLAGS["alphabet"].present and not flags.FLAGS["out_of_alphabet"].present:
         # Who says which characters there are is told of words that have others.
         flags.FLAGS.out_of_alphabet = "refuse"
+
+
+def _check_epsilons() -> None:
+    local, central = _EPSILON.value, _CENTRAL_EPSILON.value
+    if local is not None and central is not None:
+        raise ValueError("--epsilon and --central_epsilon: only one of them, please")
+    if local is not None and not local > 0:  # not a number is not, either
+        raise ValueError(f"--epsilon={local}: has to be above 0, or inf")
+    if local is not None and _MAX_EPSILON < local < math.inf:
+        raise ValueError(
+            f"--epsilon={local}: has to be at most {_MAX_EPSILON:g}, or inf"
+        )
+    if central is not None and not 0 < central <= _MAX_EPSILON:
+        raise ValueError(
+            f"--central_epsilon={central}: has to be above 0 and at most "
+            f"{_MAX_EPSILON:g}, the largest local one; a larger one needs --epsilon"
+        )
+
+
+@functools.cache
+def _local_epsilon() -> float:
+    """Returns the local epsilon that was given, or that has the central one."""
+    if _CENTRAL_EPSILON.value is None:
+        return _DEFAULT_EPSILON if _EPSILON.value is None else _EPSILON.value
+    from privacy import noise_calibration
+
+    return noise_calibration.local_epsilon_for(
+        _CENTRAL_EPSILON.value,
+        _DELTA.value,
+        num_reports=_CLIENTS_PER_LEVEL.value * _CONTRIBUTION_BOUND.value,
+        num_repeats=_NUM_REPEATS.value,
+        largest=_MAX_EPSILON,
+    )
 
 
 def _alphabet() -> str:
@@ -156,7 +194,7 @@ def _parameters():
         max_depth=_MAX_DEPTH.value,
         max_prefixes=_MAX_PREFIXES.value,
         contribution_bound=_CONTRIBUTION_BOUND.value,
-        epsilon=_EPSILON.value,
+        epsilon=_local_epsilon(),
         num_passes=_NUM_PASSES.value,
         sampler=contributions.ItemSampler(_SAMPLER.value),
     )
@@ -178,6 +216,12 @@ def _make_process(population, seed: int):
 
 def run(arguments: experiment_flags.Arguments) -> None:
     """Runs the experiment that the flags describe."""
+    if _CENTRAL_EPSILON.value is not None:
+        print(
+            f"Local epsilon {_local_epsilon():.6g}, for a central epsilon of at most "
+            f"{_CENTRAL_EPSILON.value:g} at delta {_DELTA.value:g} for an item in all "
+            "repeats together."
+        )
     population = population_flags.prepare_from_flags()
     _check_population(population.num_clients)
 

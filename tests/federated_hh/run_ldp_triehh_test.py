@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -192,7 +193,44 @@ class RunLdpTrieHHTest(parameterized.TestCase):
         self.assertIn("in each of 3 repeats", anonymity["name"].iloc[-1])
         self.assertNotIn("proved", anonymity.columns)
 
+    def test_central_epsilon_decides_the_local_one(self):
+        path = self.scratch / "out"
+        result = _run(
+            "--num_clients=4000",
+            "--clients_per_level=1000",
+            "--max_depth=2",
+            "--max_prefixes=40",
+            "--contribution_bound=5",
+            "--num_repeats=2",
+            "--central_epsilon=1.5",
+            "--delta=1e-8",
+            self.cache,
+            f"--output_dir={path}",
+        )
+        self.assertEqual(result.returncode, 0, result.stderr)
+        printed = re.search(r"Local epsilon ([0-9.]+), for a central", result.stdout)
+        local = float(printed[1])
+        statement = json.loads((path / "privacy.json").read_text())
+        self.assertAlmostEqual(
+            statement["parameters"]["local_epsilon"], local, places=4
+        )
+        # Without amplification it would be 0.75.
+        self.assertGreater(local, 1.5)
+        central = [
+            guarantee["epsilon"]
+            for guarantee in statement["guarantees"]
+            if "For all 2 repeats together." in guarantee["assumptions"]
+            and guarantee["unit"] == "item"
+            and guarantee["delta"] == 1e-8
+        ]
+        self.assertLen(central, 1)
+        self.assertLessEqual(central[0], 1.5)
+
     @parameterized.parameters(
+        (("--central_epsilon=0",), "--central_epsilon=0.0: has to be above 0"),
+        (("--central_epsilon=41",), "at most 40"),
+        (("--central_epsilon=nan",), "--central_epsilon=nan"),
+        (("--central_epsilon=1", "--epsilon=10"), "only one of them"),
         (("--epsilon=0",), "--epsilon=0.0: has to be above 0"),
         (("--epsilon=-1",), "--epsilon=-1.0"),
         (("--epsilon=nan",), "--epsilon=nan"),
