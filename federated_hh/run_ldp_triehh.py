@@ -7,7 +7,9 @@ of Python's string.printable, unless --alphabet says otherwise: a word with anot
 character is an error then, unless --out_of_alphabet=drop leaves it out.
 """
 
+import functools
 import math
+import os
 import string
 from collections.abc import Mapping
 
@@ -45,8 +47,16 @@ _CONTRIBUTION_BOUND = flags.DEFINE_integer(
 )
 _EPSILON = flags.DEFINE_float(
     "epsilon",
-    10.0,
-    "Local epsilon of a report, above 0; 'inf' for true votes without local privacy.",
+    None,
+    "Local epsilon of a report, above 0; 'inf' for true votes without local privacy. "
+    "10 if neither this nor --central_epsilon is set.",
+)
+_CENTRAL_EPSILON = flags.DEFINE_float(
+    "central_epsilon",
+    None,
+    "Instead of --epsilon: the epsilon wanted for an item in the sums of all repeats "
+    "together, at --delta. The largest local epsilon is used that has it whatever the "
+    "levels' candidates turn out to be.",
 )
 _DELTA = flags.DEFINE_float(
     "delta", 1e-10, "Delta of the central guarantees in the privacy statement."
@@ -93,8 +103,8 @@ _ANONYMITY_ALPHA = flags.DEFINE_float(
 _NUM_REPEATS = flags.DEFINE_integer(
     "num_repeats",
     1,
-    "How often LDP TrieHH is run, each time with cohorts of its own. The privacy "
-    "statement is about one of them.",
+    "How often LDP TrieHH is run, each time with cohorts of its own from the same "
+    "clients. The privacy statement is about all of them together.",
     lower_bound=1,
 )
 flags.adopt_module_key_flags(population_flags)
@@ -103,15 +113,37 @@ flags.adopt_module_key_flags(experiment_flags)
 
 # As `randomizers.argument_checks` has it, which would import TensorFlow here.
 _MAX_EPSILON = 40.0
+_DEFAULT_EPSILON = 10.0
+
+
+# Clients are numbered with 31 bits, and so are the candidates of a level.
+_MOST = 2**31 - 1
+
+# Of a level, where the sum of its reports is drawn: 190 at epsilon 10 and 320 at 2, by
+# measurement, and as much again for what the trie and the results hold.
+_BYTES_A_CANDIDATE = 600
+
+# A prefix that everybody holds has to stand out by so many standard deviations.
+_VISIBLE_DEVIATIONS = 3
+
+_LIMITS = (
+    (_CLIENTS_PER_LEVEL, _MOST, "clients are numbered with 31 bits"),
+    (_MAX_PREFIXES, _MOST, "candidates are numbered with 31 bits"),
+    (_CONTRIBUTION_BOUND, 10**6, "nobody holds more items"),
+    (_NUM_PASSES, 1_000, "every pass takes clients of its own for every level"),
+    (_COUNTING_CLIENTS, _MOST, "clients are numbered with 31 bits"),
+    (_NUM_REPEATS, 1_000, "their losses of privacy are composed one by one"),
+)
 
 
 def _check_flags() -> None:
-    if not _EPSILON.value > 0:  # not a number is not, either
-        raise ValueError(f"--epsilon={_EPSILON.value}: has to be above 0, or inf")
-    if _MAX_EPSILON < _EPSILON.value < math.inf:
-        raise ValueError(
-            f"--epsilon={_EPSILON.value}: has to be at most {_MAX_EPSILON:g}, or inf"
-        )
+    for flag, most, reason in _LIMITS:
+        if flag.value is not None and flag.value > most:
+            raise ValueError(
+                f"--{flag.name}={flag.value}: has to be at most {most:,} ({reason})"
+            )
+    _check_memory()
+    _check_epsilons()
     if flags.FLAGS.population == population_options.SYNTHETIC:
         _check_population(flags.FLAGS.num_clients)
     for flag in (_DELTA, _ANONYMITY_ALPHA):
@@ -124,6 +156,86 @@ def _check_flags() -> None:
     if flags.FLAGS["alphabet"].present and not flags.FLAGS["out_of_alphabet"].present:
         # Who says which characters there are is told of words that have others.
         flags.FLAGS.out_of_alphabet = "refuse"
+
+
+def _check_memory() -> None:
+    """Refuses levels whose candidates do not fit into memory."""
+    characters = len(_alphabet())
+    prefixes = min(_MAX_PREFIXES.value, characters**_MAX_DEPTH.value)
+    candidates = prefixes * (characters + 1)
+    needed = candidates * _BYTES_A_CANDIDATE
+    there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if candidates > _MOST or needed > there:
+        raise ValueError(
+            f"--max_prefixes={_MAX_PREFIXES.value}: a level of {candidates:,} "
+            f"candidates ({prefixes:,} prefixes times the characters and the end of a "
+            f"word) needs some {needed / 2**30:,.1f} GiB of memory, of which there are "
+            f"{there / 2**30:,.1f}; {_MOST:,} candidates are possible at most. Lower "
+            "--max_prefixes, or give a smaller --alphabet"
+        )
+
+
+def _warn_of_noise() -> None:
+    """Says so where no word could be told from noise."""
+    if math.isinf(_local_epsilon()):
+        return
+    from privacy import anonymity
+
+    clients, bound = _CLIENTS_PER_LEVEL.value, _CONTRIBUTION_BOUND.value
+    try:
+        level = anonymity.VotingLevel(
+            alphabet_size=len(_alphabet()) + 1,
+            kept_prefixes=_MAX_PREFIXES.value,
+            local_epsilon=_local_epsilon(),
+            num_reports=clients * bound,
+        )
+    except ValueError:  # of one report, which the process itself answers
+        return
+    share = level.other_probability
+    deviation = math.sqrt(clients * bound * share * (1 - share))
+    deviation /= level.include_probability - share
+    if clients < _VISIBLE_DEVIATIONS * deviation:
+        logging.warning(
+            "A prefix that all %s clients of a level hold is estimated with a standard "
+            "deviation of %s: what is found will be noise. More --clients_per_level, "
+            "a larger --epsilon, a smaller --contribution_bound or fewer "
+            "--max_prefixes would help.",
+            f"{clients:,}",
+            f"{deviation:,.0f}",
+        )
+
+
+def _check_epsilons() -> None:
+    local, central = _EPSILON.value, _CENTRAL_EPSILON.value
+    if local is not None and central is not None:
+        raise ValueError("--epsilon and --central_epsilon: only one of them, please")
+    if local is not None and not local > 0:  # not a number is not, either
+        raise ValueError(f"--epsilon={local}: has to be above 0, or inf")
+    if local is not None and _MAX_EPSILON < local < math.inf:
+        raise ValueError(
+            f"--epsilon={local}: has to be at most {_MAX_EPSILON:g}, or inf"
+        )
+    if central is not None and not 0 < central <= _MAX_EPSILON:
+        raise ValueError(
+            f"--central_epsilon={central}: has to be above 0 and at most "
+            f"{_MAX_EPSILON:g}, the largest local one; a larger one needs --epsilon"
+        )
+
+
+@functools.cache
+def _local_epsilon() -> float:
+    """Returns the local epsilon that was given, or that has the central one."""
+    if _CENTRAL_EPSILON.value is None:
+        return _DEFAULT_EPSILON if _EPSILON.value is None else _EPSILON.value
+    from privacy import noise_calibration
+
+    return noise_calibration.local_epsilon_for(
+        _CENTRAL_EPSILON.value,
+        _DELTA.value,
+        num_reports=_CLIENTS_PER_LEVEL.value * _CONTRIBUTION_BOUND.value,
+        num_repeats=_NUM_REPEATS.value,
+        largest=_MAX_EPSILON,
+    )
 
 
 def _alphabet() -> str:
@@ -156,7 +268,7 @@ def _parameters():
         max_depth=_MAX_DEPTH.value,
         max_prefixes=_MAX_PREFIXES.value,
         contribution_bound=_CONTRIBUTION_BOUND.value,
-        epsilon=_EPSILON.value,
+        epsilon=_local_epsilon(),
         num_passes=_NUM_PASSES.value,
         sampler=contributions.ItemSampler(_SAMPLER.value),
     )
@@ -179,6 +291,13 @@ def _make_process(population, seed: int, noise_key: int):
 
 def run(arguments: experiment_flags.Arguments) -> None:
     """Runs the experiment that the flags describe."""
+    if _CENTRAL_EPSILON.value is not None:
+        print(
+            f"Local epsilon {_local_epsilon():.6g}, for a central epsilon of at most "
+            f"{_CENTRAL_EPSILON.value:g} at delta {_DELTA.value:g} for an item in all "
+            "repeats together."
+        )
+    _warn_of_noise()
     population = population_flags.prepare_from_flags()
     _check_population(population.num_clients)
 

@@ -1,7 +1,8 @@
 """The answers of the command line: rows of quantity, value and what it rests on."""
 
 import inspect
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from privacy import (
@@ -13,6 +14,40 @@ from privacy import (
 )
 from privacy import triehh as triehh_accounting
 from privacy.shuffling import Method, Randomizer, Reports
+
+# Of each numeric flag: the largest value, and why.
+LIMITS: dict[str, tuple[float, str]] = {
+    "noise_multiplier": (1e9, "the guarantee is as good as perfect long before"),
+    "num_rounds": (1e9, "no training has as many"),
+    "max_participation": (1e9, "no training has as many rounds"),
+    "min_separation": (1e9, "no training has as many rounds"),
+    "restart_first": (1e9, "no training has as many rounds"),
+    "restart_period": (1e9, "no training has as many rounds"),
+    "count_stddev": (1e12, "beyond it the count is of no use, and costs nothing"),
+    "group_size": (1e6, "nobody has as many devices"),
+    "delta": (1, "it is a probability"),
+    "epsilon": (1e3, "it would guarantee nothing"),
+    "local_epsilon": (100, "a report tells all long before"),
+    "num_reports": (
+        1e12,
+        "100 for each human; beyond it binomial laws lose their digits and need more "
+        "memory than there is",
+    ),
+    "domain_size": (2**31 - 1, "items are numbered with 31 bits"),
+    "honest_fraction": (1, "it is a share"),
+    "population": (1e12, "100 for each human"),
+    "max_length": (1e6, "no word has as many symbols"),
+    "threshold": (1e12, "it cannot be above the population"),
+    "cohort_size": (1e12, "it cannot be above the population"),
+    "discovery_rate": (1, "it is a probability"),
+    "alphabet_size": (2**21, "Unicode has fewer characters"),
+    "kept_prefixes": (2**31 - 1, "candidates are numbered with 31 bits"),
+    "alpha": (1, "it is a probability"),
+}
+
+# Restarts beyond these are as many trees.
+_MOST_TREES = 10**6
+_SHOWN_TREES = 20
 
 RANDOMIZERS = [randomizer.value for randomizer in Randomizer]
 TRIEHH_PARAMETERS = ["tight", "corollary1"]
@@ -55,9 +90,13 @@ def dp_ftrl(
 
     restarts: tuple[int, ...] = ()
     if restart_first is not None:
-        restarts = tree_aggregation.restart_schedule(
-            num_rounds, restart_first, restart_period or num_rounds
-        )
+        period = num_rounds if restart_period is None else restart_period
+        if period > 0 and num_rounds / period > _MOST_TREES:
+            raise ValueError(
+                f"restart_period must be at least {-(-num_rounds // _MOST_TREES)} for "
+                f"num_rounds = {num_rounds}, got {period}: at most {_MOST_TREES} trees"
+            )
+        restarts = tree_aggregation.restart_schedule(num_rounds, restart_first, period)
     elif restart_period is not None:
         raise ValueError("restart_period needs restart_first")
     argument_checks.integer("group_size", group_size, 1)
@@ -71,7 +110,7 @@ def dp_ftrl(
     unit = "device, zero-out"
     rows = [
         _row("max participation (MaxP)", run.max_participation, unit),
-        _row("rounds of each tree", ", ".join(map(str, run.tree_lengths)), ""),
+        _row("rounds of each tree", _abridged(run.tree_lengths), ""),
         _row("squared sensitivity (S2)", run.square_sum, "exact worst case"),
         _row("zCDP (rho)", run.rho, unit),
     ]
@@ -334,19 +373,21 @@ def cohort_size(
         local_epsilon=local_epsilon,
         domain_size=domain_size,
     )
-    return [
-        _row(
-            "smallest cohort" + (" (best)" if method is None else ""),
-            shuffling.minimum_reports(
-                reports,
-                epsilon=epsilon,
-                delta=delta,
-                method=method,
-                honest_fraction=honest_fraction,
-            ),
-            "best proved bound" if method is None else method.value,
+    found = {
+        method: shuffling.minimum_reports(
+            reports,
+            epsilon=epsilon,
+            delta=delta,
+            method=method,
+            honest_fraction=honest_fraction,
         )
-        for method in (None, *reports.methods)
+        for method in reports.methods
+    }
+    # The closed form is no choice of `amplify`, being never the best.
+    best = min(size for m, size in found.items() if m is not Method.EQUATION_1)
+    return [
+        _row("smallest cohort (best)", best, "best proved bound"),
+        *(_row("smallest cohort", size, m.value) for m, size in found.items()),
     ]
 
 
@@ -368,10 +409,21 @@ def call(answer: Callable[..., Rows], name: str, values: dict[str, Any]) -> Rows
     for flag in values:
         if flag not in known:
             raise ValueError(f"--{flag} is no flag of --mechanism={name}")
+        most, reason = LIMITS.get(flag, (math.inf, ""))
+        if isinstance(values[flag], int | float) and values[flag] > most:
+            raise ValueError(
+                f"{flag} must be at most {most:g}, got {values[flag]} ({reason})"
+            )
     for flag, parameter in known.items():
         if parameter.default is parameter.empty and flag not in values:
             raise ValueError(f"--{flag} is needed for --mechanism={name}")
     return answer(**values)
+
+
+def _abridged(lengths: Sequence[int]) -> str:
+    shown = ", ".join(map(str, lengths[:_SHOWN_TREES]))
+    more = len(lengths) - _SHOWN_TREES
+    return f"{shown}, and {more} more" if more > 0 else shown
 
 
 def _row(quantity: str, value: Any, basis: str) -> dict[str, Any]:

@@ -35,6 +35,8 @@ import numpy as np
 
 from privacy import argument_checks, blanket
 
+LARGEST_REPORTS = 10**11
+
 _PARTS = 4  # of the holders, which several passes share
 
 
@@ -86,7 +88,13 @@ class VotingLevel:
     def __post_init__(self):
         argument_checks.integer("alphabet_size", self.alphabet_size, 2)
         argument_checks.integer("kept_prefixes", self.kept_prefixes, 1)
-        argument_checks.integer("num_reports", self.num_reports, 2)
+        argument_checks.integer(
+            "num_reports",
+            self.num_reports,
+            2,
+            LARGEST_REPORTS,
+            "the threshold's law has as many values as 50 times its root",
+        )
         if self.live_prefixes is not None:
             argument_checks.integer("live_prefixes", self.live_prefixes, 1)
         if self.domain_size - 1 <= self.kept_prefixes:

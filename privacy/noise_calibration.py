@@ -1,9 +1,15 @@
-"""How much noise DP-FTRL needs, and where a part of it or of the sensitivity goes."""
+"""How much noise a wanted guarantee needs, and where a part of the noise goes."""
 
 import math
 from collections.abc import Callable, Sequence
 
-from privacy import argument_checks, conversions, tree_aggregation
+from privacy import (
+    argument_checks,
+    clones,
+    conversions,
+    loss_composition,
+    tree_aggregation,
+)
 
 # More than this is no guarantee, whatever delta is.
 LARGEST_EPSILON = 1000.0
@@ -55,6 +61,62 @@ def noise_multiplier_for(
         return conversions.zcdp_to_epsilon(rho, delta) <= epsilon
 
     return _smallest(enough)
+
+
+def local_epsilon_for(
+    epsilon: float,
+    delta: float,
+    *,
+    num_reports: int,
+    num_repeats: int = 1,
+    largest: float = clones.LARGEST_LOCAL_EPSILON,
+) -> float:
+    """Finds the largest local epsilon for a wanted central one of LDP TrieHH.
+
+    The sizes of the levels' domains are results of the run, so the bound is one that
+    holds whatever they are (Feldman et al. 2021, Theorem 3.1, for every randomizer).
+    The statement of the run, which knows them, has a smaller epsilon.
+
+    Args:
+        epsilon: Wanted central epsilon for the exchange of one item, above 0.
+        delta: Wanted delta, in (0, 1).
+        num_reports: Reports of a level, N B; at least 1.
+        num_repeats: Repeats with the same users, which are composed; at least 1.
+        largest: Local epsilon that is never exceeded, in (0, 100].
+
+    Returns:
+        The local epsilon, at most 1e-6 (relative) below the largest one that the
+        bound allows; at least epsilon / num_repeats, which needs no amplification.
+
+    Raises:
+        ValueError: An argument is outside its range.
+    """
+    epsilon = argument_checks.positive("epsilon", epsilon, LARGEST_EPSILON)
+    delta = argument_checks.probability("delta", delta)
+    count = argument_checks.integer("num_reports", num_reports, 1)
+    repeats = argument_checks.integer(
+        "num_repeats", num_repeats, 1, loss_composition.LARGEST_COUNT
+    )
+    argument_checks.positive("largest", largest, clones.LARGEST_LOCAL_EPSILON)
+
+    def enough(local: float) -> bool:
+        reports = loss_composition.of_guarantee(local, 0.0, repeats)
+        if count > 1:
+            alone, pair = reports, clones.ClonePair(local, count, stronger=False)
+            # What a report tells among others is no more than what it tells alone.
+            reports = loss_composition.Mechanisms(
+                lambda at: min(alone.delta_at(at), pair.delta(at)), local, repeats
+            )
+        return loss_composition.composed_epsilon([reports], delta) <= epsilon
+
+    low = min(epsilon / repeats * (1 - 1e-12), largest)
+    if enough(largest):
+        return largest
+    high = largest
+    while high > low * (1 + 1e-6):
+        middle = math.sqrt(low * high)
+        low, high = (middle, high) if enough(middle) else (low, middle)
+    return low
 
 
 def _smallest(enough: Callable[[float], bool]) -> float:

@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -203,7 +204,60 @@ class RunLdpTrieHHTest(parameterized.TestCase):
         self.assertIn("in each of 3 repeats", anonymity["name"].iloc[-1])
         self.assertNotIn("proved", anonymity.columns)
 
+    def test_central_epsilon_decides_the_local_one(self):
+        path = self.scratch / "out"
+        result = _run(
+            "--num_clients=4000",
+            "--clients_per_level=1000",
+            "--max_depth=2",
+            "--max_prefixes=40",
+            "--contribution_bound=5",
+            "--num_repeats=2",
+            "--central_epsilon=1.5",
+            "--delta=1e-8",
+            self.cache,
+            f"--output_dir={path}",
+        )
+        self.assertEqual(result.returncode, 0, result.stderr)
+        printed = re.search(r"Local epsilon ([0-9.]+), for a central", result.stdout)
+        local = float(printed[1])
+        statement = json.loads((path / "privacy.json").read_text())
+        self.assertAlmostEqual(
+            statement["parameters"]["local_epsilon"], local, places=4
+        )
+        # Without amplification it would be 0.75.
+        self.assertGreater(local, 1.5)
+        central = [
+            guarantee["epsilon"]
+            for guarantee in statement["guarantees"]
+            if "For all 2 repeats together." in guarantee["assumptions"]
+            and guarantee["unit"] == "item"
+            and guarantee["delta"] == 1e-8
+        ]
+        self.assertNotIn("will be noise", result.stderr)
+        self.assertLen(central, 1)
+        self.assertLessEqual(central[0], 1.5)
+
+    def test_settings_that_can_only_find_noise_warn(self):
+        # One report of epsilon 0.1 from each of 10 clients.
+        result = _run(
+            "--num_clients=500",
+            "--clients_per_level=10",
+            "--max_depth=1",
+            "--max_prefixes=10",
+            "--contribution_bound=1",
+            "--epsilon=0.1",
+            self.cache,
+            f"--output_dir={self.scratch / 'out'}",
+        )
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("what is found will be noise", result.stderr)
+
     @parameterized.parameters(
+        (("--central_epsilon=0",), "--central_epsilon=0.0: has to be above 0"),
+        (("--central_epsilon=41",), "at most 40"),
+        (("--central_epsilon=nan",), "--central_epsilon=nan"),
+        (("--central_epsilon=1", "--epsilon=10"), "only one of them"),
         (("--epsilon=0",), "--epsilon=0.0: has to be above 0"),
         (("--epsilon=-1",), "--epsilon=-1.0"),
         (("--epsilon=nan",), "--epsilon=nan"),
@@ -212,6 +266,13 @@ class RunLdpTrieHHTest(parameterized.TestCase):
         (("--delta=0",), "--delta=0.0"),
         (("--anonymity_alpha=1",), "--anonymity_alpha=1.0"),
         (("--max_prefixes=0",), "max_prefixes"),
+        ((f"--max_prefixes={2**63 - 1}",), "has to be at most 2,147,483,647 (cand"),
+        (("--max_prefixes=20000000",), "2,020,000,000 candidates"),
+        ((f"--clients_per_level={2**40}",), "clients are numbered with 31 bits"),
+        ((f"--contribution_bound={2**31}",), "nobody holds more items"),
+        ((f"--num_passes={2**62}",), "at most 1,000 (every pass"),
+        ((f"--counting_clients={2**62}",), "--counting_clients=4611686018427387904"),
+        ((f"--num_repeats={2**62}",), "at most 1,000 (their losses"),
         (("--contribution_bound=0",), "contribution_bound"),
         (("--num_passes=0",), "num_passes"),
         (("--sampler=weighted",), "weighted"),

@@ -85,6 +85,36 @@ class BlanketTest(parameterized.TestCase):
         self.assertGreaterEqual(bound.delta(epsilon), exact)
         self.assertLess(bound.delta(epsilon), exact * 1.01)
 
+    @parameterized.parameters(
+        (1.0, 10**5), (1.0, 10**7), (4.0, 10**7), (8.0, 3 * 10**7)
+    )
+    def test_blocks_of_counts_stay_a_bound(self, local, n):
+        # Binary randomized response: every blanket report holds one of the two items,
+        # so delta is a plain sum over the number of blanket reports, wide enough here
+        # that the bound puts hundreds of numbers into one block.
+        bound = blanket.SubsetSelectionBlanket(local, 2, n, 1)
+        mass = 2 / (math.exp(local) + 1)
+        mean, spread = n * mass, math.sqrt(n * mass * (1 - mass))
+        numbers = np.arange(
+            max(1, int(mean - 12 * spread)), min(n, int(mean + 12 * spread))
+        )
+        law = stats.binom.pmf(numbers, n, mass)
+        for delta in (1e-4, 1e-10):
+            epsilon = bound.epsilon(delta)
+            a, gain = math.exp(epsilon), math.expm1(epsilon)
+            b = gain / math.expm1(local) * numbers
+            # (e^local - 1) / n E[((1 + a) N_1 - a N - b)_+], N_1 a fair binomial.
+            first = np.floor((a * numbers + b) / (1 + a)) + 1
+            positive = (
+                0.5 * (numbers - b) * stats.binom.pmf(first - 1, numbers - 1, 0.5)
+            )
+            negative = (0.5 * gain * numbers + b) * stats.binom.sf(
+                first - 1, numbers - 1, 0.5
+            )
+            exact = math.expm1(local) / n * np.dot(law, positive - negative)
+            self.assertGreaterEqual(bound.delta(epsilon), exact * (1 - 1e-9))
+            self.assertLess(bound.delta(epsilon), exact * 1.02)
+
     def test_subset_size_where_float64_is_on_the_wrong_side(self):
         # The float64 nearest to ln 2 is below it: 10,101 / (e^epsilon + 1) is above
         # 3,367, by less than float64 can see. Of ln 3, it is above.

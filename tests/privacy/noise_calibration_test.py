@@ -83,6 +83,70 @@ class TargetTest(parameterized.TestCase):
             noise_calibration.noise_multiplier_for(**(values | change))
 
 
+class LocalEpsilonTest(parameterized.TestCase):
+    def test_inverts_the_bound_for_any_randomizer(self):
+        # Feldman et al. 2021: local epsilon 10 and 3e7 reports have 0.30747 at 1e-10.
+        found = noise_calibration.local_epsilon_for(
+            0.30747, 1e-10, num_reports=3 * 10**7
+        )
+        self.assertAlmostEqual(found, 10.0, delta=1e-3)
+
+    @parameterized.parameters((1, 4_000), (3, 4_000), (2, 300))
+    def test_the_run_keeps_it_whatever_its_levels(self, repeats, clients):
+        from privacy import ldp_triehh_statement
+
+        found = noise_calibration.local_epsilon_for(
+            1.0, 1e-8, num_reports=5 * clients, num_repeats=repeats
+        )
+        for sizes in ([2], [3, 50], [102, 1_011], [10_101, 999_999]):
+            run = ldp_triehh_statement.LdpTrieHHRun(
+                local_epsilon=found,
+                clients_per_level=clients,
+                contribution_bound=5,
+                domain_sizes=sizes,
+                max_depth=2,
+                num_passes=1,
+                max_prefixes=100,
+                sampler="greedy",
+                aggregation="secure_sum",
+                num_repeats=repeats,
+            )
+            stated = ldp_triehh_statement.ldp_triehh_statement(run, delta=1e-8)
+            of_all = [
+                guarantee.epsilon
+                for guarantee in stated.guarantees
+                if guarantee.unit == "item"
+                and guarantee.delta
+                and "Of one repeat alone." not in guarantee.assumptions
+            ]
+            self.assertLessEqual(min(of_all), 1.0 + 1e-9)
+
+    def test_without_anybody_to_hide_among(self):
+        found = noise_calibration.local_epsilon_for(
+            1.5, 1e-12, num_reports=1, num_repeats=3
+        )
+        self.assertAlmostEqual(found, 0.5, places=5)
+
+    def test_is_never_above_the_largest(self):
+        self.assertEqual(
+            noise_calibration.local_epsilon_for(
+                30.0, 1e-6, num_reports=10, largest=4.0
+            ),
+            4.0,
+        )
+
+    @parameterized.parameters(
+        ({"epsilon": 0.0}, "epsilon"),
+        ({"delta": 1.0}, "delta"),
+        ({"num_reports": 0}, "num_reports"),
+        ({"num_repeats": 0}, "num_repeats"),
+    )
+    def test_bad_input(self, change, message):
+        values = {"epsilon": 1.0, "delta": 1e-6, "num_reports": 10}
+        with self.assertRaisesRegex(ValueError, message):
+            noise_calibration.local_epsilon_for(**(values | change))
+
+
 class CalibrationTest(parameterized.TestCase):
     def test_noise_split(self):
         # Theorem 1 of Xu et al. with Algorithm 1's sigma_b = m / 20, m = 6500.

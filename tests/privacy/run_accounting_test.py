@@ -1,6 +1,7 @@
 """Tests of the command line, run as a user runs it, and of the papers' tables."""
 
 import csv
+import inspect
 import io
 import json
 import os
@@ -10,7 +11,7 @@ import sys
 
 from absl.testing import absltest, parameterized
 
-from privacy import paper_tables
+from privacy import accounting_answers, paper_tables
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
 _TRIEHH = ("--mechanism=triehh", "--population=100000", "--max_length=10")
@@ -170,6 +171,38 @@ class BadInputTest(parameterized.TestCase):
         (("--no_such_flag=1",), "no_such_flag"),
         (
             (
+                "--mechanism=shuffle",
+                "--delta=1e-6",
+                "--randomizer=arbitrary",
+                "--local_epsilon=1",
+                f"--num_reports={2**63}",
+            ),
+            "num_reports must be at most 1e.12",
+        ),
+        (
+            (
+                "--mechanism=dp_ftrl",
+                "--noise_multiplier=7",
+                "--num_rounds=1000000",
+                "--min_separation=9",
+                "--delta=1e-6",
+            ),
+            "max_participation must be at most .* minutes",
+        ),
+        (
+            (
+                "--mechanism=dp_ftrl",
+                "--noise_multiplier=7",
+                "--num_rounds=1000000000",
+                "--min_separation=0",
+                "--restart_first=1",
+                "--restart_period=1",
+                "--delta=1e-6",
+            ),
+            "restart_period must be at least 1000 .* trees",
+        ),
+        (
+            (
                 "--mechanism=dp_ftrl",
                 "--noise_multiplier=7",
                 "--num_rounds=10",
@@ -190,6 +223,38 @@ class BadInputTest(parameterized.TestCase):
         self.assertRegex(done.stderr, message)
         self.assertLen(done.stderr.splitlines(), 1)
         self.assertStartsWith(done.stderr, "error: ")
+
+
+class LimitsTest(absltest.TestCase):
+    def test_every_numeric_flag_has_a_limit_with_its_reason(self):
+        numeric = {
+            name
+            for answer in (
+                accounting_answers.dp_ftrl,
+                accounting_answers.shuffle,
+                accounting_answers.triehh,
+                accounting_answers.k_anonymity,
+                accounting_answers.cohort_size,
+            )
+            for name, parameter in inspect.signature(answer).parameters.items()
+            if any(kind in str(parameter.annotation) for kind in ("int", "float"))
+        }
+        for name in numeric:
+            most, reason = accounting_answers.LIMITS[name]
+            self.assertGreater(most, 0)
+            self.assertNotEmpty(reason)
+
+    def test_ten_thousand_rounds_without_separation_take_no_time(self):
+        done = _run(
+            "--mechanism=dp_ftrl",
+            "--noise_multiplier=7",
+            "--num_rounds=10000",
+            "--min_separation=0",
+            "--delta=1e-10",
+        )
+        # Every round in every node: the squares of the sizes of all nodes.
+        square_sum = sum((10_000 >> height) * 4**height for height in range(14))
+        self.assertIn(str(square_sum), done.stdout)
 
 
 class ImportTest(absltest.TestCase):
