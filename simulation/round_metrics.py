@@ -1,19 +1,37 @@
-"""The metrics of a round, parted by who may know them."""
+"""What a round shows, divided by who may see it."""
 
+import collections
 import dataclasses
+import types
 from collections.abc import Mapping
 
 
 @dataclasses.dataclass(frozen=True)
 class RoundMetrics:
-    """What a round shows beside its result.
+    """The metrics of a round, in two parts that are kept apart.
 
     Attributes:
-        released: By name: functions of what the mechanism released, of its parameters
-            and of nothing else; a privacy guarantee covers them.
-        simulator: By name: what only the simulator knows, such as exact counts; no
-            guarantee covers them.
+        released: What the privacy guarantee of the run covers, and what is public
+            anyway, by name; read-only.
+        simulator: What only the simulation knows, such as exact sums before noise or
+            thresholds, and measured times, by name; read-only. No guarantee covers
+            it.
+
+    Raises:
+        ValueError: A name is in both parts.
     """
 
-    released: Mapping[str, float]
-    simulator: Mapping[str, float]
+    released: Mapping[str, int | float]
+    simulator: Mapping[str, int | float]
+
+    def __post_init__(self):
+        for name in self.released:
+            if name in self.simulator:
+                raise ValueError(f"{name} is in both parts: released and simulator")
+        for part in ("released", "simulator"):
+            copy = types.MappingProxyType(dict(getattr(self, part)))
+            object.__setattr__(self, part, copy)
+
+    def combined(self) -> collections.OrderedDict[str, int | float]:
+        """Returns all metrics by name, the released ones first."""
+        return collections.OrderedDict(**self.released, **self.simulator)

@@ -135,7 +135,7 @@ def run_rounds(
                 _save(process, state, participation, directory, schedule)
             raise
         participation = following
-        row = dict(metrics.released) | dict(metrics.simulator)
+        row = dict(metrics.combined())
         row |= _participation_metrics(participation, cohort)
         row |= _privacy_metrics(process, participation, schedule.delta)
         last = state.round_number == rule.num_rounds
