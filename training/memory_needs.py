@@ -74,10 +74,11 @@ class Needs:
             return
         raise ValueError(
             f"a model of {self.num_parameters:,} parameters, with batches of "
-            f"{self.batch_tokens:,} words and noise trees of {_gib(self.tree_bytes)}, "
-            f"needs about {_gib(self.total_bytes)} of memory; {_gib(available)} are "
-            "available. Lower --num_units, --embedding_size, the vocabulary's size, "
-            "--batch_size, --max_words, --num_blocks or --num_rounds."
+            f"{self.batch_tokens:,} words, noise trees of {_gib(self.tree_bytes)} "
+            f"and a list of {self.participations:,} participations, needs about "
+            f"{_gib(self.total_bytes)} of memory; {_gib(available)} are available. "
+            "Lower --num_units, --embedding_size, the vocabulary's size, --batch_size, "
+            "--max_words, --num_blocks, --num_rounds or --report_goal."
         )
 
 

@@ -108,7 +108,10 @@ class RunTrainingFromModelTest(absltest.TestCase):
         process = self.start("words", "--vocabulary=words.txt", *long)
         self.addCleanup(process.kill)
         path = self.scratch / "words"
-        while not (path / "checkpoint.json").exists() and process.poll() is None:
+        while (
+            not (path / "simulator" / "checkpoint.jsonl").exists()
+            and process.poll() is None
+        ):
             time.sleep(0.01)
         process.kill()
         process.communicate()
