@@ -98,6 +98,7 @@ _MAX_BAD_ROWS = flags.DEFINE_integer(
     "How many rows may be unreadable. They are left out and listed with their line "
     "numbers; one more stops with an error.",
     lower_bound=0,
+    upper_bound=population_options.MAX_BAD_ROWS,
 )
 _EMPTY_CLIENTS = flags.DEFINE_enum(
     "empty_clients",
@@ -143,6 +144,7 @@ _TRENDING_WORDS = flags.DEFINE_integer(
     "Synthetic population: how many words are in fashion, drawn from the words kept, "
     "all equally likely.",
     lower_bound=1,
+    upper_bound=population_options.MAX_TRENDING_WORDS,
 )
 _TRENDING_EXPONENT = flags.DEFINE_float(
     "trending_exponent",
@@ -157,6 +159,7 @@ _SEED = flags.DEFINE_integer(
     _DEFAULTS.seed,
     "Synthetic population: seed; the same one gives the same population.",
     lower_bound=0,
+    upper_bound=population_options.MAX_SEED,
 )
 _CACHE = flags.DEFINE_string(
     "population_cache",

@@ -16,6 +16,10 @@ MAX_CLIENTS = 2**31 - 1
 MAX_MEAN_WORDS = 10_000
 MAX_SIGMA = 3.0
 MAX_TRENDING_EXPONENT = 3.0
+MAX_TRENDING_WORDS = 1_000_000  # the English list has a third of that
+MAX_SEED = 2**64 - 1  # more bits than this decide nothing that can be told apart
+# Each is listed in `population.json`, which is read at every start.
+MAX_BAD_ROWS = 100_000
 
 
 # A field so marked decides nothing of other populations; one without a mark decides
@@ -55,7 +59,7 @@ class PopulationOptions:
         ("drop") or an error ("refuse").
       known_words: Path of a dictionary whose words are left out, one a line.
       max_bad_rows: How many rows may be unreadable before reading stops with an
-        error.
+        error; in [0, 100000], as each is listed.
       empty_clients: Whether clients left without words are dropped and counted
         ("drop") or kept ("keep").
       num_clients: Synthetic only: clients who type, in 1..2**31-1.
@@ -65,11 +69,11 @@ class PopulationOptions:
         number (before rounding), in [0, 3].
       trending_share: Synthetic only: share of the words kept that are in fashion, in
         [0, 1).
-      trending_words: Synthetic only: how many words are in fashion, at least 1. They
+      trending_words: Synthetic only: how many words are in fashion, in [1, 10**6]. They
         are drawn from the words kept, all equally likely, by the seed.
       trending_exponent: Synthetic only: the k-th of them is typed k**-exponent times
         as often as the first; in [0, 3].
-      seed: Synthetic only: at least 0.
+      seed: Synthetic only: in [0, 2**64).
     """
 
     source: str = SYNTHETIC
@@ -109,17 +113,22 @@ class PopulationOptions:
                     f"{', '.join(allowed)}."
                 )
         for name, low, high in (
-            ("max_bad_rows", 0, float("inf")),
+            ("max_bad_rows", 0, MAX_BAD_ROWS),
             ("num_clients", 1, MAX_CLIENTS),
             ("mean_words_per_client", 1, MAX_MEAN_WORDS),
             ("words_per_client_sigma", 0, MAX_SIGMA),
-            ("trending_words", 1, float("inf")),
+            ("trending_words", 1, MAX_TRENDING_WORDS),
             ("trending_exponent", 0, MAX_TRENDING_EXPONENT),
-            ("seed", 0, float("inf")),
+            ("seed", 0, MAX_SEED),
         ):
             if not low <= getattr(self, name) <= high:
                 raise ValueError(
                     f"{name} is {getattr(self, name)}, must be in [{low}, {high}]."
+                )
+        for name in ("max_bad_rows", "num_clients", "trending_words", "seed"):
+            if type(getattr(self, name)) is not int:
+                raise ValueError(
+                    f"{name} is {getattr(self, name)!r}, must be a whole number (int)."
                 )
         if not 0 <= self.trending_share < 1:
             raise ValueError(

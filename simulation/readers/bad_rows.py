@@ -7,6 +7,7 @@ from absl import logging
 from simulation import population_options
 
 _SHOWN_IN_ERROR = 10
+_MAX_REASON = 200  # characters: a reason may quote a value of any length
 
 
 class BadRows:
@@ -33,6 +34,8 @@ class BadRows:
         Raises:
           PopulationError: If there are now more than allowed.
         """
+        if len(reason) > _MAX_REASON:
+            reason = f"{reason[:_MAX_REASON]}..."
         self._listed.append({"line": line, "reason": reason})
         logging.warning("%s:%d: row left out: %s", self._path, line, reason)
         if len(self._listed) > self._limit:

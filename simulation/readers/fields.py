@@ -1,6 +1,7 @@
 """Which fields of a row hold what, and their values checked."""
 
 import dataclasses
+import reprlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -8,6 +9,9 @@ from simulation import column_writer, population_options
 
 # Line or row number, client id, text (or word), count.
 Row = tuple[int, str, str, int]
+
+_SHORT = reprlib.Repr()  # of values for messages, which may have any length
+_SHORT.maxstring = _SHORT.maxlong = _SHORT.maxother = 60
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,11 +99,11 @@ def parse_count(value: Any) -> int:
     """
     count = value
     if isinstance(value, str) and value.strip().isascii() and value.strip().isdecimal():
-        count = int(value.strip()[:20])
+        count = int(value.strip().lstrip("0")[:20] or "0")
     whole = isinstance(count, int) and not isinstance(count, bool)
     if not whole or not 1 <= count <= column_writer.MAX_COUNT:
         raise ValueError(
-            f"count is {value!r}, must be a whole number in "
+            f"count is {_SHORT.repr(value)}, must be a whole number in "
             f"1..{column_writer.MAX_COUNT}"
         )
     return count

@@ -1,6 +1,7 @@
-"""How much memory is left, so that reading can stop before the kernel stops it."""
+"""How much memory and disk is left, so that work stops before the system stops it."""
 
 import pathlib
+import shutil
 
 from simulation import population_options
 
@@ -53,3 +54,46 @@ def check(num_words: int, num_clients: int) -> None:
             "bytes each) while reading. Run on a machine with more memory, end other "
             "programs, or leave words out with --alphabet or --known_words."
         )
+
+
+def check_needed(needed: int, what: str) -> None:
+    """Refuses what would not fit into memory.
+
+    Args:
+      needed: About how many bytes it takes.
+      what: It, with the options that decide on it, for the message.
+
+    Raises:
+      PopulationError: If that is more than is available beside `RESERVE_BYTES`.
+    """
+    available = available_bytes()
+    if available is not None and needed > available - RESERVE_BYTES:
+        raise population_options.PopulationError(
+            f"{what} takes about {_gigabytes(needed)} of memory, and "
+            f"{_gigabytes(available)} are left (of which {RESERVE_BYTES >> 20} MiB are "
+            "kept free). Ask for less, or run on a machine with more memory."
+        )
+
+
+def check_disk(directory: pathlib.Path, needed: int, what: str) -> None:
+    """Refuses what would not fit onto the disk.
+
+    Args:
+      directory: Where it is going to be.
+      needed: About how many bytes it takes from now on.
+      what: It, with the options that decide on it, for the message.
+
+    Raises:
+      PopulationError: If less is free there.
+    """
+    free = shutil.disk_usage(directory).free
+    if needed > free:
+        raise population_options.PopulationError(
+            f"{what} takes about {_gigabytes(needed)} on disk, and {_gigabytes(free)} "
+            f"are free in {directory.parent}. Ask for less, free some space, or choose "
+            "another place with --population_cache."
+        )
+
+
+def _gigabytes(size: int) -> str:
+    return f"{size / 1e9:,.1f} GB"

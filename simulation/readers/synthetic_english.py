@@ -22,7 +22,7 @@ from simulation import (
     seeds,
     tokenizers,
 )
-from simulation.readers import alias_table, word_table
+from simulation.readers import alias_table, memory, word_table
 
 MAX_WORDS_PER_CLIENT = 100_000
 
@@ -255,6 +255,21 @@ def _chunk(
     )
 
 
+def _check_disk(
+    writer: column_writer.ColumnWriter,
+    options: population_options.PopulationOptions,
+    bytes_per_client: float,
+) -> None:
+    """Refuses a population that will not fit, by what the first clients take."""
+    memory.check_disk(
+        writer.directory,
+        int(options.num_clients * bytes_per_client),
+        f"a synthetic population of {options.num_clients:,} clients (--num_clients) "
+        f"with {options.mean_words_per_client:g} words each "
+        "(--mean_words_per_client)",
+    )
+
+
 def build(
     writer: column_writer.ColumnWriter,
     options: population_options.PopulationOptions,
@@ -310,6 +325,9 @@ def build(
             empty += without
             if without and options.empty_clients == "drop":
                 row_lengths = row_lengths[row_lengths > 0]
+            if index == 0:
+                per_client = 8 * (len(word_ids) + len(row_lengths)) / len(chunk[2])
+                _check_disk(writer, options, per_client)
             writer.append_rows(word_ids, counts, row_lengths)
             bar.set(min((index + 1) * chunk_size, num_clients))
     if empty == num_clients:

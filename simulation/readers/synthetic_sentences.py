@@ -34,12 +34,13 @@ from simulation import (
     seeds,
     sentence_tokenizers,
 )
-from simulation.readers import alias_table, synthetic_english
+from simulation.readers import alias_table, memory, synthetic_english
 
 _MAX_FOLLOWERS = 1000
 # Of a chunk. Part of the law of the random numbers: a change makes other populations of
 # the same seed.
 _WORDS_IN_CHUNK = 1 << 19
+_BYTES_OF_A_NAME = 26  # a client's number, its text and where that starts
 
 
 @dataclasses.dataclass(frozen=True)
@@ -225,6 +226,24 @@ def sentences_per_client(
     return synthetic_english.WordsPerClient(mean, sigma)
 
 
+def _check_room(
+    directory: pathlib.Path,
+    options: population_options.PopulationOptions,
+    language: LanguageOptions,
+) -> None:
+    """Refuses a population that will fit neither into memory nor onto the disk."""
+    what = (
+        f"a synthetic population of {options.num_clients:,} clients (--num_clients) "
+        f"who write {options.mean_words_per_client:g} words each "
+        "(--mean_words_per_client)"
+    )
+    names = _BYTES_OF_A_NAME * options.num_clients
+    memory.check_needed(names, what)
+    sentences = options.mean_words_per_client / language.mean_sentence_words
+    columns = 8 + 8 * sentences + 4 * options.mean_words_per_client
+    memory.check_disk(directory, int(options.num_clients * columns) + names, what)
+
+
 def build(
     directory: pathlib.Path,
     options: population_options.PopulationOptions,
@@ -249,6 +268,7 @@ def build(
     tokens = np.array(encode(language.words), np.int32)
     chunk_size = math.ceil(_WORDS_IN_CHUNK / options.mean_words_per_client)
     num_clients = options.num_clients
+    _check_room(directory, options, language.options)
     writer = client_text.ClientTextWriter(directory)
     bar = progress.Progress("Drawing synthetic sentences", num_clients, "clients")
     try:

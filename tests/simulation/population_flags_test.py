@@ -87,11 +87,44 @@ class PopulationFlagsTest(parameterized.TestCase):
         ("--words_per_client_sigma=9", "--words_per_client_sigma=9"),
         ("--trending_share=1", "must be below 1"),
         ("--population_seed=-1", "--population_seed=-1"),
+        (f"--population_seed={2**64}", "--population_seed="),
+        ("--num_clients=2147483648", "--num_clients="),
+        ("--max_bad_rows=100001", "--max_bad_rows="),
+        ("--trending_words=1000001", "--trending_words="),
+        ("--trending_exponent=inf", "--trending_exponent="),
+        ("--mean_words_per_client=nan", "flags mean_words_per_client=nan"),
+        ("--words_per_client_sigma=nan", "words_per_client_sigma is nan, must be in"),
+        ("--trending_share=nan", "--trending_share"),
     )
     def test_wrong_values_are_refused(self, flag, message):
         result = _run(flag)
         self.assertEqual(result.returncode, 1)
         self.assertIn(message, result.stderr)
+
+    def test_every_number_has_bounds(self):
+        module = flags.FLAGS.flags_by_module_dict()[population_flags.__name__]
+        numbers = [flag for flag in module if flag.flag_type() in ("int", "float")]
+        self.assertLen(numbers, 8)
+        for flag in numbers:
+            with self.subTest(flag.name):
+                self.assertIsNotNone(flag.parser.lower_bound)
+                self.assertIsNotNone(flag.parser.upper_bound)
+
+    @parameterized.parameters(
+        "max_bad_rows", "num_clients", "trending_words", "seed",
+        "mean_words_per_client", "words_per_client_sigma", "trending_exponent",
+        "trending_share",
+    )  # fmt: skip
+    def test_options_have_the_bounds_of_the_flags(self, name):
+        for value in (-1, float("inf"), float("nan"), 10**400):
+            with self.assertRaisesRegex(ValueError, name):
+                population.PopulationOptions(**{name: value})
+
+    @parameterized.parameters("max_bad_rows", "num_clients", "trending_words", "seed")
+    def test_whole_numbers(self, name):
+        for value in (2.0, True, "2"):
+            with self.assertRaisesRegex((ValueError, TypeError), "int"):
+                population.PopulationOptions(**{name: value})
 
     def test_help_names_every_flag(self):
         result = _run("--helpfull")

@@ -91,6 +91,16 @@ class BadRowsTest(files_test_case.FilesTestCase):
         words = self.words_of(path, format="word_counts")
         self.assertEqual(words, {"ann": [("sun", 7)]})
 
+    def test_count_with_leading_zeros(self):
+        path = self.write("a.tsv", f"ann\tsun\t{'0' * 25}12\n")
+        words = self.words_of(path, format="word_counts")
+        self.assertEqual(words, {"ann": [("sun", 12)]})
+
+    def test_reasons_are_short(self):
+        path = self.write("a.tsv", f"ann\tsun\t{'x' * 100_000}\n\tmoon\t1\nb\tc\t1\n")
+        for _, reason in self.bad_rows(path, format="word_counts"):
+            self.assertLess(len(reason), 210)
+
     def test_parquet(self):
         not_utf8 = pa.array([b"sun", b"caf\xe9", b"x", b"y"]).view(pa.string())
         path = self.directory / "a.parquet"

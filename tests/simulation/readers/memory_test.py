@@ -1,12 +1,15 @@
 """Tests of how much memory is taken to be left, on made-up machines."""
 
+import os
 import pathlib
+import shutil
 from unittest import mock
 
 from absl.testing import absltest
 
-from simulation import population_options
+from simulation import population, population_options, sentence_tokenizers
 from simulation.readers import memory
+from training import client_sentences, vocabulary
 
 _MIB = 1 << 20
 
@@ -59,6 +62,59 @@ class MemoryTest(absltest.TestCase):
             "only 511 MiB of memory are left, with 10 distinct words and 20 client ids",
         ):
             memory.check(10, 20)
+
+    def test_what_does_not_fit_is_refused_beforehand(self):
+        self._machine(1024)
+        memory.check_needed(512 * _MIB, "a thing (--size)")
+        with self.assertRaisesRegex(
+            population_options.PopulationError,
+            r"a thing \(--size\) takes about 0.5 GB of memory, and 1.1 GB are left",
+        ):
+            memory.check_needed(512 * _MIB + 1, "a thing (--size)")
+
+    def test_disk(self):
+        directory = pathlib.Path(self.create_tempdir().full_path)
+        free = shutil.disk_usage(directory).free
+        memory.check_disk(directory, free // 2, "a thing")
+        with self.assertRaisesRegex(
+            population_options.PopulationError, f"are free in {directory.parent}"
+        ):
+            memory.check_disk(directory, 2 * free, "a thing")
+
+
+class HugePopulationsTest(absltest.TestCase):
+    """The largest that the options allow, on the machine that there is."""
+
+    def setUp(self):
+        super().setUp()
+        self.cache = pathlib.Path(self.create_tempdir().full_path) / "cache"
+        self.options = population_options.PopulationOptions(
+            num_clients=2**31 - 1, mean_words_per_client=10_000
+        )
+
+    def test_words(self):
+        free = shutil.disk_usage(self.cache.parent).free
+        # At least a word id, a count and a row's end for each.
+        if free > 16 * self.options.num_clients * 100:
+            self.skipTest("the disk may take it")
+        with self.assertRaisesRegex(
+            population_options.PopulationError,
+            "2,147,483,647 clients .* 10000 words each .* GB on disk",
+        ):
+            population.prepare(self.options, self.cache)
+        self.assertEmpty(os.listdir(self.cache))
+
+    def test_sentences(self):
+        with self.assertRaisesRegex(
+            population_options.PopulationError, "2,147,483,647 clients .* GB "
+        ):
+            client_sentences.prepare(
+                self.options,
+                vocabulary.Vocabulary(["the"]),
+                sentence_tokenizers.get_sentence_tokenizer("keyboard"),
+                self.cache,
+            )
+        self.assertEmpty(os.listdir(self.cache))
 
 
 if __name__ == "__main__":
