@@ -18,6 +18,8 @@ _EPSILON = flags.DEFINE_float(
     "Epsilon of a run; with --delta it gives the threshold and the cohort size, as "
     "--parameters says. Or give --threshold and --cohort_size.",
     lower_bound=0.0,
+    # 1,000 levels of ln(2^31): no run can spend more.
+    upper_bound=22_000.0,
 )
 _DELTA = flags.DEFINE_string(
     "delta",

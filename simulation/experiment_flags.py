@@ -119,7 +119,7 @@ def run_program(
                 raise ValueError("--resume needs --output_dir, the run to continue")
             run_record.flags_of(_OUTPUT_DIR.value)
             _take_recorded_flags(f"{_OUTPUT_DIR.value}/{run_record.FLAGS_FILE}")
-        _check_numbers()
+        check_numbers(_recorded_names())
         check_flags()
         name = program.rpartition(".")[2].removeprefix("run_")
         output_dir = output_dir or run_directory.default_path(name)
@@ -155,9 +155,16 @@ def run_program(
         sys.exit(1)
 
 
-def _check_numbers() -> None:
-    """Refuses what is no number, which every comparison with a bound lets through."""
-    for name in _recorded_names():
+def check_numbers(names: Sequence[str]) -> None:
+    """Refuses what is no number, which every comparison with a bound lets through.
+
+    Args:
+        names: Of flags.
+
+    Raises:
+        ValueError: If one of them is not a number.
+    """
+    for name in names:
         value = flags.FLAGS[name].value
         if isinstance(value, float) and math.isnan(value):
             raise ValueError(f"--{name}={value}: has to be a number")

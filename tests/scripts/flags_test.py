@@ -1,0 +1,65 @@
+"""Tests of the numbers that programs take: what nobody can mean is refused at once.
+
+`training_flags_test` and `run_accounting_test` hold the same of their programs.
+"""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+from absl.testing import absltest, parameterized
+
+import scripts
+
+_ROOT = pathlib.Path(scripts.__file__).parent.parent
+# A program, flags that it needs, and the values that it takes all the same.
+_PROGRAMS = (
+    ("federated_hh.run_triehh", ("--epsilon=4",), set()),
+    ("federated_hh.run_ldp_triehh", (), {("epsilon", "inf")}),
+    ("scripts.reproduce", ("--study=oov_table1",), set()),
+)
+_TRY = """
+import importlib, json, sys
+from absl import flags
+module = importlib.import_module(sys.argv[1])
+from simulation import experiment_flags
+given = [sys.argv[1], *sys.argv[2:]]
+sys.argv = [module.__file__]
+taken = []
+for name in [f.name for f in flags.FLAGS.get_key_flags_for_module(module.__name__)]:
+    kind = flags.FLAGS[name].flag_type()
+    if kind not in ("int", "float"):
+        continue
+    for value in {
+        "int": ("-1", str(2**64), str(2**70)), "float": ("-1", "1e300", "inf", "nan")
+    }[kind]:
+        flags.FLAGS.unparse_flags()
+        try:
+            flags.FLAGS([*given, f"--{name}={value}"])
+            experiment_flags.check_numbers([name])
+            module._check_flags()
+            taken.append((name, value))
+        except (flags.Error, ValueError):
+            pass
+print(json.dumps(sorted(set(taken))))
+"""
+
+
+class FlagsTest(parameterized.TestCase):
+    @parameterized.parameters(*_PROGRAMS)
+    def test_every_number_has_bounds(self, program, given, allowed):
+        done = subprocess.run(
+            [sys.executable, "-P", "-c", _TRY, program, *given],
+            env={**os.environ, "PYTHONPATH": str(_ROOT)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual({tuple(pair) for pair in json.loads(done.stdout)}, allowed)
+
+
+if __name__ == "__main__":
+    absltest.main()
