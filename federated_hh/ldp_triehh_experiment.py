@@ -6,7 +6,7 @@ import json
 import math
 import pathlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ import pandas as pd
 from absl import logging
 
 from federated_hh import ldp_triehh, ldp_triehh_state
+from privacy import realised
 from simulation import run_directory, seeds, software, tables
 from simulation.round_metrics import RoundMetrics
 
@@ -67,6 +68,22 @@ class ParticipationRecord:
         )
 
 
+def rounds_of(records: Sequence[ParticipationRecord]) -> realised.RealisedRounds:
+    """Returns the levels that were run as a privacy statement takes them.
+
+    Args:
+        records: Of all levels of all repeats, in order.
+    """
+    rounds, number = [], 0
+    for place, record in enumerate(records):
+        is_first = place == 0 or record.repeat != records[place - 1].repeat
+        number = 1 if is_first else number + 1
+        rounds.append(
+            realised.Round(record.repeat, number, record.clients, record.digest)
+        )
+    return realised.RealisedRounds(tuple(rounds))
+
+
 class ParticipationError(run_directory.RunDirectoryError):
     """The clients that took part are not those that this run would ask."""
 
@@ -90,6 +107,11 @@ class LdpTrieHHExperiment:
         self._records: list[ParticipationRecord] = []
         # Of a level that was begun and not finished.
         self._cut_off: ParticipationRecord | None = None
+
+    @property
+    def records(self) -> tuple[ParticipationRecord, ...]:
+        """Who took part in the levels that were run."""
+        return tuple(self._records)
 
     def run(self) -> list[FoundWords]:
         """Runs all repeats, or what is left of them.

@@ -9,7 +9,7 @@ from federated_hh import alphabet as alphabet_lib
 from federated_hh import ldp_triehh
 from federated_hh.ldp_triehh_parameters import Aggregation, LdpTrieHHParameters
 from federated_hh.ldp_triehh_report import RunSummary
-from privacy import anonymity, ldp_triehh_statement
+from privacy import anonymity, ldp_triehh_statement, realised
 from privacy import statement as statement_lib
 
 _ANONYMITY_COLUMNS = [
@@ -20,6 +20,7 @@ _ANONYMITY_COLUMNS = [
 def summarize(
     process: ldp_triehh.LdpTrieHHProcess,
     metrics: pd.DataFrame,
+    rounds: realised.RealisedRounds,
     delta: float,
     alpha: float,
 ) -> RunSummary:
@@ -28,11 +29,12 @@ def summarize(
     Args:
         process: Of the first repeat.
         metrics: A row a level of each repeat, with repeat, level and candidates.
+        rounds: The same levels, with who was asked.
         delta: Of the central guarantees.
         alpha: Of the approximate k-anonymity.
     """
     statement = realised_statement(
-        process.parameters, process.aggregation, metrics, delta
+        process.parameters, process.aggregation, metrics, rounds, delta
     )
     table, text = anonymity_of(process.parameters, process.alphabet, metrics, alpha)
     return RunSummary(process, statement, table, text)
@@ -42,6 +44,7 @@ def realised_statement(
     parameters: LdpTrieHHParameters,
     aggregation: Aggregation,
     metrics: pd.DataFrame,
+    rounds: realised.RealisedRounds,
     delta: float,
 ) -> statement_lib.PrivacyStatement:
     """Returns the statement of a run from its levels.
@@ -50,10 +53,11 @@ def realised_statement(
         parameters: Of the run.
         aggregation: Of its votes.
         metrics: A row a level of each repeat, with repeat and candidates.
+        rounds: The same levels, with who was asked.
         delta: Of the central guarantees.
     """
     run = _run_of(parameters, aggregation.value, metrics)
-    return ldp_triehh_statement.ldp_triehh_statement(run, delta=delta, basis="realised")
+    return ldp_triehh_statement.ldp_triehh_statement(run, delta=delta, rounds=rounds)
 
 
 def _run_of(

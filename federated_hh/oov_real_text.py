@@ -221,10 +221,12 @@ def statements(
     found = {}
     for data_set in DATA_SETS:
         num_clients = clients[data_set.name].num_clients
+        done = levels[levels["setting"] == _setting(data_set, _EPSILONS[0])]
         found[data_set.name] = ldp_triehh_privacy.realised_statement(
             parameters_for(data_set, num_clients, _EPSILONS[0], max_depth),
             ldp_triehh_parameters.Aggregation.SECURE_SUM,
-            levels[levels["setting"] == _setting(data_set, _EPSILONS[0])],
+            done,
+            oov_studies.rounds_of(done),
             delta,
         )
     return found

@@ -9,6 +9,7 @@ import pandas as pd
 from federated_hh import alphabet as alphabet_lib
 from federated_hh import evaluation, ldp_triehh_privacy, oov_studies
 from federated_hh.ldp_triehh_parameters import Aggregation, LdpTrieHHParameters
+from privacy import statement as statement_lib
 from simulation import plots, tables
 
 # Sun et al. 2024, Section 4.1.
@@ -102,49 +103,80 @@ def to_markdown(title: str, summary: pd.DataFrame, notes: list[str]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def privacy_to_markdown(
+def privacy_files(
     parameters: LdpTrieHHParameters,
     alphabet: alphabet_lib.Alphabet,
     levels: pd.DataFrame,
-) -> str:
+) -> dict[str, bytes]:
     """Returns what the production setting guaranteed, beside what the paper states.
 
     Args:
         parameters: Of the production setting.
         alphabet: Of its words.
-        levels: A row a level of each repeat, with repeat, level and candidates.
+        levels: A row a level of each repeat; see `oov_studies.run_part`.
+
+    Returns:
+        Files by name: a table, and a page with it and the statement.
     """
     statement = ldp_triehh_privacy.realised_statement(
-        parameters, Aggregation.SECURE_SUM, levels, _DELTA
+        parameters,
+        Aggregation.SECURE_SUM,
+        levels,
+        oov_studies.rounds_of(levels),
+        _DELTA,
     )
-    table, text = ldp_triehh_privacy.anonymity_of(parameters, alphabet, levels, _ALPHA)
+    anonymity, text = ldp_triehh_privacy.anonymity_of(
+        parameters, alphabet, levels, _ALPHA
+    )
+    rows = [_guarantee_row(found, parameters) for found in statement.guarantees]
+    rows += [
+        {
+            "guarantee": f"approximate k-anonymity, alpha {_ALPHA:g}: {found.name}",
+            "here": "none" if math.isnan(found.k) else f"k = {int(found.k)}",
+            "paper": "k = 45 by Lemma 1",
+        }
+        for found in anonymity.itertuples()
+    ]
+    table = pd.DataFrame(rows)
     lines = [
         "### What the production setting guaranteed",
         "",
         "| guarantee | here | paper |",
         "|---|---|---|",
+        *[
+            f"| {row.guarantee} | {row.here} | {row.paper} |"
+            for row in table.itertuples()
+        ],
+        "",
+        text,
+        "",
+        *statement.to_markdown().splitlines()[4:],
     ]
-    for guarantee in statement.guarantees:
-        paper = ""
-        if guarantee.unit == "item":
-            if guarantee.delta == 0 and guarantee.epsilon == parameters.epsilon:
-                paper = "epsilon 10"
-            if guarantee.bound.startswith("clones"):
-                paper = "epsilon 0.315 (same bound, from a coarser computation)"
-        # Rounded upwards: an upper bound stays one.
-        epsilon = math.ceil(guarantee.epsilon * 1e4) / 1e4
-        estimate = "" if guarantee.is_upper_bound else " (no proved upper bound)"
-        lines.append(
-            f"| {guarantee.unit} level: {guarantee.bound} | epsilon {epsilon:g}, "
-            f"delta {guarantee.delta:.3g}{estimate} | {paper} |"
-        )
-    for result in table.itertuples():
-        k = "none" if math.isnan(result.k) else f"k = {int(result.k)}"
-        lines.append(
-            f"| approximate k-anonymity, alpha {_ALPHA:g}: {result.name} | {k} | "
-            "k = 45 by Lemma 1 |"
-        )
-    return "\n".join([*lines, "", text, "", *statement.to_markdown().splitlines()[4:]])
+    return {
+        "guarantees.csv": tables.write(table.replace("", None)).encode(),
+        "privacy.md": ("\n".join(lines) + "\n").encode(),
+    }
+
+
+def _guarantee_row(
+    found: statement_lib.Guarantee, parameters: LdpTrieHHParameters
+) -> dict[str, str]:
+    paper = ""
+    if found.unit == "item":
+        if found.delta == 0 and found.epsilon == parameters.epsilon:
+            paper = "epsilon 10"
+        if found.bound.startswith("clones"):
+            paper = "epsilon 0.315 (same bound, from a coarser computation)"
+    # Rounded upwards: an upper bound stays one.
+    epsilon = math.ceil(found.epsilon * 1e4) / 1e4
+    estimate = "" if found.is_upper_bound else " (no proved upper bound)"
+    alone = found.assumptions[0] if "one repeat" in found.assumptions[0] else ""
+    return {
+        "guarantee": f"{found.unit} level: {found.bound}"
+        + (f" ({alone.rstrip('.')})" if alone else ""),
+        "here": f"epsilon {epsilon:g}, delta {found.delta:.3g}{estimate}",
+        "paper": paper,
+    }
 
 
 def plot_settings(title: str, summary: pd.DataFrame) -> bytes:

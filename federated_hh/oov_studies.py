@@ -22,6 +22,7 @@ from federated_hh import (
     ldp_triehh_parameters,
     ldp_triehh_results,
 )
+from privacy import realised
 from simulation import client_words, run_directory
 
 # The clients of the paper's settings are 15 million; some more take part in the
@@ -289,7 +290,7 @@ def run_part(
 
     Returns:
         What was found, with the coverage counted by all who took no part; and a row a
-        level: setting, repeat, and the metrics.
+        level: setting, repeat, the metrics, and a digest of the cohort.
     """
     process = ldp_triehh.build_ldp_triehh_process(
         population,
@@ -305,11 +306,32 @@ def run_part(
         )
         found = experiment.run()
         levels = part.metrics().assign(repeat=repeat)
+        levels["cohort"] = [record.digest for record in experiment.records]
     levels.insert(0, "setting", name)
     results = ldp_triehh_results.evaluate(
         population, parameters, found, [process.cohorts], counting_clients=None
     )
     return results, levels
+
+
+def rounds_of(levels: pd.DataFrame) -> realised.RealisedRounds:
+    """Returns the levels of a setting as a privacy statement takes them.
+
+    Args:
+        levels: A row a level of each repeat, in order, with repeat, clients, cohort.
+    """
+    records = [
+        ldp_triehh_experiment.ParticipationRecord(
+            int(row.repeat),
+            int(row.pass_number),
+            int(row.level),
+            int(row.clients),
+            row.cohort,
+            "",
+        )
+        for row in levels.itertuples()
+    ]
+    return ldp_triehh_experiment.rounds_of(records)
 
 
 def seconds_of(levels: pd.DataFrame) -> float:

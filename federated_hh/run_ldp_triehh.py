@@ -322,11 +322,12 @@ def run(arguments: experiment_flags.Arguments) -> None:
     facts: Mapping[str, object] = {"population": population.fingerprint}
     with run_directory.open_for(arguments, program=_PROGRAM, facts=facts) as directory:
         with runtime.tff_worker(max_concurrent_calls=2):
-            found = ldp_triehh_experiment.LdpTrieHHExperiment(
+            experiment = ldp_triehh_experiment.LdpTrieHHExperiment(
                 lambda repeat: make_process(repeat) if repeat else first,
                 directory,
                 _NUM_REPEATS.value,
-            ).run()
+            )
+            found = experiment.run()
         logging.info("Counting the coverage, and accounting for privacy.")
         results = ldp_triehh_results.evaluate(
             population,
@@ -341,7 +342,11 @@ def run(arguments: experiment_flags.Arguments) -> None:
             counting_clients=_COUNTING_CLIENTS.value,
         )
         summary = ldp_triehh_privacy.summarize(
-            first, directory.metrics(), _DELTA.value, _ANONYMITY_ALPHA.value
+            first,
+            directory.metrics(),
+            ldp_triehh_experiment.rounds_of(experiment.records),
+            _DELTA.value,
+            _ANONYMITY_ALPHA.value,
         )
         ldp_triehh_report.write(directory, results, summary)
         directory.complete()

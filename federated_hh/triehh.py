@@ -22,7 +22,6 @@ import dataclasses
 import math
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Self
 
 import numpy as np
 import tensorflow as tf
@@ -31,6 +30,7 @@ import tensorflow_federated as tff
 from federated_hh import alphabet as alphabet_lib
 from federated_hh import selection as selection_lib
 from federated_hh import trie as trie_lib
+from federated_hh.triehh_state import TrieHHOutput, TrieHHState
 from privacy import triehh as triehh_privacy
 from simulation import client_words, participation, round_metrics, seeds
 
@@ -39,53 +39,6 @@ _DEFAULT_NUM_BLOCKS = 16
 # Each block's votes are a vector over all candidates, 8 bytes each.
 _MAX_CANDIDATES = 1 << 27
 _NOISE_KEYS = 1 << 128
-
-
-@dataclasses.dataclass(frozen=True)
-class TrieHHState:
-    """The server's state between rounds.
-
-    Attributes:
-        trie: What was learned.
-        round_number: Rounds done.
-        finished: Whether the last round added no prefix, or was the last allowed.
-        stream: The repeat of the run, which has cohorts and drawn words of its own.
-    """
-
-    trie: trie_lib.PrefixTrie
-    round_number: int = 0
-    finished: bool = False
-    stream: int = 0
-
-    def to_json(self) -> dict[str, Any]:
-        """Returns the state as values that JSON can hold; see `from_json`."""
-        return {
-            "levels": self.trie.to_json(),
-            "round_number": self.round_number,
-            "finished": self.finished,
-            "stream": self.stream,
-        }
-
-    @classmethod
-    def from_json(cls, alphabet: alphabet_lib.Alphabet, values: dict[str, Any]) -> Self:
-        """Returns the state whose `to_json` gave `values`."""
-        trie = trie_lib.PrefixTrie.from_json(alphabet, values["levels"])
-        return cls(trie, values["round_number"], values["finished"], values["stream"])
-
-
-@dataclasses.dataclass(frozen=True)
-class TrieHHOutput:
-    """What a round gives.
-
-    Attributes:
-        state: The next state.
-        metrics: Released: the round, how many candidates the trie had, prefixes kept,
-            words completed. The simulator's: how many votes came, for how many
-            candidates, and from `TrieHHProcess.next` the seconds that it took.
-    """
-
-    state: TrieHHState
-    metrics: round_metrics.RoundMetrics
 
 
 class TrieHHProcess:

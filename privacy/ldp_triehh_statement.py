@@ -75,10 +75,8 @@ _ASSUMPTIONS = (
 )
 
 _NOT_COUNTED = (
-    "What a simulation adds that a server would not know: true counts, whether a word "
-    "is real, coverage in result tables.",
-    "The counting task that estimates coverage: its counts are exact, with no privacy "
-    "but that of the aggregation.",
+    statement.SIMULATOR_KNOWLEDGE,
+    "The counting task that estimates coverage, whose counts are exact.",
     "Choices made by looking at the data (alphabet, depth, parameters, number of "
     "repeats), the time at which a device takes part, and that it does.",
     "Further runs with the same users: each costs its own epsilon and delta.",
@@ -144,24 +142,27 @@ class LdpTrieHHRun:
 
 
 def ldp_triehh_statement(
-    run: LdpTrieHHRun, *, delta: float, basis: str = "planned"
+    run: LdpTrieHHRun, *, delta: float, rounds: realised.RealisedRounds | None = None
 ) -> statement.PrivacyStatement:
     """Makes the privacy statement of a run with all its repeats.
 
     Args:
         run: What happened, or is to happen.
         delta: Of the central guarantees, in (0, 1).
-        basis: "planned" or "realised": where the domain sizes come from.
+        rounds: The levels that were run, with who was asked; None where nothing was
+            run yet. Only with it the statement is of what was realised.
 
     Returns:
         The statement; without a guarantee where the local epsilon is infinite.
 
     Raises:
-        ValueError: `delta` or `basis` is out of range, or the local epsilon is finite
-            and above what the bounds can compute with.
+        ValueError: `delta` is out of range, `rounds` are not those of `run`, or the
+            local epsilon is finite and above what the bounds can compute with.
     """
     if not 0 < delta < 1:
         raise ValueError(f"delta must be in (0, 1), got {delta!r}")
+    if rounds is not None:
+        _check_rounds(run, rounds)
     has_guarantee = math.isfinite(run.local_epsilon)
     guarantees: list[Guarantee] = []
     accounting = "None: reports are not randomized."
@@ -201,8 +202,26 @@ def ldp_triehh_statement(
             *_ASSUMPTIONS,
         ),
         not_counted=_NOT_COUNTED,
-        realised=realised.unrecorded(basis),
+        realised=None if rounds is None else rounds.summary(),
     )
+
+
+def _check_rounds(run: LdpTrieHHRun, rounds: realised.RealisedRounds) -> None:
+    """Makes sure that a record is of a run."""
+    levels, repeats = len(rounds.rounds), rounds.num_repeats
+    if (levels, repeats) != (len(run.domain_sizes), run.num_repeats):
+        raise ValueError(
+            f"rounds has {levels} levels of {repeats} repeats; the run has "
+            f"{len(run.domain_sizes)} of {run.num_repeats}"
+        )
+    for found in rounds.rounds:
+        if found.clients != run.clients_per_level:
+            raise ValueError(
+                f"rounds has {found.clients} clients in level {found.number} of repeat "
+                f"{found.repeat}; clients_per_level is {run.clients_per_level}"
+            )
+    if len({found.cohort for found in rounds.rounds}) < levels:
+        raise ValueError("rounds has the same cohort twice")
 
 
 def _parameters(run: LdpTrieHHRun, delta: float) -> dict[str, float | int | str]:

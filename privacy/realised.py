@@ -56,20 +56,16 @@ class Realised:
     """What a statement says of the rounds that it rests on.
 
     Attributes:
-        rounds: How many there were; None where no record of them was kept.
-        clients: How many clients they asked together, with repetition; None with
-            `rounds`.
+        rounds: How many there were; at least 1.
+        clients: How many clients they asked together, with repetition.
     """
 
-    rounds: int | None
-    clients: int | None
+    rounds: int
+    clients: int
 
     def __post_init__(self):
-        if (self.rounds is None) != (self.clients is None):
-            raise ValueError(f"rounds and clients go together, got {self!r}")
-        if self.rounds is not None:
-            argument_checks.integer("rounds", self.rounds, 1)
-            argument_checks.integer("clients", self.clients, self.rounds)
+        argument_checks.integer("rounds", self.rounds, 1)
+        argument_checks.integer("clients", self.clients, self.rounds)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -118,22 +114,3 @@ class RealisedRounds:
     def from_json(cls, values: Sequence[Sequence[Any]]) -> Self:
         """Returns the record whose `to_json` gave `values`."""
         return cls(tuple(Round(*value) for value in values))
-
-
-def unrecorded(basis: str) -> Realised | None:
-    """Returns the basis of a mechanism that keeps no record of its rounds yet.
-
-    Args:
-        basis: "planned" or "realised".
-
-    Returns:
-        What `PrivacyStatement.realised` takes.
-
-    Raises:
-        ValueError: It is neither word.
-    """
-    if basis == "planned":
-        return None
-    if basis == "realised":
-        return Realised(None, None)
-    raise ValueError(f"basis must be 'planned' or 'realised', got {basis!r}")

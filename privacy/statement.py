@@ -309,8 +309,6 @@ def rounded_up(value: float) -> str:
 def _basis(realised: Realised | None) -> str:
     if realised is None:
         return "planned"
-    if realised.rounds is None:
-        return "realised"
     return (
         f"realised, in {realised.rounds} rounds that asked {realised.clients} clients, "
         "each counted as often as it was asked"

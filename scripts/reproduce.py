@@ -286,11 +286,11 @@ def _run_synthetic(arguments: experiment_flags.Arguments) -> None:
                 notes += _notes(directory, arguments)
                 files = oov_report.files_of(study.title, results, summary, notes)
                 if _STUDY.value == "oov_production":
-                    files["privacy.md"] = oov_report.privacy_to_markdown(
+                    files |= oov_report.privacy_files(
                         options.parameters(study.settings[0]),
                         alphabet_lib.Alphabet(options.characters),
                         results.levels,
-                    ).encode()
+                    )
                 _write_results(directory, files)
         directory.complete()
 

@@ -24,6 +24,7 @@ from simulation import (
     population_options,
     run_directory,
     runtime,
+    tables,
 )
 
 _KEY = noise_keys.NoiseKey.of_seed(1)
@@ -205,18 +206,27 @@ class OovStudiesTest(parameterized.TestCase):
         # The independent values of the notes: 0.1755 at s = 10,101; k = 49 for
         # s = 1,000,001 and no k by Lemma 1.
         options = oov_studies.Options(1.0, 1, 1, 2, 15, 10_000, 60, string.printable)
-        text = oov_report.privacy_to_markdown(
+        files = oov_report.privacy_files(
             options.parameters(oov_studies.STUDIES["oov_production"].settings[0]),
             alphabet_lib.Alphabet(options.characters),
             pd.DataFrame(
                 {
                     "repeat": [0] * 30 + [1] * 30,
+                    "pass_number": ([1] * 15 + [2] * 15) * 2,
                     "level": [*range(1, 16)] * 4,
+                    "clients": [500_000] * 60,
+                    "cohort": [f"{number:064x}" for number in range(60)],
                     "candidates": ([10_100] + [1_010_000] * 14) * 4,
                 }
             ),
         )
-        self.assertIn("exact sum | epsilon 0.1755, delta 1e-10", text)
+        text = files["privacy.md"].decode()
+        table = tables.parse(files["guarantees.csv"].decode())
+        for row in table.itertuples():
+            self.assertIn(f"| {row.guarantee} | {row.here} |", text)
+        self.assertIn(
+            "exact sum (Of one repeat alone) | epsilon 0.1755, delta 1e-10", text
+        )
         # Two repeats are not two times that, and not once.
         together = re.search(r"over 2 repeats \| epsilon ([0-9.]+), delta 1e-10", text)
         self.assertBetween(float(together[1]), 1.35 * 0.1755, 1.5 * 0.1755)

@@ -176,7 +176,7 @@ class RunTrieHHTest(parameterized.TestCase):
         self.assertLessEqual(statement["guarantees"][0]["delta"], 1 / 20000**2)
 
     def test_the_papers_parameters(self):
-        # Corollary 1 for 20,000 clients: threshold 10 and 12,689 / 10.
+        # Corollary 1: a cohort of (1 - e^(-8/6)) 20,000 / 10 clients, 1,472.
         for flags, threshold in (((), 11), (("--parameters=corollary1",), 10)):
             output = self.scratch / f"threshold_{threshold}"
             result = _run(*_SMALL, *flags, self.cache, f"--output_dir={output}")

@@ -61,12 +61,6 @@ class RealisedRoundsTest(parameterized.TestCase):
         with self.assertRaises(ValueError):
             realised.Realised(rounds, clients)
 
-    def test_mechanisms_without_a_record(self):
-        self.assertIsNone(realised.unrecorded("planned"))
-        self.assertEqual(realised.unrecorded("realised"), realised.Realised(None, None))
-        with self.assertRaisesRegex(ValueError, "basis"):
-            realised.unrecorded("guessed")
-
 
 if __name__ == "__main__":
     absltest.main()

@@ -49,11 +49,12 @@ def _fewest_holders(n, length, epsilon, delta, rate) -> tuple[int, int]:
 
 
 class SolveTest(parameterized.TestCase):
-    # n, epsilon, delta; the holders that a word needs for 0.9 by Corollary 1 and now.
+    # n, epsilon, delta; by Corollary 1 and now: threshold, cohort size, and the
+    # holders that a word needs for 0.9. The table of docs/triehh_privacy.md.
     @parameterized.parameters(
-        (10**6, 2.0, 1e-12, 2092, 1129),
-        (10**5, 4.0, 1e-10, 1014, 486),
-        (10**6, 4.0, 1e-12, 1148, 578),
+        (10**6, 2.0, 1e-12, (15, 12_084, 2092), (40, 49_252, 1129)),
+        (10**6, 4.0, 1e-12, (15, 21_978, 1148), (39, 93_506, 578)),
+        (10**5, 4.0, 1e-10, (14, 2_354, 1014), (30, 8_935, 486)),
     )
     def test_finds_words_of_half_the_holders(self, n, epsilon, delta, paper, ours):
         request = {
@@ -66,7 +67,11 @@ class SolveTest(parameterized.TestCase):
         tight = triehh_solver.solve_parameters(**request)
         self.assertLess(time.process_time() - start, 2)
         corollary = triehh_theorem1.solve_parameters(**request)
-        for parameters, needed in ((corollary, paper), (tight, ours)):
+        for parameters, expected in ((corollary, paper), (tight, ours)):
+            threshold, cohort, needed = expected
+            self.assertEqual(
+                (parameters.threshold, parameters.cohort_size), (threshold, cohort)
+            )
             self.assertEqual(triehh.holders_needed(parameters, 0.9), needed)
             self.assertGreaterEqual(_rate(needed, parameters), 0.9)
             self.assertLess(_rate(needed - 1, parameters), 0.9)
