@@ -138,6 +138,7 @@ def privacy_files(
         for found in anonymity.itertuples()
     ]
     table = pd.DataFrame(rows)
+    cells = table.itertuples(index=False, name=None)
     lines = [
         "### What the production setting guaranteed",
         "",

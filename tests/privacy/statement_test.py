@@ -62,7 +62,6 @@ class StatementTest(parameterized.TestCase):
                 guarantees=(_guarantee(epsilon=math.inf, one_sided=True),),
                 realised=_ROUNDS.summary(),
             ),
-            _statement(realised=realised.unrecorded("realised")),
             _statement(guarantees=(), no_guarantee_reason="no noise"),
             _statement(parameters={"n": np.int64(3), "share": np.float32(0.5)}),
         ):
