@@ -134,9 +134,11 @@ def privacy_to_markdown(
         # Rounded upwards: an upper bound stays one.
         epsilon = math.ceil(guarantee.epsilon * 1e4) / 1e4
         estimate = "" if guarantee.is_upper_bound else " (no proved upper bound)"
+        alone = "Of one repeat alone." in guarantee.assumptions
+        scope = "; of one repeat" if alone else ""
         lines.append(
-            f"| {guarantee.unit} level: {guarantee.bound} | epsilon {epsilon:g}, "
-            f"delta {guarantee.delta:.3g}{estimate} | {paper} |"
+            f"| {guarantee.unit} level: {guarantee.bound}{scope} | "
+            f"epsilon {epsilon:g}, delta {guarantee.delta:.3g}{estimate} | {paper} |"
         )
     for result in table.itertuples():
         k = "none" if math.isnan(result.k) else f"k = {int(result.k)}"
