@@ -138,7 +138,6 @@ def privacy_files(
         for found in anonymity.itertuples()
     ]
     table = pd.DataFrame(rows)
-    cells = table.itertuples(index=False, name=None)
     lines = [
         "### What the production setting guaranteed",
         "",
@@ -171,10 +170,10 @@ def _guarantee_row(
     # Rounded upwards: an upper bound stays one.
     epsilon = math.ceil(found.epsilon * 1e4) / 1e4
     estimate = "" if found.is_upper_bound else " (no proved upper bound)"
-    alone = found.assumptions[0] if "one repeat" in found.assumptions[0] else ""
+    alone = "Of one repeat alone." in found.assumptions
     return {
         "guarantee": f"{found.unit} level: {found.bound}"
-        + (f" ({alone.rstrip('.')})" if alone else ""),
+        + ("; of one repeat" if alone else ""),
         "here": f"epsilon {epsilon:g}, delta {found.delta:.3g}{estimate}",
         "paper": paper,
     }

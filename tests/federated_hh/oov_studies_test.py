@@ -224,9 +224,7 @@ class OovStudiesTest(parameterized.TestCase):
         table = tables.parse(files["guarantees.csv"].decode())
         for row in table.itertuples():
             self.assertIn(f"| {row.guarantee} | {row.here} |", text)
-        self.assertIn(
-            "exact sum (Of one repeat alone) | epsilon 0.1755, delta 1e-10", text
-        )
+        self.assertIn("exact sum; of one repeat | epsilon 0.1755, delta 1e-10", text)
         # Two repeats are not two times that, and not once.
         together = re.search(r"over 2 repeats \| epsilon ([0-9.]+), delta 1e-10", text)
         self.assertBetween(float(together[1]), 1.35 * 0.1755, 1.5 * 0.1755)
