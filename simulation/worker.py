@@ -10,7 +10,6 @@ import atexit
 import contextlib
 import os
 import select
-import shutil
 import socket
 import subprocess
 import sys
@@ -24,7 +23,7 @@ import tensorflow_federated as tff
 from absl import logging
 from tensorflow_federated.proto.v0 import executor_pb2, executor_pb2_grpc
 
-from simulation import startup, worker_launcher
+from simulation import socket_directory, startup, worker_launcher
 
 ANSWER_TIMEOUT_SECONDS = 120.0
 _WORKER_BINARY = os.path.join(os.path.dirname(tff.__file__), "data", "worker_binary")
@@ -39,7 +38,6 @@ _CHANNEL_OPTIONS = (
 )
 # Not shared with the channel of the calls, whose messages are large.
 _PING_OPTIONS = (*_CHANNEL_OPTIONS, ("grpc.use_local_subchannel_pool", 1))
-_MAX_SOCKET_PATH = 100  # the kernel takes 107 bytes
 
 
 class WorkerError(RuntimeError):
@@ -91,11 +89,14 @@ class Worker:
         self._failure: str | None = None
         self._channels: list[grpc.Channel] = []
         self._ended = threading.Event()
-        self._directory = _directory_for_socket()
-        self._log = tempfile.TemporaryFile()  # noqa: SIM115 (lives as long as the worker)
         self.port = portpicker.pick_unused_port()
+        try:
+            self._log = tempfile.TemporaryFile()  # noqa: SIM115 (for the worker's life)
+            self._directory = socket_directory.SocketDirectory()
+            why_not = self._start(max_concurrent_calls)
+        except OSError as error:
+            raise WorkerError(f"the TFF worker cannot be started: {error}") from error
         atexit.register(self.close)
-        why_not = self._start(max_concurrent_calls)
         self.is_isolated = not why_not
         if why_not:
             logging.warning(
@@ -147,7 +148,7 @@ class Worker:
 
     @property
     def _socket_path(self) -> str:
-        return os.path.join(self._directory, "worker")
+        return str(self._directory.path / "worker")
 
     def _open_channel(self, options) -> grpc.Channel:
         address = f"127.0.0.1:{self.port}"
@@ -248,7 +249,7 @@ class Worker:
             self.process.wait()
         for channel in self._channels:
             channel.close()
-        shutil.rmtree(self._directory, ignore_errors=True)
+        self._directory.close()
 
 
 def _answers(stub: executor_pb2_grpc.ExecutorGroupStub, patience: float) -> bool:
@@ -267,14 +268,3 @@ def _answers(stub: executor_pb2_grpc.ExecutorGroupStub, patience: float) -> bool
     except ValueError:  # the channel was closed meanwhile
         pass
     return True
-
-
-def _directory_for_socket() -> str:
-    """Makes a directory that only this user can enter, with a short path."""
-    for parent in (tempfile.gettempdir(), "/tmp", "/dev/shm"):
-        if len(parent) + 30 <= _MAX_SOCKET_PATH and os.access(parent, os.W_OK):
-            return tempfile.mkdtemp(prefix="tff-worker-", dir=parent)
-    raise WorkerError(
-        "there is no writable directory of a short name for a socket: tried "
-        f"{tempfile.gettempdir()}, /tmp and /dev/shm; set TMPDIR"
-    )

@@ -282,15 +282,16 @@ class RunTrieHHTest(parameterized.TestCase):
         while not (output / _CHECKPOINT).exists():
             self.assertLess(time.monotonic(), deadline)
             time.sleep(0.01)
+        # The worker, and what joins it to the program where it has its own network.
         workers = psutil.Process(program.pid).children(recursive=True)
-        self.assertLen(workers, 1)
+        self.assertIn(len(workers), (1, 2))
         program.send_signal(signal.SIGINT)
         _, errors = program.communicate(timeout=60)
         self.assertEqual(program.returncode, 130, errors)
         self.assertIn(f"--resume --output_dir={output}", errors)
         self.assertNotIn("Aborted", errors)
         gone, alive = psutil.wait_procs(workers, timeout=10)
-        self.assertEqual((len(gone), alive), (1, []))
+        self.assertEqual((len(gone), alive), (len(workers), []))
 
     def test_help_imports_no_tensorflow(self):
         program = (

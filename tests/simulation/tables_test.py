@@ -153,6 +153,10 @@ class TablesTest(parameterized.TestCase):
             "a\\b,5e-324,True\n'1/2,3.0,True\n",
         )
 
+    def test_blanks_at_the_ends_can_be_seen(self):
+        table = pd.DataFrame({"word": [" a", "a ", "a b", "\u3000a"]})
+        self.assertEqual(tables.write(table), "word\n' a\n'a \na b\n'\u3000a\n")
+
     def test_other_types_of_numbers(self):
         table = pd.DataFrame(
             {

@@ -8,6 +8,7 @@ import socket
 import stat
 import subprocess
 import sys
+import tempfile
 import textwrap
 import threading
 import time
@@ -18,7 +19,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 from absl.testing import absltest, parameterized
 
-from simulation import runtime, startup, worker
+from simulation import runtime, startup
 
 _TIMEOUT = 2.0  # seconds without an answer, after which a worker is ended
 # What the machine may need beyond it.
@@ -200,15 +201,31 @@ class NetworkTest(parameterized.TestCase):
                 time.sleep(0.01)
         self.assertTrue(all(map(_is_gone, processes)))
 
+    def test_what_a_killed_program_left_is_removed(self):
+        with runtime.tff_worker() as held, _start(_THREADED) as program:
+            self.assertTrue(program.stdout.readline())
+            parent = pathlib.Path(held._socket_path).parent.parent
+            before = set(parent.glob("tff-worker-*"))
+            program.kill()
+            program.wait()
+            with runtime.tff_worker():
+                after = set(parent.glob("tff-worker-*"))
+            # That of the living one stays, and is in use.
+            self.assertIn(pathlib.Path(held._socket_path).parent, before & after)
+            self.assertNotEmpty(before - after)
+            context = runtime._ExecutionContext(held, None)
+            with tff.framework.get_context_stack().install(context):
+                self.assertEqual(_computing(0.0)([1, 2]), 3)
+
     def test_long_directory_of_temporary_files(self):
         long = pathlib.Path(self.create_tempdir().full_path) / ("d" * 100)
         long.mkdir()
-        before, worker.tempfile.tempdir = worker.tempfile.tempdir, str(long)
+        before, tempfile.tempdir = tempfile.tempdir, str(long)
         try:
             with runtime.tff_worker():
                 self.assertEqual(_computing(0.0)([1, 2]), 3)
         finally:
-            worker.tempfile.tempdir = before
+            tempfile.tempdir = before
 
     def test_large_messages(self):
         kind = tff.TensorType(np.int64, [5_000_000])
