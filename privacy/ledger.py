@@ -156,7 +156,7 @@ def _composed_epsilon(events: list[Any], known: list[Guarantee], delta: float) -
     # only bounds the loss at one epsilon, and no loss of the other direction.
     composed, added = [], []
     for guarantee in known:
-        alone = guarantee.epsilon == 0 or g.one_sided
+        alone = guarantee.epsilon == 0 or guarantee.one_sided
         (added if alone else composed).append(guarantee)
     sum_of_added = math.fsum(guarantee.epsilon for guarantee in added)
     delta -= math.fsum(guarantee.delta for guarantee in added)
