@@ -171,6 +171,16 @@ def oov_figure1() -> list[str]:
     )
 
 
+def oov_production() -> list[str]:
+    """What the production setting of Sun et al. 2024 guaranteed."""
+    table = tables.read(_RESULTS / "oov_production" / "guarantees.csv").fillna("")
+    return [
+        "| guarantee | here | paper |",
+        "|---|---|---|",
+        *[f"| {' | '.join(row)} |" for row in table.itertuples(index=False, name=None)],
+    ]
+
+
 def oov_real_text() -> list[str]:
     """Words that a large dictionary does not know, in real text."""
     rows = _summary("oov_real_text")
@@ -321,6 +331,7 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     "oov_table1": oov_table1,
     "oov_population": oov_population,
     "oov_figure1": oov_figure1,
+    "oov_production": oov_production,
     "oov_real_text": oov_real_text,
     "randomizers_thousand": lambda: _randomizers(4, 1001),
     "randomizers_million": lambda: _randomizers(10, 1_000_001),
