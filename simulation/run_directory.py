@@ -264,7 +264,7 @@ class RunDirectory:
     def _write_metrics(self) -> None:
         if self._rows:
             self.released.write_table(
-                _METRICS_FILE, pd.DataFrame([m.released for _, m in self._rows])
+                _METRICS_FILE, pd.DataFrame([dict(m.released) for _, m in self._rows])
             )
             self.simulator.write_table(_METRICS_FILE, self.metrics())
 
