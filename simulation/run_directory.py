@@ -22,14 +22,17 @@ import pathlib
 import shutil
 import time
 from collections.abc import Mapping
-from typing import Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import pandas as pd
 from absl import logging
 
-from simulation import experiment_flags, noise_keys, run_record, software
+from simulation import noise_keys, run_record, software
 from simulation.round_metrics import RoundMetrics
 from simulation.run_files import RunDirectoryError, RunFiles
+
+if TYPE_CHECKING:  # registers flags
+    from simulation import experiment_flags
 
 _CHECKPOINT_FILE = "checkpoint.jsonl"
 _METRICS_FILE = "metrics.csv"
@@ -62,7 +65,7 @@ def default_path(program: str) -> str:
 
 
 def open_for(
-    arguments: experiment_flags.Arguments, *, program: str, facts: Mapping[str, Any]
+    arguments: "experiment_flags.Arguments", *, program: str, facts: Mapping[str, Any]
 ) -> "RunDirectory":
     """Begins or resumes the run that the flags ask for; see `RunDirectory`."""
     if arguments.resume:

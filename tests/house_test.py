@@ -1,0 +1,98 @@
+"""Tests of the house as a whole: which way imports go, and what they bring along."""
+
+import ast
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+from absl.testing import absltest
+
+import privacy
+
+_ROOT = pathlib.Path(privacy.__file__).parent.parent
+# Which rooms a room may import.
+_BELOW = {
+    "privacy": set(),
+    "simulation": set(),
+    "federated_hh": {"privacy", "simulation"},
+    "training": {"privacy", "simulation"},
+}
+# Programs, and the modules that define their flags.
+_WITH_FLAGS = ("run_", "predict_next_word")
+_LIST_FLAGS = """
+import importlib, json, sys
+from absl import flags
+for name in json.loads(sys.argv[1]):
+    importlib.import_module(name)
+modules = {name: flags.FLAGS.find_module_defining_flag(name) for name in flags.FLAGS}
+print(json.dumps(modules))
+"""
+
+
+def _files(room):
+    return sorted((_ROOT / room).rglob("*.py"))
+
+
+def _rooms_imported(path):
+    """Returns the rooms that a file imports, wherever in it."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = [node.module or ""]
+        else:
+            continue
+        found |= {name.partition(".")[0] for name in names}
+    return found & {*_BELOW, "scripts", "tests"}
+
+
+class HouseTest(absltest.TestCase):
+    def test_imports_go_one_way(self):
+        for room, below in _BELOW.items():
+            self.assertNotEmpty(_files(room))
+            for path in _files(room):
+                with self.subTest(str(path.relative_to(_ROOT))):
+                    self.assertLessEqual(_rooms_imported(path), below | {room})
+
+    def test_privacy_imports_no_tensorflow(self):
+        for path in _files("privacy"):
+            text = path.read_text()
+            for heavy in ("import tensorflow", "from tensorflow"):
+                lines = [line for line in text.splitlines() if line.startswith(heavy)]
+                self.assertEqual(lines, [], path)
+
+    def test_a_library_registers_no_flags(self):
+        names = []
+        for room in _BELOW:
+            for path in _files(room):
+                stem = path.stem
+                is_program = stem.startswith(_WITH_FLAGS) and "app.run" in (
+                    path.read_text()
+                )
+                if stem == "__init__" or stem.endswith("_flags") or is_program:
+                    continue
+                parts = path.relative_to(_ROOT).with_suffix("").parts
+                names.append(".".join(parts))
+        self.assertIn("simulation.run_directory", names)
+        done = subprocess.run(
+            [sys.executable, "-P", "-c", _LIST_FLAGS, json.dumps(names)],
+            env={**os.environ, "PYTHONPATH": str(_ROOT)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        self.assertEqual(done.returncode, 0, done.stderr)
+        modules = json.loads(done.stdout.splitlines()[-1])
+        own = {
+            name: module
+            for name, module in modules.items()
+            if module.partition(".")[0] in _BELOW
+        }
+        self.assertEqual(own, {})
+
+
+if __name__ == "__main__":
+    absltest.main()
