@@ -234,7 +234,7 @@ def _notes(directory, arguments: experiment_flags.Arguments) -> list[str]:
         hidden += _OF_SYNTHETIC_STUDIES
     given = [
         flag
-        for flag in arguments.flags_text.split()
+        for flag in arguments.flags
         if flag.removeprefix("--").split("=")[0] not in hidden
     ]
     if _STUDY.value in _ON_REAL_TEXT:

@@ -74,14 +74,14 @@ class Arguments:
         resume: Whether to continue what is there.
         seed: Of what is not secret.
         noise_key: Of what the run's guarantee rests on.
-        flags_text: All flags that decide a result, as a flagfile.
+        flags: All flags that decide a result, as `--name=value`.
     """
 
     output_dir: str
     resume: bool
     seed: int
     noise_key: "noise_keys.NoiseKey"
-    flags_text: str
+    flags: tuple[str, ...]
 
 
 def run_program(
@@ -117,8 +117,10 @@ def run_program(
         if _RESUME.value:
             if _OUTPUT_DIR.value is None:
                 raise ValueError("--resume needs --output_dir, the run to continue")
-            run_record.flags_of(_OUTPUT_DIR.value)
-            _take_recorded_flags(f"{_OUTPUT_DIR.value}/{run_record.FLAGS_FILE}")
+            recorded = run_record.flags_of(_OUTPUT_DIR.value)
+            if run_record.read(_OUTPUT_DIR.value)["status"] == "complete":
+                raise ValueError(f"the run in --output_dir={output_dir} is complete")
+            _take_recorded_flags(recorded)
         check_numbers(_recorded_names())
         check_flags()
         name = program.rpartition(".")[2].removeprefix("run_")
@@ -130,7 +132,7 @@ def run_program(
         key = _noise_key(is_synthetic())
         if key.is_secret:
             logging.info("Noise: a secret key, SHA-256 %s.", key.commitment)
-        run(Arguments(output_dir, _RESUME.value, _SEED.value, key, _flags_as_text()))
+        run(Arguments(output_dir, _RESUME.value, _SEED.value, key, _given_flags()))
     except KeyboardInterrupt:
         print(
             f"\ninterrupted; --resume --output_dir={output_dir} goes on, if the run "
@@ -147,7 +149,7 @@ def run_program(
         RuntimeError,
         flags.Error,
         MemoryError,
-        OverflowError,
+        ArithmeticError,
     ) as error:
         if logging.vlog_is_on(1):
             raise
@@ -213,13 +215,13 @@ def _recorded_names() -> list[str]:
     return sorted(f.name for f in key_flags if f.name not in _NOT_RECORDED)
 
 
-def _flags_as_text() -> str:
-    """Returns the flags that decide a result as a flagfile; unset ones are left out."""
-    lines = [flags.FLAGS[name].serialize() for name in _recorded_names()]
-    return "".join(f"{line}\n" for line in lines if line)
+def _given_flags() -> tuple[str, ...]:
+    """Returns the flags that decide a result; unset ones are left out."""
+    given = (flags.FLAGS[name].serialize() for name in _recorded_names())
+    return tuple(flag for flag in given if flag)
 
 
-def _take_recorded_flags(path: str) -> None:
+def _take_recorded_flags(recorded: Sequence[str]) -> None:
     """Replaces the flags by those of a run, and refuses others on the command line."""
     names = _recorded_names()
     given = {
@@ -227,7 +229,7 @@ def _take_recorded_flags(path: str) -> None:
     }
     for name in names:
         flags.FLAGS[name].unparse()
-    flags.FLAGS([sys.argv[0], f"--flagfile={os.path.abspath(path)}"])
+    flags.FLAGS([sys.argv[0], *recorded])
     for name in names:
         # Of a flag at its default nobody knows whether it was given: as if it was not.
         if flags.FLAGS[name].value == flags.FLAGS[name].default:

@@ -21,13 +21,13 @@ import os
 import pathlib
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import pandas as pd
 from absl import logging
 
-from simulation import noise_keys, run_record, software
+from simulation import noise_keys, run_files, run_record, software
 from simulation.round_metrics import RoundMetrics
 from simulation.run_files import RunDirectoryError, RunFiles
 
@@ -78,7 +78,7 @@ def open_for(
     return RunDirectory.create(
         arguments.output_dir,
         program=program,
-        flags_text=arguments.flags_text,
+        flags=arguments.flags,
         facts=facts,
         noise_key=arguments.noise_key,
     )
@@ -136,7 +136,7 @@ class RunDirectory:
         path: str | os.PathLike[str],
         *,
         program: str,
-        flags_text: str,
+        flags: Sequence[str],
         facts: Mapping[str, Any],
         noise_key: noise_keys.NoiseKey,
     ) -> Self:
@@ -145,7 +145,7 @@ class RunDirectory:
         Args:
             path: Where; must not exist, or be an empty directory.
             program: The program's name.
-            flags_text: Its flags, as a flagfile.
+            flags: All flags that decide a result, as `--name=value`.
             facts: What else a result depends on, such as the population's
                 fingerprint; a resumed run must have the same.
             noise_key: Of the run.
@@ -164,7 +164,7 @@ class RunDirectory:
         lock = _lock(path)
         try:
             cls.check_free(path)  # again, now that nobody else can begin one here
-            run = run_record.new(program, flags_text, facts, noise_key)
+            run = run_record.new(program, flags, facts, noise_key)
             directory = cls(path, lock, run)
             directory._write_beginning(facts, noise_key)
         except RunDirectoryError:
@@ -186,7 +186,9 @@ class RunDirectory:
         self.simulator.write_text("README.txt", _README)
         self.released.write_json(run_record.FACTS_FILE, dict(facts))
         self.released.write_json(run_record.RUN_FILE, self._run)
-        self.released.write_text(run_record.FLAGS_FILE, self._run["flags"])
+        self.released.write_text(
+            run_record.FLAGS_FILE, run_record.flagfile(self._run["flags"])
+        )
 
     @classmethod
     def resume(
@@ -257,7 +259,8 @@ class RunDirectory:
         """Replaces the checkpoint by a value that JSON can hold, and the metrics."""
         rows = [[step, dict(m.released), dict(m.simulator)] for step, m in self._rows]
         body = json.dumps({"state": state, "metrics": rows})
-        head = json.dumps({"run": self._identity(), "sha256": _sha256(body)})
+        digest = hashlib.sha256(body.encode()).hexdigest()
+        head = json.dumps({"run": self._identity(), "sha256": digest})
         self.simulator.write_text(_CHECKPOINT_FILE, f"{head}\n{body}\n")
         self._write_metrics()
 
@@ -280,6 +283,7 @@ class RunDirectory:
         shutil.rmtree(self.simulator.path / _TENSORBOARD_DIR, ignore_errors=True)
         file = self.path / CHECKPOINT_FILE
         if not file.exists():
+            logging.info("No checkpoint: from the first round on.")
             return None
         run, checkpoint = read_checkpoint(file)
         if run != self._identity():
@@ -364,20 +368,24 @@ def read_checkpoint(file: str | os.PathLike[str]) -> tuple[str, dict[str, Any]]:
         The identity of the run that it is of; and its state and metrics, by name.
 
     Raises:
-        RunDirectoryError: If it is damaged.
-        OSError: If it cannot be read.
+        RunDirectoryError: If it is damaged, or cannot be read.
     """
-    head, _, body = pathlib.Path(file).read_text().partition("\n")
-    body = body.removesuffix("\n")
+    head, _, body = run_files.read_bytes(file).partition(b"\n")
+    body = body.removesuffix(b"\n")
+    envelope = run_files.parse_json(file, head)
     try:
-        envelope = json.loads(head)
-        if envelope["sha256"] != _sha256(body):
-            raise ValueError("its contents have another SHA-256 than it says")
-        return envelope["run"], json.loads(body)
-    except (ValueError, KeyError, TypeError) as error:
+        run, digest = envelope["run"], envelope["sha256"]
+    except (KeyError, TypeError) as error:
         raise RunDirectoryError(
-            f"{file} is damaged: {error}. Restore it, or begin a new run"
+            f"{file} is damaged: it does not begin as a checkpoint. Restore it, or "
+            "begin a new run"
         ) from error
+    if digest != hashlib.sha256(body).hexdigest():
+        raise RunDirectoryError(
+            f"{file} is damaged: its contents have another SHA-256 than it says. "
+            "Restore it, or begin a new run"
+        )
+    return run, run_files.parse_json(file, body)
 
 
 def how_it_was_made(directory: RunDirectory) -> str:
@@ -391,12 +399,8 @@ def how_it_was_made(directory: RunDirectory) -> str:
     )
     return (
         f"Code {run['version']}, Python {run['python']}; {packages}. Noise: from "
-        f"{key}.\n\n```\n{run['flags']}```\n"
+        f"{key}.\n\n```\n{run_record.flagfile(run['flags'])}```\n"
     )
-
-
-def _sha256(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _warn_of_other_versions(run: run_record.Run) -> None:

@@ -66,13 +66,39 @@ class RunFiles:
         self.write_text(name, tables.write(table))
 
 
-def read_json(path: str | os.PathLike[str]) -> Any:
-    """Returns what a JSON file holds.
+def read_bytes(path: str | os.PathLike[str]) -> bytes:
+    """Returns the contents of a file of a run.
 
     Raises:
-        RunDirectoryError: If it is not JSON.
+        RunDirectoryError: If it cannot be read.
     """
     try:
-        return json.loads(pathlib.Path(path).read_text())
-    except ValueError as error:
-        raise RunDirectoryError(f"{path} is not readable as JSON: {error}") from error
+        return pathlib.Path(path).read_bytes()
+    except OSError as error:
+        raise RunDirectoryError(
+            f"{path} cannot be read: {error.strerror}. Restore it, or begin a new run"
+        ) from error
+
+
+def read_json(path: str | os.PathLike[str]) -> Any:
+    """Returns what a JSON file of a run holds.
+
+    Raises:
+        RunDirectoryError: If it cannot be read, or is not JSON.
+    """
+    return parse_json(path, read_bytes(path))
+
+
+def parse_json(path: str | os.PathLike[str], contents: bytes) -> Any:
+    """Returns the value of JSON text that was read from a file.
+
+    Raises:
+        RunDirectoryError: If it is not JSON; the message names the file.
+    """
+    try:
+        return json.loads(contents)
+    except (ValueError, RecursionError) as error:
+        raise RunDirectoryError(
+            f"{path} is damaged, it is not readable as JSON: {error}. Restore it, or "
+            "begin a new run"
+        ) from error

@@ -6,7 +6,7 @@ import json
 import pathlib
 import platform
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from simulation import noise_keys, run_files, software
@@ -17,12 +17,13 @@ FLAGS_FILE = "flags.txt"
 FACTS_FILE = "simulator/facts.json"
 # In a folder of its own that only the user can enter.
 KEY_FILE = "secret/noise_key"
-_SCHEMA_VERSION = 3
+_SCHEMA_VERSION = 4
 _FIELDS = {
     "program",
     "status",
     "started",
     "flags",
+    "flags_sha256",
     "packages",
     "version",
     "sources",
@@ -35,7 +36,7 @@ Run = dict[str, Any]
 
 def new(
     program: str,
-    flags_text: str,
+    flags: Sequence[str],
     facts: Mapping[str, Any],
     noise_key: noise_keys.NoiseKey,
 ) -> Run:
@@ -43,7 +44,7 @@ def new(
 
     Args:
         program: The program's name.
-        flags_text: Its flags, as a flagfile.
+        flags: All flags that decide a result, as `--name=value`.
         facts: What else a result depends on, such as the population's fingerprint.
         noise_key: Of the run.
     """
@@ -56,7 +57,8 @@ def new(
         "sources": software.sources_digest(),
         "python": platform.python_version(),
         "packages": software.package_versions(),
-        "flags": flags_text,
+        "flags": list(flags),
+        "flags_sha256": _digest(list(flags)),
         "noise_key": {
             "is_secret": noise_key.is_secret,
             "sha256": noise_key.commitment,
@@ -91,18 +93,37 @@ def read(path: str | pathlib.Path) -> Run:
     return run
 
 
-def flags_of(path: str | pathlib.Path) -> str:
-    """Returns the flags that a run began with, as a flagfile.
+def flagfile(flags: Sequence[str]) -> str:
+    """Returns flags as the text of a flagfile.
+
+    A flagfile is read line by line, without the blanks around a line: what does not
+    survive that is written as a remark.
+    """
+    lines = [
+        flag if flag == flag.strip() and flag.isprintable() else f"# {flag!r}"
+        for flag in flags
+    ]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def flags_of(path: str | pathlib.Path) -> list[str]:
+    """Returns the flags that a run began with, as `--name=value`.
 
     Raises:
-        RunDirectoryError: If there is no run at `path`, or its flags file is not what
-            was recorded.
+        RunDirectoryError: If there is no run at `path`, or its record or its flags
+            file is not what it began with.
     """
     run = read(path)
+    if _digest(run["flags"]) != run["flags_sha256"]:
+        raise run_files.RunDirectoryError(
+            f"{pathlib.Path(path) / RUN_FILE}: its flags are not what the run began "
+            "with: what was asked of clients already was asked with those. Restore the "
+            "file, or begin a new run"
+        )
     file = pathlib.Path(path) / FLAGS_FILE
     if not file.exists():  # the run was killed in its first moment
-        run_files.RunFiles(file.parent).write_text(file.name, run["flags"])
-    if file.read_text() != run["flags"]:
+        run_files.RunFiles(file.parent).write_text(file.name, flagfile(run["flags"]))
+    if run_files.read_bytes(file) != flagfile(run["flags"]).encode():
         raise run_files.RunDirectoryError(
             f"{file} is not what the run began with ({RUN_FILE} has that): what was "
             "asked of clients already was asked with those flags. Restore the file, or "
@@ -155,9 +176,15 @@ def check_same(
         raise run_files.RunDirectoryError(
             f"--output_dir={path}: the run began with another noise key"
         )
-    if run["facts"] == _digest_of_facts(facts, noise_key):
-        return
-    began = run_files.read_json(path / FACTS_FILE)
+    file = path / FACTS_FILE
+    began = run_files.read_json(file)
+    if (
+        not isinstance(began, dict)
+        or _digest_of_facts(began, noise_key) != run["facts"]
+    ):
+        raise run_files.RunDirectoryError(
+            f"{file} is not what the run began with; restore it, or begin a new run"
+        )
     for name in sorted(began.keys() | facts.keys()):
         if began.get(name) != facts.get(name):
             raise run_files.RunDirectoryError(
@@ -165,10 +192,6 @@ def check_same(
                 f"{began.get(name)!r}, now it is {facts.get(name)!r}; restore what it "
                 "began with, or begin a new run"
             )
-    raise run_files.RunDirectoryError(
-        f"{path / FACTS_FILE} is not what the run began with; restore it, or begin a "
-        "new run"
-    )
 
 
 def identity(run: Run) -> str:
@@ -190,6 +213,6 @@ def _digest_of_facts(facts: Mapping[str, Any], noise_key: noise_keys.NoiseKey) -
     return hmac.new(noise_key.to_bytes(), text.encode(), "sha256").hexdigest()
 
 
-def _digest(values: Mapping[str, Any]) -> str:
-    text = json.dumps(dict(values), sort_keys=True)
+def _digest(values: Mapping[str, Any] | Sequence[str]) -> str:
+    text = json.dumps(values, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()

@@ -199,9 +199,7 @@ def describe(
     for setting in settings:
         path = directory / setting.key
         run = json.loads((path / "run.json").read_text())
-        flags = [
-            flag for flag in run["flags"].split() if not flag.startswith(_DIFFERENT)
-        ]
+        flags = [flag for flag in run["flags"] if not flag.startswith(_DIFFERENT)]
         data = json.loads((path / run_record.FACTS_FILE).read_text())
         facts.append((data["population"], " ".join(flags)))
     if len(set(facts)) > 1:

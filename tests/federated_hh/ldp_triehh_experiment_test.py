@@ -94,7 +94,7 @@ class ExperimentTest(parameterized.TestCase):
             )
         else:
             directory = run_directory.RunDirectory.create(
-                path, program=_PROGRAM, flags_text="", facts={}, noise_key=_KEY
+                path, program=_PROGRAM, flags=(), facts={}, noise_key=_KEY
             )
         with directory:
             try:

@@ -74,7 +74,7 @@ class OovStudiesTest(parameterized.TestCase):
                 path, program="t", facts={}, noise_key=_KEY
             )
         return run_directory.RunDirectory.create(
-            path, program="t", flags_text="", facts={}, noise_key=_KEY
+            path, program="t", flags=(), facts={}, noise_key=_KEY
         )
 
     def runner(self, directory):
@@ -275,7 +275,7 @@ class RealTextTest(absltest.TestCase):
         with (
             runtime.tff_worker(),
             run_directory.RunDirectory.create(
-                data / "run", program="t", flags_text="", facts={}, noise_key=_KEY
+                data / "run", program="t", flags=(), facts={}, noise_key=_KEY
             ) as directory,
         ):
             clients = oov_real_text.populations(str(data), cache)

@@ -44,7 +44,7 @@ class ExperimentTestCase(absltest.TestCase):
         directory = run_directory.RunDirectory.create(
             os.path.join(self.scratch, name),
             program="p",
-            flags_text="",
+            flags=(),
             facts={},
             noise_key=_KEY,
         )

@@ -24,7 +24,7 @@ class ArrayCheckpointsTest(absltest.TestCase):
 
     def _create(self):
         return run_directory.RunDirectory.create(
-            self.path, program="p", flags_text="", facts={}, noise_key=_KEY
+            self.path, program="p", flags=(), facts={}, noise_key=_KEY
         )
 
     def _resume(self):

@@ -83,7 +83,7 @@ class NoiseKeyOfRunsTest(absltest.TestCase):
             self.assertIn("flags.txt is not what the run began with", done.stderr)
             self.assertNotIn("Traceback", done.stderr)
         with self.subTest("a run that goes on has its key"):
-            flags.write_text(record["flags"])
+            flags.write_text("".join(f"{flag}\n" for flag in record["flags"]))
             done = self.run_program(
                 "--resume", "--output_dir=first", "--noise_key_file=x"
             )

@@ -28,7 +28,7 @@ def _row(votes):
 
 def _create(path, program="p", facts=_FACTS):
     return run_directory.RunDirectory.create(
-        path, program=program, flags_text="--seed=1\n", facts=facts, noise_key=_KEY
+        path, program=program, flags=["--seed=1"], facts=facts, noise_key=_KEY
     )
 
 
@@ -93,7 +93,7 @@ class RunDirectoryTest(parameterized.TestCase):
 
     def test_flags_and_versions_are_recorded(self):
         _create(self.path).close()
-        self.assertEqual(run_record.flags_of(self.path), "--seed=1\n")
+        self.assertEqual(run_record.flags_of(self.path), ["--seed=1"])
         run = run_record.read(self.path)
         self.assertEqual(run["packages"]["tensorflow-federated"], "0.87.0")
 
@@ -147,15 +147,29 @@ class RunDirectoryTest(parameterized.TestCase):
             ):
                 read(self.path)
 
-    def test_flags_edited_in_both_places_do_not_fit_the_checkpoint(self):
+    def _edit(self, name, old, new):
+        file = os.path.join(self.path, name)
+        with open(file, "rb") as stream:
+            contents = stream.read()
+        self.assertIn(old, contents)
+        with open(file, "wb") as stream:
+            stream.write(contents.replace(old, new))
+
+    def test_edited_record_is_named(self):
+        _create(self.path).close()
+        self._edit("run.json", b"--seed=1", b"--seed=2")
+        with self.assertRaisesRegex(
+            run_directory.RunDirectoryError, "run.json: its flags are not what"
+        ):
+            _resume(self.path)
+
+    def test_flags_edited_in_all_places_do_not_fit_the_checkpoint(self):
         with _create(self.path) as run:
             run.save_checkpoint(1)
-        for name in ("flags.txt", "run.json"):
-            file = os.path.join(self.path, name)
-            with open(file) as stream:
-                text = stream.read()
-            with open(file, "w") as stream:
-                stream.write(text.replace("--seed=1", "--seed=2"))
+        digests = [run_record._digest([f"--seed={n}"]).encode() for n in (1, 2)]
+        self._edit("flags.txt", b"--seed=1", b"--seed=2")
+        self._edit("run.json", b"--seed=1", b"--seed=2")
+        self._edit("run.json", *digests)
         with (
             _resume(self.path) as run,
             self.assertRaisesRegex(
@@ -163,6 +177,44 @@ class RunDirectoryTest(parameterized.TestCase):
             ),
         ):
             run.load_checkpoint()
+
+    @parameterized.parameters(
+        (b"\xff\xfe", "damaged|is not what"), (b"[" * 10**5, "damaged|is not what")
+    )
+    def test_every_damaged_file_is_named(self, contents, message):
+        for name in ("run.json", "flags.txt", "simulator/facts.json"):
+            path = f"{self.path}_{os.path.basename(name)}"
+            _create(path).close()
+            file = os.path.join(path, name)
+            with open(file, "wb") as stream:
+                stream.write(contents)
+            with (
+                self.subTest(name),
+                self.assertRaisesRegex(
+                    run_directory.RunDirectoryError, f"{name}.*({message})"
+                ),
+            ):
+                _resume(path)
+            os.remove(file)
+            os.mkdir(file)
+            with (
+                self.subTest(f"{name} is a directory"),
+                self.assertRaisesRegex(run_directory.RunDirectoryError, name),
+            ):
+                _resume(path)
+
+    def test_flags_that_no_flagfile_holds(self):
+        flags = ["--alphabet=abc ", "--word= x", "--line=a\r\nb", "--seed=1"]
+        run_directory.RunDirectory.create(
+            self.path, program="p", flags=flags, facts=_FACTS, noise_key=_KEY
+        ).close()
+        self.assertEqual(run_record.flags_of(self.path), flags)
+        with open(os.path.join(self.path, "flags.txt")) as stream:
+            text = stream.read()
+        self.assertEqual(
+            text,
+            "# '--alphabet=abc '\n--word= x\n# '--line=a\\r\\nb'\n--seed=1\n",
+        )
 
     def test_another_noise_key_is_refused(self):
         _create(self.path).close()
@@ -286,7 +338,7 @@ class RunDirectoryTest(parameterized.TestCase):
             self.assertEqual(file.read(), "whole")
         self.assertNotIn(".result.csv.partial", os.listdir(self.path))
 
-    @parameterized.parameters("{}", "[]", "{", '{"schema_version": 3}')
+    @parameterized.parameters("{}", "[]", "{", '{"schema_version": 4}')
     def test_damaged_or_foreign_run_file(self, contents):
         _create(self.path).close()
         with open(os.path.join(self.path, "run.json"), "w") as file:
@@ -305,7 +357,7 @@ class RunDirectoryTest(parameterized.TestCase):
     def test_killed_before_the_flags_file(self):
         _create(self.path).close()
         os.remove(os.path.join(self.path, "flags.txt"))
-        self.assertEqual(run_record.flags_of(self.path), "--seed=1\n")
+        self.assertEqual(run_record.flags_of(self.path), ["--seed=1"])
         self.assertIn("flags.txt", os.listdir(self.path))
 
     def test_another_version_that_goes_on_is_warned_of(self):

@@ -77,7 +77,7 @@ class InitialModelTest(parameterized.TestCase):
         with run_directory.RunDirectory.create(
             path,
             program="training.run_training",
-            flags_text="",
+            flags=(),
             facts={"vocabulary": self.words.fingerprint},
             noise_key=noise_keys.NoiseKey.of_seed(1),
         ) as directory:

@@ -126,13 +126,12 @@ class LearningStudyTest(absltest.TestCase):
         for setting in learning_study.SETTINGS:
             path = self.scratch / setting.key
             path.mkdir()
-            flags = "".join(f"{flag}\n" for flag in setting.flags)
-            values = {"flags": flags}
+            values = {"flags": list(setting.flags)}
             (path / "run.json").write_text(json.dumps(values))
             (path / "simulator").mkdir()
             (path / "simulator" / "facts.json").write_text('{"population": "1"}')
         self.assertLen(learning_study.describe(self.scratch), 3)
-        values["flags"] += "--num_rounds=9\n"
+        values["flags"].append("--num_rounds=9")
         (path / "run.json").write_text(json.dumps(values))
         with self.assertRaisesRegex(ValueError, "runs of different flags or data"):
             learning_study.describe(self.scratch)

@@ -166,7 +166,7 @@ class RunRoundsTest(common.TrainingTestCase):
         split = split or experiment.Clients(np.arange(9), np.arange(9, 12))
         path = self.create_tempdir().full_path
         with run_directory.RunDirectory.create(
-            path, program="p", flags_text="", facts={}, noise_key=_KEY
+            path, program="p", flags=(), facts={}, noise_key=_KEY
         ) as directory:
             schedule = experiment.Schedule(evaluate_every=2, checkpoint_every=3)
             result = experiment.run_rounds(
@@ -228,7 +228,7 @@ class RunRoundsTest(common.TrainingTestCase):
             return train(*arguments)
 
         with run_directory.RunDirectory.create(
-            path, program="p", flags_text="", facts={}, noise_key=_KEY
+            path, program="p", flags=(), facts={}, noise_key=_KEY
         ) as directory:
             process.rounds.train = interrupted
             with self.assertRaises(KeyboardInterrupt):
@@ -274,7 +274,7 @@ class RunRoundsTest(common.TrainingTestCase):
         process = dp_ftrl.DpFtrlProcess(rounds, server, seed=1, noise_key=1)
         with (
             run_directory.RunDirectory.create(
-                path, program="p", flags_text="", facts={}, noise_key=_KEY
+                path, program="p", flags=(), facts={}, noise_key=_KEY
             ) as directory,
             self.assertRaisesRegex(dp_ftrl.NonFiniteModelError, "round 2"),
         ):
