@@ -102,6 +102,7 @@ class LdpTrieHHProcess:
                 report_sampling,
                 num_blocks,
                 population.fingerprint,
+                seed,  # of the cohorts
             )
         )
         self.cohorts = participation.DisjointCohorts(

@@ -15,7 +15,7 @@ from absl import logging
 
 from federated_hh import ldp_triehh, ldp_triehh_state
 from privacy import realised
-from simulation import run_directory, seeds, software, tables
+from simulation import noise_keys, run_directory, seeds, software, tables
 from simulation.round_metrics import RoundMetrics
 
 _PARTICIPATION_FILE = "participation.csv"
@@ -24,12 +24,14 @@ FoundWords = tuple[ldp_triehh_state.FoundWord, ...]
 
 
 def seed_of_repeat(seed: int, repeat: int) -> int:
-    """Returns the seed of one repeat: other cohorts in each.
-
-    The key of its noise follows from that of the run in the same way.
-    """
+    """Returns the seed of one repeat: other cohorts in each."""
     words = seeds.derive(seed, "repeat", repeat).generate_state(1, np.uint64)
     return int(words[0])
+
+
+def key_of_repeat(noise_key: int, repeat: int) -> int:
+    """Returns the key of one repeat: other samplers and reports in each; 128 bits."""
+    return noise_keys.derived(noise_key, "repeat", repeat)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -23,6 +23,8 @@ def summarize(
     rounds: realised.RealisedRounds,
     delta: float,
     alpha: float,
+    *,
+    has_empty_users: bool,
 ) -> RunSummary:
     """Returns the privacy part of a run's report.
 
@@ -32,9 +34,15 @@ def summarize(
         rounds: The same levels, with who was asked.
         delta: Of the central guarantees.
         alpha: Of the approximate k-anonymity.
+        has_empty_users: Whether users without an item are in the population.
     """
     statement = realised_statement(
-        process.parameters, process.aggregation, metrics, rounds, delta
+        process.parameters,
+        process.aggregation,
+        metrics,
+        rounds,
+        delta,
+        has_empty_users=has_empty_users,
     )
     table, text = anonymity_of(process.parameters, process.alphabet, metrics, alpha)
     return RunSummary(process, statement, table, text)
@@ -46,6 +54,8 @@ def realised_statement(
     metrics: pd.DataFrame,
     rounds: realised.RealisedRounds,
     delta: float,
+    *,
+    has_empty_users: bool = False,
 ) -> statement_lib.PrivacyStatement:
     """Returns the statement of a run from its levels.
 
@@ -55,8 +65,12 @@ def realised_statement(
         metrics: A row a level of each repeat, with repeat and candidates.
         rounds: The same levels, with who was asked.
         delta: Of the central guarantees.
+        has_empty_users: Whether users without an item are in the population.
     """
-    run = _run_of(parameters, aggregation.value, metrics)
+    run = dataclasses.replace(
+        _run_of(parameters, aggregation.value, metrics),
+        has_empty_users=has_empty_users,
+    )
     return ldp_triehh_statement.ldp_triehh_statement(run, delta=delta, rounds=rounds)
 
 

@@ -297,7 +297,7 @@ def run_part(
         parameters,
         alphabet,
         seed=ldp_triehh_experiment.seed_of_repeat(seed, repeat),
-        noise_key=ldp_triehh_experiment.seed_of_repeat(noise_key, repeat),
+        noise_key=ldp_triehh_experiment.key_of_repeat(noise_key, repeat),
     )
     logging.info("%s, repeat %d:", name, repeat + 1)
     with directory.part(f"{_file_name(name)}_repeat_{repeat + 1}") as part:

@@ -311,11 +311,10 @@ def run(arguments: experiment_flags.Arguments) -> None:
     from simulation import run_directory, runtime
 
     def make_process(repeat: int):
-        of_repeat = ldp_triehh_experiment.seed_of_repeat
         return _make_process(
             population,
-            of_repeat(arguments.seed, repeat),
-            of_repeat(arguments.noise_key.value, repeat),
+            ldp_triehh_experiment.seed_of_repeat(arguments.seed, repeat),
+            ldp_triehh_experiment.key_of_repeat(arguments.noise_key.value, repeat),
         )
 
     first = make_process(0)
@@ -347,6 +346,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
             ldp_triehh_experiment.rounds_of(experiment.records),
             _DELTA.value,
             _ANONYMITY_ALPHA.value,
+            has_empty_users=flags.FLAGS["empty_clients"].value == "keep",
         )
         ldp_triehh_report.write(directory, results, summary)
         directory.complete()

@@ -69,9 +69,18 @@ _ASSUMPTIONS = (
     "In the simulation nobody drops out.",
     "Reports are drawn as Algorithm 1 says, by honest clients, independently of each "
     "other.",
-    "The simulation draws them from the run's seed: who knows it can take the noise "
-    "off. Keep it secret, or use another, where results on real data leave the house. "
-    "Runs that differ in a parameter or in the population have noise of their own.",
+    "The simulation draws them from the run's noise key: who knows it can take the "
+    "noise off. Keep it secret where results on real data leave the house. Runs that "
+    "differ in a parameter, in the cohorts or in the population have noise of their "
+    "own, also with the same key. The generators behind it (PCG64, Philox), keyed with "
+    "64 bits or more of a hash of the key, are taken for random by all who do not have "
+    "it; they are not cryptographic.",
+)
+
+_POPULATION_IS_PUBLIC = (
+    "Users without an item were left out of the population, so that who is in it, and "
+    "in which level, depends on who has items: that is taken to be public, and whether "
+    "a user has any item at all is not protected."
 )
 
 _NOT_COUNTED = (
@@ -97,6 +106,8 @@ class LdpTrieHHRun:
         num_passes: At least 1.
         num_repeats: How often the whole run is made with the same users, each time
             with cohorts of its own; 1 to 1,000.
+        has_empty_users: Whether users without an item are in the population. Where
+            they were left out, the statement says what that gives away.
         max_prefixes: eta_max.
         sampler: "greedy" or "random".
         aggregation: "secure_sum" or "ephemeral".
@@ -112,6 +123,7 @@ class LdpTrieHHRun:
     sampler: str
     aggregation: str
     num_repeats: int = 1
+    has_empty_users: bool = False
 
     def __post_init__(self):
         argument_checks.integer("num_repeats", self.num_repeats, 1, LARGEST_REPEATS)
@@ -200,6 +212,7 @@ def ldp_triehh_statement(
             _AGGREGATION[run.aggregation],
             _participation(run),
             *_ASSUMPTIONS,
+            *(() if run.has_empty_users else (_POPULATION_IS_PUBLIC,)),
         ),
         not_counted=_NOT_COUNTED,
         realised=None if rounds is None else rounds.summary(),
@@ -234,6 +247,7 @@ def _parameters(run: LdpTrieHHRun, delta: float) -> dict[str, float | int | str]
         "max_depth (D)": run.max_depth,
         "num_passes": run.num_passes,
         "num_repeats": run.num_repeats,
+        "users_without_items": "counted" if run.has_empty_users else "left out",
         "max_prefixes (eta_max)": run.max_prefixes,
         "sampler": run.sampler,
         "aggregation": run.aggregation,

@@ -1,6 +1,12 @@
 """The privacy statement of a TrieHH run."""
 
-from privacy import argument_checks, realised, statement, triehh_theorem1
+from privacy import (
+    argument_checks,
+    conversions,
+    realised,
+    statement,
+    triehh_theorem1,
+)
 from privacy.triehh import TrieHHGuarantee, TrieHHParameters
 
 _ADJACENCY = (
@@ -23,7 +29,9 @@ _ASSUMPTIONS = (
     "The simulation draws cohorts and words from the run's noise key: sampling "
     "protects nobody from those who know it. Keep it secret where results on real "
     "data leave the house. Runs that differ in a parameter or in the population have "
-    "cohorts of their own, also with the same key.",
+    "cohorts of their own, also with the same key. The generators behind it (PCG64, "
+    "Philox) are taken for random by all who do not have the key; they are not "
+    "cryptographic.",
 )
 
 _POPULATION_IS_PUBLIC = (
@@ -161,16 +169,22 @@ def _guarantees(
     except ValueError as error:
         return (), f"{error}."
     bound = bound_name(found)
-    guarantees = [_guarantee(found.epsilon, found.delta, bound)]
+    guarantees = []
     if num_runs > 1:
+        # First, as all of them are released.
+        epsilon, larger = conversions.basic_composition(
+            [(found.epsilon, found.delta)] * num_runs
+        )
         guarantees.append(
             _guarantee(
-                num_runs * found.epsilon,
-                min(1.0, num_runs * found.delta),
+                epsilon,
+                min(1.0, larger),
                 f"{bound}, with basic composition over {num_runs} runs",
                 f"For all {num_runs} runs together.",
             )
         )
+    alone = ("Of one run alone.",) if num_runs > 1 else ()
+    guarantees.append(_guarantee(found.epsilon, found.delta, bound, *alone))
     if triehh_theorem1.violated_condition(parameters) is None:
         epsilon, larger = triehh_theorem1.guarantee(parameters)
         name = "Zhu et al. 2020, " + ("Corollary 2" if redraws else "Theorem 1")

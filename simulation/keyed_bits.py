@@ -1,10 +1,12 @@
 """Random bits that only the holder of a key can tell from chance: SHAKE256, keyed.
 
 NumPy's generators are made for speed: who sees enough of their output can find their
-state, and with it all that follows. Noise that a guarantee rests on comes from here
-instead. The stream of a key and a path is SHAKE256 (FIPS 202) of their encoding, which
-as KMAC (NIST SP 800-185) is a pseudo-random function of the path for a secret key. So
-the path may hold what is private itself, such as a digest of the sums that noise is
+state, and with it all that follows. The noise of training comes from here instead; the
+draws of TrieHH and LDP TrieHH, of which nobody sees the generator's output itself, come
+from NumPy's and TensorFlow's, as their statements say. The stream of a key and a path
+is SHAKE256 (FIPS 202) of their encoding, which as KMAC (NIST SP 800-185) is a
+pseudo-random function of the path for a secret key. So the path may hold what is
+private itself, such as a digest of the sums that noise is
 added to: other sums then have independent noise.
 """
 

@@ -27,6 +27,20 @@ class NoiseKeyError(ValueError):
     """A file holds no noise key, or not the one that is expected."""
 
 
+def derived(key: int, *path: str | int) -> int:
+    """Returns the key of a part of what has a key, such as one of several repeats.
+
+    Args:
+        key: At least 0.
+        *path: Which part; see `seeds.derive`.
+
+    Returns:
+        128 bits, in [0, 2^128).
+    """
+    words = seeds.derive(key, *path).generate_state(2, np.uint64)
+    return int(words[0]) << 64 | int(words[1])
+
+
 @dataclasses.dataclass(frozen=True)
 class NoiseKey:
     """A key.
@@ -51,8 +65,7 @@ class NoiseKey:
     @classmethod
     def of_seed(cls, seed: int) -> Self:
         """Returns the key that follows from a seed, for data that are nobody's."""
-        words = seeds.derive(seed, "noise key").generate_state(2, np.uint64)
-        return cls(int(words[0]) << 64 | int(words[1]), False)
+        return cls(derived(seed, "noise key"), False)
 
     @classmethod
     def read(cls, path: str | os.PathLike[str], *, is_secret: bool = True) -> Self:

@@ -73,7 +73,7 @@ class ExperimentTest(parameterized.TestCase):
             cls.parameters,
             alphabet_lib.Alphabet("abc"),
             seed=ldp_triehh_experiment.seed_of_repeat(seed, repeat),
-            noise_key=ldp_triehh_experiment.seed_of_repeat(3, repeat),
+            noise_key=ldp_triehh_experiment.key_of_repeat(3, repeat),
         )
         run_level = process.next
 

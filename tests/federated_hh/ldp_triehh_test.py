@@ -629,6 +629,8 @@ class ParticipationTest(LdpTrieHHTestCase):
             {"sampler": _GREEDY},
             {"max_prefixes": 11},
             {"num_blocks": 2},
+            {"noise_key": 2},
+            {"noise_key": 1 + 2**127},
             {"population": self.population([*self.clients[1:], self.clients[0]])},
         ):
             other = self.small(**{"max_depth": 1, "num_passes": 1} | changes)
@@ -636,6 +638,9 @@ class ParticipationTest(LdpTrieHHTestCase):
                 other.cohorts.cohort(0), first.cohorts.cohort(0)
             )
             votes.append(other.randomize_sum(state, nobody))
+        # Of other cohorts, too: their sums are others.
+        other = self.small(max_depth=1, num_passes=1, seed=2)
+        votes.append(other.randomize_sum(state, nobody))
         self.assertLen(np.unique(votes, axis=0), len(votes))
 
 

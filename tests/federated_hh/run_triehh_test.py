@@ -119,8 +119,11 @@ class RunTrieHHTest(parameterized.TestCase):
         self.assertEqual(set(words["repeat"]), {0, 1})
         self.assertTrue((words["word"].str.len() + 1 == words["round_completed"]).all())
         statement = json.loads((path / "privacy.json").read_text())
-        self.assertLessEqual(statement["guarantees"][0]["epsilon"], 8)
-        self.assertLessEqual(statement["guarantees"][0]["delta"], 1e-4)
+        together, alone = statement["guarantees"][:2]
+        self.assertLessEqual(alone["epsilon"], 8)
+        self.assertLessEqual(alone["delta"], 1e-4)
+        self.assertEqual(alone["assumptions"], ["Of one run alone."])
+        self.assertGreater(together["epsilon"], 1.9 * alone["epsilon"])
         self.assertTrue(
             (words["votes"] >= statement["parameters"]["threshold (theta)"]).all()
         )

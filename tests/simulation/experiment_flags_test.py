@@ -7,33 +7,43 @@ import stat
 import subprocess
 import sys
 
-from absl.testing import absltest
+from absl.testing import absltest, parameterized
 
 import federated_hh
 from simulation import noise_keys
 
-_FLAGS = (
-    "--population=words.tsv",
-    "--population_format=word_counts",
-    "--threshold=10",
-    "--cohort_size=280",
-    "--max_length=5",
-    "--norequire_guarantee",
-)
+_DATA = ("--population=words.tsv", "--population_format=word_counts")
+_PROGRAMS = {
+    "federated_hh.run_triehh": (
+        *_DATA,
+        "--threshold=10",
+        "--cohort_size=280",
+        "--max_length=5",
+        "--norequire_guarantee",
+    ),
+    "federated_hh.run_ldp_triehh": (
+        *_DATA,
+        "--alphabet=abcdefgorw",
+        "--clients_per_level=90",
+        "--max_depth=4",
+        "--contribution_bound=2",
+        "--epsilon=4",
+    ),
+}
 
 
-class NoiseKeyOfRunsTest(absltest.TestCase):
+class NoiseKeyOfRunsTest(parameterized.TestCase):
     def setUp(self):
         super().setUp()
         self.scratch = pathlib.Path(self.create_tempdir().full_path)
         rows = [f"user{i}\twor{chr(97 + i % 7)}\t1\n" for i in range(400)]
         (self.scratch / "words.tsv").write_text("".join(rows))
 
-    def run_program(self, *flags):
+    def run_program(self, program, *flags):
         root = pathlib.Path(federated_hh.__file__).parent.parent
         cache = f"--population_cache={self.scratch / 'cache'}"
         return subprocess.run(
-            [sys.executable, "-P", "-m", "federated_hh.run_triehh", *flags, cache],
+            [sys.executable, "-P", "-m", program, *flags, cache],
             env={**os.environ, "PYTHONPATH": str(root)},
             cwd=self.scratch,
             capture_output=True,
@@ -41,8 +51,10 @@ class NoiseKeyOfRunsTest(absltest.TestCase):
             timeout=300,
         )
 
-    def test_real_data_have_a_secret_key_that_repeats_the_run(self):
-        first = self.run_program(*_FLAGS, "--output_dir=first")
+    @parameterized.parameters(*_PROGRAMS)
+    def test_real_data_have_a_secret_key_that_repeats_the_run(self, program):
+        flags = _PROGRAMS[program]
+        first = self.run_program(program, *flags, "--output_dir=first")
         self.assertEqual(first.returncode, 0, first.stderr)
         path = self.scratch / "first"
         file = path / "secret" / "noise_key"
@@ -59,10 +71,13 @@ class NoiseKeyOfRunsTest(absltest.TestCase):
                 self.assertNotIn(f"{key.value:032x}".encode(), shown.read_bytes())
 
         again = self.run_program(
-            *_FLAGS, "--output_dir=again", "--noise_key_file=first/secret/noise_key"
+            program,
+            *flags,
+            "--output_dir=again",
+            "--noise_key_file=first/secret/noise_key",
         )
         self.assertEqual(again.returncode, 0, again.stderr)
-        other = self.run_program(*_FLAGS, "--output_dir=other")
+        other = self.run_program(program, *flags, "--output_dir=other")
         self.assertEqual(other.returncode, 0, other.stderr)
 
         def exact_votes(name):
@@ -70,22 +85,22 @@ class NoiseKeyOfRunsTest(absltest.TestCase):
             return file.read_text()
 
         self.assertEqual(exact_votes("first"), exact_votes("again"))
-        # 7 words with some 40 votes of 280 each: all alike with a chance below 1e-5.
+        # 7 words with some 40 votes each: all alike with a chance below 1e-5.
         self.assertNotEqual(exact_votes("first"), exact_votes("other"))
 
         with self.subTest("edited flags are refused"):
             record["status"] = "running"
             (path / "run.json").write_text(json.dumps(record))
-            flags = path / "flags.txt"
-            flags.write_text(flags.read_text().replace("threshold=10", "threshold=9"))
-            done = self.run_program("--resume", "--output_dir=first")
+            file = path / "flags.txt"
+            file.write_text(file.read_text().replace("--seed=1", "--seed=2"))
+            done = self.run_program(program, "--resume", "--output_dir=first")
             self.assertEqual(done.returncode, 1)
             self.assertIn("flags.txt is not what the run began with", done.stderr)
             self.assertNotIn("Traceback", done.stderr)
         with self.subTest("a run that goes on has its key"):
-            flags.write_text("".join(f"{flag}\n" for flag in record["flags"]))
+            file.write_text("".join(f"{flag}\n" for flag in record["flags"]))
             done = self.run_program(
-                "--resume", "--output_dir=first", "--noise_key_file=x"
+                program, "--resume", "--output_dir=first", "--noise_key_file=x"
             )
             self.assertEqual(done.returncode, 1)
             self.assertIn("--noise_key_file: a run that goes on has its", done.stderr)

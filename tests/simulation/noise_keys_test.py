@@ -48,6 +48,14 @@ class NoiseKeyTest(parameterized.TestCase):
         self.assertFalse(noise_keys.NoiseKey.of_seed(7).is_secret)
         self.assertGreater(max(keys), 2**120)
 
+    def test_derived_keys_depend_on_all_bits_and_have_as_many(self):
+        keys = [5, 5 + 2**64, 5 + 2**127, 6]
+        found = {noise_keys.derived(key, "repeat", n) for key in keys for n in range(8)}
+        self.assertLen(found, 32)
+        # All 32 below 2^120: far below one in 10^70.
+        self.assertGreater(max(found), 2**120)
+        self.assertLess(max(found), 2**128)
+
     def test_repr_does_not_show_it(self):
         key = noise_keys.NoiseKey.fresh()
         self.assertNotIn(str(key.value), repr(key))
