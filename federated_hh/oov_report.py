@@ -167,14 +167,14 @@ def _guarantee_row(
             paper = "epsilon 10"
         if found.bound.startswith("clones"):
             paper = "epsilon 0.315 (same bound, from a coarser computation)"
-    # Rounded upwards: an upper bound stays one.
-    epsilon = math.ceil(found.epsilon * 1e4) / 1e4
-    estimate = "" if found.is_upper_bound else " (no proved upper bound)"
+    epsilon, estimate = f"{found.epsilon:.4g}", " (no proved upper bound)"
+    if found.is_upper_bound:  # rounded upwards, it stays one
+        epsilon, estimate = f"{math.ceil(found.epsilon * 1e4) / 1e4:g}", ""
     alone = "Of one repeat alone." in found.assumptions
     return {
         "guarantee": f"{found.unit} level: {found.bound}"
         + ("; of one repeat" if alone else ""),
-        "here": f"epsilon {epsilon:g}, delta {found.delta:.3g}{estimate}",
+        "here": f"epsilon {epsilon}, delta {found.delta:.3g}{estimate}",
         "paper": paper,
     }
 
