@@ -209,7 +209,7 @@ class WorkerLifeTest(parameterized.TestCase):
                 env=_environment(),
                 stdout=output,
                 stderr=subprocess.DEVNULL,
-                timeout=120,
+                timeout=300,
                 check=True,
             )
             output.seek(0)
@@ -227,7 +227,7 @@ class WorkerLifeTest(parameterized.TestCase):
             env=_environment(),
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=300,
         )
         self.assertEqual(pipeline.stdout.strip(), "6")
 
