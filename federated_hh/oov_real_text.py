@@ -180,11 +180,11 @@ class RealTextRunner:
         )
         words = results.words.drop(columns="repeat")
         words.insert(0, "data_set", data_set.name)
-        words.insert(1, "epsilon", str(epsilon))
+        words.insert(1, "epsilon", epsilon)
         row = {
             "setting": setting,
             "repeat": repeat,
-            "epsilon": str(epsilon),
+            "epsilon": epsilon,
             "sampler": parameters.sampler.value,
             "num_passes": 1,
             "clients_per_level": parameters.clients_per_level,
@@ -284,7 +284,7 @@ def words_to_markdown(words: pd.DataFrame, num_shown: int) -> str:
         "| data set | words found with epsilon 10, by estimated count |",
         "|---|---|",
     ]
-    private = words[words["epsilon"] == str(_EPSILONS[0])]
+    private = words[words["epsilon"] == _EPSILONS[0]]
     for name, group in private.groupby("data_set", sort=False):
         best = group.sort_values("estimate", ascending=False).head(num_shown)
         shown = [

@@ -253,7 +253,7 @@ class StudyRunner:
             {
                 "setting": setting.name,
                 "repeat": repeat,
-                "epsilon": str(setting.epsilon),
+                "epsilon": setting.epsilon,
                 "sampler": setting.sampler.value,
                 "num_passes": setting.num_passes,
                 "clients_per_level": parameters.clients_per_level,

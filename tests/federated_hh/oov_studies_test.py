@@ -301,7 +301,7 @@ class RealTextTest(absltest.TestCase):
         )
         self.assertEqual(blogs.words.to_pylist(), ["brb"])
         self.assertEqual((runs["coverage"] == 1).tolist(), [True] * 6)
-        without_noise = words[words["epsilon"] == "inf"]
+        without_noise = words[words["epsilon"] == math.inf]
         self.assertEqual(without_noise["word"].tolist(), ["brb", "lol", "lol"])
         self.assertIn("*brb*", oov_real_text.words_to_markdown(words, 3))
 
