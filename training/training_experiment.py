@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 from absl import logging
 
-from privacy import conversions
 from simulation import array_checkpoints, client_text, run_directory, seeds
 from simulation import participation_timers as timers
 from simulation.round_metrics import RoundMetrics
-from training import dp_ftrl, evaluation, examples
+from training import dp_ftrl, drawn_noise, evaluation, examples
 from training.dp_ftrl_parameters import Mechanism
 from training.run_participation import Realised
 
@@ -189,7 +188,8 @@ def _privacy_metrics(process, participation, delta: float) -> dict[str, float]:
     rho = so_far.zcdp(process.parameters)
     if process.parameters.mechanism is Mechanism.NONE:
         return {"rho": rho, "epsilon": rho}
-    return {"rho": rho, "epsilon": conversions.zcdp_to_epsilon(rho, delta)}
+    drawn = drawn_noise.zcdp_to_epsilon(rho, delta, participation.round_number)
+    return {"rho": rho, "epsilon": drawn.epsilon}
 
 
 def _evaluate(process, state, clients, last: bool, schedule) -> dict[str, float]:

@@ -18,6 +18,9 @@ _LARGEST_RATE = 1e6
 _DEFAULT_NOISE_MULTIPLIER = 7.0
 # More noise would leave no room for sums in 64 bits.
 LARGEST_NOISE_MULTIPLIER = 2.0**20
+# Less noise guarantees nothing: at 1e-3, one participation has an epsilon of 500,000.
+# Its square, by which accounting divides, is far from where floats end.
+_LEAST_NOISE = 1e-3
 
 VOCABULARY = flags.DEFINE_string(
     "vocabulary",
@@ -141,8 +144,10 @@ NUM_ROUNDS = flags.DEFINE_integer(
 NOISE_MULTIPLIER = flags.DEFINE_float(
     "noise_multiplier",
     None,
-    "z of the guarantee; 7 by default. Not used by fedavg. At most 2^20: the noise has "
-    "to fit into 64 bits beside the sum.",
+    "z of the guarantee; 7 by default. Not used by fedavg. At least 0.001: less "
+    "guarantees nothing. At most 2^20: the noise has to fit into 64 bits beside the "
+    "sum.",
+    lower_bound=_LEAST_NOISE,
     upper_bound=LARGEST_NOISE_MULTIPLIER,
 )
 EPSILON = flags.DEFINE_float(
@@ -176,7 +181,8 @@ COUNT_STDDEV = flags.DEFINE_float(
     "clipped_count_stddev",
     None,
     "Noise on the clipped counts (sigma_b) of --adaptive_clip. By default a twentieth "
-    "of the report goal.",
+    "of the report goal. At least 0.001; has to be above half of the noise multiplier.",
+    lower_bound=_LEAST_NOISE,
     upper_bound=2.0**30,
 )
 FIRST_RESTART = flags.DEFINE_integer(

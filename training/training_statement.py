@@ -6,6 +6,7 @@ Appendix A of the paper follows Ponomareva et al. 2023, Section 5.3.
 import math
 
 from privacy import conversions, statement
+from training import drawn_noise
 from training.dp_ftrl_parameters import Mechanism, ServerParameters
 from training.run_participation import RunParticipation
 
@@ -142,8 +143,9 @@ def _noise_assumption(
         "The noise is integer: a Gaussian rounded at random, up to a factor "
         "1 +- 2^-98 and a part of probability 2^-141, of each number "
         "(docs/integer_noise.md has the proof). Over the run that adds less than "
-        f"2^{numbers - 96} to epsilon and 2^{numbers - 140} (1 + exp(epsilon)) to "
-        "delta, which the numbers leave out. Its bits are SHAKE256 of the noise key, "
+        f"2^{numbers - 96} to epsilon and 2^{numbers - 140} (1 + exp(epsilon)) + "
+        f"2^{numbers - 96} delta to delta: an upper bound has them in it. Its bits are "
+        "SHAKE256 of the noise key, "
         "of the run and of its sums, which is taken for random by all who do not have "
         "the key. Whoever has it can take the noise off: where the data is not "
         "public, it has to be a secret of 128 random bits."
@@ -164,12 +166,20 @@ def _guarantee(
     parameters: ServerParameters, participation: RunParticipation, delta: float
 ) -> statement.Guarantee:
     rho = participation.zcdp(parameters)
+    drawn = drawn_noise.zcdp_to_epsilon(rho, delta, participation.num_rounds)
+    bound = f"zCDP, converted by the {conversions.ZcdpConversion.GAUSSIAN.value}"
+    if not drawn.is_proved:
+        bound += (
+            ", for continuous noise. For the integer noise as it is drawn, nothing is "
+            "proved at this delta: what its proof adds to delta (see the assumptions) "
+            "may be more than half of it. Ask for a larger --delta, or add more noise"
+        )
     return statement.Guarantee(
-        epsilon=conversions.zcdp_to_epsilon(rho, delta),
+        epsilon=drawn.epsilon,
         delta=delta,
         rho=rho,
-        bound=f"zCDP, converted by the {conversions.ZcdpConversion.GAUSSIAN.value}",
-        is_upper_bound=True,
+        bound=bound,
+        is_upper_bound=drawn.is_proved,
         one_sided=False,
         unit=_UNIT,
         adjacency=_ADJACENCY,

@@ -360,6 +360,60 @@ class NoiseOfOtherRunsTest(parameterized.TestCase):
             state = output.state
         self.assertGreater(abs(math.log(norms[1] / norms[0])), 0.05)
 
+    @parameterized.parameters(_TREE, _GAUSSIAN)
+    def test_noise_on_counts_and_updates_as_drawn(self, mechanism):
+        # z is 0.6 and sigma_b 0.35: a client moves the updates' sum by C = 2 and the
+        # count by 1/2, so together (0.5 / 0.35)^2 + (1 / z_delta)^2 is 1 / 0.6^2, by
+        # which z_delta is 1.165, twice z. Each of 400 processes has its own key and
+        # draws once: chi-square, false alarms 1e-9.
+        z_delta = (1 / 0.6**2 - (0.5 / 0.35) ** 2) ** -0.5
+        self.assertGreater(z_delta, 1.9 * 0.6)
+        draws, counts, updates = 400, [], []
+        for noise_key in range(draws):
+            process = server(
+                mechanism=mechanism,
+                noise_key=noise_key,
+                noise_multiplier=0.6,
+                adaptive_clip=lib.AdaptiveClip(count_stddev=0.35, learning_rate=1.0),
+            )
+            state = process.initialize()
+            output = process.update(state, zero_sums())
+            # The logarithm falls by the noisy share of the clients less a half.
+            counts.append(-10 * math.log(output.state.tracked_norm / 2.0))
+            noisy = released(state, output)
+            updates.extend(np.concatenate([noisy[name].ravel() for name in _SHAPES]))
+        for values, stddev in ((counts, 0.35), (updates, 2.0 * z_delta)):
+            statistic = np.sum(np.square(values, dtype=float)) / stddev**2
+            law = stats.chi2(len(values))
+            self.assertGreater(min(law.cdf(statistic), law.sf(statistic)), 1e-9)
+
+    def test_a_restart_round_starts_both_trees_anew(self):
+        adaptive = lib.AdaptiveClip(count_stddev=3.0)
+        process = server(adaptive_clip=adaptive, restart_rounds=(2,))
+        state = process.initialize()
+        for number in range(5):
+            before, sums = state, random_sums(number, clip_norm=state.clip_norm)
+            output = process.update(state, sums)
+            state = output.state
+            rounds = [1, 2, 0, 1, 2][number]
+            for noise in (state.noise, state.count_noise):
+                self.assertEqual((noise.tree, noise.rounds), (int(number >= 2), rounds))
+                self.assertLen(noise.nodes, rounds.bit_count())
+            if number == 3:
+                # The first leaf of a new tree: what is released is its noisy total,
+                # of this round's sum and of none before.
+                noisy = released(before, output)
+                drawn = np.concatenate([noisy[name].ravel() for name in _SHAPES])
+                total = state.noise.nodes[0].total
+                np.testing.assert_allclose(drawn, total * sums.unit, atol=1e-4)
+                exact = np.concatenate([sums.total[n].ravel() for n in _SHAPES])
+                stddev = process.parameters.delta_noise_multiplier * 2**32
+                # Ten numbers: one is beyond 7 of these once in 4e10 times.
+                self.assertLess(np.abs(total - exact).max(), 7 * stddev)
+        # The restart goes along with the checkpoint.
+        place = process.to_arrays(state)["noise/place"]
+        np.testing.assert_array_equal(place, [1, 2])
+
     def test_a_round_without_a_finite_update_stops_the_run(self):
         process = server()
         sums = dataclasses.replace(random_sums(0), num_non_finite=10)

@@ -63,6 +63,20 @@ class TrainingFlagsTest(parameterized.TestCase):
                     flags.FLAGS[name].parse(value)
                     use_all()
 
+    @parameterized.parameters("noise_multiplier", "clipped_count_stddev")
+    def test_noise_that_guarantees_nothing_is_refused_by_name(self, name):
+        for value in ("1e-300", "9.99e-4", "0", "-1"):
+            with (
+                self.subTest(value),
+                flagsaver.flagsaver(),
+                self.assertRaisesRegex(
+                    flags.IllegalFlagValueError, rf"--{name}=.*\[0\.001, "
+                ),
+            ):
+                flags.FLAGS[name].parse(value)
+        with flagsaver.flagsaver():
+            flags.FLAGS[name].parse("0.001")
+
     @parameterized.parameters(
         ("dp_ftrl", {}),
         ("dp_ftrl", {"max_participation": 1}),
