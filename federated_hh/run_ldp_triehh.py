@@ -48,8 +48,8 @@ _CONTRIBUTION_BOUND = flags.DEFINE_integer(
 _EPSILON = flags.DEFINE_float(
     "epsilon",
     None,
-    "Local epsilon of a report, 1e-9 to 40; 'inf' for true votes without local privacy. "
-    "10 if neither this nor --central_epsilon is set.",
+    "Local epsilon of a report, 1e-9 to 40; 'inf' for true votes without local "
+    "privacy. 10 if neither this nor --central_epsilon is set.",
 )
 _CENTRAL_EPSILON = flags.DEFINE_float(
     "central_epsilon",
@@ -216,8 +216,8 @@ def _check_epsilons() -> None:
         raise ValueError("--epsilon and --central_epsilon: only one of them, please")
     if local is not None and not local >= _MIN_EPSILON:  # nan is not, either
         raise ValueError(
-            f"--epsilon={local}: has to be at least {_MIN_EPSILON:g}, or inf (with less, "
-            "the votes of 2^31 clients are nothing but noise)"
+            f"--epsilon={local}: has to be at least {_MIN_EPSILON:g}, or inf (with "
+            "less, the votes of 2^31 clients are nothing but noise)"
         )
     if local is not None and _MAX_EPSILON < local < math.inf:
         raise ValueError(

@@ -132,8 +132,8 @@ def _check_flags() -> None:
     if not 0 < _DISCOVERY_RATE.value <= _MOST_DISCOVERY_RATE:
         raise ValueError(
             f"--discovery_rate={_DISCOVERY_RATE.value}: it has to be above 0 and at "
-            f"most {_MOST_DISCOVERY_RATE} (1 word in a million is missed at it, and the "
-            "search for parameters would take long beyond)"
+            f"most {_MOST_DISCOVERY_RATE} (1 word in a million is missed at it, and "
+            "the search for parameters would take long beyond)"
         )
     # Compared with the defaults, which a run directory records as if they were given.
     if any(given) and _PARAMETERS.value != "tight":

@@ -109,7 +109,7 @@ class FlagErrorsTest(parameterized.TestCase):
         ("training.run_training", "--num_units=2147483648", r"\[1, [0-9]+\]"),
         ("scripts.reproduce", "--study=figure0", "one of <.*oov_table1"),
         ("federated_hh.run_triehh", "--num_repeats=many", "invalid literal"),
-        ("federated_hh.run_triehh", "--no_such_flag=3", "Unknown command line flag"),
+        ("federated_hh.run_triehh", "--no_such_flag=3", "error: Unknown"),
         ("federated_hh.run_triehh", "--flagfile=nowhere", "Unable to open"),
         ("federated_hh.run_triehh", f"--flagfile={sys.executable}", "text in UTF-8"),
     )
@@ -119,7 +119,9 @@ class FlagErrorsTest(parameterized.TestCase):
         self.assertEqual(done.stdout, "")
         self.assertLen(done.stderr.splitlines(), 1, done.stderr)
         name, value = flag.removeprefix("--").split("=")
-        self.assertRegex(done.stderr, f"^error: .*{name}.*{message}")
+        self.assertStartsWith(done.stderr, "error: ")
+        self.assertRegex(done.stderr, message)
+        self.assertIn(name, done.stderr)
         if name not in ("no_such_flag", "flagfile"):
             self.assertIn(value, done.stderr)
 
