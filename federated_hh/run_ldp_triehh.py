@@ -48,8 +48,8 @@ _CONTRIBUTION_BOUND = flags.DEFINE_integer(
 _EPSILON = flags.DEFINE_float(
     "epsilon",
     None,
-    "Local epsilon of a report, above 0; 'inf' for true votes without local privacy. "
-    "10 if neither this nor --central_epsilon is set.",
+    "Local epsilon of a report, 1e-9 to 40; 'inf' for true votes without local "
+    "privacy. 10 if neither this nor --central_epsilon is set.",
 )
 _CENTRAL_EPSILON = flags.DEFINE_float(
     "central_epsilon",
@@ -113,6 +113,9 @@ flags.adopt_module_key_flags(experiment_flags)
 
 # As `randomizers.argument_checks` has it, which would import TensorFlow here.
 _MAX_EPSILON = 40.0
+# The votes of 2^31 clients are nothing but noise long before, and the probabilities of
+# a true and a false vote differ by less than float64 can tell soon after.
+_MIN_EPSILON = 1e-9
 _DEFAULT_EPSILON = 10.0
 
 
@@ -193,7 +196,9 @@ def _warn_of_noise() -> None:
         return
     share = level.other_probability
     deviation = math.sqrt(clients * bound * share * (1 - share))
-    deviation /= level.include_probability - share
+    # Rounding may leave no difference at all.
+    difference = max(0.0, level.include_probability - share)
+    deviation = deviation / difference if difference else math.inf
     if clients < _VISIBLE_DEVIATIONS * deviation:
         logging.warning(
             "A prefix that all %s clients of a level hold is estimated with a standard "
@@ -209,15 +214,19 @@ def _check_epsilons() -> None:
     local, central = _EPSILON.value, _CENTRAL_EPSILON.value
     if local is not None and central is not None:
         raise ValueError("--epsilon and --central_epsilon: only one of them, please")
-    if local is not None and not local > 0:  # not a number is not, either
-        raise ValueError(f"--epsilon={local}: has to be above 0, or inf")
+    if local is not None and not local >= _MIN_EPSILON:  # nan is not, either
+        raise ValueError(
+            f"--epsilon={local}: has to be at least {_MIN_EPSILON:g}, or inf (with "
+            "less, the votes of 2^31 clients are nothing but noise)"
+        )
     if local is not None and _MAX_EPSILON < local < math.inf:
         raise ValueError(
             f"--epsilon={local}: has to be at most {_MAX_EPSILON:g}, or inf"
         )
-    if central is not None and not 0 < central <= _MAX_EPSILON:
+    if central is not None and not _MIN_EPSILON <= central <= _MAX_EPSILON:
         raise ValueError(
-            f"--central_epsilon={central}: has to be above 0 and at most "
+            f"--central_epsilon={central}: has to be at least {_MIN_EPSILON:g} (with "
+            "less, the votes of 2^31 clients are nothing but noise) and at most "
             f"{_MAX_EPSILON:g}, the largest local one; a larger one needs --epsilon"
         )
 
@@ -377,4 +386,4 @@ def main(argv: list[str]) -> None:
 if __name__ == "__main__":
     # Gboard's words are whatever is typed between spaces.
     flags.FLAGS.set_default("tokenizer", "whitespace")
-    app.run(main)
+    app.run(main, flags_parser=experiment_flags.parse_flags)

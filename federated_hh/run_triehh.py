@@ -38,8 +38,9 @@ _DISCOVERY_RATE = flags.DEFINE_float(
     "discovery_rate",
     0.9,
     "The probability with which --parameters=tight finds words of as few clients as "
-    "possible; above 0 and below 1.",
+    "possible; above 0 and at most 0.999999.",
 )
+_MOST_DISCOVERY_RATE = 0.999999
 # No population has more clients.
 _MOST_CLIENTS = 2**31 - 1
 _THRESHOLD = flags.DEFINE_integer(
@@ -128,10 +129,11 @@ def _check_flags() -> None:
     if _EPSILON.value is not None and not 0 < _EPSILON.value < math.inf:
         raise ValueError(f"--epsilon={_EPSILON.value}: it has to be above 0 and finite")
     _parse_delta(_DELTA.value, 10**6)
-    if not 0 < _DISCOVERY_RATE.value < 1:
+    if not 0 < _DISCOVERY_RATE.value <= _MOST_DISCOVERY_RATE:
         raise ValueError(
-            f"--discovery_rate={_DISCOVERY_RATE.value}: it has to be above 0 and "
-            "below 1"
+            f"--discovery_rate={_DISCOVERY_RATE.value}: it has to be above 0 and at "
+            f"most {_MOST_DISCOVERY_RATE} (1 word in a million is missed at it, and "
+            "the search for parameters would take long beyond)"
         )
     # Compared with the defaults, which a run directory records as if they were given.
     if any(given) and _PARAMETERS.value != "tight":
@@ -266,4 +268,4 @@ def main(argv: list[str]) -> None:
 if __name__ == "__main__":
     # The guarantee compares users with and without words in a population of one size.
     flags.FLAGS.set_default("empty_clients", "keep")
-    app.run(main)
+    app.run(main, flags_parser=experiment_flags.parse_flags)

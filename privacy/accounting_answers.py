@@ -39,10 +39,18 @@ LIMITS: dict[str, tuple[float, str]] = {
     "max_length": (1e6, "no word has as many symbols"),
     "threshold": (1e12, "it cannot be above the population"),
     "cohort_size": (1e12, "it cannot be above the population"),
-    "discovery_rate": (1, "it is a probability"),
+    "discovery_rate": (
+        0.999999,
+        "1 word in a million is missed at it, and the search would take long beyond",
+    ),
     "alphabet_size": (2**21, "Unicode has fewer characters"),
     "kept_prefixes": (2**31 - 1, "candidates are numbered with 31 bits"),
     "alpha": (1, "it is a probability"),
+}
+
+# The smallest value, and why, of those flags that are not merely above 0.
+LOWEST: dict[str, tuple[float, str]] = {
+    "noise_multiplier": (1e-3, "with less, rho is above 500,000: no guarantee"),
 }
 
 # Restarts beyond these are as many trees.
@@ -412,7 +420,12 @@ def call(answer: Callable[..., Rows], name: str, values: dict[str, Any]) -> Rows
         most, reason = LIMITS.get(flag, (math.inf, ""))
         if isinstance(values[flag], int | float) and values[flag] > most:
             raise ValueError(
-                f"{flag} must be at most {most:g}, got {values[flag]} ({reason})"
+                f"{flag} must be at most {most:.8g}, got {values[flag]} ({reason})"
+            )
+        least, reason = LOWEST.get(flag, (-math.inf, ""))
+        if isinstance(values[flag], int | float) and values[flag] < least:
+            raise ValueError(
+                f"{flag} must be at least {least:g}, got {values[flag]} ({reason})"
             )
     for flag, parameter in known.items():
         if parameter.default is parameter.empty and flag not in values:

@@ -153,13 +153,13 @@ def delta_noise_multiplier(noise_multiplier: float, count_stddev: float) -> floa
     """
     z = argument_checks.positive("noise_multiplier", noise_multiplier)
     sigma = argument_checks.positive("count_stddev", count_stddev)
-    share = (z / (2 * sigma)) ** 2
-    if share >= 1:
+    # Compared before it is squared, as the square may be no float64.
+    if z >= 2 * sigma:
         raise ValueError(
             f"count_stddev must be above noise_multiplier / 2 = {z / 2:g}, got "
             f"{sigma:g}: the bits alone would cost more than noise_multiplier allows"
         )
-    return z / math.sqrt(1 - share) * (1 + 2**-50)
+    return z / math.sqrt(1 - (z / (2 * sigma)) ** 2) * (1 + 2**-50)
 
 
 def total_noise_multiplier(delta_multiplier: float, count_stddev: float) -> float:

@@ -52,7 +52,6 @@ def symmetric_one_hot_rho(
     inverse = math.exp(-local_epsilon)
     coin = 2 * inverse / (1 + inverse)
     # A block that is 1 part in 3000 of the count costs as much of rho.
-    # A block that is 1 part in 3000 of the count costs as much of rho.
     blocks = math.ceil(min(1024, max(16, 3e4 / math.sqrt(n * coin + 1))))
     counts, masses = binomial_grid.lower_ends(n - 1, coin, blocks)
     log_terms = [
@@ -104,9 +103,12 @@ def symmetric_one_hot_epsilon(
     # the cost of an order grows with it.
     near = clones.ClonePair(2 * local_epsilon, num_reports, stronger=True)
     typical = -math.log(delta) / max(near.epsilon(delta), 1e-12)
+    # Where the best order is out of reach, another one gives a bound that is larger.
+    highest = min(max(20 * typical, 1.0), 1e7)
+    lowest = min(max(typical / 50, 1e-2), highest / 10)
     found = optimize.minimize_scalar(
         epsilon_at,
-        bounds=(math.log(max(typical / 50, 1e-2)), math.log(min(20 * typical, 1e7))),
+        bounds=(math.log(lowest), math.log(highest)),
         method="bounded",
         options={"xatol": 0.03, "maxiter": 20},
     )

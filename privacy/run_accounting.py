@@ -111,6 +111,8 @@ def main(argv: Sequence[str]):
         rows = _answer()
     except ValueError as error:
         _fail(error)
+    except ArithmeticError as error:
+        _fail(f"the flags' values, taken together, are too large or small: {error}")
     print(render(rows, _FORMAT.value))
 
 
@@ -175,7 +177,7 @@ def _text(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-def _fail(error: Exception):
+def _fail(error: Exception | str):
     print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
     sys.exit(2)
 

@@ -3,7 +3,9 @@
 See `tree_aggregation` for the trees and the conventions.
 """
 
+import bisect
 import functools
+import itertools
 import math
 from collections.abc import Sequence
 
@@ -16,6 +18,10 @@ LARGEST_ROUNDS = 10**9
 # square the time of the search grows with: at most half a minute. Half of it, where
 # the client may take part less often than the distance allows.
 LARGEST_SEARCH = 14_000
+
+# Pairs of counts, before a tree and in it, that are tried one by one where trees are
+# put after each other: at most half a minute.
+LARGEST_JOINS = 20_000_000
 
 # (value, exit) of the ways to place participations in a node: the sum of squares over
 # its nodes, and how many rounds after its end are still closed.
@@ -62,6 +68,7 @@ def square_sum(
             "take minutes. min_separation = 0 has a closed form, which is a bound for "
             "any other"
         )
+    _check_joins(lengths, largest, gap)
     block = gap.bit_length() - 1
 
     @functools.cache
@@ -90,6 +97,41 @@ def square_sum(
             if length >> height & 1:
                 states = _append_tree(states, front, height, gap, most)
     return max(value for ways in states.values() for value, _ in ways)
+
+
+def _check_joins(lengths: Sequence[int], most: int, gap: int) -> None:
+    """Refuses restarts whose trees take minutes to put after each other."""
+    runs = [(length, len(list(same))) for length, same in itertools.groupby(lengths)]
+    if _joins(runs, most, gap) <= LARGEST_JOINS:
+        return
+    enough = bisect.bisect_right(
+        range(1, most), LARGEST_JOINS, key=lambda count: _joins(runs, count, gap)
+    )
+    allowed = f"max_participation must be at most {enough}, got {most}"
+    raise ValueError(
+        f"{allowed if enough else 'restarts must be fewer'} for min_separation = "
+        f"{gap - 1} and {len(lengths)} trees: the exact worst case is a search that "
+        "would take minutes. Restart less often, or take min_separation = 0, which has "
+        "a closed form that is a bound for any other"
+    )
+
+
+def _joins(runs: Sequence[tuple[int, int]], most: int, gap: int) -> int:
+    """Counts the pairs that `_append_tree` tries, for (length, how often) of trees."""
+    total = before = 0
+    for length, repeats in runs:
+        heights = [h for h in reversed(range(length.bit_length())) if length >> h & 1]
+        rooms = [-(-(1 << height) // gap) for height in heights]
+        every = sum(rooms)
+        for room in rooms:
+            # The counts before the tree grow with each repeat until they reach `most`.
+            growing = min(repeats, max(0, -((before - most) // every)))
+            counts = growing * before + every * growing * (growing - 1) // 2
+            counts += (repeats - growing) * most + repeats
+            total += counts * (min(room, most) + 1)
+            before += room
+        before += every * (repeats - 1)
+    return total
 
 
 def _of_any_rounds(lengths: Sequence[int], most: int) -> int:

@@ -84,6 +84,26 @@ class Arguments:
     flags: tuple[str, ...]
 
 
+def parse_flags(arguments: Sequence[str]) -> list[str]:
+    """Parses a command line, with its errors as one line and exit code 2.
+
+    Args:
+        arguments: The program and its arguments, as in `sys.argv`.
+
+    Returns:
+        The program and what is left beside flags, for the program's `main`. It is what
+        `app.run` takes as its `flags_parser`.
+    """
+    try:
+        return flags.FLAGS(arguments)
+    except flags.Error as error:
+        message = str(error)
+    except UnicodeError as error:
+        message = f"--flagfile: has to be text in UTF-8 ({error})"
+    print(f"error: {' '.join(message.split())}", file=sys.stderr)
+    sys.exit(2)
+
+
 def run_program(
     argv: Sequence[str],
     program: str,

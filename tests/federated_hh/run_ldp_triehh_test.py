@@ -253,12 +253,29 @@ class RunLdpTrieHHTest(parameterized.TestCase):
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertIn("what is found will be noise", result.stderr)
 
+    def test_votes_that_rounding_makes_alike_warn(self):
+        program = (
+            "import sys; from federated_hh import run_ldp_triehh as program; "
+            "program.flags.FLAGS(sys.argv); program._warn_of_noise()"
+        )
+        result = subprocess.run(
+            [sys.executable, "-P", "-c", program, "--epsilon=1e-300"],
+            env=_environment(),
+            capture_output=True,
+            text=True,
+        )
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("standard deviation of inf", result.stderr)
+
     @parameterized.parameters(
-        (("--central_epsilon=0",), "--central_epsilon=0.0: has to be above 0"),
+        (("--central_epsilon=0",), "--central_epsilon=0.0: has to be at least"),
+        (("--central_epsilon=1e-16",), "has to be at least 1e-09 (with less, the vot"),
         (("--central_epsilon=41",), "at most 40"),
         (("--central_epsilon=nan",), "--central_epsilon=nan"),
         (("--central_epsilon=1", "--epsilon=10"), "only one of them"),
-        (("--epsilon=0",), "--epsilon=0.0: has to be above 0"),
+        (("--epsilon=0",), "--epsilon=0.0: has to be at least"),
+        (("--epsilon=1e-300",), "--epsilon=1e-300: has to be at least 1e-09, or inf"),
+        (("--epsilon=1e-16",), "--epsilon=1e-16: has to be at least 1e-09, or inf"),
         (("--epsilon=-1",), "--epsilon=-1.0"),
         (("--epsilon=nan",), "--epsilon=nan"),
         (("--epsilon=41",), "--epsilon=41.0: has to be at most 40, or inf"),

@@ -6,7 +6,7 @@ import numpy as np
 from absl.testing import absltest, parameterized
 from scipy import special, stats
 
-from privacy import conversions, renyi_aggregation
+from privacy import clones, conversions, renyi_aggregation
 from tests.privacy import enumeration
 
 
@@ -95,6 +95,13 @@ class EpsilonTest(parameterized.TestCase):
             renyi_aggregation.symmetric_one_hot_rho(order, local, n), order, 1e-6
         )
         self.assertAlmostEqual(found, again, places=9)
+
+    @parameterized.parameters((0.001, 10**12, 1e-10), (40.0, 2, 0.999))
+    def test_best_orders_out_of_reach_have_a_bound_all_the_same(self, local, n, delta):
+        epsilon, order = renyi_aggregation.symmetric_one_hot_epsilon(local, n, delta)
+        self.assertBetween(order, 1, 1e7 + 1)
+        least = clones.ClonePair(2 * local, n, stronger=True).epsilon(delta)
+        self.assertBetween(epsilon, least, 2 * local)
 
     def test_conversion_is_that_of_dp_accounting(self):
         from dp_accounting import rdp

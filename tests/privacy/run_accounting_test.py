@@ -16,6 +16,14 @@ from privacy import accounting_answers, paper_tables
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
 _TRIEHH = ("--mechanism=triehh", "--population=100000", "--max_length=10")
 
+_FTRL = (
+    "--mechanism=dp_ftrl",
+    "--num_rounds=930",
+    "--min_separation=212",
+    "--max_participation=4",
+    "--delta=1e-10",
+)
+
 
 def _python(*arguments: str) -> subprocess.CompletedProcess:
     path = os.pathsep.join([str(_ROOT), *(part for part in sys.path if part)])
@@ -210,6 +218,40 @@ class BadInputTest(parameterized.TestCase):
                 "--delta=1e-6",
             ),
             "min_separation .* got 10",
+        ),
+        (
+            (*_FTRL, "--noise_multiplier=7", "--count_stddev=1e-300"),
+            "count_stddev must be above noise_multiplier / 2 = 3.5, got 1e-300",
+        ),
+        (
+            (*_FTRL, "--noise_multiplier=1e-300"),
+            "noise_multiplier must be at least 0.001, got 1e-300 .*no guarantee",
+        ),
+        (
+            (*_FTRL, "--noise_multiplier=5e-324"),
+            "noise_multiplier must be at least 0.001, got 5e-324",
+        ),
+        (
+            (
+                "--mechanism=dp_ftrl",
+                "--noise_multiplier=0.001",
+                "--num_rounds=1000000000",
+                "--min_separation=0",
+                "--group_size=1000000",
+                "--delta=1e-10",
+            ),
+            "values, taken together, are too large",
+        ),
+        (
+            (
+                "--mechanism=triehh",
+                "--population=1000000",
+                "--max_length=10",
+                "--epsilon=2",
+                "--delta=1e-12",
+                "--discovery_rate=0.9999999999999999",
+            ),
+            "discovery_rate must be at most 0.999999, got .*long",
         ),
         (
             ("--mechanism=triehh", "--population=1000", "--max_length=5"),

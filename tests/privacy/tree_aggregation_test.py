@@ -3,7 +3,9 @@
 import fractions
 import itertools
 import math
+import re
 import time
+from unittest import mock
 
 import numpy as np
 from absl.testing import absltest, parameterized
@@ -173,6 +175,40 @@ class WorstCaseTest(parameterized.TestCase):
         self.assertLess(time.monotonic() - started, 5)
         with self.assertRaisesRegex(ValueError, "must be at most 3500 for min_sep"):
             worst_participation.square_sum((10**6,), 10**5, 1)
+
+    def test_restarts_that_take_minutes_are_refused_at_once(self):
+        started = time.monotonic()
+        for rounds, period, most, what in (
+            (99_999, 11, 3333, "at most 2[0-9]+, got 3333"),
+            (99_999, 11, 500, "at most 2[0-9]+, got 500"),
+            (10**9 - 1, 1000, 7, "restarts must be fewer .* 1000001 trees"),
+        ):
+            run = TreeAggregation(
+                noise_multiplier=7.0,
+                num_rounds=rounds,
+                min_separation=1,
+                max_participation=most,
+                restart_rounds=tree_aggregation.restart_schedule(rounds, 7, period),
+            )
+            with self.assertRaisesRegex(ValueError, f"{what}.* would take mi"):
+                _ = run.square_sum
+        self.assertLess(time.monotonic() - started, 10)
+
+    @mock.patch.object(worst_participation, "LARGEST_JOINS", 2_000_000)
+    def test_the_largest_participation_that_is_named_is_taken(self):
+        # Trees of 11 rounds: 4 of every second round of the first 8 are best (4 + 4 +
+        # 2 * 2^2 + 4^2 = 32), and as many trees as there are participations for.
+        lengths = (11,) * 3_000
+        with self.assertRaises(ValueError) as refused:
+            worst_participation.square_sum(lengths, 3000, 1)
+        named = re.search("at most ([0-9]+), got 3000", str(refused.exception))
+        most = int(named[1]) // 4 * 4
+        self.assertBetween(most, 40, 400)
+        self.assertEqual(
+            worst_participation.square_sum(lengths, most, 1), most // 4 * 32
+        )
+        with self.assertRaises(ValueError):
+            worst_participation.square_sum(lengths, int(named[1]) + 1, 1)
 
     def test_default_participation_is_the_ceiling(self):
         # The floor would be 4 for de-DE and give 0.48, which MinS alone does not.

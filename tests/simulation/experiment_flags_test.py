@@ -106,5 +106,50 @@ class NoiseKeyOfRunsTest(parameterized.TestCase):
             self.assertIn("--noise_key_file: a run that goes on has its", done.stderr)
 
 
+class FlagErrorsTest(parameterized.TestCase):
+    def run_program(self, program, *flags):
+        root = pathlib.Path(federated_hh.__file__).parent.parent
+        return subprocess.run(
+            [sys.executable, "-P", "-m", program, *flags],
+            env={**os.environ, "PYTHONPATH": str(root)},
+            cwd=self.create_tempdir().full_path,
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+
+    @parameterized.parameters(
+        ("federated_hh.run_triehh", "--max_length=1001", r"\[1, 1000\]"),
+        ("federated_hh.run_ldp_triehh", "--max_depth=1001", r"\[1, 1000\]"),
+        ("training.run_training", "--num_units=2147483648", r"\[1, [0-9]+\]"),
+        ("scripts.reproduce", "--study=figure0", "one of <.*oov_table1"),
+        ("federated_hh.run_triehh", "--num_repeats=many", "invalid literal"),
+        ("federated_hh.run_triehh", "--no_such_flag=3", "error: Unknown"),
+        ("federated_hh.run_triehh", "--flagfile=nowhere", "Unable to open"),
+        ("federated_hh.run_triehh", f"--flagfile={sys.executable}", "text in UTF-8"),
+    )
+    def test_one_line_and_exit_code_2(self, program, flag, message):
+        done = self.run_program(program, flag)
+        self.assertEqual(done.returncode, 2)
+        self.assertEqual(done.stdout, "")
+        self.assertLen(done.stderr.splitlines(), 1, done.stderr)
+        name, value = flag.removeprefix("--").split("=")
+        self.assertStartsWith(done.stderr, "error: ")
+        self.assertRegex(done.stderr, message)
+        self.assertIn(name, done.stderr)
+        if name not in ("no_such_flag", "flagfile"):
+            self.assertIn(value, done.stderr)
+
+    def test_help_goes_to_standard_output(self):
+        done = self.run_program("federated_hh.run_triehh", "--help")
+        self.assertIn("--threshold: Votes that a prefix needs", done.stdout)
+        self.assertEqual(done.stderr, "")
+
+    def test_stray_arguments_are_refused(self):
+        done = self.run_program("federated_hh.run_triehh", "--epsilon=1", "extra")
+        self.assertNotEqual(done.returncode, 0)
+        self.assertNotIn("Traceback", done.stderr)
+
+
 if __name__ == "__main__":
     absltest.main()
