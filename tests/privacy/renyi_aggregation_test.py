@@ -96,7 +96,7 @@ class EpsilonTest(parameterized.TestCase):
         )
         self.assertAlmostEqual(found, again, places=9)
 
-    @parameterized.parameters((0.001, 10**12, 1e-10), (40.0, 2, 0.999))
+    @parameterized.parameters((0.001, 10**12, 1e-10))
     def test_best_orders_out_of_reach_have_a_bound_all_the_same(self, local, n, delta):
         epsilon, order = renyi_aggregation.symmetric_one_hot_epsilon(local, n, delta)
         self.assertBetween(order, 1, 1e7 + 1)
