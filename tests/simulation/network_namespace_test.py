@@ -84,8 +84,10 @@ class NetworkNamespaceTest(absltest.TestCase):
         if os.geteuid() != 0:
             self.skipTest("the other test is of a user without rights already")
         user = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
-        if subprocess.run([*user, sys.executable, "-c", ""]).returncode != 0:
-            self.skipTest("another user cannot run this Python")
+        process = _start("import simulation.network_namespace", before=user)
+        _, errors = process.communicate()
+        if errors:
+            self.skipTest(f"another user cannot run this Python here: {errors}")
         self._check_out_of_reach("/dev/shm", user)  # open to all users
 
     def test_refuses_where_threads_would_stay_outside(self):
