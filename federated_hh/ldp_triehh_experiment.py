@@ -1,7 +1,6 @@
 """Runs LDP TrieHH a number of times on a population, so that it can be interrupted."""
 
 import dataclasses
-import hashlib
 import json
 import math
 import pathlib
@@ -65,7 +64,7 @@ class ParticipationRecord:
             state.pass_number,
             state.level,
             len(cohort),
-            _digest(cohort),
+            realised.cohort_digest(cohort),
             software.digest(),
         )
 
@@ -76,14 +75,9 @@ def rounds_of(records: Sequence[ParticipationRecord]) -> realised.RealisedRounds
     Args:
         records: Of all levels of all repeats, in order.
     """
-    rounds, number = [], 0
-    for place, record in enumerate(records):
-        is_first = place == 0 or record.repeat != records[place - 1].repeat
-        number = 1 if is_first else number + 1
-        rounds.append(
-            realised.Round(record.repeat, number, record.clients, record.digest)
-        )
-    return realised.RealisedRounds(tuple(rounds))
+    return realised.RealisedRounds.in_order(
+        (record.repeat, record.clients, record.digest) for record in records
+    )
 
 
 class ParticipationError(run_directory.RunDirectoryError):
@@ -241,7 +235,7 @@ class LdpTrieHHExperiment:
         for number, record in zip(range(levels_done), records, strict=True):
             cohort = process.cohorts.cohort(number)
             asked = dataclasses.replace(
-                record, clients=len(cohort), digest=_digest(cohort)
+                record, clients=len(cohort), digest=realised.cohort_digest(cohort)
             )
             if asked != record:
                 raise self._other_clients(record, asked)
@@ -292,10 +286,6 @@ def noise_of_level(
         "noise_standard_deviation": math.sqrt(variance),
         "least_estimate_kept": float(estimate),
     }
-
-
-def _digest(cohort: np.ndarray) -> str:
-    return hashlib.sha256(cohort.astype("<i8").tobytes()).hexdigest()
 
 
 def _read_records(path: pathlib.Path) -> list[ParticipationRecord]:

@@ -320,18 +320,9 @@ def rounds_of(levels: pd.DataFrame) -> realised.RealisedRounds:
     Args:
         levels: A row a level of each repeat, in order, with repeat, clients, cohort.
     """
-    records = [
-        ldp_triehh_experiment.ParticipationRecord(
-            int(row.repeat),
-            int(row.pass_number),
-            int(row.level),
-            int(row.clients),
-            row.cohort,
-            "",
-        )
-        for row in levels.itertuples()
-    ]
-    return ldp_triehh_experiment.rounds_of(records)
+    return realised.RealisedRounds.in_order(
+        (int(row.repeat), int(row.clients), row.cohort) for row in levels.itertuples()
+    )
 
 
 def seconds_of(levels: pd.DataFrame) -> float:

@@ -6,12 +6,17 @@ who was asked in each, makes it realised: there is no word to pass.
 
 import dataclasses
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Self
 
 import numpy as np
 
 from privacy import argument_checks
+
+
+def cohort_digest(cohort: np.ndarray) -> str:
+    """Returns the SHA-256 of who was asked: int64 indices, little-endian, in hex."""
+    return hashlib.sha256(np.asarray(cohort, "<i8").tobytes()).hexdigest()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,8 +52,7 @@ class Round:
             number: From 1.
             cohort: Who was asked: int64, shape [clients], indices of clients.
         """
-        who = hashlib.sha256(np.asarray(cohort, "<i8").tobytes()).hexdigest()
-        return cls(repeat, number, len(cohort), who)
+        return cls(repeat, number, len(cohort), cohort_digest(cohort))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,6 +100,21 @@ class RealisedRounds:
                     f"rounds[{place}] is round {found.number} of repeat "
                     f"{found.repeat}, round {number} of repeat {repeat} is expected"
                 )
+
+    @classmethod
+    def in_order(cls, asked: Iterable[tuple[int, int, str]]) -> Self:
+        """Numbers rounds that were recorded without their numbers.
+
+        Args:
+            asked: Of each round, in order: the repeat, how many clients it asked, and
+                the digest of who they were.
+        """
+        rounds, number = [], 0
+        for repeat, clients, cohort in asked:
+            is_first = not rounds or repeat != rounds[-1].repeat
+            number = 1 if is_first else number + 1
+            rounds.append(Round(repeat, number, clients, cohort))
+        return cls(tuple(rounds))
 
     @property
     def num_repeats(self) -> int:
