@@ -42,7 +42,8 @@ from federated_hh.ldp_triehh_parameters import (
 )
 from federated_hh.ldp_triehh_state import FoundWord, LdpTrieHHState
 from federated_hh.randomizers import local_randomizer
-from simulation import client_words, participation, seeds
+from randomness import seeds
+from simulation import client_words, participation
 from simulation.round_metrics import RoundMetrics
 
 # Blocks of some 25,000 devices keep the arrays of a block near 100 MB. The votes of all

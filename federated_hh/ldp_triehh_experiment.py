@@ -14,7 +14,8 @@ from absl import logging
 
 from federated_hh import ldp_triehh, ldp_triehh_state
 from privacy import realised
-from simulation import noise_keys, run_directory, seeds, software, tables
+from randomness import noise_keys, seeds
+from simulation import run_directory, software, tables
 from simulation.round_metrics import RoundMetrics
 
 _PARTICIPATION_FILE = "participation.csv"

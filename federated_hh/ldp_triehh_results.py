@@ -9,7 +9,8 @@ import pandas as pd
 
 from federated_hh import coverage, evaluation, ldp_triehh_experiment
 from federated_hh.ldp_triehh_parameters import LdpTrieHHParameters
-from simulation import client_words, participation, seeds
+from randomness import seeds
+from simulation import client_words, participation
 
 
 @dataclasses.dataclass(frozen=True)

@@ -32,7 +32,8 @@ from federated_hh import selection as selection_lib
 from federated_hh import trie as trie_lib
 from federated_hh.triehh_state import TrieHHOutput, TrieHHState
 from privacy import triehh as triehh_privacy
-from simulation import client_words, participation, round_metrics, seeds
+from randomness import seeds
+from simulation import client_words, participation, round_metrics
 
 # TFF costs about a millisecond a client value, and a block of devices is one.
 _DEFAULT_NUM_BLOCKS = 16

@@ -112,8 +112,8 @@ def run_rounds(process, num_rounds: int):
     """
     import numpy as np
 
+    from randomness import seeds
     from scripts import resource_usage
-    from simulation import seeds
 
     text = process.rounds.mapped.text
     random = seeds.generator(_SEED, "benchmark cohorts")
@@ -149,8 +149,8 @@ def measure_noise():
     import pandas as pd
     import tensorflow as tf
 
-    from simulation import keyed_bits
-    from training import discrete_gaussian, memory_needs, noise
+    from randomness import discrete_gaussian, keyed_bits
+    from training import memory_needs, noise
 
     size = memory_needs.cifg_num_parameters(10_004, _LARGE["num_units"], _LARGE["size"])
     sampler = discrete_gaussian.DiscreteGaussian(7.0 * 2**32)

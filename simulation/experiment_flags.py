@@ -16,7 +16,7 @@ from absl import app, flags, logging
 from simulation import startup
 
 if TYPE_CHECKING:  # imports NumPy
-    from simulation import noise_keys
+    from randomness import noise_keys
 
 _OUTPUT_DIR = flags.DEFINE_string(
     "output_dir",
@@ -202,7 +202,8 @@ def _one_line(error: Exception) -> str:
 
 
 def _noise_key(is_synthetic: bool) -> "noise_keys.NoiseKey":
-    from simulation import noise_keys, run_record
+    from randomness import noise_keys
+    from simulation import run_record
 
     path = _NOISE_KEY_FILE.value
     if _RESUME.value:

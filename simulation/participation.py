@@ -5,7 +5,7 @@ import functools
 
 import numpy as np
 
-from simulation import seeds
+from randomness import seeds
 
 
 @dataclasses.dataclass(frozen=True)

@@ -17,7 +17,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from simulation import seeds
+from randomness import seeds
 
 _HOUR = 3600
 _DAY = 24 * _HOUR

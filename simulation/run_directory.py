@@ -27,7 +27,8 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 import pandas as pd
 from absl import logging
 
-from simulation import noise_keys, run_files, run_record, software
+from randomness import noise_keys
+from simulation import run_files, run_record, software
 from simulation.round_metrics import RoundMetrics
 from simulation.run_files import RunDirectoryError, RunFiles
 

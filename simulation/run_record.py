@@ -9,7 +9,8 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from simulation import noise_keys, run_files, software
+from randomness import noise_keys
+from simulation import run_files, software
 
 RUN_FILE = "run.json"
 FLAGS_FILE = "flags.txt"

@@ -9,7 +9,15 @@ import subprocess
 from typing import Any
 
 # Where the code is that can change a result.
-_SOURCES = ("federated_hh", "privacy", "simulation", "training")
+_SOURCES = (
+    "federated_hh",
+    "privacy",
+    "randomness",
+    "rounds",
+    "simulation",
+    "studies",
+    "training",
+)
 # The packages whose versions can change a result.
 _PACKAGES = (
     "tensorflow-federated",

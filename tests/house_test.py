@@ -14,10 +14,11 @@ import privacy
 _ROOT = pathlib.Path(privacy.__file__).parent.parent
 # Which rooms a room may import.
 _BELOW = {
-    "privacy": set(),
-    "simulation": set(),
-    "federated_hh": {"privacy", "simulation"},
-    "training": {"privacy", "simulation"},
+    "randomness": set(),
+    "privacy": {"randomness"},
+    "simulation": {"randomness"},
+    "federated_hh": {"privacy", "randomness", "simulation"},
+    "training": {"privacy", "randomness", "simulation"},
 }
 # Programs, and the modules that define their flags.
 _WITH_FLAGS = ("run_", "predict_next_word")
@@ -58,7 +59,7 @@ class HouseTest(absltest.TestCase):
                     self.assertLessEqual(_rooms_imported(path), below | {room})
 
     def test_privacy_imports_no_tensorflow(self):
-        for path in _files("privacy"):
+        for path in [*_files("randomness"), *_files("privacy")]:
             text = path.read_text()
             for heavy in ("import tensorflow", "from tensorflow"):
                 lines = [line for line in text.splitlines() if line.startswith(heavy)]

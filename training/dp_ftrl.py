@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simulation import keyed_bits
+from randomness import keyed_bits
 from simulation.round_metrics import RoundMetrics
 from training import client_update
 from training import noise as noise_lib

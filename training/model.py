@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from simulation import seeds
+from randomness import seeds
 
 
 @dataclasses.dataclass(frozen=True)

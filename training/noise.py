@@ -15,8 +15,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from simulation import keyed_bits
-from training import discrete_gaussian
+from randomness import discrete_gaussian, keyed_bits
 
 _HISTORY_BYTES = 32
 # What is stated of the noise's distance from a Gaussian counts on this.

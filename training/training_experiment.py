@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from absl import logging
 
-from simulation import array_checkpoints, client_text, run_directory, seeds
+from randomness import seeds
+from simulation import array_checkpoints, client_text, run_directory
 from simulation import participation_timers as timers
 from simulation.round_metrics import RoundMetrics
 from training import dp_ftrl, drawn_noise, evaluation, examples

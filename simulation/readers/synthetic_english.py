@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
+from randomness import seeds
 from simulation import (
     canonical_rows,
     column_writer,
     ordered_work,
     population_options,
     progress,
-    seeds,
     tokenizers,
 )
 from simulation.readers import alias_table, memory, word_table

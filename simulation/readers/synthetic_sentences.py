@@ -27,11 +27,11 @@ from typing import Any, Self
 import numpy as np
 import pyarrow as pa
 
+from randomness import seeds
 from simulation import (
     client_text,
     population_options,
     progress,
-    seeds,
     sentence_tokenizers,
 )
 from simulation.readers import alias_table, memory, synthetic_english

@@ -14,7 +14,8 @@ from scipy import stats
 
 from federated_hh import alphabet as alphabet_lib
 from federated_hh import contributions, trie
-from simulation import client_words, seeds
+from randomness import seeds
+from simulation import client_words
 
 _GREEDY = contributions.ItemSampler.GREEDY
 _RANDOM = contributions.ItemSampler.RANDOM

@@ -17,7 +17,8 @@ from federated_hh import (
     ldp_triehh_parameters,
     ldp_triehh_results,
 )
-from simulation import client_words, noise_keys, run_directory, runtime, software
+from randomness import noise_keys
+from simulation import client_words, run_directory, runtime, software
 
 _KEY = noise_keys.NoiseKey.of_seed(1)
 _WHO = "simulator/participation.csv"

@@ -18,8 +18,8 @@ from absl.testing import absltest, parameterized
 
 from federated_hh import alphabet as alphabet_lib
 from federated_hh import contributions, oov_real_text, oov_report, oov_studies
+from randomness import noise_keys
 from simulation import (
-    noise_keys,
     population,
     population_options,
     run_directory,

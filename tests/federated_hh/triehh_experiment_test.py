@@ -12,7 +12,8 @@ from federated_hh import alphabet, triehh, triehh_experiment, triehh_report
 from privacy import realised, triehh_statement
 from privacy import statement as statement_lib
 from privacy import triehh as triehh_privacy
-from simulation import client_words, noise_keys, run_directory, run_files, runtime
+from randomness import noise_keys
+from simulation import client_words, run_directory, run_files, runtime
 
 _KEY = noise_keys.NoiseKey.of_seed(5)
 _REPEATS = 3

@@ -16,7 +16,8 @@ from federated_hh import alphabet as alphabet_lib
 from federated_hh import selection as selection_lib
 from federated_hh import triehh
 from privacy import triehh as triehh_privacy
-from simulation import client_words, runtime, seeds
+from randomness import seeds
+from simulation import client_words, runtime
 
 _MOST_FREQUENT = selection_lib.WordSelection.MOST_FREQUENT
 _BY_FREQUENCY = selection_lib.WordSelection.BY_FREQUENCY

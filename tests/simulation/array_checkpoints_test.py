@@ -7,12 +7,8 @@ import shutil
 import numpy as np
 from absl.testing import absltest
 
-from simulation import (
-    array_checkpoints,
-    noise_keys,
-    round_metrics,
-    run_directory,
-)
+from randomness import noise_keys
+from simulation import array_checkpoints, round_metrics, run_directory
 
 _KEY = noise_keys.NoiseKey.of_seed(1)
 

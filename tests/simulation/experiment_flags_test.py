@@ -10,7 +10,7 @@ import sys
 from absl.testing import absltest, parameterized
 
 import federated_hh
-from simulation import noise_keys
+from randomness import noise_keys
 
 _DATA = ("--population=words.tsv", "--population_format=word_counts")
 _PROGRAMS = {

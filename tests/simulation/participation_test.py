@@ -6,7 +6,8 @@ import numpy as np
 from absl.testing import absltest, parameterized
 from scipy import stats
 
-from simulation import participation, seeds
+from randomness import seeds
+from simulation import participation
 
 
 class SeedsTest(parameterized.TestCase):

@@ -9,14 +9,8 @@ from unittest import mock
 import pandas as pd
 from absl.testing import absltest, parameterized
 
-from simulation import (
-    noise_keys,
-    round_metrics,
-    run_directory,
-    run_record,
-    software,
-    tables,
-)
+from randomness import noise_keys
+from simulation import round_metrics, run_directory, run_record, software, tables
 
 _FACTS = {"population": "abc"}
 _KEY = noise_keys.NoiseKey(2**127 + 5, is_secret=True)

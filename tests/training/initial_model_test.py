@@ -9,7 +9,8 @@ import tensorflow as tf
 import wordfreq
 from absl.testing import absltest, parameterized
 
-from simulation import array_checkpoints, noise_keys, run_directory
+from randomness import noise_keys
+from simulation import array_checkpoints, run_directory
 from training import exported_model, initial_model, model, vocabulary
 
 

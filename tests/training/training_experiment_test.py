@@ -7,8 +7,9 @@ import numpy as np
 import pandas as pd
 from absl.testing import absltest, parameterized
 
-from simulation import noise_keys, run_directory
+from randomness import noise_keys
 from simulation import participation_timers as timers
+from simulation import run_directory
 from tests.training import training_test_case as common
 from training import (
     dp_ftrl,

@@ -12,8 +12,7 @@ import numpy as np
 from absl.testing import absltest, parameterized
 from scipy import stats
 
-from simulation import keyed_bits
-from training import discrete_gaussian
+from randomness import discrete_gaussian, keyed_bits
 
 _BINS = 1 << 15
 

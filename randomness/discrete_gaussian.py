@@ -21,7 +21,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from simulation import keyed_bits
+from randomness import keyed_bits
 
 # The variance, beyond that of the continuous Gaussian, that rounding at random adds;
 # also the least variance of the conditional law in a step of the sum.

@@ -7,7 +7,7 @@ import stat
 
 from absl.testing import absltest, parameterized
 
-from simulation import noise_keys
+from randomness import noise_keys
 
 
 class NoiseKeyTest(parameterized.TestCase):

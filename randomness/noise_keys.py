@@ -17,7 +17,7 @@ from typing import Self
 
 import numpy as np
 
-from simulation import seeds
+from randomness import seeds
 
 _BITS = 128
 _DIGITS = _BITS // 4

@@ -7,7 +7,7 @@ import numpy as np
 from absl.testing import absltest
 from scipy import stats
 
-from simulation import keyed_bits
+from randomness import keyed_bits
 
 
 class KeyedBitsTest(absltest.TestCase):

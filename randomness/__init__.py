@@ -1,0 +1,1 @@
+"""Random streams that are a function of seed, key and purpose, and exact noise."""
