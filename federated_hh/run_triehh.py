@@ -4,7 +4,6 @@ scripts/run federated_hh.run_triehh --flagfile=configs/triehh_demo.flagfile
 """
 
 import math
-from collections.abc import Mapping
 
 from absl import app, flags, logging
 
@@ -189,8 +188,6 @@ def _parameters(population_size: int, delta: float, redraws_each_round: bool):
 
 def run(arguments: experiment_flags.Arguments) -> None:
     """Runs the experiment that the flags describe."""
-    from privacy import triehh_statement
-
     population = population_flags.prepare_from_flags()
     redraws = _WORD_SELECTION.value == "by_frequency"
     delta = _parse_delta(_DELTA.value, population.num_clients)
@@ -199,32 +196,33 @@ def run(arguments: experiment_flags.Arguments) -> None:
 
     # TensorFlow comes last: it takes seconds to import.
     from federated_hh import alphabet as alphabet_lib
-    from federated_hh import selection, triehh, triehh_experiment, triehh_report
-    from simulation import run_directory, runtime
+    from federated_hh import selection, triehh, triehh_report
+    from rounds import run as engine
+    from rounds import steps
+    from simulation import run_directory
 
-    process = triehh.build_triehh_process(
+    algorithm = triehh.TrieHH(
         population,
-        parameters,
-        alphabet_lib.Alphabet(population_flags.alphabet_from_flags()),
-        word_selection=selection.WordSelection(_WORD_SELECTION.value),
-        noise_key=arguments.noise_key.value,
-    )
-    facts: Mapping[str, object] = {"population": population.fingerprint}
-    with run_directory.open_for(arguments, program=_PROGRAM, facts=facts) as directory:
-        with runtime.tff_worker():
-            outcome = triehh_experiment.run_repeats(
-                process, directory, num_repeats=_NUM_REPEATS.value
-            )
-        statement = triehh_statement.triehh_statement(
+        triehh.plan_of(
             parameters,
-            delta=delta,
-            redraws_each_round=redraws,
-            rounds=outcome.rounds,
+            selection.WordSelection(_WORD_SELECTION.value),
             population_has_empty_users=flags.FLAGS["empty_clients"].value == "keep",
+        ),
+        alphabet_lib.Alphabet(population_flags.alphabet_from_flags()),
+    )
+    facts = steps.facts_of(algorithm)
+    with run_directory.open_for(arguments, program=_PROGRAM, facts=facts) as directory:
+        outcome = engine.run(
+            algorithm,
+            directory,
+            seed=arguments.seed,
+            repeats=_NUM_REPEATS.value,
+            observers=[triehh.vote_metrics],
         )
-        repeats = outcome.repeats
-        results = triehh_report.evaluate(process, repeats, _MAX_K.value)
-        triehh_report.write(directory, process, results, statement)
+        statement = algorithm.plan.statement(outcome.record, delta)
+        repeats = [state.trie.words() for state in outcome.states]
+        results = triehh_report.evaluate(algorithm, repeats, _MAX_K.value)
+        triehh_report.write(directory, algorithm, results, statement)
         directory.complete()
         best = [word.text for word in sorted(repeats[0], key=lambda w: -w.votes)[:10]]
         names = f", first of all {', '.join(best)}" if best else ""

@@ -3,229 +3,200 @@
 Zhu et al. 2020, "Federated Heavy Hitters Discovery with Differential Privacy",
 Algorithms 1 and 2 (a word a client) and 3 (several). In each round a fresh cohort
 votes for one-character extensions of the prefixes learned so far, at most one vote a
-client; the server sees the sum of the votes and keeps what has at least `threshold`.
+client; the mechanism lets through what has at least `threshold` votes.
+
+    algorithm = TrieHH(population, plan_of(parameters, word_selection), alphabet)
+    outcome = run.run(algorithm, directory, seed=1, observers=[vote_metrics])
+    print(outcome.states[0].trie.words())
 
 All that is random, cohorts and drawn words, is the mechanism, and comes from the noise
 key: no public seed has anything to decide here.
-
-    process = build_triehh_process(population, parameters, alphabet, noise_key=key)
-    state, cohorts = process.initialize(), process.cohorts()
-    with runtime.tff_worker():
-        while not state.finished:
-            output = process.next(state, cohorts.cohort(state.round_number))
-            state = output.state
-    print(state.trie.words())
 """
 
 import collections
 import dataclasses
-import math
-import time
-from collections.abc import Callable, Sequence
+import functools
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
-import tensorflow_federated as tff
 
 from federated_hh import alphabet as alphabet_lib
 from federated_hh import selection as selection_lib
 from federated_hh import trie as trie_lib
-from federated_hh.triehh_state import TrieHHOutput, TrieHHState
+from privacy import plan as plan_lib
 from privacy import triehh as triehh_privacy
-from randomness import seeds
-from simulation import client_words, participation, round_metrics
+from privacy import triehh_plan
+from randomness import streams
+from rounds import algorithm, block_round, run, samplers
+from simulation import client_words
 
 # TFF costs about a millisecond a client value, and a block of devices is one.
 _DEFAULT_NUM_BLOCKS = 16
 # Each block's votes are a vector over all candidates, 8 bytes each.
 _MAX_CANDIDATES = 1 << 27
-_NOISE_KEYS = 1 << 128
 
 
-class TrieHHProcess:
-    """TrieHH as an iterative process; see `build_triehh_process`."""
+@dataclasses.dataclass(frozen=True)
+class TrieHHState:
+    """The server's state between rounds.
+
+    Attributes:
+        trie: What was learned.
+        round_number: Rounds done.
+        finished: Whether the last round added no prefix, or was the last allowed.
+    """
+
+    trie: trie_lib.PrefixTrie
+    round_number: int = 0
+    finished: bool = False
+
+
+def plan_of(
+    parameters: triehh_privacy.TrieHHParameters,
+    word_selection: selection_lib.WordSelection,
+    *,
+    population_has_empty_users: bool = True,
+) -> plan_lib.Plan:
+    """Returns the plan of TrieHH.
+
+    Args:
+        parameters: Threshold, cohort size and maximum length.
+        word_selection: The single-word or the multi-word setting.
+        population_has_empty_users: Whether users without a word are in the population.
+    """
+    redraws = word_selection is selection_lib.WordSelection.BY_FREQUENCY
+    return plan_lib.Plan(
+        sampler=samplers.UniformCohorts(
+            parameters.population_size, parameters.cohort_size
+        ),
+        contribution=triehh_plan.OneVote(redraws, population_has_empty_users),
+        mechanism=triehh_plan.Threshold(parameters.threshold, parameters.max_length),
+    )
+
+
+def vote_metrics(observed: run.Observed[TrieHHState]) -> dict[str, int]:
+    """Observes how many votes came, and for how many candidates."""
+    return {
+        "votes_received": int(observed.total.sum()),
+        "candidates_with_votes": int(np.count_nonzero(observed.total)),
+    }
+
+
+class TrieHH(algorithm.Algorithm[TrieHHState, np.ndarray]):
+    """TrieHH over a population.
+
+    Words of `max_length` or more characters vote with their first characters and are
+    never completed: the end symbol is one of the symbols that `max_length` counts, so
+    that there are at most `max_length` rounds.
+    """
 
     def __init__(
         self,
         population: client_words.ClientWords,
-        parameters: triehh_privacy.TrieHHParameters,
+        plan: plan_lib.Plan,
         alphabet: alphabet_lib.Alphabet,
-        word_selection: selection_lib.WordSelection,
-        noise_key: int,
-        num_blocks: int,
+        num_blocks: int = _DEFAULT_NUM_BLOCKS,
     ):
+        """Prepares the population.
+
+        Args:
+            population: The clients.
+            plan: From `plan_of`: what is done, and with it the guarantee.
+            alphabet: Has all characters of the population's words.
+            num_blocks: Into how many client values a cohort is cut. The result does
+                not depend on it.
+
+        Raises:
+            ValueError: If the plan is for another number of clients, a word has a
+                character outside the alphabet, or an argument is outside its range.
+        """
         self.population = population
-        self.parameters = parameters
+        self.plan = plan
+        self.parameters = triehh_plan.parameters_of(plan)
         self.alphabet = alphabet
-        self.word_selection = word_selection
-        self._noise_key = noise_key
-        # Runs of one key that differ in anything that their votes depend on sample
-        # independently. With the cohorts in common, what thresholds t and t + 1 keep
-        # would tell exact votes, and the costs of two runs would not add up.
-        self._configuration = repr(
-            (
-                parameters,
-                word_selection,
-                alphabet.fingerprint,
-                population.fingerprint,
-            )
+        self.max_rounds = self.parameters.max_length
+        self.word_selection = (
+            selection_lib.WordSelection.BY_FREQUENCY
+            if plan.contribution.redraws_each_round
+            else selection_lib.WordSelection.MOST_FREQUENT
         )
-        self._num_blocks = min(num_blocks, parameters.cohort_size)
-        length = parameters.max_length
+        if self.parameters.population_size != population.num_clients:
+            raise ValueError(
+                f"parameters are for {self.parameters.population_size:,} clients, the "
+                f"population has {population.num_clients:,}"
+            )
+        self._block_size = block_round.block_size_of(
+            self.parameters.cohort_size, num_blocks
+        )
+        length = self.max_rounds
         self._codes_path = population.derived_column(
             f"codes_{length}_{alphabet.fingerprint}",
             lambda: alphabet.encode(population.words, length),
         )
-        self._rounds: dict[int, Callable[..., np.ndarray]] = {}
+        self._votes = functools.cache(self._build_votes)
 
-    def initialize(self, stream: int = 0) -> TrieHHState:
+    def describe(self) -> Mapping[str, Any]:
+        """Returns what a sum of votes depends on beside the plan."""
+        return {
+            "population": self.population.fingerprint,
+            "alphabet": self.alphabet.fingerprint,
+        }
+
+    def initialize(self, repeat: int) -> TrieHHState:
         """Returns the state before the first round: an empty trie."""
-        return TrieHHState(trie_lib.PrefixTrie(self.alphabet), stream=stream)
+        del repeat
+        return TrieHHState(trie_lib.PrefixTrie(self.alphabet))
 
-    def cohorts(self, stream: int = 0) -> participation.UniformCohorts:
-        """Returns the cohorts that the guarantee asks for.
-
-        Args:
-            stream: The repeat, as in `initialize`.
-        """
-        return participation.UniformCohorts(
-            self.population.num_clients,
-            self.parameters.cohort_size,
-            self._noise_key,
-            (self._configuration, stream),
-        )
-
-    def next(self, state: TrieHHState, cohort: np.ndarray) -> TrieHHOutput:
-        """Runs a round.
-
-        Needs a TFF execution context that can run secure sums, such as
-        `simulation.runtime.tff_worker()`.
-
-        Args:
-            state: The state after the last round; not finished.
-            cohort: The clients that take part: int64, shape [cohort_size], distinct
-                indices into the population. The guarantee needs a uniform sample
-                without replacement, drawn anew each round; `cohorts` has them.
-
-        Returns:
-            The next state, and metrics.
-
-        Raises:
-            ValueError: If the run is finished, or the cohort is not one.
-        """
+    def next_query(self, state: TrieHHState) -> algorithm.Query[np.ndarray] | None:
+        """Returns the question for votes on the trie's candidates."""
         if state.finished:
-            raise ValueError("the run is finished; initialize() begins another")
-        self._check_cohort(cohort)
-        start = time.perf_counter()
-        output = self.update(state, self.collect_votes(state, cohort))
-        seconds = time.perf_counter() - start
-        metrics = round_metrics.RoundMetrics(
-            output.metrics.released, {**output.metrics.simulator, "seconds": seconds}
+            return None
+        return algorithm.Query(
+            functools.partial(self._collect, state),
+            {"candidates": state.trie.num_candidates},
         )
-        return TrieHHOutput(output.state, metrics)
 
-    def collect_votes(self, state: TrieHHState, cohort: np.ndarray) -> np.ndarray:
-        """Returns the sum of a cohort's votes, by one TFF computation.
+    def update(
+        self, state: TrieHHState, released: triehh_plan.Kept
+    ) -> tuple[TrieHHState, Mapping[str, float | int]]:
+        """Extends the trie by what has enough votes: Algorithm 2's last line."""
+        kept = len(released.candidates)
+        trie = state.trie
+        if kept:
+            trie = trie.extend(released.candidates, released.votes)
+        round_number = state.round_number + 1
+        # Algorithm 1 ends when the trie stays as it is.
+        finished = not kept or round_number == self.max_rounds
+        metrics = {
+            "candidates": state.trie.num_candidates,
+            "prefixes_kept": kept,
+            "words_completed": len(state.trie.words()),
+        }
+        return TrieHHState(trie, round_number, finished), metrics
 
-        Args:
-            state: The state that the clients are told about.
-            cohort: As in `next`.
-
-        Returns:
-            int64, shape [state.trie.num_candidates].
-        """
-        return self.sum_of_votes(state, self._blocks(cohort))
-
-    def sum_of_votes(
-        self, state: TrieHHState, blocks: Sequence[collections.OrderedDict]
+    def _collect(
+        self, state: TrieHHState, cohort: np.ndarray, stream: streams.Stream
     ) -> np.ndarray:
-        """Returns the sum of the votes of devices that are in blocks already.
-
-        Args:
-            state: The state that the clients are told about.
-            blocks: Each with `clients`, int64 of shape [at most the cohort size
-                through the number of blocks, rounded up], and `first_place`, the
-                place in the cohort of the first of them.
-
-        Returns:
-            int64, shape [state.trie.num_candidates].
-        """
+        """Returns the sum of a cohort's votes: int64 [candidates]."""
         frontier = len(state.trie.frontier())
         # Room in powers of two, so that few rounds need another TFF computation.
         capacity = 1 << max(0, frontier - 1).bit_length()
-        if capacity not in self._rounds:
-            self._rounds[capacity] = self._build_round(capacity)
         transitions, first_frontier = state.trie.transitions()
         message = collections.OrderedDict(
             transitions=transitions,
             first_frontier=np.int32(first_frontier),
             level=np.int32(state.trie.depth + 1),
-            seed=seeds.stateless_seed(
-                self._noise_key,
-                "word selection",
-                self._configuration,
-                state.stream,
-                state.round_number,
-            ),
+            # Of the round and not of a block: a device's word does not depend on how
+            # the cohort is cut.
+            seed=stream.stateless_seed("word selection"),
         )
-        votes = self._rounds[capacity](message, list(blocks))
-        return votes[: state.trie.num_candidates]
+        sums = self._votes(capacity)(message, cohort, stream)
+        return sums["votes"][: state.trie.num_candidates]
 
-    def update(self, state: TrieHHState, votes: np.ndarray) -> TrieHHOutput:
-        """Returns what the server makes of the votes: Algorithm 2's last line.
-
-        Args:
-            state: The state that the clients were told about.
-            votes: The sum of their votes: int64, shape [state.trie.num_candidates].
-        """
-        kept = np.flatnonzero(votes >= self.parameters.threshold)
-        round_number = state.round_number + 1
-        # Algorithm 1 ends when the trie stays as it is.
-        finished = kept.size == 0 or round_number == self.parameters.max_length
-        trie = state.trie.extend(kept, votes[kept]) if kept.size else state.trie
-        metrics = round_metrics.RoundMetrics(
-            released={
-                "round": round_number,
-                "candidates": state.trie.num_candidates,
-                "prefixes_kept": int(kept.size),
-                "words_completed": len(trie.words()),
-            },
-            simulator={
-                "votes_received": int(votes.sum()),
-                "candidates_with_votes": int(np.count_nonzero(votes)),
-            },
-        )
-        state = dataclasses.replace(
-            state, trie=trie, round_number=round_number, finished=finished
-        )
-        return TrieHHOutput(state, metrics)
-
-    def _check_cohort(self, cohort: np.ndarray) -> None:
-        size = self.parameters.cohort_size
-        if cohort.shape != (size,):
-            raise ValueError(
-                f"cohort has the shape {cohort.shape}; the parameters say [{size}]"
-            )
-        ordered = np.sort(cohort)
-        if np.any(ordered[1:] == ordered[:-1]):
-            raise ValueError("cohort has a client twice")
-        if ordered[0] < 0 or ordered[-1] >= self.population.num_clients:
-            raise ValueError(
-                f"cohort has clients from {ordered[0]} to {ordered[-1]}; they have to "
-                f"be in [0, {self.population.num_clients})"
-            )
-
-    def _blocks(self, cohort: np.ndarray) -> list[collections.OrderedDict]:
-        size = math.ceil(len(cohort) / self._num_blocks)
-        return [
-            collections.OrderedDict(
-                clients=cohort[first : first + size], first_place=first
-            )
-            for first in range(0, len(cohort), size)
-        ]
-
-    def _build_round(self, capacity: int) -> Callable[..., np.ndarray]:
-        """Returns the TFF computation of a round for a frontier of up to `capacity`."""
+    def _build_votes(self, capacity: int) -> block_round.BlockRound:
+        """Returns the votes of a round for a frontier of up to `capacity`."""
         num_candidates = capacity * self.alphabet.num_symbols
         if num_candidates >= _MAX_CANDIDATES:
             raise ValueError(
@@ -233,41 +204,21 @@ class TrieHHProcess:
                 f"{num_candidates:,} candidates; less than {_MAX_CANDIDATES:,} are "
                 "possible: use a larger threshold or a smaller alphabet"
             )
-        most_votes = math.ceil(self.parameters.cohort_size / self._num_blocks)
-        block_type = tff.to_type(
-            collections.OrderedDict(
-                clients=tff.TensorType(np.int64, [None]), first_place=np.int64
-            )
-        )
-        message_type = tff.to_type(
-            collections.OrderedDict(
-                transitions=tff.TensorType(np.int32, [None, self.alphabet.size]),
-                first_frontier=np.int32,
-                level=np.int32,
-                seed=tff.TensorType(np.int32, [2]),
-            )
-        )
 
-        @tff.tensorflow.computation(message_type, block_type)
-        def client_votes(message, block):
+        def votes_of_block(message, block):
             candidates = self._candidates_of_block(message, block)
             # Segments below 0 are dropped: a device without a vote.
             votes = tf.math.unsorted_segment_sum(
                 tf.ones_like(candidates, tf.int64), candidates, num_candidates
             )
-            return tf.ensure_shape(votes, [num_candidates])
+            return {"votes": tf.ensure_shape(votes, [num_candidates])}
 
-        @tff.federated_computation(
-            tff.FederatedType(message_type, tff.SERVER),
-            tff.FederatedType(block_type, tff.CLIENTS),
+        return block_round.BlockRound(
+            votes_of_block,
+            {"votes": 1},
+            block_size=self._block_size,
+            growing=frozenset(["transitions"]),
         )
-        def sum_of_votes(message, blocks):
-            votes = tff.federated_map(
-                client_votes, (tff.federated_broadcast(message), blocks)
-            )
-            return tff.federated_secure_sum(votes, most_votes)
-
-        return sum_of_votes
 
     def _candidates_of_block(self, message, block) -> tf.Tensor:
         """Returns each device's candidate, or -1: int32, shape [block].
@@ -283,7 +234,7 @@ class TrieHHProcess:
         words = mapped.select(self.word_selection, block["clients"], bits)
         codes = tf.raw_ops.ImmutableConst(
             dtype=tf.dtypes.as_dtype(alphabet_lib.CODE_DTYPE),
-            shape=[self.population.num_words, self.parameters.max_length],
+            shape=[self.population.num_words, self.max_rounds],
             memory_region_name=self._codes_path,
         )
         symbols = tf.cast(tf.gather(codes, tf.maximum(words, 0)), tf.int32)
@@ -305,54 +256,3 @@ class TrieHHProcess:
         votes = (nodes >= 0) & (symbol <= self.alphabet.end)
         candidate = (nodes - message["first_frontier"]) * self.alphabet.num_symbols
         return tf.where(votes, candidate + symbol, -1)
-
-
-def build_triehh_process(
-    population: client_words.ClientWords,
-    parameters: triehh_privacy.TrieHHParameters,
-    alphabet: alphabet_lib.Alphabet,
-    *,
-    word_selection: selection_lib.WordSelection = (
-        selection_lib.WordSelection.MOST_FREQUENT
-    ),
-    noise_key: int,
-    num_blocks: int = _DEFAULT_NUM_BLOCKS,
-) -> TrieHHProcess:
-    """Returns TrieHH over a population.
-
-    Words of `parameters.max_length` or more characters vote with their first
-    characters and are never completed: the end symbol is one of the symbols that
-    `max_length` counts, so that there are at most `max_length` rounds.
-
-    Args:
-        population: The clients.
-        parameters: Threshold, cohort size and maximum length, and with them the
-            guarantee.
-        alphabet: Has all characters of the population's words.
-        word_selection: The single-word or the multi-word setting.
-        noise_key: The run's secret, in [0, 2^128): cohorts and drawn words are a
-            function of it, of the parameters and of the population.
-        num_blocks: Into how many client values a cohort is cut. The result does not
-            depend on it.
-
-    Returns:
-        A process with `initialize()` and `next(state, cohort)`, in the manner of
-        `tff.templates.IterativeProcess`. States are plain values on the coordinator;
-        what clients do and the secure sum of a round are one TFF computation.
-
-    Raises:
-        ValueError: If the parameters are for another number of clients, a word has a
-            character outside the alphabet, or an argument is outside its range.
-    """
-    if parameters.population_size != population.num_clients:
-        raise ValueError(
-            f"parameters are for {parameters.population_size:,} clients, the "
-            f"population has {population.num_clients:,}"
-        )
-    if num_blocks < 1:
-        raise ValueError(f"num_blocks is {num_blocks}; it has to be at least 1")
-    if not 0 <= noise_key < _NOISE_KEYS:
-        raise ValueError("noise_key is outside its range; it has to be in [0, 2^128)")
-    return TrieHHProcess(
-        population, parameters, alphabet, word_selection, noise_key, num_blocks
-    )

@@ -46,7 +46,7 @@ class Results:
 
 
 def evaluate(
-    process: triehh.TrieHHProcess,
+    process: triehh.TrieHH,
     repeats: Sequence[Sequence[trie_lib.Word]],
     max_k: int,
 ) -> Results:
@@ -83,7 +83,7 @@ def evaluate(
 
 
 def _discovery(
-    process: triehh.TrieHHProcess,
+    process: triehh.TrieHH,
     found: Sequence[Sequence[int]],
     truth: evaluation.GroundTruth,
 ) -> pd.DataFrame:
@@ -100,7 +100,7 @@ def _discovery(
 
 def write(
     directory: run_directory.RunDirectory,
-    process: triehh.TrieHHProcess,
+    process: triehh.TrieHH,
     results: Results,
     statement: statement_lib.PrivacyStatement,
 ) -> None:

@@ -6,7 +6,7 @@ who was asked in each, makes it realised: there is no word to pass.
 
 import dataclasses
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -29,12 +29,17 @@ class Round:
         clients: How many clients were asked; at least 1.
         cohort: SHA-256 of who was asked; see `of`. A secret where the sampling
             protects: a record is kept, and not published.
+        code: Digest of the versions of code and packages that asked them.
+        facts: What the accounting has to know of the round, such as how many
+            candidates it had.
     """
 
     repeat: int
     number: int
     clients: int
     cohort: str
+    code: str = ""
+    facts: Mapping[str, float | int | str] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self):
         for name, minimum in (("repeat", 0), ("number", 1), ("clients", 1)):
@@ -44,15 +49,25 @@ class Round:
             raise ValueError(f"cohort must be a SHA-256 in hex, got {self.cohort!r}")
 
     @classmethod
-    def of(cls, repeat: int, number: int, cohort: np.ndarray) -> Self:
+    def of(
+        cls,
+        repeat: int,
+        number: int,
+        cohort: np.ndarray,
+        code: str = "",
+        facts: Mapping[str, float | int | str] | None = None,
+    ) -> Self:
         """Returns the record of a round.
 
         Args:
             repeat: From 0.
             number: From 1.
             cohort: Who was asked: int64, shape [clients], indices of clients.
+            code: As in the class.
+            facts: As in the class.
         """
-        return cls(repeat, number, len(cohort), cohort_digest(cohort))
+        digest = cohort_digest(cohort)
+        return cls(repeat, number, len(cohort), digest, code, dict(facts or {}))
 
 
 @dataclasses.dataclass(frozen=True)

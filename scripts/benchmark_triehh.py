@@ -84,30 +84,37 @@ def plain_python_round(words, prefixes, level, end):
     return votes
 
 
-def measure_blocks(process, cohorts):
-    """Runs all rounds; returns seconds, and the states that rounds began with."""
-    states, seconds = [process.initialize()], []
-    while not states[-1].finished:
+def measure_blocks(algorithm, by_hand):
+    """Runs all rounds; returns their seconds, and of each state and cohort."""
+    place, seconds, rounds = by_hand.begin(), [], []
+    while (query := algorithm.next_query(place.state)) is not None:
         start = time.perf_counter()
-        cohort = cohorts.cohort(states[-1].round_number)
-        states.append(process.next(states[-1], cohort).state)
+        drawn = by_hand.draw(place)
+        rounds.append((place.state, drawn.cohort))
+        votes = by_hand.ask(place, query, drawn.cohort)
+        place = by_hand.update(place, query, drawn, votes).place
         seconds.append(time.perf_counter() - start)
-    return seconds, states[:-1]
+    return seconds, rounds
 
 
-def measure_alternatives(process, states, cohorts, devices):
+def measure_alternatives(algorithm, rounds, devices):
     """Returns the seconds of each alternative, by name, and how many devices it had."""
     import numpy as np
     import tensorflow as tf
 
-    population, alphabet = process.population, process.alphabet
+    from federated_hh import triehh
+    from randomness import streams
+
+    population, alphabet = algorithm.population, algorithm.alphabet
+    one_by_one = triehh.TrieHH(
+        population, algorithm.plan, alphabet, algorithm.parameters.cohort_size
+    )
     dataset_round = build_dataset_round(
-        alphabet, max(len(state.trie.frontier()) for state in states)
+        alphabet, max(len(state.trie.frontier()) for state, _ in rounds)
     )
     seconds = collections.defaultdict(float)
     seen = collections.defaultdict(int)
-    for state in states:
-        whole = cohorts.cohort(state.round_number)
+    for state, whole in rounds:
         cohort = whole[:devices]
         words = [population.client(i)[0][0] for i in whole]
         prefixes = [alphabet.decode(row) for row in state.trie.frontier()]
@@ -119,12 +126,8 @@ def measure_alternatives(process, states, cohorts, devices):
         seconds["dataset"] += time.perf_counter() - start
         seen["dataset"] += len(cohort)
 
-        blocks = [
-            collections.OrderedDict(clients=cohort[i : i + 1], first_place=i)
-            for i in range(len(cohort))
-        ]
         start = time.perf_counter()
-        block_votes = process.sum_of_votes(state, blocks)
+        block_votes = one_by_one.next_query(state).ask(cohort, streams.Stream(1))
         seconds["single"] += time.perf_counter() - start
         seen["single"] += len(cohort)
 
@@ -145,8 +148,10 @@ def main(argv: list[str]) -> None:
     del argv
     startup.silence_tensorflow()
     from federated_hh import alphabet as alphabet_lib
-    from federated_hh import triehh
+    from federated_hh import selection, triehh
     from privacy import triehh_theorem1
+    from randomness import noise_keys
+    from rounds import steps
     from simulation import population as population_lib
     from simulation import runtime, tokenizers
 
@@ -175,13 +180,14 @@ def main(argv: list[str]) -> None:
             delta=1 / n**2,
         )
         alphabet = alphabet_lib.Alphabet(tokenizers.get_tokenizer("triehh").alphabet)
-        process = triehh.build_triehh_process(
-            population, parameters, alphabet, noise_key=_SEED.value
+        plan = triehh.plan_of(parameters, selection.WordSelection.MOST_FREQUENT)
+        algorithm = triehh.TrieHH(population, plan, alphabet)
+        by_hand = steps.Steps(
+            algorithm, seed=1, noise_key=noise_keys.NoiseKey.of_seed(_SEED.value)
         )
-        cohorts = process.cohorts()
         with resource_usage.Usage() as memory, runtime.tff_worker():
-            first, _ = measure_blocks(process, cohorts)
-            second, states = measure_blocks(process, cohorts)
+            first, _ = measure_blocks(algorithm, by_hand)
+            second, rounds = measure_blocks(algorithm, by_hand)
         print(
             f"TrieHH, {n:,} clients, epsilon {_EPSILON.value:g}, delta 1/n^2, cohorts "
             f"of {parameters.cohort_size:,}: {len(first)} rounds in {sum(first):.2f} s "
@@ -189,13 +195,13 @@ def main(argv: list[str]) -> None:
             f"of all processes {memory.peak_bytes / 2**30:.2f} GiB"
         )
         with runtime.tff_worker():
-            measure_alternatives(process, states[:1], cohorts, 10)  # builds them
+            measure_alternatives(algorithm, rounds[:1], 10)  # builds them
             seconds, seen = measure_alternatives(
-                process, states[: _ROUNDS.value], cohorts, _DEVICES.value
+                algorithm, rounds[: _ROUNDS.value], _DEVICES.value
             )
-        rounds = min(_ROUNDS.value, len(states))
-        ours = rounds * parameters.cohort_size / sum(second[:rounds])
-        print(f"devices a second over the first {rounds} rounds:")
+        measured = min(_ROUNDS.value, len(rounds))
+        ours = measured * parameters.cohort_size / sum(second[:measured])
+        print(f"devices a second over the first {measured} rounds:")
         print(f"  blocks of devices (ours)               {ours:12,.0f}")
         for name, label in (
             ("single", "one device a block                    "),

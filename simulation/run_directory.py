@@ -94,12 +94,20 @@ class RunDirectory:
         path: Where it is.
         released: Takes results that the run's guarantee covers.
         simulator: Takes what only the simulator knows.
+        noise_key: Of the run.
     """
 
-    def __init__(self, path: str | os.PathLike[str], lock: int, run: run_record.Run):
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        lock: int,
+        run: run_record.Run,
+        noise_key: noise_keys.NoiseKey,
+    ):
         self.path = pathlib.Path(path)
         self.released = RunFiles(self.path)
         self.simulator = RunFiles(self.path / _SIMULATOR_DIR)
+        self.noise_key = noise_key
         self._lock = lock
         self._run = run
         self._rows: list[tuple[int, RoundMetrics]] = []
@@ -166,19 +174,17 @@ class RunDirectory:
         try:
             cls.check_free(path)  # again, now that nobody else can begin one here
             run = run_record.new(program, flags, facts, noise_key)
-            directory = cls(path, lock, run)
-            directory._write_beginning(facts, noise_key)
+            directory = cls(path, lock, run, noise_key)
+            directory._write_beginning(facts)
         except RunDirectoryError:
             os.close(lock)
             raise
         return directory
 
-    def _write_beginning(
-        self, facts: Mapping[str, Any], noise_key: noise_keys.NoiseKey
-    ) -> None:
+    def _write_beginning(self, facts: Mapping[str, Any]) -> None:
         """Writes what a run begins with; with `run.json` there, it has begun."""
         try:
-            noise_key.write(self.path / run_record.KEY_FILE)
+            self.noise_key.write(self.path / run_record.KEY_FILE)
         except OSError as error:
             raise RunDirectoryError(
                 f"{self.path / run_record.KEY_FILE} cannot be written: {error.strerror}"
@@ -224,7 +230,7 @@ class RunDirectory:
             os.close(lock)
             raise
         _warn_of_other_versions(run)
-        return cls(path, lock, run)
+        return cls(path, lock, run, noise_key)
 
     def __enter__(self) -> Self:
         return self
@@ -252,7 +258,8 @@ class RunDirectory:
         Raises:
             RunDirectoryError: If it cannot be made.
         """
-        part = type(self)(self.path / name, -1, {**self._run, "part": name})
+        record = {**self._run, "part": name}
+        part = type(self)(self.path / name, -1, record, self.noise_key)
         part.simulator.make()
         return part
 

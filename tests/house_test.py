@@ -17,8 +17,9 @@ _BELOW = {
     "randomness": set(),
     "privacy": {"randomness"},
     "simulation": {"randomness"},
-    "federated_hh": {"privacy", "randomness", "simulation"},
-    "training": {"privacy", "randomness", "simulation"},
+    "rounds": {"privacy", "randomness", "simulation"},
+    "federated_hh": {"privacy", "randomness", "rounds", "simulation"},
+    "training": {"privacy", "randomness", "rounds", "simulation"},
 }
 # Programs, and the modules that define their flags.
 _WITH_FLAGS = ("run_", "predict_next_word")

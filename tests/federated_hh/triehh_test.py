@@ -1,7 +1,7 @@
 """Tests of TrieHH against plain Python, exact laws and the paper's example."""
 
 import collections
-import json
+import dataclasses
 import os
 import tempfile
 
@@ -16,7 +16,8 @@ from federated_hh import alphabet as alphabet_lib
 from federated_hh import selection as selection_lib
 from federated_hh import triehh
 from privacy import triehh as triehh_privacy
-from randomness import seeds
+from randomness import noise_keys, seeds
+from rounds import steps
 from simulation import client_words, runtime
 
 _MOST_FREQUENT = selection_lib.WordSelection.MOST_FREQUENT
@@ -67,13 +68,12 @@ class TrieHHTestCase(parameterized.TestCase):
             [(str(i), words.items()) for i, words in enumerate(clients)],
         )
 
-    def process(self, population, alphabet=_ABC, **overrides):
+    def algorithm(self, population, alphabet=_ABC, **overrides):
         options = {
             "cohort_size": population.num_clients,
             "threshold": 1,
             "max_length": 4,
             "word_selection": _MOST_FREQUENT,
-            "noise_key": 1,
             "num_blocks": 3,
         }
         options.update(overrides)
@@ -83,7 +83,25 @@ class TrieHHTestCase(parameterized.TestCase):
             threshold=options.pop("threshold"),
             max_length=options.pop("max_length"),
         )
-        return triehh.build_triehh_process(population, parameters, alphabet, **options)
+        plan = triehh.plan_of(parameters, options.pop("word_selection"))
+        return triehh.TrieHH(population, plan, alphabet, **options)
+
+
+def steps_of(algorithm, key=1):
+    noise_key = noise_keys.NoiseKey(key, is_secret=False)
+    return steps.Steps(algorithm, seed=0, noise_key=noise_key)
+
+
+def votes_of(algorithm, cohort=None, key=1, repeat=0, rounds=1):
+    """Returns the votes of a round, of a cohort or of the sampler's."""
+    by_hand = steps_of(algorithm, key)
+    place = by_hand.begin(repeat)
+    for _ in range(rounds):
+        query = algorithm.next_query(place.state)
+        drawn = by_hand.draw(place)
+        votes = by_hand.ask(place, query, drawn.cohort if cohort is None else cohort)
+        before, place = place, by_hand.update(place, query, drawn, votes).place
+    return before, votes
 
 
 def learned_prefixes(trie):
@@ -124,42 +142,37 @@ class EqualityTest(TrieHHTestCase):
         n = population.num_clients
         size = (n + 1) // 2
         options = {"threshold": threshold, "max_length": max_length}
-        options |= {"cohort_size": size, "noise_key": seed}
-        process = self.process(population, num_blocks=4, **options)
-        one_by_one = self.process(population, num_blocks=n, **options)
-        cohorts = process.cohorts()
+        options |= {"cohort_size": size}
+        algorithm = self.algorithm(population, num_blocks=4, **options)
+        one_by_one = self.algorithm(population, num_blocks=n, **options)
         words = [max(c, key=c.get) if c else None for c in clients]
-
-        state, learned = process.initialize(), set()
-        while not state.finished:
-            cohort = cohorts.cohort(state.round_number)
-            level = state.round_number + 1
+        by_hand = steps_of(algorithm, seed)
+        place, learned = by_hand.begin(), set()
+        while (query := algorithm.next_query(place.state)) is not None:
+            drawn = by_hand.draw(place)
             expected, learned = reference_round(
-                words, cohort, learned, level, threshold
+                words, drawn.cohort, learned, place.rounds + 1, threshold
             )
-            votes = process.collect_votes(state, cohort)
-            self.assertEqual(votes_by_prefix(state.trie, votes), dict(expected))
+            votes = by_hand.ask(place, query, drawn.cohort)
+            self.assertEqual(votes_by_prefix(place.state.trie, votes), dict(expected))
+            again = one_by_one.next_query(place.state)
             np.testing.assert_array_equal(
-                one_by_one.collect_votes(state, cohort), votes
+                by_hand.ask(place, again, drawn.cohort), votes
             )
-            state = process.update(state, votes).state
-            self.assertEqual(learned_prefixes(state.trie), learned)
+            place = by_hand.update(place, query, drawn, votes).place
+            self.assertEqual(learned_prefixes(place.state.trie), learned)
 
     @settings(derandomize=True, max_examples=10, deadline=None)
     @given(_CLIENTS, st.integers(0, 10**6))
     def test_random_words_do_not_depend_on_the_blocks(self, clients, seed):
         population = self.population(clients)
-        votes = [
-            self.process(
-                population,
-                word_selection=_BY_FREQUENCY,
-                noise_key=seed,
-                num_blocks=num_blocks,
+        algorithms = [
+            self.algorithm(
+                population, word_selection=_BY_FREQUENCY, num_blocks=num_blocks
             )
             for num_blocks in (1, 3, population.num_clients)
         ]
-        cohort = np.arange(population.num_clients)
-        votes = [p.collect_votes(p.initialize(), cohort) for p in votes]
+        votes = [votes_of(algorithm, key=seed)[1] for algorithm in algorithms]
         np.testing.assert_array_equal(votes[0], votes[1])
         np.testing.assert_array_equal(votes[0], votes[2])
         self.assertEqual(votes[0].sum(), sum(1 for c in clients if c))
@@ -168,8 +181,7 @@ class EqualityTest(TrieHHTestCase):
 class SelectionTest(TrieHHTestCase):
     def test_most_frequent_word_and_the_first_of_equals(self):
         population = self.population([{"a": 1, "b": 3, "c": 3}, {"c": 1, "a": 1}])
-        process = self.process(population)
-        votes = process.collect_votes(process.initialize(), np.arange(2))
+        _, votes = votes_of(self.algorithm(population))
         np.testing.assert_array_equal(votes, [0, 1, 1, 0])
 
     def test_by_frequency_follows_the_local_frequencies(self):
@@ -177,13 +189,11 @@ class SelectionTest(TrieHHTestCase):
         # false-alarm rate of 1e-6, for two rounds.
         n = 30_000
         population = self.population([{"a": 1, "c": 5, "b": 2}] * n)
-        process = self.process(population, word_selection=_BY_FREQUENCY)
-        cohort = np.arange(n)
-        state = process.initialize()
-        votes = process.collect_votes(state, cohort)[:3]
+        algorithm = self.algorithm(population, word_selection=_BY_FREQUENCY)
+        votes = votes_of(algorithm)[1][:3]
         expected = n * np.array([1, 2, 5]) / 8
         self.assertGreater(stats.chisquare(votes, expected).pvalue, 1e-6)
-        other = process.collect_votes(process.initialize(stream=1), cohort)[:3]
+        other = votes_of(algorithm, repeat=1)[1][:3]
         self.assertGreater(stats.chisquare(other, expected).pvalue, 1e-6)
         self.assertFalse(np.array_equal(votes, other))
 
@@ -192,11 +202,10 @@ class SelectionTest(TrieHHTestCase):
         # round 2 as in round 1; drawing anew, the pairs are independent.
         n = 4_000
         population = self.population([{"aa": 1, "ab": 1, "ba": 1, "bb": 1}] * n)
-        process = self.process(population, word_selection=_BY_FREQUENCY)
-        output = process.next(process.initialize(), np.arange(n))
-        votes = process.collect_votes(output.state, np.arange(n))
+        algorithm = self.algorithm(population, word_selection=_BY_FREQUENCY)
+        before, votes = votes_of(algorithm, rounds=2)
         votes = votes.reshape(-1, _ABC.num_symbols)[:2, :2]
-        first = [int(v) for v in output.state.trie.levels[0].votes]
+        first = [int(v) for v in before.state.trie.levels[0].votes]
         self.assertEqual(sum(first), n)
         self.assertEqual(votes.sum(), n)
         self.assertNotEqual(votes.sum(axis=1).tolist(), first)
@@ -225,63 +234,59 @@ class StreamsTest(TrieHHTestCase):
     def build(self, clients=None, **changes):
         options = {"cohort_size": 200, "threshold": 3, "max_length": 4}
         options |= {"word_selection": _BY_FREQUENCY} | changes
-        return self.process(self.population(clients or self.clients), **options)
+        return self.algorithm(self.population(clients or self.clients), **options)
 
     def others(self):
+        """Yields other runs: a name, the algorithm and the key."""
         one_more = [{"ab": 2, "ba": 1}, *self.clients[1:]]
-        return {
-            "threshold": self.build(threshold=4),
-            "maximum length": self.build(max_length=5),
-            "alphabet": self.build(alphabet=alphabet_lib.Alphabet("abcd")),
-            "key": self.build(noise_key=2),
-            "large key": self.build(noise_key=1 + 2**64),
-            "one client's count": self.build(one_more),
-            "word selection": self.build(word_selection=_MOST_FREQUENT),
-        }
+        yield "threshold", self.build(threshold=4), 1
+        yield "maximum length", self.build(max_length=5), 1
+        yield "alphabet", self.build(alphabet=alphabet_lib.Alphabet("abcd")), 1
+        yield "one client's count", self.build(one_more), 1
+        yield "word selection", self.build(word_selection=_MOST_FREQUENT), 1
+        yield "key", self.first, 2
+        yield "large key", self.first, 1 + 2**64
+
+    def cohort(self, algorithm, key=1, repeat=0, rounds=0):
+        by_hand = steps_of(algorithm, key)
+        place = dataclasses.replace(by_hand.begin(repeat), rounds=rounds)
+        return by_hand.draw(place).cohort
 
     def test_cohorts_of_other_runs_are_independent(self):
         # Two cohorts of 200 of 600 share 66.7 clients on average, with a standard
         # deviation of 6.7: five of them, for 21 comparisons; false alarms 1e-5.
-        for name, other in self.others().items():
+        for name, other, key in self.others():
             for number in range(3):
                 with self.subTest(f"{name}, round {number}"):
-                    mine, theirs = (
-                        process.cohorts().cohort(number)
-                        for process in (self.first, other)
+                    shared = np.intersect1d(
+                        self.cohort(self.first, rounds=number),
+                        self.cohort(other, key, rounds=number),
                     )
-                    shared = len(np.intersect1d(mine, theirs))
-                    self.assertBetween(shared, 66.7 - 34, 66.7 + 34)
+                    self.assertBetween(len(shared), 66.7 - 34, 66.7 + 34)
 
     def test_drawn_words_of_other_runs_are_independent(self):
-        others = self.others()
-        del others["word selection"], others["alphabet"]
-        everybody = np.arange(600)
+        # One client a time would be slow: three groups tell draws apart.
+        groups = np.split(np.arange(600), 3)
 
-        def votes(process):
-            # One client a time would be slow: eight groups tell draws apart.
-            state = process.initialize()
-            return [
-                process.collect_votes(state, group).tolist()
-                for group in np.split(everybody, 8)
-            ]
+        def votes(algorithm, key=1):
+            return [votes_of(algorithm, group, key)[1].tolist() for group in groups]
 
         mine = votes(self.first)
         self.assertEqual(votes(self.build()), mine)
-        for name, other in others.items():
-            with self.subTest(name):
-                self.assertNotEqual(votes(other), mine)
+        for name, other, key in self.others():
+            if name not in ("word selection", "alphabet"):
+                with self.subTest(name):
+                    self.assertNotEqual(votes(other, key), mine)
 
     def test_the_same_run_has_the_same_cohorts(self):
         for again in (self.build(), self.build(num_blocks=7)):
-            for stream in (0, 1):
+            for repeat in (0, 1):
                 np.testing.assert_array_equal(
-                    again.cohorts(stream).cohort(2),
-                    self.first.cohorts(stream).cohort(2),
+                    self.cohort(again, repeat=repeat, rounds=2),
+                    self.cohort(self.first, repeat=repeat, rounds=2),
                 )
         self.assertFalse(
-            np.array_equal(
-                self.first.cohorts(0).cohort(2), self.first.cohorts(1).cohort(2)
-            )
+            np.array_equal(self.cohort(self.first), self.cohort(self.first, repeat=1))
         )
 
 
@@ -294,16 +299,17 @@ class DiscoveryTest(TrieHHTestCase):
 
     RUNS = 10_000
 
-    def found(self, process, words):
+    def found(self, algorithm, words):
         """Counts in how many runs each word is found, and each run's words."""
         times = collections.Counter()
+        by_hand = steps_of(algorithm)
         for run in range(self.RUNS):
-            cohorts = process.cohorts(stream=run)
-            state = process.initialize(stream=run)
-            while not state.finished:
-                votes = self.votes(state, words[cohorts.cohort(state.round_number)])
-                state = process.update(state, votes).state
-            times.update(word.text for word in state.trie.words())
+            place = by_hand.begin(run)
+            while (query := algorithm.next_query(place.state)) is not None:
+                drawn = by_hand.draw(place)
+                votes = self.votes(place.state, words[drawn.cohort])
+                place = by_hand.update(place, query, drawn, votes).place
+            times.update(word.text for word in place.state.trie.words())
         return times
 
     def votes(self, state, words):
@@ -329,14 +335,14 @@ class DiscoveryTest(TrieHHTestCase):
         # independently, with the chance that its holders have: "s" has 7, the other
         # prefixes of star, sun and moon as many as the word. A standard error is 0.5%.
         population = self.population([{word: 1} for word in _FIGURE_1])
-        process = self.process(
+        algorithm = self.algorithm(
             population,
             alphabet_lib.Alphabet("abcdefghijklmnopqrstuvwxyz"),
             cohort_size=10,
             threshold=2,
             max_length=6,
         )
-        found = self.found(process, np.array(_FIGURE_1))
+        found = self.found(algorithm, np.array(_FIGURE_1))
         self.assertEqual(set(found), {"star", "sun", "moon"})
         s, three, four = (stats.hypergeom.sf(1, 20, w, 10) for w in (7, 3, 4))
         self.assert_rate(found["star"], s * three**4)
@@ -346,56 +352,40 @@ class DiscoveryTest(TrieHHTestCase):
     def test_single_path_has_exactly_the_rate_of_proposition_1(self):
         # 8 of 30 devices hold "ab", alone with its letters.
         words = ["ab"] * 8 + ["c"] * 22
-        process = self.process(
+        algorithm = self.algorithm(
             self.population([{word: 1} for word in words]),
             cohort_size=12,
             threshold=3,
             max_length=3,
         )
-        rate = triehh_privacy.worst_case_discovery_rate(8, process.parameters)
+        rate = triehh_privacy.worst_case_discovery_rate(8, algorithm.parameters)
         self.assertBetween(rate, 0.3, 0.5)
-        self.assert_rate(self.found(process, np.array(words))["ab"], rate)
-
-
-class SecureSumTest(TrieHHTestCase):
-    def test_votes_are_summed_by_a_secure_sum(self):
-        # It knows how many devices a block has, and refuses more votes than that: a
-        # plain sum takes them.
-        process = self.process(self.population([{"a": 1}] * 6), num_blocks=3)
-        state = process.initialize()
-
-        def blocks(size):
-            return [
-                collections.OrderedDict(clients=np.arange(size), first_place=0),
-                collections.OrderedDict(clients=np.arange(1), first_place=2),
-            ]
-
-        self.assertEqual(process.sum_of_votes(state, blocks(2))[0], 3)
-        with self.assertRaisesRegex(runtime.SecureSumError, "above its bound"):
-            process.sum_of_votes(state, blocks(3))
+        self.assert_rate(self.found(algorithm, np.array(words))["ab"], rate)
 
 
 class RunTest(TrieHHTestCase):
-    def run_once(self, process, stream=0):
-        cohorts = process.cohorts(stream)
-        state, rounds = process.initialize(stream), []
-        while not state.finished:
-            output = process.next(state, cohorts.cohort(state.round_number))
-            state = output.state
-            rounds.append(output.metrics)
-        return state, rounds
+    def run_once(self, algorithm, repeat=0):
+        by_hand, rounds = steps_of(algorithm), []
+        place = by_hand.begin(repeat)
+        while (query := algorithm.next_query(place.state)) is not None:
+            drawn = by_hand.draw(place)
+            votes = by_hand.ask(place, query, drawn.cohort)
+            step = by_hand.update(place, query, drawn, votes)
+            place = step.place
+            rounds.append(step.metrics)
+        return place.state, rounds
 
     def test_figure_1(self):
         # 20 devices, cohorts of 10, threshold 2. What one device alone holds is
         # never learned.
         population = self.population([{word: 1} for word in _FIGURE_1])
         alphabet = alphabet_lib.Alphabet("abcdefghijklmnopqrstuvwxyz")
-        process = self.process(
+        algorithm = self.algorithm(
             population, alphabet, cohort_size=10, threshold=2, max_length=6
         )
         seen = set()
-        for stream in range(40):
-            state, rounds = self.run_once(process, stream)
+        for repeat in range(40):
+            state, rounds = self.run_once(algorithm, repeat)
             words = {word.text: word for word in state.trie.words()}
             seen |= set(words)
             for word in words.values():
@@ -403,37 +393,18 @@ class RunTest(TrieHHTestCase):
                 self.assertGreaterEqual(word.votes, 2)
             self.assertLessEqual(len(rounds), 6)
             if len(rounds) < 6:
-                self.assertEqual(rounds[-1].released["prefixes_kept"], 0)
+                self.assertEqual(rounds[-1]["prefixes_kept"], 0)
         self.assertEqual(seen, {"star", "sun", "moon"})
 
     def test_ends_at_the_maximum_length(self):
         population = self.population([{"aaaa": 1}, {"aab": 1}])
-        state, rounds = self.run_once(self.process(population, max_length=3))
+        state, rounds = self.run_once(self.algorithm(population, max_length=3))
         self.assertLen(rounds, 3)
         self.assertEqual(state.trie.words(), [])
         self.assertEqual(learned_prefixes(state.trie), {"a", "aa", "aaa", "aab"})
         self.assertEqual(
-            rounds[-1].released,
-            {"round": 3, "candidates": 4, "prefixes_kept": 2, "words_completed": 0},
+            rounds[-1], {"candidates": 4, "prefixes_kept": 2, "words_completed": 0}
         )
-        simulator = dict(rounds[-1].simulator)
-        self.assertGreater(simulator.pop("seconds"), 0)
-        self.assertEqual(simulator, {"votes_received": 2, "candidates_with_votes": 2})
-
-    def test_state_survives_json_between_rounds(self):
-        clients = [{"abc": 2, "ab": 1}, {"ab": 3}, {"cab": 1, "abc": 1}] * 5
-        process = self.process(
-            self.population(clients), threshold=2, word_selection=_BY_FREQUENCY
-        )
-        cohort = np.arange(15)
-        straight = process.initialize(stream=4)
-        stopped = process.initialize(stream=4)
-        while not straight.finished:
-            straight = process.next(straight, cohort).state
-            values = json.loads(json.dumps(stopped.to_json()))
-            stopped = triehh.TrieHHState.from_json(_ABC, values)
-            stopped = process.next(stopped, cohort).state
-        self.assertEqual(stopped.to_json(), straight.to_json())
 
 
 class BadArgumentsTest(TrieHHTestCase):
@@ -441,36 +412,23 @@ class BadArgumentsTest(TrieHHTestCase):
         ([0, 1], "shape"), ([0, 1, 1], "twice"), ([0, 1, 3], r"\[0, 3\)")
     )
     def test_cohort(self, cohort, message):
-        process = self.process(self.population([{"a": 1}] * 3))
+        algorithm = self.algorithm(self.population([{"a": 1}] * 3))
         with self.assertRaisesRegex(ValueError, message):
-            process.next(process.initialize(), np.array(cohort))
-
-    def test_finished_run(self):
-        process = self.process(self.population([{"a": 1}] * 2), max_length=1)
-        state = process.next(process.initialize(), np.arange(2)).state
-        self.assertTrue(state.finished)
-        with self.assertRaisesRegex(ValueError, "finished"):
-            process.next(state, np.arange(2))
+            votes_of(algorithm, np.array(cohort))
 
     def test_word_outside_the_alphabet(self):
         with self.assertRaisesRegex(ValueError, "'xyz' has 'x'"):
-            self.process(self.population([{"xyz": 1}, {"a": 1}]))
+            self.algorithm(self.population([{"xyz": 1}, {"a": 1}]))
 
     def test_parameters_for_another_population(self):
         parameters = triehh_privacy.TrieHHParameters(5, 2, 2, 3)
         with self.assertRaisesRegex(ValueError, "5 clients"):
-            triehh.build_triehh_process(
-                self.population([{"a": 1}]), parameters, _ABC, noise_key=1
-            )
-
-    @parameterized.parameters(-1, 2**128)
-    def test_noise_key(self, key):
-        with self.assertRaisesRegex(ValueError, r"noise_key .* \[0, 2\^128\)"):
-            self.process(self.population([{"a": 1}] * 2), noise_key=key)
+            plan = triehh.plan_of(parameters, _MOST_FREQUENT)
+            triehh.TrieHH(self.population([{"a": 1}]), plan, _ABC)
 
     def test_no_blocks(self):
         with self.assertRaisesRegex(ValueError, "num_blocks is 0"):
-            self.process(self.population([{"a": 1}] * 2), num_blocks=0)
+            self.algorithm(self.population([{"a": 1}] * 2), num_blocks=0)
 
 
 if __name__ == "__main__":

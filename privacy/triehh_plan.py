@@ -1,0 +1,105 @@
+"""TrieHH as a plan: uniform cohorts, a vote a client, a threshold."""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from privacy import plan as plan_lib
+from privacy import statement, triehh_statement
+from privacy.triehh import TrieHHParameters
+from randomness import streams
+
+
+@dataclasses.dataclass(frozen=True)
+class OneVote(plan_lib.Contribution):
+    """At most one vote a client and round, for one candidate.
+
+    Attributes:
+        redraws_each_round: Whether a client draws one of its words anew in every round
+            (Zhu et al. 2020, Algorithm 3); else it votes with the same one throughout.
+        population_has_empty_users: Whether users without a word are counted in the
+            population, as the adjacency has it.
+    """
+
+    redraws_each_round: bool
+    population_has_empty_users: bool = True
+
+
+@dataclasses.dataclass(frozen=True)
+class Kept:
+    """What a threshold lets through.
+
+    Attributes:
+        candidates: int64 [kept], ascending: those with enough votes.
+        votes: int64 [kept]. No guarantee covers them.
+    """
+
+    candidates: np.ndarray
+    votes: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True)
+class Threshold(plan_lib.Mechanism[None]):
+    """Releases which candidates have enough votes.
+
+    Attributes:
+        threshold: theta, at least 1.
+        max_rounds: L, the most rounds of a run; at least 1.
+    """
+
+    threshold: int
+    max_rounds: int
+
+    def release(
+        self, total: Any, state: None, facts: plan_lib.Facts, stream: streams.Stream
+    ) -> plan_lib.Release[None]:
+        """Returns `Kept`, of a vector of votes."""
+        del facts, stream
+        kept = np.flatnonzero(total >= self.threshold)
+        return plan_lib.Release(Kept(kept, total[kept]), state)
+
+
+def parameters_of(plan: plan_lib.Plan) -> TrieHHParameters:
+    """Returns what the accounting of TrieHH takes."""
+    return TrieHHParameters(
+        population_size=plan.sampler.num_clients,
+        cohort_size=plan.sampler.cohort_size,
+        threshold=plan.mechanism.threshold,
+        max_length=plan.mechanism.max_rounds,
+    )
+
+
+class _Theorem:
+    """docs/triehh_privacy.md."""
+
+    def check(self, plan: plan_lib.Plan) -> None:
+        """Raises `ValueError` where a parameter is out of range."""
+        parameters_of(plan)
+
+    def statement(
+        self,
+        plan: plan_lib.Plan,
+        record: plan_lib.Record | None,
+        delta: float,
+        repeats: int,
+    ) -> statement.PrivacyStatement:
+        """Returns the statement; see `triehh_statement`."""
+        return triehh_statement.triehh_statement(
+            parameters_of(plan),
+            delta=delta,
+            redraws_each_round=plan.contribution.redraws_each_round,
+            rounds=record and record.rounds,
+            num_runs=repeats,
+            population_has_empty_users=plan.contribution.population_has_empty_users,
+        )
+
+    def spent(
+        self, plan: plan_lib.Plan, record: plan_lib.Record, delta: float
+    ) -> plan_lib.Metrics:
+        """Returns nothing: what a run costs does not depend on when it ends."""
+        del plan, record, delta
+        return {}
+
+
+plan_lib.register(plan_lib.Sampling.UNIFORM, OneVote, Threshold, _Theorem())

@@ -1,0 +1,125 @@
+"""Who was asked what, written down before anybody is asked: `simulator/rounds.jsonl`.
+
+One line a round, appended and on disk before its clients are asked. A run that goes on
+asks the same rounds again, of the same clients by the same code, or not at all.
+"""
+
+import dataclasses
+import hashlib
+import json
+import os
+from collections.abc import Sequence
+
+from privacy import realised
+from simulation import run_files
+
+FILE = "rounds.jsonl"
+
+
+class RecordError(run_files.RunDirectoryError):
+    """The rounds that were asked are not those that this run would ask."""
+
+
+class RoundRecord:
+    """The rounds of a run, as they are written down.
+
+    Attributes:
+        rounds: Those of the run so far, in order.
+    """
+
+    def __init__(self, folder: run_files.RunFiles):
+        """Reads what an interrupted run wrote.
+
+        Raises:
+            RecordError: If it is damaged.
+        """
+        self.path = folder.path / FILE
+        self.rounds: list[realised.Round] = []
+        self._ahead: list[realised.Round] = []
+        if not self.path.exists():
+            return
+        contents = run_files.read_bytes(self.path)
+        whole = contents[: contents.rfind(b"\n") + 1]
+        if whole != contents:
+            # Of a line that is not whole nobody was asked.
+            os.truncate(self.path, len(whole))
+        try:
+            self._ahead = [
+                realised.Round(**json.loads(line)) for line in whole.splitlines()
+            ]
+        except (ValueError, TypeError) as error:
+            raise self._damaged(str(error)) from error
+
+    def digest(self, count: int) -> str:
+        """Returns SHA-256 of the first rounds, for the checkpoint."""
+        return hashlib.sha256(_lines(self.rounds[:count])).hexdigest()
+
+    def take_over(self, count: int, digest: str) -> None:
+        """Takes over the rounds that a checkpoint is of.
+
+        Args:
+            count: How many it is of.
+            digest: From `digest`.
+
+        Raises:
+            RecordError: If the file has others.
+        """
+        self.rounds, self._ahead = self._ahead[:count], self._ahead[count:]
+        if len(self.rounds) != count or self.digest(count) != digest:
+            raise self._damaged(f"the checkpoint is of {count} other rounds")
+
+    def check_code(self, code: str) -> None:
+        """Makes sure that the same code goes on that began.
+
+        Clients who are asked again have to send what they sent, and rounds that are
+        computed again must not have the noise of a round that other code computed.
+
+        Raises:
+            RecordError: If other code asked before.
+        """
+        for found in (*self.rounds[-1:], *self._ahead):
+            if found.code != code:
+                raise RecordError(
+                    f"{self.path}: round {found.number} of repeat {found.repeat + 1} "
+                    "was asked by other versions of this code or its packages (hash "
+                    f"{found.code}, now {code}). Continue with those, or begin a new "
+                    "run"
+                )
+
+    def add(self, asked: realised.Round) -> None:
+        """Writes down a round that is about to be asked.
+
+        Raises:
+            RecordError: If another one was written down in its place, or it cannot be
+                written.
+        """
+        if self._ahead:
+            found = self._ahead.pop(0)
+            if found != asked:
+                raise RecordError(
+                    f"{self.path} has {found}, but this run would ask {asked}: some "
+                    "clients could take part twice. Begin a new run"
+                )
+        else:
+            try:
+                with open(self.path, "ab") as file:
+                    file.write(_lines([asked]))
+                    file.flush()
+                    os.fsync(file.fileno())
+            except OSError as error:
+                raise RecordError(
+                    f"{self.path} cannot be written: {error.strerror}. Nobody was "
+                    "asked. Mend that and continue with --resume"
+                ) from error
+        self.rounds.append(asked)
+
+    def _damaged(self, why: str) -> RecordError:
+        return RecordError(
+            f"{self.path} is damaged, so who took part is not certain: {why}. Restore "
+            "it, or begin a new run"
+        )
+
+
+def _lines(rounds: Sequence[realised.Round]) -> bytes:
+    values = (json.dumps(dataclasses.asdict(found)) for found in rounds)
+    return "".join(f"{value}\n" for value in values).encode()

@@ -1,0 +1,305 @@
+"""The one loop: runs an algorithm in a run directory, so that it can be interrupted.
+
+For each round: the plan's sampler draws a cohort; the round is written down; the query
+is asked of the cohort; the plan's mechanism makes of the sum what is released; the
+algorithm makes of that the next state. An observer sees the truth, for the simulator's
+metrics, and reaches no state.
+"""
+
+import dataclasses
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+from absl import logging
+
+from privacy import plan as plan_lib
+from privacy import realised
+from rounds import checkpoints, codec, record, steps
+from rounds.algorithm import Algorithm, Query
+from simulation import run_directory, software
+from simulation.round_metrics import RoundMetrics
+
+S = TypeVar("S")
+_CHECKPOINT = "checkpoint-{:09d}.npz"
+
+
+@dataclasses.dataclass(frozen=True)
+class Observed(Generic[S]):
+    """What an observer sees of a round; all arrays are read-only.
+
+    Attributes:
+        repeat: From 0.
+        number: From 1.
+        cohort: Who was asked: int64.
+        total: The exact sum.
+        released: What the mechanism let through.
+        before: The state that the round was asked with.
+        state: The state after the round.
+        is_last: Whether it was the last round of its repeat.
+    """
+
+    repeat: int
+    number: int
+    cohort: np.ndarray
+    total: Any
+    released: Any
+    before: S
+    state: S
+    is_last: bool
+
+
+Observer = Callable[[Observed[Any]], Mapping[str, float | int]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome(Generic[S]):
+    """What a run gave.
+
+    Attributes:
+        states: The last state of each repeat.
+        record: What was asked of whom, for the plan's statement.
+    """
+
+    states: tuple[S, ...]
+    record: plan_lib.Record
+
+
+def run(
+    algorithm: Algorithm[S, Any],
+    directory: run_directory.RunDirectory,
+    *,
+    seed: int,
+    repeats: int = 1,
+    delta: float = 1e-10,
+    save_every: int = 1,
+    keep: int = 1,
+    observers: Sequence[Observer] = (),
+) -> Outcome[S]:
+    """Runs an algorithm, or what is left of an interrupted run of it.
+
+    A round's cohort is written down before its clients are asked, and the state after
+    it is saved. A directory that has a checkpoint is continued where it stands, with
+    the same result as without the interruption: rounds after the checkpoint are asked
+    again, of the same clients, with the same random numbers.
+
+    Args:
+        algorithm: What to run.
+        directory: Takes the record, checkpoints and a row of metrics a round; its
+            noise key is the run's.
+        seed: The public seed: of the cohorts, where they need not be secret.
+        repeats: How often, at least 1; each with cohorts and noise of its own.
+        delta: Of the privacy in the metrics, where the plan's theorem has it.
+        save_every: Rounds between checkpoints, at least 1.
+        keep: How many checkpoints stay, at least 1.
+        observers: What adds metrics from ground truth.
+
+    Raises:
+        RunDirectoryError: If what is on file is damaged, or of another run or code.
+        ValueError: If a number is out of range, or the sampler's cohort is none.
+    """
+    numbers = {"repeats": repeats, "save_every": save_every, "keep": keep}
+    for name, value in numbers.items():
+        if value < 1:
+            raise ValueError(f"{name} is {value}; it has to be at least 1")
+    return _Loop(algorithm, directory, seed, delta, observers, **numbers).run()
+
+
+class _Loop(Generic[S]):
+    def __init__(
+        self, algorithm, directory, seed, delta, observers, *, repeats, save_every, keep
+    ):
+        self._algorithm: Algorithm[S, Any] = algorithm
+        self._plan: plan_lib.Plan = algorithm.plan
+        self._directory: run_directory.RunDirectory = directory
+        self._repeats = repeats
+        self._delta = delta
+        self._save_every = save_every
+        self._keep = keep
+        self._observers: Sequence[Observer] = observers
+        self._code = software.digest()
+        self._steps = steps.Steps(
+            algorithm,
+            seed=seed,
+            noise_key=directory.noise_key,
+            # With a public key, a seed means the same in every version.
+            code=self._code if directory.noise_key.is_secret else "",
+        )
+        self._record = record.RoundRecord(directory.simulator)
+        # Of finished repeats: their files, and what they hold.
+        self._finished: list[dict[str, str]] = []
+        self._states: list[S] = []
+        self._places: list[Any] = []
+        self._seconds: list[float] = []
+
+    def run(self) -> Outcome[S]:
+        place = self._restore()
+        if len(self._finished) < self._repeats:
+            self._record.check_code(self._code)
+            with self._algorithm.worker():
+                while len(self._finished) < self._repeats:
+                    place = place or self._steps.begin(len(self._finished))
+                    self._finish(self._rounds(place))
+                    place = None
+        rounds = realised.RealisedRounds(tuple(self._record.rounds))
+        return Outcome(
+            tuple(self._states), plan_lib.Record(rounds, tuple(self._places))
+        )
+
+    def _rounds(self, place: steps.Place[S]) -> steps.Place[S]:
+        """Runs what is left of a repeat."""
+        query = self._algorithm.next_query(place.state)
+        while query is not None:
+            try:
+                place, query = self._round(place, query)
+            except Exception:
+                if place.rounds and len(self._record.rounds):
+                    self._save(place)
+                raise
+            if query is not None and place.rounds % self._save_every == 0:
+                self._save(place)
+        return place
+
+    def _round(
+        self, place: steps.Place[S], query: Query[Any]
+    ) -> tuple[steps.Place[S], Query[Any] | None]:
+        start = time.perf_counter()
+        drawn = self._steps.draw(place)
+        self._record.add(
+            realised.Round.of(
+                place.repeat, place.rounds + 1, drawn.cohort, self._code, query.facts
+            )
+        )
+        total = self._steps.ask(place, query, drawn.cohort)
+        step = self._steps.update(place, query, drawn, total)
+        following = self._algorithm.next_query(step.place.state)
+        seen = Observed(
+            place.repeat,
+            step.place.rounds,
+            drawn.cohort,
+            total,
+            step.released,
+            place.state,
+            step.place.state,
+            following is None,
+        )
+        truth = dict(drawn.metrics)
+        for observer in self._observers:
+            truth |= observer(seen)
+        released = {
+            "repeat": place.repeat,
+            "round": step.place.rounds,
+            **step.metrics,
+            **self._spent(step.place),
+        }
+        self._add_metrics(released, truth, time.perf_counter() - start)
+        return step.place, following
+
+    def _spent(self, place: steps.Place[S]) -> Mapping[str, float | int]:
+        rounds = realised.RealisedRounds(tuple(self._record.rounds))
+        so_far = plan_lib.Record(rounds, (*self._places, place.places))
+        return self._plan.theorem.spent(self._plan, so_far, self._delta)
+
+    def _add_metrics(
+        self,
+        released: Mapping[str, float | int],
+        truth: Mapping[str, float | int],
+        seconds: float,
+    ) -> None:
+        metrics = RoundMetrics(released, {**truth, "seconds": seconds})
+        self._directory.add_metrics(len(self._record.rounds), metrics)
+        row = metrics.combined()
+        most = self._algorithm.max_rounds
+        self._seconds.append(seconds)
+        left = ""
+        if most:
+            rounds = most * (self._repeats - row["repeat"]) - row["round"]
+            mean = sum(self._seconds) / len(self._seconds)
+            left = f", at most {_duration(rounds * mean)} left" if rounds else ""
+        logging.info(
+            "%sround %s%s: %s (%.2f s%s)",
+            f"repeat {row['repeat'] + 1} of {self._repeats}, "
+            if self._repeats > 1
+            else "",
+            row["round"],
+            f" of {most}" if most else "",
+            self._algorithm.progress(row),
+            seconds,
+            left,
+        )
+
+    def _finish(self, place: steps.Place[S]) -> None:
+        """Keeps the end of a repeat in a file of its own."""
+        self._finished.append(
+            checkpoints.write(
+                self._directory.simulator,
+                f"repeat-{place.repeat:06d}.npz",
+                {"state": place.state, "places": place.places},
+            )
+        )
+        self._states.append(place.state)
+        self._places.append(place.places)
+        self._save(None)
+
+    def _save(self, place: steps.Place[S] | None) -> None:
+        count = len(self._record.rounds)
+        if place is not None and self._record_is_ahead(place):
+            count -= 1
+        folder = self._directory.simulator
+        saved = None
+        if place is not None:
+            saved = checkpoints.write(folder, _CHECKPOINT.format(count), place)
+        self._directory.save_checkpoint(
+            {
+                "state": saved,
+                "finished": self._finished,
+                "rounds": count,
+                "record": self._record.digest(count),
+            }
+        )
+        checkpoints.keep_last(folder, "checkpoint-*.npz", self._keep)
+
+    def _record_is_ahead(self, place: steps.Place[S]) -> bool:
+        """Returns whether a round was written down that the state does not have."""
+        last = self._record.rounds[-1]
+        return (last.repeat, last.number) != (place.repeat, place.rounds)
+
+    def _restore(self) -> steps.Place[S] | None:
+        checkpoint = self._directory.load_checkpoint()
+        if checkpoint is None:
+            return None
+        self._record.take_over(checkpoint["rounds"], checkpoint["record"])
+        folder = self._directory.simulator.path
+        first = self._steps.begin(len(self._finished))
+        for saved in checkpoint["finished"]:
+            tree, arrays = checkpoints.read(folder, saved)
+            self._finished.append(saved)
+            self._states.append(_like(first.state, tree["state"], arrays))
+            self._places.append(_like(first.places, tree["places"], arrays))
+        if checkpoint["state"] is None:
+            return None
+        tree, arrays = checkpoints.read(folder, checkpoint["state"])
+        values = {
+            name: _like(getattr(first, name), tree[name], arrays)
+            for name in ("repeat", "rounds", "history", "state", "noise", "places")
+        }
+        logging.info(
+            "Continuing repeat %d after round %d.",
+            values["repeat"] + 1,
+            values["rounds"],
+        )
+        return steps.Place(**values)
+
+
+def _like(first: Any, tree: Any, arrays: Mapping[str, np.ndarray]) -> Any:
+    """Returns a saved value, which is of the type of what a repeat begins with."""
+    return codec.decode(type(first), tree, arrays)
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    if seconds < 5400:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h"
