@@ -277,9 +277,7 @@ class RunDirectory:
 
     def _write_metrics(self) -> None:
         if self._rows:
-            self.released.write_table(
-                _METRICS_FILE, pd.DataFrame([dict(m.released) for _, m in self._rows])
-            )
+            self.released.write_table(_METRICS_FILE, self.released_metrics())
             self.simulator.write_table(_METRICS_FILE, self.metrics())
 
     def load_checkpoint(self) -> Any | None:
@@ -336,6 +334,10 @@ class RunDirectory:
     def metrics(self) -> pd.DataFrame:
         """Returns all metrics so far, a row a step: the simulator's view."""
         return pd.DataFrame([m.combined() for _, m in self._rows])
+
+    def released_metrics(self) -> pd.DataFrame:
+        """Returns what the guarantee covers of all metrics so far, a row a step."""
+        return pd.DataFrame([dict(m.released) for _, m in self._rows])
 
     def write_statement(self, statement: Statement, stem: str = "privacy") -> None:
         """Writes a privacy statement as `<stem>.json` and `<stem>.md`."""
