@@ -47,13 +47,9 @@ def write(
     )
     coverage = report.section("Coverage", covered=False)
     coverage.text(_coverage_text(results.counting_clients))
-    coverage.table(
-        "coverage.csv",
-        results.repeats,
-        "Means over the repeats, by pass",
-        shown=results.coverage,
-    )
-    coverage.plot("coverage.png", plot_coverage(results), "Coverage, level by level")
+    caption = "Means over the repeats, by pass"
+    coverage.table("coverage.csv", results.repeats, caption, shown=results.coverage)
+    coverage.plot("coverage.png", plot_coverage(results))
     levels = report.section("Level by level", covered=False)
     levels.text(
         "Ties with the last of the kept prefixes are kept, so there can be more of "
@@ -62,8 +58,7 @@ def write(
         "counts as a word found that is not real."
     )
     levels.file("levels.csv", results.levels)
-    figure = plot_levels(results.levels, metrics)
-    levels.plot("levels.png", figure, "Words, prefixes and noise by level")
+    levels.plot("levels.png", plot_levels(results.levels, metrics))
     _add_words(report.section("Words found", covered=False), results.words)
     report.statement(summary.statement)
     anonymity = report.section("Approximate k-anonymity", covered=True)
@@ -138,8 +133,7 @@ def _add_words(section: page.Section, words: pd.DataFrame) -> None:
         released=words.drop(columns=_TRUTH),
     )
     section.show(false.head(5), f"Not real: {len(false):,} in all, the first of them")
-    figure = plot_estimates(words)
-    section.plot("estimates.png", figure, "Estimated and true counts")
+    section.plot("estimates.png", plot_estimates(words))
 
 
 def plot_coverage(results: Results) -> figure_lib.Figure:
@@ -180,17 +174,16 @@ def plot_levels(levels: pd.DataFrame, metrics: pd.DataFrame) -> figure_lib.Figur
     real, false = words["words_real"], words["words_found"] - words["words_real"]
     panels[0].bar(words.index, real, color=plots.BLUE, label="real")
     panels[0].bar(words.index, false, bottom=real, color=plots.ORANGE, label="not")
+    plots.legend(panels[0])
     depth = levels["level"].max()
     rounds = (metrics["pass_number"] - 1) * depth + metrics["level"]
     means = metrics.groupby(rounds).mean()
     panels[1].bar(means.index, means["prefixes_kept"], color=plots.BLUE)
-    for column, label, color in (
-        ("least_estimate_kept", "estimated clients", plots.BLUE),
-        ("noise_standard_deviation", "standard deviation of noise", plots.ORANGE),
-    ):
-        panels[2].plot(means[column], color=color, marker="o", ms=3, label=label)
-    for axes in (panels[0], panels[2]):
-        plots.legend(axes)
+    curves = {
+        "least_estimate_kept": ("estimated clients", plots.BLUE),
+        "noise_standard_deviation": ("standard deviation of noise", plots.ORANGE),
+    }
+    plots.curves(panels[2], means, curves, marker="o", ms=3)
     return figure
 
 

@@ -16,6 +16,8 @@ from simulation import page, plots, run_directory
 _NUM_LISTED = 1000  # words in discovery_rate.csv
 _NUM_SHOWN = 30  # words in the report
 _KS_SHOWN = (1, 10, 20, 50, 100, 200, 300)
+_SCORES_SHOWN = ["k", "precision", "recall", "f1", "f1_low", "f1_high"]
+_SCORES_SHOWN += ["precision_at_k", "recall_at_k", "f1_at_k"]
 # Of the words found, what the guarantee covers: not their votes.
 _RELEASED = ["repeat", "round", "word"]
 
@@ -53,20 +55,17 @@ def evaluate(
     found, tables = [], []
     for repeat, words in enumerate(repeats):
         words = sorted(words, key=lambda word: (-word.votes, word.text))
-        ids = [place.get(word.text, -1) for word in words]
+        ids = np.array([place.get(word.text, -1) for word in words], np.int64)
+        columns = {
+            "repeat": np.full(len(words), repeat, np.int64),
+            "word": np.array([word.text for word in words], object),
+            "round": np.array([word.level for word in words], np.int64),
+            "votes": np.array([word.votes for word in words], np.int64),
+            "true_count": counts[ids],
+            "true_rank": ranks[ids],
+        }
         found.append(ids)
-        tables.append(
-            pd.DataFrame(
-                {
-                    "repeat": np.full(len(words), repeat, np.int64),
-                    "word": [word.text for word in words],
-                    "round": np.array([w.level for w in words], np.int64),
-                    "votes": np.array([word.votes for word in words], np.int64),
-                    "true_count": counts[ids] if ids else np.zeros(0),
-                    "true_rank": ranks[ids] if ids else np.zeros(0, np.int64),
-                }
-            )
-        )
+        tables.append(pd.DataFrame(columns))
     ks = range(1, max_k + 1)
     scores = [evaluation.scores_at_k(ids, truth, ks) for ids in found]
     return Results(
@@ -78,7 +77,7 @@ def evaluate(
 
 def _discovery(
     process: triehh.TrieHHProcess,
-    found: Sequence[Sequence[int]],
+    found: Sequence[np.ndarray],
     truth: evaluation.GroundTruth,
 ) -> pd.DataFrame:
     table = evaluation.discovery_rates(found, truth, _NUM_LISTED)
@@ -122,18 +121,15 @@ def write(
         "words by votes (`at k`). Bands and `low`, `high`: 95% intervals over the "
         f"repeats. Of the true top 100 words, {too_long} are too long to be completed."
     )
-    columns = ["k", "precision", "recall", "f1", "f1_low", "f1_high"]
-    columns += ["precision_at_k", "recall_at_k", "f1_at_k"]
-    shown = results.scores[results.scores["k"].isin(_KS_SHOWN)][columns]
+    shown = results.scores[results.scores["k"].isin(_KS_SHOWN)][_SCORES_SHOWN]
     scores.table("scores.csv", results.scores, "Means over the repeats", shown=shown)
-    scores.plot(
-        "f1_over_k.png", plot_scores(results.scores), "Scores of the top K words"
-    )
+    scores.plot("f1_over_k.png", plot_scores(results.scores))
     which = report.section("Which words are found", covered=False)
     which.file("discovery_rate.csv", results.discovery)
     discovery = plot_discovery(results.discovery, process.population.num_clients)
-    which.plot("discovery_rate.png", discovery, "Discovery rate by frequency")
-    which.plot("levels.png", plot_levels(metrics), "The trie, level by level")
+    which.plot("discovery_rate.png", discovery)
+    levels = plots.over_rounds(metrics, ["prefixes_kept", "votes_received"])
+    which.plot("levels.png", levels)
     report.statement(statement)
     report.how_it_was_made()
     report.write()
@@ -158,17 +154,17 @@ def plot_scores(scores: pd.DataFrame) -> figure_lib.Figure:
     """Plots F1, recall and precision over K, with their intervals."""
     figure, axes = plots.single("Scores of the top K words", "K", "score")
     scores = scores.set_index("k")
-    for column, label, color in (
-        ("f1", "F1 (Zhu et al.)", plots.BLUE),
-        ("recall", "recall of the true top K", plots.ORANGE),
-        ("precision_at_k", "precision of the first K found", plots.GREEN),
-    ):
-        axes.plot(scores[column], color=color, label=label)
+    curves = {
+        "f1": ("F1 (Zhu et al.)", plots.BLUE),
+        "recall": ("recall of the true top K", plots.ORANGE),
+        "precision_at_k": ("precision of the first K found", plots.GREEN),
+    }
+    plots.curves(axes, scores, curves)
+    for column, (_, color) in curves.items():
         low, high = (scores[f"{column}_{end}"].clip(0, 1) for end in ("low", "high"))
         plots.band(axes, low, high, color)
     axes.set_ylim(0, 1.03)
     axes.set_xlim(1, scores.index.max())
-    plots.legend(axes)
     return figure
 
 
@@ -181,20 +177,20 @@ def plot_discovery(discovery: pd.DataFrame, num_clients: int) -> figure_lib.Figu
     )
     table = discovery.assign(share=discovery["true_count"] / num_clients)
     fits, too_long = table[table["fits"]], table[~table["fits"]]
-    shares, rates = fits["share"], fits["discovery_rate"]
     axes.scatter(
-        shares, rates, s=10, color=plots.BLUE, alpha=0.25, lw=0, label="a word"
+        fits["share"],
+        fits["discovery_rate"],
+        s=10,
+        color=plots.BLUE,
+        alpha=0.25,
+        lw=0,
+        label="a word",
     )
     ends = table["share"].min() * 0.999, table["share"].max() * 1.001
-    means = fits.groupby(pd.cut(shares, np.geomspace(*ends, 25)), observed=True)
-    axes.plot(
-        means["share"].mean(),
-        means["discovery_rate"].mean(),
-        color=plots.BLUE,
-        marker="o",
-        markersize=4,
-        label="mean of words of like frequency",
-    )
+    bins = pd.cut(fits["share"], np.geomspace(*ends, 25))
+    means = fits.groupby(bins, observed=True)[["share", "discovery_rate"]].mean()
+    label = "mean of words of like frequency"
+    axes.plot(*means.to_numpy().T, "o-", color=plots.BLUE, markersize=4, label=label)
     if len(too_long):
         axes.scatter(
             too_long["share"],
@@ -205,32 +201,10 @@ def plot_discovery(discovery: pd.DataFrame, num_clients: int) -> figure_lib.Figu
             label="a word too long to be completed",
         )
     if "worst_case_rate" in table:
-        axes.plot(
-            table["share"],
-            table["worst_case_rate"],
-            color=plots.ORANGE,
-            linestyle="--",
-            label="worst case (Proposition 1)",
-        )
+        rates = table["share"], table["worst_case_rate"]
+        label = "worst case (Proposition 1)"
+        axes.plot(*rates, color=plots.ORANGE, linestyle="--", label=label)
     axes.set_xscale("log")
     axes.set_ylim(-0.03, 1.03)
     plots.legend(axes)
-    return figure
-
-
-def plot_levels(metrics: pd.DataFrame) -> figure_lib.Figure:
-    """Plots prefixes kept and votes by level, means of the repeats."""
-    figure, panels = plots.stacked(
-        ["Prefixes kept by level", "Votes received by level"], "level"
-    )
-    means = metrics.groupby("round").sum() / metrics["repeat"].nunique()
-    for axes, column, color in zip(
-        panels,
-        ("prefixes_kept", "votes_received"),
-        (plots.BLUE, plots.ORANGE),
-        strict=True,
-    ):
-        axes.bar(means.index, means[column], color=color, width=0.6)
-        axes.grid(visible=False, axis="x")
-    panels[-1].set_xticks(means.index)
     return figure

@@ -8,7 +8,7 @@ run's guarantee, else into the simulator's part.
     words = report.section("Words", covered=True)
     words.text("In the order of their *estimates*.")
     words.table("heavy_hitters.csv", found)
-    words.plot("levels.png", figure, "Words found by level")
+    words.plot("levels.png", figure)
     report.statement(statement)
     report.how_it_was_made()
     report.write()
@@ -103,19 +103,20 @@ class Section:
             self._page.add_file(name, released, covered=True)
         return self.show(table if shown is None else shown, caption)
 
-    def plot(self, name: str, figure: figure_lib.Figure, caption: str) -> Self:
+    def plot(self, name: str, figure: figure_lib.Figure) -> Self:
         """Writes a figure as PNG and shows it.
 
         Args:
             name: Of the file.
-            figure: See `simulation.plots`.
-            caption: Below the picture, and in its place where it cannot be seen.
+            figure: From `simulation.plots`. The titles of its plots stand below the
+                picture, and in its place where it cannot be seen.
 
         Raises:
             ValueError: If the name is taken.
         """
         png = plots.png(figure)
         self._page.add_file(name, png, covered=self.covered)
+        caption = "; ".join(plots.titles(figure))
         self.blocks.append(page_blocks.Picture(caption, png))
         return self
 
@@ -145,12 +146,8 @@ class Section:
             known = known.drop(columns=same)
         names = list(known)
         for number, first in enumerate(range(0, len(names), _NUM_PANELS), start=1):
-            shown = names[first : first + _NUM_PANELS]
-            self.plot(
-                f"{stem}.png" if number == 1 else f"{stem}_{number}.png",
-                plots.over_rounds(metrics, shown),
-                f"By round: {', '.join(n.replace('_', ' ') for n in shown)}",
-            )
+            figure = plots.over_rounds(metrics, names[first : first + _NUM_PANELS])
+            self.plot(f"{stem}{'' if number == 1 else f'_{number}'}.png", figure)
         return self
 
 

@@ -5,7 +5,8 @@ notebook that draws plots of its own.
 """
 
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pandas as pd
 from matplotlib import axes as axes_lib
@@ -64,6 +65,30 @@ def band(
 ) -> None:
     """Shades what lies between two curves, over their index."""
     axes.fill_between(low.index, low, high, color=color, alpha=0.2, lw=0)
+
+
+def curves(
+    axes: axes_lib.Axes,
+    table: pd.DataFrame,
+    names: Mapping[str, tuple[str, str]],
+    **line: Any,
+) -> None:
+    """Draws columns of a table over its index, and names them.
+
+    Args:
+        axes: Where.
+        table: Has the columns.
+        names: By column: what it is called, and its color.
+        **line: How they look, as `Axes.plot` takes it.
+    """
+    for column, (label, color) in names.items():
+        axes.plot(table[column], label=label, color=color, **line)
+    legend(axes)
+
+
+def titles(figure: figure_lib.Figure) -> list[str]:
+    """Returns the titles of a figure's plots."""
+    return [axes.get_title(loc="left") for axes in figure.axes]
 
 
 def over_rounds(metrics: pd.DataFrame, names: Sequence[str]) -> figure_lib.Figure:

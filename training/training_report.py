@@ -12,8 +12,6 @@ from training import training_experiment as experiment
 from training.dp_ftrl_parameters import ServerParameters
 from training.run_participation import Planned, Realised
 
-_REFERENCE_STYLES = ("--", ":")
-
 
 def write(
     directory: run_directory.RunDirectory,
@@ -49,34 +47,23 @@ def write(
         model.file("best_possible.json", best_possible)
         references["the best possible"] = best_possible
     model.text(f"After {len(metrics)} rounds.")
-    model.show(
-        held_out(metrics.iloc[-1], references), "Mean over the places of the text"
-    )
-    accuracy = plot_accuracy(metrics, references)
-    model.plot("accuracy.png", accuracy, "Accuracy on held-out clients")
-    loss = plot_loss(metrics, references)
-    model.plot("loss.png", loss, "Loss on held-out clients")
-    report.section("Clip norm", covered=True).plot(
-        "clip_norm.png", plot_clip_norm(metrics), "Clip norm"
-    )
+    table = held_out(metrics.iloc[-1], references)
+    model.show(table, "Mean over the places of the text")
+    model.plot("accuracy.png", plot_accuracy(metrics, references))
+    model.plot("loss.png", plot_loss(metrics, references))
+    clip_norm = report.section("Clip norm", covered=True)
+    clip_norm.plot("clip_norm.png", plot_clip_norm(metrics))
     columns = ["round", "simulated_hours", "failed_attempts", "max_participation"]
-    report.section("Participation", covered=False).show(
-        metrics[columns].tail(1), "At the end"
+    participation = report.section("Participation", covered=False)
+    participation.show(metrics[columns].tail(1), "At the end")
+    took_part = Realised(result.participation.table, result.state.round_number)
+    realised, planned = (
+        training_statement.training_statement(parameters, who, delta, public_data)
+        for who in (took_part, Planned.of(rule))
     )
-    for participation, word, stem in (
-        (
-            Realised(result.participation.table, result.state.round_number),
-            "realised",
-            "privacy",
-        ),
-        (Planned.of(rule), "planned", "privacy_planned"),
-    ):
-        statement = training_statement.training_statement(
-            parameters, participation, delta, public_data
-        )
-        privacy = report.statement(statement, f"Privacy, as {word}", stem)
-        if stem == "privacy":
-            privacy.plot("zcdp.png", plot_zcdp(metrics), "zCDP over rounds")
+    privacy = report.statement(realised, "Privacy, as realised")
+    privacy.plot("zcdp.png", plot_zcdp(metrics))
+    report.statement(planned, "Privacy, as planned", "privacy_planned")
     report.how_it_was_made()
     report.write()
 
@@ -100,13 +87,17 @@ def plot_accuracy(
         metrics: Of the run.
         references: By name: metrics that do not depend on the round.
     """
+    figure, axes = plots.single("Accuracy on held-out clients", "round", "accuracy")
     curves = {
-        "accuracy": ("top-1 in-vocabulary", plots.BLUE),
-        "accuracy_of_suggestion": ("one suggestion", plots.GREEN),
-        "accuracy_of_3_suggestions": ("three suggestions", plots.ORANGE),
+        "held_out_accuracy": ("top-1 in-vocabulary", plots.BLUE),
+        "held_out_accuracy_of_suggestion": ("one suggestion", plots.GREEN),
+        "held_out_accuracy_of_3_suggestions": ("three suggestions", plots.ORANGE),
     }
-    figure, axes = _plot_held_out(metrics, curves, "accuracy")
-    _draw_references(axes, references, "accuracy_of_suggestion", "one suggestion, ")
+    suggestion = {
+        f"one suggestion, {label}": values["accuracy_of_suggestion"]
+        for label, values in references.items()
+    }
+    _draw_held_out(axes, metrics, curves, suggestion)
     axes.set_ylim(bottom=0)
     return figure
 
@@ -115,44 +106,31 @@ def plot_loss(
     metrics: pd.DataFrame, references: Mapping[str, Mapping[str, float]]
 ) -> figure_lib.Figure:
     """Plots the held-out loss over rounds, beside those of references."""
-    curves = {"loss": ("this model", plots.BLUE)}
-    figure, axes = _plot_held_out(metrics, curves, "mean loss, nats")
-    _draw_references(axes, references, "loss", "")
+    figure, axes = plots.single("Loss on held-out clients", "round", "mean loss, nats")
+    losses = {label: values["loss"] for label, values in references.items()}
+    curves = {"held_out_loss": ("this model", plots.BLUE)}
+    _draw_held_out(axes, metrics, curves, losses)
     return figure
 
 
-def _plot_held_out(metrics, curves, y_label: str):
-    figure, axes = plots.single("Held-out clients", "round", y_label)
+def _draw_held_out(axes, metrics, curves, references: Mapping[str, float]) -> None:
     shown = metrics[metrics["held_out_loss"].notna()].set_index("round")
-    for name, (label, color) in curves.items():
-        values = shown[f"held_out_{name}"]
-        axes.plot(values, marker="o", ms=3, color=color, label=label)
-    return figure, axes
-
-
-def _draw_references(axes, references, name: str, prefix: str) -> None:
+    plots.curves(axes, shown, curves, marker="o", ms=3)
     # At most two: frequencies, and the best possible.
-    for style, (label, values) in zip(
-        _REFERENCE_STYLES, references.items(), strict=False
-    ):
-        axes.axhline(
-            values[name], color=plots.MUTED, linestyle=style, label=prefix + label
-        )
+    for style, (label, value) in zip(("--", ":"), references.items(), strict=False):
+        axes.axhline(value, color=plots.MUTED, linestyle=style, label=label)
     plots.legend(axes, below=True)
 
 
 def plot_clip_norm(metrics: pd.DataFrame) -> figure_lib.Figure:
     """Plots the clip norm in force and the tracked one over rounds."""
     figure, axes = plots.single("Clip norm", "round", "L2 norm")
-    curves = [("clip_norm", "in force", plots.BLUE)]
+    curves = {"clip_norm": ("in force", plots.BLUE)}
     if (metrics["tracked_norm"] != metrics["clip_norm"]).any():
-        curves.insert(0, ("tracked_norm", "tracked", plots.ORANGE))
-    for name, label, color in curves:
-        axes.step(
-            metrics["round"], metrics[name], where="post", color=color, label=label
-        )
+        curves = {"tracked_norm": ("tracked", plots.ORANGE), **curves}
+    by_round = metrics.set_index("round")
+    plots.curves(axes, by_round, curves, drawstyle="steps-post")
     axes.set_ylim(bottom=0)
-    plots.legend(axes)
     return figure
 
 

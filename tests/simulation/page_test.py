@@ -49,8 +49,8 @@ class _Statement:
         )
 
 
-def _figure():
-    figure, axes = plots.single("A plot", "x", "y")
+def _figure(title="A plot"):
+    figure, axes = plots.single(title, "x", "y")
     axes.plot([1, 2], [3, 5], label="a line")
     plots.legend(axes, below=True)
     return figure
@@ -86,7 +86,7 @@ class PageTest(PageTestCase):
         table = pd.DataFrame({"word": ["a"], "true_count": [1234567], "f1": [0.123456]})
         report = page.Page(self.directory, "TrieHH")
         section = report.section("Part", covered=True)
-        section.text("Some *text*.").plot("a.png", _figure(), "A plot")
+        section.text("Some *text*.").plot("a.png", _figure())
         section.show(table, "Its caption").text("The end.")
         self.assertEqual(report.write(), self.path / "report.html")
         shown = self.read()
@@ -117,7 +117,7 @@ class PageTest(PageTestCase):
         for covered in (True, False):
             section = report.section("S", covered=covered)
             section.file("found.json", {"covered": covered})
-            section.plot("f.png", _figure(), "F")
+            section.plot("f.png", _figure())
         section.table("w.csv", words, shown=words.head(1), released=words[["word"]])
         self.assertEqual(self.files(), self.before)  # nothing before `write`
         report.write()
@@ -176,7 +176,7 @@ class PageTest(PageTestCase):
     def test_words_of_clients_are_shown_not_obeyed(self):
         report = page.Page(self.directory, _EVIL)
         section = report.section(_EVIL, covered=False)
-        section.text(f"Found {_EVIL}.").plot("f.png", _figure(), _EVIL)
+        section.text(f"Found {_EVIL}.").plot("f.png", _figure(_EVIL))
         section.show(pd.DataFrame({_EVIL: [_EVIL]}), _EVIL)
         report.how_it_was_made()  # of a flag, too
         report.write()
@@ -233,9 +233,9 @@ class DefaultPageTest(PageTestCase):
         for expected in (
             "heavy hitters: the first 30 of 45 rows",
             "The same in every round: clients 1,234.",
-            "By round: candidates",
-            "By round: exact 1, exact 2, exact 3, exact 4, exact 5",
-            "By round: exact 6, exact 7",
+            "candidates",
+            "exact 1; exact 2; exact 3; exact 4; exact 5",
+            "exact 6; exact 7",
             "1,029",
             "Central DP.",
             "--seed=1",
