@@ -398,21 +398,6 @@ def read_checkpoint(file: str | os.PathLike[str]) -> tuple[str, dict[str, Any]]:
     return run, run_files.parse_json(file, body)
 
 
-def how_it_was_made(directory: RunDirectory) -> str:
-    """Returns what a report says of code, packages, key and flags, as Markdown."""
-    run = directory.run
-    packages = ", ".join(f"{name} {v}" for name, v in run["packages"].items())
-    key = (
-        f"a secret key, SHA-256 `{run['noise_key']['sha256']}`"
-        if run["noise_key"]["is_secret"]
-        else "a key that follows from --seed, as the data are synthetic"
-    )
-    return (
-        f"Code {run['version']}, Python {run['python']}; {packages}. Noise: from "
-        f"{key}.\n\n```\n{run_record.flagfile(run['flags'])}```\n"
-    )
-
-
 def _warn_of_other_versions(run: run_record.Run) -> None:
     """Warns where another version of something continues a run than began it."""
     for change in software.changed_versions(run):
