@@ -176,7 +176,7 @@ class RunDirectory:
             run = run_record.new(program, flags, facts, noise_key)
             directory = cls(path, lock, run, noise_key)
             directory._write_beginning(facts)
-        except RunDirectoryError:
+        except BaseException:  # a kill in a notebook, too
             os.close(lock)
             raise
         return directory
