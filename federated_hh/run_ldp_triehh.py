@@ -34,8 +34,12 @@ def _check_flags() -> None:
     options.check_memory(len(ldp_triehh_options.characters_of(population)))
     if population.is_synthetic:
         options.check_population(population.num_clients)
-    if flags.FLAGS["alphabet"].present and not flags.FLAGS["out_of_alphabet"].present:
-        # Who says which characters there are is told of words that have others.
+    # Who says which characters there are is told of words that have others. A run that
+    # goes on has its answer on record.
+    given = [
+        name for name in ("alphabet", "out_of_alphabet") if flags.FLAGS[name].present
+    ]
+    if given == ["alphabet"] and not flags.FLAGS.resume:
         flags.FLAGS.out_of_alphabet = "refuse"
 
 

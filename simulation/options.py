@@ -48,7 +48,7 @@ class _Limits:
     flag: str | None
 
     def interval(self) -> str:
-        """Returns the range in the notation of intervals, with its unit and reason."""
+        """Returns the range in the notation of intervals, with its unit."""
         low = "(-inf" if self.above is None else f"({_number(self.above)}"
         low = low if self.least is None else f"[{_number(self.least)}"
         high = "inf)" if self.below is None else f"{_number(self.below)})"
@@ -139,14 +139,15 @@ class OptionField:
 
     @property
     def range(self) -> str:
-        """What a value has to be, as in "an integer in [1, 10]"."""
+        """What a value has to be, as in "an integer in [1, 10] (it is late)"."""
         limits = self.marks[_METADATA]
+        reason = f" ({limits.why})" if limits.why else ""
         if self.choices:
             return f"one of {', '.join(self.choices)}"
         if self.kind is int:
-            return f"an integer {limits.interval()}"
+            return f"an integer {limits.interval()}{reason}"
         if self.kind is float:
-            return f"a number {limits.interval()}"
+            return f"a number {limits.interval()}{reason}"
         return {bool: "True or False", tuple: "a list of texts"}.get(
             self.kind, "a text"
         )
@@ -163,9 +164,7 @@ class OptionField:
         try:
             return self._of_kind(value)
         except (TypeError, ValueError):
-            why = self.marks[_METADATA].why
-            reason = f" ({why})" if why else ""
-            raise ValueError(f"has to be {self.range}{reason}") from None
+            raise ValueError(f"has to be {self.range}") from None
 
     def _of_kind(self, value: Any) -> Any:
         if issubclass(self.kind, enum.Enum):

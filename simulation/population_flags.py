@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 # So that the flags belong to the program that asks for them.
 flags.disclaim_key_flags()
 
+# Files of words have no sentences.
+_NOT_OF_SENTENCES = ("word_column", "count_column")
+
 
 @dataclasses.dataclass(frozen=True)
 class _CacheOptions:
@@ -30,16 +33,17 @@ class PopulationFlags:
     """The flags of a program's population."""
 
     def __init__(self, contents: str, defaults: Mapping[str, Any] | None = None):
-        """Registers a flag for each option that the population's contents depend on.
+        """Registers a flag for each option that such a population uses.
 
         Args:
             contents: "words" or "sentences".
             defaults: Other defaults of this program, by the options' names.
         """
+        names = PopulationOptions.names(contents)
+        if contents == "sentences":
+            names = [name for name in names if name not in _NOT_OF_SENTENCES]
         self._options = option_flags.define(
-            PopulationOptions,
-            only=PopulationOptions.names(contents),
-            defaults=defaults,
+            PopulationOptions, only=names, defaults=defaults
         )
         self._cache = option_flags.define(_CacheOptions)
 

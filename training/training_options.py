@@ -81,10 +81,10 @@ class TrainingOptions:
     )
     max_words: int = option(
         20,
-        "The first words of a sentence that are used; at most 1,000: the model is "
-        "built with a step for each.",
+        "The first words of a sentence that are used.",
         least=1,
         most=1000,
+        why="the model is built with a step for each",
     )
     batch_size: int = option(
         16,
@@ -105,40 +105,39 @@ class TrainingOptions:
     )
     report_goal: int = option(
         REQUIRED,
-        "Clients whose updates a round sums up (m). At most 2^29 - "
-        "1: the secure sum has 62 bits, and an update takes 33.",
+        "Clients whose updates a round sums up (m).",
         least=1,
         most=2**29 - 1,
+        why="the secure sum has 62 bits, and an update takes 33",
     )
     num_rounds: int = option(
         100,
-        "Rounds (T); at most 100,000, some fifty times the longest run of Xu et al. "
-        "2023.",
+        "Rounds (T).",
         least=1,
         most=100_000,
+        why="some fifty times the longest run of Xu et al. 2023",
     )
     noise_multiplier: float | None = option(
         None,
-        "z of the guarantee; 7 by default. Not used by fedavg. At least 0.001: less "
-        "guarantees nothing. At most 2^20: the noise has to fit into 64 bits beside "
-        "the sum.",
+        "z of the guarantee; 7 by default. Not used by fedavg.",
         least=_LEAST_NOISE,
         most=_LARGEST_NOISE_MULTIPLIER,
+        why="less guarantees nothing, and more does not fit into 64 bits",
     )
     epsilon: float | None = option(
         None,
         "Instead of --noise_multiplier: the wanted epsilon at --delta. Takes the "
         "least noise with which the worst participation that --num_rounds, "
-        "--min_separation and --max_participation allow is within it; at most 1000.",
+        "--min_separation and --max_participation allow is within it.",
         above=0,
         most=1000,
     )
     clip_norm: float | None = option(
         None,
-        "Clip norm C, or C^0 with --adaptive_clip. fedavg: may be unset. 1e-15 to "
-        "1e15: squares and sums of updates have to be float32's.",
+        "Clip norm C, or C^0 with --adaptive_clip. fedavg: may be unset.",
         least=1e-15,
         most=1e15,
+        why="squares and sums of updates have to be float32's",
     )
     adaptive_clip: bool = option(
         False,
@@ -161,7 +160,7 @@ class TrainingOptions:
     clipped_count_stddev: float | None = option(
         None,
         "Noise on the clipped counts (sigma_b) of --adaptive_clip. By default a "
-        "twentieth of the report goal. At least 0.001; has to be above half of the "
+        "twentieth of the report goal. Has to be above half of the "
         "noise multiplier.",
         least=_LEAST_NOISE,
         most=2.0**30,
@@ -204,7 +203,7 @@ class TrainingOptions:
     )
     over_selection: float = option(
         1.0,
-        "Clients asked to take part, for each that is needed; 1 to 1000.",
+        "Clients asked to take part, for each that is needed.",
         least=1,
         most=1000,
     )
@@ -216,14 +215,14 @@ class TrainingOptions:
     )
     timer_hours: int = option(
         24,
-        "Simulated hours until a client may be asked again; at most ten years.",
+        "Simulated time until a client may be asked again.",
         least=0,
         most=10 * 365 * 24,
         unit="hours",
     )
     round_minutes: int = option(
         10,
-        "Simulated minutes of a round; at most a week.",
+        "Simulated time that a round takes.",
         least=1,
         most=7 * 24 * 60,
         unit="minutes",
@@ -266,10 +265,10 @@ class TrainingOptions:
     )
     num_blocks: int = option(
         8,
-        "Into how many TFF client values a cohort is cut; at most 10,000: each costs "
-        "a quarter of a millisecond and more.",
+        "Into how many TFF client values a cohort is cut.",
         least=1,
         most=10_000,
+        why="each costs a quarter of a millisecond and more",
     )
 
     def __post_init__(self):

@@ -240,6 +240,30 @@ class RunLdpTrieHHTest(parameterized.TestCase):
         self.assertLen(central, 1)
         self.assertLessEqual(central[0], 1.5)
 
+    def test_words_that_are_dropped_on_request_are_dropped_when_a_run_goes_on(self):
+        words = ("wora", "worb", "worz")
+        rows = [f"user{i}\t{words[i % 3]}\t1\n" for i in range(300)]
+        (self.scratch / "words.tsv").write_text("".join(rows))
+        path = self.scratch / "out"
+        first = _run(
+            "--population=words.tsv",
+            "--population_format=word_counts",
+            "--alphabet=abowr",
+            "--out_of_alphabet=drop",
+            "--clients_per_level=40",
+            "--max_depth=4",
+            "--contribution_bound=2",
+            self.cache,
+            f"--output_dir={path}",
+            directory=self.scratch,
+        )
+        self.assertEqual(first.returncode, 0, first.stderr)
+        record = json.loads((path / "run.json").read_text())
+        (path / "run.json").write_text(json.dumps(record | {"status": "running"}))
+        again = _run("--resume", self.cache, f"--output_dir={path}")
+        self.assertEqual(again.returncode, 0, again.stderr)
+        self.assertEqual(first.stdout, again.stdout)
+
     def test_settings_that_can_only_find_noise_warn(self):
         # One report of epsilon 0.1 from each of 10 clients.
         result = _run(

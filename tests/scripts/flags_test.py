@@ -1,6 +1,6 @@
 """Tests of the numbers that programs take: what nobody can mean is refused at once.
 
-`training_flags_test` and `run_accounting_test` hold the same of their programs.
+`training_options_test` and `run_accounting_test` hold the same of their programs.
 """
 
 import json

@@ -222,7 +222,7 @@ class RunTrainingTest(absltest.TestCase):
             ("--clip_norm=0", "--clip_norm=0: has to be a number in"),
             ("--context_strength=2", "--context_strength=2: has to be a number in"),
             ("--known_words=no_such_file", "Unknown command line flag 'known_words'"),
-            ("--tokenizer=whitespace", "Unknown command line flag 'tokenizer'"),
+            ("--word_column=word", "Unknown command line flag 'word_column'"),
         )
         commands = (("training.run_training", *self.flags, flag) for flag, _ in cases)
         for (_, regex), (code, _, errors) in zip(
