@@ -28,7 +28,7 @@ _MOST = 2**31 - 1
 _BYTES_A_CANDIDATE = 600
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class LdpTrieHHOptions:
     """What a run of LDP TrieHH is asked for.
 

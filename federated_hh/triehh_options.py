@@ -12,7 +12,7 @@ if TYPE_CHECKING:  # imports NumPy
 _MOST_CLIENTS = 2**31 - 1
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class TrieHHOptions:
     """What a run of TrieHH is asked for: an epsilon, or a threshold and a cohort size.
 

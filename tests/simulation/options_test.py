@@ -112,6 +112,8 @@ class OptionsTest(parameterized.TestCase):
             (bytes, option(b"", "Bytes.")),
             (int | str, option(1, "Either.")),
             (int, 3),
+            (int, option(3, "Unbounded above.", least=0)),
+            (float, option(3.0, "Bounded twice.", least=0, above=0, most=9)),
         ):
             made = dataclasses.make_dataclass("Made", [("odd", hint, value)])
             with self.assertRaisesRegex(TypeError, "option"):
