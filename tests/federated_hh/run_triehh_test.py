@@ -226,7 +226,7 @@ class RunTrieHHTest(parameterized.TestCase):
             ("--epsilon=1", "--parameters=corollary1", "--discovery_rate=0.5"),
             "--discovery_rate=0.5 is for",
         ),
-        (("--epsilon=1", "--discovery_rate=1"), "--discovery_rate=1.0: .* 0.999999"),
+        (("--epsilon=1", "--discovery_rate=1"), "--discovery_rate=1: .* 0.999999"),
         (("--epsilon=1", "--discovery_rate=0.9999999"), "would take long"),
         (("--epsilon=1", f"--max_k={2**63 - 1}"), "max_k"),
         (("--epsilon=1", f"--num_repeats={2**62}"), "num_repeats"),
