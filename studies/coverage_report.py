@@ -1,20 +1,17 @@
-"""What a study leaves beside its runs: a summary, a plot, a table for the README."""
+"""What a study of coverage shows: a summary of its runs, a plot, a page."""
 
 import math
+from collections.abc import Sequence
 
 import matplotlib.ticker
 import numpy as np
 import pandas as pd
 
-from federated_hh import alphabet as alphabet_lib
-from federated_hh import evaluation, ldp_triehh_privacy, oov_studies
-from federated_hh.ldp_triehh_parameters import Aggregation, LdpTrieHHParameters
-from privacy import statement as statement_lib
-from simulation import plots, tables
+from federated_hh import evaluation
+from simulation import plots
+from simulation import tables as tables_lib
+from studies import study
 
-# Sun et al. 2024, Section 4.1.
-_DELTA = 1e-10
-_ALPHA = 0.95
 _MOST_LEVEL_LABELS = 4  # of the x axis, side by side
 
 
@@ -22,7 +19,7 @@ def summarize(runs: pd.DataFrame) -> pd.DataFrame:
     """Averages the runs of each setting over its repeats.
 
     Args:
-        runs: Of `oov_studies.StudyResults`.
+        runs: See `coverage_study.CoverageStudy.run_part`.
 
     Returns:
         A row a setting, in the order of `runs`, of the state after the last pass: the
@@ -47,38 +44,33 @@ def summarize(runs: pd.DataFrame) -> pd.DataFrame:
     return pd.concat(rows, ignore_index=True)
 
 
-def files_of(
-    title: str,
-    results: oov_studies.StudyResults,
-    summary: pd.DataFrame,
-    notes: list[str],
-) -> dict[str, bytes]:
-    """Returns the files that every study leaves, by name.
+def files(title: str, tables: study.Tables, notes: Sequence[str]) -> dict[str, bytes]:
+    """Returns the files that every study of coverage leaves, by name.
 
     Args:
         title: Of the study.
-        results: Of its runs.
-        summary: From `summarize`.
+        tables: Of its runs: see `coverage_study.CoverageStudy.run_part`.
         notes: See `to_markdown`.
     """
+    summary = summarize(tables["runs"])
     is_curve = summary["epsilon"].nunique() == len(summary) > 1
     plot = plot_epsilons if is_curve else plot_settings
     return {
-        "runs.csv": tables.write(results.runs).encode(),
-        "levels.csv": tables.write(results.levels).encode(),
-        "summary.csv": tables.write(summary).encode(),
-        "table.md": to_markdown(title, summary, notes).encode(),
+        "runs.csv": tables_lib.write(tables["runs"]).encode(),
+        "levels.csv": tables_lib.write(tables["levels"]).encode(),
+        "summary.csv": tables_lib.write(summary).encode(),
+        study.PAGE: to_markdown(title, summary, notes).encode(),
         "coverage.png": plot(title, summary),
     }
 
 
-def to_markdown(title: str, summary: pd.DataFrame, notes: list[str]) -> str:
+def to_markdown(title: str, summary: pd.DataFrame, notes: Sequence[str]) -> str:
     """Returns the table of a study as Markdown.
 
     Args:
         title: Its heading.
         summary: From `summarize`.
-        notes: What to know about it: the population, the command, the code.
+        notes: What to know about it, a sentence or more each.
     """
     lines = [
         f"### {title}",
@@ -101,82 +93,6 @@ def to_markdown(title: str, summary: pd.DataFrame, notes: list[str]) -> str:
         )
     lines += ["", *[f"* {note}" for note in notes]]
     return "\n".join(lines) + "\n"
-
-
-def privacy_files(
-    parameters: LdpTrieHHParameters,
-    alphabet: alphabet_lib.Alphabet,
-    levels: pd.DataFrame,
-) -> dict[str, bytes]:
-    """Returns what the production setting guaranteed, beside what the paper states.
-
-    Args:
-        parameters: Of the production setting.
-        alphabet: Of its words.
-        levels: A row a level of each repeat; see `oov_studies.run_part`.
-
-    Returns:
-        Files by name: a table, and a page with it and the statement.
-    """
-    statement = ldp_triehh_privacy.realised_statement(
-        parameters,
-        Aggregation.SECURE_SUM,
-        levels,
-        oov_studies.rounds_of(levels),
-        _DELTA,
-    )
-    anonymity, text = ldp_triehh_privacy.anonymity_of(
-        parameters, alphabet, levels, _ALPHA
-    )
-    rows = [_guarantee_row(found, parameters) for found in statement.guarantees]
-    rows += [
-        {
-            "guarantee": f"approximate k-anonymity, alpha {_ALPHA:g}: {found.name}",
-            "here": "none" if math.isnan(found.k) else f"k = {int(found.k)}",
-            "paper": "k = 45 by Lemma 1",
-        }
-        for found in anonymity.itertuples()
-    ]
-    table = pd.DataFrame(rows)
-    lines = [
-        "### What the production setting guaranteed",
-        "",
-        "| guarantee | here | paper |",
-        "|---|---|---|",
-        *[
-            f"| {row.guarantee} | {row.here} | {row.paper} |"
-            for row in table.itertuples()
-        ],
-        "",
-        text,
-        "",
-        *statement.to_markdown().splitlines()[4:],
-    ]
-    return {
-        "guarantees.csv": tables.write(table.replace("", None)).encode(),
-        "privacy.md": ("\n".join(lines) + "\n").encode(),
-    }
-
-
-def _guarantee_row(
-    found: statement_lib.Guarantee, parameters: LdpTrieHHParameters
-) -> dict[str, str]:
-    paper = ""
-    if found.unit == "item":
-        if found.delta == 0 and found.epsilon == parameters.epsilon:
-            paper = "epsilon 10"
-        if found.bound.startswith("clones"):
-            paper = "epsilon 0.315 (same bound, from a coarser computation)"
-    epsilon, estimate = f"{found.epsilon:.4g}", " (no proved upper bound)"
-    if found.is_upper_bound:  # rounded upwards, it stays one
-        epsilon, estimate = f"{math.ceil(found.epsilon * 1e4) / 1e4:g}", ""
-    alone = "Of one repeat alone." in found.assumptions
-    return {
-        "guarantee": f"{found.unit} level: {found.bound}"
-        + ("; of one repeat" if alone else ""),
-        "here": f"epsilon {epsilon}, delta {found.delta:.3g}{estimate}",
-        "paper": paper,
-    }
 
 
 def plot_settings(title: str, summary: pd.DataFrame) -> bytes:
