@@ -11,12 +11,12 @@ import importlib
 import pathlib
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from absl import app, flags
 
 import studies
-from simulation import experiment_flags, prepared_data
-from studies import options as options_lib
+from simulation import experiment_flags, option_flags, prepared_data
 
 _PROGRAM = "scripts.reproduce"
 
@@ -37,6 +37,8 @@ _CACHE = flags.DEFINE_string(
     "Directory where prepared populations are kept. A full-scale one takes 24 GB.",
 )
 flags.adopt_module_key_flags(experiment_flags)
+# The flags of the study that the command line names.
+_OPTIONS: dict[str, option_flags.OptionFlags] = {}
 
 
 def parse_flags(arguments: Sequence[str]) -> list[str]:
@@ -71,9 +73,7 @@ def define_study_flags(arguments: Sequence[str]) -> None:
     except (flags.Error, ValueError, RuntimeError, OSError):
         return
     if name in studies.MODULES:
-        module = importlib.import_module(studies.MODULES[name])
-        for flag in options_lib.define_flags(module.Options):
-            flags.declare_key_flag(flag)
+        _OPTIONS[name] = option_flags.define(_module(name).Options)
     elif name is None and not (given["resume"].value or _asks_for_help(arguments)):
         known = ", ".join(studies.MODULES)
         print(f"error: --study is needed: one of {known}", file=sys.stderr)
@@ -94,13 +94,13 @@ def _recorded_study(path: str | None) -> str | None:
     return next((f.removeprefix(begin) for f in recorded if f.startswith(begin)), None)
 
 
-def _module():
-    return importlib.import_module(studies.MODULES[_STUDY.value])
+def _module(name: str):
+    return importlib.import_module(studies.MODULES[name])
 
 
-def _check_flags():
+def _check_flags() -> Any:
     """Returns the options of the study; raises `ValueError` where one is wrong."""
-    return options_lib.of_flags(_module().Options)
+    return _OPTIONS[_STUDY.value].read()
 
 
 def run(arguments: experiment_flags.Arguments) -> None:
@@ -108,7 +108,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
     from studies import study as study_lib
 
     name = _STUDY.value
-    study = _module().prepare(
+    study = _module(name).prepare(
         name,
         _check_flags(),
         seed=arguments.seed,
@@ -126,7 +126,7 @@ def main(argv: list[str]) -> None:
         _PROGRAM,
         _check_flags,
         run,
-        is_synthetic=lambda: _module().Options.is_synthetic,
+        is_synthetic=lambda: _module(_STUDY.value).Options.is_synthetic,
     )
 
 

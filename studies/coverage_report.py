@@ -53,8 +53,6 @@ def files(title: str, tables: study.Tables, notes: Sequence[str]) -> dict[str, b
         notes: See `to_markdown`.
     """
     summary = summarize(tables["runs"])
-    is_curve = summary["epsilon"].nunique() == len(summary) > 1
-    plot = plot_epsilons if is_curve else plot_settings
     return {
         "runs.csv": tables_lib.write(tables["runs"]).encode(),
         "levels.csv": tables_lib.write(tables["levels"]).encode(),
@@ -95,73 +93,56 @@ def to_markdown(title: str, summary: pd.DataFrame, notes: Sequence[str]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def plot_settings(title: str, summary: pd.DataFrame) -> bytes:
-    """Plots the coverage of each setting beside the paper's; returns a PNG."""
-    figure, axes = plots.single(title, "", "coverage")
-    places = np.arange(len(summary))
-    _points(axes, places, summary)
-    if summary["paper_coverage"].notna().any():
+def plot(title: str, summary: pd.DataFrame) -> bytes:
+    """Plots the coverage of each setting beside the paper's; returns a PNG.
+
+    Args:
+        title: Of the plot.
+        summary: From `summarize`. Where settings differ in epsilon, it is the x axis.
+    """
+    epsilons = summary["epsilon"].to_numpy(float)
+    is_curve = len(set(epsilons)) == len(epsilons) > 1
+    label = "local epsilon" if is_curve else ""
+    figure, axes = plots.single(title, label, "coverage")
+    if is_curve:
+        is_point = np.isfinite(epsilons)
+        places, points = epsilons[is_point], summary[is_point]
+        axes.plot(places, points["coverage"], color=plots.BLUE, lw=1)
+        for value in summary["coverage"][~is_point]:
+            axes.axhline(
+                value, color=plots.BLUE, linestyle=":", label="here, no local privacy"
+            )
+    else:
+        places, points = np.arange(len(summary)), summary
+        rotation = 20 if len(summary) > _MOST_LEVEL_LABELS else 0
+        axes.set_xticks(places, summary["setting"], rotation=rotation)
+        axes.set_xlim(-0.5, len(summary) - 0.5)
+    _points(axes, places, points)
+    axes.set_ylim(0, 1)
+    axes.yaxis.set_major_formatter(matplotlib.ticker.PercentFormatter(1, decimals=0))
+    axes.legend(frameon=False, labelcolor=plots.INK)
+    return plots.png(figure)
+
+
+def _points(axes, places: np.ndarray, points: pd.DataFrame) -> None:
+    """Draws the coverage here, with intervals where there are any, and the paper's."""
+    half = ((points["coverage_high"] - points["coverage_low"]) / 2).to_numpy()
+    known = ~np.isnan(half)
+    axes.errorbar(
+        places,
+        points["coverage"],
+        yerr=np.where(known, half, 0.0) if known.any() else None,
+        fmt="o",
+        color=plots.BLUE,
+        capsize=4,
+        label="here, 95% interval" if known.any() else "here",
+    )
+    if points["paper_coverage"].notna().any():
         axes.plot(
             places,
-            summary["paper_coverage"],
+            points["paper_coverage"],
             linestyle="none",
             marker="D",
             color=plots.ORANGE,
             label="Sun et al. 2024",
         )
-    crowded = len(summary) > _MOST_LEVEL_LABELS
-    axes.set_xticks(places, summary["setting"], rotation=20 if crowded else 0)
-    axes.set_xlim(-0.5, len(summary) - 0.5)
-    _finish(axes)
-    return plots.png(figure)
-
-
-def plot_epsilons(title: str, summary: pd.DataFrame) -> bytes:
-    """Plots coverage over the local epsilon; returns a PNG."""
-    figure, axes = plots.single(title, "local epsilon", "coverage")
-    epsilons = summary["epsilon"].astype(float)
-    finite = np.isfinite(epsilons)
-    axes.plot(epsilons[finite], summary["coverage"][finite], color=plots.BLUE, lw=1)
-    _points(axes, epsilons[finite], summary[finite])
-    for value in summary["coverage"][~finite]:
-        axes.axhline(
-            value, color=plots.BLUE, linestyle=":", label="here, no local privacy"
-        )
-    axes.plot(
-        epsilons[finite],
-        summary["paper_coverage"][finite],
-        linestyle="none",
-        marker="D",
-        color=plots.ORANGE,
-        label="Sun et al. 2024 (Table 1)",
-    )
-    _finish(axes)
-    return plots.png(figure)
-
-
-def _points(axes, places, summary: pd.DataFrame) -> None:
-    half = (summary["coverage_high"] - summary["coverage_low"]) / 2
-    axes.plot(
-        places,
-        summary["coverage"],
-        linestyle="none",
-        marker="o",
-        color=plots.BLUE,
-        label="here" if half.isna().all() else "here, 95% interval",
-    )
-    # A single repeat has no interval.
-    known = half.notna().to_numpy()
-    axes.errorbar(
-        np.asarray(places)[known],
-        summary["coverage"][known],
-        yerr=half[known],
-        fmt="none",
-        color=plots.BLUE,
-        capsize=4,
-    )
-
-
-def _finish(axes) -> None:
-    axes.set_ylim(0, 1)
-    axes.yaxis.set_major_formatter(matplotlib.ticker.PercentFormatter(1, decimals=0))
-    axes.legend(frameon=False, labelcolor=plots.INK)

@@ -41,12 +41,6 @@ class Setting:
     paper_coverage: float | None = None
 
 
-def _no_more_files(tables: study.Tables, directory: pathlib.Path) -> dict[str, bytes]:
-    """Returns nothing: tables, plot and page are all there is."""
-    del tables, directory
-    return {}
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CoverageStudy:
     """Settings of LDP TrieHH; a `study.Study`.
@@ -64,7 +58,7 @@ class CoverageStudy:
         noise_key: Of all runs.
         notes: What to know about the table.
         more_files: Given all tables and the directory, returns what is shown beside
-            them, by name; what is of the page's name goes to its end.
+            them, by name; what is of the page's name goes to its end. None for nothing.
     """
 
     title: str
@@ -75,9 +69,7 @@ class CoverageStudy:
     seed: int
     noise_key: int = dataclasses.field(repr=False)
     notes: tuple[str, ...]
-    more_files: Callable[[study.Tables, pathlib.Path], dict[str, bytes]] = (
-        _no_more_files
-    )
+    more_files: Callable[[study.Tables, pathlib.Path], dict[str, bytes]] | None = None
     needs_worker: bool = True
 
     def __post_init__(self):
@@ -157,7 +149,8 @@ class CoverageStudy:
     def files(self, tables: study.Tables, directory: pathlib.Path) -> dict[str, bytes]:
         """Returns the files of results by name; see `study.Study`."""
         found = coverage_report.files(self.title, tables, self.notes)
-        for name, contents in self.more_files(tables, directory).items():
+        more = self.more_files(tables, directory) if self.more_files else {}
+        for name, contents in more.items():
             found[name] = found.get(name, b"") + contents
         return found
 

@@ -6,8 +6,9 @@ import os
 import string
 from typing import TYPE_CHECKING, ClassVar
 
+from simulation import options as options_lib
 from simulation import population_options
-from studies import options as options_lib
+from simulation.options import option
 from studies import target_words
 
 if TYPE_CHECKING:  # TensorFlow comes with these: it takes seconds to import
@@ -18,6 +19,8 @@ if TYPE_CHECKING:  # TensorFlow comes with these: it takes seconds to import
 # The clients of the paper's settings are 15 million; some more take part in the
 # counting task, and a few type no target word.
 _CLIENTS = 15_500_000
+# Words of the English list.
+_LIST_WORDS = 321_180
 INTERVALS = (
     "Intervals are over repeats, each with cohorts, local samples and noise of its "
     "own, on one population. Settings have noise of their own, and the cohorts in "
@@ -84,85 +87,75 @@ class Options:
 
     is_synthetic: ClassVar[bool] = True
 
-    scale: float = options_lib.option(
-        0.05,
-        "Part of the paper's clients, above 0 and at most 1: 1 is 15 million of them.",
-        0.0,
-        1.0,
-        without_low=True,
+    scale: float = option(
+        0.05, "Part of the paper's clients: 1 is 15 million of them.", above=0, most=1
     )
-    num_repeats: int = options_lib.option(
-        3, "Runs of each setting, for the intervals; each takes minutes.", 1, 1000
+    num_repeats: int = option(
+        3,
+        "Runs of each setting, for the intervals; each takes minutes.",
+        least=1,
+        most=1000,
     )
-    mean_words_per_client: float = options_lib.option(
+    mean_words_per_client: float = option(
         3600.0,
         "Mean number of words that a client types in the paper's T = 60 days; with "
         "--target_share=0.05, one in twenty is a target word.",
-        2.0,
-        float(population_options.MAX_MEAN_WORDS),
+        least=2,
+        most=population_options.MAX_MEAN_WORDS,
     )
-    words_per_client_sigma: float = options_lib.option(
+    words_per_client_sigma: float = option(
         0.7,
         "Standard deviation of the logarithm of that number: how heavy its tail is.",
-        0.0,
-        population_options.MAX_SIGMA,
+        least=0,
+        most=population_options.MAX_SIGMA,
     )
-    trending_share: float = options_lib.option(
+    trending_share: float = option(
         0.75,
         "Share of the target words typed that are words in fashion; the others are "
-        "typed at the frequencies of English. Below 1.",
-        0.0,
-        1.0,
-        without_high=True,
+        "typed at the frequencies of English.",
+        least=0,
+        below=1,
     )
-    trending_words: int = options_lib.option(
-        70,
-        "How many target words are in fashion; there are 321,180 words.",
-        1,
-        321_180,
+    trending_words: int = option(
+        70, "How many target words are in fashion.", least=1, most=_LIST_WORDS
     )
-    trending_exponent: float = options_lib.option(
+    trending_exponent: float = option(
         0.3,
         "The k-th word in fashion is typed k**-exponent times as often as the first.",
-        0.0,
-        population_options.MAX_TRENDING_EXPONENT,
+        least=0,
+        most=population_options.MAX_TRENDING_EXPONENT,
     )
-    target_share: float = options_lib.option(
+    target_share: float = option(
         0.05,
-        "Share of the frequency mass of English that the target words make up, above 0 "
-        "and below 1.",
-        0.0,
-        1.0,
-        without_low=True,
-        without_high=True,
+        "Share of the frequency mass of English that the target words make up.",
+        above=0,
+        below=1,
     )
-    vocabulary_size: int | None = options_lib.option(
+    vocabulary_size: int | None = option(
         None,
         "The target words are among so many most frequent English words; by default "
-        "among all 321,180 of the word list.",
-        1,
-        321_180,
+        "among all of the word list.",
+        least=1,
+        most=_LIST_WORDS,
     )
-    max_depth: int = options_lib.option(15, "Levels of a pass (D).", 1, 100)
-    max_prefixes: int = options_lib.option(
+    max_depth: int = option(15, "Levels of a pass (D).", least=1, most=100)
+    max_prefixes: int = option(
         10_000,
         "Prefixes that a level keeps (eta_max); the next level's candidates are 101 "
         "times as many, and each takes 100 bytes.",
-        1,
-        1_000_000,
+        least=1,
+        most=1_000_000,
     )
-    contribution_bound: int = options_lib.option(
+    contribution_bound: int = option(
         60,
         "Reports of a client (B); more than clients have items are padding.",
-        1,
-        100_000,
+        least=1,
+        most=100_000,
     )
-    population_seed: int = options_lib.option(
-        0, "Seed of the population.", 0, 2**63 - 1
-    )
+    population_seed: int = option(0, "Seed of the population.", least=0, most=2**63 - 1)
 
     def __post_init__(self):
-        options_lib.check_ranges(self)
+        options_lib.check(self)
 
     @property
     def num_clients(self) -> int:
@@ -220,8 +213,6 @@ def prepare(
         (only,) = parameters.values()
         return sun_2024_production.guarantees(only, alphabet, tables["levels"])
 
-    is_production = name == "oov_production"
-    more = {"more_files": guarantees} if is_production else {}
     return coverage_study.CoverageStudy(
         title=TITLES[name],
         settings=tuple(
@@ -243,7 +234,7 @@ def prepare(
             _DIFFERENCES,
             INTERVALS,
         ),
-        **more,
+        more_files=guarantees if name == "oov_production" else None,
     )
 
 

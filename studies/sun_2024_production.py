@@ -1,7 +1,5 @@
 """What the production setting of Sun et al. 2024, Section 4.1, guaranteed."""
 
-import math
-
 import pandas as pd
 
 from federated_hh import alphabet as alphabet_lib
@@ -38,7 +36,7 @@ def guarantees(
     rows += [
         {
             "guarantee": f"approximate k-anonymity, alpha {_ALPHA:g}: {found.name}",
-            "here": "none" if math.isnan(found.k) else f"k = {int(found.k)}",
+            "here": "none" if pd.isna(found.k) else f"k = {int(found.k)}",
             "paper": "k = 45 by Lemma 1",
         }
         for found in anonymity.itertuples()

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 import pandas as pd
 
+from simulation import options as options_lib
 from simulation import population_options, prepared_data, tables
-from studies import options as options_lib
+from simulation.options import REQUIRED, option
 from studies import study, sun_2024
 
 if TYPE_CHECKING:  # TensorFlow comes with these: it takes seconds to import
@@ -69,34 +70,27 @@ class Options:
 
     is_synthetic: ClassVar[bool] = False
 
-    data_dir: str | None = options_lib.option(
-        None,
+    data_dir: str = option(
+        REQUIRED,
         "The directory that holds the data sets blog-authorship, sentiment140-partial, "
         "ubuntu-irc and word-lists.",
     )
-    num_repeats: int = options_lib.option(
-        3, "Runs of each data set and epsilon, for the intervals.", 1, 1000
+    num_repeats: int = option(
+        3,
+        "Runs of each data set and epsilon, for the intervals.",
+        least=1,
+        most=1000,
     )
-    max_depth: int = options_lib.option(15, "Levels (D).", 1, 100)
+    max_depth: int = option(15, "Levels (D).", least=1, most=100)
 
     def __post_init__(self):
-        options_lib.check_ranges(self)
-        options_lib.check_directory("data_dir", self.data_dir)
+        options_lib.check(self)
 
 
-def population_of(
+def _population(
     data_set: DataSet, data_dir: str, cache: str | os.PathLike[str]
 ) -> "client_words.ClientWords":
-    """Returns the population of a data set: words that the dictionary does not have.
-
-    Args:
-        data_set: Which.
-        data_dir: Where the data sets are.
-        cache: Where populations are kept.
-
-    Raises:
-        population_options.PopulationError: If a file is missing or cannot be read.
-    """
+    """Returns the population of a data set: words that the dictionary does not have."""
     from simulation import population
 
     files = prepared_data.parts_of(data_dir, data_set.files)
@@ -112,17 +106,10 @@ def population_of(
     return population.prepare(options, cache)
 
 
-def parameters_for(
+def _parameters(
     data_set: DataSet, num_clients: int, epsilon: float, max_depth: int
 ) -> "ldp_triehh_parameters.LdpTrieHHParameters":
-    """Returns the parameters of a run: all clients but those that count take part.
-
-    Args:
-        data_set: Of the run.
-        num_clients: Of its population.
-        epsilon: Local epsilon.
-        max_depth: D.
-    """
+    """Returns the parameters of a run: all clients but those that count take part."""
     from federated_hh import contributions, ldp_triehh_parameters
 
     return ldp_triehh_parameters.LdpTrieHHParameters(
@@ -161,9 +148,9 @@ def prepare(
 
     settings = {}
     for data_set in DATA_SETS:
-        clients = population_of(data_set, options.data_dir, cache)
+        clients = _population(data_set, options.data_dir, cache)
         for epsilon in (_PRIVATE, _OPEN):
-            parameters = parameters_for(
+            parameters = _parameters(
                 data_set, clients.num_clients, epsilon, options.max_depth
             )
             setting = data_set.setting(epsilon)
@@ -202,40 +189,33 @@ def _more_files(
         done = levels[levels["setting"] == setting.name]
         guaranteed = coverage_study.realised_statement(setting.parameters, done, _DELTA)
         files[f"privacy_{data_set.name}.md"] = guaranteed.to_markdown().encode()
-        notes.append(f"* {note(data_set, setting.population, guaranteed)}")
+        notes.append(f"* {_note(data_set, setting.population, guaranteed)}")
         for epsilon in (_PRIVATE, _OPEN):
             words = coverage_study.words_of(data_set.setting(epsilon), directory)
             words.insert(0, "data_set", data_set.name)
             words.insert(1, "epsilon", epsilon)
             found.append(words)
     words = pd.concat(found, ignore_index=True)
-    page = "\n".join([*notes, words_to_markdown(words, _WORDS_SHOWN)])
+    page = "\n".join([*notes, _words_to_markdown(words)])
     return files | {
         coverage_study.WORDS_FILE: tables.write(words).encode(),
         study.PAGE: page.encode(),
     }
 
 
-def note(
+def _note(
     data_set: DataSet,
     held: "client_words.ClientWords",
     guaranteed: "statement.PrivacyStatement",
 ) -> str:
-    """Returns a line on a data set: its clients, parameters and guarantee.
-
-    Args:
-        data_set: Which.
-        held: Its population.
-        guaranteed: Of its private runs.
-    """
+    """Returns a line on a data set: its clients, parameters and guarantee."""
     from studies import coverage_study
 
-    of_items = [
+    central = [
         guarantee
         for guarantee in guaranteed.guarantees
-        if guarantee.unit == "item" and guarantee.is_upper_bound
+        if guarantee.unit == "item" and guarantee.is_upper_bound and guarantee.delta
     ]
-    central = [guarantee for guarantee in of_items if guarantee.delta]
     amplified = "no central guarantee beyond the local one"
     if central:
         # The first is of all repeats together, the smallest of one of them.
@@ -256,13 +236,8 @@ def note(
     )
 
 
-def words_to_markdown(words: pd.DataFrame, num_shown: int) -> str:
-    """Returns the words found with the largest estimates, as Markdown.
-
-    Args:
-        words: A row a word, with data_set, epsilon, word, estimate, real.
-        num_shown: How many of each data set.
-    """
+def _words_to_markdown(words: pd.DataFrame) -> str:
+    """Returns the private words with the largest estimates of each data set."""
     lines = [
         "",
         f"| data set | words found with epsilon {_PRIVATE:g}, by estimated count |",
@@ -270,7 +245,7 @@ def words_to_markdown(words: pd.DataFrame, num_shown: int) -> str:
     ]
     private = words[words["epsilon"] == _PRIVATE]
     for name, group in private.groupby("data_set", sort=False):
-        best = group.sort_values("estimate", ascending=False).head(num_shown)
+        best = group.sort_values("estimate", ascending=False).head(_WORDS_SHOWN)
         shown = [
             f"*{row.word}*" if row.real else f"~~{row.word}~~"
             for row in best.itertuples()

@@ -19,8 +19,9 @@ from typing import ClassVar
 import matplotlib.ticker
 import pandas as pd
 
+from simulation import options as options_lib
 from simulation import plots, prepared_data, run_directory, run_record, tables
-from studies import options as options_lib
+from simulation.options import REQUIRED, option
 from studies import study
 
 _FILES = "blog-authorship/posts-*.jsonl.xz"
@@ -113,12 +114,12 @@ class Options:
 
     is_synthetic: ClassVar[bool] = False
 
-    data_dir: str | None = options_lib.option(
-        None, "The directory that holds the data set blog-authorship."
+    data_dir: str = option(
+        REQUIRED, "The directory that holds the data set blog-authorship."
     )
 
     def __post_init__(self):
-        options_lib.check_directory("data_dir", self.data_dir)
+        options_lib.check(self)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -86,8 +86,16 @@ class ReproduceTest(parameterized.TestCase):
         ((), 2, "error: --study is needed: one of oov_table1"),
         (("--scale=1",), 2, "error: --study is needed"),
         (("--study=training_blogs", "--scale=1"), 2, "Unknown command line flag 'sca"),
-        (("--num_repeats", "2", "--study", "oov_real_text"), 1, "data_dir is None"),
-        (("--study=oov_table1", "--scale=0"), 1, "scale is 0.0; it has to be in"),
+        (
+            ("--num_repeats", "2", "--study", "oov_real_text"),
+            1,
+            "give --data_dir: The dir",
+        ),
+        (
+            ("--study=oov_table1", "--scale=0"),
+            2,
+            "--scale=0: has to be a number in (0, 1]",
+        ),
         (("--study=oov_table1", "--scale=2"), 2, "--scale=2"),
         (("--resume", "--output_dir=nowhere"), 1, "nowhere holds no run"),
         (("--study=oov_table1", "--scale=1e-7"), 1, "setting 'greedy, one pass'"),

@@ -220,7 +220,7 @@ class CoverageStudyTest(parameterized.TestCase):
     def test_synthetic_study_with_its_options(self):
         made = sun_2024.prepare(
             "oov_production",
-            sun_2024.Options(scale=2e-5, max_depth=2, max_prefixes=10, num_repeats=1),
+            sun_2024.Options(scale=2e-5, max_depth=3, max_prefixes=20, num_repeats=1),
             seed=1,
             noise_key=2,
             cache=os.path.join(self.scratch, "cache"),
@@ -270,12 +270,12 @@ class CoverageStudyTest(parameterized.TestCase):
         self.assertIn("(others hold no item) | k = 49 | k = 45", text)
 
     @parameterized.parameters(
-        ({"scale": 0.0}, r"scale is 0.0; it has to be in \(0.0, 1.0\]"),
-        ({"scale": 1.1}, "scale is 1.1"),
-        ({"scale": math.nan}, "scale is nan"),
-        ({"num_repeats": 0}, r"num_repeats is 0; it has to be in \[1, 1,000\]"),
-        ({"target_share": 1.0}, r"target_share is 1.0; .* \(0.0, 1.0\)"),
-        ({"vocabulary_size": 0}, "vocabulary_size is 0"),
+        ({"scale": 0.0}, r"scale=0.0: has to be a number in \(0, 1\]"),
+        ({"scale": 1.1}, "scale=1.1"),
+        ({"scale": math.nan}, "scale=nan"),
+        ({"num_repeats": 0}, r"num_repeats=0: has to be an integer in \[1, 1000\]"),
+        ({"target_share": 1.0}, r"target_share=1.0: .* \(0, 1\)"),
+        ({"vocabulary_size": 0}, "vocabulary_size=0"),
     )
     def test_bad_options(self, values, message):
         with self.assertRaisesRegex(ValueError, message):
