@@ -47,28 +47,29 @@ class _Limits:
     choices: tuple[str, ...]
     flag: str | None
 
+    @property
+    def is_bounded(self) -> bool:
+        """Whether there is one bound below and one above."""
+        return (self.least is None) != (self.above is None) and (
+            (self.most is None) != (self.below is None)
+        )
+
     def interval(self) -> str:
-        """Returns the range in the notation of intervals, with its unit and reason."""
-        low = "(-inf" if self.above is None else f"({_number(self.above)}"
-        low = low if self.least is None else f"[{_number(self.least)}"
-        high = "inf)" if self.below is None else f"{_number(self.below)})"
-        high = high if self.most is None else f"{_number(self.most)}]"
-        infinite = ", or inf" if self.or_infinite else ""
+        """Returns the range in the notation of intervals, with its unit."""
+        least, most = _shown(self.least), _shown(self.most)
+        low = f"({_shown(self.above)}" if self.least is None else f"[{least}"
+        high = f"{_shown(self.below)})" if self.most is None else f"{most}]"
         unit = f" {self.unit}" if self.unit else ""
+        infinite = ", or inf" if self.or_infinite else ""
         return f"in {low}, {high}{unit}{infinite}"
 
     def has(self, value: float) -> bool:
         """Returns whether a number is in the range; nan is in none."""
-        if value in (math.inf, -math.inf):
-            return value > 0 and self.or_infinite
-        if value != value:
-            return False
-        return (
-            (self.least is None or value >= self.least)
-            and (self.most is None or value <= self.most)
-            and (self.above is None or value > self.above)
-            and (self.below is None or value < self.below)
-        )
+        if value == math.inf:
+            return self.or_infinite
+        is_above = value > self.above if self.least is None else value >= self.least
+        is_below = value < self.below if self.most is None else value <= self.most
+        return is_above and is_below
 
 
 def option(
@@ -89,7 +90,8 @@ def option(
     """Returns a dataclass's field that is an option.
 
     Its type is `int`, `float`, `str`, `bool`, an enumeration with texts as values,
-    `tuple[str, ...]`, or one of these or `None`.
+    `tuple[str, ...]`, or one of these or `None`. A number has a range: what nobody can
+    mean is refused at once.
 
     Args:
         default: What it is where it is not given; `REQUIRED` where it has to be given.
@@ -139,14 +141,15 @@ class OptionField:
 
     @property
     def range(self) -> str:
-        """What a value has to be, as in "an integer in [1, 10]"."""
+        """What a value has to be, as in "an integer in [1, 10] (it is late)"."""
         limits = self.marks[_METADATA]
+        reason = f" ({limits.why})" if limits.why else ""
         if self.choices:
             return f"one of {', '.join(self.choices)}"
         if self.kind is int:
-            return f"an integer {limits.interval()}"
+            return f"an integer {limits.interval()}{reason}"
         if self.kind is float:
-            return f"a number {limits.interval()}"
+            return f"a number {limits.interval()}{reason}"
         return {bool: "True or False", tuple: "a list of texts"}.get(
             self.kind, "a text"
         )
@@ -163,9 +166,7 @@ class OptionField:
         try:
             return self._of_kind(value)
         except (TypeError, ValueError):
-            why = self.marks[_METADATA].why
-            reason = f" ({why})" if why else ""
-            raise ValueError(f"has to be {self.range}{reason}") from None
+            raise ValueError(f"has to be {self.range}") from None
 
     def _of_kind(self, value: Any) -> Any:
         if issubclass(self.kind, enum.Enum):
@@ -195,7 +196,7 @@ def fields_of(options_class: type) -> Mapping[str, OptionField]:
 
     Raises:
         TypeError: If a field is not made by `option`, or of a type that is none of an
-            option's.
+            option's, or a number without a range.
     """
     hints = typing.get_type_hints(options_class)
     found = {}
@@ -204,6 +205,11 @@ def fields_of(options_class: type) -> Mapping[str, OptionField]:
             raise TypeError(f"{options_class.__name__}.{field.name} is no option")
         limits = field.metadata[_METADATA]
         kind, is_optional = _kind(hints[field.name])
+        if kind in (int, float) and not limits.is_bounded:
+            raise TypeError(
+                f"{options_class.__name__}.{field.name} is an option without a range: "
+                "it needs least or above, and most or below"
+            )
         choices = limits.choices
         if issubclass(kind, enum.Enum):
             choices = tuple(member.value for member in kind)
@@ -308,6 +314,5 @@ def _kind(hint: Any) -> tuple[type, bool]:
     raise TypeError(f"{hint} is not the type of an option")
 
 
-def _number(value: float) -> str:
-    short = f"{value:g}"
-    return short if float(short) == value else str(value)
+def _shown(bound: float | None) -> str:
+    return f"{bound:.15g}" if isinstance(bound, float) else str(bound)
