@@ -20,6 +20,14 @@ _BELOW = {
     "rounds": {"privacy", "randomness", "simulation"},
     "federated_hh": {"privacy", "randomness", "rounds", "simulation"},
     "training": {"privacy", "randomness", "rounds", "simulation"},
+    "studies": {
+        "federated_hh",
+        "privacy",
+        "randomness",
+        "rounds",
+        "simulation",
+        "training",
+    },
 }
 # Programs, and the modules that define their flags.
 _WITH_FLAGS = ("run_", "predict_next_word")

@@ -27,6 +27,8 @@ from absl import flags
 module = importlib.import_module(sys.argv[1])
 from simulation import experiment_flags
 given = [sys.argv[1], *sys.argv[2:]]
+if hasattr(module, "define_study_flags"):
+    module.define_study_flags(given)
 sys.argv = [module.__file__]
 taken = []
 for name in [f.name for f in flags.FLAGS.get_key_flags_for_module(module.__name__)]:
