@@ -17,8 +17,8 @@ import pandas as pd
 from federated_hh import alphabet as alphabet_lib
 from federated_hh import (
     contributions,
+    ldp_triehh,
     ldp_triehh_parameters,
-    ldp_triehh_privacy,
     oov_studies,
 )
 from privacy import statement
@@ -123,7 +123,6 @@ class RealTextRunner:
             after each level.
         num_repeats: Runs of each data set and epsilon.
         seed: Of all runs' cohorts.
-        noise_key: Of all runs.
         max_depth: D.
     """
 
@@ -131,11 +130,10 @@ class RealTextRunner:
     directory: run_directory.RunDirectory
     num_repeats: int
     seed: int
-    noise_key: int = dataclasses.field(repr=False)
     max_depth: int
 
     def run(self) -> tuple[oov_studies.StudyResults, pd.DataFrame]:
-        """Runs what is left to run; needs a TFF execution context.
+        """Runs what is left to run.
 
         Returns:
             A setting for each data set and epsilon; and the words of the first repeats,
@@ -173,7 +171,6 @@ class RealTextRunner:
             parameters,
             alphabet_lib.Alphabet(_CHARACTERS),
             self.seed,
-            self.noise_key,
             self.directory,
             setting,
             repeat,
@@ -222,13 +219,9 @@ def statements(
     for data_set in DATA_SETS:
         num_clients = clients[data_set.name].num_clients
         done = levels[levels["setting"] == _setting(data_set, _EPSILONS[0])]
-        found[data_set.name] = ldp_triehh_privacy.realised_statement(
-            parameters_for(data_set, num_clients, _EPSILONS[0], max_depth),
-            ldp_triehh_parameters.Aggregation.SECURE_SUM,
-            done,
-            oov_studies.rounds_of(done),
-            delta,
-        )
+        parameters = parameters_for(data_set, num_clients, _EPSILONS[0], max_depth)
+        plan = ldp_triehh.plan_of(parameters, num_clients)
+        found[data_set.name] = plan.statement(oov_studies.record_of(done), delta)
     return found
 
 

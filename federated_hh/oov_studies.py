@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from absl import logging
 
@@ -18,11 +19,13 @@ from federated_hh import alphabet as alphabet_lib
 from federated_hh import (
     contributions,
     ldp_triehh,
-    ldp_triehh_experiment,
     ldp_triehh_parameters,
     ldp_triehh_results,
 )
-from privacy import realised
+from privacy import local_reports_plan, realised
+from privacy import plan as plan_lib
+from randomness import seeds
+from rounds import run as engine
 from simulation import client_words, run_directory
 
 # The clients of the paper's settings are 15 million; some more take part in the
@@ -72,7 +75,6 @@ class Options:
         scale: Part of the paper's clients, in (0, 1].
         num_repeats: Runs of each setting, at least 1.
         seed: Of all runs' cohorts, at least 0.
-        noise_key: Of all runs.
         max_depth: D.
         max_prefixes: eta_max.
         contribution_bound: B.
@@ -82,7 +84,6 @@ class Options:
     scale: float
     num_repeats: int
     seed: int
-    noise_key: int = dataclasses.field(repr=False)
     max_depth: int
     max_prefixes: int
     contribution_bound: int
@@ -180,7 +181,7 @@ class StudyResults:
             the parameters, words_found, words_real, coverage (of all words found until
             then), estimated_coverage, standard_error, and seconds (of all levels).
         levels: A row for each setting, repeat and level: setting, and the metrics that
-            `LdpTrieHHExperiment` keeps.
+            `rounds.run` keeps.
     """
 
     runs: pd.DataFrame
@@ -205,7 +206,7 @@ class StudyRunner:
     directory: run_directory.RunDirectory
 
     def run(self) -> Iterator[StudyResults]:
-        """Runs what is left to run; needs a TFF execution context.
+        """Runs what is left to run.
 
         Yields:
             After each repeat of all settings, the results so far.
@@ -236,7 +237,6 @@ class StudyRunner:
             parameters,
             alphabet_lib.Alphabet(self.options.characters),
             self.options.seed,
-            self.options.noise_key,
             self.directory,
             setting.name,
             repeat,
@@ -271,7 +271,6 @@ def run_part(
     parameters: ldp_triehh_parameters.LdpTrieHHParameters,
     alphabet: alphabet_lib.Alphabet,
     seed: int,
-    noise_key: int,
     directory: run_directory.RunDirectory,
     name: str,
     repeat: int,
@@ -283,8 +282,7 @@ def run_part(
         parameters: Of the setting.
         alphabet: Of its words.
         seed: Of the study.
-        noise_key: Of the study.
-        directory: Of the study.
+        directory: Of the study; has the noise key.
         name: Of the setting.
         repeat: Its repeat, from 0.
 
@@ -292,42 +290,50 @@ def run_part(
         What was found, with the coverage counted by all who took no part; and a row a
         level: setting, repeat, the metrics, and a digest of the cohort.
     """
-    process = ldp_triehh.build_ldp_triehh_process(
-        population,
-        parameters,
-        alphabet,
-        seed=ldp_triehh_experiment.seed_of_repeat(seed, repeat),
-        noise_key=ldp_triehh_experiment.key_of_repeat(noise_key, repeat),
-    )
+    algorithm = ldp_triehh.LdpTrieHH(population, parameters, alphabet)
+    seed = _seed_of_repeat(seed, repeat)
     logging.info("%s, repeat %d:", name, repeat + 1)
     with directory.part(f"{_file_name(name)}_repeat_{repeat + 1}") as part:
-        experiment = ldp_triehh_experiment.LdpTrieHHExperiment(
-            lambda _: process, part, num_repeats=1
-        )
-        found = experiment.run()
+        outcome = engine.run(algorithm, part, seed=seed)
         levels = part.metrics().assign(repeat=repeat)
-        levels["cohort"] = [record.digest for record in experiment.records]
+    levels["cohort"] = [asked.cohort for asked in outcome.record.rounds.rounds]
     levels.insert(0, "setting", name)
     results = ldp_triehh_results.evaluate(
-        population, parameters, found, [process.cohorts], counting_clients=None
+        algorithm, [outcome.states[0].found], seed, counting_clients=None
     )
     return results, levels
 
 
-def rounds_of(levels: pd.DataFrame) -> realised.RealisedRounds:
+def _seed_of_repeat(seed: int, repeat: int) -> int:
+    """Returns the seed of one repeat: other cohorts in each."""
+    words = seeds.derive(seed, "repeat", repeat).generate_state(1, np.uint64)
+    return int(words[0])
+
+
+def record_of(levels: pd.DataFrame) -> plan_lib.Record:
     """Returns the levels of a setting as a privacy statement takes them.
 
     Args:
-        levels: A row a level of each repeat, in order, with repeat, clients, cohort.
+        levels: A row a level of each repeat, in order, with repeat, clients,
+            candidates, and cohort.
     """
-    return realised.RealisedRounds.in_order(
-        (int(row.repeat), int(row.clients), row.cohort) for row in levels.itertuples()
+    numbers = levels.groupby("repeat").cumcount() + 1
+    rounds = (
+        realised.Round(
+            int(row.repeat),
+            int(number),
+            int(row.clients),
+            row.cohort,
+            facts={local_reports_plan.CANDIDATES: int(row.candidates)},
+        )
+        for number, row in zip(numbers, levels.itertuples(), strict=True)
     )
+    return plan_lib.Record(realised.RealisedRounds(tuple(rounds)))
 
 
 def seconds_of(levels: pd.DataFrame) -> float:
-    """Returns how long the levels took in all stages."""
-    return float(levels.filter(regex="^seconds_").to_numpy().sum())
+    """Returns how long the levels took."""
+    return float(levels["seconds"].sum())
 
 
 def _file_name(setting: str) -> str:

@@ -11,7 +11,6 @@ import functools
 import math
 import os
 import string
-from collections.abc import Mapping
 
 from absl import app, flags, logging
 
@@ -67,6 +66,12 @@ _SAMPLER = flags.DEFINE_enum(
     ["greedy", "random"],
     "What a client with more items than it may report on picks: those it has most "
     "often, or a uniformly random subset.",
+)
+_RANDOMIZER = flags.DEFINE_string(
+    "randomizer",
+    "subset_selection",
+    "The local randomizer: subset_selection, k_ary, asymmetric_one_hot, "
+    "symmetric_one_hot, or a class of your own as module:Class.",
 )
 _NUM_PASSES = flags.DEFINE_integer(
     "num_passes",
@@ -180,7 +185,7 @@ def _check_memory() -> None:
 
 def _warn_of_noise() -> None:
     """Says so where no word could be told from noise."""
-    if math.isinf(_local_epsilon()):
+    if math.isinf(_local_epsilon()) or _RANDOMIZER.value != "subset_selection":
         return
     from privacy import anonymity
 
@@ -271,6 +276,7 @@ def _check_population(num_clients: int) -> None:
 
 def _parameters():
     from federated_hh import contributions, ldp_triehh_parameters
+    from federated_hh.randomizers import by_name
 
     return ldp_triehh_parameters.LdpTrieHHParameters(
         clients_per_level=_CLIENTS_PER_LEVEL.value,
@@ -280,22 +286,34 @@ def _parameters():
         epsilon=_local_epsilon(),
         num_passes=_NUM_PASSES.value,
         sampler=contributions.ItemSampler(_SAMPLER.value),
+        make_randomizer=by_name.randomizer(_RANDOMIZER.value),
     )
 
 
-def _make_process(population, seed: int, noise_key: int):
+def _make_algorithm(population):
     from federated_hh import alphabet as alphabet_lib
     from federated_hh import ldp_triehh, ldp_triehh_parameters
 
-    return ldp_triehh.build_ldp_triehh_process(
+    algorithm = ldp_triehh.LdpTrieHH(
         population,
         _parameters(),
         alphabet_lib.Alphabet(_alphabet()),
-        seed=seed,
-        noise_key=noise_key,
         report_sampling=ldp_triehh_parameters.ReportSampling(_REPORT_SAMPLING.value),
         aggregation=ldp_triehh_parameters.Aggregation(_AGGREGATION.value),
+        population_has_empty_users=flags.FLAGS["empty_clients"].value == "keep",
     )
+    reports = algorithm.plan.contribution
+    if (
+        _CENTRAL_EPSILON.value is not None
+        and reports.replacement_epsilon > reports.epsilon
+    ):
+        raise ValueError(
+            f"--central_epsilon={_CENTRAL_EPSILON.value} with --randomizer="
+            f"{_RANDOMIZER.value}: the exchange of an item costs "
+            f"{reports.replacement_epsilon / reports.epsilon:g} times its epsilon; "
+            "give --epsilon"
+        )
+    return algorithm
 
 
 def run(arguments: experiment_flags.Arguments) -> None:
@@ -311,51 +329,33 @@ def run(arguments: experiment_flags.Arguments) -> None:
     _check_population(population.num_clients)
 
     # TensorFlow comes last: it takes seconds to import.
-    from federated_hh import (
-        ldp_triehh_experiment,
-        ldp_triehh_privacy,
-        ldp_triehh_report,
-        ldp_triehh_results,
-    )
-    from simulation import run_directory, runtime
+    from federated_hh import ldp_triehh_privacy, ldp_triehh_report, ldp_triehh_results
+    from rounds import run as engine
+    from rounds import steps
+    from simulation import run_directory
 
-    def make_process(repeat: int):
-        return _make_process(
-            population,
-            ldp_triehh_experiment.seed_of_repeat(arguments.seed, repeat),
-            ldp_triehh_experiment.key_of_repeat(arguments.noise_key.value, repeat),
-        )
-
-    first = make_process(0)
-    facts: Mapping[str, object] = {"population": population.fingerprint}
+    algorithm = _make_algorithm(population)
+    facts = steps.facts_of(algorithm)
     with run_directory.open_for(arguments, program=_PROGRAM, facts=facts) as directory:
-        with runtime.tff_worker(max_concurrent_calls=2):
-            experiment = ldp_triehh_experiment.LdpTrieHHExperiment(
-                lambda repeat: make_process(repeat) if repeat else first,
-                directory,
-                _NUM_REPEATS.value,
-            )
-            found = experiment.run()
+        outcome = engine.run(
+            algorithm,
+            directory,
+            seed=arguments.seed,
+            repeats=_NUM_REPEATS.value,
+            delta=_DELTA.value,
+        )
         logging.info("Counting the coverage, and accounting for privacy.")
         results = ldp_triehh_results.evaluate(
-            population,
-            first.parameters,
-            found,
-            [
-                ldp_triehh_results.cohorts_of_repeat(
-                    population, first.parameters, arguments.seed, repeat
-                )
-                for repeat in range(_NUM_REPEATS.value)
-            ],
+            algorithm,
+            [state.found for state in outcome.states],
+            arguments.seed,
             counting_clients=_COUNTING_CLIENTS.value,
         )
         summary = ldp_triehh_privacy.summarize(
-            first,
+            algorithm,
             directory.metrics(),
-            ldp_triehh_experiment.rounds_of(experiment.records),
-            _DELTA.value,
+            algorithm.plan.statement(outcome.record, _DELTA.value),
             _ANONYMITY_ALPHA.value,
-            has_empty_users=flags.FLAGS["empty_clients"].value == "keep",
         )
         ldp_triehh_report.write(directory, results, summary)
         directory.complete()

@@ -261,14 +261,13 @@ def _run_synthetic(arguments: experiment_flags.Arguments) -> None:
     # TensorFlow comes with these: it takes seconds to import.
     from federated_hh import alphabet as alphabet_lib
     from federated_hh import oov_report, oov_studies
-    from simulation import run_directory, runtime
+    from simulation import run_directory
 
     study = oov_studies.STUDIES[_STUDY.value]
     options = oov_studies.Options(
         scale=_SCALE.value,
         num_repeats=_NUM_REPEATS.value,
         seed=arguments.seed,
-        noise_key=arguments.noise_key.value,
         max_depth=_MAX_DEPTH.value,
         max_prefixes=_MAX_PREFIXES.value,
         contribution_bound=_CONTRIBUTION_BOUND.value,
@@ -278,39 +277,36 @@ def _run_synthetic(arguments: experiment_flags.Arguments) -> None:
     population = _prepare_population(options.num_clients)
     facts = {"population": population.fingerprint}
     with run_directory.open_for(arguments, program=_PROGRAM, facts=facts) as directory:
-        with runtime.tff_worker(max_concurrent_calls=2):
-            runner = oov_studies.StudyRunner(study, options, population, directory)
-            for results in runner.run():
-                summary = oov_report.summarize(results.runs)
-                notes = [_population_note(population, options.scale), _DIFFERENCES]
-                notes += _notes(directory, arguments)
-                files = oov_report.files_of(study.title, results, summary, notes)
-                if _STUDY.value == "oov_production":
-                    files |= oov_report.privacy_files(
-                        options.parameters(study.settings[0]),
-                        alphabet_lib.Alphabet(options.characters),
-                        results.levels,
-                    )
-                _write_results(directory, files)
+        runner = oov_studies.StudyRunner(study, options, population, directory)
+        for results in runner.run():
+            summary = oov_report.summarize(results.runs)
+            notes = [_population_note(population, options.scale), _DIFFERENCES]
+            notes += _notes(directory, arguments)
+            files = oov_report.files_of(study.title, results, summary, notes)
+            if _STUDY.value == "oov_production":
+                files |= oov_report.privacy_files(
+                    options.parameters(study.settings[0]),
+                    alphabet_lib.Alphabet(options.characters),
+                    results.levels,
+                )
+            _write_results(directory, files)
         directory.complete()
 
 
 def _run_real_text(arguments: experiment_flags.Arguments) -> None:
     from federated_hh import oov_real_text, oov_report
-    from simulation import run_directory, runtime, tables
+    from simulation import run_directory, tables
 
     clients = oov_real_text.populations(_DATA_DIR.value, _cache())
     facts = {name: held.fingerprint for name, held in clients.items()}
     with run_directory.open_for(arguments, program=_PROGRAM, facts=facts) as directory:
-        with runtime.tff_worker(max_concurrent_calls=2):
-            results, words = oov_real_text.RealTextRunner(
-                clients,
-                directory,
-                _NUM_REPEATS.value,
-                arguments.seed,
-                arguments.noise_key.value,
-                _MAX_DEPTH.value,
-            ).run()
+        results, words = oov_real_text.RealTextRunner(
+            clients,
+            directory,
+            _NUM_REPEATS.value,
+            arguments.seed,
+            _MAX_DEPTH.value,
+        ).run()
         guaranteed = oov_real_text.statements(
             clients, results.levels, _MAX_DEPTH.value, _DELTA_OF_REAL_TEXT
         )

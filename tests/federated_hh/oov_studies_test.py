@@ -23,7 +23,6 @@ from simulation import (
     population,
     population_options,
     run_directory,
-    runtime,
     tables,
 )
 
@@ -46,13 +45,11 @@ class OovStudiesTest(parameterized.TestCase):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        cls.enterClassContext(runtime.tff_worker())
         cls.scratch = cls.enterClassContext(tempfile.TemporaryDirectory())
         cls.options = oov_studies.Options(
             scale=1e-4,
             num_repeats=2,
             seed=5,
-            noise_key=6,
             max_depth=1,
             max_prefixes=30,
             contribution_bound=5,
@@ -90,7 +87,7 @@ class OovStudiesTest(parameterized.TestCase):
         self.assertEqual(levels["pass_number"].tolist(), runs["pass_number"].tolist())
         self.assertAlmostEqual(
             runs["seconds"].iloc[0],
-            levels.iloc[:2].filter(like="seconds_").to_numpy().sum(),
+            levels["seconds"].iloc[:2].sum(),
         )
         self.assertEqual(runs["setting"].tolist(), ["private", "private", "open"] * 2)
         self.assertEqual(runs["clients_per_level"].tolist(), [100, 100, 200] * 2)
@@ -123,7 +120,8 @@ class OovStudiesTest(parameterized.TestCase):
             ):
                 list(self.runner(directory).run())
             part = pathlib.Path(self.scratch, name, "private_repeat_1")
-            before = pd.read_csv(part / "simulator" / "participation.csv")
+            record = part / "simulator" / "rounds.jsonl"
+            before = record.read_text().splitlines()
             self.assertLen(before, min(number, 2))
             with self.directory(name, resume=True) as directory:
                 *_, results = self.runner(directory).run()
@@ -131,9 +129,9 @@ class OovStudiesTest(parameterized.TestCase):
                 results.runs.drop(columns="seconds"), expected.drop(columns="seconds")
             )
             # The levels done are not asked again.
-            after = pd.read_csv(part / "simulator" / "participation.csv")
+            after = record.read_text().splitlines()
             self.assertLen(after, 2)
-            pd.testing.assert_frame_equal(after[: len(before)], before)
+            self.assertEqual(after[: len(before)], before)
 
     def check_summary(self, results):
         runs = results.runs
@@ -159,7 +157,7 @@ class OovStudiesTest(parameterized.TestCase):
         parameters = {
             name: [
                 oov_studies.Options(
-                    1.0, 1, 1, 2, 15, 10_000, 60, string.printable
+                    1.0, 1, 1, 15, 10_000, 60, string.printable
                 ).parameters(setting)
                 for setting in study.settings
             ]
@@ -177,17 +175,17 @@ class OovStudiesTest(parameterized.TestCase):
     def test_parts_keep_who_took_part_in_other_repeats_apart(self):
         with self.directory("parts") as directory:
             list(self.runner(directory).run())
-            paths = sorted(directory.path.glob("*/simulator/participation.csv"))
+            paths = sorted(directory.path.glob("*/simulator/rounds.jsonl"))
         self.assertEqual(
             [path.parts[-3] for path in paths],
             ["open_repeat_1", "open_repeat_2", "private_repeat_1", "private_repeat_2"],
         )
-        digests = pd.concat([pd.read_csv(path) for path in paths])["digest"]
-        self.assertEqual(digests.nunique(), 6)
+        lines = [line for path in paths for line in path.read_text().splitlines()]
+        self.assertLen({json.loads(line)["cohort"] for line in lines}, 6)
 
     def test_a_setting_that_cannot_be_run_is_refused_before_the_first_is(self):
         one_pass, two_passes = oov_studies.STUDIES["oov_table1"].settings[1:]
-        options = oov_studies.Options(1.1e-5, 1, 1, 2, 15, 10, 60, string.printable)
+        options = oov_studies.Options(1.1e-5, 1, 1, 15, 10, 60, string.printable)
         options.check(oov_studies.Study("", (one_pass,)), options.num_clients)
         study = oov_studies.Study("", (one_pass, two_passes))
         message = r"'random, two passes' at scale 1.1e-05: .* 2 passes need 180"
@@ -205,7 +203,7 @@ class OovStudiesTest(parameterized.TestCase):
     def test_production_privacy_beside_the_papers(self):
         # The independent values of the notes: 0.1755 at s = 10,101; k = 49 for
         # s = 1,000,001 and no k by Lemma 1.
-        options = oov_studies.Options(1.0, 1, 1, 2, 15, 10_000, 60, string.printable)
+        options = oov_studies.Options(1.0, 1, 1, 15, 10_000, 60, string.printable)
         files = oov_report.privacy_files(
             options.parameters(oov_studies.STUDIES["oov_production"].settings[0]),
             alphabet_lib.Alphabet(options.characters),
@@ -244,7 +242,6 @@ class OovStudiesTest(parameterized.TestCase):
             oov_studies.Options(
                 **values,
                 seed=1,
-                noise_key=1,
                 max_depth=1,
                 max_prefixes=1,
                 contribution_bound=1,
@@ -273,14 +270,13 @@ class RealTextTest(absltest.TestCase):
             self.write(data / f"{name}.csv.xz", f"user,text\n{rows}")
         cache = data / "cache"
         with (
-            runtime.tff_worker(),
             run_directory.RunDirectory.create(
                 data / "run", program="t", flags=(), facts={}, noise_key=_KEY
             ) as directory,
         ):
             clients = oov_real_text.populations(str(data), cache)
             results, words = oov_real_text.RealTextRunner(
-                clients, directory, num_repeats=1, seed=1, noise_key=2, max_depth=3
+                clients, directory, num_repeats=1, seed=1, max_depth=3
             ).run()
         blogs = clients["blogs"]
         self.assertEqual(blogs.num_clients, 80)
