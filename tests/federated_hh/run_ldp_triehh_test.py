@@ -176,7 +176,7 @@ class RunLdpTrieHHTest(parameterized.TestCase):
             "--max_depth=2",
             "--max_prefixes=40",
             "--contribution_bound=5",
-            "--epsilon=4",
+            "--epsilon=2",
             "--randomizer=symmetric_one_hot",
             self.cache,
             f"--output_dir={path}",
@@ -188,7 +188,7 @@ class RunLdpTrieHHTest(parameterized.TestCase):
         guarantees = statement["guarantees"]
         # Its epsilon is for leaving an item out: an exchange costs it twice.
         local = [g["epsilon"] for g in guarantees if g["delta"] == 0]
-        self.assertEqual(local, [8, 5 * 8])
+        self.assertEqual(local, [4, 5 * 4])
         for guarantee in guarantees:
             self.assertTrue(guarantee["is_upper_bound"])
             if guarantee["delta"]:

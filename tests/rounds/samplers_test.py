@@ -84,7 +84,7 @@ class DisjointCohortsTest(parameterized.TestCase):
         message = "2 cohorts took part before, and 2 of its clients"
         with self.assertRaisesRegex(samplers.ClientTakesPartTwiceError, message):
             sampler.draw(places, 0, _stream(1))
-        # Of another stream, whose third cohort are others.
+        # As many cohorts as there were, of clients who were in them.
         took_part = np.ones(10, bool)
         took_part[first[0]] = False
         places = dataclasses.replace(places, took_part=took_part)
