@@ -5,31 +5,26 @@ Algorithm 2, to the letter: the trie begins with the whole alphabet (P_0), so th
 level i votes on prefixes of i + 1 symbols, and level D completes words of up to D
 characters. A level has a cohort of its own, of N clients that never took part before.
 Each client merges its words into the level's candidates, takes at most B of them, pads
-them to B with "no item", and sends B Subset Selection reports over the candidates and
-"no item". The server drops "no item", keeps the eta_max candidates with most votes (all
-of those equal to the last), and takes kept candidates that end as words. A further
-pass does it again without the words that earlier ones found.
+them to B with "no item", and sends B reports of a local randomizer over the candidates
+and "no item": Subset Selection, or any other. The server drops "no item", keeps the
+eta_max candidates with most votes (all of those equal to the last), and takes kept
+candidates that end as words. A further pass does it again without the words that
+earlier ones found.
 
-    process = build_ldp_triehh_process(
-        population, parameters, alphabet, seed=1, noise_key=secrets.randbits(128)
-    )
-    state = process.initialize()
-    with runtime.tff_worker():
-        while not state.finished:
-            state = process.next(state, process.cohorts.cohort(state.levels_done)).state
-    print(state.found)
+    algorithm = LdpTrieHH(population, parameters, alphabet)
+    outcome = run.run(algorithm, directory, seed=1)
+    print(outcome.states[0].found)
 """
 
-import collections
+import contextlib
 import dataclasses
 import functools
 import math
-import time
-from collections.abc import Callable
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
-import tensorflow_federated as tff
 
 from federated_hh import alphabet as alphabet_lib
 from federated_hh import contributions
@@ -40,11 +35,12 @@ from federated_hh.ldp_triehh_parameters import (
     ReportSampling,
     check_num_candidates,
 )
-from federated_hh.ldp_triehh_state import FoundWord, LdpTrieHHState
 from federated_hh.randomizers import local_randomizer
-from randomness import seeds
-from simulation import client_words, participation
-from simulation.round_metrics import RoundMetrics
+from privacy import local_reports_plan
+from privacy import plan as plan_lib
+from randomness import streams
+from rounds import algorithm, block_round, samplers
+from simulation import client_words, runtime
 
 # Blocks of some 25,000 devices keep the arrays of a block near 100 MB. The votes of all
 # blocks stay in the worker until they are summed, 8 MB a block for a million
@@ -55,62 +51,144 @@ _MOST_DEVICES_PER_BLOCK = 100_000
 
 
 @dataclasses.dataclass(frozen=True)
-class LdpTrieHHOutput:
-    """What a level gives: the next state, and metrics.
+class FoundWord:
+    """A word that was found.
 
     Attributes:
-        state: The next state.
-        metrics: Released, as they follow from reports that are private already: the
-            pass and level, clients, reports, candidates, votes that the last kept
-            candidate has, prefixes kept, words found. The simulator's: the seconds of
-            each stage.
+        text: The word.
+        pass_number: The pass that found it, from 1.
+        level: The level that completed it, from 1: its number of characters.
+        votes: The reports of that level that spoke for it.
+        estimate: The debiased count: of how many clients of that level's cohort it
+            was one of the items reported on.
+        standard_error: Of the estimate.
     """
 
-    state: LdpTrieHHState
-    metrics: RoundMetrics
+    text: str
+    pass_number: int
+    level: int
+    votes: int
+    estimate: float
+    standard_error: float
 
 
-class LdpTrieHHProcess:
-    """LDP TrieHH as an iterative process; see `build_ldp_triehh_process`."""
+@dataclasses.dataclass(frozen=True)
+class LdpTrieHHState:
+    """The server's state between levels.
+
+    Attributes:
+        trie: Of the pass in progress; its first level is the alphabet.
+        found: The words found so far.
+        pass_number: The pass in progress, from 1.
+        finished: Whether the last level of the last pass is done.
+    """
+
+    trie: trie_lib.PrefixTrie
+    found: tuple[FoundWord, ...] = ()
+    pass_number: int = 1
+    finished: bool = False
+
+    @property
+    def level(self) -> int:
+        """The level that comes next, from 1."""
+        return self.trie.depth
+
+
+def plan_of(
+    parameters: LdpTrieHHParameters,
+    num_clients: int,
+    *,
+    report_sampling: ReportSampling = ReportSampling.AGGREGATE,
+    aggregation: Aggregation = Aggregation.SECURE_SUM,
+    population_has_empty_users: bool = False,
+) -> plan_lib.Plan:
+    """Returns the plan of LDP TrieHH.
+
+    Args:
+        parameters: What to do.
+        num_clients: Clients of the population.
+        report_sampling: Whether reports are drawn one by one, or their sum at once.
+        aggregation: How votes are kept from the server.
+        population_has_empty_users: Whether users without an item are in the population.
+    """
+    smallest = parameters.randomizer(1)
+    reports = local_reports_plan.LocalReports(
+        randomizer=parameters.make_randomizer,
+        epsilon=parameters.epsilon,
+        replacement_epsilon=smallest.guarantee.replacement_epsilon
+        if smallest
+        else math.inf,
+        name=None if parameters.is_subset_selection else type(smallest).__name__,
+        bound=parameters.contribution_bound,
+        sampler=parameters.sampler.value,
+        draws_sum=report_sampling is ReportSampling.AGGREGATE,
+        aggregation=aggregation.value,
+        max_depth=parameters.max_depth,
+        num_passes=parameters.num_passes,
+        max_prefixes=parameters.max_prefixes,
+        population_has_empty_users=population_has_empty_users,
+    )
+    return plan_lib.Plan(
+        sampler=samplers.DisjointCohorts(num_clients, parameters.clients_per_level),
+        contribution=reports,
+        mechanism=plan_lib.NoNoise(),
+    )
+
+
+class LdpTrieHH(algorithm.Algorithm[LdpTrieHHState, np.ndarray]):
+    """LDP TrieHH over a population."""
 
     def __init__(
         self,
         population: client_words.ClientWords,
         parameters: LdpTrieHHParameters,
         alphabet: alphabet_lib.Alphabet,
-        seed: int,
-        noise_key: int,
-        report_sampling: ReportSampling,
-        aggregation: Aggregation,
-        num_blocks: int,
+        *,
+        report_sampling: ReportSampling = ReportSampling.AGGREGATE,
+        aggregation: Aggregation = Aggregation.SECURE_SUM,
+        population_has_empty_users: bool = False,
+        num_blocks: int | None = None,
     ):
+        """Prepares the population.
+
+        Args:
+            population: The clients; dictionary words were left out when it was
+                prepared.
+            parameters: What to do.
+            alphabet: Has all characters of the population's words. The end symbol is
+                one more symbol.
+            report_sampling: See `plan_of`.
+            aggregation: See `plan_of`.
+            population_has_empty_users: See `plan_of`.
+            num_blocks: Into how many client values a cohort is cut; part of what a
+                result depends on. None: blocks of 25,000 devices, or if those are
+                more than 40, 40 blocks of at most 100,000 devices, or more of them.
+
+        Raises:
+            ValueError: If num_blocks is below 1, a word has a character outside the
+                alphabet, or see `LdpTrieHHParameters.check_sizes`.
+        """
         self.population = population
         self.parameters = parameters
         self.alphabet = alphabet
         self.report_sampling = report_sampling
         self.aggregation = aggregation
-        self._noise_key = noise_key
-        self._block_size = math.ceil(parameters.clients_per_level / num_blocks)
+        self.max_rounds = parameters.levels
+        if num_blocks is None:
+            num_blocks = _default_num_blocks(parameters.clients_per_level)
+        self._num_blocks = num_blocks
+        self._block_size = block_round.block_size_of(
+            parameters.clients_per_level, num_blocks
+        )
         parameters.check_sizes(
             population.num_clients, alphabet, self._block_size, report_sampling
         )
-        # Runs of one key that differ in anything that their votes depend on have
-        # noise of their own: their difference would else be votes without noise.
-        self._configuration = repr(
-            (
-                parameters,
-                alphabet.fingerprint,
-                report_sampling,
-                num_blocks,
-                population.fingerprint,
-                seed,  # of the cohorts
-            )
-        )
-        self.cohorts = participation.DisjointCohorts(
+        self.plan = plan_of(
+            parameters,
             population.num_clients,
-            parameters.clients_per_level,
-            parameters.max_depth * parameters.num_passes,
-            seed,
+            report_sampling=report_sampling,
+            aggregation=aggregation,
+            population_has_empty_users=population_has_empty_users,
         )
         self._spelled = contributions.SpelledPopulation(
             population, alphabet, parameters.max_depth + 1
@@ -119,11 +197,20 @@ class LdpTrieHHProcess:
         self._place_of_word = {word: i for i, word in enumerate(words.to_pylist())}
         # Levels with as many candidates are the same computation.
         self._level = functools.lru_cache(maxsize=1)(self._build_level)
+        self._randomizer = functools.lru_cache(maxsize=1)(self._checked_randomizer)
 
-    def initialize(self) -> LdpTrieHHState:
+    def describe(self) -> Mapping[str, Any]:
+        """Returns what a sum of reports depends on beside the plan."""
+        return {
+            "population": self.population.fingerprint,
+            "alphabet": self.alphabet.fingerprint,
+            "num_blocks": self._num_blocks,
+        }
+
+    def initialize(self, repeat: int) -> LdpTrieHHState:
         """Returns the state before the first level."""
-        nobody = np.zeros(self.population.num_clients, bool)
-        return LdpTrieHHState(self._first_trie(), nobody)
+        del repeat
+        return LdpTrieHHState(self._first_trie())
 
     def _first_trie(self) -> trie_lib.PrefixTrie:
         """Returns P_0: every character is a prefix, without a vote."""
@@ -132,72 +219,44 @@ class LdpTrieHHProcess:
             characters, np.zeros_like(characters)
         )
 
-    def next(self, state: LdpTrieHHState, cohort: np.ndarray) -> LdpTrieHHOutput:
-        """Runs a level.
-
-        Needs a TFF execution context that can run secure sums, such as
-        `simulation.runtime.tff_worker()`.
-
-        Args:
-            state: The state after the last level; not finished.
-            cohort: The clients that take part: int64, shape [clients_per_level],
-                indices into the population, none of whom took part before. The
-                central guarantees need a uniform sample; `cohorts` has them.
-
-        Returns:
-            The next state, and metrics.
-
-        Raises:
-            ValueError: If the run is finished, or the cohort has another size.
-            ClientTakesPartTwiceError: If a client took part before.
-        """
+    def next_query(self, state: LdpTrieHHState) -> algorithm.Query[np.ndarray] | None:
+        """Returns the question for reports on the level's candidates."""
         if state.finished:
-            raise ValueError("the run is finished; initialize() begins another")
-        if cohort.shape != (self.parameters.clients_per_level,):
-            raise ValueError(
-                f"cohort has the shape {cohort.shape}; the parameters say "
-                f"[{self.parameters.clients_per_level}]"
-            )
-        participated = participation.mark_participants(state.participated, cohort)
-        start = time.perf_counter()
-        sums = self.collect(state, cohort)
-        selected = time.perf_counter()
-        votes = self.randomize_sum(state, sums)
-        summed = time.perf_counter()
-        output = self.update(state, votes)
-        seconds = collections.OrderedDict(
-            seconds_clients=selected - start,
-            seconds_reports=summed - selected,
-            seconds_server=time.perf_counter() - summed,
-        )
-        return LdpTrieHHOutput(
-            dataclasses.replace(output.state, participated=participated),
-            RoundMetrics(output.metrics.released, seconds),
+            return None
+        num_candidates = state.trie.num_candidates
+        self._randomizer(num_candidates)
+        return algorithm.Query(
+            functools.partial(self._collect, state),
+            {
+                local_reports_plan.CANDIDATES: num_candidates,
+                local_reports_plan.REPORTS: self.parameters.reports_per_level,
+            },
         )
 
-    def collect(self, state: LdpTrieHHState, cohort: np.ndarray) -> np.ndarray:
-        """Runs a level's TFF computation: selection, randomization, secure sum.
+    def worker(self) -> contextlib.AbstractContextManager[Any]:
+        """Returns a TFF worker that has two blocks in memory at once."""
+        return runtime.tff_worker(max_concurrent_calls=2)
 
-        Args:
-            state: The state that the clients are told about.
-            cohort: As in `next`.
+    def progress(self, row: Mapping[str, float | int]) -> str:
+        """Returns what the log says of a level."""
+        return (
+            f"pass {row['pass_number']} of {self.parameters.num_passes}, level "
+            f"{row['level']} of {self.parameters.max_depth}: "
+            f"{row['prefixes_kept']:,} of {row['candidates']:,} candidates kept, "
+            f"{row['words_found']:,} words found"
+        )
 
-        Returns:
-            int64, shape [state.trie.num_candidates]: the sum of the reports, or of
-            the true items, as `report_sampling` says.
+    def _collect(
+        self, state: LdpTrieHHState, cohort: np.ndarray, stream: streams.Stream
+    ) -> np.ndarray:
+        """Returns the sum of a cohort's reports, or of its true items.
+
+        That depends on `report_sampling`; int64 [candidates].
         """
-        number = state.levels_done
-        blocks = [
-            collections.OrderedDict(
-                clients=cohort[first : first + self._block_size],
-                seed=seeds.stateless_seed(
-                    self._noise_key, "block", self._configuration, number, index
-                ),
-            )
-            for index, first in enumerate(range(0, len(cohort), self._block_size))
+        level = self._level(state.trie.num_candidates)
+        return level({"candidate_of_word": self._message(state)}, cohort, stream)[
+            "votes"
         ]
-        computation = self._level(state.trie.num_candidates)
-        return computation(self._message(state), blocks)
 
     def _message(self, state: LdpTrieHHState) -> np.ndarray:
         """Returns the learned prefixes, as the candidate of each distinct word.
@@ -214,28 +273,19 @@ class LdpTrieHHProcess:
         candidates[known] = -1
         return candidates.astype(np.int32)
 
-    def _build_level(self, num_candidates: int) -> Callable[..., np.ndarray]:
+    def _build_level(self, num_candidates: int) -> block_round.BlockRound:
+        """Returns a level's selection, randomization and sum."""
         parameters = self.parameters
         bound = parameters.contribution_bound
-        randomizer = None
-        most = self._block_size
+        randomizer, largest = None, 1
         if self.report_sampling is ReportSampling.PER_REPORT:
-            randomizer = parameters.randomizer(num_candidates)
-            most *= bound
-        message_type = tff.TensorType(np.int32, [self.population.num_words])
-        block_type = tff.to_type(
-            collections.OrderedDict(
-                clients=tff.TensorType(np.int64, [None]),
-                seed=tff.TensorType(np.int32, [2]),
-            )
-        )
+            randomizer, largest = self._randomizer(num_candidates), bound
 
-        @tff.tensorflow.computation(message_type, block_type)
-        def client_votes(candidate_of_word, block):
+        def votes_of_block(message, block):
             items = self._spelled.items_of_block(
                 parameters.sampler,
                 block["clients"],
-                candidate_of_word,
+                message["candidate_of_word"],
                 bound,
                 local_randomizer.fold_in(block["seed"], 0),
             )
@@ -251,85 +301,86 @@ class LdpTrieHHProcess:
                     items, local_randomizer.fold_in(block["seed"], 1)
                 )
                 votes = reports[:num_candidates]
-            return tf.ensure_shape(votes, [num_candidates])
+            return {"votes": tf.ensure_shape(votes, [num_candidates])}
 
-        @tff.federated_computation(
-            tff.FederatedType(message_type, tff.SERVER),
-            tff.FederatedType(block_type, tff.CLIENTS),
+        in_the_open = self.aggregation is Aggregation.EPHEMERAL
+        return block_round.BlockRound(
+            votes_of_block,
+            {"votes": None if in_the_open else largest},
+            block_size=self._block_size,
         )
-        def sum_of_votes(candidate_of_word, blocks):
-            message = tff.federated_broadcast(candidate_of_word)
-            votes = tff.federated_map(client_votes, (message, blocks))
-            if self.aggregation is Aggregation.EPHEMERAL:
-                return tff.federated_sum(votes)
-            return tff.federated_secure_sum(votes, most)
 
-        return sum_of_votes
+    def _checked_randomizer(
+        self, num_candidates: int
+    ) -> local_randomizer.LocalRandomizer | None:
+        """Returns a level's randomizer, which costs no more than the plan says."""
+        randomizer = self.parameters.randomizer(num_candidates)
+        if randomizer is not None:
+            planned = self.plan.contribution.replacement_epsilon
+            epsilon = randomizer.guarantee.replacement_epsilon
+            if epsilon > planned:
+                raise ValueError(
+                    f"make_randomizer makes one of epsilon {epsilon:g} for "
+                    f"{num_candidates:,} candidates; the plan has {planned:g}"
+                )
+        return randomizer
 
-    def randomize_sum(self, state: LdpTrieHHState, sums: np.ndarray) -> np.ndarray:
-        """Returns the votes that the server sees.
-
-        Where the clients of the simulation gave their true items, this draws the sum
-        of their reports, which is all that the server's code gets to see.
-
-        Args:
-            state: The state that the clients were told about.
-            sums: From `collect`.
-
-        Returns:
-            int64, shape [state.trie.num_candidates].
-        """
-        randomizer = self.parameters.randomizer(len(sums))
-        if self.report_sampling is ReportSampling.PER_REPORT or randomizer is None:
-            return sums
-        no_item = self.parameters.reports_per_level - int(sums.sum())
-        seed = seeds.derive(
-            self._noise_key, "sum of reports", self._configuration, state.levels_done
-        )
-        return randomizer.sum_of_reports(np.append(sums, no_item), seed)[:-1]
-
-    def update(self, state: LdpTrieHHState, votes: np.ndarray) -> LdpTrieHHOutput:
+    def update(
+        self, state: LdpTrieHHState, released: np.ndarray
+    ) -> tuple[LdpTrieHHState, Mapping[str, float | int]]:
         """Returns what the server makes of the votes: lines 21 to 24 of Algorithm 2.
 
         Args:
             state: The state that the clients were told about.
-            votes: From `randomize_sum`.
+            released: int64 [candidates]: the votes.
+
+        Returns:
+            The next state, and the metrics of the level: how many clients, reports,
+            candidates, prefixes kept and words found; the votes that the last kept
+            candidate has, the estimated count that follows from them, and the standard
+            deviation of the estimate for a prefix that nobody has.
 
         Raises:
             ValueError: If ties leave more prefixes than the next level can extend.
         """
-        kept, least = self._kept(votes)
-        trie = state.trie.extend(kept, votes[kept])
+        kept, least = self._kept(released)
+        trie = state.trie.extend(kept, released[kept])
         if state.level < self.parameters.max_depth:
             check_num_candidates(len(kept), trie.num_candidates)
-        found = self._found(state, kept, votes)
-        level = state.level
-        metrics = collections.OrderedDict(
-            pass_number=state.pass_number,
-            level=level,
-            clients=self.parameters.clients_per_level,
-            reports=self.parameters.reports_per_level,
-            candidates=len(votes),
-            least_votes_kept=least,
-            prefixes_kept=len(kept),
-            words_found=len(found),
-        )
+        found = self._found(state, kept, released)
+        metrics = {
+            "pass_number": state.pass_number,
+            "level": state.level,
+            "clients": self.parameters.clients_per_level,
+            "reports": self.parameters.reports_per_level,
+            "candidates": len(released),
+            "least_votes_kept": least,
+            "prefixes_kept": len(kept),
+            "words_found": len(found),
+            **self._noise(len(released), least),
+        }
         pass_number = state.pass_number
         finished = False
-        if level == self.parameters.max_depth or trie.num_candidates == 0:
+        if state.level == self.parameters.max_depth or trie.num_candidates == 0:
             finished = pass_number == self.parameters.num_passes
             if not finished:
                 pass_number += 1
                 trie = self._first_trie()
-        next_state = dataclasses.replace(
-            state,
-            trie=trie,
-            found=(*state.found, *found),
-            pass_number=pass_number,
-            levels_done=state.levels_done + 1,
-            finished=finished,
-        )
-        return LdpTrieHHOutput(next_state, RoundMetrics(metrics, {}))
+        words = (*state.found, *found)
+        return LdpTrieHHState(trie, words, pass_number, finished), metrics
+
+    def _noise(self, num_candidates: int, least: int) -> dict[str, float]:
+        """Returns how a level's least votes compare with its noise."""
+        randomizer = self._randomizer(num_candidates)
+        deviation, estimate = 0.0, float(least)
+        if randomizer is not None:
+            reports = self.parameters.reports_per_level
+            deviation = math.sqrt(randomizer.variance(np.zeros(1), reports)[0])
+            estimate = float(randomizer.estimate(np.array([least]), reports)[0])
+        return {
+            "noise_standard_deviation": deviation,
+            "least_estimate_kept": estimate,
+        }
 
     def _kept(self, votes: np.ndarray) -> tuple[np.ndarray, int]:
         """Returns the candidates to keep, and the least votes that one of them has.
@@ -351,7 +402,7 @@ class LdpTrieHHProcess:
         ended = symbols == self.alphabet.end
         words = state.trie.frontier()[parents[ended]]
         votes = votes[kept[ended]]
-        randomizer = self.parameters.randomizer(state.trie.num_candidates)
+        randomizer = self._randomizer(state.trie.num_candidates)
         reports = self.parameters.reports_per_level
         estimates, errors = votes.astype(np.float64), np.zeros(len(votes))
         if randomizer is not None:
@@ -375,67 +426,8 @@ class LdpTrieHHProcess:
         return [word for word in found if word.text not in earlier]
 
 
-def build_ldp_triehh_process(
-    population: client_words.ClientWords,
-    parameters: LdpTrieHHParameters,
-    alphabet: alphabet_lib.Alphabet,
-    *,
-    seed: int,
-    noise_key: int,
-    report_sampling: ReportSampling = ReportSampling.AGGREGATE,
-    aggregation: Aggregation = Aggregation.SECURE_SUM,
-    num_blocks: int | None = None,
-) -> LdpTrieHHProcess:
-    """Returns LDP TrieHH over a population.
-
-    Args:
-        population: The clients; dictionary words were left out when it was prepared.
-        parameters: What to do.
-        alphabet: Has all characters of the population's words. The end symbol is one
-            more symbol.
-        seed: The run's seed, at least 0: the cohorts depend on it alone.
-        noise_key: The run's secret, at least 0. Samplers and reports depend on it, on
-            all other arguments and on the population's fingerprint.
-        report_sampling: Whether reports are drawn one by one, or their sum at once.
-        aggregation: How votes are kept from the server.
-        num_blocks: Into how many client values a cohort is cut; part of what a result
-            depends on. None: blocks of 25,000 devices, or if those are more than 40,
-            40 blocks of at most 100,000 devices, or more of them.
-
-    Returns:
-        A process with `initialize()` and `next(state, cohort)`, in the manner of
-        `tff.templates.IterativeProcess`, and `cohorts` for it.
-
-    Raises:
-        ValueError: If num_blocks is below 1, a word has a character outside the
-            alphabet, or see `LdpTrieHHParameters.check_sizes`.
-    """
-    if num_blocks is None:
-        clients = parameters.clients_per_level
-        num_blocks = math.ceil(clients / _DEVICES_PER_BLOCK)
-        if num_blocks > _MANY_BLOCKS:
-            num_blocks = max(_MANY_BLOCKS, math.ceil(clients / _MOST_DEVICES_PER_BLOCK))
-    if num_blocks < 1:
-        raise ValueError(f"num_blocks is {num_blocks}; it has to be at least 1")
-    return LdpTrieHHProcess(
-        population,
-        parameters,
-        alphabet,
-        seed,
-        noise_key,
-        report_sampling,
-        aggregation,
-        num_blocks,
-    )
-
-
-def participated_after(
-    cohorts: participation.DisjointCohorts, levels_done: int
-) -> np.ndarray:
-    """Returns who took part in the first levels of a run: bool, shape [clients]."""
-    participated = np.zeros(cohorts.population_size, bool)
-    for number in range(levels_done):
-        participated = participation.mark_participants(
-            participated, cohorts.cohort(number)
-        )
-    return participated
+def _default_num_blocks(clients: int) -> int:
+    blocks = math.ceil(clients / _DEVICES_PER_BLOCK)
+    if blocks > _MANY_BLOCKS:
+        blocks = max(_MANY_BLOCKS, math.ceil(clients / _MOST_DEVICES_PER_BLOCK))
+    return blocks

@@ -95,6 +95,11 @@ class LdpTrieHHOptions:
         "often, or a uniformly random subset.",
         choices=("greedy", "random"),
     )
+    randomizer: str = option(
+        "subset_selection",
+        "The local randomizer: subset_selection, k_ary, asymmetric_one_hot, "
+        "symmetric_one_hot, or a class of your own as module:Class.",
+    )
     num_passes: int = option(
         1,
         "Passes over the whole depth. A later one skips the words that earlier ones "
@@ -218,6 +223,7 @@ class LdpTrieHHOptions:
     def parameters(self) -> "ldp_triehh_parameters.LdpTrieHHParameters":
         """Returns the parameters of each repeat; imports TensorFlow."""
         from federated_hh import contributions, ldp_triehh_parameters
+        from federated_hh.randomizers import by_name
 
         return ldp_triehh_parameters.LdpTrieHHParameters(
             clients_per_level=self.clients_per_level,
@@ -227,6 +233,7 @@ class LdpTrieHHOptions:
             epsilon=self.local_epsilon,
             num_passes=self.num_passes,
             sampler=contributions.ItemSampler(self.sampler),
+            make_randomizer=by_name.randomizer(self.randomizer),
         )
 
 

@@ -6,11 +6,12 @@ The process, the accounting and the privacy statement all take it from here.
 import dataclasses
 import enum
 import math
+from collections.abc import Callable
 
 from federated_hh import alphabet as alphabet_lib
 from federated_hh import contributions
 from federated_hh.randomizers import argument_checks as randomizer_checks
-from federated_hh.randomizers import subset_selection
+from federated_hh.randomizers import local_randomizer, subset_selection
 from privacy import argument_checks
 
 _MAX_INT32 = 2**31 - 1
@@ -50,6 +51,8 @@ class LdpTrieHHParameters:
         epsilon: Of a report, in (0, 40]; infinity for no local privacy.
         num_passes: At least 1.
         sampler: Which items a client reports on that has more than B.
+        make_randomizer: Makes a local randomizer from epsilon and the size of its
+            domain: a class, or anything else whose repr says all about it.
     """
 
     clients_per_level: int
@@ -59,6 +62,9 @@ class LdpTrieHHParameters:
     epsilon: float
     num_passes: int = 1
     sampler: contributions.ItemSampler = contributions.ItemSampler.GREEDY
+    make_randomizer: Callable[[float, int], local_randomizer.LocalRandomizer] = (
+        subset_selection.SubsetSelection
+    )
 
     def __post_init__(self):
         for name in (
@@ -73,6 +79,16 @@ class LdpTrieHHParameters:
             randomizer_checks.check_epsilon(self.epsilon)
 
     @property
+    def levels(self) -> int:
+        """The most levels of all passes together."""
+        return self.max_depth * self.num_passes
+
+    @property
+    def is_subset_selection(self) -> bool:
+        """Whether reports are exactly those that Algorithm 1 makes."""
+        return self.make_randomizer is subset_selection.SubsetSelection
+
+    @property
     def reports_per_level(self) -> int:
         """The reports of a level, N B."""
         return self.clients_per_level * self.contribution_bound
@@ -80,7 +96,7 @@ class LdpTrieHHParameters:
     @property
     def clients_needed(self) -> int:
         """The clients of a whole run: no one takes part twice."""
-        return self.clients_per_level * self.max_depth * self.num_passes
+        return self.clients_per_level * self.levels
 
     def check_sizes(
         self,
@@ -122,7 +138,7 @@ class LdpTrieHHParameters:
         if not math.isinf(self.epsilon):
             self.randomizer(smallest)
             largest = self.randomizer(prefixes * alphabet.num_symbols)
-            items_per_report = largest.subset_size
+            items_per_report = largest.values_per_report
         items = self.reports_per_level * items_per_report
         if items > _MAX_SUM:
             raise ValueError(
@@ -140,7 +156,7 @@ class LdpTrieHHParameters:
 
     def randomizer(
         self, num_candidates: int
-    ) -> subset_selection.SubsetSelection | None:
+    ) -> local_randomizer.LocalRandomizer | None:
         """Returns the randomizer of a level, "no item" the last of its items.
 
         Args:
@@ -151,7 +167,7 @@ class LdpTrieHHParameters:
         """
         if math.isinf(self.epsilon):
             return None
-        return subset_selection.SubsetSelection(self.epsilon, num_candidates + 1)
+        return self.make_randomizer(self.epsilon, num_candidates + 1)
 
 
 def check_num_candidates(prefixes: int, candidates: int) -> None:

@@ -7,9 +7,9 @@ import pandas as pd
 
 from federated_hh import alphabet as alphabet_lib
 from federated_hh import ldp_triehh
-from federated_hh.ldp_triehh_parameters import Aggregation, LdpTrieHHParameters
+from federated_hh.ldp_triehh_parameters import LdpTrieHHParameters
 from federated_hh.ldp_triehh_report import RunSummary
-from privacy import anonymity, ldp_triehh_statement, realised
+from privacy import anonymity
 from privacy import statement as statement_lib
 
 _ANONYMITY_COLUMNS = [
@@ -18,77 +18,21 @@ _ANONYMITY_COLUMNS = [
 
 
 def summarize(
-    process: ldp_triehh.LdpTrieHHProcess,
+    algorithm: ldp_triehh.LdpTrieHH,
     metrics: pd.DataFrame,
-    rounds: realised.RealisedRounds,
-    delta: float,
+    statement: statement_lib.PrivacyStatement,
     alpha: float,
-    *,
-    has_empty_users: bool,
 ) -> RunSummary:
     """Returns the privacy part of a run's report.
 
     Args:
-        process: Of the first repeat.
+        algorithm: What was run.
         metrics: A row a level of each repeat, with repeat, level and candidates.
-        rounds: The same levels, with who was asked.
-        delta: Of the central guarantees.
+        statement: Of the run.
         alpha: Of the approximate k-anonymity.
-        has_empty_users: Whether users without an item are in the population.
     """
-    statement = realised_statement(
-        process.parameters,
-        process.aggregation,
-        metrics,
-        rounds,
-        delta,
-        has_empty_users=has_empty_users,
-    )
-    table, text = anonymity_of(process.parameters, process.alphabet, metrics, alpha)
-    return RunSummary(process, statement, table, text)
-
-
-def realised_statement(
-    parameters: LdpTrieHHParameters,
-    aggregation: Aggregation,
-    metrics: pd.DataFrame,
-    rounds: realised.RealisedRounds,
-    delta: float,
-    *,
-    has_empty_users: bool = False,
-) -> statement_lib.PrivacyStatement:
-    """Returns the statement of a run from its levels.
-
-    Args:
-        parameters: Of the run.
-        aggregation: Of its votes.
-        metrics: A row a level of each repeat, with repeat and candidates.
-        rounds: The same levels, with who was asked.
-        delta: Of the central guarantees.
-        has_empty_users: Whether users without an item are in the population.
-    """
-    run = dataclasses.replace(
-        _run_of(parameters, aggregation.value, metrics),
-        has_empty_users=has_empty_users,
-    )
-    return ldp_triehh_statement.ldp_triehh_statement(run, delta=delta, rounds=rounds)
-
-
-def _run_of(
-    parameters: LdpTrieHHParameters, aggregation: str, metrics: pd.DataFrame
-) -> ldp_triehh_statement.LdpTrieHHRun:
-    return ldp_triehh_statement.LdpTrieHHRun(
-        local_epsilon=parameters.epsilon,
-        clients_per_level=parameters.clients_per_level,
-        contribution_bound=parameters.contribution_bound,
-        domain_sizes=[int(number) + 1 for number in metrics["candidates"]],
-        max_depth=parameters.max_depth,
-        num_passes=parameters.num_passes,
-        num_repeats=metrics["repeat"].nunique(),
-        max_prefixes=parameters.max_prefixes,
-        sampler=parameters.sampler.value,
-        aggregation=aggregation,
-    )
+    table, text = anonymity_of(algorithm.parameters, algorithm.alphabet, metrics, alpha)
+    return RunSummary(algorithm, statement, table, text)
 
 
 def anonymity_of(
@@ -112,6 +56,10 @@ def anonymity_of(
     if math.isinf(parameters.epsilon):
         return pd.DataFrame(columns=_ANONYMITY_COLUMNS), (
             "Not evaluated: without local privacy a prefix is kept by its true votes."
+        )
+    if not parameters.is_subset_selection:
+        return pd.DataFrame(columns=_ANONYMITY_COLUMNS), (
+            "Not evaluated: the evaluation is for Subset Selection only."
         )
     results, remarks = [], []
     full = {

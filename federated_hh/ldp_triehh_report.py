@@ -43,7 +43,7 @@ def write(
     metrics = directory.metrics()
     report = page.Page(directory, "LDP TrieHH")
     report.section("The run", covered=False).text(
-        _summary_text(metrics, results, summary.process)
+        _summary_text(metrics, results, summary.algorithm)
     )
     coverage = report.section("Coverage", covered=False)
     coverage.text(_coverage_text(results.counting_clients))

@@ -7,10 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from federated_hh import coverage, evaluation, ldp_triehh_experiment
+from federated_hh import coverage, evaluation, ldp_triehh
 from federated_hh.ldp_triehh_parameters import LdpTrieHHParameters
-from randomness import seeds
-from simulation import client_words, participation
+from rounds import steps
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,32 +38,18 @@ class Results:
     counting_clients: int
 
 
-def cohorts_of_repeat(
-    population: client_words.ClientWords,
-    parameters: LdpTrieHHParameters,
+def counting_group(
+    algorithm: ldp_triehh.LdpTrieHH,
     seed: int,
     repeat: int,
-) -> participation.DisjointCohorts:
-    """Returns the cohorts that the process of a repeat has.
-
-    Raises:
-        ValueError: If the population has too few clients.
-    """
-    return participation.DisjointCohorts(
-        population.num_clients,
-        parameters.clients_per_level,
-        parameters.max_depth * parameters.num_passes,
-        ldp_triehh_experiment.seed_of_repeat(seed, repeat),
-    )
-
-
-def counting_group(
-    cohorts: participation.DisjointCohorts, num_clients: int | None
+    num_clients: int | None,
 ) -> np.ndarray:
     """Draws the clients of the counting task, of those who are in no cohort.
 
     Args:
-        cohorts: Of the run.
+        algorithm: What was run.
+        seed: The run's.
+        repeat: From 0.
         num_clients: How many, at least 0; None for all that are in no cohort.
 
     Returns:
@@ -74,41 +59,42 @@ def counting_group(
     Raises:
         ValueError: If there are fewer; the message says how many clients are needed.
     """
-    rest = cohorts.rest()
+    sampler, levels = algorithm.plan.sampler, algorithm.parameters.levels
+    stream = steps.public_stream(seed, repeat)
+    rest = sampler.rest(levels, stream)
     if num_clients is None:
         return rest
     if num_clients > len(rest):
-        taken = cohorts.num_cohorts * cohorts.cohort_size
+        taken = levels * sampler.cohort_size
         raise ValueError(
             f"counting_clients is {num_clients:,}; with the {taken:,} clients of the "
             f"cohorts that needs {taken + num_clients:,} clients, and the population "
-            f"has {cohorts.population_size:,}"
+            f"has {sampler.num_clients:,}"
         )
-    random = seeds.generator(cohorts.seed, "counting clients")
+    random = stream.generator("counting clients")
     return random.choice(rest, num_clients, replace=False, shuffle=False)
 
 
 def evaluate(
-    population: client_words.ClientWords,
-    parameters: LdpTrieHHParameters,
-    found: Sequence[ldp_triehh_experiment.FoundWords],
-    cohorts: Sequence[participation.DisjointCohorts],
+    algorithm: ldp_triehh.LdpTrieHH,
+    found: Sequence[tuple[ldp_triehh.FoundWord, ...]],
+    seed: int,
     *,
     counting_clients: int | None,
 ) -> Results:
     """Puts what the repeats found beside the truth, and counts the coverage.
 
     Args:
-        population: The population.
-        parameters: Of the run.
+        algorithm: What was run.
         found: The words of each repeat.
-        cohorts: The cohorts of each repeat.
+        seed: The run's.
         counting_clients: See `counting_group`. With 0, or where nobody is left,
             nothing is estimated.
 
     Raises:
         ValueError: See `counting_group`.
     """
+    population, parameters = algorithm.population, algorithm.parameters
     totals = coverage.WordTotals.of(population)
     words, levels, repeats = [], [], []
     size = 0
@@ -118,7 +104,7 @@ def evaluate(
         _insert_round(table, parameters)
         words.append(table.sort_values("estimate", ascending=False, kind="stable"))
         levels.append(_levels(table, repeat, parameters, totals))
-        group = counting_group(cohorts[repeat], counting_clients)
+        group = counting_group(algorithm, seed, repeat, counting_clients)
         size = len(group)
         task = coverage.CountingTask(population, group) if size else None
         repeats.append(_passes(levels[-1], table, parameters, totals, task))
@@ -134,7 +120,7 @@ def evaluate(
 
 def _words(
     repeat: int,
-    found: ldp_triehh_experiment.FoundWords,
+    found: Sequence[ldp_triehh.FoundWord],
     totals: coverage.WordTotals,
     cohort_share: float,
 ) -> pd.DataFrame:

@@ -8,7 +8,6 @@ character is an error then, unless --out_of_alphabet=drop leaves it out.
 """
 
 import math
-from collections.abc import Mapping
 
 from absl import app, flags, logging
 
@@ -25,6 +24,7 @@ _POPULATION = population_flags.PopulationFlags(
 )
 flags.adopt_module_key_flags(experiment_flags)
 
+_SUBSET_SELECTION = "subset_selection"
 # A prefix that everybody holds has to stand out by so many standard deviations.
 _VISIBLE_DEVIATIONS = 3
 
@@ -47,7 +47,7 @@ def _warn_of_noise(
     options: ldp_triehh_options.LdpTrieHHOptions, characters: str
 ) -> None:
     """Says so where no word could be told from noise."""
-    if math.isinf(options.local_epsilon):
+    if math.isinf(options.local_epsilon) or options.randomizer != _SUBSET_SELECTION:
         return
     try:
         deviation = ldp_triehh_options.estimate_deviation(
@@ -70,19 +70,30 @@ def _warn_of_noise(
         )
 
 
-def _make_process(options, characters: str, population, seed: int, noise_key: int):
+def _make_algorithm(options, population_options, population):
     from federated_hh import alphabet as alphabet_lib
     from federated_hh import ldp_triehh, ldp_triehh_parameters
 
-    return ldp_triehh.build_ldp_triehh_process(
+    algorithm = ldp_triehh.LdpTrieHH(
         population,
         options.parameters(),
-        alphabet_lib.Alphabet(characters),
-        seed=seed,
-        noise_key=noise_key,
+        alphabet_lib.Alphabet(ldp_triehh_options.characters_of(population_options)),
         report_sampling=ldp_triehh_parameters.ReportSampling(options.report_sampling),
         aggregation=ldp_triehh_parameters.Aggregation(options.aggregation),
+        population_has_empty_users=population_options.empty_clients == "keep",
     )
+    reports = algorithm.plan.contribution
+    if (
+        options.central_epsilon is not None
+        and reports.replacement_epsilon > reports.epsilon
+    ):
+        raise ValueError(
+            f"--central_epsilon={options.central_epsilon} with --randomizer="
+            f"{options.randomizer}: the exchange of an item costs "
+            f"{reports.replacement_epsilon / reports.epsilon:g} times its epsilon; "
+            "give --epsilon"
+        )
+    return algorithm
 
 
 def run(arguments: experiment_flags.Arguments) -> None:
@@ -100,58 +111,34 @@ def run(arguments: experiment_flags.Arguments) -> None:
     options.check_population(population.num_clients)
 
     # TensorFlow comes last: it takes seconds to import.
-    from federated_hh import (
-        ldp_triehh_experiment,
-        ldp_triehh_privacy,
-        ldp_triehh_report,
-        ldp_triehh_results,
-    )
-    from simulation import run_directory, runtime
+    from federated_hh import ldp_triehh_privacy, ldp_triehh_report, ldp_triehh_results
+    from rounds import experiment
 
-    def make_process(repeat: int):
-        return _make_process(
-            options,
-            characters,
-            population,
-            ldp_triehh_experiment.seed_of_repeat(arguments.seed, repeat),
-            ldp_triehh_experiment.key_of_repeat(arguments.noise_key.value, repeat),
-        )
+    algorithm = _make_algorithm(options, _POPULATION.read(), population)
 
-    first = make_process(0)
-    facts: Mapping[str, object] = {"population": population.fingerprint}
-    with run_directory.open_for(arguments, program=_PROGRAM, facts=facts) as directory:
-        with runtime.tff_worker(max_concurrent_calls=2):
-            experiment = ldp_triehh_experiment.LdpTrieHHExperiment(
-                lambda repeat: make_process(repeat) if repeat else first,
-                directory,
-                options.num_repeats,
-            )
-            found = experiment.run()
-        logging.info("Counting the coverage, and accounting for privacy.")
+    def report(directory, outcome, statement) -> None:
+        logging.info("Counting the coverage.")
         results = ldp_triehh_results.evaluate(
-            population,
-            first.parameters,
-            found,
-            [
-                ldp_triehh_results.cohorts_of_repeat(
-                    population, first.parameters, arguments.seed, repeat
-                )
-                for repeat in range(options.num_repeats)
-            ],
+            algorithm,
+            [state.found for state in outcome.states],
+            arguments.seed,
             counting_clients=options.counting_clients,
         )
         summary = ldp_triehh_privacy.summarize(
-            first,
-            directory.metrics(),
-            ldp_triehh_experiment.rounds_of(experiment.records),
-            options.delta,
-            options.anonymity_alpha,
-            has_empty_users=_POPULATION.read().empty_clients == "keep",
+            algorithm, directory.metrics(), statement, options.anonymity_alpha
         )
         ldp_triehh_report.write(directory, results, summary)
-        directory.complete()
-    _print_outcome(results)
-    print(f"Report: {directory.path / 'report.html'}")
+        _print_outcome(results)
+
+    done = experiment.run_experiment(
+        algorithm,
+        program=_PROGRAM,
+        repeats=options.num_repeats,
+        delta=options.delta,
+        report=report,
+        **vars(arguments),
+    )
+    print(f"Report: {done.path}/report.html")
 
 
 def _print_outcome(results) -> None:

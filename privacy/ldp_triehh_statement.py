@@ -67,8 +67,8 @@ _ASSUMPTIONS = (
     "Every user of a level sends exactly B reports, filled up with 'no item', and all "
     "N users of the level do: a report that never arrives is one less to hide among. "
     "In the simulation nobody drops out.",
-    "Reports are drawn as Algorithm 1 says, by honest clients, independently of each "
-    "other.",
+    "Reports are drawn as the local randomizer says, by honest clients, independently "
+    "of each other.",
     "The simulation draws them from the run's noise key: who knows it can take the "
     "noise off. Keep it secret where results on real data leave the house. Runs that "
     "differ in a parameter, in the cohorts or in the population have noise of their "
@@ -97,11 +97,13 @@ class LdpTrieHHRun:
     """What the guarantees of a run depend on.
 
     Attributes:
-        local_epsilon: Of a report; above 0, infinity for none.
+        local_epsilon: Of a report, for the exchange of its item; above 0, infinity
+            for none.
         clients_per_level: N, at least 1.
         contribution_bound: B, at least 1.
         domain_sizes: For each level of each pass of each repeat, in order, its
-            candidates and one more for "no item".
+            candidates and one more for "no item". Empty before a run: the guarantees
+            hold whatever they turn out to be.
         max_depth: D.
         num_passes: At least 1.
         num_repeats: How often the whole run is made with the same users, each time
@@ -111,6 +113,9 @@ class LdpTrieHHRun:
         max_prefixes: eta_max.
         sampler: "greedy" or "random".
         aggregation: "secure_sum" or "ephemeral".
+        randomizer: The local randomizer's name; None for Subset Selection as in
+            Algorithm 1. For any other only bounds are stated that hold for every
+            randomizer of the local epsilon.
     """
 
     local_epsilon: float
@@ -124,6 +129,7 @@ class LdpTrieHHRun:
     aggregation: str
     num_repeats: int = 1
     has_empty_users: bool = False
+    randomizer: str | None = None
 
     def __post_init__(self):
         argument_checks.integer("num_repeats", self.num_repeats, 1, LARGEST_REPEATS)
@@ -136,9 +142,9 @@ class LdpTrieHHRun:
                 raise ValueError(
                     f"{name} must be at least 1, got {getattr(self, name)!r}"
                 )
-        if not self.domain_sizes or min(self.domain_sizes) < 2:
+        if min(self.domain_sizes, default=2) < 2:
             raise ValueError(
-                "domain_sizes must hold a size of at least 2 for each level, got "
+                "domain_sizes must hold sizes of at least 2, got "
                 f"{list(self.domain_sizes)!r}"
             )
         if self.aggregation not in _AGGREGATION:
@@ -195,6 +201,8 @@ def ldp_triehh_statement(
         adjacency=_ADJACENCY,
         mechanism=(
             "LDP TrieHH with Subset Selection (Sun et al. 2024, Algorithms 1 and 2)"
+            if run.randomizer is None
+            else f"LDP TrieHH with {run.randomizer} (Sun et al. 2024, Algorithm 2)"
         ),
         mechanism_output=(
             "Local: every report. Central: the vote totals of every level"
@@ -251,7 +259,8 @@ def _parameters(run: LdpTrieHHRun, delta: float) -> dict[str, float | int | str]
         "max_prefixes (eta_max)": run.max_prefixes,
         "sampler": run.sampler,
         "aggregation": run.aggregation,
-        "domain_sizes (s)": ", ".join(str(size) for size in run.domain_sizes),
+        "domain_sizes (s)": ", ".join(str(size) for size in run.domain_sizes)
+        or "not known before the run",
     }
 
 
@@ -277,7 +286,9 @@ def _guarantees(run: LdpTrieHHRun, delta: float) -> tuple[list[Guarantee], str]:
     local = Guarantee(
         epsilon=run.local_epsilon,
         delta=0.0,
-        bound="local DP, Sun et al. 2024 Theorem 1",
+        bound="local DP, Sun et al. 2024 Theorem 1"
+        if run.randomizer is None
+        else f"local DP, as {run.randomizer} states it",
         is_upper_bound=True,
         one_sided=False,
         unit="item",
@@ -286,42 +297,64 @@ def _guarantees(run: LdpTrieHHRun, delta: float) -> tuple[list[Guarantee], str]:
     )
     accounting = (
         f"A level has n = N B = {run.num_reports} reports. An item is reported on in "
-        "one level, so the central epsilon is the largest over the levels, each "
-        "computed with its own domain size. "
+        "one level, so the central epsilon is the largest over the levels"
     )
     locals_ = [local, *_local_of_many(run, local)]
     of_a_user = [_local_of_a_user(run, local)]
     if run.num_reports < 2:
         return [*locals_, *of_a_user], (
-            accounting + "A single report is not amplified."
+            accounting + ". A single report is not amplified."
         )
-    best, level = shuffling.amplify_over_levels(
-        run.local_epsilon,
-        run.domain_sizes,
-        num_reports=run.num_reports,
-        delta=delta,
-    )
-    best = dataclasses.replace(best, adjacency=_ONE_ITEM)
+    best, how = _amplified(run, delta)
     accounting += (
-        f"The worst is level {level} of {len(run.domain_sizes)}, with s = "
-        f"{run.domain_sizes[level - 1]}. A level's domain is a result of earlier "
-        "levels, which other users took part in: it does not depend on the user's "
-        "own items. Before the run it was not known, and larger epsilons possible. "
-        "What all reports of a user cost, and all repeats, is composed from bounds of "
-        "delta at every epsilon, as privacy loss distributions."
+        f"{how} What all reports of a user cost, and all repeats, is composed from "
+        "bounds of delta at every epsilon, as privacy loss distributions."
     )
     central = [*_central_of_many(run, delta, best)]
     central += [_of_one_repeat(run, best), *_other_bounds(run, delta, best)]
-    try:
-        printed = closed_forms.amplified_epsilon(
-            run.local_epsilon, run.num_reports, delta
-        )
-        central.append(_compared(run, printed, delta, _THEOREM_2, best))
-    except ValueError as error:
-        accounting += f" Theorem 2 of Sun et al. 2024 does not apply: {error}."
+    if run.randomizer is None:
+        try:
+            printed = closed_forms.amplified_epsilon(
+                run.local_epsilon, run.num_reports, delta
+            )
+            central.append(_compared(run, printed, delta, _THEOREM_2, best))
+        except ValueError as error:
+            accounting += f" Theorem 2 of Sun et al. 2024 does not apply: {error}."
     if run.clients_per_level > 1:
         of_a_user.append(_central_of_a_user(run, delta, best))
     return [*locals_, *central, *of_a_user], accounting
+
+
+def _has_blanket(run: LdpTrieHHRun) -> bool:
+    """Returns whether the bound made for Subset Selection can be computed."""
+    return run.randomizer is None and len(run.domain_sizes) > 0
+
+
+def _amplified(run: LdpTrieHHRun, delta: float) -> tuple[Guarantee, str]:
+    """Returns the best guarantee of an item in the sums of one repeat, and why."""
+    if _has_blanket(run):
+        best, level = shuffling.amplify_over_levels(
+            run.local_epsilon,
+            run.domain_sizes,
+            num_reports=run.num_reports,
+            delta=delta,
+        )
+        how = (
+            f", each computed with its own domain size. The worst is level {level} of "
+            f"{len(run.domain_sizes)}, with s = {run.domain_sizes[level - 1]}. A "
+            "level's domain is a result of earlier levels, which other users took part "
+            "in: it does not depend on the user's own items. Before the run it was not "
+            "known, and larger epsilons possible."
+        )
+    else:
+        best = shuffling.amplify_in_any_level(
+            run.local_epsilon, num_reports=run.num_reports, delta=delta
+        )
+        how = (
+            ", which is the same for all: the bound is one that holds for every local "
+            "randomizer and domain."
+        )
+    return dataclasses.replace(best, adjacency=_ONE_ITEM), how
 
 
 def _together(run: LdpTrieHHRun) -> tuple[str, ...]:
@@ -368,7 +401,9 @@ def _central_of_many(
 
 
 def _other_bounds(run: LdpTrieHHRun, delta: float, best: Guarantee) -> list[Guarantee]:
-    """Returns the bounds that ask for no more of the randomizer than its epsilon."""
+    """Returns the bounds that Subset Selection's is compared with."""
+    if run.randomizer is not None:
+        return []
     found = []
     for stronger, name in ((False, _CLONES_2021), (True, _CLONES_2022)):
         pair = clones.ClonePair(run.local_epsilon, run.num_reports, stronger=stronger)
@@ -429,13 +464,15 @@ def _composed(run: LdpTrieHHRun, num_reports: int, count: int, delta: float) -> 
     """
     alone = loss_composition.of_guarantee(run.local_epsilon, 0.0)
     pair = clones.ClonePair(run.local_epsilon, num_reports, stronger=False)
-    levels = [
-        blanket.subset_selection(run.local_epsilon, size, num_reports)
-        for size in sorted(set(run.domain_sizes))
-    ]
+    levels = []
+    if _has_blanket(run):
+        levels = [
+            blanket.subset_selection(run.local_epsilon, size, num_reports)
+            for size in sorted(set(run.domain_sizes))
+        ]
 
     def delta_at(epsilon: float) -> float:
-        worst = max(level.delta(epsilon) for level in levels)
+        worst = max((level.delta(epsilon) for level in levels), default=1.0)
         return min(alone.delta_at(epsilon), pair.delta(epsilon), worst)
 
     mechanisms = loss_composition.Mechanisms(delta_at, run.local_epsilon, count)

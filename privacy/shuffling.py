@@ -234,13 +234,38 @@ def amplify_over_levels(
     worst = max(
         range(len(domain_sizes)), key=lambda i: by_size[domain_sizes[i]].epsilon
     )
-    guarantee = by_size[domain_sizes[worst]]
+    return _in_one_level(by_size[domain_sizes[worst]]), worst + 1
+
+
+def amplify_in_any_level(
+    local_epsilon: float, *, num_reports: int, delta: float
+) -> Guarantee:
+    """Computes the guarantee of a run of LDP TrieHH with any local randomizer.
+
+    Args:
+        local_epsilon: Of the randomizer, for replacement.
+        num_reports: Reports of a level, N B; at least 2.
+        delta: Wanted delta, in (0, 1).
+
+    Returns:
+        The guarantee of an item, whatever the domains of the levels.
+
+    Raises:
+        ValueError: An argument is outside its range.
+    """
+    reports = Reports(randomizer=Randomizer.ARBITRARY, local_epsilon=local_epsilon)
+    return _in_one_level(
+        amplify(reports, num_reports=num_reports, delta=delta, unit="item")
+    )
+
+
+def _in_one_level(guarantee: Guarantee) -> Guarantee:
     assumptions = (
         *guarantee.assumptions,
         "every item is reported on in one level only, with as many reports a user in "
         "each (padded with the 'no item' symbol)",
     )
-    return dataclasses.replace(guarantee, assumptions=assumptions), worst + 1
+    return dataclasses.replace(guarantee, assumptions=assumptions)
 
 
 def minimum_reports(

@@ -5,7 +5,7 @@
 Writes tables and a plot to --results_dir, and prints them:
 
 * `study`: Table 1 of the paper from nothing (`scripts.reproduce --study=oov_table1`,
-  with one repeat and --study_scale of its clients): seconds of each stage of a run, and
+  with one repeat and --study_scale of its clients): seconds of the levels of a run, and
   of the whole, in which the population is prepared and coverage counted;
 * `stages`: a run with the paper's D, eta_max, B and epsilon and a fifteenth of the
   clients a level: seconds of drawing the cohort, of selection and secure sum in TFF, of
@@ -24,6 +24,7 @@ sum of their resident memory, looked at every 20 ms, with and without the pages 
 mapped files, which the system may drop at any time.
 """
 
+import itertools
 import json
 import math
 import os
@@ -85,7 +86,7 @@ def measure_study(directory: str):
         directory: For the population and the run.
 
     Returns:
-        A row a setting, with the seconds of its stages; and the usage of the whole.
+        A row a setting, with the seconds of its levels; and the usage of the whole.
     """
     from simulation import tables
 
@@ -112,56 +113,67 @@ def measure_study(directory: str):
     columns = {
         "clients": "clients",
         "reports": "reports",
-        "seconds_cohort": "draw_cohort",
-        "seconds_clients": "select",
-        "seconds_reports": "sum",
-        "seconds_server": "top_k",
+        "seconds": "seconds",
     }
     sums = levels.groupby("setting", sort=False)[[*columns]].sum().reset_index()
     return sums.rename(columns=columns), whole
 
 
-def build_process(population, alphabet, clients_per_level, max_depth=_DEPTH, **options):
+def build_algorithm(population, alphabet, clients_per_level, **options):
     """Returns LDP TrieHH with the paper's parameters and the random sampler."""
     from federated_hh import contributions, ldp_triehh, ldp_triehh_parameters
 
     parameters = ldp_triehh_parameters.LdpTrieHHParameters(
         clients_per_level=clients_per_level,
-        max_depth=max_depth,
+        max_depth=_DEPTH,
         max_prefixes=_MAX_PREFIXES,
         contribution_bound=_BOUND,
         epsilon=_EPSILON,
         sampler=contributions.ItemSampler.RANDOM,
     )
-    return ldp_triehh.build_ldp_triehh_process(
-        population, parameters, alphabet, seed=_SEED, noise_key=_SEED, **options
-    )
+    return ldp_triehh.LdpTrieHH(population, parameters, alphabet, **options)
 
 
-def measure_stages(process):
-    """Runs all levels; returns seconds by level, and the state before level 2."""
+def steps_of(algorithm):
+    """Returns the parts of its rounds."""
+    from randomness import noise_keys
+    from rounds import steps
+
+    key = noise_keys.NoiseKey.of_seed(_SEED)
+    return steps.Steps(algorithm, seed=_SEED, noise_key=key)
+
+
+def measure_stages(algorithm):
+    """Runs all levels; returns seconds by level, and where it stands before level 2."""
     import pandas as pd
 
-    state, second, rows = process.initialize(), None, []
-    while not state.finished:
+    parts, rows, second = steps_of(algorithm), [], None
+    place = parts.begin()
+    while (query := algorithm.next_query(place.state)) is not None:
         with resource_usage.Usage() as usage:
-            start = time.perf_counter()
-            cohort = process.cohorts.cohort(state.levels_done)
-            drawn = time.perf_counter() - start
-            output = process.next(state, cohort)
-        state = output.state
-        second = second or state
-        metrics = output.metrics.combined()
+            moments = [time.perf_counter()]
+            drawn = parts.draw(place)
+            moments.append(time.perf_counter())
+            total = parts.ask(place, query, drawn.cohort)
+            moments.append(time.perf_counter())
+            step = parts.update(place, query, drawn, total)
+            moments.append(time.perf_counter())
+        # Once more, as the step has the sum of the reports in it.
+        algorithm.update(place.state, step.released)
+        top_k = time.perf_counter() - moments[-1]
+        cohort, select, update = (b - a for a, b in itertools.pairwise(moments))
+        place = step.place
+        second = second or place
         rows.append(
             {
-                "level": metrics["level"],
-                "clients": metrics["clients"],
-                "reports": metrics["reports"],
-                "candidates": metrics["candidates"],
-                "draw_cohort": drawn,
-                "select": metrics["seconds_clients"],
-                "sum": metrics["seconds_reports"],
-                "top_k": metrics["seconds_server"],
+                "level": step.metrics["level"],
+                "clients": step.metrics["clients"],
+                "reports": step.metrics["reports"],
+                "candidates": step.metrics["candidates"],
+                "draw_cohort": cohort,
+                "select": select,
+                "sum": update - top_k,
+                "top_k": top_k,
                 "wall_seconds": usage.wall_seconds,
                 "cpu_seconds": usage.cpu_seconds,
             }
@@ -192,13 +204,13 @@ def numpy_loop(items, num_items, randomizer, generator):
     return counts
 
 
-def measure_per_report(population, alphabet, state):
+def measure_per_report(population, alphabet, place):
     """Returns reports a second in TFF blocks, in a TFF client a device, and in NumPy.
 
     Args:
         population: The clients.
         alphabet: Of the trie.
-        state: Before the level that is measured.
+        place: Before the level that is measured.
     """
     import numpy as np
     import pandas as pd
@@ -224,19 +236,20 @@ def measure_per_report(population, alphabet, state):
         ("blocks of devices", _DEVICES.value, 4),
         ("a TFF client a device", _SINGLE_DEVICES.value, _SINGLE_DEVICES.value),
     ):
-        process = build_process(
+        algorithm = build_algorithm(
             population,
             alphabet,
             devices,
             num_blocks=num_blocks,
             report_sampling=per_report,
         )
-        cohort = process.cohorts.cohort(0)
-        process.collect(state, cohort)  # builds the computation
+        parts, query = steps_of(algorithm), algorithm.next_query(place.state)
+        cohort = parts.draw(parts.begin()).cohort
+        parts.ask(place, query, cohort)  # builds the computation
         with resource_usage.Usage() as usage:
-            votes = process.collect(state, cohort)
+            votes = parts.ask(place, query, cohort)
         add(way, devices * _BOUND, usage)
-        randomizer = process.parameters.randomizer(len(votes))
+        randomizer = algorithm.parameters.randomizer(len(votes))
         expected = devices * _BOUND * randomizer.subset_size
         if not 0 <= expected - votes.sum() <= devices * _BOUND:
             raise RuntimeError(f"{votes.sum()} items in {devices * _BOUND} reports")
@@ -253,19 +266,21 @@ def measure_per_report(population, alphabet, state):
     return table
 
 
-def measure_cost(population, alphabet, state):
+def measure_cost(population, alphabet, place):
     """Returns the cost of a level against the number of its clients.
 
     Args:
         population: The clients.
         alphabet: Of the trie.
-        state: Before the level that is measured.
+        place: Before the level that is measured.
     """
     import numpy as np
     import pandas as pd
 
+    from randomness import streams
+
     clients = population.num_clients // _DEPTH
-    process = build_process(
+    algorithm = build_algorithm(
         population,
         alphabet,
         clients,
@@ -274,13 +289,14 @@ def measure_cost(population, alphabet, state):
     generator = np.random.default_rng(_SEED)
     order = generator.permutation(population.num_clients)
     sizes = [n for k in range(4, 10) for n in (10**k, 3 * 10**k) if n <= len(order)]
-    randomizer = process.parameters.randomizer(state.trie.num_candidates)
-    process.collect(state, np.sort(order[:1000]))  # builds the computation
+    randomizer = algorithm.parameters.randomizer(place.state.trie.num_candidates)
+    query, stream = algorithm.next_query(place.state), streams.Stream(_SEED)
+    query.ask(np.sort(order[:1000]), stream)  # builds the computation
     rows = []
     for size in sizes:
         cohort = np.sort(order[:size])
         with resource_usage.Usage() as select:
-            items = process.collect(state, cohort)
+            items = query.ask(cohort, stream)
         histogram = np.append(items, size * _BOUND - items.sum())
         with resource_usage.Usage() as summing:
             randomizer.sum_of_reports(histogram, _SEED)
@@ -404,16 +420,18 @@ def measure(scratch: str, results_directory: str) -> None:
     print(f"population prepared in {prepared}", flush=True)
     alphabet = alphabet_lib.Alphabet(string.printable)
     with resource_usage.Usage() as spelled:
-        process = build_process(population, alphabet, population.num_clients // _DEPTH)
+        algorithm = build_algorithm(
+            population, alphabet, population.num_clients // _DEPTH
+        )
     print(f"words put in the order of their spelling in {spelled}", flush=True)
     with runtime.tff_worker(max_concurrent_calls=2), resource_usage.Usage() as whole:
-        stages, state = measure_stages(process)
+        stages, place = measure_stages(algorithm)
     show("stages", stages)
     print(f"\nall {len(stages)} levels in {whole}", flush=True)
     with runtime.tff_worker(max_concurrent_calls=2):
-        show("per_report", measure_per_report(population, alphabet, state))
+        show("per_report", measure_per_report(population, alphabet, place))
     with runtime.tff_worker(max_concurrent_calls=2):
-        cost = measure_cost(population, alphabet, state)
+        cost = measure_cost(population, alphabet, place)
     show("cost_against_clients", cost)
     write("cost_against_clients.png", plot_cost(cost))
     origin |= {"prepared": str(prepared), "spelled": str(spelled), "stages": str(whole)}

@@ -112,7 +112,6 @@ def run(arguments: experiment_flags.Arguments) -> None:
         name,
         _check_flags(),
         seed=arguments.seed,
-        noise_key=arguments.noise_key.value,
         cache=_CACHE.value or prepared_data.DEFAULT_CACHE,
     )
     results = pathlib.Path(_RESULTS_DIR.value or f"results/{name}")

@@ -12,12 +12,13 @@ from absl import logging
 from federated_hh import alphabet as alphabet_lib
 from federated_hh import (
     ldp_triehh,
-    ldp_triehh_experiment,
     ldp_triehh_parameters,
-    ldp_triehh_privacy,
     ldp_triehh_results,
 )
-from privacy import realised, statement
+from privacy import local_reports_plan, realised, statement
+from privacy import plan as plan_lib
+from randomness import noise_keys
+from rounds import run as engine
 from simulation import client_words, run_directory, tables
 from studies import coverage_report, study
 
@@ -55,7 +56,6 @@ class CoverageStudy:
         data: The fingerprints of the populations, by name.
         alphabet: Of the words.
         seed: Of all runs' cohorts, at least 0.
-        noise_key: Of all runs.
         notes: What to know about the table.
         more_files: Given all tables and the directory, returns what is shown beside
             them, by name; what is of the page's name goes to its end. None for nothing.
@@ -67,10 +67,8 @@ class CoverageStudy:
     data: Mapping[str, str]
     alphabet: alphabet_lib.Alphabet
     seed: int
-    noise_key: int = dataclasses.field(repr=False)
     notes: tuple[str, ...]
     more_files: Callable[[study.Tables, pathlib.Path], dict[str, bytes]] | None = None
-    needs_worker: bool = True
 
     def __post_init__(self):
         if self.num_repeats < 1:
@@ -111,7 +109,7 @@ class CoverageStudy:
             "max_prefixes": parameters.max_prefixes,
             "paper_coverage": setting.paper_coverage,
         }
-        seconds = levels.filter(regex="^seconds_").to_numpy().sum()
+        seconds = levels["seconds"].sum()
         return {
             "runs": [
                 {**row, **found, "seconds": float(seconds)}
@@ -124,25 +122,15 @@ class CoverageStudy:
         self, setting: Setting, repeat: int, part: run_directory.RunDirectory
     ) -> tuple[ldp_triehh_results.Results, pd.DataFrame]:
         """Runs LDP TrieHH; the one place that knows how."""
-        process = ldp_triehh.build_ldp_triehh_process(
-            setting.population,
-            setting.parameters,
-            self.alphabet,
-            seed=ldp_triehh_experiment.seed_of_repeat(self.seed, repeat),
-            noise_key=ldp_triehh_experiment.key_of_repeat(self.noise_key, repeat),
+        algorithm = ldp_triehh.LdpTrieHH(
+            setting.population, setting.parameters, self.alphabet
         )
-        experiment = ldp_triehh_experiment.LdpTrieHHExperiment(
-            lambda _: process, part, num_repeats=1
-        )
-        found = experiment.run()
+        seed = noise_keys.derived(self.seed, "repeat", repeat) >> 65  # below 2^63
+        outcome = engine.run(algorithm, part, seed=seed)
         levels = part.metrics().drop(columns="repeat")
-        levels["cohort"] = [record.digest for record in experiment.records]
+        levels["cohort"] = [asked.cohort for asked in outcome.record.rounds.rounds]
         results = ldp_triehh_results.evaluate(
-            setting.population,
-            setting.parameters,
-            found,
-            [process.cohorts],
-            counting_clients=None,
+            algorithm, [outcome.states[0].found], seed, counting_clients=None
         )
         return results, levels
 
@@ -207,16 +195,20 @@ def realised_statement(
             and cohort.
         delta: Of the central guarantees.
     """
-    rounds = realised.RealisedRounds.in_order(
-        (int(row.repeat), int(row.clients), row.cohort) for row in levels.itertuples()
+    numbers = levels.groupby("repeat").cumcount() + 1
+    rounds = (
+        realised.Round(
+            int(row.repeat),
+            int(number),
+            int(row.clients),
+            row.cohort,
+            facts={local_reports_plan.CANDIDATES: int(row.candidates)},
+        )
+        for number, row in zip(numbers, levels.itertuples(), strict=True)
     )
-    return ldp_triehh_privacy.realised_statement(
-        parameters,
-        ldp_triehh_parameters.Aggregation.SECURE_SUM,
-        levels,
-        rounds,
-        delta,
-    )
+    record = plan_lib.Record(realised.RealisedRounds(tuple(rounds)))
+    plan = ldp_triehh.plan_of(parameters, parameters.clients_needed)
+    return plan.statement(record, delta)
 
 
 def rounded_up(epsilon: float, digits: int) -> str:

@@ -5,7 +5,6 @@ middle when it was interrupted. What is known so far is shown after each repeat 
 settings: tables as CSV, plots, a page, and how all of it was made.
 """
 
-import contextlib
 import pathlib
 import re
 import shlex
@@ -45,14 +44,12 @@ class Study(Protocol[Setting]):
         settings: In the order of the table.
         num_repeats: Runs of each setting, at least 1.
         data: The fingerprints of the clients' data, by name.
-        needs_worker: Whether its runs need TFF's worker in this process.
     """
 
     title: str
     settings: Sequence[Setting]
     num_repeats: int
     data: Mapping[str, str]
-    needs_worker: bool
 
     def run_part(
         self, setting: Setting, repeat: int, part: run_directory.RunDirectory
@@ -129,11 +126,7 @@ def perform(
         RunDirectoryError: If the run directory or the folder cannot be used.
     """
     opened = run_directory.open_for(arguments, program=program, facts=dict(study.data))
-    with opened as directory, contextlib.ExitStack() as stack:
-        if study.needs_worker:
-            from simulation import runtime  # here: it takes seconds to import
-
-            stack.enter_context(runtime.tff_worker(max_concurrent_calls=2))
+    with opened as directory:
         folder = run_files.RunFiles(results)
         folder.make()
         for tables in run(study, directory):

@@ -184,7 +184,6 @@ def prepare(
     options: Options,
     *,
     seed: int,
-    noise_key: int,
     cache: str | os.PathLike[str],
 ) -> "coverage_study.CoverageStudy":
     """Returns a study of the paper.
@@ -193,7 +192,6 @@ def prepare(
         name: One of `SETTINGS`.
         options: How it is run.
         seed: Of all runs' cohorts, at least 0.
-        noise_key: Of all runs.
         cache: Directory where populations are kept.
 
     Raises:
@@ -225,7 +223,6 @@ def prepare(
         data={"population": population.fingerprint},
         alphabet=alphabet,
         seed=seed,
-        noise_key=noise_key,
         notes=(
             f"Population: {population.num_clients:,} synthetic clients with "
             f"{population.num_words:,} distinct target words, "

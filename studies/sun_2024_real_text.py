@@ -127,7 +127,6 @@ def prepare(
     options: Options,
     *,
     seed: int,
-    noise_key: int,
     cache: str | os.PathLike[str],
 ) -> "coverage_study.CoverageStudy":
     """Returns the study: a setting for each data set, with and without privacy.
@@ -136,7 +135,6 @@ def prepare(
         name: There is one study only.
         options: How it is run.
         seed: Of all runs' cohorts, at least 0.
-        noise_key: Of all runs.
         cache: Directory where populations are kept.
 
     Raises:
@@ -169,7 +167,6 @@ def prepare(
         },
         alphabet=alphabet_lib.Alphabet(_CHARACTERS),
         seed=seed,
-        noise_key=noise_key,
         notes=(sun_2024.INTERVALS,),
         more_files=more_files,
     )

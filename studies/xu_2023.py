@@ -143,7 +143,6 @@ class LearningStudy:
     title: str = "Learning from bloggers' sentences"
     settings: Sequence[Setting] = SETTINGS
     num_repeats: int = 1
-    needs_worker: bool = False  # each run is a process, with a worker of its own
 
     def run_part(
         self, setting: Setting, repeat: int, part: run_directory.RunDirectory
@@ -196,7 +195,6 @@ def prepare(
     options: Options,
     *,
     seed: int,
-    noise_key: int,
     cache: str | os.PathLike[str],
 ) -> LearningStudy:
     """Returns the study.
@@ -205,13 +203,12 @@ def prepare(
         name: There is one study only.
         options: How it is run.
         seed: Of all runs, at least 0.
-        noise_key: Is not used: each run has a key of its own, in its directory.
         cache: Directory where populations are kept.
 
     Raises:
         PopulationError: If there are no posts.
     """
-    del name, noise_key
+    del name
     posts = posts_file(options.data_dir, cache)
     with open(posts, "rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()

@@ -2,7 +2,6 @@
 
 import collections
 import dataclasses
-import json
 import math
 import os
 import tempfile
@@ -15,13 +14,17 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from federated_hh import alphabet as alphabet_lib
-from federated_hh import contributions, ldp_triehh, ldp_triehh_state
+from federated_hh import contributions, ldp_triehh
 from federated_hh.ldp_triehh_parameters import (
     Aggregation,
     LdpTrieHHParameters,
     ReportSampling,
 )
-from simulation import client_words, participation, runtime
+from federated_hh.randomizers import by_name, k_ary, local_randomizer, one_hot
+from privacy import local_reports_plan
+from randomness import noise_keys
+from rounds import samplers, steps
+from simulation import client_words, runtime
 
 _GREEDY = contributions.ItemSampler.GREEDY
 _RANDOM = contributions.ItemSampler.RANDOM
@@ -84,16 +87,10 @@ class LdpTrieHHTestCase(parameterized.TestCase):
             [(str(i), words.items()) for i, words in enumerate(clients)],
         )
 
-    def process(self, population, alphabet=_ABC, **overrides):
-        options = {"seed": 1, "noise_key": 1, "num_blocks": 3} | {
+    def algorithm(self, population, alphabet=_ABC, **overrides):
+        options = {"num_blocks": 3} | {
             name: overrides.pop(name)
-            for name in (
-                "seed",
-                "noise_key",
-                "num_blocks",
-                "report_sampling",
-                "aggregation",
-            )
+            for name in ("num_blocks", "report_sampling", "aggregation")
             if name in overrides
         }
         parameters = {
@@ -104,20 +101,54 @@ class LdpTrieHHTestCase(parameterized.TestCase):
             "epsilon": math.inf,
             "sampler": _GREEDY,
         } | overrides
-        return ldp_triehh.build_ldp_triehh_process(
+        return ldp_triehh.LdpTrieHH(
             population, LdpTrieHHParameters(**parameters), alphabet, **options
         )
 
 
-def run(process, state=None):
-    """Runs all levels that are left; returns the last state and all metrics."""
-    state = state or process.initialize()
-    levels = []
-    while not state.finished:
-        output = process.next(state, process.cohorts.cohort(state.levels_done))
-        state = output.state
-        levels.append(output.metrics.combined())
-    return state, levels
+def steps_of(algorithm, seed=1, key=1):
+    noise_key = noise_keys.NoiseKey(key, is_secret=False)
+    return steps.Steps(algorithm, seed=seed, noise_key=noise_key)
+
+
+def run(algorithm, seed=1, key=1):
+    """Runs all levels; returns where it ends, and all metrics."""
+    by_hand, levels = steps_of(algorithm, seed, key), []
+    place = by_hand.begin()
+    while (query := algorithm.next_query(place.state)) is not None:
+        drawn = by_hand.draw(place)
+        total = by_hand.ask(place, query, drawn.cohort)
+        step = by_hand.update(place, query, drawn, total)
+        place = step.place
+        levels.append(step.metrics)
+    return place, levels
+
+
+class Level:
+    """A level that is run again and again, of the same clients."""
+
+    def __init__(self, algorithm, state=None, cohort=None, key=1):
+        self.by_hand = steps_of(algorithm, key=key)
+        self.state = state or algorithm.initialize(0)
+        self.query = algorithm.next_query(self.state)
+        self.drawn = self.by_hand.draw(self.by_hand.begin())
+        if cohort is not None:
+            self.drawn = dataclasses.replace(self.drawn, cohort=cohort)
+
+    def place(self, repeat):
+        """Returns where a repeat begins: each has random numbers of its own."""
+        return dataclasses.replace(self.by_hand.begin(repeat), state=self.state)
+
+    def sums(self, repeat=0):
+        """Returns what the clients' computations add up to."""
+        return self.by_hand.ask(self.place(repeat), self.query, self.drawn.cohort)
+
+    def release(self, sums, repeat=0):
+        """Returns the votes that are released of that, and what they lead to."""
+        return self.by_hand.update(self.place(repeat), self.query, self.drawn, sums)
+
+    def votes(self, repeat=0):
+        return self.release(self.sums(repeat), repeat).released
 
 
 def names_of_candidates(trie):
@@ -150,7 +181,7 @@ class EqualityTest(LdpTrieHHTestCase):
     ):
         num_passes, depth = passes
         size = len(clients) // (num_passes * depth)
-        process = self.process(
+        algorithm = self.algorithm(
             self.population(clients),
             clients_per_level=size,
             max_depth=depth,
@@ -159,26 +190,29 @@ class EqualityTest(LdpTrieHHTestCase):
             sampler=sampler,
             report_sampling=report_sampling,
             num_blocks=num_blocks,
-            seed=seed,
         )
-        state, found, number = process.initialize(), [], 0
+        by_hand = steps_of(algorithm, seed)
+        place, found, number = by_hand.begin(), [], 0
         for pass_number in range(1, num_passes + 1):
             known = {word for word, *_ in found}
             prefixes = set("abc")
             for level in range(1, depth + 1):
+                state = place.state
                 self.assertEqual((state.pass_number, state.level), (pass_number, level))
                 self.assertEqual(prefixes_of(state.trie), prefixes)
-                cohort = process.cohorts.cohort(state.levels_done)
-                expected = reference_votes(clients, cohort, prefixes, level, known)
+                query, drawn = algorithm.next_query(state), by_hand.draw(place)
+                expected = reference_votes(
+                    clients, drawn.cohort, prefixes, level, known
+                )
                 names = names_of_candidates(state.trie)
-                output = process.next(state, cohort)
-                votes = process.collect(state, cohort)
+                votes = by_hand.ask(place, query, drawn.cohort)
                 self.assertEqual(
                     {n: v for n, v in zip(names, votes.tolist(), strict=True) if v},
                     dict(expected),
                 )
-                state, number = output.state, number + 1
-                self.assertEqual(state.levels_done, number)
+                place = by_hand.update(place, query, drawn, votes).place
+                number += 1
+                self.assertEqual(place.rounds, number)
                 prefixes = reference_kept(expected, max_prefixes) if expected else set()
                 found += sorted(
                     (prefix[:-1], pass_number, level, expected[prefix])
@@ -187,7 +221,9 @@ class EqualityTest(LdpTrieHHTestCase):
                 )
                 if not any(not prefix.endswith("$") for prefix in prefixes):
                     break
+        state = place.state
         self.assertTrue(state.finished)
+        self.assertIsNone(algorithm.next_query(state))
         self.assertCountEqual(
             [(w.text, w.pass_number, w.level, w.votes) for w in state.found], found
         )
@@ -202,47 +238,52 @@ class EqualityTest(LdpTrieHHTestCase):
             {words[i]: 1 for i in rng.permutation(len(words))[:n].tolist()}
             for n in rng.integers(0, 9, 20)
         ]
-        process = self.process(
+        algorithm = self.algorithm(
             self.population(clients),
             contribution_bound=3,
             sampler=sampler,
             num_blocks=num_blocks,
         )
-        votes = process.collect(process.initialize(), np.arange(20))
+        votes = Level(algorithm).votes()
         self.assertEqual(votes.sum(), sum(min(3, len(c)) for c in clients))
 
     @parameterized.parameters(
-        (ReportSampling.AGGREGATE, 1.0, 2),
-        (ReportSampling.AGGREGATE, math.inf, 2),
-        (ReportSampling.PER_REPORT, 1.0, 1),
+        (ReportSampling.AGGREGATE, 1.0),
+        (ReportSampling.AGGREGATE, math.inf),
+        (ReportSampling.PER_REPORT, 1.0),
     )
-    def test_secure_sum_equals_ephemeral(self, report_sampling, epsilon, max_depth):
+    def test_secure_sum_equals_ephemeral(self, report_sampling, epsilon):
         rng = np.random.default_rng(4)
         clients = [
             {a + b: 1 for a in "abc" for b in "abc" if rng.random() < 0.4}
             for _ in range(60)
         ]
         population = self.population(clients)
-        states = [
-            run(
-                self.process(
+        levels = [
+            Level(
+                self.algorithm(
                     population,
                     clients_per_level=30,
-                    max_depth=max_depth,
                     epsilon=epsilon,
                     report_sampling=report_sampling,
                     aggregation=aggregation,
                 )
-            )[0]
+            )
             for aggregation in Aggregation
         ]
-        self.assertEqual(states[0].to_json(), states[1].to_json())
+        # Their random numbers differ, as their plans do: the sums of true items do not.
+        if math.isinf(epsilon) or report_sampling is ReportSampling.AGGREGATE:
+            np.testing.assert_array_equal(levels[0].sums(), levels[1].sums())
+        else:
+            for level in levels:
+                # Reports of 4 of the 12 candidates and "no item".
+                self.assertBetween(level.sums().sum(), 30 * 8 * 3, 30 * 8 * 4)
 
     @parameterized.product(
         aggregation=list(Aggregation), report_sampling=list(ReportSampling)
     )
     def test_which_sum_the_worker_is_given(self, aggregation, report_sampling):
-        process = self.process(
+        algorithm = self.algorithm(
             self.population([{"a": 1}] * 6),
             report_sampling=report_sampling,
             aggregation=aggregation,
@@ -254,9 +295,11 @@ class EqualityTest(LdpTrieHHTestCase):
             return compile_(computation)
 
         with mock.patch.object(runtime, "_compile", recorded), runtime.tff_worker():
-            process.collect(process.initialize(), np.arange(6))
+            Level(algorithm).votes()
         is_secure = ["federated_secure_sum" in text for text in compiled]
+        in_the_open = ["federated_sum" in text for text in compiled]
         self.assertEqual(is_secure, [aggregation is Aggregation.SECURE_SUM])
+        self.assertEqual(in_the_open, [aggregation is Aggregation.EPHEMERAL])
 
     @parameterized.parameters(([{}] * 6,), ([{"aaaa": 1}] * 6,))
     def test_nobody_has_an_item(self, clients):
@@ -264,19 +307,18 @@ class EqualityTest(LdpTrieHHTestCase):
         population = self.population(clients)
         for report_sampling in ReportSampling:
             for epsilon in (1.0, math.inf):
-                process = self.process(
+                algorithm = self.algorithm(
                     population,
                     clients_per_level=3,
                     max_depth=2,
                     epsilon=epsilon,
                     report_sampling=report_sampling,
                 )
-                state = process.initialize()
+                state = algorithm.initialize(0)
                 state = dataclasses.replace(
                     state, trie=state.trie.extend(np.array([5]), np.array([1]))
                 )
-                sums = process.collect(state, np.array([0, 2, 5]))
-                votes = process.randomize_sum(state, sums)
+                votes = Level(algorithm, state, np.array([0, 2, 5])).votes()
                 self.assertLen(votes, 4)
                 if math.isinf(epsilon):
                     self.assertEqual(votes.sum(), 0)
@@ -287,27 +329,27 @@ class EqualityTest(LdpTrieHHTestCase):
 
 class LevelsTest(LdpTrieHHTestCase):
     def test_first_trie_is_the_alphabet(self):
-        state = self.process(self.population([{"a": 1}])).initialize()
+        state = self.algorithm(self.population([{"a": 1}])).initialize(0)
         self.assertEqual(prefixes_of(state.trie), set("abc"))
         self.assertEqual(state.level, 1)
         self.assertEqual(state.trie.num_candidates, 12)
 
     def test_fifteen_levels_complete_words_of_fifteen_letters(self):
         words = ["a", "ab", "c" * 14, "b" * 15, "a" * 16]
-        process = self.process(
+        algorithm = self.algorithm(
             self.population([{word: 1 for word in words}] * 30),
             clients_per_level=2,
             max_depth=15,
             max_prefixes=20,
         )
-        state, levels = run(process)
+        place, levels = run(algorithm)
         self.assertEqual(
-            {word.text: word.level for word in state.found},
+            {word.text: word.level for word in place.state.found},
             {"a": 1, "ab": 2, "c" * 14: 14, "b" * 15: 15},
         )
         self.assertLen(levels, 15)
         self.assertEqual([m["level"] for m in levels], list(range(1, 16)))
-        self.assertEqual(state.participated.sum(), 30)
+        self.assertEqual(place.places.took_part.sum(), 30)
 
     def test_later_passes_look_for_other_words(self):
         # Two prefixes a level: the two most frequent words, then the next two.
@@ -316,25 +358,24 @@ class LevelsTest(LdpTrieHHTestCase):
             {w: n for w, n in c.items() if w in ("aa", "bb") or i % 2}
             for i, c in enumerate(clients)
         ]
-        process = self.process(
+        algorithm = self.algorithm(
             self.population(clients),
             clients_per_level=10,
             max_depth=2,
             max_prefixes=2,
             num_passes=2,
         )
-        state, _ = run(process)
+        place, _ = run(algorithm)
         self.assertEqual(
-            {word.text: word.pass_number for word in state.found},
+            {word.text: word.pass_number for word in place.state.found},
             {"aa": 1, "bb": 1, "cc": 2, "ab": 2},
         )
 
     def test_metrics(self):
-        process = self.process(self.population([{"ab": 1, "a": 1}, {"ab": 2}]))
-        _, [metrics] = run(process)
-        seconds = {"seconds_clients", "seconds_reports", "seconds_server"}
+        algorithm = self.algorithm(self.population([{"ab": 1, "a": 1}, {"ab": 2}]))
+        _, [metrics] = run(algorithm)
         self.assertEqual(
-            {k: v for k, v in metrics.items() if k not in seconds},
+            metrics,
             {
                 "pass_number": 1,
                 "level": 1,
@@ -344,28 +385,48 @@ class LevelsTest(LdpTrieHHTestCase):
                 "least_votes_kept": 1,
                 "prefixes_kept": 2,
                 "words_found": 1,
+                "noise_standard_deviation": 0.0,
+                "least_estimate_kept": 1.0,
             },
         )
-        self.assertLessEqual(seconds, set(metrics))
+        self.assertEqual(
+            algorithm.progress(metrics),
+            "pass 1 of 1, level 1 of 1: 2 of 12 candidates kept, 1 words found",
+        )
+
+    def test_metrics_say_how_strong_the_noise_is(self):
+        # 40 reports over 12 candidates and "no item", by the formulas of Wang et al.
+        # 2017 for a symmetric encoding: q (1 - q) / (p - q)^2 a report.
+        algorithm = self.algorithm(
+            self.population([{"a": 1}] * 10),
+            contribution_bound=4,
+            epsilon=1.0,
+            make_randomizer=one_hot.SymmetricOneHotEncoding,
+        )
+        votes = np.array([30] * 5 + [9] * 7)
+        _, metrics = algorithm.update(algorithm.initialize(0), votes)
+        p = math.e / (1 + math.e)
+        deviation = math.sqrt(40 * p * (1 - p)) / (2 * p - 1)
+        self.assertAlmostEqual(metrics["noise_standard_deviation"], deviation)
+        estimate = (metrics["least_votes_kept"] - 40 * (1 - p)) / (2 * p - 1)
+        self.assertAlmostEqual(metrics["least_estimate_kept"], estimate)
 
     def test_ties_at_the_last_place_are_kept(self):
-        process = self.process(self.population([{"a": 1}]), max_prefixes=3)
+        algorithm = self.algorithm(self.population([{"a": 1}]), max_prefixes=3)
         votes = np.array([0, 5, 3, 9, 3, 3, 1, 0, 0, 0, 0, 0])
-        output = process.update(process.initialize(), votes)
-        self.assertEqual(output.metrics.released["least_votes_kept"], 3)
-        self.assertEqual(output.metrics.released["prefixes_kept"], 5)
-        self.assertEqual(
-            {word.text: word.votes for word in output.state.found}, {"a": 9}
-        )
+        state, metrics = algorithm.update(algorithm.initialize(0), votes)
+        self.assertEqual(metrics["least_votes_kept"], 3)
+        self.assertEqual(metrics["prefixes_kept"], 5)
+        self.assertEqual({word.text: word.votes for word in state.found}, {"a": 9})
 
     @parameterized.parameters(math.inf, 2.0)
     def test_a_tie_at_no_votes_is_not_kept(self, epsilon):
-        process = self.process(
+        algorithm = self.algorithm(
             self.population([{"a": 1}]), max_prefixes=3, epsilon=epsilon
         )
         votes = np.array([0, 0, 3, 0, 0, 0, 1, 0, 0, 0, 0, 0])
-        output = process.update(process.initialize(), votes)
-        self.assertEqual(output.metrics.released["prefixes_kept"], 2)
+        _, metrics = algorithm.update(algorithm.initialize(0), votes)
+        self.assertEqual(metrics["prefixes_kept"], 2)
 
 
 class LawTest(LdpTrieHHTestCase):
@@ -376,16 +437,16 @@ class LawTest(LdpTrieHHTestCase):
         # where nobody has an item; one report too few would shift it by 44, or 9
         # standard deviations. Two-sided test, false-alarm rate 1e-6.
         rng = np.random.default_rng(7)
-        process = self.process(
+        algorithm = self.algorithm(
             self.population([{}] * 20),
             _NINE,
             contribution_bound=5,
             epsilon=0.1,
             report_sampling=ReportSampling.PER_REPORT,
         )
-        randomizer = process.parameters.randomizer(90)
+        randomizer = algorithm.parameters.randomizer(90)
         self.assertEqual(randomizer.subset_size, 44)
-        votes = process.collect(process.initialize(), np.arange(20))
+        votes = Level(algorithm).votes()
         missing = 100 * 44 - int(votes.sum())
         p = float(randomizer.own_probability)
         self.assertGreater(stats.binomtest(missing, 100, p).pvalue, 1e-6)
@@ -396,17 +457,16 @@ class LawTest(LdpTrieHHTestCase):
             {words[i]: 1 for i in rng.permutation(81)[:n].tolist()}
             for n in rng.integers(0, 5, 20)
         ]
-        process = self.process(
+        algorithm = self.algorithm(
             self.population(clients),
             _NINE,
             contribution_bound=5,
             epsilon=40.0,
             report_sampling=ReportSampling.PER_REPORT,
         )
-        state = process.initialize()
-        votes = process.collect(state, np.arange(20))
+        votes = Level(algorithm).votes()
         expected = reference_votes(clients, range(20), set("abcdefghi"), 1, ())
-        names = names_of_candidates(state.trie)
+        names = names_of_candidates(algorithm.initialize(0).trie)
         self.assertEqual(
             {n: v for n, v in zip(names, votes.tolist(), strict=True) if v},
             dict(expected),
@@ -415,29 +475,17 @@ class LawTest(LdpTrieHHTestCase):
     def test_a_word_of_an_earlier_pass_is_not_found_again(self):
         # Nobody votes for it in the second pass, but noise may.
         population = self.population([{"a": 1}] * 6)
-        process = self.process(population, clients_per_level=3, num_passes=2)
-        state = process.initialize()
-        state = process.next(state, process.cohorts.cohort(0)).state
+        algorithm = self.algorithm(population, clients_per_level=3, num_passes=2)
+        level = Level(algorithm)
+        state = level.release(level.sums()).place.state
         self.assertEqual([word.text for word in state.found], ["a"])
         self.assertEqual(state.pass_number, 2)
         names = names_of_candidates(state.trie)
         votes = np.zeros(len(names), np.int64)
         votes[[names.index("a$"), names.index("b$")]] = (3, 2)
-        found = process.update(state, votes).state.found
+        found = algorithm.update(state, votes)[0].found
         words = [(word.text, word.pass_number) for word in found if word.votes]
         self.assertEqual(words, [("a", 1), ("b", 2)])
-
-    @parameterized.parameters(*Aggregation)
-    def test_votes_are_added_up_as_the_aggregation_says(self, aggregation):
-        # Both give the same sums; what differs is which intrinsic the server's code
-        # asks for, so that a real runtime keeps single votes from it.
-        population = self.population([{"a": 1}] * 4)
-        process = self.process(population, aggregation=aggregation)
-        level = process._build_level(process.initialize().trie.num_candidates)
-        text = str(level.to_building_block())
-        secure = aggregation is Aggregation.SECURE_SUM
-        self.assertEqual("federated_secure_sum" in text, secure)
-        self.assertEqual("federated_sum" in text, not secure)
 
     @parameterized.parameters(*ReportSampling)
     def test_votes_have_the_law_of_subset_selection(self, report_sampling):
@@ -455,22 +503,17 @@ class LawTest(LdpTrieHHTestCase):
         n, reports = 400, 1600
         clients = [{"aa": 1} | ({"bb": 1} if i % 4 == 0 else {}) for i in range(n)]
         population = self.population(clients)
-        process = self.process(
+        algorithm = self.algorithm(
             population,
             _NINE,
             contribution_bound=4,
             epsilon=2.0,
             report_sampling=report_sampling,
         )
-        state = process.initialize()
-        names = names_of_candidates(state.trie)
-        rows = []
-        for number in range(runs):
-            # The seeds of a level's draws come from its number.
-            level = dataclasses.replace(state, levels_done=number)
-            sums = process.collect(level, np.arange(n))
-            rows.append(process.randomize_sum(level, sums))
-        randomizer = process.parameters.randomizer(90)
+        names = names_of_candidates(algorithm.initialize(0).trie)
+        level = Level(algorithm)
+        rows = [level.votes(repeat) for repeat in range(runs)]
+        randomizer = algorithm.parameters.randomizer(90)
         own, other = map(
             float, (randomizer.own_probability, randomizer.other_probability)
         )
@@ -498,15 +541,14 @@ class LawTest(LdpTrieHHTestCase):
         clients = [{"a": 1} | ({"b": 1} if i < 500 else {}) for i in range(2_000)]
         population = self.population(clients)
         # All 12 candidates are kept, so that no estimate is left out for its value.
-        process = self.process(
+        algorithm = self.algorithm(
             population, contribution_bound=3, epsilon=1.0, max_prefixes=12
         )
-        state = process.initialize()
-        sums = process.collect(state, np.arange(2_000))
+        level = Level(algorithm)
+        sums = level.sums()
         z = {"a": [], "b": []}
-        for number in range(runs):
-            level = dataclasses.replace(state, levels_done=number)
-            output = process.update(level, process.randomize_sum(level, sums))
+        for repeat in range(runs):
+            output = level.release(sums, repeat).place
             for word in output.state.found:
                 truth = {"a": 2_000, "b": 500}.get(word.text)
                 if truth is not None:
@@ -532,7 +574,7 @@ class ParticipationTest(LdpTrieHHTestCase):
         ]
 
     def small(self, population=None, **overrides):
-        return self.process(
+        return self.algorithm(
             population or self.population(self.clients),
             **{
                 "clients_per_level": 20,
@@ -546,52 +588,21 @@ class ParticipationTest(LdpTrieHHTestCase):
         )
 
     def test_nobody_takes_part_twice(self):
-        process = self.small()
-        first = process.cohorts.cohort(0)
-        state = process.next(process.initialize(), first).state
-        self.assertEqual(np.flatnonzero(state.participated).tolist(), first.tolist())
-        for cohort in (first, np.append(process.cohorts.cohort(1)[1:], first[3])):
-            with self.assertRaises(participation.ClientTakesPartTwiceError):
-                process.next(state, cohort)
-        twice = process.cohorts.cohort(1)
-        twice[0] = twice[1]
-        with self.assertRaises(participation.ClientTakesPartTwiceError):
-            process.next(state, twice)
-        state, _ = run(process, state)
-        self.assertEqual(state.participated.sum(), 80)
-        self.assertLen(process.cohorts.rest(), 10)
-        self.assertFalse(state.participated[process.cohorts.rest()].any())
-
-    @parameterized.parameters(
-        (ReportSampling.AGGREGATE, 2), (ReportSampling.PER_REPORT, 1)
-    )
-    def test_resumed_run_equals_a_straight_one(self, report_sampling, max_depth):
-        options = {"report_sampling": report_sampling, "max_depth": max_depth}
-        straight = stopped = self.small(**options).initialize()
-        while not straight.finished:
-            process = self.small(**options)
-            cohort = process.cohorts.cohort(straight.levels_done)
-            straight = process.next(straight, cohort).state
-            stopped = process.next(stopped, cohort).state
-            # What a new program would know of this one.
-            values = json.loads(json.dumps(stopped.to_json()))
-            participated = ldp_triehh.participated_after(
-                process.cohorts, values["levels_done"]
-            )
-            stopped = ldp_triehh_state.LdpTrieHHState.from_json(
-                _ABC, values, participated
-            )
-            self.assertEqual(stopped.to_json(), straight.to_json())
-            np.testing.assert_array_equal(stopped.participated, straight.participated)
-            if not stopped.finished:
-                with self.assertRaises(participation.ClientTakesPartTwiceError):
-                    process.next(stopped, cohort)
+        algorithm = self.small()
+        place, levels = run(algorithm)
+        self.assertLen(levels, 4)
+        self.assertEqual(place.places.took_part.sum(), 80)
+        rest = algorithm.plan.sampler.rest(4, steps.public_stream(1, 0))
+        np.testing.assert_array_equal(rest, np.flatnonzero(~place.places.took_part))
+        by_hand = steps_of(algorithm)
+        again = dataclasses.replace(place, rounds=0)
+        with self.assertRaises(samplers.ClientTakesPartTwiceError):
+            by_hand.draw(again)
 
     def test_seeds_differ(self):
-        states = [
-            run(self.small(seed=seed, max_depth=1, num_passes=1))[0] for seed in (1, 2)
-        ]
-        self.assertNotEqual(states[0].to_json(), states[1].to_json())
+        algorithm = self.small(max_depth=1, num_passes=1)
+        first, second = (run(algorithm, seed=seed)[0] for seed in (1, 2))
+        self.assertNotEqual(first.state.found, second.state.found)
 
     @parameterized.parameters(*ReportSampling)
     def test_neighbours_have_noise_of_their_own(self, report_sampling):
@@ -604,7 +615,7 @@ class ParticipationTest(LdpTrieHHTestCase):
         neighbour[7][new] = 1
         votes = []
         for clients in (self.clients, neighbour):
-            process = self.small(
+            algorithm = self.small(
                 population=self.population(clients),
                 clients_per_level=90,
                 max_depth=1,
@@ -612,36 +623,144 @@ class ParticipationTest(LdpTrieHHTestCase):
                 contribution_bound=4,
                 report_sampling=report_sampling,
             )
-            state = process.initialize()
-            sums = process.collect(state, process.cohorts.cohort(0))
-            votes.append(process.randomize_sum(state, sums))
+            votes.append(Level(algorithm).votes())
         changed = np.abs(votes[0] - votes[1])
         self.assertGreater(np.count_nonzero(changed), 5)
         self.assertGreater(changed.max(), 2)
 
     def test_every_argument_changes_the_noise_and_none_the_cohorts(self):
         first = self.small(max_depth=1, num_passes=1)
-        state = first.initialize()
-        nobody = np.zeros(first.initialize().trie.num_candidates, np.int64)
-        votes = [first.randomize_sum(state, nobody)]
+        nobody = np.zeros(first.initialize(0).trie.num_candidates, np.int64)
+        cohort = Level(first).drawn.cohort
+        votes = [Level(first).release(nobody).released]
         for changes in (
             {"epsilon": 3.0 + 1e-9},
             {"sampler": _GREEDY},
             {"max_prefixes": 11},
             {"num_blocks": 2},
-            {"noise_key": 2},
-            {"noise_key": 1 + 2**127},
+            {"key": 2},
+            {"key": 1 + 2**127},
+            {"aggregation": Aggregation.EPHEMERAL},
             {"population": self.population([*self.clients[1:], self.clients[0]])},
         ):
+            key = changes.pop("key", 1)
             other = self.small(**{"max_depth": 1, "num_passes": 1} | changes)
-            np.testing.assert_array_equal(
-                other.cohorts.cohort(0), first.cohorts.cohort(0)
-            )
-            votes.append(other.randomize_sum(state, nobody))
+            np.testing.assert_array_equal(Level(other).drawn.cohort, cohort)
+            votes.append(Level(other, key=key).release(nobody).released)
         # Of other cohorts, too: their sums are others.
-        other = self.small(max_depth=1, num_passes=1, seed=2)
-        votes.append(other.randomize_sum(state, nobody))
+        by_hand = steps_of(first, seed=2)
+        place = by_hand.begin()
+        drawn = by_hand.draw(place)
+        query = first.next_query(place.state)
+        votes.append(by_hand.update(place, query, drawn, nobody).released)
         self.assertLen(np.unique(votes, axis=0), len(votes))
+
+
+class _MirroredResponse(k_ary.KAryRandomizedResponse):
+    """A randomizer of a user's, with only what the interface asks for."""
+
+    _sum_of_reports = local_randomizer.LocalRandomizer._sum_of_reports
+
+
+class _DearInLargeDomains(one_hot.AsymmetricOneHotEncoding):
+    @property
+    def guarantee(self):
+        epsilon = self.epsilon * (2 if self.domain_size > 13 else 1)
+        return dataclasses.replace(super().guarantee, replacement_epsilon=epsilon)
+
+
+class RandomizersTest(LdpTrieHHTestCase):
+    @parameterized.product(
+        make_randomizer=[*by_name.NAMES.values(), _MirroredResponse],
+        report_sampling=list(ReportSampling),
+    )
+    def test_votes_have_the_randomizers_law(self, make_randomizer, report_sampling):
+        # 2,000 reports of epsilon 3; "ab" is held by 500 of 1,000 clients, "ba" by
+        # nobody. Votes are sums of two binomials, near enough to normal: two-sided
+        # tests at 1e-6, of which a dozen are made.
+        clients = [{"aa": 1} | ({"ab": 1} if i % 2 else {}) for i in range(1_000)]
+        algorithm = self.algorithm(
+            self.population(clients),
+            contribution_bound=2,
+            epsilon=3.0,
+            make_randomizer=make_randomizer,
+            report_sampling=report_sampling,
+        )
+        votes = Level(algorithm).votes()
+        names = names_of_candidates(algorithm.initialize(0).trie)
+        chances = {
+            by_name.NAMES["k_ary"]: (1 / (1 + 12 * math.exp(-3)), None),
+            _MirroredResponse: (1 / (1 + 12 * math.exp(-3)), None),
+            by_name.NAMES["symmetric_one_hot"]: (
+                1 / (1 + math.exp(-3)),
+                1 / (1 + math.exp(3)),
+            ),
+            by_name.NAMES["asymmetric_one_hot"]: (0.5, 1 / (1 + math.exp(3))),
+            # One of 13 items: ceil(13 / (e^3 + 1)).
+            by_name.NAMES["subset_selection"]: (1 / (1 + 12 * math.exp(-3)), None),
+        }
+        own, other = chances[make_randomizer]
+        other = (1 - own) / 12 if other is None else other
+        for name, count in (("ab", 500), ("ba", 0)):
+            mean = count * own + (2_000 - count) * other
+            variance = count * own * (1 - own)
+            variance += (2_000 - count) * other * (1 - other)
+            z = (votes[names.index(name)] - mean) / math.sqrt(variance)
+            self.assertGreater(2 * stats.norm.sf(abs(z)), 1e-6, name)
+
+    def test_words_are_found_from_any_randomizers_reports(self):
+        # With epsilon 8 the weakest word stands out by more than ten deviations.
+        population = self.population([{"ab": 1, "c": 1}] * 1_200)
+        for make_randomizer in by_name.NAMES.values():
+            algorithm = self.algorithm(
+                population,
+                clients_per_level=600,
+                max_depth=2,
+                max_prefixes=3,
+                contribution_bound=2,
+                epsilon=8.0,
+                make_randomizer=make_randomizer,
+            )
+            found = {word.text for word in run(algorithm)[0].state.found}
+            self.assertContainsSubset({"ab", "c"}, found, make_randomizer)
+
+    def test_the_plan_says_what_is_known_of_the_randomizer(self):
+        population = self.population([{"a": 1}] * 4)
+        for name, make_randomizer in by_name.NAMES.items():
+            reports = self.algorithm(
+                population, epsilon=2.0, make_randomizer=make_randomizer
+            ).plan.contribution
+            self.assertIsInstance(reports, local_reports_plan.LocalReports)
+            factor = 2 if name == "symmetric_one_hot" else 1
+            self.assertEqual(reports.replacement_epsilon, factor * 2.0)
+            self.assertEqual(reports.name is None, name == "subset_selection")
+
+    def test_a_randomizer_that_costs_more_than_planned_is_refused(self):
+        algorithm = self.algorithm(
+            self.population([{"a": 1}] * 4),
+            max_prefixes=100,
+            clients_per_level=2,
+            max_depth=2,
+            epsilon=2.0,
+            make_randomizer=_DearInLargeDomains,
+        )
+        state, _ = algorithm.update(algorithm.initialize(0), np.ones(12, np.int64))
+        with self.assertRaisesRegex(ValueError, "epsilon 4 for 36 candidates.* has 2"):
+            algorithm.next_query(state)
+
+    @parameterized.parameters(
+        ("hadamard", "it has to be one of subset_selection"),
+        ("no.such.module:Class", "not there"),
+        ("federated_hh.randomizers.k_ary:Other", "not there"),
+        ("fractions:Fraction", "no class derived"),
+        (
+            "federated_hh.randomizers.local_randomizer:LocalRandomizer",
+            "leaves methods of it open",
+        ),
+    )
+    def test_names_of_randomizers(self, name, message):
+        with self.assertRaisesRegex(ValueError, message):
+            by_name.randomizer(name)
 
 
 class BadArgumentsTest(LdpTrieHHTestCase):
@@ -660,33 +779,33 @@ class BadArgumentsTest(LdpTrieHHTestCase):
     )
     def test_parameters(self, name, value):
         with self.assertRaisesRegex(ValueError, f"{name}.*{value}"):
-            self.process(self.population([{"a": 1}]), **{name: value})
+            self.algorithm(self.population([{"a": 1}]), **{name: value})
 
     def test_too_few_clients(self):
         population = self.population([{"a": 1}] * 100)
         with self.assertRaisesRegex(ValueError, "need 120 clients.* has 100"):
-            self.process(population, clients_per_level=20, max_depth=3, num_passes=2)
-        self.process(population, clients_per_level=20, max_depth=5)
+            self.algorithm(population, clients_per_level=20, max_depth=3, num_passes=2)
+        self.algorithm(population, clients_per_level=20, max_depth=5)
 
     def test_padding_beyond_the_integers(self):
         population = self.population([{"a": 1}] * 4)
         options = {"num_blocks": 1, "report_sampling": ReportSampling.PER_REPORT}
         with self.assertRaisesRegex(ValueError, r"contribution_bound.*more blocks"):
-            self.process(population, contribution_bound=2**29, epsilon=1.0, **options)
+            self.algorithm(population, contribution_bound=2**29, epsilon=1.0, **options)
         options["num_blocks"] = 2
-        self.process(population, contribution_bound=2**29, epsilon=1.0, **options)
+        self.algorithm(population, contribution_bound=2**29, epsilon=1.0, **options)
         with self.assertRaisesRegex(ValueError, "contribution_bound.*a sum can count"):
-            self.process(population, contribution_bound=2**60, epsilon=1.0)
+            self.algorithm(population, contribution_bound=2**60, epsilon=1.0)
 
     def test_too_many_candidates(self):
         population = self.population([{"a": 1}])
         with self.assertRaisesRegex(ValueError, "at most 2,147,483,646"):
-            self.process(
+            self.algorithm(
                 population, max_depth=1, max_prefixes=1, alphabet=_wide(46_341)
             )
         # With so many characters each level alone is large, and ties make it larger.
         ties = np.ones(1_400 * 1_401, np.int64)
-        process = self.process(
+        algorithm = self.algorithm(
             self.population([{"a": 1}] * 2),
             max_prefixes=1,
             alphabet=_wide(1_400),
@@ -694,14 +813,14 @@ class BadArgumentsTest(LdpTrieHHTestCase):
             clients_per_level=1,
         )
         with self.assertRaisesRegex(ValueError, "1,961,400 prefixes.*ties"):
-            process.update(process.initialize(), ties)
+            algorithm.update(algorithm.initialize(0), ties)
         # After the last level there is no next one to be too large.
-        process = self.process(population, max_prefixes=1, alphabet=_wide(1_400))
-        self.assertTrue(process.update(process.initialize(), ties).state.finished)
+        algorithm = self.algorithm(population, max_prefixes=1, alphabet=_wide(1_400))
+        self.assertTrue(algorithm.update(algorithm.initialize(0), ties)[0].finished)
         # Whether max_prefixes is too large depends on the levels that there are.
-        self.process(population, max_prefixes=10**9, max_depth=1)
+        self.algorithm(population, max_prefixes=10**9, max_depth=1)
         with self.assertRaisesRegex(ValueError, "1,000,000,000 prefixes"):
-            self.process(
+            self.algorithm(
                 self.population([{"a": 1}] * 20),
                 max_prefixes=10**9,
                 max_depth=20,
@@ -710,26 +829,15 @@ class BadArgumentsTest(LdpTrieHHTestCase):
 
     def test_epsilon_too_small_for_the_domain(self):
         with self.assertRaisesRegex(ValueError, "epsilon is 1e-20"):
-            self.process(self.population([{"a": 1}]), epsilon=1e-20)
+            self.algorithm(self.population([{"a": 1}]), epsilon=1e-20)
 
     def test_word_outside_the_alphabet(self):
         with self.assertRaisesRegex(ValueError, "'xyz' has 'x'"):
-            self.process(self.population([{"xyz": 1}]))
+            self.algorithm(self.population([{"xyz": 1}]))
 
     def test_no_blocks(self):
         with self.assertRaisesRegex(ValueError, "num_blocks is 0"):
-            self.process(self.population([{"a": 1}]), num_blocks=0)
-
-    def test_cohort_and_finished_run(self):
-        process = self.process(self.population([{"a": 1}] * 3))
-        state = process.initialize()
-        with self.assertRaisesRegex(ValueError, r"shape \(2,\).*\[3\]"):
-            process.next(state, np.arange(2))
-        with self.assertRaisesRegex(ValueError, r"\[0, 3\)"):
-            process.next(state, np.array([0, 1, 3]))
-        state = process.next(state, np.arange(3)).state
-        with self.assertRaisesRegex(ValueError, "finished"):
-            process.next(state, np.arange(3))
+            self.algorithm(self.population([{"a": 1}]), num_blocks=0)
 
 
 def _wide(size):

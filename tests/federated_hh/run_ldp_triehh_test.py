@@ -36,9 +36,11 @@ _RELEASED = (
     "privacy.json",
 )
 _PLOTS = tuple(f"simulator/{name}.png" for name in ("coverage", "levels", "estimates"))
-_TABLES = tuple(
-    f"simulator/{name}.csv"
-    for name in ("heavy_hitters", "levels", "coverage", "participation")
+_TABLES = (
+    "simulator/heavy_hitters.csv",
+    "simulator/levels.csv",
+    "simulator/coverage.csv",
+    "simulator/rounds.jsonl",
 )
 
 
@@ -109,10 +111,10 @@ class RunLdpTrieHHTest(parameterized.TestCase):
         self.assertTrue((words["word"].str.len() == words["level"]).all())
         self.assertContainsSubset(["the", "to"], words["word"].tolist())
         self.assertTrue(words.loc[words["word"] == "the", "real"].all())
-        participation = pd.read_csv(path / "simulator" / "participation.csv")
-        self.assertEqual(participation["clients"].tolist(), [900] * 6)
-        self.assertEqual(participation["level"].tolist(), [1, 2, 3, 1, 2, 3])
-        self.assertEqual(participation["digest"].nunique(), 6)
+        record = (path / "simulator" / "rounds.jsonl").read_text().splitlines()
+        asked = [json.loads(line) for line in record]
+        self.assertEqual([found["clients"] for found in asked], [900] * 6)
+        self.assertLen({found["cohort"] for found in asked}, 6)
         coverage = pd.read_csv(path / "simulator" / "coverage.csv")
         self.assertEqual(coverage["pass_number"].tolist(), [1, 2])
         self.assertTrue(coverage["coverage"].is_monotonic_increasing)
@@ -127,6 +129,8 @@ class RunLdpTrieHHTest(parameterized.TestCase):
         self.assertEqual((sizes[0], sizes[3], len(sizes)), ("10101", "10101", 6))
         metrics = pd.read_csv(path / "metrics.csv")
         self.assertEqual([int(s) - 1 for s in sizes], metrics["candidates"].tolist())
+        self.assertEqual(metrics["level"].tolist(), [1, 2, 3, 1, 2, 3])
+        self.assertEqual(metrics["round"].tolist(), list(range(1, 7)))
         for name in _PLOTS:
             self.assertTrue((path / name).read_bytes().startswith(b"\x89PNG"))
         self.assertIn("the", (path / "report.html").read_text())
@@ -165,6 +169,57 @@ class RunLdpTrieHHTest(parameterized.TestCase):
         self.assertTrue(coverage["estimated_coverage"].isna().all())
         statement = json.loads((self.scratch / "out" / "privacy.json").read_text())
         self.assertEqual(statement["guarantees"], [])
+
+    def test_another_randomizer_is_promised_no_more_than_is_proved_of_it(self):
+        path = self.scratch / "out"
+        result = _run(
+            "--num_clients=4000",
+            "--clients_per_level=1000",
+            "--max_depth=2",
+            "--max_prefixes=40",
+            "--contribution_bound=5",
+            "--epsilon=2",
+            "--randomizer=symmetric_one_hot",
+            self.cache,
+            f"--output_dir={path}",
+        )
+        self.assertEqual(result.returncode, 0, result.stderr)
+        statement = json.loads((path / "privacy.json").read_text())
+        self.assertIn("SymmetricOneHotEncoding", statement["mechanism"])
+        self.assertNotIn("Subset Selection", json.dumps(statement))
+        guarantees = statement["guarantees"]
+        # Its epsilon is for leaving an item out: an exchange costs it twice.
+        local = [g["epsilon"] for g in guarantees if g["delta"] == 0]
+        self.assertEqual(local, [4, 5 * 4])
+        for guarantee in guarantees:
+            self.assertTrue(guarantee["is_upper_bound"])
+            if guarantee["delta"]:
+                self.assertStartsWith(guarantee["bound"], "clones, Feldman et al. 2021")
+        self.assertEmpty(pd.read_csv(path / "anonymity.csv"))
+        self.assertIn("for Subset Selection only", (path / "report.html").read_text())
+
+    @parameterized.parameters(
+        (("--randomizer=hadamard",), "randomizer is 'hadamard'; it has to be one of"),
+        (("--randomizer=nowhere:At",), "randomizer is 'nowhere:At', which is not"),
+        (
+            ("--randomizer=symmetric_one_hot", "--central_epsilon=1"),
+            "costs 2 times its epsilon; give --epsilon",
+        ),
+    )
+    def test_randomizers_that_cannot_be_used(self, flags, message):
+        result = _run(
+            "--num_clients=500",
+            "--clients_per_level=40",
+            "--max_depth=2",
+            *flags,
+            self.cache,
+            "--output_dir=out",
+            directory=self.scratch,
+        )
+        self.assertEqual(result.returncode, 1)
+        self.assertRegex(result.stderr, f"error: .*{message}")
+        self.assertNotIn("Traceback", result.stderr)
+        self.assertFalse((self.scratch / "out").exists())
 
     def test_statement_of_repeats_is_of_all_of_them(self):
         path = self.scratch / "out"

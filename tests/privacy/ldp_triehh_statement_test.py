@@ -260,7 +260,6 @@ class LdpTrieHHStatementTest(parameterized.TestCase):
         ({"contribution_bound": 0}, "contribution_bound must be at least 1, got 0"),
         ({"num_repeats": 0}, "num_repeats must be an integer of at least 1"),
         ({"num_repeats": 1_001}, "num_repeats .* at most 1000"),
-        ({"domain_sizes": []}, "domain_sizes"),
         ({"domain_sizes": [10, 1]}, "domain_sizes"),
         ({"aggregation": "trusted"}, "aggregation must be one of"),
         ({"delta": 0.0}, r"delta must be in \(0, 1\), got 0.0"),

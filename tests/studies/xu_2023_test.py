@@ -83,7 +83,6 @@ class StudyTest(absltest.TestCase):
             "training_blogs",
             xu_2023.Options(str(self.scratch / "data")),
             seed=1,
-            noise_key=2,
             cache=self.scratch / "cache",
         )
         made = dataclasses.replace(made, settings=[tree], extra_flags=_FLAGS)

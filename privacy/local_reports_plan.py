@@ -1,0 +1,165 @@
+"""Reports that are private before they leave a device, as a plan (LDP TrieHH).
+
+Nobody takes part twice in a repeat; every client of a cohort sends B reports of a local
+randomizer; their sum is released as it is.
+"""
+
+import dataclasses
+import math
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+
+from privacy import argument_checks, ldp_triehh_statement, statement
+from privacy import plan as plan_lib
+from randomness import streams
+
+# Facts of a round.
+CANDIDATES = "candidates"
+REPORTS = "reports"
+
+
+class SumOfReports(Protocol):
+    """What a local randomizer has to be able to do."""
+
+    def sum_of_reports(
+        self, histogram: np.ndarray, seed: np.random.SeedSequence
+    ) -> np.ndarray:
+        """Draws the sum of independent reports.
+
+        Args:
+            histogram: int64 [domain_size]: the reports of each true item, "no item"
+                the last of them.
+            seed: Of all that is random.
+
+        Returns:
+            int64 [domain_size]: for each item, the reports that speak for it.
+        """
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LocalReports(plan_lib.Contribution):
+    """B reports a client, of a local randomizer, in one level of one pass.
+
+    Attributes:
+        randomizer: Makes the randomizer of a level from epsilon and the size of its
+            domain, "no item" counted. A class, or anything else whose repr says all
+            about it.
+        epsilon: What the randomizer is made with, above 0; infinity for true items.
+        replacement_epsilon: Of a report, for the exchange of its item.
+        name: The randomizer's, in statements; None for Subset Selection as in Sun et
+            al. 2024, Algorithm 1, for which more is proved than for others.
+        bound: B, the reports of a client; at least 1.
+        sampler: Which items a client reports on that has more: "greedy" or "random".
+        draws_sum: Whether the sum of reports is drawn from the sum of true items, and
+            not every report by itself.
+        aggregation: How reports are kept from the server: "secure_sum" or "ephemeral".
+        max_depth: D, the levels of a pass.
+        num_passes: At least 1.
+        max_prefixes: eta_max, the prefixes that a level keeps.
+        population_has_empty_users: Whether users without an item are in the population.
+    """
+
+    randomizer: Callable[[float, int], SumOfReports]
+    epsilon: float
+    replacement_epsilon: float
+    name: str | None
+    bound: int
+    sampler: str
+    draws_sum: bool
+    aggregation: str
+    max_depth: int
+    num_passes: int
+    max_prefixes: int
+    population_has_empty_users: bool = False
+
+    def __post_init__(self):
+        for name in ("bound", "max_depth", "num_passes", "max_prefixes"):
+            argument_checks.integer(name, getattr(self, name), 1)
+        for name in ("epsilon", "replacement_epsilon"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} must be above 0, got {getattr(self, name)!r}")
+        if math.isinf(self.epsilon) != math.isinf(self.replacement_epsilon):
+            raise ValueError(
+                f"replacement_epsilon is {self.replacement_epsilon}, and epsilon "
+                f"{self.epsilon}; both are infinite, or neither is"
+            )
+
+    def reported(
+        self, total: Any, facts: plan_lib.Facts, stream: streams.Stream
+    ) -> np.ndarray:
+        """Returns the votes that the reports of a level make.
+
+        Args:
+            total: int64 [candidates]: the sum of reports, or of true items where
+                `draws_sum`.
+            facts: Of the round: `CANDIDATES`, and `REPORTS` in all.
+            stream: Of the round.
+
+        Returns:
+            int64 [candidates].
+        """
+        if math.isinf(self.epsilon) or not self.draws_sum:
+            return total
+        no_item = facts[REPORTS] - int(total.sum())
+        randomizer = self.randomizer(self.epsilon, facts[CANDIDATES] + 1)
+        return randomizer.sum_of_reports(
+            np.append(total, no_item), stream.seed_sequence("sum of reports")
+        )[:-1]
+
+
+class _Theorem:
+    """docs/ldp_triehh_privacy.md."""
+
+    def check(self, plan: plan_lib.Plan) -> None:
+        """Raises `ValueError` where a parameter is out of range."""
+        _run_of(plan, None, 1)
+
+    def statement(
+        self,
+        plan: plan_lib.Plan,
+        record: plan_lib.Record | None,
+        delta: float,
+        repeats: int,
+    ) -> statement.PrivacyStatement:
+        """Returns the statement; see `ldp_triehh_statement`."""
+        return ldp_triehh_statement.ldp_triehh_statement(
+            _run_of(plan, record, repeats),
+            delta=delta,
+            rounds=record and record.rounds,
+        )
+
+    def spent(
+        self, plan: plan_lib.Plan, record: plan_lib.Record, delta: float
+    ) -> plan_lib.Metrics:
+        """Returns nothing: who took part in a level takes part in no other."""
+        del plan, record, delta
+        return {}
+
+
+def _run_of(
+    plan: plan_lib.Plan, record: plan_lib.Record | None, repeats: int
+) -> ldp_triehh_statement.LdpTrieHHRun:
+    """Returns what the accounting takes."""
+    reports = plan.contribution
+    rounds = record.rounds.rounds if record else ()
+    return ldp_triehh_statement.LdpTrieHHRun(
+        local_epsilon=reports.replacement_epsilon,
+        clients_per_level=plan.sampler.cohort_size,
+        contribution_bound=reports.bound,
+        domain_sizes=[int(found.facts[CANDIDATES]) + 1 for found in rounds],
+        max_depth=reports.max_depth,
+        num_passes=reports.num_passes,
+        max_prefixes=reports.max_prefixes,
+        sampler=reports.sampler,
+        aggregation=reports.aggregation,
+        num_repeats=record.rounds.num_repeats if record else repeats,
+        has_empty_users=reports.population_has_empty_users,
+        randomizer=reports.name,
+    )
+
+
+plan_lib.register(
+    plan_lib.Sampling.DISJOINT, LocalReports, plan_lib.NoNoise, _Theorem()
+)

@@ -1,0 +1,192 @@
+"""Tests of what is stated of local reports, planned and run."""
+
+import dataclasses
+import math
+
+import numpy as np
+from absl.testing import absltest, parameterized
+
+from privacy import clones, local_reports_plan, realised
+from privacy import plan as plan_lib
+from randomness import streams
+
+_DELTA = 1e-8
+
+
+@dataclasses.dataclass(frozen=True)
+class _Cohorts(plan_lib.Sampler):
+    sampling: plan_lib.Sampling = plan_lib.Sampling.DISJOINT
+    num_clients: int = 5_000
+    cohort_size: int = 1_000
+    is_secret: bool = False
+
+    def initialize(self):
+        return None
+
+    def draw(self, places, number, stream):
+        raise NotImplementedError
+
+    def limits(self, num_rounds):
+        return plan_lib.Limits(1, num_rounds - 1)
+
+
+class _Doubled:
+    """Speaks twice for every item, and once for the seed."""
+
+    def __init__(self, epsilon, domain_size):
+        self.epsilon, self.domain_size = epsilon, domain_size
+
+    def sum_of_reports(self, histogram, seed):
+        if len(histogram) != self.domain_size:
+            raise ValueError(f"{len(histogram)} items")
+        return 2 * histogram + int(seed.generate_state(1)[0])
+
+
+def _reports(**changes):
+    values = {
+        "randomizer": _Doubled,
+        "epsilon": 4.0,
+        "replacement_epsilon": 4.0,
+        "name": None,
+        "bound": 3,
+        "sampler": "greedy",
+        "draws_sum": True,
+        "aggregation": "secure_sum",
+        "max_depth": 2,
+        "num_passes": 1,
+        "max_prefixes": 10,
+    }
+    return local_reports_plan.LocalReports(**{**values, **changes})
+
+
+def _plan(**changes):
+    return plan_lib.Plan(
+        sampler=_Cohorts(),
+        contribution=_reports(**changes),
+        mechanism=plan_lib.NoNoise(),
+    )
+
+
+def _record(repeats=1, sizes=(100, 50)):
+    rounds = [
+        realised.Round.of(
+            repeat,
+            number + 1,
+            np.arange(1_000) + 1_000 * number + repeat,
+            facts={"candidates": size, "reports": 3_000},
+        )
+        for repeat in range(repeats)
+        for number, size in enumerate(sizes)
+    ]
+    return plan_lib.Record(realised.RealisedRounds(tuple(rounds)))
+
+
+def _of_an_item(statement):
+    return {
+        g.bound.split(",")[0]: g.epsilon
+        for g in statement.guarantees
+        if g.unit == "item" and g.is_upper_bound
+    }
+
+
+class ReportedTest(parameterized.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.facts = {"candidates": 3, "reports": 12}
+        self.total = np.array([4, 0, 5])
+
+    def test_the_sum_of_reports_is_drawn_with_no_item_and_without_it(self):
+        votes = [
+            _reports().reported(self.total, self.facts, streams.Stream(key))
+            for key in (1, 1, 2)
+        ]
+        np.testing.assert_array_equal(votes[0] - votes[0][1], [8, 0, 10])
+        np.testing.assert_array_equal(votes[0], votes[1])
+        self.assertFalse(np.array_equal(votes[0], votes[2]))
+
+    @parameterized.parameters(
+        {"draws_sum": False}, {"epsilon": math.inf, "replacement_epsilon": math.inf}
+    )
+    def test_reports_that_are_there_are_left_as_they_are(self, **changes):
+        reports = _reports(**changes)
+        votes = reports.reported(self.total, self.facts, streams.Stream(1))
+        np.testing.assert_array_equal(votes, self.total)
+
+
+class StatementTest(parameterized.TestCase):
+    def test_of_a_run_it_is_of_its_own_domains(self):
+        statement = _plan().statement(_record(), _DELTA)
+        self.assertEqual(statement.basis, "realised")
+        self.assertEqual(statement.parameters["domain_sizes (s)"], "101, 51")
+        found = _of_an_item(statement)
+        self.assertEqual(found["local DP"], 4.0)
+        self.assertLess(found["privacy blanket"], found["clones"])
+
+    def test_planned_it_is_the_bound_that_needs_no_domain(self):
+        planned = _plan().statement(None, _DELTA)
+        self.assertEqual(planned.basis, "planned")
+        found = _of_an_item(planned)
+        self.assertEqual(set(found), {"local DP", "clones"})
+        pair = clones.ClonePair(4.0, 3_000, stronger=False)
+        self.assertEqual(found["clones"], pair.epsilon(_DELTA))
+        self.assertIn("not known", planned.parameters["domain_sizes (s)"])
+        for sizes in ((1, 1), (100, 50), (10**6, 10**6)):
+            run = _of_an_item(_plan().statement(_record(sizes=sizes), _DELTA))
+            self.assertLessEqual(min(run.values()), found["clones"])
+
+    def test_planned_repeats_are_composed(self):
+        once, twice = (
+            _plan().statement(None, _DELTA, repeats=repeats) for repeats in (1, 2)
+        )
+        run = _plan().statement(_record(repeats=2), _DELTA)
+        for statement in (twice, run):
+            together = [
+                g.epsilon
+                for g in statement.guarantees
+                if g.unit == "item" and "For all 2 repeats together." in g.assumptions
+            ]
+            self.assertEqual(together[0], 8.0)
+            self.assertLess(together[1], 8.0)
+        self.assertGreater(together[1], 0)
+        self.assertLen(once.guarantees, len(twice.guarantees) - 2)
+
+    def test_of_other_randomizers_only_what_holds_for_all_is_stated(self):
+        plan = _plan(name="Doubled", replacement_epsilon=3.0)
+        for record in (None, _record()):
+            statement = plan.statement(record, _DELTA)
+            self.assertIn("Doubled", statement.mechanism)
+            self.assertNotIn("Subset Selection", statement.to_markdown())
+            item, central, user, of_a_user = statement.guarantees
+            self.assertEqual((item.epsilon, item.unit), (3.0, "item"))
+            self.assertEqual((user.epsilon, user.unit), (9.0, "user"))
+            pair = clones.ClonePair(3.0, 3_000, stronger=False)
+            self.assertEqual(central.epsilon, pair.epsilon(_DELTA))
+            self.assertStartsWith(central.bound, "clones, Feldman et al. 2021")
+            self.assertBetween(of_a_user.epsilon, central.epsilon, 9.0)
+            self.assertTrue(all(g.is_upper_bound for g in statement.guarantees))
+
+    def test_without_local_privacy_nothing_is(self):
+        plan = _plan(epsilon=math.inf, replacement_epsilon=math.inf)
+        self.assertEmpty(plan.statement(_record(), _DELTA).guarantees)
+
+
+class BadPlansTest(parameterized.TestCase):
+    @parameterized.parameters(
+        ({"bound": 0}, "bound"),
+        ({"epsilon": 0.0}, "^epsilon must be above 0"),
+        ({"replacement_epsilon": math.nan}, "replacement_epsilon must be above 0"),
+        ({"replacement_epsilon": math.inf}, "both are infinite"),
+        ({"aggregation": "mail"}, "aggregation must be one of"),
+        ({"max_prefixes": 0}, "max_prefixes"),
+    )
+    def test_contribution(self, changes, message):
+        with self.assertRaisesRegex(ValueError, message):
+            _plan(**changes)
+
+    def test_other_cohorts_have_no_theorem(self):
+        with self.assertRaisesRegex(ValueError, "no theorem is proved for uniform"):
+            dataclasses.replace(_plan(), sampler=_Cohorts(plan_lib.Sampling.UNIFORM))
+
+
+if __name__ == "__main__":
+    absltest.main()
