@@ -373,15 +373,15 @@ def about(population, commit: str, usage: dict[str, str]) -> dict:
 
 def prepare(directory: str):
     """Returns the population; it is prepared if it is not in the directory."""
-    from federated_hh import oov_targets
     from simulation import population as population_lib
+    from studies import target_words
 
     return population_lib.prepare(
         population_lib.PopulationOptions(
             num_clients=_NUM_CLIENTS.value,
             mean_words_per_client=_MEAN_WORDS.value,
             tokenizer="whitespace",
-            known_words=oov_targets.known_words_file(directory, 0.05),
+            known_words=target_words.known_words_file(directory, 0.05),
         ),
         directory,
     )

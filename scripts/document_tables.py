@@ -3,8 +3,9 @@
 scripts/run scripts.document_tables --write
 
 A table with numbers stands below a line `<!-- table NAME -->`, and is then made from
-the files in results/, or below `<!-- table not measured: WHY -->`. Without --write the
-program says which tables differ, and ends with exit code 1.
+the files in results/, or computed where that takes no run; or it stands below
+`<!-- table not measured: WHY -->`. Without --write the program says which tables
+differ, and ends with exit code 1.
 """
 
 import json
@@ -17,7 +18,8 @@ from collections.abc import Callable, Iterator, Sequence
 import pandas as pd
 from absl import app, flags
 
-from simulation import tables
+from privacy import triehh, triehh_solver, triehh_theorem1
+from simulation import startup, tables
 
 _WRITE = flags.DEFINE_bool("write", False, "Write the tables that differ anew.")
 
@@ -29,10 +31,17 @@ _NUMBER = re.compile(r"\d")
 # The rows of a training study that the documents show, and their names there.
 _METRICS = ("loss", "accuracy_of_suggestion", "accuracy_of_3_suggestions", "accuracy")
 
+# Xu et al. 2023, Section 1: of models of 10, 20 and 30 thousand words.
+_PAPER_PARAMETERS = ("2.4 M", "4.4 M", "6.4 M")
+# Of the examples of TrieHH's parameters.
+_MAX_LENGTH = 10
+_DISCOVERY_RATE = 0.9
+
 
 def documents() -> list[pathlib.Path]:
     """Returns the Markdown files whose tables are checked."""
-    return [_ROOT / "README.md", *sorted((_ROOT / "docs").glob("**/*.md"))]
+    pages = sorted((_ROOT / "docs").glob("**/*.md"))
+    return [_ROOT / "README.md", *pages, _RESULTS / "README.md"]
 
 
 def marked_tables(text: str) -> Iterator[tuple[str | None, int, list[str]]]:
@@ -327,6 +336,57 @@ def _learned(name: str, row: pd.Series) -> list[str]:
     return [name, f"{loss:.3f}", *[f"{value:.1%}" for value in accuracies], shown]
 
 
+def model_parameters() -> list[str]:
+    """How many numbers the models of the paper's vocabularies have."""
+    from training import model, vocabulary  # here: TensorFlow takes seconds to import
+
+    sizes = {f"{k} x 1024": k * 1024 for k in (10, 20, 30)}
+    sizes |= {f"{k},000": k * 1000 for k in (10, 20, 30)}
+    special = len(vocabulary.SPECIAL_TOKENS)
+    counts = [
+        model.cifg_language_model(size + special).num_parameters()
+        for size in sizes.values()
+    ]
+    return _table(
+        ["words", *sizes],
+        [
+            ["ours", *[f"{count / 1e6:.1f} M" for count in counts]],
+            ['Xu et al. 2023 ("10K", "20K", "30K")', *_PAPER_PARAMETERS, "", "", ""],
+        ],
+    )
+
+
+def triehh_parameters() -> list[str]:
+    """The parameters of TrieHH by the paper's corollary and by the tight bound."""
+    rows = []
+    for clients, epsilon, digits in ((6, 2, 12), (6, 4, 12), (5, 4, 10)):
+        request = {
+            "population_size": 10**clients,
+            "max_length": _MAX_LENGTH,
+            "epsilon": float(epsilon),
+            "delta": 10.0**-digits,
+        }
+        row = [
+            f"{_power(clients)}, {_MAX_LENGTH}, ({epsilon}, {_power(-digits)})",
+        ]
+        for solve in (
+            triehh_theorem1.solve_parameters,
+            triehh_solver.solve_parameters,
+        ):
+            found = solve(**request)
+            holders = triehh.holders_needed(found, _DISCOVERY_RATE)
+            row += [f"{found.threshold}, {found.cohort_size:,}", f"{holders:,}"]
+        rows.append(row)
+    holders = f"holders for {_DISCOVERY_RATE:g}"
+    header = ["n, L, (ε, δ)", "by Corollary 1: θ, m", holders, "here: θ, m", holders]
+    return _table(header, rows)
+
+
+def _power(exponent: int) -> str:
+    """Returns a power of ten."""
+    return "10" + str(exponent).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
+
+
 TABLES: dict[str, Callable[[], list[str]]] = {
     "oov_table1": oov_table1,
     "oov_population": oov_population,
@@ -336,6 +396,8 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     "randomizers_thousand": lambda: _randomizers(4, 1001),
     "randomizers_million": lambda: _randomizers(10, 1_000_001),
     "training_demo": training_demo,
+    "model_parameters": model_parameters,
+    "triehh_parameters": triehh_parameters,
     "training_blogs": training_blogs,
 }
 
@@ -344,6 +406,7 @@ def main(argv: Sequence[str]) -> None:
     """Compares the documents with the results, or writes their tables."""
     if len(argv) > 1:
         raise app.UsageError(f"arguments are flags; what is {argv[1]!r}?")
+    startup.silence_tensorflow()
     failures = []
     for document in documents():
         text = document.read_text()

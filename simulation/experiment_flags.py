@@ -13,42 +13,50 @@ from typing import TYPE_CHECKING
 
 from absl import app, flags, logging
 
-from simulation import startup
+from simulation import option_flags, startup
+from simulation.options import OptionError, check, option
 
 if TYPE_CHECKING:  # imports NumPy
     from randomness import noise_keys
 
-_OUTPUT_DIR = flags.DEFINE_string(
-    "output_dir",
-    None,
-    "The run directory. By default a new one below runs/ in the working directory.",
-)
-_RESUME = flags.DEFINE_bool(
-    "resume",
-    False,
-    "Continue the interrupted run in --output_dir. Its flags come from there.",
-)
-_SEED = flags.DEFINE_integer(
-    "seed",
-    1,
-    "Seed of what is not secret in a run. The random numbers that its guarantee rests "
-    "on come from a key of the operating system's, unless the data are synthetic.",
-    lower_bound=0,
-    upper_bound=2**63 - 1,
-)
-_NOISE_KEY_FILE = flags.DEFINE_string(
-    "noise_key_file",
-    None,
-    "Repeat an earlier run to the bit: its file secret/noise_key. By default a new "
-    "key, or for synthetic data one that follows from --seed.",
-)
-_ISOLATE_NETWORK = flags.DEFINE_bool(
-    "isolate_network",
-    True,
-    "Give TFF's worker, which listens on all interfaces, a network of its own where "
-    "the system allows it. Nothing else can reach it there.",
-)
-_TF_LOGS = flags.DEFINE_bool("tf_logs", False, "Show TensorFlow's own messages.")
+
+@dataclasses.dataclass(frozen=True)
+class RunOptions:
+    """Where and how an experiment is run, whatever it computes."""
+
+    output_dir: str | None = option(
+        None,
+        "The run directory. By default a new one below runs/ in the working directory.",
+    )
+    resume: bool = option(
+        False,
+        "Continue the interrupted run in --output_dir. Its flags come from there.",
+    )
+    seed: int = option(
+        1,
+        "Seed of what is not secret in a run. The random numbers that its guarantee "
+        "rests on come from a key of the operating system's, unless the data are "
+        "synthetic.",
+        least=0,
+        most=2**63 - 1,
+    )
+    noise_key_file: str | None = option(
+        None,
+        "Repeat an earlier run to the bit: its file secret/noise_key. By default a new "
+        "key, or for synthetic data one that follows from --seed.",
+    )
+    isolate_network: bool = option(
+        True,
+        "Give TFF's worker, which listens on all interfaces, a network of its own "
+        "where the system allows it. Nothing else can reach it there.",
+    )
+    tf_logs: bool = option(False, "Show TensorFlow's own messages.")
+
+    def __post_init__(self):
+        check(self)
+
+
+_OPTIONS = option_flags.define(RunOptions)
 
 # Where and how a run is made, not what comes out of it.
 _NOT_RECORDED = frozenset(
@@ -97,9 +105,11 @@ def parse_flags(arguments: Sequence[str]) -> list[str]:
     try:
         return flags.FLAGS(arguments)
     except flags.Error as error:
-        message = str(error)
+        message = str(error).removeprefix("flag ")
     except UnicodeError as error:
         message = f"--flagfile: has to be text in UTF-8 ({error})"
+    except ValueError as error:  # as of --noresume=1
+        message = str(error)
     print(f"error: {' '.join(message.split())}", file=sys.stderr)
     sys.exit(2)
 
@@ -127,32 +137,34 @@ def run_program(
     logging.get_absl_handler().setFormatter(
         python_logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S")
     )
-    _isolate_network()
+    options = _OPTIONS.read()
+    startup.isolate_workers(options.isolate_network)
     # These import NumPy, but no TensorFlow.
     from simulation import run_directory, run_record
 
-    output_dir = _OUTPUT_DIR.value
+    output_dir = options.output_dir
     try:
         _make_paths_absolute()
-        if _RESUME.value:
-            if _OUTPUT_DIR.value is None:
+        if options.resume:
+            if output_dir is None:
                 raise ValueError("--resume needs --output_dir, the run to continue")
-            recorded = run_record.flags_of(_OUTPUT_DIR.value)
-            if run_record.read(_OUTPUT_DIR.value)["status"] == "complete":
+            recorded = run_record.flags_of(output_dir)
+            if run_record.read(output_dir)["status"] == "complete":
                 raise ValueError(f"the run in --output_dir={output_dir} is complete")
             _take_recorded_flags(recorded)
+            options = _OPTIONS.read()  # with the seed that is recorded
         check_numbers(_recorded_names())
         check_flags()
         name = program.rpartition(".")[2].removeprefix("run_")
         output_dir = output_dir or run_directory.default_path(name)
-        if not _RESUME.value:
+        if not options.resume:
             run_directory.RunDirectory.check_free(output_dir)
-        if not _TF_LOGS.value:
+        if not options.tf_logs:
             startup.silence_tensorflow()
-        key = _noise_key(is_synthetic())
+        key = _noise_key(options, is_synthetic())
         if key.is_secret:
             logging.info("Noise: a secret key, SHA-256 %s.", key.commitment)
-        run(Arguments(output_dir, _RESUME.value, _SEED.value, key, _given_flags()))
+        run(Arguments(output_dir, options.resume, options.seed, key, _given_flags()))
     except KeyboardInterrupt:
         print(
             f"\ninterrupted; --resume --output_dir={output_dir} goes on, if the run "
@@ -193,6 +205,8 @@ def check_numbers(names: Sequence[str]) -> None:
 
 
 def _one_line(error: Exception) -> str:
+    if isinstance(error, OptionError):
+        return error.with_flags()
     if isinstance(error, MemoryError):
         return (
             f"the memory is not enough: {error}. Give smaller sizes, or a larger "
@@ -201,34 +215,30 @@ def _one_line(error: Exception) -> str:
     return str(error)
 
 
-def _noise_key(is_synthetic: bool) -> "noise_keys.NoiseKey":
+def _noise_key(options: RunOptions, is_synthetic: bool) -> "noise_keys.NoiseKey":
     from randomness import noise_keys
     from simulation import run_record
 
-    path = _NOISE_KEY_FILE.value
-    if _RESUME.value:
+    path = options.noise_key_file
+    if options.resume:
         if path is not None:
             raise ValueError(
                 "--noise_key_file: a run that goes on has its key; leave it out"
             )
-        return run_record.noise_key_of(_OUTPUT_DIR.value)
+        return run_record.noise_key_of(options.output_dir)
     if path is not None:
         return noise_keys.NoiseKey.read(path)
     if is_synthetic:
-        return noise_keys.NoiseKey.of_seed(_SEED.value)
+        return noise_keys.NoiseKey.of_seed(options.seed)
     return noise_keys.NoiseKey.fresh()
-
-
-def _isolate_network() -> None:
-    """Says whether TFF's worker is to have a network of its own."""
-    startup.isolate_workers(_ISOLATE_NETWORK.value)
 
 
 def _make_paths_absolute() -> None:
     """Makes a run independent of the directory that it was begun in."""
     for name in _PATHS:
-        if name in flags.FLAGS and flags.FLAGS[name].value not in (None, "synthetic"):
-            flags.FLAGS[name].value = os.path.abspath(flags.FLAGS[name].value)
+        path = flags.FLAGS[name].value if name in flags.FLAGS else None
+        if path and path != "synthetic":
+            flags.FLAGS[name].value = os.path.abspath(path)
 
 
 def _recorded_names() -> list[str]:

@@ -4,15 +4,17 @@ Imports nothing heavy, so that flags can be parsed and wrong ones refused at onc
 """
 
 import dataclasses
-from collections.abc import Mapping
 from typing import Any
+
+from simulation import tokenizers
+from simulation.options import OptionError, check, option
 
 SYNTHETIC = "synthetic"
 FORMATS = ("auto", "csv", "tsv", "jsonl", "parquet", "word_counts")
 CSV_HEADERS = ("auto", "present", "absent")
 OUT_OF_ALPHABET = ("drop", "refuse")
 EMPTY_CLIENTS = ("drop", "keep")
-MAX_CLIENTS = 2**31 - 1
+MAX_CLIENTS = 2**31 - 1  # they are numbered with 31 bits
 MAX_MEAN_WORDS = 10_000
 MAX_SIGMA = 3.0
 MAX_TRENDING_EXPONENT = 3.0
@@ -33,149 +35,270 @@ class PopulationError(OSError, ValueError):
     """The data cannot be made into a population; the message says what to do."""
 
 
-def _field(default: Any, marks: Mapping[str, str]) -> Any:
-    return dataclasses.field(default=default, metadata=marks)
-
-
 @dataclasses.dataclass(frozen=True)
 class PopulationOptions:
-    """What a population is made of; `simulation.population_flags` has the flags.
+    """What a population is made of; `simulation.population_flags` has the flags."""
 
-    Attributes:
-      source: "synthetic", or the path of a file.
-      format: One of `FORMATS`; "auto" goes by the file's name.
-      encoding: Of CSV, TSV and word count files.
-      user_column: Name or 0-based number of the column that says who wrote a row.
-      text_column: The same for the text to cut into words.
-      word_column: The same for a word, where rows hold words instead of text.
-      count_column: The same for how often the user has the word; without it, a row
-        counts one.
-      csv_columns: Names of the columns of a file without header.
-      csv_header: "auto": there is one unless all columns are given by number or
-        `csv_columns` names them. "present", "absent".
-      tokenizer: Name of the tokenizer that cuts text into words.
-      alphabet: The characters words may have; None for the tokenizer's.
-      out_of_alphabet: Whether a word with another character is dropped and counted
-        ("drop") or an error ("refuse").
-      known_words: Path of a dictionary whose words are left out, one a line.
-      max_bad_rows: How many rows may be unreadable before reading stops with an
-        error; in [0, 100000], as each is listed.
-      empty_clients: Whether clients left without words are dropped and counted
-        ("drop") or kept ("keep").
-      num_clients: Synthetic only: clients who type, in 1..2**31-1.
-      mean_words_per_client: Synthetic only: mean number of words a client types, in
-        [1, 10000].
-      words_per_client_sigma: Synthetic only: standard deviation of the log of that
-        number (before rounding), in [0, 3].
-      trending_share: Synthetic only: share of the words kept that are in fashion, in
-        [0, 1).
-      trending_words: Synthetic only: how many words are in fashion, in [1, 10**6]. They
-        are drawn from the words kept, all equally likely, by the seed.
-      trending_exponent: Synthetic only: the k-th of them is typed k**-exponent times
-        as often as the first; in [0, 3].
-      seed: Synthetic only: in [0, 2**64).
-    """
-
-    source: str = SYNTHETIC
-    format: str = _field("auto", _FILE_ONLY)
-    encoding: str = _field("utf-8", _FILE_ONLY)
-    user_column: str = _field("user", _FILE_ONLY)
-    text_column: str = _field("text", _FILE_ONLY)
-    word_column: str | None = _field(None, _FILE_ONLY)
-    count_column: str | None = _field(None, _FILE_ONLY)
-    csv_columns: tuple[str, ...] = _field((), _FILE_ONLY)
-    csv_header: str = _field("auto", _FILE_ONLY)
-    tokenizer: str = _field("triehh", _WORDS_ONLY)
-    alphabet: str | None = _field(None, _WORDS_ONLY)
-    out_of_alphabet: str = _field("drop", _WORDS_ONLY)
-    known_words: str | None = _field(None, _WORDS_ONLY)
-    max_bad_rows: int = _field(100, _FILE_ONLY)
-    empty_clients: str = _field("drop", _WORDS_ONLY)
-    num_clients: int = _field(1_000_000, _SYNTHETIC_ONLY)
-    mean_words_per_client: float = _field(20.0, _SYNTHETIC_ONLY)
-    words_per_client_sigma: float = _field(1.0, _SYNTHETIC_ONLY)
-    trending_share: float = _field(0.0, _SYNTHETIC_ONLY | _WORDS_ONLY)
-    trending_words: int = _field(100, _SYNTHETIC_ONLY | _WORDS_ONLY)
-    trending_exponent: float = _field(0.5, _SYNTHETIC_ONLY | _WORDS_ONLY)
-    seed: int = _field(0, _SYNTHETIC_ONLY)
+    source: str = option(
+        SYNTHETIC,
+        "Where the clients' words come from: 'synthetic' (English words at their real "
+        "frequencies), or the path of a CSV, TSV, JSON lines, Parquet or word count "
+        "file; all but Parquet also as .gz, .xz or .zst.",
+        flag="population",
+    )
+    format: str = option(
+        "auto",
+        "Format of the file. 'auto' goes by its name. 'word_counts' is "
+        "user<TAB>word<TAB>count without header.",
+        choices=FORMATS,
+        flag="population_format",
+        marks=_FILE_ONLY,
+    )
+    encoding: str = option(
+        "utf-8",
+        "Text encoding of the file (not of Parquet), such as utf-8 or iso-8859-1.",
+        marks=_FILE_ONLY,
+    )
+    user_column: str = option(
+        "user",
+        "Column that says which user (client) a row is of: a name, or a number from 0. "
+        "JSON lines: the name of a field.",
+        marks=_FILE_ONLY,
+    )
+    text_column: str = option(
+        "text",
+        "Column with the text that is cut into words: a name or a number.",
+        marks=_FILE_ONLY,
+    )
+    word_column: str | None = option(
+        None,
+        "Column with a word, taken as it is, for files that hold words instead of "
+        "text.",
+        marks=_FILE_ONLY,
+    )
+    count_column: str | None = option(
+        None,
+        "Column with how often the user has the word of --word_column; without it, "
+        "a row counts one.",
+        marks=_FILE_ONLY,
+    )
+    csv_columns: tuple[str, ...] = option(
+        (),
+        "Names of all columns of a CSV, TSV or word count file that has no header, "
+        "such as polarity,id,date,query,user,text for the original Sentiment140 file.",
+        marks=_FILE_ONLY,
+    )
+    csv_header: str = option(
+        "auto",
+        "Whether the first row of a CSV or TSV file is a header. 'auto': it is, unless "
+        "--csv_columns names the columns or all columns are given by number.",
+        choices=CSV_HEADERS,
+        marks=_FILE_ONLY,
+    )
+    tokenizer: str = option(
+        "triehh",
+        "How text is cut into words. 'triehh' (Zhu et al. 2020, Section 5): lower "
+        "case, ',.;?!' stripped from both ends, at least 3 characters, no links, "
+        "letters and _@#-;()*:.'/ only. 'whitespace': printable ASCII between white "
+        "space.",
+        choices=tokenizers.TOKENIZER_NAMES,
+        marks=_WORDS_ONLY,
+    )
+    alphabet: str | None = option(
+        None,
+        "The characters that words may have, written one after the other; by default "
+        "those of the tokenizer.",
+        marks=_WORDS_ONLY,
+    )
+    out_of_alphabet: str = option(
+        "drop",
+        "What becomes of a word with another character: 'drop' leaves it out and "
+        "counts it, 'refuse' stops with an error that names the first ones.",
+        choices=OUT_OF_ALPHABET,
+        marks=_WORDS_ONLY,
+    )
+    known_words: str | None = option(
+        None,
+        "Dictionary (one word a line, UTF-8; also .gz, .xz, .zst) whose words are left "
+        "out, compared in lower case: what remains is out of vocabulary.",
+        marks=_WORDS_ONLY,
+    )
+    max_bad_rows: int = option(
+        100,
+        "How many rows may be unreadable. They are left out and listed with their line "
+        "numbers; one more stops with an error.",
+        least=0,
+        most=MAX_BAD_ROWS,
+        why="each is listed in a file that is read at every start",
+        marks=_FILE_ONLY,
+    )
+    empty_clients: str = option(
+        "drop",
+        "What becomes of clients that are left without words: 'drop' leaves them out "
+        "and counts them, 'keep' lets them take part with nothing to say.",
+        choices=EMPTY_CLIENTS,
+        marks=_WORDS_ONLY,
+    )
+    num_clients: int = option(
+        1_000_000,
+        "Synthetic population: number of clients that type. Those left without words "
+        "or sentences may be dropped then.",
+        least=1,
+        most=MAX_CLIENTS,
+        marks=_SYNTHETIC_ONLY,
+    )
+    mean_words_per_client: float = option(
+        20.0,
+        "Synthetic population: mean number of words a client types, before the "
+        "tokenizer leaves out short ones.",
+        least=1,
+        most=MAX_MEAN_WORDS,
+        marks=_SYNTHETIC_ONLY,
+    )
+    words_per_client_sigma: float = option(
+        1.0,
+        "Synthetic population: spread of that number, the standard deviation of its "
+        "logarithm (before rounding). 0: everyone types the same number.",
+        least=0,
+        most=MAX_SIGMA,
+        marks=_SYNTHETIC_ONLY,
+    )
+    trending_share: float = option(
+        0.0,
+        "Synthetic population: share of the words kept that are words in fashion.",
+        least=0,
+        below=1,
+        why="some words are not in fashion",
+        marks=_SYNTHETIC_ONLY | _WORDS_ONLY,
+    )
+    trending_words: int = option(
+        100,
+        "Synthetic population: how many words are in fashion, drawn from the words "
+        "kept by the seed, all equally likely.",
+        least=1,
+        most=MAX_TRENDING_WORDS,
+        marks=_SYNTHETIC_ONLY | _WORDS_ONLY,
+    )
+    trending_exponent: float = option(
+        0.5,
+        "Synthetic population: the k-th word in fashion is typed k**-exponent times as "
+        "often as the first.",
+        least=0,
+        most=MAX_TRENDING_EXPONENT,
+        marks=_SYNTHETIC_ONLY | _WORDS_ONLY,
+    )
+    seed: int = option(
+        0,
+        "Synthetic population: seed; the same one gives the same population.",
+        least=0,
+        most=MAX_SEED,
+        flag="population_seed",
+        marks=_SYNTHETIC_ONLY,
+    )
 
     def __post_init__(self):
-        object.__setattr__(self, "csv_columns", tuple(self.csv_columns))
-        for name, allowed in (
-            ("format", FORMATS),
-            ("csv_header", CSV_HEADERS),
-            ("out_of_alphabet", OUT_OF_ALPHABET),
-            ("empty_clients", EMPTY_CLIENTS),
-        ):
-            if getattr(self, name) not in allowed:
-                raise ValueError(
-                    f"{name} is {getattr(self, name)!r}, must be one of "
-                    f"{', '.join(allowed)}."
-                )
-        for name, low, high in (
-            ("max_bad_rows", 0, MAX_BAD_ROWS),
-            ("num_clients", 1, MAX_CLIENTS),
-            ("mean_words_per_client", 1, MAX_MEAN_WORDS),
-            ("words_per_client_sigma", 0, MAX_SIGMA),
-            ("trending_words", 1, MAX_TRENDING_WORDS),
-            ("trending_exponent", 0, MAX_TRENDING_EXPONENT),
-            ("seed", 0, MAX_SEED),
-        ):
-            if not low <= getattr(self, name) <= high:
-                raise ValueError(
-                    f"{name} is {getattr(self, name)}, must be in [{low}, {high}]."
-                )
-        for name in ("max_bad_rows", "num_clients", "trending_words", "seed"):
-            if type(getattr(self, name)) is not int:
-                raise ValueError(
-                    f"{name} is {getattr(self, name)!r}, must be a whole number (int)."
-                )
-        if not 0 <= self.trending_share < 1:
-            raise ValueError(
-                f"trending_share is {self.trending_share}, must be in [0, 1)."
-            )
+        check(self)
         self._check_words_law()
         self._check_columns()
+
+    @property
+    def is_synthetic(self) -> bool:
+        """Whether the clients' words are drawn, and nobody's."""
+        return self.source == SYNTHETIC
+
+    @property
+    def characters(self) -> str:
+        """The characters that words may have: the alphabet's, or the tokenizer's."""
+        return self.alphabet or tokenizers.get_tokenizer(self.tokenizer).alphabet
+
+    @classmethod
+    def names(cls, contents: str) -> list[str]:
+        """Returns the names of the options that a kind of population uses.
+
+        Args:
+            contents: "words" or "sentences".
+        """
+        return [
+            field.name
+            for field in dataclasses.fields(cls)
+            if field.metadata.get("contents", contents) == contents
+        ]
 
     def deciding(self, contents: str) -> dict[str, Any]:
         """Returns the fields that decide what is in the population, but the source.
 
         Args:
-          contents: "words" or "sentences".
+            contents: "words" or "sentences".
         """
-        kind = "synthetic" if self.source == SYNTHETIC else "file"
+        kind = "synthetic" if self.is_synthetic else "file"
+        names = self.names(contents)
         return {
             field.name: getattr(self, field.name)
             for field in dataclasses.fields(self)
-            if field.name != "source"
+            if field.name in names
+            and field.name != "source"
             and field.metadata.get("source", kind) == kind
-            and field.metadata.get("contents", contents) == contents
         }
 
     def _check_words_law(self) -> None:
         mean, sigma = self.mean_words_per_client, self.words_per_client_sigma
         if sigma == 0 and mean != int(mean):
-            raise ValueError(
-                f"mean_words_per_client is {mean}, must be a whole number where "
-                "words_per_client_sigma is 0: everyone types that many."
+            raise OptionError(
+                self,
+                "{mean_words_per_client=}: has to be a whole number where "
+                "{words_per_client_sigma=}: everyone types that many",
             )
         if sigma > 0 and mean <= 1:
-            raise ValueError(
-                f"mean_words_per_client is {mean}, must be above 1 where "
-                f"words_per_client_sigma is above 0 (it is {sigma})."
+            raise OptionError(
+                self,
+                "{mean_words_per_client=}: has to be a mean above 1 where "
+                "{words_per_client_sigma=} is above 0",
             )
 
     def _check_columns(self) -> None:
         if not self.source:
-            raise ValueError("source is empty, must be 'synthetic' or a path.")
+            raise OptionError(self, "{source=}: has to be 'synthetic' or a path")
         if self.alphabet == "":
-            raise ValueError("alphabet is empty, must have a character.")
+            raise OptionError(self, "{alphabet=}: has to have a character")
         if len(set(self.csv_columns)) < len(self.csv_columns):
-            raise ValueError(
-                f"csv_columns is {','.join(self.csv_columns)}, must have no name twice."
-            )
+            raise OptionError(self, "{csv_columns=}: has to have no name twice")
         if self.count_column and not self.word_column:
-            raise ValueError(
-                f"count_column is {self.count_column!r} but word_column is not given: "
-                "counts are of words."
+            raise OptionError(
+                self, "{count_column=}: needs {word_column}; counts are of words"
             )
+
+
+@dataclasses.dataclass(frozen=True)
+class LanguageOptions:
+    """What the language is made of that synthetic clients write."""
+
+    mean_sentence_words: float = option(
+        8.0,
+        "Synthetic population: mean number of words of a sentence. A sentence ends "
+        "after each word with the same probability.",
+        least=1,
+        most=1000,
+    )
+    context_strength: float = option(
+        0.7,
+        "Synthetic population: probability that a word with followers of its own is "
+        "followed by one of them, and not by a word drawn from the frequencies.",
+        least=0,
+        most=1,
+    )
+    num_followers: int = option(
+        4,
+        "Synthetic population: followers of each word that has some.",
+        least=1,
+        most=1000,
+    )
+    context_words: int = option(
+        1000,
+        "Synthetic population: how many words have followers of their own, the most "
+        "frequent ones. All should be in the vocabulary, so that they can be learned.",
+        least=1,
+        most=1_000_000,
+    )
+
+    def __post_init__(self):
+        check(self)

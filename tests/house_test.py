@@ -20,9 +20,25 @@ _BELOW = {
     "rounds": {"privacy", "randomness", "simulation"},
     "federated_hh": {"privacy", "randomness", "rounds", "simulation"},
     "training": {"privacy", "randomness", "rounds", "simulation"},
+    "studies": {
+        "federated_hh",
+        "privacy",
+        "randomness",
+        "rounds",
+        "simulation",
+        "training",
+    },
 }
 # Programs, and the modules that define their flags.
 _WITH_FLAGS = ("run_", "predict_next_word")
+# What would make a program slow to answer --help, or a notebook take flags.
+_HEAVY = """
+import importlib, json, sys
+for name in json.loads(sys.argv[1]):
+    importlib.import_module(name)
+heavy = {"absl", "numpy", "pandas", "pyarrow", "scipy", "tensorflow"}
+print(json.dumps(sorted(heavy & set(sys.modules))))
+"""
 _LIST_FLAGS = """
 import importlib, json, sys
 from absl import flags
@@ -51,7 +67,23 @@ def _rooms_imported(path):
     return found & {*_BELOW, "scripts", "tests"}
 
 
+def _module_of(path):
+    return ".".join(path.relative_to(_ROOT).with_suffix("").parts)
+
+
 class HouseTest(absltest.TestCase):
+    def _answer(self, program, names):
+        """Returns what a program prints of modules that it imports."""
+        done = subprocess.run(
+            [sys.executable, "-P", "-c", program, json.dumps(names)],
+            env={**os.environ, "PYTHONPATH": str(_ROOT)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return json.loads(done.stdout.splitlines()[-1])
+
     def test_imports_go_one_way(self):
         for room, below in _BELOW.items():
             self.assertNotEmpty(_files(room))
@@ -76,24 +108,27 @@ class HouseTest(absltest.TestCase):
                 )
                 if stem == "__init__" or stem.endswith("_flags") or is_program:
                     continue
-                parts = path.relative_to(_ROOT).with_suffix("").parts
-                names.append(".".join(parts))
+                names.append(_module_of(path))
         self.assertIn("simulation.run_directory", names)
-        done = subprocess.run(
-            [sys.executable, "-P", "-c", _LIST_FLAGS, json.dumps(names)],
-            env={**os.environ, "PYTHONPATH": str(_ROOT)},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        self.assertEqual(done.returncode, 0, done.stderr)
-        modules = json.loads(done.stdout.splitlines()[-1])
+        modules = self._answer(_LIST_FLAGS, names)
         own = {
             name: module
             for name, module in modules.items()
             if module.partition(".")[0] in _BELOW
         }
         self.assertEqual(own, {})
+
+    def test_options_import_nothing_heavy_and_no_flags(self):
+        names = [
+            _module_of(path)
+            for room in _BELOW
+            for path in _files(room)
+            if path.stem.endswith("options")
+        ]
+        self.assertContainsSubset(
+            ["simulation.options", "training.training_options"], names
+        )
+        self.assertEqual(self._answer(_HEAVY, names), [])
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ def describe(
     options: population_options.PopulationOptions,
     vocabulary: vocabulary_lib.Vocabulary,
     tokenizer: sentence_tokenizers.SentenceTokenizer,
-    language: synthetic_sentences.LanguageOptions,
+    language: population_options.LanguageOptions,
 ) -> dict[str, Any]:
     """Returns all that decides the contents, as JSON values.
 
@@ -58,7 +58,7 @@ def prepare(
     vocabulary: vocabulary_lib.Vocabulary,
     tokenizer: sentence_tokenizers.SentenceTokenizer,
     cache_dir: str | os.PathLike[str] | None = None,
-    language: synthetic_sentences.LanguageOptions | None = None,
+    language: population_options.LanguageOptions | None = None,
 ) -> client_text.ClientText:
     """Returns the sentences of clients, made on first use and kept.
 
@@ -81,7 +81,7 @@ def prepare(
             client has a sentence, or the columns cannot be written.
         ValueError: If the language has fewer words than are to have followers.
     """
-    language = language or synthetic_sentences.LanguageOptions()
+    language = language or population_options.LanguageOptions()
     identity = describe(options, vocabulary, tokenizer, language)
 
     def make(directory: pathlib.Path, origin: dict[str, Any]) -> None:

@@ -5,31 +5,30 @@ scripts/run training.run_training --flagfile=configs/training_demo.flagfile
 
 from absl import app, flags, logging
 
-from simulation import experiment_flags, population_flags
-from training import training_flags
+from simulation import experiment_flags, option_flags, population_flags
+from simulation.population_options import LanguageOptions
+from training.training_options import TrainingOptions
 
 _PROGRAM = "training.run_training"
 
-flags.adopt_module_key_flags(training_flags)
-flags.adopt_module_key_flags(population_flags)
+_OPTIONS = option_flags.define(TrainingOptions)
+_LANGUAGE = option_flags.define(LanguageOptions)
+_POPULATION = population_flags.PopulationFlags("sentences")
 flags.adopt_module_key_flags(experiment_flags)
 
 
-def _vocabulary():
+def _vocabulary(options: TrainingOptions):
     """Returns the vocabulary, and what is public about it."""
     from training import vocabulary as lib
 
-    if training_flags.VOCABULARY.value is not None:
-        words = lib.Vocabulary.read(training_flags.VOCABULARY.value)
-        return (
-            words,
-            f"the vocabulary, {training_flags.VOCABULARY.value} (given by the user).",
-        )
-    words = lib.Vocabulary.from_english(training_flags.VOCABULARY_SIZE.value)
+    if options.vocabulary is not None:
+        words = lib.Vocabulary.read(options.vocabulary)
+        return words, f"the vocabulary, {options.vocabulary} (given by the user)."
+    words = lib.Vocabulary.from_english(options.vocabulary_size)
     return words, "the vocabulary, the most frequent English words of wordfreq."
 
 
-def _memory_needs(parameters, num_tokens: int):
+def _memory_needs(options: TrainingOptions, parameters, num_tokens: int):
     """Returns the sizes that the run's memory depends on."""
     from privacy import tree_aggregation
     from training import dp_ftrl_parameters, memory_needs
@@ -39,37 +38,34 @@ def _memory_needs(parameters, num_tokens: int):
         lengths = tree_aggregation.tree_lengths(
             parameters.num_rounds, parameters.restart_rounds
         )
-    words = training_flags.MAX_WORDS.value + 1
+    words = options.max_words + 1
     return memory_needs.Needs(
         num_parameters=memory_needs.cifg_num_parameters(
             num_tokens,
-            training_flags.NUM_UNITS.value,
-            training_flags.EMBEDDING_SIZE.value,
+            options.num_units,
+            options.embedding_size,
         ),
         num_tokens=num_tokens,
-        num_units=training_flags.NUM_UNITS.value,
-        batch_tokens=training_flags.BATCH_SIZE.value * words,
-        num_blocks=training_flags.NUM_BLOCKS.value,
+        num_units=options.num_units,
+        batch_tokens=options.batch_size * words,
+        num_blocks=options.num_blocks,
         tree_rounds=max(lengths),
         participations=parameters.report_goal * parameters.num_rounds,
     )
 
 
-def _best_possible(options, vocabulary, tokenizer):
+def _best_possible(options: TrainingOptions, vocabulary, tokenizer):
     """Returns what no model can beat, where the law of the text is known."""
-    from simulation import population_options
-
-    if options.source != population_options.SYNTHETIC:
+    population_options = _POPULATION.read()
+    if not population_options.is_synthetic:
         return None
     from simulation.readers import synthetic_sentences
     from training import best_possible
 
     language = synthetic_sentences.SyntheticLanguage.english(
-        training_flags.language_options(), options.seed, tokenizer
+        _LANGUAGE.read(), population_options.seed, tokenizer
     )
-    best = best_possible.best_possible(
-        language, vocabulary, training_flags.MAX_WORDS.value
-    )
+    best = best_possible.best_possible(language, vocabulary, options.max_words)
     logging.info(
         "%s: loss %.3f, one suggestion right %.2f%%.",
         "The best possible"
@@ -86,17 +82,17 @@ def run(arguments: experiment_flags.Arguments) -> None:
     from simulation import run_directory, runtime, sentence_tokenizers
     from training import client_sentences
 
-    parameters = training_flags.server_parameters()
-    vocabulary, public_data = _vocabulary()
-    _memory_needs(parameters, vocabulary.num_tokens).check()
-    options = population_flags.options_from_flags()
+    options = _OPTIONS.read()
+    parameters = options.server_parameters()
+    vocabulary, public_data = _vocabulary(options)
+    _memory_needs(options, parameters, vocabulary.num_tokens).check()
     tokenizer = sentence_tokenizers.get_sentence_tokenizer("keyboard")
     text = client_sentences.prepare(
-        options,
+        _POPULATION.read(),
         vocabulary,
         tokenizer,
-        flags.FLAGS.population_cache,
-        training_flags.language_options(),
+        _POPULATION.cache,
+        _LANGUAGE.read(),
     )
     # TensorFlow comes last: it takes seconds to import.
     from training import (
@@ -111,30 +107,30 @@ def run(arguments: experiment_flags.Arguments) -> None:
     from training import training_experiment as experiment
 
     clients = experiment.Clients.split(
-        text.num_clients, training_flags.NUM_HELD_OUT.value, arguments.seed
+        text.num_clients, options.num_held_out_clients, arguments.seed
     )
-    rule = training_flags.participation_rule(len(clients.training), arguments.seed)
+    rule = options.participation_rule(len(clients.training), arguments.seed)
     schedule = experiment.Schedule(
-        training_flags.EVALUATE_EVERY.value,
-        training_flags.CHECKPOINT_EVERY.value,
-        delta=training_flags.DELTA.value,
+        options.evaluate_every,
+        options.checkpoint_every,
+        delta=options.delta,
     )
     language_model = model.cifg_language_model(
         vocabulary.num_tokens,
-        num_units=training_flags.NUM_UNITS.value,
-        projection_size=training_flags.EMBEDDING_SIZE.value,
-        embedding_size=training_flags.EMBEDDING_SIZE.value,
+        num_units=options.num_units,
+        projection_size=options.embedding_size,
+        embedding_size=options.embedding_size,
     )
     beginning = initial_model.beginning(
         language_model.initial_weights(arguments.seed),
         vocabulary,
-        training_flags.INITIAL_MODEL.value,
-        has_public_bias=training_flags.INITIAL_BIAS.value == "public",
+        options.initial_model,
+        has_public_bias=options.initial_bias == "public",
     )
     limits = examples.ClientLimits(
-        training_flags.MAX_SENTENCES.value,
-        training_flags.MAX_WORDS.value,
-        training_flags.BATCH_SIZE.value,
+        options.max_sentences,
+        options.max_words,
+        options.batch_size,
     )
     facts = {"population": text.fingerprint, "vocabulary": vocabulary.fingerprint}
     facts |= beginning.facts
@@ -143,10 +139,10 @@ def run(arguments: experiment_flags.Arguments) -> None:
             language_model,
             examples.MappedText(text, limits),
             client_update.LocalTraining(
-                training_flags.CLIENT_LEARNING_RATE.value,
-                training_flags.CLIENT_EPOCHS.value,
+                options.client_learning_rate,
+                options.client_epochs,
             ),
-            training_flags.NUM_BLOCKS.value,
+            options.num_blocks,
         ),
         parameters,
         arguments.seed,
@@ -207,24 +203,15 @@ def _check_versions(run: dict) -> None:
 
 
 def _check_flags() -> None:
-    if training_flags.REPORT_GOAL.value is None:
-        raise ValueError("give --report_goal, the clients of a round")
-    if training_flags.INITIAL_BIAS.value == "public":
-        for flag in (training_flags.VOCABULARY, training_flags.INITIAL_MODEL):
-            if flag.value is not None:
-                raise ValueError(
-                    f"--initial_bias=public goes with no --{flag.name}: it needs the "
-                    "default vocabulary, whose frequencies are known, and is itself "
-                    "where a model begins"
-                )
-    training_flags.server_parameters()
-    training_flags.language_options()
+    _OPTIONS.read().server_parameters()
+    _LANGUAGE.read()
+    _POPULATION.read()
 
 
 def main(argv: list[str]) -> None:
     """Checks the flags and runs."""
     experiment_flags.run_program(
-        argv, _PROGRAM, _check_flags, run, is_synthetic=population_flags.is_synthetic
+        argv, _PROGRAM, _check_flags, run, is_synthetic=_POPULATION.is_synthetic
     )
 
 

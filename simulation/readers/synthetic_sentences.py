@@ -17,7 +17,6 @@ A client writes S sentences, independently of what is in them, where S is a log-
 number, rounded up, such that the mean number of words is what was asked for.
 """
 
-import dataclasses
 import functools
 import math
 import pathlib
@@ -36,42 +35,10 @@ from simulation import (
 )
 from simulation.readers import alias_table, memory, synthetic_english
 
-_MAX_FOLLOWERS = 1000
 # Of a chunk. Part of the law of the random numbers: a change makes other populations of
 # the same seed.
 _WORDS_IN_CHUNK = 1 << 19
 _BYTES_OF_A_NAME = 26  # a client's number, its text and where that starts
-
-
-@dataclasses.dataclass(frozen=True)
-class LanguageOptions:
-    """What the language is made of.
-
-    Attributes:
-        mean_sentence_words: Mean number of words of a sentence, in [1, 1000].
-        context_strength: Probability that a word with followers is followed by one of
-            them; in [0, 1].
-        num_followers: Of each word that has some, in 1..1000.
-        context_words: How many words have followers: the most frequent ones, at least
-            1; no more than there are.
-    """
-
-    mean_sentence_words: float = 8.0
-    context_strength: float = 0.7
-    num_followers: int = 4
-    context_words: int = 1000
-
-    def __post_init__(self):
-        for name, low, high in (
-            ("mean_sentence_words", 1, 1000),
-            ("context_strength", 0, 1),
-            ("num_followers", 1, _MAX_FOLLOWERS),
-            ("context_words", 1, math.inf),
-        ):
-            if not low <= getattr(self, name) <= high:
-                raise ValueError(
-                    f"{name} is {getattr(self, name)}, must be in [{low}, {high}]."
-                )
 
 
 class SyntheticLanguage:
@@ -90,7 +57,7 @@ class SyntheticLanguage:
         self,
         words: Sequence[str],
         frequencies: np.ndarray,
-        options: LanguageOptions,
+        options: population_options.LanguageOptions,
         seed: int,
     ):
         """Draws the followers.
@@ -127,7 +94,7 @@ class SyntheticLanguage:
     @classmethod
     def english(
         cls,
-        options: LanguageOptions,
+        options: population_options.LanguageOptions,
         seed: int,
         tokenizer: sentence_tokenizers.SentenceTokenizer,
     ) -> Self:
@@ -203,7 +170,8 @@ def _english_frequencies(
 
 
 def sentences_per_client(
-    options: population_options.PopulationOptions, language: LanguageOptions
+    options: population_options.PopulationOptions,
+    language: population_options.LanguageOptions,
 ) -> synthetic_english.WordsPerClient:
     """Returns the law of the number of sentences that a client writes.
 
@@ -229,7 +197,7 @@ def sentences_per_client(
 def _check_room(
     directory: pathlib.Path,
     options: population_options.PopulationOptions,
-    language: LanguageOptions,
+    language: population_options.LanguageOptions,
 ) -> None:
     """Refuses a population that will fit neither into memory nor onto the disk."""
     what = (

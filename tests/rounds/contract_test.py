@@ -5,6 +5,7 @@ different things; a run does not go on under other code, data or flags; two runs
 differ in anything have random numbers of their own.
 """
 
+import contextlib
 import json
 import math
 import os
@@ -25,6 +26,12 @@ _NAMES = tuple(contract_cases.CASES)
 # With these every moment can be tried.
 _QUICK = ("tally", "tally_saved_seldom")
 _DELTA = 1e-3
+
+
+def _stay(algorithm, state, released):
+    """Updates nothing."""
+    del algorithm, released
+    return state, {}
 
 
 class Killed(BaseException):
@@ -121,6 +128,7 @@ class KilledTest(ContractTestCase):
             self.start(case, algorithm)
         return passed[0]
 
+    @contextlib.contextmanager
     def killed_at(self, place):
         """Kills at a moment: a file, a line of the record, an answer, a release."""
         passed = [0]
@@ -134,25 +142,16 @@ class KilledTest(ContractTestCase):
 
             return wrapped
 
-        class Moments:
-            def __enter__(inner):
-                inner.stack = []
-                for owner, name in (
-                    (run_files.RunFiles, "write_bytes"),
-                    (record.RoundRecord, "add"),
-                    (steps.Steps, "ask"),
-                    (plan_lib.Plan, "release"),
-                ):
-                    patch = mock.patch.object(owner, name, before(getattr(owner, name)))
-                    patch.start()
-                    inner.stack.append(patch)
-                return passed
-
-            def __exit__(inner, *_):
-                for patch in inner.stack:
-                    patch.stop()
-
-        return Moments()
+        with contextlib.ExitStack() as stack:
+            for owner, name in (
+                (run_files.RunFiles, "write_bytes"),
+                (record.RoundRecord, "add"),
+                (steps.Steps, "ask"),
+                (plan_lib.Plan, "release"),
+            ):
+                wrapped = before(getattr(owner, name))
+                stack.enter_context(mock.patch.object(owner, name, wrapped))
+            yield passed
 
     def test_half_a_line_of_the_record_asked_nobody(self):
         algorithm = self.make("tally")
@@ -168,9 +167,11 @@ class KilledTest(ContractTestCase):
     def test_an_error_keeps_the_rounds_before_it(self):
         algorithm = self.make("tally_saved_seldom")
         path = self.new_folder()
-        with mock.patch.object(algorithm, "update", side_effect=self.fails_at(4)):
-            with self.assertRaises(ArithmeticError):
-                self.start("tally_saved_seldom", algorithm, path)
+        with (
+            mock.patch.object(algorithm, "update", side_effect=self.fails_at(4)),
+            self.assertRaises(ArithmeticError),
+        ):
+            self.start("tally_saved_seldom", algorithm, path)
         with mock.patch.object(steps.Steps, "ask", autospec=True) as ask:
             ask.side_effect = Killed
             with self.assertRaises(Killed):
@@ -223,9 +224,11 @@ class RefusedTest(ContractTestCase):
     @parameterized.parameters(*_NAMES)
     def test_other_code_or_key(self, case):
         path = self.interrupted(case)
-        with mock.patch.object(software, "digest", return_value="other"):
-            with self.assertRaisesRegex(record.RecordError, "other versions of this"):
-                self.start(case, self.make(case), path, resume=True)
+        with (
+            mock.patch.object(software, "digest", return_value="other"),
+            self.assertRaisesRegex(record.RecordError, "other versions of this"),
+        ):
+            self.start(case, self.make(case), path, resume=True)
         other = noise_keys.NoiseKey(8, is_secret=True)
         with self.assertRaisesRegex(run_directory.RunDirectoryError, "another noise"):
             self.start(case, self.make(case), path, resume=True, noise_key=other)
@@ -241,7 +244,7 @@ class RefusedTest(ContractTestCase):
                 "damaged",
             ),
             (lambda lines: [lines[0], self.other_cohort(lines[1])], "would ask"),
-            (lambda lines: lines[1:], "damaged|other rounds"),
+            (lambda lines: lines[1:], "other rounds|would ask"),
             (lambda lines: [], "other rounds|damaged"),
             (
                 lambda lines: [self.other_cohort(lines[0]), lines[1]],
@@ -271,9 +274,11 @@ class RefusedTest(ContractTestCase):
         cohort = np.sort(np.append(np.arange(19), 5))
         drawn = plan_lib.Draw(cohort, None)
         kind = type(algorithm.plan.sampler)
-        with mock.patch.object(kind, "draw", return_value=drawn):
-            with self.assertRaisesRegex(ValueError, "a client twice"):
-                self.start("tally", algorithm)
+        with (
+            mock.patch.object(kind, "draw", return_value=drawn),
+            self.assertRaisesRegex(ValueError, "a client twice"),
+        ):
+            self.start("tally", algorithm)
 
     def test_an_edited_state(self):
         path = self.interrupted("tally")
@@ -353,9 +358,7 @@ class NoiseTest(ContractTestCase):
 
         with (
             mock.patch.object(plan_lib.Plan, "release", release),
-            mock.patch.object(
-                contract_cases.Tally, "update", lambda s, state, _: (state, {})
-            ),
+            mock.patch.object(contract_cases.Tally, "update", _stay),
         ):
             drawn = by_hand.draw(place)
             totals = [np.array([5, 2, 1]), np.array([5, 2, 2]), np.array([5, 2, 1])]

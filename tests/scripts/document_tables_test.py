@@ -1,10 +1,14 @@
 """Tests that the numbers in the documents' tables are those of the results."""
 
+import pathlib
 import re
 
 from absl.testing import absltest, parameterized
 
+import scripts
 from scripts import document_tables
+
+_ROOT = pathlib.Path(scripts.__file__).parent.parent
 
 
 class DocumentsTest(absltest.TestCase):
@@ -14,6 +18,22 @@ class DocumentsTest(absltest.TestCase):
                 text = document.read_text()
                 self.assertEqual(document_tables.renewed(text), text)
                 self.assertEqual(document_tables.without_mark(text), [])
+
+    def test_what_is_not_measured_has_no_results(self):
+        reasons = {
+            name.removeprefix("not measured: ")
+            for document in document_tables.documents()
+            for name, _, _ in document_tables.marked_tables(document.read_text())
+            if name and name not in document_tables.TABLES
+        }
+        allowed = {"an overview", "options", "commands and commits"}
+        self.assertLessEqual(reasons, allowed)
+
+    def test_documents_are_all_pages(self):
+        pages = {page.relative_to(_ROOT) for page in document_tables.documents()}
+        expected = {page.relative_to(_ROOT) for page in _ROOT.glob("docs/**/*.md")}
+        expected |= {pathlib.Path("README.md"), pathlib.Path("results/README.md")}
+        self.assertEqual(pages, expected)
 
     def test_every_table_of_results_is_shown(self):
         text = "".join(path.read_text() for path in document_tables.documents())

@@ -1,6 +1,6 @@
 """Tests of the numbers that programs take: what nobody can mean is refused at once.
 
-`training_flags_test` and `run_accounting_test` hold the same of their programs.
+`run_accounting_test` holds the same of its program.
 """
 
 import json
@@ -18,6 +18,7 @@ _ROOT = pathlib.Path(scripts.__file__).parent.parent
 _PROGRAMS = (
     ("federated_hh.run_triehh", ("--epsilon=4",), set()),
     ("federated_hh.run_ldp_triehh", (), {("epsilon", "inf")}),
+    ("training.run_training", ("--report_goal=5", "--clip_norm=1"), set()),
     ("scripts.reproduce", ("--study=oov_table1",), set()),
 )
 _TRY = """
@@ -26,6 +27,8 @@ from absl import flags
 module = importlib.import_module(sys.argv[1])
 from simulation import experiment_flags
 given = [sys.argv[1], *sys.argv[2:]]
+if hasattr(module, "define_study_flags"):
+    module.define_study_flags(given)
 sys.argv = [module.__file__]
 taken = []
 for name in [f.name for f in flags.FLAGS.get_key_flags_for_module(module.__name__)]:

@@ -9,7 +9,6 @@ import pathlib
 from absl.testing import absltest, parameterized
 
 from simulation import population, population_options, sentence_tokenizers
-from simulation.readers import synthetic_sentences
 from training import client_sentences, vocabulary
 
 # Another value for each field, beside those that `setUp` makes files for.
@@ -102,7 +101,7 @@ class CacheKeyTest(parameterized.TestCase):
         base, changed = self._changed(self.bases[kind], name)
         words = vocabulary.Vocabulary(["the", "sun", "moon", "and", "of"])
         tokenizer = sentence_tokenizers.get_sentence_tokenizer("keyboard")
-        language = synthetic_sentences.LanguageOptions()
+        language = population_options.LanguageOptions()
 
         def describe(options):
             return client_sentences.describe(options, words, tokenizer, language)

@@ -125,6 +125,7 @@ class FlagErrorsTest(parameterized.TestCase):
         ("scripts.reproduce", "--study=figure0", "one of <.*oov_table1"),
         ("federated_hh.run_triehh", "--num_repeats=many", "invalid literal"),
         ("federated_hh.run_triehh", "--no_such_flag=3", "error: Unknown"),
+        ("federated_hh.run_triehh", "--noresume=3", "does not take an argument"),
         ("federated_hh.run_triehh", "--flagfile=nowhere", "Unable to open"),
         ("federated_hh.run_triehh", f"--flagfile={sys.executable}", "text in UTF-8"),
     )

@@ -14,10 +14,13 @@ _PROGRAM = """
 import sys
 from absl import app
 from simulation import population_flags
+population = population_flags.PopulationFlags("words")
 heavy = {"numpy", "pyarrow", "pandas", "wordfreq", "tensorflow", "scipy", "tqdm"}
 assert not heavy & set(sys.modules), heavy & set(sys.modules)
-app.run(lambda _: print(population_flags.options_from_flags()))
+app.run(lambda _: print(population.read()))
 """
+
+_FLAGS = population_flags.PopulationFlags("words")
 
 
 def _run(*arguments):
@@ -62,7 +65,7 @@ class PopulationFlagsTest(parameterized.TestCase):
         }
         for name, value in values.items():
             flags.FLAGS[name].value = value
-        options = population_flags.options_from_flags()
+        options = _FLAGS.read()
         defaults = population.PopulationOptions()
         fields = vars(options)
         self.assertLen(fields, len(values))
@@ -72,28 +75,34 @@ class PopulationFlagsTest(parameterized.TestCase):
             fields.values(),
             [tuple(v) if isinstance(v, list) else v for v in values.values()],
         )
-        self.assertEqual(population_flags.alphabet_from_flags(), "xyz")
+        self.assertEqual(options.characters, "xyz")
 
     @parameterized.parameters(
-        ("--population=", "must be 'synthetic' or the path"),
+        ("--population=", "has to be 'synthetic' or a path"),
         ("--population_format=xml", "--population_format=xml"),
         ("--tokenizer=nltk", "should be one of <triehh|whitespace>"),
         ("--csv_columns=a,a", "no name twice"),
-        ("--count_column=n", "needs word_column"),
-        ("--alphabet=", "must have a character"),
+        ("--count_column=n", "count_column=n: needs word_column"),
+        ("--alphabet=", "has to have a character"),
         ("--num_clients=0", "--num_clients=0"),
         ("--max_bad_rows=-1", "--max_bad_rows=-1"),
         ("--mean_words_per_client=1", "mean above 1"),
         ("--words_per_client_sigma=9", "--words_per_client_sigma=9"),
-        ("--trending_share=1", "must be below 1"),
+        ("--trending_share=1", "in [0, 1) (some words are not in fashion)"),
         ("--population_seed=-1", "--population_seed=-1"),
         (f"--population_seed={2**64}", "--population_seed="),
         ("--num_clients=2147483648", "--num_clients="),
         ("--max_bad_rows=100001", "--max_bad_rows="),
         ("--trending_words=1000001", "--trending_words="),
         ("--trending_exponent=inf", "--trending_exponent="),
-        ("--mean_words_per_client=nan", "flags mean_words_per_client=nan"),
-        ("--words_per_client_sigma=nan", "words_per_client_sigma is nan, must be in"),
+        (
+            "--mean_words_per_client=nan",
+            "_client=nan: has to be a number",
+        ),
+        (
+            "--words_per_client_sigma=nan",
+            "sigma=nan: has to be a number",
+        ),
         ("--trending_share=nan", "--trending_share"),
     )
     def test_wrong_values_are_refused(self, flag, message):
@@ -101,21 +110,12 @@ class PopulationFlagsTest(parameterized.TestCase):
         self.assertEqual(result.returncode, 1)
         self.assertIn(message, result.stderr)
 
-    def test_every_number_has_bounds(self):
-        module = flags.FLAGS.flags_by_module_dict()[population_flags.__name__]
-        numbers = [flag for flag in module if flag.flag_type() in ("int", "float")]
-        self.assertLen(numbers, 8)
-        for flag in numbers:
-            with self.subTest(flag.name):
-                self.assertIsNotNone(flag.parser.lower_bound)
-                self.assertIsNotNone(flag.parser.upper_bound)
-
     @parameterized.parameters(
         "max_bad_rows", "num_clients", "trending_words", "seed",
         "mean_words_per_client", "words_per_client_sigma", "trending_exponent",
         "trending_share",
     )  # fmt: skip
-    def test_options_have_the_bounds_of_the_flags(self, name):
+    def test_every_number_has_bounds(self, name):
         for value in (-1, float("inf"), float("nan"), 10**400):
             with self.assertRaisesRegex(ValueError, name):
                 population.PopulationOptions(**{name: value})
@@ -131,14 +131,19 @@ class PopulationFlagsTest(parameterized.TestCase):
         for name in ("--population:", "--known_words:", "--max_bad_rows:"):
             self.assertIn(name, result.stdout)
 
-    def test_prepare_from_flags(self):
+    def test_sentences_have_no_flags_of_words(self):
+        names = population.PopulationOptions.names("sentences")
+        self.assertContainsSubset(["source", "user_column", "num_clients"], names)
+        self.assertNoCommonElements(["known_words", "tokenizer", "alphabet"], names)
+
+    def test_prepare_words(self):
         directory = pathlib.Path(self.create_tempdir().full_path)
         (directory / "a.csv").write_text("user,text\nann,Sun\n")
         with flagsaver.flagsaver(
             population=str(directory / "a.csv"),
             population_cache=str(directory / "cache"),
         ):
-            prepared = population_flags.prepare_from_flags()
+            prepared = _FLAGS.prepare_words()
         self.assertIsInstance(prepared, client_words.ClientWords)
         self.assertEqual(prepared.client(0), [("sun", 1)])
         self.assertStartsWith(prepared.directory, str(directory / "cache"))

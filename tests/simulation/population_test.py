@@ -40,23 +40,23 @@ def _start(source, *arguments, **options):
 
 class OptionsTest(parameterized.TestCase):
     @parameterized.parameters(
-        ("format", "xml", "must be one of auto, csv"),
-        ("csv_header", "yes", "must be one of auto, present, absent"),
-        ("out_of_alphabet", "keep", "must be one of drop, refuse"),
-        ("empty_clients", "maybe", "must be one of drop, keep"),
-        ("max_bad_rows", -1, "is -1, must be in"),
-        ("num_clients", 0, r"is 0, must be in \[1, 2147483647\]"),
-        ("mean_words_per_client", 0.5, "is 0.5, must be in"),
-        ("mean_words_per_client", float("nan"), "is nan, must be in"),
-        ("mean_words_per_client", 1.0, "must be above 1"),
-        ("words_per_client_sigma", 3.5, r"must be in \[0, 3.0\]"),
-        ("trending_share", 1.0, r"must be in \[0, 1\)"),
-        ("trending_words", 0, "is 0, must be in"),
-        ("trending_exponent", -1.0, "is -1.0, must be in"),
-        ("seed", -1, "is -1, must be in"),
-        ("source", "", "source is empty"),
-        ("alphabet", "", "alphabet is empty"),
-        ("count_column", "n", "word_column is not given"),
+        ("format", "xml", "has to be one of auto, csv"),
+        ("csv_header", "yes", "has to be one of auto, present, absent"),
+        ("out_of_alphabet", "keep", "has to be one of drop, refuse"),
+        ("empty_clients", "maybe", "has to be one of drop, keep"),
+        ("max_bad_rows", -1, "=-1: has to be a"),
+        ("num_clients", 0, r"=0: has to be an integer in \[1, 2147483647\]"),
+        ("mean_words_per_client", 0.5, "=0.5: has to be a"),
+        ("mean_words_per_client", float("nan"), "=nan: has to be a"),
+        ("mean_words_per_client", 1.0, "has to be a mean above 1"),
+        ("words_per_client_sigma", 3.5, r"has to be a number in \[0, 3\]"),
+        ("trending_share", 1.0, r"has to be a number in \[0, 1\)"),
+        ("trending_words", 0, "=0: has to be a"),
+        ("trending_exponent", -1.0, "=-1.0: has to be a"),
+        ("seed", -1, "=-1: has to be a"),
+        ("source", "", "source=: has to be"),
+        ("alphabet", "", "alphabet=: has to have"),
+        ("count_column", "n", "count_column=n: needs word_column"),
         ("csv_columns", ("a", "a"), "no name twice"),
     )
     def test_out_of_range(self, name, value, regex):
@@ -64,7 +64,7 @@ class OptionsTest(parameterized.TestCase):
             population.PopulationOptions(**{name: value})
 
     def test_without_spread_the_mean_is_whole(self):
-        with self.assertRaisesRegex(ValueError, "must be a whole number"):
+        with self.assertRaisesRegex(ValueError, "has to be a whole number"):
             population.PopulationOptions(
                 mean_words_per_client=1.5, words_per_client_sigma=0
             )

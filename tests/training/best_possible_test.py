@@ -7,7 +7,7 @@ import pathlib
 import numpy as np
 from absl.testing import absltest, parameterized
 
-from simulation import client_text, sentence_tokenizers
+from simulation import client_text, population_options, sentence_tokenizers
 from simulation.readers import synthetic_sentences
 from training import best_possible, examples
 from training import vocabulary as vocabulary_lib
@@ -16,7 +16,7 @@ _OOV, _EOS = vocabulary_lib.OOV, vocabulary_lib.EOS
 
 
 def tiny_language(context_words):
-    options = synthetic_sentences.LanguageOptions(
+    options = population_options.LanguageOptions(
         mean_sentence_words=2.5,
         context_strength=0.8,
         num_followers=2,
@@ -104,7 +104,7 @@ class BestPossibleTest(parameterized.TestCase):
     def test_drawn_english(self):
         # The law's own loss on 40,000 sentences, whose mean has to be within six
         # standard errors: false alarms 2e-9.
-        options = synthetic_sentences.LanguageOptions(context_words=300)
+        options = population_options.LanguageOptions(context_words=300)
         language = synthetic_sentences.SyntheticLanguage.english(
             options, 3, sentence_tokenizers.get_sentence_tokenizer("keyboard")
         )

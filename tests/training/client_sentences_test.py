@@ -6,7 +6,6 @@ import pathlib
 from absl.testing import absltest
 
 from simulation import population, population_options, sentence_tokenizers
-from simulation.readers import synthetic_sentences
 from training import client_sentences, vocabulary
 
 _SHARED = pathlib.Path(population.__file__).parents[2] / "shared" / "data"
@@ -76,13 +75,13 @@ class ClientSentencesTest(absltest.TestCase):
         self.assertEqual(set(text.tokens.tolist()), {1, 4, 5})
         again, _ = self._prepare(**options, max_bad_rows=3)  # of files only
         self.assertEqual(again.directory, text.directory)
-        weaker = synthetic_sentences.LanguageOptions(context_strength=0.1)
+        weaker = population_options.LanguageOptions(context_strength=0.1)
         other, log = self._prepare(language=weaker, **options)
         self.assertIn("option context_strength changed (0.7 -> 0.1)", log)
         self.assertNotEqual(other.directory, text.directory)
         _, log = self._prepare(**options | {"seed": 5})
         self.assertIn("option seed changed (4 -> 5)", log)
-        too_many = synthetic_sentences.LanguageOptions(context_words=10**6)
+        too_many = population_options.LanguageOptions(context_words=10**6)
         kept = sorted(os.listdir(self.cache))
         with self.assertRaisesRegex(ValueError, "context_words is 1000000"):
             self._prepare(language=too_many, **options)

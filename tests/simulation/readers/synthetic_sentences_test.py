@@ -23,7 +23,7 @@ def small_language(seed=3, num_words=40, **options):
     )
     frequencies = 1 / np.arange(1, num_words + 1)
     words = [f"w{i}" for i in range(num_words)]
-    options = lib.LanguageOptions(**values | options)
+    options = population_options.LanguageOptions(**values | options)
     return lib.SyntheticLanguage(words, frequencies, options, seed)
 
 
@@ -105,7 +105,9 @@ class SyntheticLanguageTest(parameterized.TestCase):
         self.assertFalse(np.array_equal(language.followers, other.followers))
 
     def test_english(self):
-        language = lib.SyntheticLanguage.english(lib.LanguageOptions(), 0, _KEYBOARD)
+        language = lib.SyntheticLanguage.english(
+            population_options.LanguageOptions(), 0, _KEYBOARD
+        )
         self.assertEqual(language.words[:3], ("the", "to", "and"))
         self.assertEqual(language.followers.shape, (1000, 4))
         expected = wordfreq.get_frequency_dict("en", wordlist="large")
@@ -118,11 +120,11 @@ class SyntheticLanguageTest(parameterized.TestCase):
         )
 
     @parameterized.parameters(
-        (dict(mean_sentence_words=0.5), "mean_sentence_words is 0.5"),
-        (dict(context_strength=1.1), "context_strength is 1.1"),
-        (dict(context_strength=float("nan")), "context_strength is nan"),
-        (dict(num_followers=0), "num_followers is 0"),
-        (dict(context_words=0), "context_words is 0"),
+        (dict(mean_sentence_words=0.5), "mean_sentence_words=0.5: has to be"),
+        (dict(context_strength=1.1), "context_strength=1.1: has to be"),
+        (dict(context_strength=float("nan")), "context_strength=nan: has to be"),
+        (dict(num_followers=0), "num_followers=0: has to be"),
+        (dict(context_words=0), "context_words=0: has to be"),
         (dict(context_words=41), r"context_words is 41, must be in 1\.\.40"),
     )
     def test_bad_options(self, options, regex):

@@ -1,11 +1,12 @@
-"""Whether private training learns: the mechanisms side by side on real text.
+"""Whether private training learns (Xu et al. 2023): mechanisms side by side on blogs.
 
-Bloggers take the place of Gboard's users (Xu et al. 2023): far fewer clients, so a
+Bloggers take the place of Gboard's users: far fewer clients, so a
 smaller model, a smaller report goal and fewer rounds. Each setting is a run of
 `training.run_training` with the flags of one file; they differ in the noise alone.
 """
 
 import dataclasses
+import hashlib
 import json
 import math
 import os
@@ -13,12 +14,15 @@ import pathlib
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 import matplotlib.ticker
 import pandas as pd
-from absl import logging
 
-from simulation import plots, prepared_data, run_record, tables
+from simulation import options as options_lib
+from simulation import plots, prepared_data, run_directory, run_record, tables
+from simulation.options import REQUIRED, option
+from studies import study
 
 _FILES = "blog-authorship/posts-*.jsonl.xz"
 _FLAGFILE = "configs/training_blogs.flagfile"
@@ -36,15 +40,15 @@ class Setting:
     """A run of the study.
 
     Attributes:
-        key: Its directory, and what it is called in `runs.csv`.
-        name: In tables and plots.
+        name: Of its part of the run directory, and in `runs.csv`.
+        label: In the page and plots.
         flags: Of `training.run_training`, beside those of the flagfile.
         color: In plots.
         line: Style of its line in plots.
     """
 
-    key: str
     name: str
+    label: str
     flags: tuple[str, ...]
     color: str
     line: str = "-"
@@ -88,7 +92,7 @@ class Run:
     suggestions: Mapping[str, Sequence[str]]
 
 
-def blogs_file(
+def posts_file(
     data_dir: str | os.PathLike[str], cache: str | os.PathLike[str]
 ) -> pathlib.Path:
     """Returns one file of all bloggers' posts, made on first use.
@@ -104,62 +108,116 @@ def blogs_file(
     return prepared_data.join_parts(files, cache, "blogs.jsonl.xz")
 
 
-def run_all(
-    population: str | os.PathLike[str],
-    directory: pathlib.Path,
-    cache: str | os.PathLike[str],
-    extra_flags: Sequence[str] = (),
-    settings: Sequence[Setting] = SETTINGS,
-) -> list[Run]:
-    """Trains with each setting, one after the other; goes on where it was stopped.
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """How the study is run; each field is a flag. Its settings are in a flagfile."""
 
-    Args:
-        population: The clients' posts.
-        directory: Takes a run directory for each setting.
+    is_synthetic: ClassVar[bool] = False
+
+    data_dir: str = option(
+        REQUIRED, "The directory that holds the data set blog-authorship."
+    )
+
+    def __post_init__(self):
+        options_lib.check(self)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LearningStudy:
+    """Training with each mechanism; a `study.Study`.
+
+    Attributes:
+        posts: The file of the clients' posts.
+        data: Its fingerprint.
         cache: Where prepared populations are kept.
         extra_flags: Of `training.run_training`, instead of those of the flagfile.
-        settings: What to run.
+        title: Of its page.
+        settings: What is run.
+        num_repeats: Each setting is one run of one seed.
+    """
+
+    posts: pathlib.Path
+    data: Mapping[str, str]
+    cache: str | os.PathLike[str]
+    extra_flags: Sequence[str] = ()
+    title: str = "Learning from bloggers' sentences"
+    settings: Sequence[Setting] = SETTINGS
+    num_repeats: int = 1
+
+    def run_part(
+        self, setting: Setting, repeat: int, part: run_directory.RunDirectory
+    ) -> dict[str, list]:
+        """Trains, or goes on where training was stopped; see `study.Study`.
+
+        Returns:
+            No tables: what a run leaves is read where it stands, in `part`.
+
+        Raises:
+            RuntimeError: If the run fails.
+        """
+        del repeat
+        path = part.path
+        root = pathlib.Path(__file__).resolve().parent.parent
+        flags = [f"--output_dir={path}", f"--population_cache={self.cache}"]
+        if (path / run_record.RUN_FILE).exists():
+            if run_record.read(path)["status"] == "complete":
+                return {}
+            flags.append("--resume")
+        else:
+            flags += [
+                f"--flagfile={root / _FLAGFILE}",
+                f"--population={self.posts}",
+                *setting.flags,
+                *self.extra_flags,
+            ]
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", "training.run_training", *flags],
+            env={**os.environ, "PYTHONPATH": str(root)},
+            check=False,
+        )
+        if done.returncode:
+            raise RuntimeError(
+                f"the run of {setting.label} in {path} ended with exit code "
+                f"{done.returncode}; mend what it says and continue with --resume"
+            )
+        return {}
+
+    def files(self, found: study.Tables, directory: pathlib.Path) -> dict[str, bytes]:
+        """Returns the files of results by name; see `study.Study`."""
+        del found
+        paths = {s: directory / study.part_name(s.name, 0) for s in self.settings}
+        runs = [read_run(setting, path) for setting, path in paths.items()]
+        return files_of(self.title, runs, describe(paths))
+
+
+def prepare(
+    name: str,
+    options: Options,
+    *,
+    seed: int,
+    cache: str | os.PathLike[str],
+) -> LearningStudy:
+    """Returns the study.
+
+    Args:
+        name: There is one study only.
+        options: How it is run.
+        seed: Of all runs, at least 0.
+        cache: Directory where populations are kept.
 
     Raises:
-        RuntimeError: If a run fails.
+        PopulationError: If there are no posts.
     """
-    runs = []
-    for setting in settings:
-        path = directory / setting.key
-        if not _is_complete(path):
-            _train(population, setting, path, cache, extra_flags)
-        runs.append(read_run(setting, path))
-    return runs
-
-
-def _is_complete(path: pathlib.Path) -> bool:
-    file = path / "run.json"
-    return file.exists() and json.loads(file.read_text())["status"] == "complete"
-
-
-def _train(population, setting, path, cache, extra_flags) -> None:
-    root = pathlib.Path(__file__).resolve().parent.parent
-    flags = [f"--output_dir={path}", f"--population_cache={cache}"]
-    if (path / "run.json").exists():
-        flags.append("--resume")
-    else:
-        flags += [
-            f"--flagfile={root / _FLAGFILE}",
-            f"--population={population}",
-            *setting.flags,
-            *extra_flags,
-        ]
-    logging.info("Training: %s.", setting.name)
-    done = subprocess.run(
-        [sys.executable, "-P", "-m", "training.run_training", *flags],
-        env={**os.environ, "PYTHONPATH": str(root)},
-        check=False,
+    del name
+    posts = posts_file(options.data_dir, cache)
+    with open(posts, "rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    return LearningStudy(
+        posts=posts,
+        data={"posts": f"SHA-256 {digest}"},
+        cache=cache,
+        extra_flags=(f"--seed={seed}",),
     )
-    if done.returncode:
-        raise RuntimeError(
-            f"the run of {setting.name} in {path} ended with exit code "
-            f"{done.returncode}; mend what it says and continue with --resume"
-        )
 
 
 def read_run(setting: Setting, path: str | os.PathLike[str]) -> Run:
@@ -183,35 +241,31 @@ def read_run(setting: Setting, path: str | os.PathLike[str]) -> Run:
     )
 
 
-def describe(
-    directory: pathlib.Path, settings: Sequence[Setting] = SETTINGS
-) -> list[str]:
-    """Returns what to know about the runs below a directory: data and flags.
+def describe(paths: Mapping[Setting, pathlib.Path]) -> list[str]:
+    """Returns what to know about finished runs: data and flags.
 
     Args:
-        directory: See `run_all`.
-        settings: Which were run.
+        paths: The directory of each setting's run.
 
     Raises:
         ValueError: If they have different flags or data.
     """
     facts = []
-    for setting in settings:
-        path = directory / setting.key
-        run = json.loads((path / "run.json").read_text())
+    for path in paths.values():
+        run = run_record.read(path)
         flags = [flag for flag in run["flags"] if not flag.startswith(_DIFFERENT)]
         data = json.loads((path / run_record.FACTS_FILE).read_text())
         facts.append((data["population"], " ".join(flags)))
     if len(set(facts)) > 1:
         raise ValueError(
-            f"{directory} has runs of different flags or data; begin a new study."
+            f"{path.parent} has runs of different flags or data; begin a new study"
         )
     fingerprint, _ = facts[0]
     return [
         "Clients: bloggers of the Blog Authorship Corpus (fingerprint of the prepared "
         f"text {fingerprint[:16]}). Each setting is one run of one seed.",
         f"Flags: `{_FLAGFILE}`, and those by which the settings differ: "
-        + "; ".join(f"{s.name}: `{' '.join(s.flags)}`" for s in settings)
+        + "; ".join(f"{s.label}: `{' '.join(s.flags)}`" for s in paths)
         + ". FedAvg clips too.",
         "MinS, MaxP, rho and epsilon are realised: from the table of all clients' "
         "participations. Zero-out adjacency of one client. Settings were chosen by "
@@ -219,28 +273,29 @@ def describe(
     ]
 
 
-def files_of(runs: Sequence[Run], notes: Sequence[str]) -> dict[str, bytes]:
+def files_of(title: str, runs: Sequence[Run], notes: Sequence[str]) -> dict[str, bytes]:
     """Returns the files that the study leaves, by name.
 
     Args:
+        title: Of the page.
         runs: Of all settings.
-        notes: What to know about them: the population, the command, the code.
+        notes: What to know about them, a sentence or more each.
     """
-    parts = [run.metrics.assign(setting=run.setting.key) for run in runs]
+    parts = [run.metrics.assign(setting=run.setting.name) for run in runs]
     table = pd.concat(parts, ignore_index=True)
     table.insert(0, "setting", table.pop("setting"))
     return {
         "runs.csv": tables.write(table).encode(),
         "unigram_baseline.json": json.dumps(dict(runs[0].baseline), indent=1).encode(),
         "learning.png": plot(runs),
-        "table.md": to_markdown(runs, notes).encode(),
+        study.PAGE: to_markdown(title, runs, notes).encode(),
     }
 
 
-def to_markdown(runs: Sequence[Run], notes: Sequence[str]) -> str:
+def to_markdown(title: str, runs: Sequence[Run], notes: Sequence[str]) -> str:
     """Returns the study's table, notes and suggestions as Markdown."""
     lines = [
-        "### Learning from bloggers' sentences",
+        f"### {title}",
         "",
         "After the last round, on held-out clients:",
         "",
@@ -258,7 +313,7 @@ def to_markdown(runs: Sequence[Run], notes: Sequence[str]) -> str:
             parameters["MaxP"],
             *_guarantee(run),
         ]
-        lines.append(_row(run.setting.name, values, privacy))
+        lines.append(_row(run.setting.label, values, privacy))
     values = [runs[0].baseline[name] for name in _METRICS]
     lines.append(_row("words by frequency alone", values, [""] * 5))
     lines += ["", *[f"* {note}" for note in notes], ""]
@@ -266,7 +321,7 @@ def to_markdown(runs: Sequence[Run], notes: Sequence[str]) -> str:
     lines += [f"| suggestions for | {typed} |", f"|---|{'---|' * len(_TYPED)}"]
     for run in runs:
         offered = " | ".join(", ".join(run.suggestions[text]) for text in _TYPED)
-        lines.append(f"| {run.setting.name} | {offered} |")
+        lines.append(f"| {run.setting.label} | {offered} |")
     return "\n".join(lines) + "\n"
 
 
@@ -304,7 +359,7 @@ def plot(runs: Sequence[Run]) -> bytes:
                 ms=3,
                 color=run.setting.color,
                 linestyle=run.setting.line,
-                label=run.setting.name,
+                label=run.setting.label,
             )
         axes.axhline(
             runs[0].baseline[name],

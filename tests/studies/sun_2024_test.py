@@ -17,52 +17,72 @@ import pandas as pd
 from absl.testing import absltest, parameterized
 
 from federated_hh import alphabet as alphabet_lib
-from federated_hh import contributions, oov_real_text, oov_report, oov_studies
+from federated_hh import contributions, ldp_triehh_parameters
 from randomness import noise_keys
 from simulation import (
     population,
     population_options,
     run_directory,
+    runtime,
     tables,
+)
+from studies import (
+    coverage_report,
+    coverage_study,
+    study,
+    sun_2024,
+    sun_2024_production,
+    sun_2024_real_text,
 )
 
 _KEY = noise_keys.NoiseKey.of_seed(1)
 _GREEDY = contributions.ItemSampler.GREEDY
-_STUDY = oov_studies.Study(
-    "A small study",
-    (
-        oov_studies.Setting("private", 10.0, _GREEDY, 2, 1_000_000, 0.5),
-        oov_studies.Setting("open", math.inf, _GREEDY, 1, 2_000_000),
-    ),
-)
+_ALPHABET = alphabet_lib.Alphabet(string.printable)
 
 
 class _InterruptedError(Exception):
     pass
 
 
-class OovStudiesTest(parameterized.TestCase):
+class CoverageStudyTest(parameterized.TestCase):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
+        cls.enterClassContext(runtime.tff_worker())
         cls.scratch = cls.enterClassContext(tempfile.TemporaryDirectory())
-        cls.options = oov_studies.Options(
-            scale=1e-4,
-            num_repeats=2,
-            seed=5,
-            max_depth=1,
-            max_prefixes=30,
-            contribution_bound=5,
-            characters=string.printable,
-        )
         cls.population = population.prepare(
             population_options.PopulationOptions(
-                tokenizer="whitespace",
-                num_clients=cls.options.num_clients,
-                mean_words_per_client=8,
+                tokenizer="whitespace", num_clients=1_550, mean_words_per_client=8
             ),
             os.path.join(cls.scratch, "cache"),
         )
+
+    def study(self, **changes):
+        def setting(name, epsilon, num_passes, clients, paper=None):
+            parameters = ldp_triehh_parameters.LdpTrieHHParameters(
+                clients_per_level=clients,
+                max_depth=1,
+                max_prefixes=30,
+                contribution_bound=5,
+                epsilon=epsilon,
+                num_passes=num_passes,
+                sampler=_GREEDY,
+            )
+            return coverage_study.Setting(name, self.population, parameters, paper)
+
+        values = {
+            "title": "A small study",
+            "settings": (
+                setting("private", 10.0, 2, 100, 0.5),
+                setting("open", math.inf, 1, 200),
+            ),
+            "num_repeats": 2,
+            "data": {"population": self.population.fingerprint},
+            "alphabet": _ALPHABET,
+            "seed": 5,
+            "notes": ("a note",),
+        }
+        return coverage_study.CoverageStudy(**(values | changes))
 
     def directory(self, name, resume=False):
         path = os.path.join(self.scratch, name)
@@ -74,15 +94,12 @@ class OovStudiesTest(parameterized.TestCase):
             path, program="t", flags=(), facts={}, noise_key=_KEY
         )
 
-    def runner(self, directory):
-        return oov_studies.StudyRunner(_STUDY, self.options, self.population, directory)
-
     def test_runs_tables_and_resumption(self):
         with self.directory("whole") as directory:
-            first, last = list(self.runner(directory).run())
-        runs, levels = last.runs, last.levels
-        pd.testing.assert_frame_equal(first.runs, runs[runs["repeat"] == 0])
-        pd.testing.assert_frame_equal(first.levels, levels[levels["repeat"] == 0])
+            first, last = list(study.run(self.study(), directory))
+        runs, levels = last["runs"], last["levels"]
+        pd.testing.assert_frame_equal(first["runs"], runs[runs["repeat"] == 0])
+        pd.testing.assert_frame_equal(first["levels"], levels[levels["repeat"] == 0])
         self.assertEqual(levels["setting"].tolist(), runs["setting"].tolist())
         self.assertEqual(levels["pass_number"].tolist(), runs["pass_number"].tolist())
         self.assertAlmostEqual(
@@ -118,24 +135,25 @@ class OovStudiesTest(parameterized.TestCase):
                 ),
                 self.assertRaises(_InterruptedError),
             ):
-                list(self.runner(directory).run())
+                list(study.run(self.study(), directory))
             part = pathlib.Path(self.scratch, name, "private_repeat_1")
             record = part / "simulator" / "rounds.jsonl"
             before = record.read_text().splitlines()
             self.assertLen(before, min(number, 2))
             with self.directory(name, resume=True) as directory:
-                *_, results = self.runner(directory).run()
+                *_, results = study.run(self.study(), directory)
             pd.testing.assert_frame_equal(
-                results.runs.drop(columns="seconds"), expected.drop(columns="seconds")
+                results["runs"].drop(columns="seconds"),
+                expected.drop(columns="seconds"),
             )
             # The levels done are not asked again.
             after = record.read_text().splitlines()
             self.assertLen(after, 2)
             self.assertEqual(after[: len(before)], before)
 
-    def check_summary(self, results):
-        runs = results.runs
-        summary = oov_report.summarize(runs).set_index("setting")
+    def check_summary(self, found):
+        runs = found["runs"]
+        summary = coverage_report.summarize(runs).set_index("setting")
         self.assertEqual(summary.index.tolist(), ["private", "open"])
         self.assertEqual(summary["repeats"].tolist(), [2, 2])
         last = runs[(runs["setting"] == "private") & (runs["pass_number"] == 2)]
@@ -146,7 +164,7 @@ class OovStudiesTest(parameterized.TestCase):
         self.assertAlmostEqual(row["coverage_high"] - row["coverage"], half, places=5)
         self.assertEqual(row["paper_coverage"], 0.5)
         self.assertTrue(np.isnan(summary.loc["open", "paper_coverage"]))
-        files = oov_report.files_of("T", results, summary.reset_index(), ["a note"])
+        files = self.study().files(found, pathlib.Path(self.scratch))
         table = files["table.md"].decode()
         self.assertIn(f"| {row['coverage']:.2%} ± {half:.2%} |", table)
         self.assertIn("50.0%", table)
@@ -154,14 +172,10 @@ class OovStudiesTest(parameterized.TestCase):
         self.assertTrue(files["coverage.png"].startswith(b"\x89PNG"))
 
     def test_settings_of_the_paper(self):
+        options = sun_2024.Options(scale=1.0)
         parameters = {
-            name: [
-                oov_studies.Options(
-                    1.0, 1, 1, 15, 10_000, 60, string.printable
-                ).parameters(setting)
-                for setting in study.settings
-            ]
-            for name, study in oov_studies.STUDIES.items()
+            name: [options.parameters(setting) for setting in settings]
+            for name, settings in sun_2024.SETTINGS.items()
         }
         self.assertEqual(
             {p.clients_needed for p in parameters["oov_table1"]}, {15_000_000}
@@ -171,10 +185,11 @@ class OovStudiesTest(parameterized.TestCase):
             [2, 4, 6, 8, 10, 12, math.inf],
         )
         self.assertEqual(parameters["oov_production"][0].num_passes, 2)
+        self.assertEqual({p.max_depth for p in parameters["oov_figure1"]}, {15})
 
     def test_parts_keep_who_took_part_in_other_repeats_apart(self):
         with self.directory("parts") as directory:
-            list(self.runner(directory).run())
+            list(study.run(self.study(), directory))
             paths = sorted(directory.path.glob("*/simulator/rounds.jsonl"))
         self.assertEqual(
             [path.parts[-3] for path in paths],
@@ -183,30 +198,51 @@ class OovStudiesTest(parameterized.TestCase):
         lines = [line for path in paths for line in path.read_text().splitlines()]
         self.assertLen({json.loads(line)["cohort"] for line in lines}, 6)
 
-    def test_a_setting_that_cannot_be_run_is_refused_before_the_first_is(self):
-        one_pass, two_passes = oov_studies.STUDIES["oov_table1"].settings[1:]
-        options = oov_studies.Options(1.1e-5, 1, 1, 15, 10, 60, string.printable)
-        options.check(oov_studies.Study("", (one_pass,)), options.num_clients)
-        study = oov_studies.Study("", (one_pass, two_passes))
-        message = r"'random, two passes' at scale 1.1e-05: .* 2 passes need 180"
-        with self.assertRaisesRegex(ValueError, message):
-            options.check(study, options.num_clients)
-        # At a size that is fitting, but with clients who have no words and left.
-        options = dataclasses.replace(self.options, scale=1.034e-4, max_depth=15)
-        options.check(study, options.num_clients)
-        with self.directory("refused") as directory:
-            runner = oov_studies.StudyRunner(study, options, self.population, directory)
-            with self.assertRaisesRegex(ValueError, "the population has 1,5"):
-                next(runner.run())
-            self.assertEmpty([*directory.path.glob("*_repeat_*")])
+    def test_a_setting_that_cannot_be_run_is_refused_before_all_else(self):
+        cache = pathlib.Path(self.scratch, "no_cache")
+        with self.assertRaisesRegex(ValueError, "'random, two passes': .* need 180"):
+            sun_2024.prepare(
+                "oov_table1",
+                sun_2024.Options(scale=1.1e-5, max_prefixes=10),
+                seed=1,
+                cache=cache,
+            )
+        self.assertFalse(cache.exists())
+        # Large enough, but for the clients who have no words and left.
+        (setting, _) = self.study().settings
+        clients = self.population.num_clients // 2 + 1
+        parameters = dataclasses.replace(setting.parameters, clients_per_level=clients)
+        wrong = dataclasses.replace(setting, parameters=parameters)
+        with self.assertRaisesRegex(ValueError, "'private': .*the population has 1,5"):
+            self.study(settings=(wrong,))
+
+    def test_synthetic_study_with_its_options(self):
+        made = sun_2024.prepare(
+            "oov_production",
+            sun_2024.Options(scale=2e-5, max_depth=3, max_prefixes=20, num_repeats=1),
+            seed=1,
+            cache=os.path.join(self.scratch, "cache"),
+        )
+        with self.directory("production") as directory:
+            (found,) = study.run(made, directory)
+            files = made.files(found, directory.path)
+        self.assertContainsSubset(
+            {"runs.csv", "levels.csv", "summary.csv", "guarantees.csv", "privacy.md"},
+            files,
+        )
+        self.assertIn("scale 2e-05", files[study.PAGE].decode())
+        guarantees = tables.parse(files["guarantees.csv"].decode())
+        self.assertEqual(guarantees["here"][0], "epsilon 10, delta 0")
+        (row,) = tables.parse(files["summary.csv"].decode()).to_dict("records")
+        self.assertEqual((row["num_passes"], row["clients_per_level"]), (2, 10))
 
     def test_production_privacy_beside_the_papers(self):
         # The independent values of the notes: 0.1755 at s = 10,101; k = 49 for
         # s = 1,000,001 and no k by Lemma 1.
-        options = oov_studies.Options(1.0, 1, 1, 15, 10_000, 60, string.printable)
-        files = oov_report.privacy_files(
-            options.parameters(oov_studies.STUDIES["oov_production"].settings[0]),
-            alphabet_lib.Alphabet(options.characters),
+        (setting,) = sun_2024.SETTINGS["oov_production"]
+        files = sun_2024_production.guarantees(
+            sun_2024.Options(scale=1.0).parameters(setting),
+            _ALPHABET,
             pd.DataFrame(
                 {
                     "repeat": [0] * 30 + [1] * 30,
@@ -232,21 +268,20 @@ class OovStudiesTest(parameterized.TestCase):
         self.assertIn("(others hold no item) | k = 49 | k = 45", text)
 
     @parameterized.parameters(
-        ({"scale": 0.0}, "scale"),
-        ({"scale": 1.1}, "scale"),
-        ({"num_repeats": 0}, "num"),
+        ({"scale": 0.0}, r"scale=0.0: has to be a number in \(0, 1\]"),
+        ({"scale": 1.1}, "scale=1.1"),
+        ({"scale": math.nan}, "scale=nan"),
+        ({"num_repeats": 0}, r"num_repeats=0: has to be an integer in \[1, 1000\]"),
+        ({"target_share": 1.0}, r"target_share=1.0: .* \(0, 1\)"),
+        ({"vocabulary_size": 0}, "vocabulary_size=0"),
     )
-    def test_bad_options(self, changes, message):
-        values = {"scale": 1.0, "num_repeats": 1, **changes}
+    def test_bad_options(self, values, message):
         with self.assertRaisesRegex(ValueError, message):
-            oov_studies.Options(
-                **values,
-                seed=1,
-                max_depth=1,
-                max_prefixes=1,
-                contribution_bound=1,
-                characters="a",
-            )
+            sun_2024.Options(**values)
+
+    def test_no_repeats(self):
+        with self.assertRaisesRegex(ValueError, "num_repeats is 0"):
+            self.study(num_repeats=0)
 
 
 class RealTextTest(absltest.TestCase):
@@ -270,26 +305,36 @@ class RealTextTest(absltest.TestCase):
             self.write(data / f"{name}.csv.xz", f"user,text\n{rows}")
         cache = data / "cache"
         with (
+            runtime.tff_worker(),
             run_directory.RunDirectory.create(
                 data / "run", program="t", flags=(), facts={}, noise_key=_KEY
             ) as directory,
         ):
-            clients = oov_real_text.populations(str(data), cache)
-            results, words = oov_real_text.RealTextRunner(
-                clients, directory, num_repeats=1, seed=1, max_depth=3
-            ).run()
-        blogs = clients["blogs"]
+            made = sun_2024_real_text.prepare(
+                "oov_real_text",
+                sun_2024_real_text.Options(str(data), num_repeats=1, max_depth=3),
+                seed=1,
+                cache=cache,
+            )
+            (found,) = study.run(made, directory)
+            files = made.files(found, directory.path)
+        private, *_ = made.settings
+        blogs = private.population
         self.assertEqual(blogs.num_clients, 80)
-        runs, levels = results.runs, results.levels
-        guaranteed = oov_real_text.statements(clients, levels, max_depth=3, delta=1e-6)
-        notes = oov_real_text.notes(clients, guaranteed)
+        self.assertEqual(made.data["blogs"], blogs.fingerprint)
+        runs, levels = found["runs"], found["levels"]
+        page = files[study.PAGE].decode()
+        notes = [line for line in page.splitlines() if "distinct unknown" in line]
         self.assertLen(notes, 3)
-        self.assertStartsWith(notes[0], "blogs: 80 clients with 1 distinct unknown")
-        self.assertEqual(guaranteed["blogs"].guarantees[0].epsilon, 10.0)
-        self.assertEqual(guaranteed["blogs"].basis, "realised")
+        self.assertStartsWith(notes[0], "* blogs: 80 clients with 1 distinct unknown")
+        done = levels[levels["setting"] == "blogs, epsilon 10"]
+        guaranteed = coverage_study.realised_statement(private.parameters, done, 1e-6)
+        self.assertEqual(files["privacy_blogs.md"].decode(), guaranteed.to_markdown())
+        self.assertEqual(guaranteed.guarantees[0].epsilon, 10.0)
+        self.assertEqual(guaranteed.basis, "realised")
         candidates = levels["candidates"][levels["setting"] == "blogs, epsilon 10"]
         self.assertEqual(
-            guaranteed["blogs"].parameters["domain_sizes (s)"],
+            guaranteed.parameters["domain_sizes (s)"],
             ", ".join(str(number + 1) for number in candidates),
         )
         self.assertEqual(
@@ -297,9 +342,10 @@ class RealTextTest(absltest.TestCase):
         )
         self.assertEqual(blogs.words.to_pylist(), ["brb"])
         self.assertEqual((runs["coverage"] == 1).tolist(), [True] * 6)
+        words = tables.parse(files["heavy_hitters.csv"].decode())
         without_noise = words[words["epsilon"] == math.inf]
         self.assertEqual(without_noise["word"].tolist(), ["brb", "lol", "lol"])
-        self.assertIn("*brb*", oov_real_text.words_to_markdown(words, 3))
+        self.assertIn("*brb*", page)
 
 
 if __name__ == "__main__":

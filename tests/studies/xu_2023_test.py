@@ -1,5 +1,6 @@
 """Tests of the study of learning, with small runs of the real program."""
 
+import dataclasses
 import json
 import lzma
 import math
@@ -10,14 +11,12 @@ import re
 import pandas as pd
 from absl.testing import absltest
 
-from simulation import population_options, tables
-from training import (
-    dp_ftrl_parameters,
-    learning_study,
-    run_participation,
-    training_statement,
-)
+from randomness import noise_keys
+from simulation import population_options, run_directory, run_record, tables
+from studies import study, xu_2023
+from training import dp_ftrl_parameters, run_participation, training_statement
 
+_KEY = noise_keys.NoiseKey.of_seed(1)
 _FLAGS = (
     "--vocabulary_size=100",
     "--num_units=6",
@@ -43,7 +42,7 @@ def _without_noise():
     return json.loads(statement.to_json())
 
 
-class LearningStudyTest(absltest.TestCase):
+class StudyTest(absltest.TestCase):
     def setUp(self):
         super().setUp()
         self.scratch = pathlib.Path(self.create_tempdir().full_path)
@@ -64,36 +63,56 @@ class LearningStudyTest(absltest.TestCase):
     def test_the_posts_of_all_shards(self):
         cache = self.scratch / "cache"
         for _ in range(2):  # made, and found again
-            path = learning_study.blogs_file(self.scratch / "data", cache)
+            path = xu_2023.posts_file(self.scratch / "data", cache)
             with lzma.open(path, "rt") as posts:
                 self.assertEqual(posts.readlines(), self.lines)
         shards = (self.scratch / "data" / "blog-authorship").iterdir()
         sorted(shards)[1].write_bytes(lzma.compress(b"{}\n"))
-        changed = learning_study.blogs_file(self.scratch / "data", cache)
+        changed = xu_2023.posts_file(self.scratch / "data", cache)
         with lzma.open(changed, "rt") as posts:
             half = len(self.lines) // 2
             self.assertEqual(posts.readlines(), [*self.lines[:half], "{}\n"])
         with self.assertRaisesRegex(
             population_options.PopulationError, "no file blog-authorship/posts"
         ):
-            learning_study.blogs_file(cache, cache)
+            xu_2023.posts_file(cache, cache)
 
     def test_what_a_run_leaves(self):
-        tree, *_, plain = learning_study.SETTINGS
-        cache, directory = self.scratch / "cache", self.scratch / "study"
-        posts = learning_study.blogs_file(self.scratch / "data", cache)
-        of_one = (posts, directory, cache, _FLAGS, [tree])
-        (run,) = learning_study.run_all(*of_one)
-        path = directory / "dp_ftrl"
+        tree, *_, plain = xu_2023.SETTINGS
+        made = xu_2023.prepare(
+            "training_blogs",
+            xu_2023.Options(str(self.scratch / "data")),
+            seed=1,
+            cache=self.scratch / "cache",
+        )
+        made = dataclasses.replace(made, settings=[tree], extra_flags=_FLAGS)
+        directory = run_directory.RunDirectory.create(
+            self.scratch / "study",
+            program="t",
+            flags=(),
+            facts=dict(made.data),
+            noise_key=_KEY,
+        )
+        with directory:
+            list(study.run(made, directory))
+        path = directory.path / "dp_ftrl_repeat_1"
         before = (path / "run.json").stat().st_mtime_ns
-        learning_study.run_all(*of_one)  # complete: not run again
+        # As if killed between the end of training and the study's own checkpoint.
+        (directory.path / run_directory.CHECKPOINT_FILE).unlink()
+        directory = run_directory.RunDirectory.resume(
+            directory.path, program="t", facts=dict(made.data), noise_key=_KEY
+        )
+        with directory:
+            list(study.run(made, directory))
         self.assertEqual((path / "run.json").stat().st_mtime_ns, before)
+        files = made.files({}, directory.path)
+        self.assertIn("`--mechanism=dp_ftrl`", files[study.PAGE].decode())
 
-        none = learning_study.Run(
+        run = xu_2023.read_run(tree, path)
+        none = xu_2023.Run(
             plain, run.metrics, run.baseline, _without_noise(), run.suggestions
         )
-        notes = learning_study.describe(directory, [tree])
-        files = learning_study.files_of([run, none], [*notes, "Another note."])
+        files = xu_2023.files_of("A title", [run, none], ["Another note."])
         self.assertTrue(files["learning.png"].startswith(b"\x89PNG"))
         metrics = tables.read(path / "simulator" / "metrics.csv")
         table = tables.parse(files["runs.csv"].decode())
@@ -123,26 +142,26 @@ class LearningStudyTest(absltest.TestCase):
         self.assertLess(float(shown), guarantee["epsilon"] + 0.0101)
 
     def test_runs_of_different_flags_are_not_compared(self):
-        for setting in learning_study.SETTINGS:
-            path = self.scratch / setting.key
-            path.mkdir()
-            values = {"flags": list(setting.flags)}
-            (path / "run.json").write_text(json.dumps(values))
-            (path / "simulator").mkdir()
+        paths = {}
+        for setting in xu_2023.SETTINGS:
+            path = paths[setting] = self.scratch / setting.name
+            (path / "simulator").mkdir(parents=True)
+            record = run_record.new("t", setting.flags, {}, _KEY)
+            (path / "run.json").write_text(json.dumps(record))
             (path / "simulator" / "facts.json").write_text('{"population": "1"}')
-        self.assertLen(learning_study.describe(self.scratch), 3)
-        values["flags"].append("--num_rounds=9")
-        (path / "run.json").write_text(json.dumps(values))
+        self.assertLen(xu_2023.describe(paths), 3)
+        record["flags"].append("--num_rounds=9")
+        (path / "run.json").write_text(json.dumps(record))
         with self.assertRaisesRegex(ValueError, "runs of different flags or data"):
-            learning_study.describe(self.scratch)
+            xu_2023.describe(paths)
 
     def test_what_the_settings_spend(self):
-        root = pathlib.Path(learning_study.__file__).parent.parent
+        root = pathlib.Path(xu_2023.__file__).parent.parent
         lines = (root / "configs/training_blogs.flagfile").read_text().splitlines()
         common = dict(line.split("=") for line in lines if "=" in line)
         rounds = int(common["--num_rounds"])
         spent = {}
-        for setting in learning_study.SETTINGS[:-1]:
+        for setting in xu_2023.SETTINGS[:-1]:
             flags = common | dict(flag.split("=") for flag in setting.flags)
             parameters = dp_ftrl_parameters.ServerParameters(
                 dp_ftrl_parameters.Mechanism(flags["--mechanism"]),
@@ -151,16 +170,26 @@ class LearningStudyTest(absltest.TestCase):
                 float(flags["--noise_multiplier"]),
                 float(flags["--clip_norm"]),
             )
-            spent[setting.key] = parameters.zcdp(rounds, rounds - 1, 1)
+            spent[setting.name] = parameters.zcdp(rounds, rounds - 1, 1)
         self.assertAlmostEqual(spent["dp_ftrl"], 6 / 8)
         self.assertAlmostEqual(spent["dp_ftrl_more_noise"], 6 / 72)
         self.assertAlmostEqual(spent["dp_fedavg"], 1 / 8)
 
     def test_a_run_that_fails(self):
-        with self.assertRaisesRegex(RuntimeError, "DP-FTRL .* exit code 1"):
-            learning_study.run_all(
-                self.scratch / "missing", self.scratch, self.scratch, _FLAGS
-            )
+        made = xu_2023.LearningStudy(
+            posts=self.scratch / "missing",
+            data={},
+            cache=self.scratch,
+            extra_flags=_FLAGS,
+        )
+        directory = run_directory.RunDirectory.create(
+            self.scratch / "fails", program="t", flags=(), facts={}, noise_key=_KEY
+        )
+        with (
+            directory,
+            self.assertRaisesRegex(RuntimeError, "DP-FTRL .* exit code 1"),
+        ):
+            list(study.run(made, directory))
 
 
 if __name__ == "__main__":

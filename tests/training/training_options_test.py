@@ -1,37 +1,28 @@
-"""Tests of the training program's flags: their ranges, and noise from a target."""
+"""Tests of the options of training: their ranges, and noise from a target."""
 
 import math
 
-from absl import flags
-from absl.testing import absltest, flagsaver, parameterized
+from absl.testing import absltest, parameterized
 from scipy import optimize, stats
 
 from simulation import participation_timers
-from training import client_update, examples, training_experiment, training_flags
+from simulation.options import fields_of
+from training import client_update, examples, training_experiment
+from training.training_options import TrainingOptions
 
 _GIVEN = {"report_goal": 200, "num_rounds": 20, "clip_norm": 1.0, "diurnal": False}
 
 
-def number_flags():
-    """Returns the program's flags that are numbers."""
-    found = []
-    for flag in flags.FLAGS.get_flags_for_module(training_flags):
-        if flag.flag_type() in ("int", "float"):
-            found.append(flag.name)
-    return found
-
-
-def use_all():
-    """Does with the flags what the program does before it has data."""
-    values = flags.FLAGS
-    training_flags.server_parameters()
-    training_flags.language_options()
-    examples.ClientLimits(values.max_sentences, values.max_words, values.batch_size)
-    client_update.LocalTraining(values.client_learning_rate, values.client_epochs)
+def use_all(**values):
+    """Does with options what the program does before it has data."""
+    options = TrainingOptions(**_GIVEN | values)
+    options.server_parameters()
+    examples.ClientLimits(options.max_sentences, options.max_words, options.batch_size)
+    client_update.LocalTraining(options.client_learning_rate, options.client_epochs)
     training_experiment.Schedule(
-        values.evaluate_every, values.checkpoint_every, delta=values.delta
+        options.evaluate_every, options.checkpoint_every, delta=options.delta
     )
-    training_flags.participation_rule(100_000, seed=1)
+    options.participation_rule(100_000, seed=1)
 
 
 def gaussian_delta(rho, epsilon):
@@ -42,40 +33,33 @@ def gaussian_delta(rho, epsilon):
     )
 
 
-class TrainingFlagsTest(parameterized.TestCase):
-    def setUp(self):
-        super().setUp()
-        self.enter_context(flagsaver.flagsaver(**_GIVEN))
-
+class TrainingOptionsTest(parameterized.TestCase):
     def test_every_number_has_an_upper_bound(self):
-        self.enter_context(flagsaver.flagsaver(adaptive_clip=True))
-        use_all()
-        names = number_flags()
-        self.assertGreater(len(names), 25)
-        for name in names:
-            is_int = flags.FLAGS[name].flag_type() == "int"
-            for value in (2**31, 2**63) if is_int else ("1e300", "inf", "nan"):
+        use_all(adaptive_clip=True)
+        of_numbers = {
+            name: field
+            for name, field in fields_of(TrainingOptions).items()
+            if field.kind in (int, float)
+        }
+        self.assertGreater(len(of_numbers), 25)
+        for name, field in of_numbers.items():
+            is_int = field.kind is int
+            for value in (2**31, 2**63) if is_int else (1e300, math.inf, math.nan):
                 with (
                     self.subTest(f"{name}={value}"),
-                    flagsaver.flagsaver(),
-                    self.assertRaises((ValueError, flags.Error)),
+                    self.assertRaisesRegex(ValueError, name),
                 ):
-                    flags.FLAGS[name].parse(value)
-                    use_all()
+                    use_all(**{"adaptive_clip": True, name: value})
 
     @parameterized.parameters("noise_multiplier", "clipped_count_stddev")
     def test_noise_that_guarantees_nothing_is_refused_by_name(self, name):
-        for value in ("1e-300", "9.99e-4", "0", "-1"):
+        for value in (1e-300, 9.99e-4, 0, -1):
             with (
                 self.subTest(value),
-                flagsaver.flagsaver(),
-                self.assertRaisesRegex(
-                    flags.IllegalFlagValueError, rf"--{name}=.*\[0\.001, "
-                ),
+                self.assertRaisesRegex(ValueError, rf"{name}=.*\[0\.001, "),
             ):
-                flags.FLAGS[name].parse(value)
-        with flagsaver.flagsaver():
-            flags.FLAGS[name].parse("0.001")
+                TrainingOptions(**_GIVEN | {name: value})
+        TrainingOptions(**_GIVEN | {name: 0.001})
 
     @parameterized.parameters(
         ("dp_ftrl", {}),
@@ -83,10 +67,8 @@ class TrainingFlagsTest(parameterized.TestCase):
         ("dp_fedavg", {"min_separation": 4}),
     )
     def test_noise_from_a_target(self, mechanism, limits):
-        with flagsaver.flagsaver(
-            mechanism=mechanism, epsilon=3.0, delta=1e-7, **limits
-        ):
-            found = training_flags.server_parameters()
+        values = dict(mechanism=mechanism, epsilon=3.0, delta=1e-7, **limits)
+        found = TrainingOptions(**_GIVEN | values).server_parameters()
         # By hand: the most that the limits allow. Of 20 rounds, trees of 16 and of 4.
         if mechanism == "dp_fedavg":
             square_sum = 4
@@ -99,9 +81,9 @@ class TrainingFlagsTest(parameterized.TestCase):
         self.assertAlmostEqual(found.noise_multiplier / expected, 1, places=5)
 
     def test_noise_that_is_given_or_not(self):
-        self.assertEqual(training_flags.server_parameters().noise_multiplier, 7)
-        with flagsaver.flagsaver(noise_multiplier=2.5):
-            self.assertEqual(training_flags.server_parameters().noise_multiplier, 2.5)
+        for values, expected in (({}, 7), (dict(noise_multiplier=2.5), 2.5)):
+            found = TrainingOptions(**_GIVEN | values).server_parameters()
+            self.assertEqual(found.noise_multiplier, expected)
         for values, regex in (
             (dict(epsilon=1.0, noise_multiplier=2.0), "give one of them"),
             (dict(epsilon=1.0, mechanism="fedavg"), "adds no noise"),
@@ -116,13 +98,12 @@ class TrainingFlagsTest(parameterized.TestCase):
         ):
             with (
                 self.subTest(regex),
-                flagsaver.flagsaver(**values),
                 self.assertRaisesRegex(ValueError, regex),
             ):
-                training_flags.server_parameters()
+                TrainingOptions(**_GIVEN | values).server_parameters()
 
     def test_rules_reach_the_simulation(self):
-        rule = training_flags.participation_rule(1000, seed=3)
+        rule = TrainingOptions(**_GIVEN).participation_rule(1000, seed=3)
         self.assertIsInstance(rule, participation_timers.ParticipationRule)
         self.assertEqual((rule.report_goal, rule.num_rounds), (200, 20))
 

@@ -5,10 +5,10 @@ import pathlib
 import wordfreq
 from absl.testing import absltest, parameterized
 
-from federated_hh import oov_targets
+from studies import target_words
 
 
-class OovTargetsTest(parameterized.TestCase):
+class TargetWordsTest(parameterized.TestCase):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
@@ -18,7 +18,7 @@ class OovTargetsTest(parameterized.TestCase):
     def test_targets_are_the_rarest_words_of_the_share(self, share, size):
         words = sorted(self.frequencies, key=self.frequencies.get, reverse=True)
         vocabulary = words[:size]
-        known = set(oov_targets.known_words(share, size))
+        known = set(target_words.known_words(share, size))
         targets = [word for word in vocabulary if word not in known]
         self.assertContainsSubset(words[len(vocabulary) :], known)
         total = sum(self.frequencies[word] for word in vocabulary)
@@ -33,13 +33,15 @@ class OovTargetsTest(parameterized.TestCase):
 
     def test_file_is_made_once(self):
         directory = pathlib.Path(self.create_tempdir().full_path) / "new"
-        path = pathlib.Path(oov_targets.known_words_file(directory, 0.5, 1_000))
+        path = pathlib.Path(target_words.known_words_file(directory, 0.5, 1_000))
         words = path.read_text().splitlines()
-        self.assertEqual(words, oov_targets.known_words(0.5, 1_000))
+        self.assertEqual(words, target_words.known_words(0.5, 1_000))
         changed = path.stat().st_mtime_ns
-        self.assertEqual(oov_targets.known_words_file(directory, 0.5, 1_000), str(path))
+        self.assertEqual(
+            target_words.known_words_file(directory, 0.5, 1_000), str(path)
+        )
         self.assertEqual(path.stat().st_mtime_ns, changed)
-        other = oov_targets.known_words_file(directory, 0.4, 1_000)
+        other = target_words.known_words_file(directory, 0.4, 1_000)
         self.assertNotEqual(other, str(path))
 
     @parameterized.parameters(
@@ -50,7 +52,7 @@ class OovTargetsTest(parameterized.TestCase):
     )
     def test_bad_arguments(self, share, size, message):
         with self.assertRaisesRegex(ValueError, message):
-            oov_targets.known_words(share, size)
+            target_words.known_words(share, size)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,210 @@
+"""What a run of TrieHH is asked for; `federated_hh.run_triehh` has the flags."""
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from simulation.options import OptionError, check, option
+
+if TYPE_CHECKING:  # imports NumPy
+    from privacy.triehh import TrieHHParameters
+
+# No population has more clients.
+_MOST_CLIENTS = 2**31 - 1
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TrieHHOptions:
+    """What a run of TrieHH is asked for: an epsilon, or a threshold and a cohort size.
+
+    Raises:
+        OptionError: If an option is not allowed, or options do not go together.
+    """
+
+    epsilon: float | None = option(
+        None,
+        "Epsilon of a run; with --delta it gives the threshold and the cohort size, as "
+        "--parameters says. Or give --threshold and --cohort_size.",
+        above=0,
+        most=22_000,
+        why="1,000 levels of ln(2^31): no run can spend more",
+    )
+    delta: str = option(
+        "1/n^2",
+        "Delta of a run: a number, or 1/n^2 or 1/(300n) for n clients.",
+    )
+    parameters: str = option(
+        "tight",
+        "How --epsilon and --delta give threshold and cohort size. tight: those that "
+        "find the rarest words, by the bound that docs/triehh_privacy.md proves. "
+        "corollary1: those of Zhu et al. 2020, for the paper's numbers.",
+        choices=("tight", "corollary1"),
+    )
+    discovery_rate: float = option(
+        0.9,
+        "The probability with which --parameters=tight finds words of as few clients "
+        "as possible.",
+        above=0,
+        most=0.999999,
+        why="1 word in a million is missed at most, and the search for parameters "
+        "would take long beyond",
+    )
+    threshold: int | None = option(
+        None,
+        "Votes that a prefix needs (theta); a population has at most 2^31 - 1 clients.",
+        least=1,
+        most=_MOST_CLIENTS,
+    )
+    cohort_size: int | None = option(
+        None,
+        "Clients that vote in a round (m); a population has at most 2^31 - 1.",
+        least=1,
+        most=_MOST_CLIENTS,
+    )
+    max_length: int = option(
+        10,
+        "The most symbols of a word, its end symbol included, and the most rounds (L). "
+        "Longer words vote with their first symbols and are never completed.",
+        least=1,
+        most=1000,
+    )
+    word_selection: str = option(
+        "most_frequent",
+        "The word that a client votes with: its most frequent one (the single-word "
+        "setting), or one drawn by local frequency anew each round (Algorithm 3).",
+        choices=("most_frequent", "by_frequency"),
+    )
+    require_guarantee: bool = option(
+        True,
+        "Refuse --threshold and --cohort_size that guarantee nothing at --delta.",
+    )
+    num_repeats: int = option(
+        1,
+        "How often TrieHH is run, each time with cohorts of its own. The privacy "
+        "statement is about one of them and about all.",
+        least=1,
+        most=10_000,
+        why="each round saves the words of all repeats before it",
+    )
+    max_k: int = option(
+        300,
+        "Scores are computed for the top 1 to the top K words.",
+        least=1,
+        most=100_000,
+        why="each is a row of scores.csv",
+    )
+
+    def __post_init__(self):
+        if isinstance(self.delta, float):
+            object.__setattr__(self, "delta", repr(self.delta))
+        check(self)
+        given = self.threshold is not None, self.cohort_size is not None
+        if any(given) and not all(given):
+            raise OptionError(
+                self, "give both {threshold} and {cohort_size}, or neither"
+            )
+        if not any(given) and self.epsilon is None:
+            raise OptionError(self, "give {epsilon}, or {threshold} and {cohort_size}")
+        if any(given) and self.epsilon is not None:
+            raise OptionError(
+                self,
+                "give either {epsilon} or {threshold} and {cohort_size}: each follows "
+                "from the other",
+            )
+        self.delta_for(10**6)
+        # Compared with the defaults, which a run directory records as if they were
+        # given.
+        if any(given) and self.parameters != "tight":
+            raise OptionError(
+                self,
+                "{parameters=} is for {epsilon}; leave it out with {threshold} and "
+                "{cohort_size}",
+            )
+        if any(given) or self.parameters != "tight":
+            self._check_no_discovery_rate()
+
+    def _check_no_discovery_rate(self) -> None:
+        if self.discovery_rate != type(self).discovery_rate:
+            raise OptionError(
+                self,
+                "{discovery_rate=} is for {epsilon} with {parameters=tight}; leave it "
+                "out",
+            )
+
+    @property
+    def redraws_each_round(self) -> bool:
+        """Whether a client draws the word that it votes with anew each round."""
+        return self.word_selection == "by_frequency"
+
+    def delta_for(self, num_clients: int) -> float:
+        """Returns delta for a number of clients.
+
+        Args:
+            num_clients: Of the population, at least 1.
+
+        Raises:
+            OptionError: If the text says none.
+        """
+        compact = self.delta.replace(" ", "").lower()
+        if compact == "1/n^2":
+            return 1.0 / num_clients**2
+        if compact == "1/(300n)":
+            return 1.0 / (300 * num_clients)
+        try:
+            delta = float(compact)
+        except ValueError:
+            delta = 0.0
+        if not 0 < delta < 1:
+            raise OptionError(
+                self, "{delta=}: give a number above 0 and below 1, 1/n^2 or 1/(300n)"
+            )
+        return delta
+
+    def parameters_for(self, num_clients: int) -> "TrieHHParameters":
+        """Returns the parameters that are given, or that have the guarantee.
+
+        Args:
+            num_clients: Of the population, at least 1.
+
+        Raises:
+            OptionError: If those that are given guarantee nothing, but have to.
+            ValueError: If the population is too small for them, or no parameters have
+                the guarantee.
+        """
+        if self.threshold is None:
+            return self._solved(num_clients)
+        from privacy import triehh as triehh_privacy
+
+        parameters = triehh_privacy.TrieHHParameters(
+            population_size=num_clients,
+            cohort_size=self.cohort_size,
+            threshold=self.threshold,
+            max_length=self.max_length,
+        )
+        if self.require_guarantee:
+            try:
+                parameters.guarantee(
+                    delta=self.delta_for(num_clients),
+                    redraws_each_round=self.redraws_each_round,
+                )
+            except ValueError as error:
+                raise OptionError(
+                    self, "{why}; or give {require_guarantee=False}", why=error
+                ) from error
+        return parameters
+
+    def _solved(self, num_clients: int) -> "TrieHHParameters":
+        from privacy import triehh_solver, triehh_theorem1
+
+        request = {
+            "population_size": num_clients,
+            "max_length": self.max_length,
+            "epsilon": self.epsilon,
+            "delta": self.delta_for(num_clients),
+        }
+        if self.parameters == "corollary1":
+            return triehh_theorem1.solve_parameters(**request)
+        return triehh_solver.solve_parameters(
+            **request,
+            discovery_rate=self.discovery_rate,
+            redraws_each_round=self.redraws_each_round,
+        )

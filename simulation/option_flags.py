@@ -1,0 +1,111 @@
+"""Flags made of the options of a dataclass: see `simulation.options`."""
+
+from collections.abc import Collection, Mapping
+from typing import Any, Generic, TypeVar
+
+from absl import flags
+
+from simulation import options
+
+# So that flags belong to the module that asks for them.
+flags.disclaim_key_flags()
+
+Options = TypeVar("Options")
+
+
+class OptionFlags(Generic[Options]):
+    """The flags of a dataclass of options."""
+
+    def __init__(
+        self,
+        options_class: type[Options],
+        fields: Collection[options.OptionField],
+        defaults: Mapping[str, Any],
+    ):
+        """Registers a flag for each field; `define` is how to call it."""
+        self._class, self._fields = options_class, fields
+        for field in fields:
+            _define(field, defaults.get(field.name, field.default))
+
+    def read(self) -> Options:
+        """Returns the options that the flags give.
+
+        Raises:
+            ValueError: If they do not go together, or one is missing.
+        """
+        values = {}
+        for field in self._fields:
+            value = flags.FLAGS[field.flag].value
+            # A flag's None is the absence of a default.
+            if value is None and not field.is_optional:
+                raise ValueError(f"give --{field.flag}: {field.help}")
+            values[field.name] = value
+        return self._class(**values)
+
+
+def define(
+    options_class: type[Options],
+    *,
+    only: Collection[str] | None = None,
+    defaults: Mapping[str, Any] | None = None,
+) -> OptionFlags[Options]:
+    """Registers a flag for each option of a dataclass, for the module that calls.
+
+    A number out of its range is refused as the command line is parsed.
+
+    Args:
+        options_class: A dataclass of options.
+        only: Names of the fields that get a flag; None for all. The others keep their
+            defaults.
+        defaults: Other defaults of this program, by the fields' names.
+    """
+    fields = options.fields_of(options_class)
+    names = fields if only is None else only
+    return OptionFlags(options_class, [fields[n] for n in names], defaults or {})
+
+
+class _IntParser(flags.IntegerParser):
+    """Parses an integer that is an option."""
+
+    def __init__(self, field: options.OptionField):
+        super().__init__()
+        self._field = field
+        self.syntactic_help = field.range
+
+    def parse(self, argument):
+        """See base class."""
+        return self._field.accept(self.convert(argument))
+
+
+class _FloatParser(flags.FloatParser):
+    """Parses a number that is an option."""
+
+    def __init__(self, field: options.OptionField):
+        super().__init__()
+        self._field = field
+        self.syntactic_help = field.range
+
+    def parse(self, argument):
+        """See base class."""
+        return self._field.accept(self.convert(argument))
+
+
+_PARSERS = {int: _IntParser, float: _FloatParser}
+
+
+def _define(field: options.OptionField, default: Any) -> None:
+    default = None if default is options.REQUIRED else default
+    name = field.flag
+    if field.kind in _PARSERS:
+        parser = _PARSERS[field.kind](field)
+        serializer = flags.ArgumentSerializer()
+        flags.DEFINE(parser, name, default, field.help, serializer=serializer)
+    elif field.kind is tuple:
+        flags.DEFINE_list(name, list(default), field.help)
+    elif field.kind is bool:
+        flags.DEFINE_bool(name, default, field.help)
+    elif field.choices:
+        value = getattr(default, "value", default)
+        flags.DEFINE_enum(name, value, field.choices, field.help)
+    else:
+        flags.DEFINE_string(name, default, field.help)

@@ -1,0 +1,14 @@
+"""The papers' tables and figures: settings as data, one module a paper.
+
+A module of a paper has `Options`, whose fields are the flags of its studies, and
+`prepare(name, options, ...)`, which returns the `study.Study` of that name.
+"""
+
+# The module of each study; `scripts.reproduce --study` takes these names.
+MODULES = {
+    "oov_table1": "studies.sun_2024",
+    "oov_figure1": "studies.sun_2024",
+    "oov_production": "studies.sun_2024",
+    "oov_real_text": "studies.sun_2024_real_text",
+    "training_blogs": "studies.xu_2023",
+}

@@ -1,0 +1,176 @@
+"""What all studies share: settings times repeats, resumed where they stopped.
+
+Each repeat of a setting runs in a part of the study's run directory, and goes on in its
+middle when it was interrupted. What is known so far is shown after each repeat of all
+settings: tables as CSV, plots, a page, and how all of it was made.
+"""
+
+import pathlib
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+import pandas as pd
+from absl import logging
+
+from simulation import run_directory, run_files, software
+
+if TYPE_CHECKING:  # registers flags
+    from simulation import experiment_flags
+
+PAGE = "table.md"
+_HOW_IT_WAS_MADE = "README.md"
+
+Tables = Mapping[str, pd.DataFrame]
+
+
+class NamedSetting(Protocol):
+    """A row of a table, or a point of a plot."""
+
+    @property
+    def name(self) -> str:
+        """In tables, and of its parts of the run directory."""
+
+
+Setting = TypeVar("Setting", bound=NamedSetting)
+
+
+class Study(Protocol[Setting]):
+    """What is run, and what is shown of it.
+
+    Attributes:
+        title: Of its tables and plots.
+        settings: In the order of the table.
+        num_repeats: Runs of each setting, at least 1.
+        data: The fingerprints of the clients' data, by name.
+    """
+
+    title: str
+    settings: Sequence[Setting]
+    num_repeats: int
+    data: Mapping[str, str]
+
+    def run_part(
+        self, setting: Setting, repeat: int, part: run_directory.RunDirectory
+    ) -> Mapping[str, list[dict[str, Any]]]:
+        """Runs a repeat of a setting, or what is left of it.
+
+        Args:
+            setting: One of the study's.
+            repeat: From 0.
+            part: Takes its checkpoints and files.
+
+        Returns:
+            Rows for tables of the study, by the tables' names.
+        """
+
+    def files(self, tables: Tables, directory: pathlib.Path) -> Mapping[str, bytes]:
+        """Returns the files of results by name, `PAGE` among them.
+
+        Args:
+            tables: All rows so far, with their setting and repeat.
+            directory: The study's, with a part for each run; see `part_name`.
+        """
+
+
+def part_name(setting: str, repeat: int) -> str:
+    """Returns the folder of a repeat, numbered from 0, of a setting."""
+    name = re.sub(r"\W+", "_", setting)
+    return f"{name}_repeat_{repeat + 1}"
+
+
+def run(study: Study, directory: run_directory.RunDirectory) -> Iterator[Tables]:
+    """Runs what is left to run of a study.
+
+    Args:
+        study: What to run.
+        directory: Takes a checkpoint after each run of a setting.
+
+    Yields:
+        After each repeat of all settings, the tables so far.
+    """
+    saved = directory.load_checkpoint() or {"done": [], "tables": {}}
+    for repeat in range(study.num_repeats):
+        for setting in study.settings:
+            place = [setting.name, repeat]
+            if place in saved["done"]:
+                continue
+            logging.info("%s, repeat %d:", setting.name, repeat + 1)
+            with directory.part(part_name(setting.name, repeat)) as part:
+                found = study.run_part(setting, repeat, part)
+            for name, rows in found.items():
+                saved["tables"].setdefault(name, []).extend(
+                    {"setting": setting.name, "repeat": repeat} | row for row in rows
+                )
+            saved["done"].append(place)
+            directory.save_checkpoint(saved)
+        yield {name: pd.DataFrame(rows) for name, rows in saved["tables"].items()}
+
+
+def perform(
+    study: Study,
+    arguments: "experiment_flags.Arguments",
+    program: str,
+    results: pathlib.Path,
+) -> None:
+    """Runs a study from a command line, and leaves its results in a folder.
+
+    Args:
+        study: What to run.
+        arguments: The flags that all experiments have.
+        program: That was called.
+        results: The folder, made if it is not there; the run directory has the same.
+
+    Raises:
+        RunDirectoryError: If the run directory or the folder cannot be used.
+    """
+    opened = run_directory.open_for(arguments, program=program, facts=dict(study.data))
+    with opened as directory:
+        folder = run_files.RunFiles(results)
+        folder.make()
+        for tables in run(study, directory):
+            files = dict(study.files(tables, directory.path))
+            files[_HOW_IT_WAS_MADE] = how_it_was_made(study, directory).encode()
+            for name, contents in files.items():
+                directory.simulator.write_bytes(name, contents)
+                folder.write_bytes(name, contents)
+            logging.info("Results: %s", results)
+            print(files[PAGE].decode())
+        directory.complete()
+
+
+def how_it_was_made(study: Study, directory: run_directory.RunDirectory) -> str:
+    """Returns the command, the commit and the data of results, as Markdown.
+
+    Args:
+        study: That was run.
+        directory: Of its run.
+    """
+    record = directory.run
+    # Where something is decides nothing.
+    given = [
+        shlex.quote(re.sub("^--data_dir=.*", "--data_dir=...", flag))
+        for flag in record["flags"]
+        if not flag.startswith("--results_dir=")
+    ]
+    packages = ", ".join(f"{name} {v}" for name, v in record["packages"].items())
+    return "\n".join(
+        [
+            f"# {study.title}",
+            "",
+            f"`{PAGE}` has the numbers. All files here were made by",
+            "",
+            f"    scripts/run {record['program']} {' '.join(given)}",
+            "",
+            f"* Commit: {record['version']} (hash of the sources {record['sources']}); "
+            f"begun {record['started']}.",
+            *(
+                f"* Continued with other {v}."
+                for v in software.changed_versions(record)
+            ),
+            *(f"* Data: {name}, fingerprint {v}." for name, v in study.data.items()),
+            f"* Python {record['python']}; {packages}.",
+            "",
+        ]
+    )

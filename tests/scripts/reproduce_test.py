@@ -1,0 +1,122 @@
+"""Tests of studies from the command line, killed in the middle of a setting too."""
+
+import os
+import pathlib
+import subprocess
+import sys
+import time
+
+from absl.testing import absltest, parameterized
+
+import scripts
+from simulation import tables
+
+_ROOT = pathlib.Path(scripts.__file__).parent.parent
+_SMALL = (
+    "--study=oov_table1",
+    "--scale=1e-4",
+    "--num_repeats=1",
+    "--max_depth=2",
+    "--max_prefixes=20",
+    "--contribution_bound=5",
+    "--mean_words_per_client=100",
+)
+
+
+class ReproduceTest(parameterized.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.scratch = pathlib.Path(self.create_tempdir().full_path)
+
+    def start(self, *flags):
+        return subprocess.Popen(
+            [sys.executable, "-P", "-m", "scripts.reproduce", *flags],
+            env={**os.environ, "PYTHONPATH": str(_ROOT)},
+            cwd=self.scratch,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def finish(self, *flags):
+        process = self.start(*flags)
+        output, errors = process.communicate(timeout=300)
+        return process.returncode, output, errors
+
+    def places(self, name):
+        return (
+            "--population_cache=cache",
+            f"--output_dir={name}",
+            f"--results_dir={name}_results",
+        )
+
+    def test_killed_in_a_setting_and_continued(self):
+        status, page, errors = self.finish(*_SMALL, *self.places("whole"))
+        self.assertEqual(status, 0, errors)
+        self.assertIn("| random, two passes | 50 | 1 |", page)
+
+        process = self.start(*_SMALL, *self.places("cut"))
+        # Half of the second setting's levels are done: its first checkpoint.
+        part = self.scratch / "cut" / "random_one_pass_repeat_1" / "simulator"
+        while not (part / "checkpoint.jsonl").exists() and process.poll() is None:
+            time.sleep(0.002)
+        process.kill()
+        process.communicate()
+        self.assertFalse((self.scratch / "cut_results" / "table.md").exists())
+        status, again, errors = self.finish(
+            "--resume", "--output_dir=cut", "--population_cache=cache"
+        )
+        self.assertEqual(status, 0, errors)
+        self.assertEqual(again, page)
+        for name in ("runs", "levels", "summary"):
+            whole, cut = (
+                tables.read(self.scratch / f"{run}_results" / f"{name}.csv")
+                for run in ("whole", "cut")
+            )
+            whole, cut = (
+                table.drop(columns=table.filter(regex="^seconds").columns)
+                for table in (whole, cut)
+            )
+            self.assertEqual(whole.to_csv(), cut.to_csv())
+        told = (self.scratch / "cut_results" / "README.md").read_text()
+        self.assertIn("--study=oov_table1", told)
+        self.assertIn("--scale=0.0001", told)
+
+    @parameterized.parameters(
+        ((), 2, "error: --study is needed: one of oov_table1"),
+        (("--scale=1",), 2, "error: --study is needed"),
+        (("--study=training_blogs", "--scale=1"), 2, "Unknown command line flag 'sca"),
+        (
+            ("--num_repeats", "2", "--study", "oov_real_text"),
+            1,
+            "give --data_dir: The dir",
+        ),
+        (
+            ("--study=oov_table1", "--scale=0"),
+            2,
+            "--scale=0: has to be a number in (0, 1]",
+        ),
+        (("--study=oov_table1", "--scale=2"), 2, "--scale=2"),
+        (("--resume", "--output_dir=nowhere"), 1, "nowhere holds no run"),
+        (("--study=oov_table1", "--scale=1e-7"), 1, "setting 'greedy, one pass'"),
+    )
+    def test_flags_that_are_wrong(self, flags, status, message):
+        found, output, errors = self.finish(*flags)
+        self.assertEqual(found, status, errors)
+        self.assertEqual(output, "")
+        self.assertLen(errors.splitlines(), 1, errors)
+        self.assertIn(message, errors)
+
+    @parameterized.parameters(
+        ("oov_table1", "trending_share", "data_dir"),
+        ("training_blogs", "data_dir", "trending_share"),
+    )
+    def test_help_has_the_flags_of_the_study(self, study, own, others):
+        _, text, _ = self.finish(f"--study={study}", "--help")
+        self.assertIn(f"--{own}: ", text)
+        self.assertIn("--results_dir: ", text)
+        self.assertNotIn(f"--{others}: ", text)
+
+
+if __name__ == "__main__":
+    absltest.main()

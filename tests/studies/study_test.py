@@ -1,0 +1,157 @@
+"""Tests of what all studies share, with one that counts and does nothing else."""
+
+import dataclasses
+import itertools
+import pathlib
+from unittest import mock
+
+from absl.testing import absltest
+
+from randomness import noise_keys
+from simulation import experiment_flags, run_directory, software
+from studies import study
+
+_KEY = noise_keys.NoiseKey.of_seed(1)
+_ROUNDS = 3
+_TOTALS = """\
+setting,repeat,total
+"by one, slowly",0,3
+by two,0,6
+"by one, slowly",1,103
+by two,1,106
+"""
+
+
+@dataclasses.dataclass(frozen=True)
+class _Setting:
+    name: str
+    step: int
+
+
+class _Counting:
+    """Adds a number in each of three rounds, with a checkpoint after each."""
+
+    title = "Counting"
+    settings = (_Setting("by one, slowly", 1), _Setting("by two", 2))
+    num_repeats = 2
+    needs_worker = False
+
+    def __init__(self):
+        self.data = {"numbers": "0123abcd"}
+        self.rounds = []
+
+    def run_part(self, setting, repeat, part):
+        done, total = part.load_checkpoint() or (0, 100 * repeat)
+        for number in range(done, _ROUNDS):
+            self.rounds.append((setting.name, repeat, number))
+            total += setting.step
+            part.save_checkpoint([number + 1, total])
+        return {"totals": [{"total": total}]}
+
+    def files(self, tables, directory):
+        parts = sorted(path.name for path in directory.glob("*_repeat_*"))
+        totals = tables["totals"].to_csv(index=False, lineterminator="\n")
+        return {"totals.csv": totals.encode(), study.PAGE: "\n".join(parts).encode()}
+
+
+class _KilledError(Exception):
+    pass
+
+
+class StudyTest(absltest.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.scratch = pathlib.Path(self.create_tempdir().full_path)
+
+    def perform(self, counting, name, resume=False):
+        """Runs a study; returns the folder of its results."""
+        results = self.scratch / f"{name}_results"
+        arguments = experiment_flags.Arguments(
+            output_dir=str(self.scratch / name),
+            resume=resume,
+            seed=1,
+            noise_key=_KEY,
+            flags=(
+                "--data_dir=/some where",
+                f"--results_dir={results}",
+                "--known=two words",
+                "--nofast",
+            ),
+        )
+        study.perform(counting, arguments, "scripts.t", results)
+        return results
+
+    def test_each_repeat_of_each_setting_has_a_part(self):
+        counting = _Counting()
+        results = self.perform(counting, "whole")
+        self.assertEqual((results / "totals.csv").read_text(), _TOTALS)
+        self.assertEqual(
+            (results / study.PAGE).read_text().splitlines(),
+            [
+                "by_one_slowly_repeat_1",
+                "by_one_slowly_repeat_2",
+                "by_two_repeat_1",
+                "by_two_repeat_2",
+            ],
+        )
+        self.assertLen(counting.rounds, 2 * 2 * _ROUNDS)
+        for name in ("totals.csv", study.PAGE, "README.md"):
+            kept = self.scratch / "whole" / "simulator" / name
+            self.assertEqual(kept.read_bytes(), (results / name).read_bytes())
+
+    def test_killed_at_any_moment_it_goes_on_where_it_was(self):
+        save = run_directory.RunDirectory.save_checkpoint
+        # After each round of each run, and after each run.
+        for moment in range(1, 2 * 2 * (_ROUNDS + 1) + 1):
+            calls = itertools.count(1)
+
+            def save_and_die(directory, state, calls=calls, moment=moment):
+                save(directory, state)
+                if next(calls) == moment:
+                    raise _KilledError
+
+            counting, name = _Counting(), f"cut_{moment}"
+            with (
+                self.subTest(moment),
+                mock.patch.object(
+                    run_directory.RunDirectory, "save_checkpoint", save_and_die
+                ),
+            ):
+                with self.assertRaises(_KilledError):
+                    self.perform(counting, name)
+                results = self.perform(counting, name, resume=True)
+                self.assertEqual((results / "totals.csv").read_text(), _TOTALS)
+                # No round is run again, in the middle of a setting neither.
+                self.assertLen(counting.rounds, 2 * 2 * _ROUNDS)
+                self.assertLen(set(counting.rounds), 2 * 2 * _ROUNDS)
+
+    def test_results_say_command_commit_and_data(self):
+        results = self.perform(_Counting(), "told")
+        text = (results / "README.md").read_text()
+        self.assertStartsWith(text, "# Counting\n")
+        self.assertIn(
+            "    scripts/run scripts.t --data_dir=... '--known=two words' --nofast\n",
+            text,
+        )
+        self.assertIn(f"* Commit: {software.version()} ", text)
+        self.assertIn("* Data: numbers, fingerprint 0123abcd.", text)
+        self.assertIn("numpy ", text)
+        self.assertNotIn("some where", text)
+        self.assertNotIn(str(self.scratch), text)
+
+    def test_other_data_are_not_gone_on_with(self):
+        counting = _Counting()
+        with (
+            mock.patch.object(counting, "run_part", side_effect=_KilledError),
+            self.assertRaises(_KilledError),
+        ):
+            self.perform(counting, "other")
+        counting.data = {"numbers": "4567"}
+        with self.assertRaisesRegex(
+            run_directory.RunDirectoryError, "numbers = '0123abcd', now it is '4567'"
+        ):
+            self.perform(counting, "other", resume=True)
+
+
+if __name__ == "__main__":
+    absltest.main()

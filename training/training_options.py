@@ -1,0 +1,400 @@
+"""What a training run is asked for; `training.run_training` has the flags.
+
+Every number has an upper bound: beyond it a setting means nothing, or cannot be
+counted, and would end in an overflow or never.
+"""
+
+import dataclasses
+import math
+from typing import TYPE_CHECKING
+
+from simulation.options import REQUIRED, OptionError, check, option
+
+if TYPE_CHECKING:  # these import NumPy
+    from simulation.participation_timers import ParticipationRule
+    from training.dp_ftrl_parameters import ServerParameters
+
+# A layer of more cells than this is no keyboard's model. Memory is the closer limit:
+# see `memory_needs`.
+_LARGEST_LAYER = 2**16
+# Of rounds, clients and sentences: what a 32-bit number counts.
+_LARGEST_COUNT = 2**31 - 1
+# Learning rates above this make any model infinite.
+_LARGEST_RATE = 1e6
+_DEFAULT_NOISE_MULTIPLIER = 7.0
+# More noise would leave no room for sums in 64 bits.
+_LARGEST_NOISE_MULTIPLIER = 2.0**20
+# Less noise guarantees nothing: at 1e-3, one participation has an epsilon of 500,000.
+# Its square, by which accounting divides, is far from where floats end.
+_LEAST_NOISE = 1e-3
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TrainingOptions:
+    """What a training run is asked for, but for its clients and their text.
+
+    Raises:
+        OptionError: If an option is not allowed, or options do not go together.
+    """
+
+    vocabulary: str | None = option(
+        None,
+        "A vocabulary file: <pad>, <oov>, <bos>, <eos>, then one word a line. By "
+        "default the --vocabulary_size most frequent English words of public text.",
+    )
+    vocabulary_size: int = option(
+        10000,
+        "Words, where --vocabulary is not given: of the 100,000 most frequent.",
+        least=1,
+        most=100_000,
+    )
+    num_units: int = option(
+        670,
+        "Memory cells of the CIFG-LSTM.",
+        least=1,
+        most=_LARGEST_LAYER,
+    )
+    embedding_size: int = option(
+        96,
+        "Size of the input embeddings, the output embeddings and the projection; at "
+        "most 2^16.",
+        least=1,
+        most=_LARGEST_LAYER,
+    )
+    initial_model: str | None = option(
+        None,
+        "Begin with the model of an earlier run of the same vocabulary and sizes: its "
+        "directory 'model', or the run's directory for its last checkpoint. The "
+        "guarantee takes it for public.",
+    )
+    initial_bias: str = option(
+        "zero",
+        "Output bias to begin with. public: the log of public word frequencies; with "
+        "the default vocabulary only.",
+        choices=("zero", "public"),
+    )
+    max_sentences: int = option(
+        256,
+        "The first sentences of a client that are used.",
+        least=1,
+        most=_LARGEST_COUNT,
+    )
+    max_words: int = option(
+        20,
+        "The first words of a sentence that are used.",
+        least=1,
+        most=1000,
+        why="the model is built with a step for each",
+    )
+    batch_size: int = option(
+        16,
+        "Sentences of a client's batch.",
+        least=1,
+        most=_LARGEST_COUNT,
+    )
+    num_held_out_clients: int = option(
+        100,
+        "Clients that train nothing and judge the model.",
+        least=1,
+        most=_LARGEST_COUNT,
+    )
+    mechanism: str = option(
+        "dp_ftrl",
+        "Tree-aggregated noise, independent noise, or none.",
+        choices=("dp_ftrl", "dp_fedavg", "fedavg"),
+    )
+    report_goal: int = option(
+        REQUIRED,
+        "Clients whose updates a round sums up (m).",
+        least=1,
+        most=2**29 - 1,
+        why="the secure sum has 62 bits, and an update takes 33",
+    )
+    num_rounds: int = option(
+        100,
+        "Rounds (T).",
+        least=1,
+        most=100_000,
+        why="some fifty times the longest run of Xu et al. 2023",
+    )
+    noise_multiplier: float | None = option(
+        None,
+        "z of the guarantee; 7 by default. Not used by fedavg.",
+        least=_LEAST_NOISE,
+        most=_LARGEST_NOISE_MULTIPLIER,
+        why="less guarantees nothing, and more does not fit into 64 bits",
+    )
+    epsilon: float | None = option(
+        None,
+        "Instead of --noise_multiplier: the wanted epsilon at --delta. Takes the "
+        "least noise with which the worst participation that --num_rounds, "
+        "--min_separation and --max_participation allow is within it.",
+        above=0,
+        most=1000,
+    )
+    clip_norm: float | None = option(
+        None,
+        "Clip norm C, or C^0 with --adaptive_clip. fedavg: may be unset.",
+        least=1e-15,
+        most=1e15,
+        why="squares and sums of updates have to be float32's",
+    )
+    adaptive_clip: bool = option(
+        False,
+        "Estimate the clip norm as a quantile of the updates' norms (Algorithm 1). "
+        "With dp_ftrl it changes after rounds 128 + 1024 i, or --first_restart and so "
+        "on.",
+    )
+    target_quantile: float = option(
+        0.5,
+        "Of --adaptive_clip (gamma).",
+        above=0,
+        below=1,
+    )
+    clip_learning_rate: float = option(
+        0.2,
+        "Of --adaptive_clip (eta_gamma).",
+        above=0,
+        most=_LARGEST_RATE,
+    )
+    clipped_count_stddev: float | None = option(
+        None,
+        "Noise on the clipped counts (sigma_b) of --adaptive_clip. By default a "
+        "twentieth of the report goal. Has to be above half of the "
+        "noise multiplier.",
+        least=_LEAST_NOISE,
+        most=2.0**30,
+    )
+    first_restart: int = option(
+        128,
+        "Round of the first restart with --adaptive_clip.",
+        least=0,
+        most=_LARGEST_COUNT,
+    )
+    restart_period: int = option(
+        1024,
+        "Rounds between restarts with --adaptive_clip.",
+        least=1,
+        most=_LARGEST_COUNT,
+    )
+    client_learning_rate: float = option(
+        0.5,
+        "Of clients' SGD (eta_c).",
+        above=0,
+        most=_LARGEST_RATE,
+    )
+    client_epochs: int = option(
+        1,
+        "How often a client goes through its sentences.",
+        least=1,
+        most=10_000,
+    )
+    server_learning_rate: float = option(
+        1.0,
+        "Of the server (eta_s).",
+        above=0,
+        most=_LARGEST_RATE,
+    )
+    momentum: float = option(
+        0.9,
+        "Of the server (beta).",
+        least=0,
+        below=1,
+    )
+    over_selection: float = option(
+        1.0,
+        "Clients asked to take part, for each that is needed.",
+        least=1,
+        most=1000,
+    )
+    drop_out: float = option(
+        0.0,
+        "Probability that a client that is asked does not report.",
+        least=0,
+        below=1,
+    )
+    timer_hours: int = option(
+        24,
+        "Simulated time until a client may be asked again.",
+        least=0,
+        most=10 * 365 * 24,
+        unit="hours",
+    )
+    round_minutes: int = option(
+        10,
+        "Simulated time that a round takes.",
+        least=1,
+        most=7 * 24 * 60,
+        unit="minutes",
+    )
+    min_separation: int | None = option(
+        None,
+        "MinS that is enforced: rounds strictly between two of a client. Unset: "
+        "measured.",
+        least=0,
+        most=_LARGEST_COUNT,
+    )
+    max_participation: int | None = option(
+        None,
+        "MaxP that is enforced. Unset: measured.",
+        least=1,
+        most=_LARGEST_COUNT,
+    )
+    diurnal: bool = option(
+        True,
+        "Clients are there while they charge and are idle, mostly at night. Else "
+        "always.",
+    )
+    delta: float = option(
+        1e-10,
+        "Delta of the guarantee.",
+        above=0,
+        below=1,
+    )
+    evaluate_every: int = option(
+        10,
+        "Rounds between evaluations on held-out clients.",
+        least=1,
+        most=_LARGEST_COUNT,
+    )
+    checkpoint_every: int = option(
+        10,
+        "Rounds between checkpoints.",
+        least=1,
+        most=_LARGEST_COUNT,
+    )
+    num_blocks: int = option(
+        8,
+        "Into how many TFF client values a cohort is cut.",
+        least=1,
+        most=10_000,
+        why="each costs a quarter of a millisecond and more",
+    )
+
+    def __post_init__(self):
+        check(self)
+        self._check_beginning()
+        if self.is_private and self.clip_norm is None:
+            raise OptionError(self, "{mechanism=} needs {clip_norm}")
+        if self.epsilon is None:
+            return
+        if not self.is_private:
+            raise OptionError(
+                self,
+                "{epsilon=}, but {mechanism=} adds no noise; take another mechanism, "
+                "or leave {epsilon} out",
+            )
+        if self.noise_multiplier is not None:
+            raise OptionError(
+                self,
+                "{epsilon=} and {noise_multiplier=}: give one of them, the other "
+                "follows",
+            )
+
+    def _check_beginning(self) -> None:
+        if self.initial_bias != "public":
+            return
+        for name in ("vocabulary", "initial_model"):
+            if getattr(self, name) is not None:
+                raise OptionError(
+                    self,
+                    f"{{initial_bias=}} goes with no {{{name}}}: it needs the default "
+                    "vocabulary, whose frequencies are known, and is itself where a "
+                    "model begins",
+                )
+
+    @property
+    def is_private(self) -> bool:
+        """Whether the mechanism adds noise."""
+        return self.mechanism != "fedavg"
+
+    def server_parameters(self) -> "ServerParameters":
+        """Returns the server's side, its noise solved for where an epsilon is given.
+
+        Raises:
+            ValueError: If the options do not fit.
+        """
+        from privacy import tree_aggregation
+        from training import dp_ftrl_parameters as lib
+
+        mechanism = lib.Mechanism(self.mechanism)
+        adaptive, restarts = None, ()
+        if self.adaptive_clip:
+            stddev = self.clipped_count_stddev
+            adaptive = lib.AdaptiveClip(
+                self.report_goal / 20 if stddev is None else stddev,
+                self.target_quantile,
+                self.clip_learning_rate,
+            )
+            if mechanism is lib.Mechanism.TREE:
+                restarts = tree_aggregation.restart_schedule(
+                    self.num_rounds, self.first_restart, self.restart_period
+                )
+        return lib.ServerParameters(
+            mechanism=mechanism,
+            report_goal=self.report_goal,
+            num_rounds=self.num_rounds,
+            noise_multiplier=self._noise_multiplier(restarts),
+            clip_norm=math.inf if self.clip_norm is None else self.clip_norm,
+            server_learning_rate=self.server_learning_rate,
+            momentum=self.momentum,
+            adaptive_clip=adaptive,
+            restart_rounds=restarts,
+        )
+
+    def _noise_multiplier(self, restart_rounds: tuple[int, ...]) -> float:
+        """Returns z: the one that is given, or the least one for the wanted epsilon."""
+        from privacy import noise_calibration, tree_aggregation
+
+        if not self.is_private:
+            return 0.0
+        if self.epsilon is None:
+            given = self.noise_multiplier
+            return _DEFAULT_NOISE_MULTIPLIER if given is None else given
+        separation = min(self.min_separation or 0, self.num_rounds - 1)
+        possible = tree_aggregation.largest_participation(self.num_rounds, separation)
+        found = noise_calibration.noise_multiplier_for(
+            self.epsilon,
+            self.delta,
+            num_rounds=self.num_rounds,
+            min_separation=separation,
+            max_participation=min(self.max_participation or possible, possible),
+            restart_rounds=restart_rounds,
+            independent_noise=self.mechanism == "dp_fedavg",
+        )
+        if found > _LARGEST_NOISE_MULTIPLIER:
+            raise OptionError(
+                self,
+                "{epsilon=} needs a noise multiplier of {found:.3g}, above the "
+                "largest, {largest:g}; raise {epsilon}, or lower {num_rounds} or "
+                "{max_participation}",
+                found=found,
+                largest=_LARGEST_NOISE_MULTIPLIER,
+            )
+        return found
+
+    def participation_rule(self, num_clients: int, seed: int) -> "ParticipationRule":
+        """Returns how the clients of a round come together.
+
+        Args:
+            num_clients: Who train.
+            seed: The run's seed.
+
+        Raises:
+            ValueError: If the options do not fit the number of clients.
+        """
+        from simulation import participation_timers as timers
+
+        return timers.ParticipationRule(
+            num_clients=num_clients,
+            report_goal=self.report_goal,
+            num_rounds=self.num_rounds,
+            seed=seed,
+            over_selection=self.over_selection,
+            drop_out=self.drop_out,
+            timer_hours=self.timer_hours,
+            round_minutes=self.round_minutes,
+            min_separation=self.min_separation,
+            max_participation=self.max_participation,
+            availability=timers.DiurnalAvailability() if self.diurnal else None,
+        )
