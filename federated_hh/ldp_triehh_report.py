@@ -23,14 +23,14 @@ class RunSummary:
     """What the report says beside the results.
 
     Attributes:
-        process: Of the first repeat.
+        algorithm: What was run.
         statement: The privacy statement.
         anonymity: A row for each way to evaluate approximate k-anonymity; without
             rows where there is none.
         anonymity_text: What to know about it, Markdown.
     """
 
-    process: ldp_triehh.LdpTrieHHProcess
+    algorithm: ldp_triehh.LdpTrieHH
     statement: statement_lib.PrivacyStatement
     anonymity: pd.DataFrame
     anonymity_text: str
@@ -70,23 +70,24 @@ def write(
 
 
 def _summary_text(
-    metrics: pd.DataFrame, results: Results, process: ldp_triehh.LdpTrieHHProcess
+    metrics: pd.DataFrame, results: Results, algorithm: ldp_triehh.LdpTrieHH
 ) -> str:
-    parameters, population = process.parameters, process.population
+    parameters, population = algorithm.parameters, algorithm.population
     last = results.coverage.iloc[-1]
     repeats = results.repeats["repeat"].nunique()
-    seconds = metrics.filter(like="seconds").to_numpy().sum()
+    seconds = metrics["seconds"].sum()
     return (
         f"{population.num_clients:,} clients with {population.num_words:,} distinct "
         f"words in {population.num_entries:,} entries; {parameters.num_passes} "
         f"pass(es) of {parameters.max_depth} levels, "
         f"{parameters.clients_per_level:,} clients each, "
         f"{parameters.clients_needed:,} in all and none of them twice; "
-        f"{parameters.contribution_bound} reports a client with epsilon "
+        f"{parameters.contribution_bound} reports a client of "
+        f"{algorithm.plan.contribution.name or 'Subset Selection'} with epsilon "
         f"{parameters.epsilon:g}, `{parameters.sampler.value}` sampler, at most "
         f"{parameters.max_prefixes:,} prefixes a level (and ties); reports sampled "
-        f"`{process.report_sampling.value}`, aggregation "
-        f"`{process.aggregation.value}`; {repeats} repeat(s). "
+        f"`{algorithm.report_sampling.value}`, aggregation "
+        f"`{algorithm.aggregation.value}`; {repeats} repeat(s). "
         f"{last['words_found']:,.0f} words were found a repeat, "
         f"{last['words_real']:,.0f} of them real, which make up "
         f"{last['coverage']:.1%} of what the clients typed. Levels took {seconds:.1f} "
