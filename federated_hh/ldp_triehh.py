@@ -24,6 +24,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import tensorflow as tf
 
 from federated_hh import alphabet as alphabet_lib
@@ -232,6 +233,14 @@ class LdpTrieHH(algorithm.Algorithm[LdpTrieHHState, np.ndarray]):
                 local_reports_plan.REPORTS: self.parameters.reports_per_level,
             },
         )
+
+    def results(self, state: LdpTrieHHState) -> Mapping[str, pd.DataFrame]:
+        """Returns the words found, those with the largest estimates first."""
+        names = [field.name for field in dataclasses.fields(FoundWord)]
+        rows = [dataclasses.astuple(word) for word in state.found]
+        table = pd.DataFrame(rows, columns=names).rename(columns={"text": "word"})
+        table = table.sort_values("estimate", ascending=False, kind="stable")
+        return {"heavy_hitters": table.reset_index(drop=True)}
 
     def worker(self) -> contextlib.AbstractContextManager[Any]:
         """Returns a TFF worker that has two blocks in memory at once."""

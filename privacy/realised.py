@@ -6,7 +6,7 @@ who was asked in each, makes it realised: there is no word to pass.
 
 import dataclasses
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -115,21 +115,6 @@ class RealisedRounds:
                     f"rounds[{place}] is round {found.number} of repeat "
                     f"{found.repeat}, round {number} of repeat {repeat} is expected"
                 )
-
-    @classmethod
-    def in_order(cls, asked: Iterable[tuple[int, int, str]]) -> Self:
-        """Numbers rounds that were recorded without their numbers.
-
-        Args:
-            asked: Of each round, in order: the repeat, how many clients it asked, and
-                the digest of who they were.
-        """
-        rounds, number = [], 0
-        for repeat, clients, cohort in asked:
-            is_first = not rounds or repeat != rounds[-1].repeat
-            number = 1 if is_first else number + 1
-            rounds.append(Round(repeat, number, clients, cohort))
-        return cls(tuple(rounds))
 
     @property
     def num_repeats(self) -> int:

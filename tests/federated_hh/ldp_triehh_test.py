@@ -347,6 +347,12 @@ class LevelsTest(LdpTrieHHTestCase):
             {word.text: word.level for word in place.state.found},
             {"a": 1, "ab": 2, "c" * 14: 14, "b" * 15: 15},
         )
+        table = algorithm.results(place.state)["heavy_hitters"]
+        self.assertEqual(
+            dict(zip(table["word"], table["level"], strict=True)),
+            {"a": 1, "ab": 2, "c" * 14: 14, "b" * 15: 15},
+        )
+        self.assertEqual(table["estimate"].tolist(), [2.0] * 4)
         self.assertLen(levels, 15)
         self.assertEqual([m["level"] for m in levels], list(range(1, 16)))
         self.assertEqual(place.places.took_part.sum(), 30)

@@ -11,7 +11,13 @@ from collections.abc import Callable
 import numpy as np
 import pandas as pd
 
-from federated_hh import alphabet, selection, triehh
+from federated_hh import (
+    alphabet,
+    ldp_triehh,
+    ldp_triehh_parameters,
+    selection,
+    triehh,
+)
 from privacy import plan as plan_lib
 from privacy import triehh as triehh_privacy
 from privacy import triehh_plan
@@ -99,10 +105,28 @@ def _triehh(folder: str, data: str, plan: str) -> triehh.TrieHH:
     return triehh.TrieHH(population, plan, alphabet.Alphabet("abc"))
 
 
+def _ldp_triehh(folder: str, data: str, plan: str) -> ldp_triehh.LdpTrieHH:
+    words = ["ab"] * 30 + ["ac" if data == "a" else "bc"] * 20 + ["c"] * 10
+    population = client_words.ClientWords.from_rows(
+        os.path.join(folder, "words"),
+        [(str(i), [(word, 1), ("ba", 2)]) for i, word in enumerate(words)],
+    )
+    parameters = ldp_triehh_parameters.LdpTrieHHParameters(
+        clients_per_level=15,
+        max_depth=2,
+        max_prefixes=4,
+        contribution_bound=2,
+        epsilon={"a": 3.0, "b": 4.0}[plan],
+        num_passes=2,
+    )
+    return ldp_triehh.LdpTrieHH(population, parameters, alphabet.Alphabet("abc"))
+
+
 CASES = {
     "tally": Case(lambda folder, data, plan: Tally(data, plan)),
     "tally_saved_seldom": Case(
         lambda folder, data, plan: Tally(data, plan), save_every=3
     ),
     "triehh": Case(_triehh, (triehh.vote_metrics,)),
+    "ldp_triehh": Case(_ldp_triehh),
 }
