@@ -9,6 +9,7 @@ from simulation import experiment_flags, population_flags
 from training import training_flags
 
 _PROGRAM = "training.run_training"
+_CHECKPOINTS_KEPT = 3
 
 flags.adopt_module_key_flags(training_flags)
 flags.adopt_module_key_flags(population_flags)
@@ -83,7 +84,7 @@ def _best_possible(options, vocabulary, tokenizer):
 
 def run(arguments: experiment_flags.Arguments) -> None:
     """Runs the experiment that the flags describe."""
-    from simulation import run_directory, runtime, sentence_tokenizers
+    from simulation import run_directory, sentence_tokenizers
     from training import client_sentences
 
     parameters = training_flags.server_parameters()
@@ -99,25 +100,21 @@ def run(arguments: experiment_flags.Arguments) -> None:
         training_flags.language_options(),
     )
     # TensorFlow comes last: it takes seconds to import.
+    from rounds import run as engine
+    from rounds import steps
     from training import (
         client_update,
         dp_ftrl,
         examples,
         exported_model,
+        held_out,
         initial_model,
         model,
         training_report,
     )
-    from training import training_experiment as experiment
 
-    clients = experiment.Clients.split(
+    clients = held_out.Clients.split(
         text.num_clients, training_flags.NUM_HELD_OUT.value, arguments.seed
-    )
-    rule = training_flags.participation_rule(len(clients.training), arguments.seed)
-    schedule = experiment.Schedule(
-        training_flags.EVALUATE_EVERY.value,
-        training_flags.CHECKPOINT_EVERY.value,
-        delta=training_flags.DELTA.value,
     )
     language_model = model.cifg_language_model(
         vocabulary.num_tokens,
@@ -136,23 +133,24 @@ def run(arguments: experiment_flags.Arguments) -> None:
         training_flags.MAX_WORDS.value,
         training_flags.BATCH_SIZE.value,
     )
-    facts = {"population": text.fingerprint, "vocabulary": vocabulary.fingerprint}
-    facts |= beginning.facts
-    process = dp_ftrl.DpFtrlProcess(
-        client_update.FederatedRounds(
-            language_model,
-            examples.MappedText(text, limits),
-            client_update.LocalTraining(
-                training_flags.CLIENT_LEARNING_RATE.value,
-                training_flags.CLIENT_EPOCHS.value,
-            ),
-            training_flags.NUM_BLOCKS.value,
+    rounds = client_update.FederatedRounds(
+        language_model,
+        examples.MappedText(text, limits),
+        client_update.LocalTraining(
+            training_flags.CLIENT_LEARNING_RATE.value,
+            training_flags.CLIENT_EPOCHS.value,
         ),
-        parameters,
-        arguments.seed,
-        noise_key=arguments.noise_key.value,
+        training_flags.NUM_BLOCKS.value,
     )
-    baseline = experiment.unigram_baseline(text, clients, limits, vocabulary.num_tokens)
+    algorithm = dp_ftrl.DpFtrl(
+        rounds,
+        parameters.plan(training_flags.participation_rule(len(clients.training))),
+        beginning.weights,
+        clients=clients.training,
+        learning_rate=parameters.server_learning_rate,
+        momentum=parameters.momentum,
+    )
+    baseline = held_out.unigram_baseline(text, clients, limits, vocabulary.num_tokens)
     logging.info(
         "%s clients train a model of %s parameters, %s judge it. Words by frequency "
         "alone: loss %.3f, one suggestion right %.2f%%.",
@@ -163,26 +161,34 @@ def run(arguments: experiment_flags.Arguments) -> None:
         100 * baseline["accuracy_of_suggestion"],
     )
     best = _best_possible(options, vocabulary, tokenizer)
+    facts = steps.facts_of(algorithm) | beginning.facts
+    facts |= {"vocabulary": vocabulary.fingerprint}
     with run_directory.open_for(arguments, program=_PROGRAM, facts=facts) as directory:
-        if arguments.resume and parameters.noise_multiplier:
-            _check_versions(directory.run)
-        with runtime.tff_worker():
-            result = experiment.run_rounds(
-                process, rule, clients, directory, schedule, beginning.weights
-            )
-        training_report.write(
+        outcome = engine.run(
+            algorithm,
             directory,
-            parameters,
-            rule,
-            result,
-            dict(baseline),
-            schedule.delta,
-            f"{public_data} {beginning.public_data}".rstrip(),
-            best,
+            seed=arguments.seed,
+            delta=training_flags.DELTA.value,
+            save_every=training_flags.CHECKPOINT_EVERY.value,
+            keep=_CHECKPOINTS_KEPT,
+            observers=[
+                dp_ftrl.update_metrics,
+                held_out.Evaluation(
+                    rounds, clients.held_out, training_flags.EVALUATE_EVERY.value
+                ),
+            ],
         )
+        statements = {
+            stem: training_report.with_public_data(
+                algorithm.plan.statement(record, training_flags.DELTA.value),
+                f"{public_data} {beginning.public_data}".rstrip(),
+            )
+            for stem, record in (("privacy", outcome.record), ("privacy_planned", None))
+        }
+        training_report.write(directory, statements, dict(baseline), best)
         exported_model.export(
             language_model,
-            result.state.weights,
+            outcome.states[0].weights,
             vocabulary,
             limits.max_words + 1,
             directory.path / "model",
@@ -190,20 +196,6 @@ def run(arguments: experiment_flags.Arguments) -> None:
         directory.complete()
         print(f"Model: {directory.path / 'model'}")
         print(f"Report: {directory.path / 'report.html'}")
-
-
-def _check_versions(run: dict) -> None:
-    """Refuses to go on with other code: it may release other sums of a round."""
-    from simulation import software
-
-    changed = software.changed_versions(run)
-    if changed:
-        raise ValueError(
-            "rounds after the checkpoint are computed again; where the sums come out "
-            "otherwise they are released twice, each time with noise of its own, which "
-            f"is counted once. But the run began with {'; '.join(changed)}. Continue "
-            "with those versions, or begin a new run"
-        )
 
 
 def _check_flags() -> None:

@@ -377,23 +377,21 @@ def _noise_multiplier(mechanism, restart_rounds: tuple[int, ...]) -> float:
     return found
 
 
-def participation_rule(num_clients: int, seed: int):
+def participation_rule(num_clients: int):
     """Returns how the clients of a round come together.
 
     Args:
         num_clients: Who train.
-        seed: The run's seed.
 
     Raises:
         ValueError: If the flags do not fit.
     """
-    from simulation import participation_timers as timers
+    from rounds import timers
 
-    return timers.ParticipationRule(
+    return timers.Timers(
         num_clients=num_clients,
-        report_goal=REPORT_GOAL.value,
+        cohort_size=REPORT_GOAL.value,
         num_rounds=NUM_ROUNDS.value,
-        seed=seed,
         over_selection=OVER_SELECTION.value,
         drop_out=DROP_OUT.value,
         timer_hours=TIMER_HOURS.value,

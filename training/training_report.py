@@ -1,29 +1,36 @@
 """What a training run leaves for people to read: plots, statements, one page."""
 
+import dataclasses
 from collections.abc import Mapping
 
 import pandas as pd
 
 from privacy import statement as statement_lib
-from simulation import participation_timers as timers
 from simulation import plots, report, run_directory
-from training import evaluation, training_statement
-from training import training_experiment as experiment
-from training.dp_ftrl_parameters import ServerParameters
-from training.run_participation import Planned, Realised
+from training import evaluation
 
 _FIGURES = ("accuracy.png", "loss.png", "clip_norm.png", "zcdp.png")
 _REFERENCE_STYLES = ("--", ":")
 
 
+def with_public_data(
+    statement: statement_lib.PrivacyStatement, public_data: str
+) -> statement_lib.PrivacyStatement:
+    """Returns a statement that names what a run took from elsewhere.
+
+    Args:
+        statement: The plan's.
+        public_data: The vocabulary and the first weights.
+    """
+    return dataclasses.replace(
+        statement, protected=f"{statement.protected} Here: {public_data}"
+    )
+
+
 def write(
     directory: run_directory.RunDirectory,
-    parameters: ServerParameters,
-    rule: timers.ParticipationRule,
-    result: experiment.Result,
+    statements: Mapping[str, statement_lib.PrivacyStatement],
     baseline: dict[str, float],
-    delta: float,
-    public_data: str,
     best_possible: Mapping[str, float] | None = None,
 ) -> None:
     """Writes the statements, the plots, and `report.html`.
@@ -32,25 +39,11 @@ def write(
         directory: Has the run's metrics. Takes `privacy.md` and `.json`, of what was
             realised; `privacy_planned.md` and `.json`; and in `simulator`
             `unigram_baseline.json`, `best_possible.json` if it is known, and PNGs.
-        parameters: Those that the run used.
-        rule: The limits that it enforced.
-        result: What really happened.
-        baseline: See `experiment.unigram_baseline`.
-        delta: Of the guarantee.
-        public_data: What the run took from elsewhere.
+        statements: By the stems of their files: `privacy`, `privacy_planned`.
+        baseline: See `held_out.unigram_baseline`.
         best_possible: See `best_possible.BestPossible.metrics`; None where the law of
             the text is not known.
     """
-    really = Realised(result.participation.table, result.state.round_number)
-    statements = {
-        stem: training_statement.training_statement(
-            parameters, participation, delta, public_data
-        )
-        for stem, participation in (
-            ("privacy", really),
-            ("privacy_planned", Planned.of(rule)),
-        )
-    }
     for stem, statement in statements.items():
         directory.write_statement(statement, stem)
     directory.simulator.write_json("unigram_baseline.json", dict(baseline))
@@ -73,7 +66,7 @@ def write(
 def _page(
     directory: run_directory.RunDirectory,
     metrics: pd.DataFrame,
-    statements: dict[str, statement_lib.PrivacyStatement],
+    statements: Mapping[str, statement_lib.PrivacyStatement],
     references: Mapping[str, Mapping[str, float]],
     figures: list[bytes],
 ) -> str:
