@@ -4,11 +4,12 @@ import dataclasses
 
 import numpy as np
 import pandas as pd
+from matplotlib import figure as figure_lib
 
 from federated_hh import ldp_triehh
 from federated_hh.ldp_triehh_results import Results
 from privacy import statement as statement_lib
-from simulation import plots, report, run_directory
+from simulation import page, plots, run_directory
 
 _NUM_SHOWN = 30  # words in the report
 _NUM_ERROR_BARS = 150
@@ -39,60 +40,33 @@ def write(
     directory: run_directory.RunDirectory, results: Results, summary: RunSummary
 ) -> None:
     """Writes the tables, plots, privacy statement and report of a run."""
-    directory.released.write_table(
-        "heavy_hitters.csv", results.words.drop(columns=_TRUTH)
+    metrics = directory.metrics()
+    report = page.Page(directory, "LDP TrieHH")
+    report.section("The run", covered=False).text(
+        _summary_text(metrics, results, summary.process)
     )
-    directory.released.write_table("anonymity.csv", summary.anonymity)
-    directory.write_statement(summary.statement)
-    directory.simulator.write_table("heavy_hitters.csv", results.words)
-    directory.simulator.write_table("levels.csv", results.levels)
-    directory.simulator.write_table("coverage.csv", results.repeats)
-    figures = {
-        "coverage.png": plot_coverage(results),
-        "levels.png": plot_levels(results.levels, directory.metrics()),
-        "estimates.png": plot_estimates(results.words),
-    }
-    for name, png in figures.items():
-        directory.simulator.write_bytes(name, png)
-    directory.write_report(_page(directory, results, summary, list(figures.values())))
-
-
-def _page(
-    directory: run_directory.RunDirectory,
-    results: Results,
-    summary: RunSummary,
-    figures: list[bytes],
-) -> str:
-    privacy = summary.statement.to_markdown().partition("\n")[2]
-    sections = [
-        report.Section(
-            "The run",
-            _summary_text(directory.metrics(), results, summary.process),
-            covered=False,
-        ),
-        _coverage_section(results, figures[0]),
-        report.Section(
-            "Level by level",
-            "Ties with the last of the kept prefixes are kept, so there can be more of "
-            "them than the maximum. Where the weakest one's estimate is within the "
-            "noise, most of the kept prefixes are noise; noise that happens to end "
-            "counts as a word found that is not real.",
-            figures=[report.Figure("Words, prefixes and noise by level", figures[1])],
-            covered=False,
-        ),
-        _words_section(results, figures[2]),
-        report.Section("Privacy", privacy.replace("\n## ", "\n### "), covered=True),
-        report.Section(
-            "Approximate k-anonymity",
-            summary.anonymity_text,
-            [report.Table("", summary.anonymity)] if len(summary.anonymity) else [],
-            covered=True,
-        ),
-        report.Section(
-            "How it was made", run_directory.how_it_was_made(directory), covered=True
-        ),
-    ]
-    return report.render("LDP TrieHH", f"Run of {directory.run['started']}", sections)
+    coverage = report.section("Coverage", covered=False)
+    coverage.text(_coverage_text(results.counting_clients))
+    caption = "Means over the repeats, by pass"
+    coverage.table("coverage.csv", results.repeats, caption, shown=results.coverage)
+    coverage.plot("coverage.png", plot_coverage(results))
+    levels = report.section("Level by level", covered=False)
+    levels.text(
+        "Ties with the last of the kept prefixes are kept, so there can be more of "
+        "them than the maximum. Where the weakest one's estimate is within the "
+        "noise, most of the kept prefixes are noise; noise that happens to end "
+        "counts as a word found that is not real."
+    )
+    levels.file("levels.csv", results.levels)
+    levels.plot("levels.png", plot_levels(results.levels, metrics))
+    _add_words(report.section("Words found", covered=False), results.words)
+    report.statement(summary.statement)
+    anonymity = report.section("Approximate k-anonymity", covered=True)
+    anonymity.text(summary.anonymity_text).file("anonymity.csv", summary.anonymity)
+    if len(summary.anonymity):
+        anonymity.show(summary.anonymity)
+    report.how_it_was_made()
+    report.write()
 
 
 def _summary_text(
@@ -120,35 +94,27 @@ def _summary_text(
     )
 
 
-def _coverage_section(results: Results, figure: bytes) -> report.Section:
+def _coverage_text(counting_clients: int) -> str:
     text = (
         "Coverage: what clients typed of the words found, over all that they typed. "
         "`coverage` is the truth in the whole population. `low`, `high`: 95% intervals "
         "over the repeats. "
     )
-    if results.counting_clients:
-        text += (
-            "`estimated coverage` is the paper's counting task: "
-            f"{results.counting_clients:,} clients who took part in no level count "
-            "what they typed. `standard error` says how far a single such estimate is "
-            "off, as its clients are a sample. Their counts carry no local privacy."
-        )
-    else:
-        text += (
+    if not counting_clients:
+        return text + (
             "There is no estimate by the counting task: no client was left for it "
             "beside the cohorts, or --counting_clients is 0."
         )
-    return report.Section(
-        "Coverage",
-        text,
-        [report.Table("Means over the repeats, by pass", results.coverage)],
-        [report.Figure("Coverage, level by level", figure)],
-        covered=False,
+    return text + (
+        "`estimated coverage` is the paper's counting task: "
+        f"{counting_clients:,} clients who took part in no level count "
+        "what they typed. `standard error` says how far a single such estimate is "
+        "off, as its clients are a sample. Their counts carry no local privacy."
     )
 
 
-def _words_section(results: Results, figure: bytes) -> report.Section:
-    text = (
+def _add_words(section: page.Section, words: pd.DataFrame) -> None:
+    section.text(
         "The words of the first repeat with the largest estimates. `estimate` is "
         "debiased: of how many clients of the level's cohort the word was an item that "
         "they reported on. `expected holders` is how many clients of such a cohort "
@@ -157,42 +123,28 @@ def _words_section(results: Results, figure: bytes) -> report.Section:
         "was positive, so weak estimates are too large. `true count` and `real` are "
         "the simulator's ground truth, which no guarantee covers."
     )
-    first = results.words[results.words["repeat"] == 0].drop(columns="repeat")
-    real = first[first["real"]].head(_NUM_SHOWN)
-    false = first[~first["real"]].head(5)
-    return report.Section(
-        "Words found",
-        text,
-        [
-            report.Table("Real words", real),
-            report.Table(
-                f"Not real: {(~first['real']).sum():,} in all, the first of them", false
-            ),
-        ],
-        [report.Figure("Estimated and true counts", figure)],
-        covered=False,
+    first = words[words["repeat"] == 0].drop(columns="repeat")
+    false = first[~first["real"]]
+    section.table(
+        "heavy_hitters.csv",
+        words,
+        "Real words",
+        shown=first[first["real"]].head(_NUM_SHOWN),
+        released=words.drop(columns=_TRUTH),
     )
+    section.show(false.head(5), f"Not real: {len(false):,} in all, the first of them")
+    section.plot("estimates.png", plot_estimates(words))
 
 
-def plot_coverage(results: Results) -> bytes:
-    """Plots true coverage by level and its estimates by pass; returns a PNG."""
+def plot_coverage(results: Results) -> figure_lib.Figure:
+    """Plots true coverage by level and its estimates by pass."""
     figure, axes = plots.single(
         "Coverage of what clients typed", "level, all passes", "coverage"
     )
+    coverage = results.levels.groupby("round")["coverage"]
+    axes.plot(coverage.mean(), color=plots.BLUE, label="true")
+    plots.band(axes, coverage.min(), coverage.max())
     depth = results.levels["level"].max()
-    levels = results.levels.assign(
-        step=lambda t: (t["pass_number"] - 1) * depth + t["level"]
-    )
-    by_step = levels.groupby("step")["coverage"]
-    axes.plot(by_step.mean(), color=plots.BLUE, label="true")
-    axes.fill_between(
-        by_step.mean().index,
-        by_step.min(),
-        by_step.max(),
-        color=plots.BLUE,
-        alpha=0.2,
-        lw=0,
-    )
     estimates = results.repeats.dropna(subset="estimated_coverage")
     if len(estimates):
         axes.errorbar(
@@ -208,43 +160,35 @@ def plot_coverage(results: Results) -> bytes:
     for number in range(1, results.levels["pass_number"].max()):
         axes.axvline(number * depth + 0.5, color=plots.MUTED, linestyle=":", lw=1)
     axes.set_ylim(bottom=0)
-    axes.legend(frameon=False, labelcolor=plots.INK)
-    return plots.png(figure)
+    plots.legend(axes)
+    return figure
 
 
-def plot_levels(levels: pd.DataFrame, metrics: pd.DataFrame) -> bytes:
-    """Plots words, prefixes and noise by level, means of the repeats; returns a PNG."""
+def plot_levels(levels: pd.DataFrame, metrics: pd.DataFrame) -> figure_lib.Figure:
+    """Plots words, prefixes and noise by level, means of the repeats."""
     figure, panels = plots.stacked(
-        [
-            "Words found",
-            "Prefixes kept",
-            "Weakest prefix kept, and the noise",
-        ],
+        ["Words found", "Prefixes kept", "Weakest prefix kept, and the noise"],
         "level, all passes",
     )
+    words = levels.groupby("round")[["words_found", "words_real"]].mean()
+    real, false = words["words_real"], words["words_found"] - words["words_real"]
+    panels[0].bar(words.index, real, color=plots.BLUE, label="real")
+    panels[0].bar(words.index, false, bottom=real, color=plots.ORANGE, label="not")
+    plots.legend(panels[0])
     depth = levels["level"].max()
-    words = levels.assign(step=(levels["pass_number"] - 1) * depth + levels["level"])
-    words = words.groupby("step")[["words_found", "words_real"]].mean()
-    false = words["words_found"] - words["words_real"]
-    panels[0].bar(words.index, words["words_real"], color=plots.BLUE, label="real")
-    panels[0].bar(
-        words.index, false, bottom=words["words_real"], color=plots.ORANGE, label="not"
-    )
-    panels[0].legend(frameon=False, labelcolor=plots.INK)
-    steps = metrics.assign(step=(metrics["pass_number"] - 1) * depth + metrics["level"])
-    steps = steps.groupby("step").mean()
-    panels[1].bar(steps.index, steps["prefixes_kept"], color=plots.BLUE)
-    for column, label, color in (
-        ("least_estimate_kept", "estimated clients", plots.BLUE),
-        ("noise_standard_deviation", "standard deviation of noise", plots.ORANGE),
-    ):
-        panels[2].plot(steps[column], color=color, marker="o", ms=3, label=label)
-    panels[2].legend(frameon=False, labelcolor=plots.INK)
-    return plots.png(figure)
+    rounds = (metrics["pass_number"] - 1) * depth + metrics["level"]
+    means = metrics.groupby(rounds).mean()
+    panels[1].bar(means.index, means["prefixes_kept"], color=plots.BLUE)
+    curves = {
+        "least_estimate_kept": ("estimated clients", plots.BLUE),
+        "noise_standard_deviation": ("standard deviation of noise", plots.ORANGE),
+    }
+    plots.curves(panels[2], means, curves, marker="o", ms=3)
+    return figure
 
 
-def plot_estimates(words: pd.DataFrame) -> bytes:
-    """Plots estimated over expected counts, with error bars; returns a PNG."""
+def plot_estimates(words: pd.DataFrame) -> figure_lib.Figure:
+    """Plots estimated over expected counts, with error bars."""
     figure, axes = plots.single(
         "Estimated and true counts of the words found",
         "clients of a cohort that hold the word (expected)",
@@ -271,5 +215,5 @@ def plot_estimates(words: pd.DataFrame) -> bytes:
         # Estimates can be negative, and their error bars reach below zero.
         axes.set_yscale("symlog", linthresh=10)
         axes.set_ylim(bottom=min(0.0, shown["estimate"].min()))
-        axes.legend(frameon=False, labelcolor=plots.INK)
-    return plots.png(figure)
+        plots.legend(axes)
+    return figure

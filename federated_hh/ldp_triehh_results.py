@@ -18,13 +18,14 @@ class Results:
     """The tables of a run.
 
     Attributes:
-        words: A row a found word: repeat, word, pass_number, level, votes, estimate
-            and standard_error (of the clients of the level's cohort that reported on
-            it), expected_holders (how many of such a cohort hold the word, on
-            average), true_count (how often the whole population typed it), real
-            (whether a client has it).
-        levels: A row for each repeat, pass and level: words_found, words_real, and
-            the true coverage of all words found until then.
+        words: A row a found word: repeat, word, round (that completed it, counted
+            over all passes), pass_number, level, votes, estimate and standard_error
+            (of the clients of the level's cohort that reported on it),
+            expected_holders (how many of such a cohort hold the word, on average),
+            true_count (how often the whole population typed it), real (whether a
+            client has it).
+        levels: A row for each repeat, pass and level, with its round: words_found,
+            words_real, and the true coverage of all words found until then.
         repeats: A row for each repeat and pass: words_found, words_real, coverage,
             estimated_coverage and standard_error (of the estimate), cumulative.
         coverage: Means of `repeats` by pass with 95% intervals.
@@ -114,6 +115,7 @@ def evaluate(
     share = parameters.clients_per_level / population.num_clients
     for repeat, found_words in enumerate(found):
         table = _words(repeat, found_words, totals, share)
+        _insert_round(table, parameters)
         words.append(table.sort_values("estimate", ascending=False, kind="stable"))
         levels.append(_levels(table, repeat, parameters, totals))
         group = counting_group(cohorts[repeat], counting_clients)
@@ -176,7 +178,14 @@ def _levels(
     table["coverage"] = table["coverage"].cumsum() / int(totals.contributions.sum())
     table = table.reset_index()
     table.insert(0, "repeat", repeat)
+    _insert_round(table, parameters)
     return table
+
+
+def _insert_round(table: pd.DataFrame, parameters: LdpTrieHHParameters) -> None:
+    """Adds the number of the round, from 1 over all passes, before that of the pass."""
+    rounds = (table["pass_number"] - 1) * parameters.max_depth + table["level"]
+    table.insert(table.columns.get_loc("pass_number"), "round", rounds)
 
 
 def _passes(

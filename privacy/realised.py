@@ -29,7 +29,7 @@ class Round:
         clients: How many clients were asked; at least 1.
         cohort: SHA-256 of who was asked; see `of`. A secret where the sampling
             protects: a record is kept, and not published.
-        code: Digest of the versions of code and packages that asked them.
+        code: Digest of what asked them: code and packages, plan, data and seed.
         facts: What the accounting has to know of the round, such as how many
             candidates it had.
     """

@@ -69,21 +69,21 @@ class RoundRecord:
             raise self._damaged(f"the checkpoint is of {count} other rounds")
 
     def check_code(self, code: str) -> None:
-        """Makes sure that the same code goes on that began.
+        """Makes sure that the same run goes on that began.
 
         Clients who are asked again have to send what they sent, and rounds that are
         computed again must not have the noise of a round that other code computed.
 
         Raises:
-            RecordError: If other code asked before.
+            RecordError: If something else asked before.
         """
         for found in (*self.rounds[-1:], *self._ahead):
             if found.code != code:
                 raise RecordError(
                     f"{self.path}: round {found.number} of repeat {found.repeat + 1} "
-                    "was asked by other versions of this code or its packages (hash "
-                    f"{found.code}, now {code}). Continue with those, or begin a new "
-                    "run"
+                    "was asked by other versions of this code or its packages, or with "
+                    f"another plan, data or seed (hash {found.code}, now {code}). "
+                    "Continue with those, or begin a new run"
                 )
 
     def add(self, asked: realised.Round) -> None:

@@ -118,13 +118,15 @@ class _Loop(Generic[S]):
         self._save_every = save_every
         self._keep = keep
         self._observers: Sequence[Observer] = observers
-        self._code = software.digest()
+        code = software.digest()
+        # What asks: algorithm, plan, data, seed and code.
+        self._code = steps.identity_of(algorithm, seed, code)[:16]
         self._steps = steps.Steps(
             algorithm,
             seed=seed,
             noise_key=directory.noise_key,
             # With a public key, a seed means the same in every version.
-            code=self._code if directory.noise_key.is_secret else "",
+            code=code if directory.noise_key.is_secret else "",
         )
         self._record = record.RoundRecord(directory.simulator)
         # Of finished repeats: their files, and what they hold.

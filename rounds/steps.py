@@ -180,6 +180,7 @@ class Steps(Generic[S]):
         release = self._plan.release(
             total, place.noise, query.facts, stream.at("release").of(history)
         )
+        codec.freeze(release.value)
         state, metrics = self._algorithm.update(place.state, release.value)
         codec.freeze(state)
         following = Place(

@@ -1,61 +1,116 @@
-"""The look that the plots of all programs share."""
+"""The look that the plots of all programs share.
+
+Figures are values: none of them is pyplot's, so that making one changes nothing for a
+notebook that draws plots of its own.
+"""
 
 import io
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-import matplotlib
-
-matplotlib.use("Agg")
-
-import matplotlib.pyplot as plt
+import pandas as pd
 from matplotlib import axes as axes_lib
 from matplotlib import figure as figure_lib
 
 INK, MUTED, GRID = "#1f2933", "#52606d", "#e4e7eb"
 BLUE, ORANGE, GREEN = "#2364aa", "#d1603d", "#3a7d44"
 
-
-def style(axes: axes_lib.Axes, title: str) -> None:
-    """Gives axes a title, and takes away what draws the eye from the data."""
-    axes.set_title(title, loc="left", color=INK)
-    axes.tick_params(colors=MUTED)
-    axes.grid(color=GRID, linewidth=0.8)
-    axes.set_axisbelow(True)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
+_WIDTH = 7.5  # inches
 
 
 def single(
     title: str, x_label: str, y_label: str
 ) -> tuple[figure_lib.Figure, axes_lib.Axes]:
     """Returns a figure of one plot."""
-    figure, axes = plt.subplots(figsize=(7.5, 4.2), layout="constrained")
-    style(axes, title)
-    axes.set_xlabel(x_label, color=MUTED)
+    figure, (axes,) = _figure([title], x_label, height=4.2)
     axes.set_ylabel(y_label, color=MUTED)
     return figure, axes
 
 
 def stacked(
-    titles: list[str], x_label: str
+    titles: Sequence[str], x_label: str
 ) -> tuple[figure_lib.Figure, list[axes_lib.Axes]]:
     """Returns a figure of several plots, one below the other, over one x axis."""
-    figure, panels = plt.subplots(
-        len(titles),
-        figsize=(7.5, 0.6 + 2.0 * len(titles)),
-        layout="constrained",
-        sharex=True,
-        squeeze=False,
-    )
-    column = list(panels[:, 0])
-    for axes, title in zip(column, titles, strict=True):
-        style(axes, title)
-    column[-1].set_xlabel(x_label, color=MUTED)
-    return figure, column
+    return _figure(titles, x_label, height=0.6 + 2.0 * len(titles))
+
+
+def _figure(titles, x_label, height):
+    figure = figure_lib.Figure(figsize=(_WIDTH, height), layout="constrained")
+    panels = list(figure.subplots(len(titles), sharex=True, squeeze=False)[:, 0])
+    for axes, title in zip(panels, titles, strict=True):
+        axes.set_title(title, loc="left", color=INK)
+        axes.tick_params(colors=MUTED)
+        axes.grid(color=GRID, linewidth=0.8)
+        axes.set_axisbelow(True)
+        for side in ("top", "right"):
+            axes.spines[side].set_visible(False)
+    panels[-1].set_xlabel(x_label, color=MUTED)
+    return figure, panels
+
+
+def legend(axes: axes_lib.Axes, *, below: bool = False) -> None:
+    """Names what is drawn.
+
+    Args:
+        axes: Where.
+        below: Whether the names stand below the plot, in two columns: for many long
+            ones, or where the data leave no corner free.
+    """
+    place = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.15), "ncols": 2}
+    axes.legend(frameon=False, labelcolor=INK, **(place if below else {}))
+
+
+def band(
+    axes: axes_lib.Axes, low: pd.Series, high: pd.Series, color: str = BLUE
+) -> None:
+    """Shades what lies between two curves, over their index."""
+    axes.fill_between(low.index, low, high, color=color, alpha=0.2, lw=0)
+
+
+def curves(
+    axes: axes_lib.Axes,
+    table: pd.DataFrame,
+    names: Mapping[str, tuple[str, str]],
+    **line: Any,
+) -> None:
+    """Draws columns of a table over its index, and names them.
+
+    Args:
+        axes: Where.
+        table: Has the columns.
+        names: By column: what it is called, and its color.
+        **line: How they look, as `Axes.plot` takes it.
+    """
+    for column, (label, color) in names.items():
+        axes.plot(table[column], label=label, color=color, **line)
+    legend(axes)
+
+
+def titles(figure: figure_lib.Figure) -> list[str]:
+    """Returns the titles of a figure's plots."""
+    return [axes.get_title(loc="left") for axes in figure.axes]
+
+
+def over_rounds(metrics: pd.DataFrame, names: Sequence[str]) -> figure_lib.Figure:
+    """Returns the curves of metrics over rounds, a panel each.
+
+    Args:
+        metrics: Has a column `round` and a row for each round of each repeat; missing
+            values are left out.
+        names: The columns to show; a line is the mean over the repeats, and a band is
+            from the least to the largest.
+    """
+    figure, panels = stacked([name.replace("_", " ") for name in names], "round")
+    for axes, name in zip(panels, names, strict=True):
+        values = metrics.dropna(subset=name).groupby("round")[name]
+        axes.plot(values.mean(), color=BLUE, marker="o", markersize=3)
+        band(axes, values.min(), values.max())
+    panels[-1].xaxis.get_major_locator().set_params(integer=True)
+    return figure
 
 
 def png(figure: figure_lib.Figure) -> bytes:
-    """Returns a figure as PNG, and closes it; the same figure gives the same bytes."""
+    """Returns a figure as PNG; the same figure gives the same bytes."""
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=150, metadata={"Software": None})
-    plt.close(figure)
     return buffer.getvalue()

@@ -176,7 +176,7 @@ class RunDirectory:
             run = run_record.new(program, flags, facts, noise_key)
             directory = cls(path, lock, run, noise_key)
             directory._write_beginning(facts)
-        except RunDirectoryError:
+        except BaseException:  # a kill in a notebook, too
             os.close(lock)
             raise
         return directory
@@ -277,9 +277,7 @@ class RunDirectory:
 
     def _write_metrics(self) -> None:
         if self._rows:
-            self.released.write_table(
-                _METRICS_FILE, pd.DataFrame([dict(m.released) for _, m in self._rows])
-            )
+            self.released.write_table(_METRICS_FILE, self.released_metrics())
             self.simulator.write_table(_METRICS_FILE, self.metrics())
 
     def load_checkpoint(self) -> Any | None:
@@ -336,6 +334,10 @@ class RunDirectory:
     def metrics(self) -> pd.DataFrame:
         """Returns all metrics so far, a row a step: the simulator's view."""
         return pd.DataFrame([m.combined() for _, m in self._rows])
+
+    def released_metrics(self) -> pd.DataFrame:
+        """Returns what the guarantee covers of all metrics so far, a row a step."""
+        return pd.DataFrame([dict(m.released) for _, m in self._rows])
 
     def write_statement(self, statement: Statement, stem: str = "privacy") -> None:
         """Writes a privacy statement as `<stem>.json` and `<stem>.md`."""
@@ -394,21 +396,6 @@ def read_checkpoint(file: str | os.PathLike[str]) -> tuple[str, dict[str, Any]]:
             "Restore it, or begin a new run"
         )
     return run, run_files.parse_json(file, body)
-
-
-def how_it_was_made(directory: RunDirectory) -> str:
-    """Returns what a report says of code, packages, key and flags, as Markdown."""
-    run = directory.run
-    packages = ", ".join(f"{name} {v}" for name, v in run["packages"].items())
-    key = (
-        f"a secret key, SHA-256 `{run['noise_key']['sha256']}`"
-        if run["noise_key"]["is_secret"]
-        else "a key that follows from --seed, as the data are synthetic"
-    )
-    return (
-        f"Code {run['version']}, Python {run['python']}; {packages}. Noise: from "
-        f"{key}.\n\n```\n{run_record.flagfile(run['flags'])}```\n"
-    )
 
 
 def _warn_of_other_versions(run: run_record.Run) -> None:

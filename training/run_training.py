@@ -178,14 +178,14 @@ def run(arguments: experiment_flags.Arguments) -> None:
                 ),
             ],
         )
-        statements = {
-            stem: training_report.with_public_data(
+        realised, planned = (
+            training_report.with_public_data(
                 algorithm.plan.statement(record, training_flags.DELTA.value),
                 f"{public_data} {beginning.public_data}".rstrip(),
             )
-            for stem, record in (("privacy", outcome.record), ("privacy_planned", None))
-        }
-        training_report.write(directory, statements, dict(baseline), best)
+            for record in (outcome.record, None)
+        )
+        training_report.write(directory, realised, planned, dict(baseline), best)
         exported_model.export(
             language_model,
             outcome.states[0].weights,

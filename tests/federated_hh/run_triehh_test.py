@@ -113,11 +113,11 @@ class RunTrieHHTest(parameterized.TestCase):
         words = tables.read(path / "simulator" / "heavy_hitters.csv")
         self.assertEqual(
             words.columns.tolist(),
-            ["repeat", "word", "round_completed", "votes", "true_count", "true_rank"],
+            ["repeat", "word", "round", "votes", "true_count", "true_rank"],
         )
         self.assertIn("the", words["word"].tolist())
         self.assertEqual(set(words["repeat"]), {0, 1})
-        self.assertTrue((words["word"].str.len() + 1 == words["round_completed"]).all())
+        self.assertTrue((words["word"].str.len() + 1 == words["round"]).all())
         statement = json.loads((path / "privacy.json").read_text())
         together, alone = statement["guarantees"][:2]
         self.assertLessEqual(alone["epsilon"], 8)
@@ -130,7 +130,7 @@ class RunTrieHHTest(parameterized.TestCase):
         scores = pd.read_csv(path / "simulator" / "scores.csv")
         self.assertEqual(scores["k"].tolist(), list(range(1, 21)))
         self.assertTrue((scores["precision"] == 1).all())
-        for name in ("f1_over_k.png", "discovery_rate.png", "trie_growth.png"):
+        for name in ("f1_over_k.png", "discovery_rate.png", "levels.png"):
             self.assertTrue(
                 (path / "simulator" / name).read_bytes().startswith(b"\x89PNG")
             )

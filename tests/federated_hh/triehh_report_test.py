@@ -67,7 +67,7 @@ class ReportTest(ReportTestCase):
         for row in words.itertuples():
             count, rank = {"ab": (30, 1), "c": (10, 3)}[row.word]
             self.assertEqual((row.true_count, row.true_rank), (count, rank))
-            self.assertEqual(row.round_completed, len(row.word) + 1)
+            self.assertEqual(row.round, len(row.word) + 1)
             found = {w.text: w.votes for w in self.repeats[row.repeat]}
             self.assertEqual(row.votes, found[row.word])
         for repeat, group in words.groupby("repeat"):

@@ -118,8 +118,8 @@ class RunTrainingTest(absltest.TestCase):
             "flags.txt",
             "simulator/accuracy.png",
             "simulator/loss.png",
-            "simulator/clip_norm.png",
-            "simulator/zcdp.png",
+            "clip_norm.png",
+            "zcdp.png",
         ):
             self.assertEqual((whole / name).read_bytes(), (killed / name).read_bytes())
         metrics = [pd.read_csv(d / "simulator/metrics.csv") for d in (whole, killed)]
@@ -188,8 +188,8 @@ class RunTrainingTest(absltest.TestCase):
         for name in (
             "simulator/accuracy.png",
             "simulator/loss.png",
-            "simulator/clip_norm.png",
-            "simulator/zcdp.png",
+            "clip_norm.png",
+            "zcdp.png",
         ):
             self.assertTrue((path / name).read_bytes().startswith(b"\x89PNG"))
 

@@ -1,0 +1,151 @@
+"""A whole experiment by one call, for programs and notebooks alike.
+
+done = experiment.run_experiment(algorithm, "runs/first", seed=1)
+print(done.statement.to_markdown(), done.metrics, done.report)
+"""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, TypeVar
+
+import pandas as pd
+
+from privacy import statement as statement_lib
+from randomness import noise_keys
+from rounds import run, steps
+from rounds.algorithm import Algorithm
+from simulation import page, run_directory, run_record
+
+S = TypeVar("S")
+
+
+@dataclasses.dataclass(frozen=True)
+class Experiment(Generic[S]):
+    """What an experiment gave.
+
+    Attributes:
+        path: The run directory.
+        outcome: The last states, and the record of who was asked.
+        statement: What is guaranteed, from the record.
+        metrics: A row a round: the simulator's view.
+    """
+
+    path: str
+    outcome: run.Outcome[S]
+    statement: statement_lib.PrivacyStatement
+    metrics: pd.DataFrame
+
+
+Report = Callable[
+    [
+        run_directory.RunDirectory,
+        run.Outcome[Any],
+        statement_lib.PrivacyStatement,
+    ],
+    None,
+]
+
+
+def run_experiment(
+    algorithm: Algorithm[S, Any],
+    output_dir: str,
+    *,
+    program: str | None = None,
+    flags: Sequence[str] = (),
+    resume: bool = False,
+    seed: int = 1,
+    noise_key: noise_keys.NoiseKey | None = None,
+    repeats: int = 1,
+    delta: float = 1e-10,
+    save_every: int = 1,
+    keep: int = 1,
+    observers: Sequence[run.Observer] = (),
+    report: Report | None = None,
+) -> Experiment[S]:
+    """Runs an algorithm and leaves a complete run directory.
+
+    Args:
+        algorithm: What to run.
+        output_dir: Where; must not exist, or be an empty directory, unless `resume`.
+        program: What `run.json` names; the algorithm's class by default.
+        flags: How a program was called, as `--name=value`, to be shown and repeated.
+        resume: Whether to go on with the interrupted run that is there.
+        seed: The public seed.
+        noise_key: Of the noise; None for a new secret one, or, with `resume`, the
+            run's own.
+        repeats: How often.
+        delta: Of the guarantees, in (0, 1).
+        save_every: See `rounds.run.run`.
+        keep: See `rounds.run.run`.
+        observers: See `rounds.run.run`.
+        report: Writes results, statement and `report.html` into the directory; None
+            for a page of the algorithm's `results`, all metrics and the statement.
+
+    Raises:
+        RunDirectoryError: If `output_dir` cannot be used, is damaged or of another
+            run.
+        ValueError: See `rounds.run.run`.
+    """
+    kind = type(algorithm)
+    program = program or f"{kind.__module__}:{kind.__qualname__}"
+    facts = steps.facts_of(algorithm)
+    # Compared where a run goes on, also without flags that would have them.
+    facts |= {"seed": seed, "repeats": repeats}
+    if resume:
+        directory = run_directory.RunDirectory.resume(
+            output_dir,
+            program=program,
+            facts=facts,
+            noise_key=noise_key or run_record.noise_key_of(output_dir),
+        )
+    else:
+        directory = run_directory.RunDirectory.create(
+            output_dir,
+            program=program,
+            flags=flags,
+            facts=facts,
+            noise_key=noise_key or noise_keys.NoiseKey.fresh(),
+        )
+    with directory:
+        outcome = run.run(
+            algorithm,
+            directory,
+            seed=seed,
+            repeats=repeats,
+            delta=delta,
+            save_every=save_every,
+            keep=keep,
+            observers=observers,
+        )
+        statement = algorithm.plan.statement(outcome.record, delta)
+        if report is None:
+            _write_default(algorithm, directory, outcome, statement)
+        else:
+            report(directory, outcome, statement)
+        directory.complete()
+        metrics = directory.metrics()
+    return Experiment(str(directory.path), outcome, statement, metrics)
+
+
+def _write_default(
+    algorithm: Algorithm[S, Any],
+    directory: run_directory.RunDirectory,
+    outcome: run.Outcome[S],
+    statement: statement_lib.PrivacyStatement,
+) -> None:
+    tables: dict[str, list[pd.DataFrame]] = {}
+    for repeat, state in enumerate(outcome.states):
+        for name, table in algorithm.results(state).items():
+            if len(outcome.states) > 1:
+                table = table.copy()
+                table.insert(0, "repeat", repeat)
+            tables.setdefault(name, []).append(table)
+    page.write_default(
+        directory,
+        type(algorithm).__name__,
+        released={name: pd.concat(parts) for name, parts in tables.items()},
+        simulator={},
+        released_metrics=directory.released_metrics(),
+        simulator_metrics=directory.metrics(),
+        statement=statement,
+    )

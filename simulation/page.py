@@ -1,0 +1,336 @@
+"""A run's report: one HTML page that needs nothing beside it, and the files it shows.
+
+What is added to a section is shown on the page and written into the run directory,
+once and in one place: beside the released results if the section is `covered` by the
+run's guarantee, else into the simulator's part.
+
+    report = page.Page(directory, "Histogram")
+    words = report.section("Words", covered=True)
+    words.text("In the order of their *estimates*.")
+    words.table("heavy_hitters.csv", found)
+    words.plot("levels.png", figure)
+    report.statement(statement)
+    report.how_it_was_made()
+    report.write()
+
+`write_default` makes such a page for an algorithm that has none of its own.
+"""
+
+import functools
+import pathlib
+from collections.abc import Callable, Mapping
+from typing import Any, Self
+
+import jinja2
+import pandas as pd
+from matplotlib import figure as figure_lib
+
+from simulation import page_blocks, plots, run_directory, run_record
+
+_NUM_SHOWN = 30  # rows of a table on a page that nobody wrote
+_NUM_PANELS = 5  # of one picture
+# What a run directory holds of itself, in either part.
+_OWN_FILES = {"run.json", "flags.txt", "facts.json", "metrics.csv", "report.html"}
+_OWN_FILES |= {"checkpoint.jsonl", "README.txt"}
+_KEYS = ("repeat", "round")  # columns that say which round a row of metrics is of
+
+
+class Section:
+    """A part of a page; `Page.section` makes it. Its methods return it.
+
+    Attributes:
+        title: Its heading.
+        covered: Whether the run's guarantee covers all of it. Else the page says that
+            it is the simulator's knowledge.
+        blocks: What it shows, from top to bottom.
+    """
+
+    def __init__(self, page: "Page", title: str, covered: bool):
+        self._page = page
+        self.title = title
+        self.covered = covered
+        self.blocks: list[
+            page_blocks.Text | page_blocks.Table | page_blocks.Picture
+        ] = []
+
+    def text(self, source: str) -> Self:
+        """Shows Markdown. HTML in it is shown, not obeyed."""
+        self.blocks.append(page_blocks.Text(source))
+        return self
+
+    def show(self, table: pd.DataFrame, caption: str = "") -> Self:
+        """Shows a table that no file holds, or another file than this section's."""
+        self.blocks.append(page_blocks.Table(caption, table))
+        return self
+
+    def file(self, name: str, contents: pd.DataFrame | Mapping[str, Any]) -> Self:
+        """Writes a file that the page does not show.
+
+        Args:
+            name: Of the file.
+            contents: A table, written as CSV, or a mapping, written as JSON.
+
+        Raises:
+            ValueError: If the name is taken.
+        """
+        self._page.add_file(name, contents, covered=self.covered)
+        return self
+
+    def table(
+        self,
+        name: str,
+        table: pd.DataFrame,
+        caption: str = "",
+        *,
+        shown: pd.DataFrame | None = None,
+        released: pd.DataFrame | None = None,
+    ) -> Self:
+        """Writes a table as CSV and shows it.
+
+        Args:
+            name: Of the file.
+            table: What it holds.
+            caption: Above the table on the page.
+            shown: What the page shows of it; None for all.
+            released: What of it the guarantee covers, in a section that is not
+                covered as a whole; released under the same name. None for nothing.
+
+        Raises:
+            ValueError: If the name is taken.
+        """
+        self.file(name, table)
+        if released is not None:
+            self._page.add_file(name, released, covered=True)
+        return self.show(table if shown is None else shown, caption)
+
+    def plot(self, name: str, figure: figure_lib.Figure) -> Self:
+        """Writes a figure as PNG and shows it.
+
+        Args:
+            name: Of the file.
+            figure: From `simulation.plots`. The titles of its plots stand below the
+                picture, and in its place where it cannot be seen.
+
+        Raises:
+            ValueError: If the name is taken.
+        """
+        png = plots.png(figure)
+        self._page.add_file(name, png, covered=self.covered)
+        caption = "; ".join(plots.titles(figure))
+        self.blocks.append(page_blocks.Picture(caption, png))
+        return self
+
+    def metrics(self, metrics: pd.DataFrame, stem: str = "metrics") -> Self:
+        """Shows the numeric metrics of all rounds as curves over the rounds.
+
+        Args:
+            metrics: A row a round, with columns `round` and, of more than one
+                repeat, `repeat`. What is the same in all rounds is said in a line.
+            stem: The pictures are `<stem>.png`, `<stem>_2.png` and so on.
+
+        Raises:
+            ValueError: If there is no column `round`.
+        """
+        if "round" not in metrics:
+            raise ValueError(f"metrics has no column round, only {list(metrics)}")
+        known = metrics.drop(columns=[*_KEYS], errors="ignore")
+        known = known.select_dtypes("number").dropna(axis="columns", how="all")
+        if len(metrics) > 1:
+            same = [name for name in known if known[name].nunique(dropna=False) == 1]
+            if same:
+                values = (
+                    f"{n.replace('_', ' ')} {page_blocks.cell(known[n].iloc[0])}"
+                    for n in same
+                )
+                self.text(f"The same in every round: {', '.join(values)}.")
+            known = known.drop(columns=same)
+        names = list(known)
+        for number, first in enumerate(range(0, len(names), _NUM_PANELS), start=1):
+            figure = plots.over_rounds(metrics, names[first : first + _NUM_PANELS])
+            self.plot(f"{stem}{'' if number == 1 else f'_{number}'}.png", figure)
+        return self
+
+
+class Page:
+    """The report of a run, under construction; nothing is written before `write`.
+
+    Args:
+        directory: Of the run.
+        title: The page's heading.
+    """
+
+    def __init__(self, directory: run_directory.RunDirectory, title: str):
+        self._directory = directory
+        self._title = title
+        self._sections: list[Section] = []
+        self._writes: dict[tuple[bool, str], Callable[[], None]] = {}
+
+    def section(self, title: str, *, covered: bool) -> Section:
+        """Begins a section, below all others.
+
+        Args:
+            title: Its heading.
+            covered: Whether the run's guarantee covers all that it will hold.
+        """
+        self._sections.append(Section(self, title, covered))
+        return self._sections[-1]
+
+    def statement(
+        self,
+        statement: run_directory.Statement,
+        title: str = "Privacy",
+        stem: str = "privacy",
+    ) -> Section:
+        """Shows a privacy statement in a section of its own, and writes it.
+
+        Args:
+            statement: A `privacy.statement.PrivacyStatement`.
+            title: The section's heading.
+            stem: The files are `<stem>.json` and `<stem>.md`.
+
+        Returns:
+            The section, which the guarantee covers.
+        """
+        self._write_later(
+            f"{stem}.json",
+            functools.partial(self._directory.write_statement, statement, stem),
+            covered=True,
+        )
+        # The section has its own title, and the page is one level above.
+        body = statement.to_markdown().partition("\n")[2]
+        section = self.section(title, covered=True)
+        return section.text(body.replace("\n## ", "\n### "))
+
+    def how_it_was_made(self) -> Section:
+        """Shows code, packages, flags, and the key's digest, in a section."""
+        run = self._directory.run
+        packages = ", ".join(f"{name} {v}" for name, v in run["packages"].items())
+        key = (
+            f"a secret key, SHA-256 `{run['noise_key']['sha256']}`"
+            if run["noise_key"]["is_secret"]
+            else "a key that follows from --seed, as the data are synthetic"
+        )
+        return self.section("How it was made", covered=True).text(
+            f"Code {run['version']}, Python {run['python']}; {packages}. Noise: from "
+            f"{key}.\n\n```\n{run_record.flagfile(run['flags'])}```\n"
+        )
+
+    def add_file(
+        self,
+        name: str,
+        contents: bytes | pd.DataFrame | Mapping[str, Any],
+        *,
+        covered: bool,
+    ) -> None:
+        """Has `write` write a file; see `Section.file`.
+
+        Args:
+            name: Of the file.
+            contents: Written as they are, as CSV or as JSON.
+            covered: Whether the run's guarantee covers them.
+
+        Raises:
+            ValueError: If the name is taken.
+        """
+        files = self._directory.released if covered else self._directory.simulator
+        if isinstance(contents, bytes):
+            write = functools.partial(files.write_bytes, name, contents)
+        elif isinstance(contents, pd.DataFrame):
+            write = functools.partial(files.write_table, name, contents)
+        else:
+            write = functools.partial(files.write_json, name, dict(contents))
+        self._write_later(name, write, covered)
+
+    def _write_later(self, name: str, write: Callable[[], None], covered: bool) -> None:
+        if name in _OWN_FILES:
+            raise ValueError(f"{name!r} is a file of the run directory's own")
+        if (covered, name) in self._writes:
+            part = "released" if covered else "simulator's"
+            raise ValueError(f"{name!r} is already a name of a {part} file of the page")
+        self._writes[covered, name] = write
+
+    def write(self) -> pathlib.Path:
+        """Writes all files, and last of all `report.html`.
+
+        Returns:
+            Where the page is.
+
+        Raises:
+            RunDirectoryError: If a file cannot be written.
+        """
+        for write in self._writes.values():
+            write()
+        return self._directory.write_report(self._html())
+
+    def _html(self) -> str:
+        environment = jinja2.Environment(
+            loader=jinja2.FileSystemLoader(pathlib.Path(__file__).parent),
+            autoescape=True,
+            undefined=jinja2.StrictUndefined,
+            trim_blocks=True,
+        )
+        return environment.get_template("page.html").render(
+            title=self._title,
+            subtitle=f"Run of {self._directory.run['started']}",
+            sections=self._sections,
+        )
+
+
+def write_default(
+    directory: run_directory.RunDirectory,
+    title: str,
+    *,
+    released: Mapping[str, pd.DataFrame],
+    simulator: Mapping[str, pd.DataFrame],
+    released_metrics: pd.DataFrame,
+    simulator_metrics: pd.DataFrame,
+    statement: run_directory.Statement,
+) -> pathlib.Path:
+    """Writes the report of an algorithm for which nobody wrote one.
+
+    Args:
+        directory: Of the run.
+        title: The page's heading.
+        released: Tables of results that the guarantee covers, by name: `words` is
+            written as `words.csv`. The page shows the first rows.
+        simulator: Tables that it does not cover, likewise.
+        released_metrics: A row a round, with columns `repeat` and `round`, of what
+            the guarantee covers. The page shows curves of the numeric columns.
+        simulator_metrics: Likewise, of what it does not cover. Columns that
+            `released_metrics` has too are left out.
+        statement: A `privacy.statement.PrivacyStatement`.
+
+    Returns:
+        Where the page is.
+
+    Raises:
+        ValueError: If metrics have no column `round`, or a name is taken.
+        RunDirectoryError: If a file cannot be written.
+    """
+    page = Page(directory, title)
+    _add_part(page, "Released", released, released_metrics, covered=True)
+    repeated = [
+        name
+        for name in released_metrics
+        if name in simulator_metrics and name not in _KEYS
+    ]
+    others = simulator_metrics.drop(columns=repeated)
+    _add_part(page, "Simulator's", simulator, others, covered=False)
+    page.statement(statement)
+    page.how_it_was_made()
+    return page.write()
+
+
+def _add_part(page, whose: str, results, metrics: pd.DataFrame, covered: bool) -> None:
+    """Adds the sections of what is released, or of what only the simulator knows."""
+    if results:
+        section = page.section(f"{whose} results", covered=covered)
+        for name, table in results.items():
+            caption = name.replace("_", " ")
+            if len(table) > _NUM_SHOWN:
+                caption += f": the first {_NUM_SHOWN} of {len(table):,} rows"
+            shown = table.head(_NUM_SHOWN)
+            section.table(f"{name}.csv", table, caption, shown=shown)
+    if set(metrics.select_dtypes("number")) - {*_KEYS}:
+        section = page.section(f"{whose} metrics, round by round", covered=covered)
+        section.metrics(metrics)

@@ -1,0 +1,108 @@
+"""The algorithms that the engine's contract is tested with.
+
+A case makes an algorithm over data "a" or "b", with a plan "a" or "b"; the algorithm
+ends after a few rounds, of which no two ask the same.
+"""
+
+import dataclasses
+import os
+from collections.abc import Callable
+
+import numpy as np
+import pandas as pd
+
+from federated_hh import alphabet, selection, triehh
+from privacy import plan as plan_lib
+from privacy import triehh as triehh_privacy
+from privacy import triehh_plan
+from rounds import algorithm, run, samplers
+from simulation import client_words
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """An algorithm to test.
+
+    Attributes:
+        make: Makes it: of a folder for its data, which data, and which plan.
+        observers: Its observers.
+        repeats: How often it is run.
+        save_every: Rounds between checkpoints.
+    """
+
+    make: Callable[[str, str, str], algorithm.Algorithm]
+    observers: tuple[run.Observer, ...] = ()
+    repeats: int = 2
+    save_every: int = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class TallyState:
+    """Votes so far: int64 [3], and rounds."""
+
+    votes: np.ndarray
+    rounds: int
+
+
+class Tally(algorithm.Algorithm[TallyState, np.ndarray]):
+    """Counts random votes of each cohort; NumPy alone, so that runs are quick."""
+
+    max_rounds = 5
+
+    def __init__(self, data: str, plan: str):
+        self.plan = plan_lib.Plan(
+            sampler=samplers.UniformCohorts(40, 20),
+            contribution=triehh_plan.OneVote(redraws_each_round=True),
+            mechanism=triehh_plan.Threshold({"a": 1, "b": 2}[plan], 5),
+        )
+        self.data = data
+
+    def describe(self):
+        return {"data": self.data}
+
+    def initialize(self, repeat):
+        return TallyState(np.zeros(3, np.int64), 0)
+
+    def next_query(self, state):
+        if state.rounds == self.max_rounds:
+            return None
+        return algorithm.Query(self.ask, {"candidates": 3})
+
+    def ask(self, cohort, stream):
+        votes = stream.generator("votes").integers(0, 3, len(cohort))
+        return np.bincount(votes, minlength=3)
+
+    def update(self, state, released):
+        votes = state.votes.copy()
+        votes[released.candidates] += released.votes
+        return TallyState(votes, state.rounds + 1), {"kept": len(released.candidates)}
+
+    def results(self, state):
+        return {"votes": pd.DataFrame({"candidate": [0, 1, 2], "votes": state.votes})}
+
+    def worker(self):
+        import contextlib
+
+        return contextlib.nullcontext()
+
+
+def _triehh(folder: str, data: str, plan: str) -> triehh.TrieHH:
+    words = ["ab"] * 30 + ["abc" if data == "a" else "bca"] * 20 + ["c"] * 10
+    population = client_words.ClientWords.from_rows(
+        os.path.join(folder, "words"),
+        [(str(i), [(word, 1), ("ba", 2)]) for i, word in enumerate(words)],
+    )
+    threshold = {"a": 3, "b": 4}[plan]
+    parameters = triehh_privacy.TrieHHParameters(60, 40, threshold, 4)
+    by_frequency = selection.WordSelection.BY_FREQUENCY
+    plan = triehh.plan_of(parameters, by_frequency)
+    return triehh.TrieHH(population, plan, alphabet.Alphabet("abc"))
+
+
+CASES = {
+    "tally": Case(lambda folder, data, plan: Tally(data, plan)),
+    "tally_saved_seldom": Case(
+        lambda folder, data, plan: Tally(data, plan), save_every=3
+    ),
+    "triehh": Case(_triehh, (triehh.vote_metrics,)),
+}

@@ -1,0 +1,272 @@
+"""Tests of the report page and of the files that it shows."""
+
+import base64
+import html.parser
+import json
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+from absl.testing import absltest
+
+from randomness import noise_keys
+from simulation import page, page_blocks, plots, run_directory, tables
+
+_EVIL = "<script>alert(1)</script>"
+_UNCOVERED = "no privacy guarantee covers this section"
+
+
+class _Reader(html.parser.HTMLParser):
+    def __init__(self, text):
+        super().__init__()
+        self.tags = []
+        self.data = []
+        self.feed(text)
+        self.text = " ".join(self.data)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data):
+        self.data.append(data)
+
+    def pictures(self):
+        """Returns the bytes of all pictures."""
+        sources = [attributes["src"] for tag, attributes in self.tags if tag == "img"]
+        return [base64.b64decode(source.partition(",")[2]) for source in sources]
+
+
+class _Statement:
+    def to_json(self):
+        return '{"epsilon": 1}\n'
+
+    def to_markdown(self):
+        return (
+            "# Privacy statement\n\nCentral DP.\n\n## Not counted\n\n"
+            "* The *page*.\n  * All of it.\n* More.\n"
+        )
+
+
+def _figure(title="A plot"):
+    figure, axes = plots.single(title, "x", "y")
+    axes.plot([1, 2], [3, 5], label="a line")
+    plots.legend(axes, below=True)
+    return figure
+
+
+class PageTestCase(absltest.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.path = pathlib.Path(self.create_tempdir().full_path) / "run"
+        self.directory = run_directory.RunDirectory.create(
+            self.path,
+            program="p",
+            flags=["--seed=1", f"--title={_EVIL}"],
+            facts={},
+            noise_key=noise_keys.NoiseKey(2**127 + 5, is_secret=True),
+        )
+        self.addCleanup(self.directory.close)
+        self.before = self.files()
+
+    def files(self):
+        return {
+            str(file.relative_to(self.path))
+            for file in self.path.rglob("*")
+            if file.is_file() and not file.name.startswith(".")
+        }
+
+    def read(self):
+        return _Reader((self.path / "report.html").read_text())
+
+
+class PageTest(PageTestCase):
+    def test_shows_everything_in_order_and_asks_for_nothing(self):
+        table = pd.DataFrame({"word": ["a"], "true_count": [1234567], "f1": [0.123456]})
+        report = page.Page(self.directory, "TrieHH")
+        section = report.section("Part", covered=True)
+        section.text("Some *text*.").plot("a.png", _figure())
+        section.show(table, "Its caption").text("The end.")
+        self.assertEqual(report.write(), self.path / "report.html")
+        shown = self.read()
+        places = [
+            shown.text.index(expected)
+            for expected in (
+                "TrieHH",
+                "Run of 20",
+                "Some",
+                "A plot",
+                "Its caption",
+                "true count",
+                "1,234,567",
+                "0.1235",
+                "The end.",
+            )
+        ]
+        self.assertEqual(places, sorted(places))
+        self.assertIn(("em", {}), shown.tags)
+        self.assertNotIn(_UNCOVERED, shown.text)
+        (image,) = [attributes for tag, attributes in shown.tags if tag == "img"]
+        self.assertTrue(image["src"].startswith("data:image/png;base64,"))
+        self.assertNoCommonElements({tag for tag, _ in shown.tags}, {"script", "link"})
+
+    def test_files_go_where_the_section_says(self):
+        report = page.Page(self.directory, "T")
+        words = pd.DataFrame({"word": ["null", "b"], "votes": [3, 9]})
+        for covered in (True, False):
+            section = report.section("S", covered=covered)
+            section.file("found.json", {"covered": covered})
+            section.plot("f.png", _figure())
+        section.table("w.csv", words, shown=words.head(1), released=words[["word"]])
+        self.assertEqual(self.files(), self.before)  # nothing before `write`
+        report.write()
+        names = {"found.json", "f.png", "w.csv"}
+        names |= {f"simulator/{name}" for name in names} | {"report.html"}
+        self.assertEqual(self.files() - self.before, names)
+        for folder, covered in ((self.path, True), (self.path / "simulator", False)):
+            found = json.loads((folder / "found.json").read_text())
+            self.assertEqual(found, {"covered": covered})
+        whole = tables.read(self.path / "simulator" / "w.csv")
+        pd.testing.assert_frame_equal(whole, words)
+        self.assertEqual(tables.read(self.path / "w.csv").columns.tolist(), ["word"])
+        shown = self.read()
+        self.assertEqual(shown.text.count(_UNCOVERED), 1)
+        self.assertIn("null", shown.data)
+        self.assertNotIn("9", shown.data)
+        self.assertEqual(
+            shown.pictures(),
+            [(self.path / "f.png").read_bytes()] * 2,
+        )
+
+    def test_a_name_is_used_once(self):
+        report = page.Page(self.directory, "T")
+        table = pd.DataFrame({"x": [1]})
+        report.section("S", covered=False).table("x.csv", table)
+        again = report.section("S", covered=False)
+        with self.assertRaisesRegex(ValueError, "'x.csv' is already .* simulator's"):
+            again.table("x.csv", table)
+        report.statement(_Statement())
+        with self.assertRaisesRegex(ValueError, "'privacy.json' is already"):
+            report.statement(_Statement(), "Again")
+        with self.assertRaisesRegex(ValueError, "'metrics.csv' is a file of the run"):
+            again.table("metrics.csv", table)
+
+    def test_statement_below_a_heading(self):
+        report = page.Page(self.directory, "T")
+        report.statement(_Statement(), "Privacy, as planned", "privacy_planned")
+        report.how_it_was_made()
+        report.write()
+        shown = self.read()
+        self.assertNotIn("Privacy statement", shown.text)
+        headings = [tag for tag, _ in shown.tags if tag in ("h1", "h2", "h3")]
+        self.assertEqual(headings, ["h1", "h2", "h3", "h2"])
+        self.assertIn("Not counted", shown.data)
+        self.assertLen([tag for tag, _ in shown.tags if tag == "ul"], 2)
+        for ending, text in (
+            ("json", _Statement().to_json()),
+            ("md", _Statement().to_markdown()),
+        ):
+            file = self.path / f"privacy_planned.{ending}"
+            self.assertEqual(file.read_text(), text)
+        self.assertIn("--seed=1", shown.text)
+        key = json.loads((self.path / "run.json").read_text())["noise_key"]
+        self.assertIn(key["sha256"], shown.text)
+
+    def test_words_of_clients_are_shown_not_obeyed(self):
+        report = page.Page(self.directory, _EVIL)
+        section = report.section(_EVIL, covered=False)
+        section.text(f"Found {_EVIL}.").plot("f.png", _figure(_EVIL))
+        section.show(pd.DataFrame({_EVIL: [_EVIL]}), _EVIL)
+        report.how_it_was_made()  # of a flag, too
+        report.write()
+        shown = self.read()
+        self.assertNotIn("script", {tag for tag, _ in shown.tags})
+        # Title twice, heading, text, captions of picture and table, column, cell, flag.
+        self.assertEqual(shown.text.count(_EVIL), 9)
+
+    def test_the_look_of_a_notebook_stays(self):
+        program = (
+            "import matplotlib\n"
+            "before = dict(matplotlib.rcParams)\n"
+            "from simulation import page, plots\n"
+            "plots.png(plots.single('t', 'x', 'y')[0])\n"
+            "assert dict(matplotlib.rcParams) == before\n"
+            "import matplotlib.pyplot as plt\n"
+            "assert not plt.get_fignums()\n"
+        )
+        root = pathlib.Path(page.__file__).parent.parent
+        subprocess.run([sys.executable, "-c", program], cwd=root, check=True)
+
+
+class DefaultPageTest(PageTestCase):
+    def write(self, metrics, simulator_metrics):
+        words = pd.DataFrame({"word": [f"w{i}" for i in range(45)]})
+        page.write_default(
+            self.directory,
+            "My algorithm",
+            released={"heavy_hitters": words},
+            simulator={"true_counts": words.assign(true_count=range(1000, 1045))},
+            released_metrics=metrics,
+            simulator_metrics=simulator_metrics,
+            statement=_Statement(),
+        )
+        return self.read()
+
+    def test_is_complete(self):
+        keys = pd.DataFrame(
+            {"repeat": np.repeat([0, 1], 3), "round": np.tile([1, 2, 3], 2)}
+        )
+        released = keys.assign(candidates=[3, 9, 4, 3, 8, 4], clients=1234, code="c0de")
+        simulator = released.assign(
+            **{f"exact_{i}": np.arange(6.0) * i for i in range(1, 8)}
+        )
+        shown = self.write(released, simulator)
+        written = {"heavy_hitters.csv", "metrics.png", "privacy.json", "privacy.md"}
+        written |= {"report.html"}
+        written |= {
+            f"simulator/{name}"
+            for name in ("true_counts.csv", "metrics.png", "metrics_2.png")
+        }
+        self.assertEqual(self.files() - self.before, written)
+        self.assertLen(tables.read(self.path / "heavy_hitters.csv"), 45)
+        for expected in (
+            "heavy hitters: the first 30 of 45 rows",
+            "The same in every round: clients 1,234.",
+            "candidates",
+            "exact 1; exact 2; exact 3; exact 4; exact 5",
+            "exact 6; exact 7",
+            "1,029",
+            "Central DP.",
+            "--seed=1",
+        ):
+            self.assertIn(expected, shown.text)
+        self.assertNotIn("1,030", shown.text)
+        self.assertEqual(shown.text.count(_UNCOVERED), 2)
+
+    def test_one_round_and_nothing_else(self):
+        metrics = pd.DataFrame({"repeat": [0], "round": [1], "clients": [50]})
+        shown = self.write(metrics, metrics)
+        self.assertLen(shown.pictures(), 1)
+
+    def test_metrics_without_rounds(self):
+        with self.assertRaisesRegex(ValueError, "no column round, only .'level'"):
+            self.write(pd.DataFrame({"level": [1]}), pd.DataFrame({"round": [1]}))
+
+
+class BlocksTest(absltest.TestCase):
+    def test_missing_values(self):
+        table = page_blocks.Table("", pd.DataFrame({"x": [float("nan"), 0.5]}))
+        self.assertEqual(table.rows, [["–"], ["0.5"]])
+
+    def test_numbers(self):
+        values = [248437.0, 70488.1029, 1.23456, 8.285e-13, 1.0, 1e300]
+        table = page_blocks.Table("", pd.DataFrame({"x": values}))
+        self.assertEqual(
+            [row[0] for row in table.rows],
+            ["248,437", "70,488", "1.235", "8.285e-13", "1", "1e+300"],
+        )
+
+
+if __name__ == "__main__":
+    absltest.main()
