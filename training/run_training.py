@@ -168,7 +168,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
             algorithm,
             directory,
             seed=arguments.seed,
-            delta=training_flags.DELTA.value,
+            delta=training_flags.delta(),
             save_every=training_flags.CHECKPOINT_EVERY.value,
             keep=_CHECKPOINTS_KEPT,
             observers=[
@@ -180,7 +180,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
         )
         realised, planned = (
             training_report.with_public_data(
-                algorithm.plan.statement(record, training_flags.DELTA.value),
+                algorithm.plan.statement(record, training_flags.delta()),
                 f"{public_data} {beginning.public_data}".rstrip(),
             )
             for record in (outcome.record, None)
@@ -211,6 +211,7 @@ def _check_flags() -> None:
                 )
     training_flags.server_parameters()
     training_flags.language_options()
+    training_flags.delta()
 
 
 def main(argv: list[str]) -> None:

@@ -377,6 +377,17 @@ def _noise_multiplier(mechanism, restart_rounds: tuple[int, ...]) -> float:
     return found
 
 
+def delta() -> float:
+    """Returns the guarantee's delta.
+
+    Raises:
+        ValueError: If it is not between 0 and 1.
+    """
+    if not 0 < DELTA.value < 1:
+        raise ValueError(f"--delta={DELTA.value}: it has to be above 0 and below 1")
+    return DELTA.value
+
+
 def participation_rule(num_clients: int):
     """Returns how the clients of a round come together.
 

@@ -10,13 +10,10 @@ import re
 import pandas as pd
 from absl.testing import absltest
 
+from privacy import model_updates, training_plan
+from rounds import timers
 from simulation import population_options, tables
-from training import (
-    dp_ftrl_parameters,
-    learning_study,
-    run_participation,
-    training_statement,
-)
+from training import learning_study
 
 _FLAGS = (
     "--vocabulary_size=100",
@@ -32,14 +29,11 @@ _FLAGS = (
 
 
 def _without_noise():
-    statement = training_statement.training_statement(
-        dp_ftrl_parameters.ServerParameters(
-            dp_ftrl_parameters.Mechanism.NONE, 6, 3, 0.0, math.inf
-        ),
-        run_participation.Planned(3, 0, 3),
-        1e-10,
-        "nothing.",
+    plan = training_plan.plan_of(
+        timers.Timers(num_clients=20, cohort_size=6, num_rounds=3),
+        model_updates.NoNoise(num_rounds=3, clip_norm=math.inf),
     )
+    statement = plan.statement(None, 1e-10)
     return json.loads(statement.to_json())
 
 

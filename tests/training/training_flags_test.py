@@ -6,8 +6,8 @@ from absl import flags
 from absl.testing import absltest, flagsaver, parameterized
 from scipy import optimize, stats
 
-from simulation import participation_timers
-from training import client_update, examples, training_experiment, training_flags
+from rounds import timers
+from training import client_update, examples, training_flags
 
 _GIVEN = {"report_goal": 200, "num_rounds": 20, "clip_norm": 1.0, "diurnal": False}
 
@@ -28,10 +28,8 @@ def use_all():
     training_flags.language_options()
     examples.ClientLimits(values.max_sentences, values.max_words, values.batch_size)
     client_update.LocalTraining(values.client_learning_rate, values.client_epochs)
-    training_experiment.Schedule(
-        values.evaluate_every, values.checkpoint_every, delta=values.delta
-    )
-    training_flags.participation_rule(100_000, seed=1)
+    training_flags.delta()
+    training_flags.participation_rule(100_000)
 
 
 def gaussian_delta(rho, epsilon):
@@ -122,9 +120,9 @@ class TrainingFlagsTest(parameterized.TestCase):
                 training_flags.server_parameters()
 
     def test_rules_reach_the_simulation(self):
-        rule = training_flags.participation_rule(1000, seed=3)
-        self.assertIsInstance(rule, participation_timers.ParticipationRule)
-        self.assertEqual((rule.report_goal, rule.num_rounds), (200, 20))
+        rule = training_flags.participation_rule(1000)
+        self.assertIsInstance(rule, timers.Timers)
+        self.assertEqual((rule.cohort_size, rule.num_rounds), (200, 20))
 
 
 if __name__ == "__main__":
