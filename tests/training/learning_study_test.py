@@ -11,9 +11,10 @@ import pandas as pd
 from absl.testing import absltest
 
 from privacy import model_updates, training_plan
+from privacy import plan as plan_lib
 from rounds import timers
 from simulation import population_options, tables
-from training import learning_study
+from training import dp_ftrl_parameters, learning_study
 
 _FLAGS = (
     "--vocabulary_size=100",
@@ -145,7 +146,9 @@ class LearningStudyTest(absltest.TestCase):
                 float(flags["--noise_multiplier"]),
                 float(flags["--clip_norm"]),
             )
-            spent[setting.key] = parameters.zcdp(rounds, rounds - 1, 1)
+            mechanism = parameters.update_mechanism()
+            limits = plan_lib.Limits(1, rounds - 1)
+            spent[setting.key] = mechanism.zcdp(limits, rounds)
         self.assertAlmostEqual(spent["dp_ftrl"], 6 / 8)
         self.assertAlmostEqual(spent["dp_ftrl_more_noise"], 6 / 72)
         self.assertAlmostEqual(spent["dp_fedavg"], 1 / 8)
