@@ -4,12 +4,15 @@ See `tree_aggregation` for the trees and the conventions.
 """
 
 import bisect
+import collections
 import functools
 import itertools
 import math
 from collections.abc import Sequence
 
-from privacy import argument_checks
+import numpy as np
+
+from privacy import argument_checks, rounding
 
 # More rounds than any training has; a participation of each still takes no time.
 LARGEST_ROUNDS = 10**9
@@ -194,3 +197,28 @@ def _pareto(ways: Sequence[tuple[int, int]]) -> _Front:
         if not kept or value > kept[-1][0]:
             kept.append((value, leave))
     return tuple(kept)
+
+
+def largest_sum(
+    costs: np.ndarray, max_participation: int, min_separation: int
+) -> float:
+    """Computes the most that taking part in rounds of different costs adds up to.
+
+    Args:
+        costs: float64 [rounds], the cost of each round to nearest; at least 0.
+        max_participation: MaxP, at least 1.
+        min_separation: MinS, rounds strictly between two participations; at least 0.
+
+    Returns:
+        A bound on the sum of the exact costs, a few roundings above it.
+    """
+    if not min_separation:
+        chosen = np.sort(costs)[::-1][:max_participation]
+        return rounding.sum_upwards(float(np.sum(chosen)), len(chosen))
+    # best[-1][k]: the most of the rounds so far with up to k participations.
+    nothing = np.zeros(max_participation + 1)
+    best = collections.deque([nothing] * (min_separation + 1), min_separation + 1)
+    for cost in costs:
+        with_it = best[0][:-1] + cost
+        best.append(np.append(0.0, np.maximum(best[-1][1:], with_it)))
+    return rounding.sum_upwards(float(best[-1][-1]), max_participation)

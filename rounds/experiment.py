@@ -5,7 +5,7 @@ print(done.statement.to_markdown(), done.metrics, done.report)
 """
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 import pandas as pd
@@ -52,6 +52,7 @@ def run_experiment(
     *,
     program: str | None = None,
     flags: Sequence[str] = (),
+    facts: Mapping[str, Any] | None = None,
     resume: bool = False,
     seed: int = 1,
     noise_key: noise_keys.NoiseKey | None = None,
@@ -69,6 +70,7 @@ def run_experiment(
         output_dir: Where; must not exist, or be an empty directory, unless `resume`.
         program: What `run.json` names; the algorithm's class by default.
         flags: How a program was called, as `--name=value`, to be shown and repeated.
+        facts: What else a resumed run must have in common with its start.
         resume: Whether to go on with the interrupted run that is there.
         seed: The public seed.
         noise_key: Of the noise; None for a new secret one, or, with `resume`, the
@@ -88,14 +90,14 @@ def run_experiment(
     """
     kind = type(algorithm)
     program = program or f"{kind.__module__}:{kind.__qualname__}"
-    facts = steps.facts_of(algorithm)
     # Compared where a run goes on, also without flags that would have them.
-    facts |= {"seed": seed, "repeats": repeats}
+    compared = steps.facts_of(algorithm) | {"seed": seed, "repeats": repeats}
+    compared |= facts or {}
     if resume:
         directory = run_directory.RunDirectory.resume(
             output_dir,
             program=program,
-            facts=facts,
+            facts=compared,
             noise_key=noise_key or run_record.noise_key_of(output_dir),
         )
     else:
@@ -103,7 +105,7 @@ def run_experiment(
             output_dir,
             program=program,
             flags=flags,
-            facts=facts,
+            facts=compared,
             noise_key=noise_key or noise_keys.NoiseKey.fresh(),
         )
     with directory:

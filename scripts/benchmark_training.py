@@ -60,16 +60,19 @@ _ROUNDS_OF_A_COHORT = 20
 _ROUNDS_OF_A_MEAN = 50
 _DRAWS = 8
 _ROUNDS_OF_NOISE = 16
+# Of the plan: more than are measured.
+_PLANNED_ROUNDS = 10_000
 
 
-def build_process(directory: str, cohort: int, num_words: int, num_units: int, size):
+def build_algorithm(directory: str, cohort: int, num_words: int, num_units: int, size):
     """Returns DP-FTRL on synthetic sentences, prepared in a directory."""
+    from privacy import training_plan, update_noise
+    from rounds import timers
     from simulation import population_options, sentence_tokenizers
     from training import (
         client_sentences,
         client_update,
         dp_ftrl,
-        dp_ftrl_parameters,
         examples,
         model,
         vocabulary,
@@ -95,45 +98,47 @@ def build_process(directory: str, cohort: int, num_words: int, num_units: int, s
         examples.MappedText(text, examples.ClientLimits()),
         client_update.LocalTraining(0.5),
     )
-    parameters = dp_ftrl_parameters.ServerParameters(
-        mechanism=dp_ftrl_parameters.Mechanism.TREE,
-        report_goal=cohort,
-        num_rounds=10_000,
-        noise_multiplier=1.0,
-        clip_norm=0.3,
+    plan = training_plan.plan_of(
+        timers.Timers(
+            num_clients=_NUM_CLIENTS, cohort_size=cohort, num_rounds=_PLANNED_ROUNDS
+        ),
+        update_noise.TreeNoise(
+            num_rounds=_PLANNED_ROUNDS, clip_norm=0.3, noise_multiplier=1.0
+        ),
     )
-    return dp_ftrl.DpFtrlProcess(rounds, parameters, _SEED, noise_key=_SEED)
+    return dp_ftrl.DpFtrl(rounds, plan, language_model.initial_weights(_SEED))
 
 
-def run_rounds(process, num_rounds: int):
+def run_rounds(algorithm, num_rounds: int):
     """Yields for each round its clients, its tokens, and what its two sides cost.
 
     The first one, in which the computation is built, is left out.
     """
     import numpy as np
 
-    from randomness import seeds
+    from randomness import noise_keys
+    from rounds import steps
     from scripts import resource_usage
 
-    text = process.rounds.mapped.text
-    random = seeds.generator(_SEED, "benchmark cohorts")
-    goal = process.parameters.report_goal
-    state = process.initialize()
+    text = algorithm.rounds.mapped.text
+    splits = text.sentence_splits[text.client_splits]
+    by_hand = steps.Steps(
+        algorithm, seed=_SEED, noise_key=noise_keys.NoiseKey.of_seed(_SEED)
+    )
+    place = by_hand.begin()
     for number in range(num_rounds + 1):
-        cohort = random.choice(_NUM_CLIENTS, goal, replace=False)
-        splits = text.sentence_splits[text.client_splits]
-        words = int(np.sum(splits[cohort + 1] - splits[cohort]))
+        drawn = by_hand.draw(place)
+        words = int(np.sum(splits[drawn.cohort + 1] - splits[drawn.cohort]))
         with resource_usage.Usage() as usage:
-            sums = process.rounds.train(
-                state.weights, cohort, state.clip_norm, state.tracked_norm
-            )
+            query = algorithm.next_query(place.state)
+            sums = by_hand.ask(place, query, drawn.cohort)
             clients_done = time.perf_counter()
-            state, _ = process.update(state, sums)
+            place = by_hand.update(place, query, drawn, sums).place
             server_seconds = time.perf_counter() - clients_done
         if number:
             yield {
                 "round": number,
-                "clients": goal,
+                "clients": len(drawn.cohort),
                 "words": words,
                 "client_seconds": usage.wall_seconds - server_seconds,
                 "server_seconds": server_seconds,
@@ -149,13 +154,14 @@ def measure_noise():
     import pandas as pd
     import tensorflow as tf
 
-    from randomness import discrete_gaussian, keyed_bits
-    from training import memory_needs, noise
+    from privacy import integer_noise
+    from randomness import discrete_gaussian, keyed_bits, streams
+    from training import memory_needs
 
     size = memory_needs.cifg_num_parameters(10_004, _LARGE["num_units"], _LARGE["size"])
     sampler = discrete_gaussian.DiscreteGaussian(7.0 * 2**32)
-    tree = noise.TreeNoise(size, sampler.stddev, 2**60, _SEED, "benchmark")
-    state, total = tree.initial_state(), np.zeros(size, np.int64)
+    tree, stream = integer_noise.Tree(), streams.Stream(_SEED, ("benchmark",))
+    state, total = integer_noise.NoiseState(), np.zeros(size, np.int64)
 
     def seconds(work) -> float:
         start = time.process_time()
@@ -165,7 +171,8 @@ def measure_noise():
     def rounds():
         nonlocal state
         for number in range(_ROUNDS_OF_NOISE):
-            _, state = tree.add(total, state, number.to_bytes(32, "little"))
+            of_round = stream.of(number.to_bytes(32, "little"))
+            _, state = tree.add(total, sampler.stddev, state, of_round)
 
     def float32(number):
         return tf.random.stateless_normal([size], [_SEED, number], stddev=7.0).numpy()
@@ -188,9 +195,9 @@ def measure_part(directory: str, cohort: int, num_rounds: int, sizes: dict):
 
     from simulation import runtime
 
-    process = build_process(directory, cohort, **sizes)
+    algorithm = build_algorithm(directory, cohort, **sizes)
     with runtime.tff_worker():
-        return pd.DataFrame(run_rounds(process, num_rounds))
+        return pd.DataFrame(run_rounds(algorithm, num_rounds))
 
 
 def plot_memory(over_cohorts, over_rounds) -> bytes:

@@ -305,7 +305,7 @@ def to_markdown(title: str, runs: Sequence[Run], notes: Sequence[str]) -> str:
     for run in runs:
         last = run.metrics.iloc[-1]
         values = [last[f"held_out_{name}"] for name in _METRICS]
-        # As realised: see `training_statement`.
+        # As realised: see `privacy.training_plan`.
         parameters = run.privacy["parameters"]
         privacy = [
             f"{parameters['noise multiplier z']:g}",

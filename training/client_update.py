@@ -8,16 +8,17 @@ client.
 
 import collections
 import dataclasses
-import hashlib
-import json
+import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
-import tensorflow_federated as tff
 
+from privacy import model_updates
+from randomness import streams
+from rounds import block_round, codec
 from training import evaluation, examples, update_sums
 from training import model as model_lib
 
@@ -25,7 +26,8 @@ from training import model as model_lib
 _DEFAULT_NUM_BLOCKS = 8
 
 
-_Encoding = update_sums.SecureSums | update_sums.PlainSums
+# Training and evaluation draw nothing: the seeds of blocks are not used.
+_NOTHING_RANDOM = streams.Stream(0)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,34 +49,6 @@ class LocalTraining:
             )
         if self.num_epochs < 1:
             raise ValueError(f"num_epochs is {self.num_epochs}, must be at least 1.")
-
-
-@dataclasses.dataclass(frozen=True)
-class RoundSums:
-    """What a round's secure sum tells the server.
-
-    Attributes:
-        total: The sum of the clipped updates, by the weights' names, in units of
-            `unit`: int64; float32 where nothing bounds an update.
-        unit: What a 1 of `total` stands for.
-        num_clients: How many clients were summed.
-        num_below: How many had an update no longer than the tracked norm.
-        num_non_finite: How many had an update that is not finite, and counts as zero.
-    """
-
-    total: collections.OrderedDict[str, np.ndarray]
-    unit: float
-    num_clients: int
-    num_below: int
-    num_non_finite: int
-
-    @property
-    def delta(self) -> collections.OrderedDict[str, np.ndarray]:
-        """The sum of the clipped updates, by the weights' names: float32."""
-        return collections.OrderedDict(
-            (name, (part * self.unit).astype(np.float32))
-            for name, part in self.total.items()
-        )
 
 
 class FederatedRounds:
@@ -121,49 +95,34 @@ class FederatedRounds:
         self.mapped = mapped
         self.training = training
         self._num_blocks = num_blocks
-        weights = model.initial_weights(0)
-        self._names = list(weights)
+        self._names = list(model.initial_weights(0))
         self._secure_sums = update_sums.SecureSums(model.num_parameters())
         self._plain_sums = update_sums.PlainSums()
-        self._weights_type = [
-            tff.TensorType(np.float32, weight.shape) for weight in weights.values()
-        ]
-        self._computations: dict[tuple[str, int], Callable[..., Any]] = {}
+        self._rounds: dict[Any, block_round.BlockRound] = {}
 
-    @property
-    def sensitivity(self) -> int:
-        """The L2 norm of what a client adds to `RoundSums.total` at most."""
-        return 1 << self._secure_sums.fraction_bits
-
-    def describe(self) -> str:
-        """Returns what a round's sums depend on, beside weights and clients: JSON.
+    def describe(self) -> dict[str, Any]:
+        """Returns what a round's sums depend on, beside weights and clients.
 
         The model is in it by its sizes and first weights; how it computes is not.
         """
-        digest = hashlib.sha256()
         weights = self.model.initial_weights(0)
-        for part in weights.values():
-            digest.update(np.ascontiguousarray(part))
-        return json.dumps(
-            {
-                "num_tokens": self.model.num_tokens,
-                "weights": {name: part.shape for name, part in weights.items()},
-                "first_weights": digest.hexdigest(),
-                "text": self.mapped.text.fingerprint,
-                "limits": dataclasses.asdict(self.mapped.limits),
-                "training": dataclasses.asdict(self.training),
-                "sensitivity": self.sensitivity,
-            },
-            sort_keys=True,
-        )
+        return {
+            "num_tokens": self.model.num_tokens,
+            "weights": {name: list(part.shape) for name, part in weights.items()},
+            "first_weights": codec.digest(weights).hex(),
+            "population": self.mapped.text.fingerprint,
+            "limits": dataclasses.asdict(self.mapped.limits),
+            "training": dataclasses.asdict(self.training),
+        }
 
     def train(
         self,
-        weights: collections.OrderedDict[str, np.ndarray],
+        weights: Mapping[str, np.ndarray],
         clients: np.ndarray,
         clip_norm: float,
         tracked_norm: float,
-    ) -> RoundSums:
+        stream: streams.Stream = _NOTHING_RANDOM,
+    ) -> model_updates.UpdateSum:
         """Trains clients and sums up what they send, by one TFF computation.
 
         Args:
@@ -173,6 +132,7 @@ class FederatedRounds:
                 infinite, nothing bounds an update, and the sum is a plain one; else it
                 is a secure sum, to which a client adds at most `clip_norm`.
             tracked_norm: The norm that the quantile bit compares with; above 0.
+            stream: Of the round; no client draws anything.
 
         Raises:
             ValueError: If there is no client, or one is not in the population, or the
@@ -180,23 +140,24 @@ class FederatedRounds:
         """
         encoding = self._secure_sums if clip_norm < math.inf else self._plain_sums
         encoding.check(len(clients))
-        sums = self._run(encoding, weights, clients, clip_norm, tracked_norm)
-        total = collections.OrderedDict(
+        message = {
+            "weights": list(weights.values()),
+            "clip_norm": np.float64(clip_norm),
+            "tracked_norm": np.float64(tracked_norm),
+        }
+        largest = {"delta": encoding.largest, "num_below": 1, "num_non_finite": 1}
+        work = functools.partial(self._train_block, encoding)
+        sums = self._ask(type(encoding), work, largest, message, clients, stream)
+        parts = collections.OrderedDict(
             (name, encoding.centred(part, len(clients)))
             for name, part in zip(self._names, sums["delta"], strict=True)
         )
-        return RoundSums(
-            total,
-            encoding.unit(clip_norm),
-            len(clients),
-            int(sums["num_below"]),
-            int(sums["num_non_finite"]),
+        return model_updates.UpdateSum(
+            parts, len(clients), int(sums["num_below"]), int(sums["num_non_finite"])
         )
 
     def evaluate(
-        self,
-        weights: collections.OrderedDict[str, np.ndarray],
-        clients: np.ndarray,
+        self, weights: Mapping[str, np.ndarray], clients: np.ndarray
     ) -> collections.OrderedDict[str, float]:
         """Returns the metrics of a model on clients' text, by one TFF computation.
 
@@ -207,11 +168,15 @@ class FederatedRounds:
         Returns:
             See `evaluation.metrics_of_sums`.
         """
-        sums = self._run(None, weights, clients, 1.0, 1.0)
+        message = {"weights": list(weights.values())}
+        largest = dict.fromkeys(evaluation.SUMS)
+        sums = self._ask(
+            None, self._evaluate_block, largest, message, clients, _NOTHING_RANDOM
+        )
         return evaluation.metrics_of_sums(sums)
 
-    def _run(self, encoding, weights, clients, clip_norm, tracked_norm):
-        """Trains clients, or evaluates on them where there is no encoding."""
+    def _ask(self, kind, work, largest, message, clients, stream):
+        """Returns the sums of a kind of work over clients."""
         if not clients.size:
             raise ValueError("clients is empty, must have at least one.")
         population = self.mapped.text.num_clients
@@ -220,90 +185,21 @@ class FederatedRounds:
                 f"clients has {clients.min()} to {clients.max()}, must be in "
                 f"[0, {population})."
             )
-        size = math.ceil(clients.size / self._num_blocks)
-        key = (type(encoding), size)
-        if key not in self._computations:
-            if encoding is None:
-                self._computations[key] = self._build_evaluation()
-            else:
-                self._computations[key] = self._build_training(encoding, size)
-        message = collections.OrderedDict(
-            weights=list(weights.values()),
-            clip_norm=np.float64(clip_norm),
-            tracked_norm=np.float64(tracked_norm),
-        )
-        blocks = [
-            clients[first : first + size].astype(np.int64)
-            for first in range(0, clients.size, size)
-        ]
-        return self._computations[key](message, blocks)
-
-    def _types(self):
-        message = tff.to_type(
-            collections.OrderedDict(
-                weights=self._weights_type,
-                clip_norm=np.float64,
-                tracked_norm=np.float64,
+        size = block_round.block_size_of(clients.size, self._num_blocks)
+        if (kind, size) not in self._rounds:
+            self._rounds[kind, size] = block_round.BlockRound(
+                work, largest, block_size=size
             )
-        )
-        return message, tff.TensorType(np.int64, [None])
-
-    def _build_training(
-        self, encoding: _Encoding, most_clients: int
-    ) -> Callable[..., Any]:
-        message_type, block_type = self._types()
-
-        @tff.tensorflow.computation(message_type, block_type)
-        def train_block(message, block):
-            return self._train_block(encoding, message, block)
-
-        @tff.federated_computation(
-            tff.FederatedType(message_type, tff.SERVER),
-            tff.FederatedType(block_type, tff.CLIENTS),
-        )
-        def train(message, blocks):
-            results = tff.federated_map(
-                train_block, (tff.federated_broadcast(message), blocks)
-            )
-            return tff.federated_zip(
-                collections.OrderedDict(
-                    delta=encoding.sum(results.delta, most_clients),
-                    num_below=tff.federated_secure_sum(results.num_below, most_clients),
-                    num_non_finite=tff.federated_secure_sum(
-                        results.num_non_finite, most_clients
-                    ),
-                )
-            )
-
-        return train
-
-    def _build_evaluation(self) -> Callable[..., Any]:
-        message_type, block_type = self._types()
-
-        @tff.tensorflow.computation(message_type, block_type)
-        def evaluate_block(message, block):
-            return self._evaluate_block(message["weights"], block)
-
-        @tff.federated_computation(
-            tff.FederatedType(message_type, tff.SERVER),
-            tff.FederatedType(block_type, tff.CLIENTS),
-        )
-        def evaluate(message, blocks):
-            return tff.federated_sum(
-                tff.federated_map(
-                    evaluate_block, (tff.federated_broadcast(message), blocks)
-                )
-            )
-
-        return evaluate
+        return self._rounds[kind, size](message, clients, stream)
 
     def _train_block(self, encoding, message, block):
         """Trains a block's clients one after the other; returns their sums."""
+        clients = block["clients"]
         start = list(message["weights"])
         zero = tf.constant(0, tf.int64)
 
         def one_client(number, total, below, non_finite):
-            weights = self._local_training(start, block[number])
+            weights = self._local_training(start, clients[number])
             delta = [
                 after - before for after, before in zip(weights, start, strict=True)
             ]
@@ -320,7 +216,7 @@ class FederatedRounds:
             )
 
         _, total, below, non_finite = tf.while_loop(
-            lambda number, *_: number < tf.size(block),
+            lambda number, *_: number < tf.size(clients),
             one_client,
             (
                 tf.constant(0),
@@ -364,12 +260,12 @@ class FederatedRounds:
         )
         return weights
 
-    def _evaluate_block(self, weights, block):
+    def _evaluate_block(self, message, block):
         """Returns the sums of `evaluation.SUMS` over a block's clients."""
-        weights = list(weights)
+        weights, clients = list(message["weights"]), block["clients"]
 
         def one_client(number, sums):
-            first, count = self.mapped.sentences_of(block[number])
+            first, count = self.mapped.sentences_of(clients[number])
 
             def one_batch(batch, sums):
                 inputs, targets = self.mapped.batch(first, count, batch)
@@ -389,7 +285,7 @@ class FederatedRounds:
 
         zeros = [tf.constant(0, tf.float64) for _ in evaluation.SUMS]
         _, sums = tf.while_loop(
-            lambda number, _: number < tf.size(block),
+            lambda number, _: number < tf.size(clients),
             one_client,
             (tf.constant(0), zeros),
             parallel_iterations=1,

@@ -1,7 +1,7 @@
 """Where training begins: a model of an earlier run, or public word frequencies.
 
 What a run begins with is public as far as its guarantee goes: see
-`training_statement.training_statement`.
+`training_report.with_public_data`.
 """
 
 import collections
@@ -12,7 +12,8 @@ import pathlib
 
 import numpy as np
 
-from simulation import array_checkpoints, run_directory, run_files, run_record
+from rounds import checkpoints
+from simulation import run_directory, run_files, run_record
 from training import exported_model
 from training import vocabulary as vocabulary_lib
 
@@ -22,7 +23,7 @@ Weights = collections.OrderedDict[str, np.ndarray]
 # the search begins.
 _WORDS_PER_SENTENCE = 15
 _BIAS = "output_bias"
-_PREFIX = "weights/"
+_PREFIX = "state/weights/"
 _UNREADABLE = (
     OSError,
     ValueError,
@@ -80,11 +81,8 @@ def read(path: str | os.PathLike[str]) -> InitialModel:
 
 def _read_checkpoint(path: pathlib.Path) -> InitialModel:
     try:
-        _, checkpoint = run_directory.read_checkpoint(
-            path / run_directory.CHECKPOINT_FILE
-        )
         facts = run_files.read_json(path / run_record.FACTS_FILE)
-        arrays = array_checkpoints.read_arrays(path, checkpoint["state"])
+        arrays = checkpoints.last_arrays(path)
         weights = collections.OrderedDict(
             (name.removeprefix(_PREFIX), array)
             for name, array in arrays.items()

@@ -10,6 +10,7 @@ from simulation.population_options import LanguageOptions
 from training.training_options import TrainingOptions
 
 _PROGRAM = "training.run_training"
+_CHECKPOINTS_KEPT = 3
 
 _OPTIONS = option_flags.define(TrainingOptions)
 _LANGUAGE = option_flags.define(LanguageOptions)
@@ -79,7 +80,7 @@ def _best_possible(options: TrainingOptions, vocabulary, tokenizer):
 
 def run(arguments: experiment_flags.Arguments) -> None:
     """Runs the experiment that the flags describe."""
-    from simulation import run_directory, runtime, sentence_tokenizers
+    from simulation import sentence_tokenizers
     from training import client_sentences
 
     options = _OPTIONS.read()
@@ -95,25 +96,20 @@ def run(arguments: experiment_flags.Arguments) -> None:
         _LANGUAGE.read(),
     )
     # TensorFlow comes last: it takes seconds to import.
+    from rounds import experiment
     from training import (
         client_update,
         dp_ftrl,
         examples,
         exported_model,
+        held_out,
         initial_model,
         model,
         training_report,
     )
-    from training import training_experiment as experiment
 
-    clients = experiment.Clients.split(
+    clients = held_out.Clients.split(
         text.num_clients, options.num_held_out_clients, arguments.seed
-    )
-    rule = options.participation_rule(len(clients.training), arguments.seed)
-    schedule = experiment.Schedule(
-        options.evaluate_every,
-        options.checkpoint_every,
-        delta=options.delta,
     )
     language_model = model.cifg_language_model(
         vocabulary.num_tokens,
@@ -128,27 +124,25 @@ def run(arguments: experiment_flags.Arguments) -> None:
         has_public_bias=options.initial_bias == "public",
     )
     limits = examples.ClientLimits(
-        options.max_sentences,
-        options.max_words,
-        options.batch_size,
+        options.max_sentences, options.max_words, options.batch_size
     )
-    facts = {"population": text.fingerprint, "vocabulary": vocabulary.fingerprint}
-    facts |= beginning.facts
-    process = dp_ftrl.DpFtrlProcess(
-        client_update.FederatedRounds(
-            language_model,
-            examples.MappedText(text, limits),
-            client_update.LocalTraining(
-                options.client_learning_rate,
-                options.client_epochs,
-            ),
-            options.num_blocks,
+    rounds = client_update.FederatedRounds(
+        language_model,
+        examples.MappedText(text, limits),
+        client_update.LocalTraining(
+            options.client_learning_rate, options.client_epochs
         ),
-        parameters,
-        arguments.seed,
-        noise_key=arguments.noise_key.value,
+        options.num_blocks,
     )
-    baseline = experiment.unigram_baseline(text, clients, limits, vocabulary.num_tokens)
+    algorithm = dp_ftrl.DpFtrl(
+        rounds,
+        parameters.plan(options.participation_rule(len(clients.training))),
+        beginning.weights,
+        clients=clients.training,
+        learning_rate=parameters.server_learning_rate,
+        momentum=parameters.momentum,
+    )
+    baseline = held_out.unigram_baseline(text, clients, limits, vocabulary.num_tokens)
     logging.info(
         "%s clients train a model of %s parameters, %s judge it. Words by frequency "
         "alone: loss %.3f, one suggestion right %.2f%%.",
@@ -159,47 +153,39 @@ def run(arguments: experiment_flags.Arguments) -> None:
         100 * baseline["accuracy_of_suggestion"],
     )
     best = _best_possible(options, vocabulary, tokenizer)
-    with run_directory.open_for(arguments, program=_PROGRAM, facts=facts) as directory:
-        if arguments.resume and parameters.noise_multiplier:
-            _check_versions(directory.run)
-        with runtime.tff_worker():
-            result = experiment.run_rounds(
-                process, rule, clients, directory, schedule, beginning.weights
+
+    def report(directory, outcome, statement) -> None:
+        realised, planned = (
+            training_report.with_public_data(
+                stated, f"{public_data} {beginning.public_data}".rstrip()
             )
-        training_report.write(
-            directory,
-            parameters,
-            rule,
-            result,
-            dict(baseline),
-            schedule.delta,
-            f"{public_data} {beginning.public_data}".rstrip(),
-            best,
+            for stated in (statement, algorithm.plan.statement(None, options.delta))
         )
+        training_report.write(directory, realised, planned, dict(baseline), best)
         exported_model.export(
             language_model,
-            result.state.weights,
+            outcome.states[0].weights,
             vocabulary,
             limits.max_words + 1,
             directory.path / "model",
         )
-        directory.complete()
-        print(f"Model: {directory.path / 'model'}")
-        print(f"Report: {directory.path / 'report.html'}")
 
-
-def _check_versions(run: dict) -> None:
-    """Refuses to go on with other code: it may release other sums of a round."""
-    from simulation import software
-
-    changed = software.changed_versions(run)
-    if changed:
-        raise ValueError(
-            "rounds after the checkpoint are computed again; where the sums come out "
-            "otherwise they are released twice, each time with noise of its own, which "
-            f"is counted once. But the run began with {'; '.join(changed)}. Continue "
-            "with those versions, or begin a new run"
-        )
+    done = experiment.run_experiment(
+        algorithm,
+        program=_PROGRAM,
+        facts={"vocabulary": vocabulary.fingerprint} | beginning.facts,
+        delta=options.delta,
+        save_every=options.checkpoint_every,
+        keep=_CHECKPOINTS_KEPT,
+        observers=[
+            dp_ftrl.update_metrics,
+            held_out.Evaluation(rounds, clients.held_out, options.evaluate_every),
+        ],
+        report=report,
+        **vars(arguments),
+    )
+    print(f"Model: {done.path}/model")
+    print(f"Report: {done.path}/report.html")
 
 
 def _check_flags() -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from simulation.options import REQUIRED, OptionError, check, option
 
 if TYPE_CHECKING:  # these import NumPy
-    from simulation.participation_timers import ParticipationRule
+    from rounds.timers import Timers
     from training.dp_ftrl_parameters import ServerParameters
 
 # A layer of more cells than this is no keyboard's model. Memory is the closer limit:
@@ -373,23 +373,21 @@ class TrainingOptions:
             )
         return found
 
-    def participation_rule(self, num_clients: int, seed: int) -> "ParticipationRule":
+    def participation_rule(self, num_clients: int) -> "Timers":
         """Returns how the clients of a round come together.
 
         Args:
             num_clients: Who train.
-            seed: The run's seed.
 
         Raises:
             ValueError: If the options do not fit the number of clients.
         """
-        from simulation import participation_timers as timers
+        from rounds import timers
 
-        return timers.ParticipationRule(
+        return timers.Timers(
             num_clients=num_clients,
-            report_goal=self.report_goal,
+            cohort_size=self.report_goal,
             num_rounds=self.num_rounds,
-            seed=seed,
             over_selection=self.over_selection,
             drop_out=self.drop_out,
             timer_hours=self.timer_hours,

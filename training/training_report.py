@@ -1,26 +1,35 @@
 """What a training run leaves for people to read: plots, statements, one page."""
 
+import dataclasses
 from collections.abc import Mapping
 
 import pandas as pd
 from matplotlib import figure as figure_lib
 
+from privacy import statement as statement_lib
 from simulation import page, plots, run_directory
-from simulation import participation_timers as timers
-from training import evaluation, training_statement
-from training import training_experiment as experiment
-from training.dp_ftrl_parameters import ServerParameters
-from training.run_participation import Planned, Realised
+from training import evaluation
+
+
+def with_public_data(
+    statement: statement_lib.PrivacyStatement, public_data: str
+) -> statement_lib.PrivacyStatement:
+    """Returns a statement that names what a run took from elsewhere.
+
+    Args:
+        statement: The plan's.
+        public_data: The vocabulary and the first weights.
+    """
+    return dataclasses.replace(
+        statement, protected=f"{statement.protected} Here: {public_data}"
+    )
 
 
 def write(
     directory: run_directory.RunDirectory,
-    parameters: ServerParameters,
-    rule: timers.ParticipationRule,
-    result: experiment.Result,
+    realised: statement_lib.PrivacyStatement,
+    planned: statement_lib.PrivacyStatement,
     baseline: dict[str, float],
-    delta: float,
-    public_data: str,
     best_possible: Mapping[str, float] | None = None,
 ) -> None:
     """Writes the statements, the plots, and `report.html`.
@@ -29,12 +38,9 @@ def write(
         directory: Has the run's metrics. Takes `privacy.md` and `.json`, of what was
             realised; `privacy_planned.md` and `.json`; plots; and in `simulator`
             `unigram_baseline.json`, and `best_possible.json` if it is known.
-        parameters: Those that the run used.
-        rule: The limits that it enforced.
-        result: What really happened.
-        baseline: See `experiment.unigram_baseline`.
-        delta: Of the guarantee.
-        public_data: What the run took from elsewhere.
+        realised: The statement of what was realised.
+        planned: The statement of the worst case that was planned.
+        baseline: See `held_out.unigram_baseline`.
         best_possible: See `best_possible.BestPossible.metrics`; None where the law of
             the text is not known.
     """
@@ -56,11 +62,6 @@ def write(
     columns = ["round", "simulated_hours", "failed_attempts", "max_participation"]
     participation = report.section("Participation", covered=False)
     participation.show(metrics[columns].tail(1), "At the end")
-    took_part = Realised(result.participation.table, result.state.round_number)
-    realised, planned = (
-        training_statement.training_statement(parameters, who, delta, public_data)
-        for who in (took_part, Planned.of(rule))
-    )
     privacy = report.statement(realised, "Privacy, as realised")
     privacy.plot("zcdp.png", plot_zcdp(metrics))
     report.statement(planned, "Privacy, as planned", "privacy_planned")

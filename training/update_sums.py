@@ -18,11 +18,11 @@ rounding costs less than float32 does, and no norm is inflated.
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
-import tensorflow_federated as tff
+
+from privacy import model_updates
 
 # The largest bound of a contribution that TFF's secure sum takes, and so of the sum.
 _LARGEST_SUM = 2**62 - 1
@@ -46,7 +46,9 @@ class SecureSums:
 
     dtype = tf.int64
 
-    def __init__(self, num_values: int, fraction_bits: int = 32):
+    def __init__(
+        self, num_values: int, fraction_bits: int = model_updates.FRACTION_BITS
+    ):
         """Chooses the limit.
 
         Args:
@@ -74,9 +76,14 @@ class SecureSums:
             )
 
     @property
+    def largest(self) -> int:
+        """The largest integer that a client contributes; none is below 0."""
+        return 2 * self._bound
+
+    @property
     def most_clients(self) -> int:
         """How many clients' updates can be summed."""
-        return _LARGEST_SUM // (2 * self._bound)
+        return _LARGEST_SUM // self.largest
 
     def check(self, num_clients: int) -> None:
         """Raises `ValueError` where a sum could leave its integers."""
@@ -108,17 +115,6 @@ class SecureSums:
         parts = [tf.where(finite, part, tf.zeros_like(part)) for part in parts]
         return [tf.cast(tf.round(part), tf.int64) + self._bound for part in parts]
 
-    def sum(self, contributions: Any, most_clients: int) -> Any:
-        """Returns the secure sum, in a federated computation.
-
-        Args:
-            contributions: A federated value of clients, each the sum of the
-                contributions of a block.
-            most_clients: The most clients of a block.
-        """
-        largest = np.int64(2 * self._bound * most_clients)
-        return tff.federated_secure_sum(contributions, largest)
-
     def centred(self, total: np.ndarray, num_clients: int) -> np.ndarray:
         """Returns a part of the sum of clients' integers, as they were before 2^b.
 
@@ -131,14 +127,6 @@ class SecureSums:
         """
         return total - num_clients * self._bound
 
-    def unit(self, clip_norm: float) -> float:
-        """Returns what an integer of 1 stands for.
-
-        Args:
-            clip_norm: The C that the clients were told.
-        """
-        return clip_norm / self._bound
-
 
 class PlainSums:
     """Updates as they are, and their sum in the open, where nothing bounds them.
@@ -148,6 +136,7 @@ class PlainSums:
     """
 
     dtype = tf.float32
+    largest = None
 
     def check(self, num_clients: int) -> None:
         """Does nothing: any number of clients can be summed."""
@@ -159,14 +148,6 @@ class PlainSums:
         finite = tf.math.is_finite(norm)
         return [tf.where(finite, part, tf.zeros_like(part)) for part in delta]
 
-    def sum(self, contributions: Any, most_clients: int) -> Any:
-        """Returns the sum, in a federated computation."""
-        return tff.federated_sum(contributions)
-
     def centred(self, total: np.ndarray, num_clients: int) -> np.ndarray:
         """Returns a part of the sum as it is."""
         return total
-
-    def unit(self, clip_norm: float) -> float:
-        """Returns 1: updates are not scaled."""
-        return 1.0

@@ -19,10 +19,12 @@ from federated_hh import (
     triehh,
 )
 from privacy import plan as plan_lib
+from privacy import training_plan, triehh_plan, update_noise
 from privacy import triehh as triehh_privacy
-from privacy import triehh_plan
-from rounds import algorithm, run, samplers
-from simulation import client_words
+from rounds import algorithm, run, samplers, timers
+from simulation import client_text, client_words
+from tests.training import training_test_case
+from training import client_update, dp_ftrl, examples
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,6 +124,32 @@ def _ldp_triehh(folder: str, data: str, plan: str) -> ldp_triehh.LdpTrieHH:
     return ldp_triehh.LdpTrieHH(population, parameters, alphabet.Alphabet("abc"))
 
 
+def _training(folder: str, data: str, plan: str) -> dp_ftrl.DpFtrl:
+    clients = training_test_case.random_clients(9, seed={"a": 1, "b": 2}[data])
+    text = client_text.ClientText.from_rows(
+        os.path.join(folder, "text"),
+        [(str(i), sentences) for i, sentences in enumerate(clients)],
+    )
+    model = training_test_case.bigram_model()
+    rounds = client_update.FederatedRounds(
+        model,
+        examples.MappedText(text, examples.ClientLimits(5, 4, 2)),
+        client_update.LocalTraining(0.5),
+        num_blocks=2,
+    )
+    # A tree of two rounds, and one of two whose clip norm is another.
+    mechanism = update_noise.TreeNoise(
+        num_rounds=4,
+        clip_norm=0.5,
+        noise_multiplier={"a": 0.5, "b": 0.6}[plan],
+        adaptive_clip=update_noise.AdaptiveClip(count_stddev=2.0),
+        restart_rounds=(1,),
+    )
+    sampler = timers.Timers(num_clients=9, cohort_size=3, num_rounds=4, timer_hours=1)
+    training = training_plan.plan_of(sampler, mechanism)
+    return dp_ftrl.DpFtrl(rounds, training, model.initial_weights(1))
+
+
 CASES = {
     "tally": Case(lambda folder, data, plan: Tally(data, plan)),
     "tally_saved_seldom": Case(
@@ -129,4 +157,5 @@ CASES = {
     ),
     "triehh": Case(_triehh, (triehh.vote_metrics,)),
     "ldp_triehh": Case(_ldp_triehh),
+    "training": Case(_training, (dp_ftrl.update_metrics,), save_every=3),
 }

@@ -11,10 +11,13 @@ import re
 import pandas as pd
 from absl.testing import absltest
 
+from privacy import model_updates, training_plan
+from privacy import plan as plan_lib
 from randomness import noise_keys
+from rounds import timers
 from simulation import population_options, run_directory, run_record, tables
 from studies import study, xu_2023
-from training import dp_ftrl_parameters, run_participation, training_statement
+from training import dp_ftrl_parameters
 
 _KEY = noise_keys.NoiseKey.of_seed(1)
 _FLAGS = (
@@ -31,14 +34,11 @@ _FLAGS = (
 
 
 def _without_noise():
-    statement = training_statement.training_statement(
-        dp_ftrl_parameters.ServerParameters(
-            dp_ftrl_parameters.Mechanism.NONE, 6, 3, 0.0, math.inf
-        ),
-        run_participation.Planned(3, 0, 3),
-        1e-10,
-        "nothing.",
+    plan = training_plan.plan_of(
+        timers.Timers(num_clients=20, cohort_size=6, num_rounds=3),
+        model_updates.NoNoise(num_rounds=3, clip_norm=math.inf),
     )
+    statement = plan.statement(None, 1e-10)
     return json.loads(statement.to_json())
 
 
@@ -170,7 +170,8 @@ class StudyTest(absltest.TestCase):
                 float(flags["--noise_multiplier"]),
                 float(flags["--clip_norm"]),
             )
-            spent[setting.name] = parameters.zcdp(rounds, rounds - 1, 1)
+            limits = plan_lib.Limits(1, rounds - 1)
+            spent[setting.name] = parameters.update_mechanism().zcdp(limits, rounds)
         self.assertAlmostEqual(spent["dp_ftrl"], 6 / 8)
         self.assertAlmostEqual(spent["dp_ftrl_more_noise"], 6 / 72)
         self.assertAlmostEqual(spent["dp_fedavg"], 1 / 8)

@@ -74,8 +74,8 @@ class TrainingTest(common.TrainingTestCase):
                 delta[name] * min(1, norm / length)
                 for delta, length in zip(deltas, norms, strict=True)
             )
-            np.testing.assert_allclose(found.delta[name], expected, atol=2e-5)
-        self.assertGreater(common.norm_of(found.delta), 0.05)
+            np.testing.assert_allclose(found.scaled(norm)[name], expected, atol=2e-5)
+        self.assertGreater(common.norm_of(found.scaled(norm)), 0.05)
 
     def test_blocks_and_repetition(self):
         language_model = common.small_cifg()
@@ -87,10 +87,10 @@ class TrainingTest(common.TrainingTestCase):
         other = self.rounds(language_model, clients, limits, num_blocks=6)
         one_by_one = other.train(weights, np.arange(6), 0.3, 0.3)
         for name in weights:
-            np.testing.assert_array_equal(first.delta[name], again.delta[name])
+            np.testing.assert_array_equal(first.parts[name], again.parts[name])
             # Integers are added: neither order nor blocks matter, to the last bit.
-            np.testing.assert_array_equal(first.delta[name], one_by_one.delta[name])
-        self.assertGreater(common.norm_of(first.delta), 0.1)
+            np.testing.assert_array_equal(first.parts[name], one_by_one.parts[name])
+        self.assertGreater(common.norm_of(first.scaled(0.3)), 0.1)
 
     def test_no_client_is_longer_than_the_clip(self):
         language_model = common.bigram_model()
@@ -100,7 +100,7 @@ class TrainingTest(common.TrainingTestCase):
         lengths = []
         for client in range(20):
             sums = rounds.train(weights, np.array([client]), 0.1, 1.0)
-            lengths.append(common.norm_of(sums.delta))
+            lengths.append(common.norm_of(sums.scaled(0.1)))
         # The integers are not (see update_sums_test); float32 rounds them.
         self.assertLessEqual(max(lengths), 0.1 * (1 + np.finfo(np.float32).eps))
         self.assertGreater(np.median(lengths), 0.1 * (1 - 1e-5))
@@ -116,12 +116,12 @@ class TrainingTest(common.TrainingTestCase):
         rounds = self.rounds(language_model, clients)
         found = rounds.train(weights, np.arange(4), 1.0, _INF)
         self.assertEqual((found.num_non_finite, found.num_below), (2, 2))
-        self.assertTrue(np.all(np.isfinite(found.delta["table"])))
+        self.assertTrue(np.all(np.isfinite(found.parts["table"])))
         finite = rounds.train(weights, np.array([0, 3]), 1.0, _INF)
-        np.testing.assert_array_equal(found.delta["table"], finite.delta["table"])
+        np.testing.assert_array_equal(found.parts["table"], finite.parts["table"])
         plain = rounds.train(weights, np.arange(4), _INF, _INF)
         self.assertEqual((plain.num_non_finite, plain.num_below), (2, 2))
-        self.assertTrue(np.all(np.isfinite(plain.delta["table"])))
+        self.assertTrue(np.all(np.isfinite(plain.parts["table"])))
 
     def test_a_keras_model(self):
         keras = tf.keras.Sequential(
@@ -139,7 +139,7 @@ class TrainingTest(common.TrainingTestCase):
         before = rounds.evaluate(weights, np.arange(3))
         for _ in range(3):
             sums = rounds.train(weights, np.arange(3), _INF, 1.0)
-            for name, part in sums.delta.items():
+            for name, part in sums.parts.items():
                 weights[name] = weights[name] + part / 3
         self.assertEqual(sums.num_non_finite, 0)
         after = rounds.evaluate(weights, np.arange(3))

@@ -9,9 +9,38 @@ import tensorflow as tf
 import wordfreq
 from absl.testing import absltest, parameterized
 
+from privacy import model_updates, training_plan
 from randomness import noise_keys
-from simulation import array_checkpoints, run_directory
-from training import exported_model, initial_model, model, vocabulary
+from rounds import algorithm, run, timers
+from simulation import run_directory
+from training import dp_ftrl, exported_model, initial_model, model, vocabulary
+
+
+class Doubling(algorithm.Algorithm):
+    """Ends after a round that doubles weights; asks nobody for anything."""
+
+    def __init__(self, weights):
+        self.plan = training_plan.plan_of(
+            timers.Timers(num_clients=3, cohort_size=1, num_rounds=1),
+            model_updates.NoNoise(num_rounds=1, clip_norm=1.0),
+        )
+        self.weights = collections.OrderedDict(weights)
+
+    def describe(self):
+        return {}
+
+    def initialize(self, repeat):
+        return dp_ftrl.TrainingState(0, self.weights, self.weights, 1.0, 1.0)
+
+    def next_query(self, state):
+        if state.round_number:
+            return None
+        nothing = model_updates.UpdateSum({}, 1, 0, 0)
+        return algorithm.Query(lambda cohort, stream: nothing, {"clip_norm": 1.0})
+
+    def update(self, state, released):
+        twice = collections.OrderedDict((n, 2 * w) for n, w in self.weights.items())
+        return dp_ftrl.TrainingState(1, twice, self.weights, 1.0, 1.0), {}
 
 
 class PublicBiasTest(parameterized.TestCase):
@@ -74,18 +103,18 @@ class InitialModelTest(parameterized.TestCase):
         return path
 
     def save_run(self, weights):
+        """Writes a run of one round that doubles the weights."""
         path = self.path / "run"
+        algorithm = Doubling(weights)
+        facts = {"vocabulary": self.words.fingerprint}
         with run_directory.RunDirectory.create(
             path,
             program="training.run_training",
             flags=(),
-            facts={"vocabulary": self.words.fingerprint},
+            facts=facts,
             noise_key=noise_keys.NoiseKey.of_seed(1),
         ) as directory:
-            for step in (1, 2):
-                arrays = {f"weights/{n}": step * w for n, w in weights.items()}
-                arrays |= {f"momentum/{n}": w for n, w in weights.items()}
-                array_checkpoints.save(directory, step, {}, arrays, keep=2)
+            run.run(algorithm, directory, seed=1)
         return path
 
     def test_an_exported_model(self):
@@ -152,9 +181,7 @@ class InitialModelTest(parameterized.TestCase):
         with self.assertRaisesRegex(ValueError, "has no weights"):
             initial_model.read(self.save_run({}))
 
-    @parameterized.parameters(
-        "checkpoint-000000002.npz", "checkpoint.jsonl", "facts.json"
-    )
+    @parameterized.parameters("repeat-000000.npz", "checkpoint.jsonl", "facts.json")
     def test_refuses_a_damaged_checkpoint(self, name):
         path = self.save_run(self.weights)
         file = path / "simulator" / name

@@ -62,11 +62,10 @@ class RunTrainingFromModelTest(absltest.TestCase):
             "protected"
         ]
 
-    def weights(self, name, step):
-        with np.load(
-            self.scratch / name / "simulator" / f"checkpoint-{step:09d}.npz"
-        ) as arrays:
-            return {n: arrays[n] for n in arrays.files if n.startswith("weights/")}
+    def weights(self, name):
+        with np.load(self.scratch / name / "simulator/repeat-000000.npz") as arrays:
+            prefix = "state/weights/"
+            return {n: arrays[n] for n in arrays.files if n.startswith(prefix)}
 
     def test_a_run_goes_on_from_the_model_of_another(self):
         # So small a rate that float32 keeps the weights as they were in the beginning.
@@ -79,14 +78,16 @@ class RunTrainingFromModelTest(absltest.TestCase):
             54, num_units=6, projection_size=4, embedding_size=4
         ).initial_weights(1)
         first = initial_model.with_public_bias(first, words)
-        public = self.weights("public", 2)
+        public = self.weights("public")
         for name, array in first.items():
-            np.testing.assert_allclose(public[f"weights/{name}"], array, atol=1e-9)
+            np.testing.assert_allclose(
+                public[f"state/weights/{name}"], array, atol=1e-9
+            )
 
         # A path that is relative, and a run's directory instead of its export.
         done = self.run_training("warm", "--initial_model=public", "--seed=2", *still)
         self.assertEqual(done.returncode, 0, done.stderr)
-        for name, array in self.weights("warm", 2).items():
+        for name, array in self.weights("warm").items():
             np.testing.assert_allclose(array, public[name], atol=1e-9)
         facts = self.scratch / "warm" / "simulator" / "facts.json"
         facts = json.loads(facts.read_text())
@@ -126,11 +127,11 @@ class RunTrainingFromModelTest(absltest.TestCase):
         )
         self.addCleanup(process.kill)
         for line in process.stderr:
-            if "Continuing after round" in line or line.startswith("error"):
+            if "Continuing repeat 1 after round" in line or line.startswith("error"):
                 break
         process.kill()
         process.communicate()
-        self.assertIn("Continuing after round", line)
+        self.assertIn("Continuing repeat 1 after round", line)
 
     def test_flags_that_do_not_go_together(self):
         for flag in ("--initial_model=x", "--vocabulary=x"):

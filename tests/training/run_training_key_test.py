@@ -60,7 +60,7 @@ class RunTrainingKeyTest(absltest.TestCase):
         )
         self.assertEqual(done.returncode, 0, done.stderr)
         metrics = pd.read_csv(path / "simulator/metrics.csv").drop(columns="seconds")
-        with np.load(path / "simulator/checkpoint-000000002.npz") as arrays:
+        with np.load(path / "simulator/repeat-000000.npz") as arrays:
             return path, metrics, dict(arrays)
 
     def test_one_seed_has_other_noise_in_each_run_and_a_key_repeats_it(self):
@@ -75,9 +75,10 @@ class RunTrainingKeyTest(absltest.TestCase):
             np.testing.assert_array_equal(array, same[name], err_msg=name)
 
         # The same clients were asked, so what differs is the noise.
-        name = "participation/participations"
+        name = "places/table/participations"
         np.testing.assert_array_equal(state[name], other[name])
-        for name in ("noise/totals", "count_noise/totals"):
+        for name in ("output_embedding", "projection"):
+            name = f"state/weights/{name}"
             self.assertFalse(np.any(state[name] == other[name]), name)
         for name in ("update_norm", "tracked_norm", "held_out_loss"):
             self.assertFalse(np.any(metrics[name] == other_metrics[name]), name)

@@ -68,7 +68,7 @@ def _run_all(*commands):
         return list(executor.map(lambda command: _run(*command), commands))
 
 
-_LAST = "simulator/checkpoint-000000007.npz"
+_LAST = "simulator/repeat-000000.npz"
 
 
 class RunTrainingTest(absltest.TestCase):
@@ -108,7 +108,7 @@ class RunTrainingTest(absltest.TestCase):
             prediction[1], r"^see you \[\S+\] [\d.]+%\nsee you \[\S+\] [\d.]+%\n$"
         )
         self.assertEqual(code, 0, errors)
-        self.assertRegex(errors, "Continuing after round [246]")
+        self.assertRegex(errors, "Continuing repeat 1 after round [246]")
         for name in (
             "privacy.json",
             "privacy.md",
@@ -168,7 +168,7 @@ class RunTrainingTest(absltest.TestCase):
         self.assertLessEqual(guarantees[0]["rho"], guarantees[1]["rho"])
         self.assertEqual(guarantees[0]["rho"], metrics["rho"].iloc[-1])
         with np.load(path / _LAST) as arrays:
-            taken = arrays["participation/participations"]
+            taken = arrays["places/table/participations"]
         self.assertEqual(taken.sum(), 7 * 5)
         self.assertEqual(taken.max(), realised["parameters"]["MaxP"])
         unigram, best = (

@@ -5,9 +5,9 @@ import math
 from absl.testing import absltest, parameterized
 from scipy import optimize, stats
 
-from simulation import participation_timers
+from rounds import timers
 from simulation.options import fields_of
-from training import client_update, examples, training_experiment
+from training import client_update, examples
 from training.training_options import TrainingOptions
 
 _GIVEN = {"report_goal": 200, "num_rounds": 20, "clip_norm": 1.0, "diurnal": False}
@@ -19,10 +19,7 @@ def use_all(**values):
     options.server_parameters()
     examples.ClientLimits(options.max_sentences, options.max_words, options.batch_size)
     client_update.LocalTraining(options.client_learning_rate, options.client_epochs)
-    training_experiment.Schedule(
-        options.evaluate_every, options.checkpoint_every, delta=options.delta
-    )
-    options.participation_rule(100_000, seed=1)
+    options.participation_rule(100_000)
 
 
 def gaussian_delta(rho, epsilon):
@@ -103,9 +100,9 @@ class TrainingOptionsTest(parameterized.TestCase):
                 TrainingOptions(**_GIVEN | values).server_parameters()
 
     def test_rules_reach_the_simulation(self):
-        rule = TrainingOptions(**_GIVEN).participation_rule(1000, seed=3)
-        self.assertIsInstance(rule, participation_timers.ParticipationRule)
-        self.assertEqual((rule.report_goal, rule.num_rounds), (200, 20))
+        rule = TrainingOptions(**_GIVEN).participation_rule(1000)
+        self.assertIsInstance(rule, timers.Timers)
+        self.assertEqual((rule.cohort_size, rule.num_rounds), (200, 20))
 
 
 if __name__ == "__main__":

@@ -5,8 +5,7 @@ import fractions
 import mpmath
 from absl.testing import absltest, parameterized
 
-from training import dp_ftrl_parameters as lib
-from training import drawn_noise, run_participation, training_statement
+from privacy import drawn_noise
 
 
 def gaussian_delta(rho, epsilon):
@@ -88,18 +87,6 @@ class DrawnNoiseTest(parameterized.TestCase):
         added = left_out(found.epsilon, mpmath.mpf(delta), rounds)
         self.assertGreater(added, mpmath.mpf(delta) / 2)
         self.assertFalse(found.is_proved)
-
-    @parameterized.parameters((1e-10, True), (1e-40, False))
-    def test_a_statement_says_which(self, delta, is_proved):
-        parameters = lib.ServerParameters(lib.Mechanism.TREE, 5, 2, 1.0, 1.0)
-        text = training_statement.training_statement(
-            parameters, run_participation.Planned(2, 1, 1), delta, "nothing."
-        )
-        (guarantee,) = text.guarantees
-        self.assertEqual(guarantee.is_upper_bound, is_proved)
-        self.assertEqual("nothing is proved" in guarantee.bound, not is_proved)
-        printed = "(an upper bound)" if is_proved else "(not a proved upper bound)"
-        self.assertIn(printed, text.to_markdown())
 
     def test_added_epsilon_is_counted(self):
         # 2^40 rounds, which no run has, add 2^-24 to epsilon.

@@ -13,7 +13,8 @@ from absl.testing import absltest, parameterized
 from scipy import stats
 from tensorflow_privacy.privacy.dp_query import tree_aggregation
 
-from training import noise
+from privacy import integer_noise as noise
+from randomness import streams
 
 _STREAMS = 4000
 _ALARM = 1e-6
@@ -76,35 +77,43 @@ def honaker_covariance(num_rounds):
     return matrix @ matrix.T
 
 
-def make(kind, size, stddev, *purpose, key=1, largest_sum=2**40):
-    return kind(size, stddev, largest_sum, key, *(purpose or ("test",)))
+class Process:
+    """Noise of one kind and standard deviation, and its stream."""
+
+    def __init__(self, kind, stddev, *purpose, key=1):
+        self.noise = kind()
+        self.stddev = stddev
+        self.stream = streams.Stream(key, ("noise", *(purpose or ("test",))))
+
+    def add(self, total, state, history=_HISTORY):
+        return self.noise.add(total, self.stddev, state, self.stream.of(history))
 
 
 def noise_of_nodes(process):
     """Makes a process record the noise of each node; returns the record."""
-    drawn, draw = {}, process._draw
+    drawn, draw = {}, process.noise._draw
 
-    def recorded(history, *place):
-        found = draw(history, *place)
+    def recorded(size, stddev, stream, *place):
+        found = draw(size, stddev, stream, *place)
         np.testing.assert_array_equal(found, drawn.setdefault(place, found))
         return found
 
-    process._draw = recorded
+    process.noise._draw = recorded
     return drawn
 
 
 class NoiseTest(parameterized.TestCase):
     def _run(self, kind, rounds, restarts=(), stddev=3.0 * 2**20, key=1):
         """Returns the released noise in units of 2^20: [rounds, streams]."""
-        process = make(kind, _STREAMS, stddev, key=key)
-        state = process.initial_state()
+        process = Process(kind, stddev, key=key)
+        state = noise.NoiseState()
         released = []
         for number in range(rounds):
             zeros = np.zeros(_STREAMS, np.int64)
             noised, state = process.add(zeros, state, _HISTORY)
             released.append(noised / 2**20)
             if number in restarts:
-                state = process.restart(state)
+                state = process.noise.restart(state)
         return np.array(released)
 
     def assert_covariance(self, samples, expected):
@@ -132,7 +141,7 @@ class NoiseTest(parameterized.TestCase):
                 self.assertLess(z, 1.3 * stats.norm.isf(_ALARM / tests / 2))
 
     def test_prefix_sums_have_the_covariance_of_the_tree(self):
-        released = self._run(noise.TreeNoise, 11)
+        released = self._run(noise.Tree, 11)
         self.assert_covariance(np.cumsum(released, axis=0), 9 * honaker_covariance(11))
 
     def test_the_planned_variance_at_every_node(self):
@@ -147,7 +156,7 @@ class NoiseTest(parameterized.TestCase):
     def test_across_restarts(self):
         # Trees of 3, 4 and 2 rounds: residuals of a new tree add to the noise that is
         # there, which stays.
-        released = self._run(noise.TreeNoise, 9, restarts=(2, 6))
+        released = self._run(noise.Tree, 9, restarts=(2, 6))
         expected = np.zeros((9, 9))
         for start, length in ((0, 3), (3, 4), (7, 2)):
             within = 9 * honaker_covariance(length)
@@ -161,17 +170,17 @@ class NoiseTest(parameterized.TestCase):
         self.assert_covariance(np.cumsum(released, axis=0), expected)
 
     def test_independent_noise(self):
-        released = self._run(noise.GaussianNoise, 6, restarts=(2,))
+        released = self._run(noise.Independent, 6, restarts=(2,))
         self.assert_covariance(released, 9 * np.eye(6))
 
-    @parameterized.parameters(noise.TreeNoise, noise.GaussianNoise)
+    @parameterized.parameters(noise.Tree, noise.Independent)
     def test_streams(self, kind):
         one, again = (self._run(kind, 3, key=5) for _ in range(2))
         np.testing.assert_array_equal(one, again)
         zeros = np.zeros(2000, np.int64)
 
         def drawn(*purpose, key=1, history=_HISTORY, tree=0):
-            process = make(kind, 2000, 2.0**30, *purpose, key=key)
+            process = Process(kind, 2.0**30, *purpose, key=key)
             state = noise.NoiseState(tree)
             return process.add(zeros, state, history)[0]
 
@@ -190,11 +199,11 @@ class NoiseTest(parameterized.TestCase):
 
     def test_it_is_the_tree_of_tensorflow_privacy_with_the_same_nodes(self):
         rounds = 21
-        process = make(noise.TreeNoise, 50, 1e6)
+        process = Process(noise.Tree, 1e6)
         nodes = noise_of_nodes(process)
         random = np.random.default_rng(1)
         sums = random.integers(-(10**7), 10**7, (rounds, 50))
-        state, released = process.initial_state(), []
+        state, released = noise.NoiseState(), []
         for part in sums:
             noised, state = process.add(part, state, _HISTORY)
             released.append(noised)
@@ -216,74 +225,65 @@ class NoiseTest(parameterized.TestCase):
             expected.append(value.numpy())
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=10)
 
-    @parameterized.parameters(noise.TreeNoise, noise.GaussianNoise)
+    @parameterized.parameters(noise.Tree, noise.Independent)
     def test_noisy_integers_alone_decide_what_is_released(self, kind):
         # Other sums, and noise that makes the same noisy total of every node: not a
         # bit differs, however the floats are rounded.
         rounds, size = 13, 40
         random = np.random.default_rng(2)
         sums = random.integers(-(2**59), 2**59, (2, rounds, size))
-        process = make(kind, size, 2.0**33, largest_sum=2**62)
+        process = Process(kind, 2.0**33)
         nodes = noise_of_nodes(process)
-        state, released = process.initial_state(), []
+        state, released = noise.NoiseState(), []
         for part in sums[0] // rounds:
             noised, state = process.add(part, state, _HISTORY)
             released.append(noised)
         change = sums[0] // rounds - sums[1] // rounds
 
-        def shifted(history, tree, height, index):
+        def shifted(size, stddev, stream, tree, height, index):
             node = slice(index << height, (index + 1) << height)
             return nodes[tree, height, index] + change[node].sum(axis=0)
 
-        process._draw = shifted
-        other = process.initial_state()
+        process.noise._draw = shifted
+        other = noise.NoiseState()
         for number, part in enumerate(sums[1] // rounds):
             noised, other = process.add(part, other, _HISTORY)
             np.testing.assert_array_equal(noised, released[number])
-        arrays, others = process.to_arrays(state), process.to_arrays(other)
-        for name in arrays:
-            np.testing.assert_array_equal(arrays[name], others[name])
+        self.assertLen(state.nodes, len(other.nodes))
+        for node, same in zip(state.nodes, other.nodes, strict=True):
+            np.testing.assert_array_equal(node.total, same.total)
+            np.testing.assert_array_equal(node.estimate, same.estimate)
 
     def test_sums_are_not_rounded_before_the_noise(self):
         # A client that moves 2^55 by one moves the noisy total by one.
-        for kind in (noise.TreeNoise, noise.GaussianNoise):
-            process = make(kind, 3, 100.0, largest_sum=2**60)
+        for kind in (noise.Tree, noise.Independent):
+            process = Process(kind, 100.0)
             nodes = noise_of_nodes(process)
             total = np.array([2**55, 2**55 + 1, -(2**55) - 1])
-            noised, state = process.add(total, process.initial_state(), _HISTORY)
-            if kind is noise.TreeNoise:
-                noisy = process.to_arrays(state)["totals"][0]
+            noised, state = process.add(total, noise.NoiseState())
+            if kind is noise.Tree:
+                noisy = state.nodes[0].total
                 self.assertEqual((noisy - nodes[0, 0, 0]).tolist(), total.tolist())
             np.testing.assert_array_equal(
                 noised, (total + nodes[0, 0, 0]).astype(float)
             )
 
-    @parameterized.parameters(noise.TreeNoise, noise.GaussianNoise)
-    def test_continued_from_arrays(self, kind):
-        random = np.random.default_rng(1)
-        process, state = make(kind, 5, 1e5), noise.NoiseState()
-        for number in range(11):
-            part = random.integers(-1000, 1000, 5)
-            history = random.bytes(32)
-            arrays = process.to_arrays(state)
-            other = make(kind, 5, 1e5)
-            copy = other.from_arrays(arrays)
-            expected, state = process.add(part, state, history)
-            found, copy = other.add(part, copy, history)
-            np.testing.assert_array_equal(found, expected)
-            if number == 6:
-                state = process.restart(state)
-        with self.assertRaisesRegex(ValueError, "of 5 values, must be of 6"):
-            make(kind, 6, 1e5).from_arrays(process.to_arrays(state))
+    def test_independent_noise_may_change_its_scale(self):
+        # Chi-square of 4,000 values each, false alarms 1e-6.
+        process, state = Process(noise.Independent, 1.0), noise.NoiseState()
+        for stddev in (2.0**20, 3.0 * 2**20, 2.0**19):
+            process.stddev = stddev
+            noised, state = process.add(np.zeros(_STREAMS, np.int64), state)
+            statistic = np.sum((noised / stddev) ** 2)
+            law = stats.chi2(_STREAMS)
+            self.assertGreater(min(law.cdf(statistic), law.sf(statistic)), _ALARM / 6)
 
     def test_what_could_leave_64_bits(self):
         with self.assertRaisesRegex(ValueError, "could leave 64 bits: lower"):
-            make(noise.TreeNoise, 3, 2.0**40, largest_sum=2**63 - 2**41)
-        process = make(noise.TreeNoise, 3, 2.0**40, largest_sum=2**62)
-        with self.assertRaisesRegex(ValueError, "noise_key is out of range"):
-            make(noise.TreeNoise, 3, 1.0, key=-1).add(
-                np.zeros(3, np.int64), process.initial_state(), _HISTORY
-            )
+            noise.check_room(2.0**40, 2**63 - 2**41)
+        noise.check_room(2.0**40, 2**62)
+        with self.assertRaisesRegex(ValueError, "sums have 0 values"):
+            Process(noise.Tree, 1.0).add(np.zeros(0, np.int64), noise.NoiseState())
 
 
 if __name__ == "__main__":

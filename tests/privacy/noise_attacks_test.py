@@ -7,30 +7,16 @@ tells depends on the last bits, which only the right guess of the sum explains (
 Mironov 2012).
 """
 
-import collections
-
 import numpy as np
 import tensorflow as tf
 from absl.testing import absltest, parameterized
 
-from training import client_update, dp_ftrl
-from training import dp_ftrl_parameters as lib
+from privacy import model_updates, update_noise
+from randomness import streams
 
 _SIZE = 400_000
 _NOISE_MULTIPLIER = 7.0
 _TRIALS = 20
-
-
-class _Rounds:
-    sensitivity = 2**32
-
-    class model:  # noqa: N801
-        @staticmethod
-        def initial_weights(seed):
-            return collections.OrderedDict(w=np.zeros(_SIZE, np.float32))
-
-    def describe(self):
-        return "clients"
 
 
 def distance_to_the_lattice(noise):
@@ -64,21 +50,17 @@ def float32_release(total, trial):
     return (tf.constant(total, tf.float32) + noise).numpy().astype(np.float64)
 
 
-def our_release(mechanism, total, trial):
-    """Returns a sum with the noise of a process, had from its momentum."""
-    parameters = lib.ServerParameters(
-        mechanism=mechanism,
-        report_goal=2,
-        num_rounds=1,
-        noise_multiplier=_NOISE_MULTIPLIER,
-        clip_norm=1.0,
-        momentum=0.0,
+def our_release(kind, total, trial):
+    """Returns a sum with the noise of a mechanism, as the server gets it."""
+    mechanism = kind(num_rounds=1, noise_multiplier=_NOISE_MULTIPLIER, clip_norm=1.0)
+    integers = {"w": np.rint(total * 2**32).astype(np.int64)}
+    release = mechanism.release(
+        model_updates.UpdateSum(integers, 2, 1, 0),
+        mechanism.initialize(),
+        {"clip_norm": 1.0},
+        streams.Stream(trial, ("test",), bytes(32)),
     )
-    process = dp_ftrl.DpFtrlProcess(_Rounds(), parameters, seed=1, noise_key=trial)
-    integers = collections.OrderedDict(w=np.rint(total * 2**32).astype(np.int64))
-    sums = client_update.RoundSums(integers, 2.0**-32, 2, 1, 0)
-    state, _ = process.update(process.initialize(), sums)
-    return state.momentum["w"].astype(np.float64) * 2
+    return release.value.total["w"].astype(np.float64)
 
 
 class LatticeAttackTest(parameterized.TestCase):
@@ -99,10 +81,10 @@ class LatticeAttackTest(parameterized.TestCase):
     def test_it_tells_neighbours_apart_under_float32_noise(self):
         self.assertEqual(self._right_guesses(float32_release), _TRIALS)
 
-    @parameterized.parameters(lib.Mechanism.TREE, lib.Mechanism.GAUSSIAN)
-    def test_it_guesses_under_ours(self, mechanism):
+    @parameterized.parameters(update_noise.TreeNoise, update_noise.GaussianNoise)
+    def test_it_guesses_under_ours(self, kind):
         # 20 tosses of a coin are outside of 3..17 with probability 4e-4.
-        right = self._right_guesses(lambda *args: our_release(mechanism, *args))
+        right = self._right_guesses(lambda *args: our_release(kind, *args))
         self.assertBetween(right, 3, 17)
 
 

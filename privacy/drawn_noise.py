@@ -11,7 +11,7 @@ import math
 from privacy import conversions, rounding
 
 # Of the nodes' noise: fewer than twice as many nodes as rounds, each of at most 2^31
-# values and a count (`noise`).
+# values and a count (`update_noise`).
 _LOG_VALUES_PER_ROUND = 32
 _LOG_FACTOR = -96
 _LOG_PROBABILITY = -140

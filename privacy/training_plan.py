@@ -1,0 +1,310 @@
+"""The theorem of federated training, and its statement, point by point.
+
+Cohorts of clients who keep to limits send clipped updates, and noise is added to the
+sums: zCDP by how often and how soon again a client takes part. Appendix A of Xu et al.
+2023 follows Ponomareva et al. 2023, Section 5.3.
+"""
+
+import dataclasses
+import fractions
+import math
+from collections.abc import Sequence
+
+from privacy import (
+    conversions,
+    drawn_noise,
+    model_updates,
+    realised,
+    rounding,
+    statement,
+    update_noise,
+)
+from privacy import plan as plan_lib
+from privacy.participation_table import ParticipationTable
+
+_ADJACENCY = (
+    "zero-out of one client: in a neighbouring data set, one client's update is "
+    "replaced by zeros in every round that it takes part in (Kairouz et al. 2021, "
+    "Definition 1.1)"
+)
+_UNIT = "device: all that one client holds, however much"
+
+
+@dataclasses.dataclass(frozen=True)
+class _Participation:
+    """How often and how soon again clients take part in each repeat.
+
+    Attributes:
+        repeats: How many.
+        num_rounds: Of all repeats together.
+        longest: Rounds of the longest repeat.
+        limits: MaxP and MinS: as planned, or the most and the fewest of all clients.
+        rho: zCDP of all repeats together.
+        realised: What was realised; None for what is planned.
+    """
+
+    repeats: int
+    num_rounds: int
+    longest: int
+    limits: plan_lib.Limits
+    rho: float
+    realised: realised.Realised | None
+
+
+def _planned(plan: plan_lib.Plan, repeats: int) -> _Participation:
+    """Returns the worst that the plan's limits allow."""
+    num_rounds = plan.mechanism.num_rounds
+    limits = plan.sampler.limits(num_rounds)
+    rho = _sum([plan.mechanism.zcdp(limits, num_rounds)] * repeats)
+    return _Participation(repeats, repeats * num_rounds, num_rounds, limits, rho, None)
+
+
+def _realised(plan: plan_lib.Plan, record: plan_lib.Record) -> _Participation:
+    """Returns what the tables of all clients say that happened.
+
+    Raises:
+        TypeError: If the sampler kept no participation tables.
+        ValueError: If they are not of the rounds that were written down.
+    """
+    repeats, tables = _repeats(record), _tables(record)
+    for table, rounds in zip(tables, repeats, strict=True):
+        table.check(rounds)
+    # Where nobody took part twice, nobody did so sooner than a whole repeat.
+    separations = (table.min_separation() for table in tables)
+    return _Participation(
+        repeats=len(repeats),
+        num_rounds=len(record.rounds.rounds),
+        longest=max(map(len, repeats)),
+        limits=plan_lib.Limits(
+            max(table.max_participation() for table in tables),
+            min(
+                len(rounds) - 1 if least is None else least
+                for least, rounds in zip(separations, repeats, strict=True)
+            ),
+        ),
+        rho=_observed(plan, record),
+        realised=record.rounds.summary(),
+    )
+
+
+def _observed(plan: plan_lib.Plan, record: plan_lib.Record) -> float:
+    """Returns rho of those who really took part: the sum of all repeats'."""
+    return _sum(
+        [
+            plan.mechanism.observed_zcdp(
+                table.log_clients, table.log_rounds, len(rounds)
+            )
+            for table, rounds in zip(_tables(record), _repeats(record), strict=True)
+        ]
+    )
+
+
+def _sum(rhos: Sequence[float]) -> float:
+    if any(map(math.isinf, rhos)):
+        return math.inf
+    return rounding.upwards(sum(map(fractions.Fraction, rhos)))
+
+
+def _repeats(record: plan_lib.Record) -> list[list[realised.Round]]:
+    repeats: list[list[realised.Round]] = [[] for _ in range(record.rounds.num_repeats)]
+    for asked in record.rounds.rounds:
+        repeats[asked.repeat].append(asked)
+    return repeats
+
+
+def _tables(record: plan_lib.Record) -> list[ParticipationTable]:
+    tables = [getattr(places, "table", None) for places in record.places]
+    for table in tables:
+        if not isinstance(table, ParticipationTable):
+            raise TypeError(
+                f"table is a {type(table).__name__}: only the participation table of "
+                "a run says what was realised."
+            )
+    return tables
+
+
+def plan_of(
+    sampler: plan_lib.Sampler, mechanism: model_updates.UpdateMechanism
+) -> plan_lib.Plan:
+    """Returns the plan of a training run.
+
+    Args:
+        sampler: How cohorts come together.
+        mechanism: What is released of a sum; clients clip where its clip norm is
+            finite.
+
+    Raises:
+        ValueError: If no theorem is proved for them, or a noisy sum could leave its 64
+            bits.
+    """
+    is_clipped = math.isfinite(mechanism.clip_norm)
+    contribution = model_updates.ClippedUpdate if is_clipped else model_updates.Update
+    return plan_lib.Plan(
+        sampler=sampler, contribution=contribution(), mechanism=mechanism
+    )
+
+
+class _Theorem:
+    """docs/integer_noise.md, and `tree_aggregation`."""
+
+    def check(self, plan: plan_lib.Plan) -> None:
+        """Raises `ValueError` where updates and mechanism do not go together."""
+        is_clipped = isinstance(plan.contribution, model_updates.ClippedUpdate)
+        if is_clipped != math.isfinite(plan.mechanism.clip_norm):
+            raise ValueError(
+                f"clip_norm is {plan.mechanism.clip_norm}, which does not go with "
+                f"{type(plan.contribution).__name__}."
+            )
+        plan.mechanism.check_room(plan.sampler.cohort_size)
+
+    def statement(
+        self,
+        plan: plan_lib.Plan,
+        record: plan_lib.Record | None,
+        delta: float,
+        repeats: int,
+    ) -> statement.PrivacyStatement:
+        """Returns the statement; see `privacy.plan.Plan.statement`."""
+        if record is None:
+            participation = _planned(plan, repeats)
+        else:
+            participation = _realised(plan, record)
+        mechanism = plan.mechanism
+        has_noise = isinstance(mechanism, update_noise.AddedNoise)
+        is_planned = participation.realised is None
+        return statement.PrivacyStatement(
+            setting=(
+                "Central DP: the server is trusted to add the noise, and to forget "
+                "what it summed. " + _sums(plan)
+            ),
+            protected=(
+                "The text of every well-behaved client in this one training run. Not "
+                "protected: what is public, such as the vocabulary and the weights "
+                "that training begins with."
+            ),
+            unit=_UNIT,
+            adjacency=_ADJACENCY,
+            mechanism=mechanism.about,
+            mechanism_output=(
+                "All noisy sums of the run; so every intermediate model, those that "
+                "clients receive included, and the last one."
+            ),
+            guarantees=(_guarantee(participation, delta),) if has_noise else (),
+            no_guarantee_reason=None if has_noise else "No noise is added.",
+            parameters=_table(plan, participation),
+            accounting=mechanism.planned if is_planned else mechanism.realised,
+            assumptions=_assumptions(participation, has_noise),
+            not_counted=(
+                "Choices made by looking at other runs on the same clients (learning "
+                "rates, clip norm), and the choice of a checkpoint by held-out "
+                "clients.",
+                "Who took part when, from which the guarantee is computed.",
+                statement.SIMULATOR_KNOWLEDGE,
+                "Further runs on the same clients, one that begins with this run's "
+                "model included: their zCDP adds up.",
+            ),
+            verifiability=mechanism.verifiability,
+            realised=participation.realised,
+        )
+
+    def spent(
+        self, plan: plan_lib.Plan, record: plan_lib.Record, delta: float
+    ) -> plan_lib.Metrics:
+        """Returns rho and epsilon so far, for those who really took part.
+
+        Who took part, which they follow from, is taken to be public.
+        """
+        rho = _observed(plan, record)
+        if math.isinf(rho):
+            return {"rho": rho, "epsilon": rho}
+        num_rounds = len(record.rounds.rounds)
+        drawn = drawn_noise.zcdp_to_epsilon(rho, delta, num_rounds)
+        return {"rho": rho, "epsilon": drawn.epsilon}
+
+
+def _assumptions(participation: _Participation, has_noise: bool) -> tuple[str, ...]:
+    of_a_repeat = " of each repeat" if participation.repeats > 1 else ""
+    return (
+        f"A client takes part in at most MaxP rounds{of_a_repeat}, with at least MinS "
+        "rounds strictly between two of them. "
+        + (
+            "The simulation admits no client that would break it."
+            if participation.realised is None
+            else "These are the most and the fewest of all clients in the "
+            "participation table of the run."
+        ),
+        "Clients clip their updates as they are told; a client that does not "
+        "weakens its own guarantee, and nobody else's.",
+        _noise_assumption(participation) if has_noise else "There is no noise.",
+    )
+
+
+def _noise_assumption(participation: _Participation) -> str:
+    # Fewer than twice as many nodes as rounds, of at most 2^31 values each.
+    numbers = 32 + math.ceil(math.log2(participation.num_rounds))
+    return (
+        "The noise is integer: a Gaussian rounded at random, up to a factor "
+        "1 +- 2^-98 and a part of probability 2^-141, of each number "
+        "(docs/integer_noise.md has the proof). Over the run that adds less than "
+        f"2^{numbers - 96} to epsilon and 2^{numbers - 140} (1 + exp(epsilon)) + "
+        f"2^{numbers - 96} delta to delta: an upper bound has them in it. Its bits are "
+        "SHAKE256 of the noise key, "
+        "of the run and of its sums, which is taken for random by all who do not have "
+        "the key. Whoever has it can take the noise off: where the data is not "
+        "public, it has to be a secret of 128 random bits."
+    )
+
+
+def _sums(plan: plan_lib.Plan) -> str:
+    if not isinstance(plan.contribution, model_updates.ClippedUpdate):
+        return "Updates, which nothing bounds, are summed in the open."
+    return (
+        "Updates are clipped, encoded as integers of at most the clip norm, and added "
+        "by a secure sum, which would hide single ones from the server; the simulation "
+        "computes it in the open."
+    )
+
+
+def _guarantee(participation: _Participation, delta: float) -> statement.Guarantee:
+    rho = participation.rho
+    drawn = drawn_noise.zcdp_to_epsilon(rho, delta, participation.num_rounds)
+    bound = f"zCDP, converted by the {conversions.ZcdpConversion.GAUSSIAN.value}"
+    if not drawn.is_proved:
+        bound += (
+            ", for continuous noise. For the integer noise as it is drawn, nothing is "
+            "proved at this delta: what its proof adds to delta (see the assumptions) "
+            "may be more than half of it. Ask for a larger --delta, or add more noise"
+        )
+    return statement.Guarantee(
+        epsilon=drawn.epsilon,
+        delta=delta,
+        rho=rho,
+        bound=bound,
+        is_upper_bound=drawn.is_proved,
+        one_sided=False,
+        unit=_UNIT,
+        adjacency=_ADJACENCY,
+    )
+
+
+def _table(
+    plan: plan_lib.Plan, participation: _Participation
+) -> dict[str, float | int | str]:
+    values: dict[str, float | int | str] = {"rounds": participation.longest}
+    if participation.repeats > 1:
+        values["repeats"] = participation.repeats
+    return {
+        **values,
+        "report goal m": plan.sampler.cohort_size,
+        "MinS (rounds strictly between)": participation.limits.min_separation,
+        "MaxP": participation.limits.max_participation,
+        **plan.mechanism.parameters(participation.longest),
+    }
+
+
+for _contribution, _mechanism in (
+    (model_updates.ClippedUpdate, update_noise.TreeNoise),
+    (model_updates.ClippedUpdate, update_noise.GaussianNoise),
+    (model_updates.Update, model_updates.NoNoise),
+):
+    plan_lib.register(plan_lib.Sampling.LIMITED, _contribution, _mechanism, _Theorem())

@@ -1,0 +1,113 @@
+"""Tests of held-out clients: who they are, and how they judge."""
+
+import math
+import types
+
+import numpy as np
+from absl.testing import absltest
+
+from randomness import noise_keys
+from rounds import experiment, timers
+from tests.training import training_test_case as common
+from training import dp_ftrl, evaluation, examples, held_out
+from training import dp_ftrl_parameters as lib
+
+
+class ClientsTest(absltest.TestCase):
+    def test_split(self):
+        clients = held_out.Clients.split(20, 6, seed=1)
+        both = np.concatenate([clients.training, clients.held_out])
+        np.testing.assert_array_equal(np.sort(both), np.arange(20))
+        self.assertLen(clients.held_out, 6)
+        for size in (0, 20):
+            with self.assertRaisesRegex(ValueError, "must be in 1..19"):
+                held_out.Clients.split(20, size, seed=1)
+
+
+class EvaluationTest(common.TrainingTestCase):
+    def test_names_of_metrics_without_an_evaluation(self):
+        observe = held_out.Evaluation(None, None, evaluate_every=2)
+        found = observe(types.SimpleNamespace(is_last=False, number=3))
+        sums = {name: 1.0 for name in evaluation.SUMS}
+        names = [f"held_out_{name}" for name in evaluation.metrics_of_sums(sums)]
+        self.assertEqual(list(found), names)
+        self.assertTrue(all(math.isnan(value) for value in found.values()))
+        with self.assertRaisesRegex(ValueError, "evaluate_every is 0"):
+            held_out.Evaluation(None, None, evaluate_every=0)
+
+    def test_in_a_run(self):
+        clients = common.random_clients(12, seed=1)
+        rounds = self.rounds(common.bigram_model(), clients)
+        sampler = timers.Timers(
+            num_clients=9,
+            cohort_size=3,
+            num_rounds=5,
+            min_separation=1,
+            max_participation=2,
+        )
+        parameters = lib.ServerParameters(lib.Mechanism.NONE, 3, 5, 0, math.inf)
+        who = held_out.Clients(np.arange(3, 12), np.arange(3))
+        algorithm = dp_ftrl.DpFtrl(
+            rounds,
+            parameters.plan(sampler),
+            rounds.model.initial_weights(7),
+            clients=who.training,
+        )
+        done = experiment.run_experiment(
+            algorithm,
+            self.create_tempdir().full_path + "/run",
+            noise_key=noise_keys.NoiseKey.of_seed(1),
+            observers=[
+                dp_ftrl.update_metrics,
+                held_out.Evaluation(rounds, who.held_out, evaluate_every=2),
+            ],
+        )
+        (state,) = done.outcome.states
+        self.assertEqual(state.round_number, 5)
+        metrics = done.metrics
+        evaluated = metrics["round"][metrics["held_out_loss"].notna()]
+        self.assertEqual(evaluated.tolist(), [2, 4, 5])
+        expected = rounds.evaluate(state.weights, np.arange(3))
+        self.assertEqual(metrics["held_out_loss"].iloc[-1], expected["loss"])
+        self.assertTrue(np.all(np.isinf(metrics["rho"])))
+        self.assertEqual(metrics["non_finite_clients"].tolist(), [0] * 5)
+        (places,) = done.outcome.record.places
+        self.assertEqual(places.table.participations.sum(), 15)
+        self.assertLessEqual(places.table.max_participation(), 2)
+
+
+class BaselineTest(common.TrainingTestCase):
+    def test_targets_are_those_of_the_batches(self):
+        clients = common.random_clients(6, seed=4)
+        limits = examples.ClientLimits(max_sentences=4, max_words=4, batch_size=3)
+        text = self.text(clients)
+        found = examples.targets(text, np.array([1, 4]), limits)
+        expected = [
+            token
+            for client in (1, 4)
+            for sentence in clients[client][:4]
+            for token in common.sequence(sentence, 4)[1]
+        ]
+        self.assertEqual(found.tolist(), expected)
+
+    def test_the_unigram_baseline_is_what_a_constant_model_reaches(self):
+        clients = common.random_clients(12, seed=5)
+        limits = examples.ClientLimits(max_sentences=4, max_words=4, batch_size=3)
+        split = held_out.Clients(np.arange(8), np.arange(8, 12))
+        rounds = self.rounds(common.bigram_model(), clients, limits)
+        found = held_out.unigram_baseline(
+            rounds.mapped.text, split, limits, common.NUM_TOKENS
+        )
+        training = examples.targets(rounds.mapped.text, split.training, limits)
+        counts = np.bincount(training, minlength=common.NUM_TOKENS) + 1.0
+        counts[0] = 1e-30
+        row = np.log(counts / counts.sum()).astype(np.float32)
+        weights = {"table": np.tile(row, (common.NUM_TOKENS, 1))}
+        expected = rounds.evaluate(weights, split.held_out)
+        self.assertEqual(list(found), list(expected))
+        for name, value in expected.items():
+            self.assertAlmostEqual(found[name], value, places=5, msg=name)
+
+
+if __name__ == "__main__":
+    absltest.main()

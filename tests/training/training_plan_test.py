@@ -1,0 +1,249 @@
+"""Tests of the theorem of training: planned and realised costs, and statements."""
+
+import dataclasses
+import math
+
+import numpy as np
+from absl.testing import absltest, parameterized
+
+from privacy import (
+    model_updates,
+    participation_table,
+    realised,
+    training_plan,
+    update_noise,
+)
+from privacy import plan as plan_lib
+from rounds import samplers, timers
+
+
+@dataclasses.dataclass(frozen=True)
+class Places:
+    """Stands for what a sampler remembers."""
+
+    table: participation_table.ParticipationTable
+
+
+def tree(num_rounds=13, **options):
+    values = dict(noise_multiplier=2.0, clip_norm=1.0)
+    return update_noise.TreeNoise(num_rounds=num_rounds, **values | options)
+
+
+def gaussian(num_rounds=13, **options):
+    values = dict(noise_multiplier=2.0, clip_norm=1.0)
+    return update_noise.GaussianNoise(num_rounds=num_rounds, **values | options)
+
+
+def plan_of(mechanism, num_clients=30, cohort_size=6, **options):
+    sampler = timers.Timers(
+        num_clients=num_clients,
+        cohort_size=cohort_size,
+        num_rounds=mechanism.num_rounds,
+        **options,
+    )
+    return training_plan.plan_of(sampler, mechanism)
+
+
+def random_cohorts(num_rounds, seed=3, num_clients=30, size=6):
+    random = np.random.default_rng(seed)
+    return [
+        np.sort(random.choice(num_clients, size, replace=False))
+        for _ in range(num_rounds)
+    ]
+
+
+def record_of(*repeats, num_clients=30):
+    """Returns the record of repeats, each given by its cohorts."""
+    rounds, places = [], []
+    for repeat, cohorts in enumerate(repeats):
+        table = participation_table.ParticipationTable.empty(num_clients)
+        for number, cohort in enumerate(cohorts):
+            table = table.record(cohort, number)
+            rounds.append(realised.Round.of(repeat, number + 1, cohort))
+        places.append(Places(table))
+    return plan_lib.Record(realised.RealisedRounds(tuple(rounds)), tuple(places))
+
+
+def rho_of(statement):
+    (guarantee,) = statement.guarantees
+    return guarantee.rho
+
+
+class RealisedTest(parameterized.TestCase):
+    @parameterized.parameters(
+        (tree(), ()),
+        (tree(restart_rounds=(4, 8)), (4, 8)),
+        (gaussian(), range(12)),
+    )
+    def test_the_client_who_costs_the_most(self, mechanism, restarts):
+        # By hand: for each client and each node, who is in it how often.
+        cohorts = random_cohorts(13)
+        trees = np.split(np.arange(13), [r + 1 for r in restarts])
+        nodes = [
+            rounds[first : first + size]
+            for rounds in trees
+            for size in (1, 2, 4, 8)
+            for first in range(0, len(rounds) - size + 1, size)
+        ]
+        square_sums = [
+            sum(sum(client in cohorts[r] for r in node) ** 2 for node in nodes)
+            for client in range(30)
+        ]
+        plan, record = plan_of(mechanism), record_of(cohorts)
+        statement = plan.statement(record, 1e-6)
+        self.assertAlmostEqual(rho_of(statement), max(square_sums) / 8)
+        spent = plan.theorem.spent(plan, record, 1e-6)
+        self.assertEqual(spent["rho"], rho_of(statement))
+        self.assertEqual(spent["epsilon"], statement.guarantees[0].epsilon)
+        limits = plan_lib.Limits(
+            statement.parameters["MaxP"],
+            statement.parameters["MinS (rounds strictly between)"],
+        )
+        self.assertLessEqual(rho_of(statement), mechanism.zcdp(limits, 13))
+        if isinstance(mechanism, update_noise.TreeNoise):
+            self.assertLess(rho_of(statement), 0.95 * mechanism.zcdp(limits, 13))
+
+    def test_limits_as_they_were(self):
+        plan = plan_of(tree(10), num_clients=5, cohort_size=1)
+        cohorts = [np.array([c]) for c in (1, 0, 0, 1, 2, 2, 4, 3, 4, 1)]
+        apart = [np.array([c]) for c in (1, 0, 2, 1, 3)]
+        for repeats, separation, most in (
+            ([cohorts[:1]], 0, 1),
+            ([cohorts[6:8]], 1, 1),
+            ([cohorts], 0, 3),
+            ([apart], 2, 2),
+            ([apart, cohorts], 0, 3),
+        ):
+            found = plan.statement(record_of(*repeats, num_clients=5), 1e-6)
+            self.assertEqual(found.basis, "realised")
+            self.assertEqual(
+                found.parameters["MinS (rounds strictly between)"], separation
+            )
+            self.assertEqual(found.parameters["MaxP"], most)
+
+    def test_repeats_add_up(self):
+        plan = plan_of(tree())
+        repeats = [random_cohorts(13, seed) for seed in (1, 2)]
+        both = plan.statement(record_of(*repeats), 1e-6)
+        alone = [plan.statement(record_of(cohorts), 1e-6) for cohorts in repeats]
+        self.assertAlmostEqual(rho_of(both), sum(map(rho_of, alone)))
+        self.assertEqual(both.realised, realised.Realised(26, 26 * 6))
+        self.assertEqual(both.parameters["repeats"], 2)
+        planned = plan.statement(None, 1e-6, repeats=2)
+        self.assertAlmostEqual(rho_of(planned), 2 * rho_of(plan.statement(None, 1e-6)))
+        self.assertLessEqual(rho_of(both), rho_of(planned))
+        # In the middle of the second repeat.
+        part = record_of(repeats[0], repeats[1][:5])
+        found = plan.theorem.spent(plan, part, 1e-6)["rho"]
+        self.assertBetween(found, rho_of(alone[0]), rho_of(both))
+
+    def test_only_a_table_of_the_rounds_says_what_was_realised(self):
+        plan, cohorts = plan_of(tree()), random_cohorts(13)
+        record = record_of(cohorts)
+        (places,) = record.places
+        for wrong, error, regex in (
+            (None, TypeError, "only the participation table"),
+            (
+                Places(
+                    dataclasses.replace(
+                        places.table, participations=places.table.participations + 1
+                    )
+                ),
+                ValueError,
+                "counts other participations",
+            ),
+            (record_of(random_cohorts(13, 9)).places[0], ValueError, "lists other"),
+            (record_of(cohorts[:12]).places[0], ValueError, "lists other"),
+            (record_of([*cohorts, cohorts[0]]).places[0], ValueError, "lists other"),
+        ):
+            changed = dataclasses.replace(record, places=(wrong,))
+            with self.assertRaisesRegex(error, regex):
+                plan.statement(changed, 1e-6)
+
+
+class PlannedTest(parameterized.TestCase):
+    @parameterized.parameters(
+        (dict(), 0, 4),
+        (dict(min_separation=1), 1, 2),
+        (dict(max_participation=2), 0, 2),
+        (dict(min_separation=2, max_participation=4), 2, 2),
+    )
+    def test_limits(self, options, separation, most):
+        plan = plan_of(tree(4), num_clients=9, cohort_size=3, **options)
+        found = plan.statement(None, 1e-6)
+        self.assertEqual(found.basis, "planned")
+        self.assertEqual(found.parameters["MinS (rounds strictly between)"], separation)
+        self.assertEqual(found.parameters["MaxP"], most)
+        self.assertEqual(
+            rho_of(found), plan.mechanism.zcdp(plan_lib.Limits(most, separation), 4)
+        )
+
+    def test_points_and_numbers(self):
+        # Xu et al. 2023, Table 2, fr-FR: rho 0.61, epsilon 7.32 unrounded.
+        plan = plan_of(
+            tree(1300, noise_multiplier=7.0, clip_norm=5.0),
+            num_clients=2_500_000,
+            cohort_size=6500,
+            min_separation=290,
+            max_participation=4,
+        )
+        statement = plan.statement(None, 1e-10)
+        (guarantee,) = statement.guarantees
+        self.assertAlmostEqual(guarantee.rho, 60 / 98)
+        self.assertAlmostEqual(guarantee.epsilon, 7.3199, places=3)
+        self.assertIn("zero-out", guarantee.adjacency)
+        self.assertEqual(statement.parameters["MaxP"], 4)
+        self.assertIn("Algorithm 1", statement.to_markdown())
+        self.assertIn("docs/integer_noise.md", statement.to_markdown())
+        self.assertIn("2^-53 to epsilon and 2^-97 (1 + exp", statement.to_markdown())
+
+    @parameterized.parameters((1e-10, True), (1e-40, False))
+    def test_whether_the_drawn_noise_has_it(self, delta, is_proved):
+        plan = plan_of(tree(2, noise_multiplier=1.0), cohort_size=5, min_separation=1)
+        text = plan.statement(None, delta)
+        (guarantee,) = text.guarantees
+        self.assertEqual(guarantee.is_upper_bound, is_proved)
+        self.assertEqual("nothing is proved" in guarantee.bound, not is_proved)
+        printed = "(an upper bound)" if is_proved else "(not a proved upper bound)"
+        self.assertIn(printed, text.to_markdown())
+
+    def test_without_noise(self):
+        for clip_norm in (1.0, math.inf):
+            plan = plan_of(model_updates.NoNoise(num_rounds=4, clip_norm=clip_norm))
+            statement = plan.statement(None, 1e-10)
+            self.assertEmpty(statement.guarantees)
+            self.assertIn("**None.** No noise", statement.to_markdown())
+            spent = plan.theorem.spent(plan, record_of(random_cohorts(4)), 1e-6)
+            self.assertEqual(spent, {"rho": math.inf, "epsilon": math.inf})
+
+
+class RefusedTest(absltest.TestCase):
+    def test_combinations_without_a_theorem(self):
+        sampler = plan_of(tree()).sampler
+        for change in (
+            dict(sampler=samplers.UniformCohorts(30, 6)),
+            dict(contribution=model_updates.Update()),
+        ):
+            parts = dict(
+                sampler=sampler,
+                contribution=model_updates.ClippedUpdate(),
+                mechanism=tree(),
+            )
+            with self.assertRaisesRegex(ValueError, "no theorem is proved"):
+                plan_lib.Plan(**parts | change)
+
+    def test_an_infinite_clip_norm_and_clipped_updates(self):
+        with self.assertRaisesRegex(ValueError, "clip_norm is inf, which does not go"):
+            plan_lib.Plan(
+                sampler=plan_of(tree()).sampler,
+                contribution=model_updates.ClippedUpdate(),
+                mechanism=model_updates.NoNoise(num_rounds=13, clip_norm=math.inf),
+            )
+
+    def test_noise_without_room(self):
+        with self.assertRaisesRegex(ValueError, "could leave 64 bits"):
+            plan_of(tree(4), num_clients=2**30, cohort_size=2**29)
+
+
+if __name__ == "__main__":
+    absltest.main()
