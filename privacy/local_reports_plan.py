@@ -110,7 +110,7 @@ class LocalReports(plan_lib.Contribution):
 
 
 class _Theorem:
-    """docs/ldp_triehh_privacy.md."""
+    """What `ldp_triehh_statement` has, from a plan."""
 
     def check(self, plan: plan_lib.Plan) -> None:
         """Raises `ValueError` where a parameter is out of range."""
