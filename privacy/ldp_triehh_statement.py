@@ -116,6 +116,7 @@ class LdpTrieHHRun:
         randomizer: The local randomizer's name; None for Subset Selection as in
             Algorithm 1. For any other only bounds are stated that hold for every
             randomizer of the local epsilon.
+        algorithm: What the reports are for.
     """
 
     local_epsilon: float
@@ -130,6 +131,7 @@ class LdpTrieHHRun:
     num_repeats: int = 1
     has_empty_users: bool = False
     randomizer: str | None = None
+    algorithm: str = "LDP TrieHH"
 
     def __post_init__(self):
         argument_checks.integer("num_repeats", self.num_repeats, 1, LARGEST_REPEATS)
@@ -202,7 +204,7 @@ def ldp_triehh_statement(
         mechanism=(
             "LDP TrieHH with Subset Selection (Sun et al. 2024, Algorithms 1 and 2)"
             if run.randomizer is None
-            else f"LDP TrieHH with {run.randomizer} (Sun et al. 2024, Algorithm 2)"
+            else f"{run.algorithm} with {run.randomizer}"
         ),
         mechanism_output=(
             "Local: every report. Central: the vote totals of every level"

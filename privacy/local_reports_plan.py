@@ -59,6 +59,7 @@ class LocalReports(plan_lib.Contribution):
         num_passes: At least 1.
         max_prefixes: eta_max, the prefixes that a level keeps.
         population_has_empty_users: Whether users without an item are in the population.
+        algorithm: What the reports are for, in statements.
     """
 
     randomizer: Callable[[float, int], SumOfReports]
@@ -73,6 +74,7 @@ class LocalReports(plan_lib.Contribution):
     num_passes: int
     max_prefixes: int
     population_has_empty_users: bool = False
+    algorithm: str = "LDP TrieHH"
 
     def __post_init__(self):
         for name in ("bound", "max_depth", "num_passes", "max_prefixes"):
@@ -107,6 +109,41 @@ class LocalReports(plan_lib.Contribution):
         return randomizer.sum_of_reports(
             np.append(total, no_item), stream.seed_sequence("sum of reports")
         )[:-1]
+
+
+def one_report(
+    randomizer: Callable[[float, int], SumOfReports],
+    epsilon: float,
+    *,
+    replacement_epsilon: float,
+    num_items: int,
+    num_rounds: int,
+    algorithm: str,
+) -> LocalReports:
+    """Returns one report of one item a client.
+
+    Args:
+        randomizer: See `LocalReports`.
+        epsilon: See `LocalReports`.
+        replacement_epsilon: See `LocalReports`.
+        num_items: The most items that a round asks about, "no item" not counted.
+        num_rounds: The most rounds of a repeat.
+        algorithm: What the reports are for.
+    """
+    return LocalReports(
+        randomizer=randomizer,
+        epsilon=epsilon,
+        replacement_epsilon=replacement_epsilon,
+        name=getattr(randomizer, "__name__", repr(randomizer)),
+        bound=1,
+        sampler="greedy",
+        draws_sum=True,
+        aggregation="secure_sum",
+        max_depth=num_rounds,
+        num_passes=1,
+        max_prefixes=num_items,
+        algorithm=algorithm,
+    )
 
 
 class _Theorem:
@@ -157,6 +194,7 @@ def _run_of(
         num_repeats=record.rounds.num_repeats if record else repeats,
         has_empty_users=reports.population_has_empty_users,
         randomizer=reports.name,
+        algorithm=reports.algorithm,
     )
 
 

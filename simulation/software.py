@@ -10,6 +10,7 @@ from typing import Any
 
 # Where the code is that can change a result.
 _SOURCES = (
+    "examples",
     "federated_hh",
     "privacy",
     "randomness",

@@ -12,22 +12,18 @@ from absl.testing import absltest
 import privacy
 
 _ROOT = pathlib.Path(privacy.__file__).parent.parent
+# What algorithms are built on.
+_ALGORITHMS = {"privacy", "randomness", "rounds", "simulation"}
 # Which rooms a room may import.
 _BELOW = {
     "randomness": set(),
     "privacy": {"randomness"},
     "simulation": {"randomness"},
     "rounds": {"privacy", "randomness", "simulation"},
-    "federated_hh": {"privacy", "randomness", "rounds", "simulation"},
-    "training": {"privacy", "randomness", "rounds", "simulation"},
-    "studies": {
-        "federated_hh",
-        "privacy",
-        "randomness",
-        "rounds",
-        "simulation",
-        "training",
-    },
+    "federated_hh": _ALGORITHMS,
+    "training": _ALGORITHMS,
+    "studies": {*_ALGORITHMS, "federated_hh", "training"},
+    "examples": {*_ALGORITHMS, "federated_hh", "training"},
 }
 # Programs, and the modules that define their flags.
 _WITH_FLAGS = ("run_", "predict_next_word")

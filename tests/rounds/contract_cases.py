@@ -11,6 +11,7 @@ from collections.abc import Callable
 import numpy as np
 import pandas as pd
 
+from examples import median_length
 from federated_hh import (
     alphabet,
     ldp_triehh,
@@ -22,7 +23,7 @@ from privacy import plan as plan_lib
 from privacy import training_plan, triehh_plan, update_noise
 from privacy import triehh as triehh_privacy
 from rounds import algorithm, run, samplers, timers
-from simulation import client_text, client_words
+from simulation import client_text, client_words, population_options
 from tests.training import training_test_case
 from training import client_update, dp_ftrl, examples
 
@@ -150,6 +151,17 @@ def _training(folder: str, data: str, plan: str) -> dp_ftrl.DpFtrl:
     return dp_ftrl.DpFtrl(rounds, training, model.initial_weights(1))
 
 
+def _median_length(folder: str, data: str, plan: str) -> median_length.MedianLength:
+    return median_length.MedianLength.of(
+        median_length.Options(epsilon={"a": 1.0, "b": 2.0}[plan], clients=20),
+        population_options.PopulationOptions(
+            num_clients=200, seed={"a": 1, "b": 2}[data]
+        ),
+        folder,
+        1,
+    )
+
+
 CASES = {
     "tally": Case(lambda folder, data, plan: Tally(data, plan)),
     "tally_saved_seldom": Case(
@@ -157,5 +169,6 @@ CASES = {
     ),
     "triehh": Case(_triehh, (triehh.vote_metrics,)),
     "ldp_triehh": Case(_ldp_triehh),
+    "median_length": Case(_median_length),
     "training": Case(_training, (dp_ftrl.update_metrics,), save_every=3),
 }

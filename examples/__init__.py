@@ -1,0 +1,1 @@
+"""Small new algorithms on the engine, as a user would write them."""
