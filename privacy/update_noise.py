@@ -289,6 +289,13 @@ class TreeNoise(AddedNoise):
         super().__post_init__()
         object.__setattr__(self, "restart_rounds", tuple(self.restart_rounds))
         tree_aggregation.tree_lengths(self.num_rounds, self.restart_rounds)
+        for number in range(self.num_rounds):
+            if self.multiplier(number) != self.noise_multiplier:
+                raise ValueError(
+                    f"round {number} has the noise multiplier "
+                    f"{self.multiplier(number)}, must have {self.noise_multiplier}: a "
+                    "tree's nodes have noise of one scale."
+                )
 
     def parameters(self, num_rounds: int) -> dict[str, float | int | str]:
         """Returns what statements say of the mechanism, by name."""

@@ -16,6 +16,10 @@ import tensorflow_federated as tff
 
 from randomness import streams
 
+# Takes TFF's own context out, which prints an error where a program ends before it
+# has a worker.
+from simulation import runtime  # noqa: F401
+
 Block = Mapping[str, tf.Tensor]
 Work = Callable[[Any, Block], Mapping[str, Any]]
 

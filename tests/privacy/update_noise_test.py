@@ -363,6 +363,14 @@ class BadInputTest(parameterized.TestCase):
         with self.assertRaisesRegex(ValueError, "noise_multiplier is 0.0, must be"):
             DecayingNoise(num_rounds=9, noise_multiplier=1.0, clip_norm=1.0, decay=0.0)
 
+    def test_a_tree_has_one_scale(self):
+        class Decaying(update_noise.TreeNoise):
+            def multiplier(self, number):
+                return self.noise_multiplier * 0.9**number
+
+        with self.assertRaisesRegex(ValueError, "round 1 has .* noise of one scale"):
+            Decaying(num_rounds=9, noise_multiplier=1.0, clip_norm=1.0)
+
     def test_no_noise(self):
         with self.assertRaisesRegex(ValueError, "clip_norm is 0"):
             model_updates.NoNoise(num_rounds=1, clip_norm=0.0)
