@@ -63,8 +63,6 @@ def load(name: str) -> Any:
         ValueError: If there is none of that name, or it is no algorithm of this kind.
     """
     module, _, attribute = name.partition(":")
-    # Before anything else imports TFF, whose own context ends with a traceback.
-    importlib.import_module("simulation.runtime")
     try:
         found = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError, ValueError, TypeError) as error:
