@@ -43,7 +43,7 @@ class Histogram(algorithm.Algorithm[State, np.ndarray]):
     def __init__(self, options, population_options, cache, seed):
         """Makes it; `Histogram.of` does for `run_algorithm`."""
         self.clients = population.prepare(population_options, cache)
-        self.known = options.words.split(",")
+        self.known = list(dict.fromkeys(options.words.split(",")))
         make = by_name.randomizer(options.randomizer)
         self.randomizer = make(options.epsilon, len(self.known) + 1)
         self.plan = plan.Plan(

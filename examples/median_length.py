@@ -24,7 +24,7 @@ class Options:
 
     epsilon: float = option(1.0, "Local epsilon of an answer.", above=0, most=20)
     clients: int = option(2000, "Devices of a round.", least=1, most=2**31 - 1)
-    longest: int = option(31, "No word is counted as longer.", least=1, most=1000)
+    longest: int = option(31, "No word is counted as longer.", least=2, most=1000)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -243,7 +243,7 @@ def _check_rounds(run: LdpTrieHHRun, rounds: realised.RealisedRounds) -> None:
                 f"rounds has {found.clients} clients in level {found.number} of repeat "
                 f"{found.repeat}; clients_per_level is {run.clients_per_level}"
             )
-    if len({found.cohort for found in rounds.rounds}) < levels:
+    if len({(found.repeat, found.cohort) for found in rounds.rounds}) < levels:
         raise ValueError("rounds has the same cohort twice")
 
 

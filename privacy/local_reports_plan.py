@@ -152,6 +152,14 @@ class _Theorem:
     def check(self, plan: plan_lib.Plan) -> None:
         """Raises `ValueError` where a parameter is out of range."""
         _run_of(plan, None, 1)
+        reports = plan.contribution
+        cohort, clients = plan.sampler.cohort_size, plan.sampler.num_clients
+        rounds = reports.max_depth * reports.num_passes
+        if cohort * rounds > clients:
+            raise ValueError(
+                f"cohort_size is {cohort:,}: {rounds} rounds need {cohort * rounds:,} "
+                f"clients, as none may take part twice; the population has {clients:,}"
+            )
 
     def statement(
         self,

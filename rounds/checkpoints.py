@@ -72,7 +72,20 @@ def last_arrays(run: str | os.PathLike[str]) -> dict[str, np.ndarray]:
     return read(folder.parent, saved)[1]
 
 
-def keep_last(folder: run_files.RunFiles, pattern: str, keep: int) -> None:
-    """Deletes all but the last files of a pattern, in the order of their names."""
-    for path in sorted(folder.path.glob(pattern))[:-keep]:
+def keep_last(
+    folder: run_files.RunFiles, pattern: str, keep: int, last: str | None
+) -> None:
+    """Deletes all but the last files of a pattern, in the order of their names.
+
+    Args:
+        folder: Has them.
+        pattern: Of their names.
+        keep: How many stay, at least 1.
+        last: The name of the one that was just written; what a killed run wrote after
+            it goes, too. None where none was.
+    """
+    paths = sorted(folder.path.glob(pattern))
+    ahead = [path for path in paths if last and path.name > last]
+    rest = [path for path in paths if path not in ahead]
+    for path in (*ahead, *rest[:-keep]):
         path.unlink()

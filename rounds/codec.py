@@ -34,6 +34,8 @@ def encode(value: Any, arrays: dict[str, np.ndarray], path: str = "") -> Any:
     if isinstance(value, np.ndarray):
         if value.dtype.hasobject:
             raise TypeError(f"{path} is an array of objects, which cannot be saved")
+        if path in arrays:
+            raise TypeError(f"{path} is there twice")
         arrays[path] = value
         return path
     if isinstance(value, enum.Enum):
@@ -45,6 +47,8 @@ def encode(value: Any, arrays: dict[str, np.ndarray], path: str = "") -> Any:
     if isinstance(value, _PLAIN):
         return value
     if isinstance(value, Mapping):
+        if not all(isinstance(name, str) for name in value):
+            raise TypeError(f"{path} has keys that are no words")
         return {n: encode(v, arrays, _join(path, n)) for n, v in value.items()}
     if isinstance(value, list | tuple):
         return [encode(v, arrays, _join(path, i)) for i, v in enumerate(value)]
@@ -97,8 +101,11 @@ def _decode(kind: Any, tree: Any, arrays: Mapping[str, np.ndarray]) -> Any:
     if origin in _MAPPINGS:
         make = collections.OrderedDict if origin is collections.OrderedDict else dict
         return make((n, _decode(args[1], v, arrays)) for n, v in tree.items())
-    if kind in _PLAIN or kind is type(None):
-        return kind(tree) if kind is float else tree
+    if kind in _PLAIN:
+        allowed = (int, float) if kind is float else kind
+        if not isinstance(tree, allowed):
+            raise TypeError(f"{tree!r} is no {kind.__name__}")
+        return tree
     raise TypeError(f"{kind} cannot be read")
 
 

@@ -90,8 +90,14 @@ def run_experiment(
     """
     kind = type(algorithm)
     program = program or f"{kind.__module__}:{kind.__qualname__}"
+    # What cannot be stated is refused before anybody is asked.
+    algorithm.plan.statement(None, delta, repeats=repeats)
     # Compared where a run goes on, also without flags that would have them.
-    compared = steps.facts_of(algorithm) | {"seed": seed, "repeats": repeats}
+    compared = steps.facts_of(algorithm) | {
+        "seed": seed,
+        "repeats": repeats,
+        "delta": delta,
+    }
     compared |= facts or {}
     if resume:
         directory = run_directory.RunDirectory.resume(

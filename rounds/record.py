@@ -86,6 +86,19 @@ class RoundRecord:
                     "Continue with those, or begin a new run"
                 )
 
+    def check_done(self) -> None:
+        """Makes sure that all rounds on file are of the run that ends.
+
+        Raises:
+            RecordError: If clients were asked in rounds that it did not come to.
+        """
+        if self._ahead:
+            raise RecordError(
+                f"{self.path} has {len(self._ahead)} more rounds than the run came to "
+                "when it went on: other clients were asked than the statement would "
+                "say. Begin a new run"
+            )
+
     def add(self, asked: realised.Round) -> None:
         """Writes down a round that is about to be asked.
 
@@ -100,6 +113,7 @@ class RoundRecord:
                     f"{self.path} has {found}, but this run would ask {asked}: some "
                     "clients could take part twice. Begin a new run"
                 )
+            asked = found  # its bytes are on file, and the digest is of those
         else:
             try:
                 with open(self.path, "ab") as file:

@@ -119,7 +119,8 @@ class _Loop(Generic[S]):
         self._keep = keep
         self._observers: Sequence[Observer] = observers
         code = software.digest()
-        # What asks: algorithm, plan, data, seed and code.
+        # What asks: algorithm, plan, data and seed; and those with the code.
+        self._asks = steps.identity_of(algorithm, seed, "")
         self._code = steps.identity_of(algorithm, seed, code)[:16]
         self._steps = steps.Steps(
             algorithm,
@@ -144,6 +145,7 @@ class _Loop(Generic[S]):
                     place = place or self._steps.begin(len(self._finished))
                     self._finish(self._rounds(place))
                     place = None
+        self._record.check_done()
         rounds = realised.RealisedRounds(tuple(self._record.rounds))
         return Outcome(
             tuple(self._states), plan_lib.Record(rounds, tuple(self._places))
@@ -195,6 +197,11 @@ class _Loop(Generic[S]):
             **step.metrics,
             **self._spent(step.place),
         }
+        if (released["repeat"], released["round"]) != (
+            place.repeat,
+            step.place.rounds,
+        ):
+            raise ValueError("metrics of an algorithm cannot be named repeat or round")
         self._add_metrics(released, truth, time.perf_counter() - start)
         return step.place, following
 
@@ -258,9 +265,11 @@ class _Loop(Generic[S]):
                 "finished": self._finished,
                 "rounds": count,
                 "record": self._record.digest(count),
+                "asks": self._asks,
             }
         )
-        checkpoints.keep_last(folder, "checkpoint-*.npz", self._keep)
+        last = saved["file"] if saved else None
+        checkpoints.keep_last(folder, "checkpoint-*.npz", self._keep, last)
 
     def _record_is_ahead(self, place: steps.Place[S]) -> bool:
         """Returns whether a round was written down that the state does not have."""
@@ -271,6 +280,11 @@ class _Loop(Generic[S]):
         checkpoint = self._directory.load_checkpoint()
         if checkpoint is None:
             return None
+        if checkpoint["asks"] != self._asks:
+            raise record.RecordError(
+                f"{self._directory.path}: what was run has another plan, data or seed; "
+                "restore what it began with, or begin a new run"
+            )
         self._record.take_over(checkpoint["rounds"], checkpoint["record"])
         folder = self._directory.simulator.path
         first = self._steps.begin(len(self._finished))
@@ -296,7 +310,9 @@ class _Loop(Generic[S]):
 
 def _like(first: Any, tree: Any, arrays: Mapping[str, np.ndarray]) -> Any:
     """Returns a saved value, which is of the type of what a repeat begins with."""
-    return codec.decode(type(first), tree, arrays)
+    value = codec.decode(type(first), tree, arrays)
+    codec.freeze(value)
+    return value
 
 
 def _duration(seconds: float) -> str:

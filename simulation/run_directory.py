@@ -317,7 +317,6 @@ class RunDirectory:
         import tensorflow as tf  # here: a reader of run directories needs none
 
         path = self.simulator.path / _TENSORBOARD_DIR
-        self._rows.append((step, metrics))
         try:
             if self._writer is None:
                 self._writer = tf.summary.create_file_writer(str(path))
@@ -330,6 +329,7 @@ class RunDirectory:
                 f"{path} cannot be written: {error.message}. Mend that and continue "
                 "with --resume"
             ) from error
+        self._rows.append((step, metrics))
 
     def metrics(self) -> pd.DataFrame:
         """Returns all metrics so far, a row a step: the simulator's view."""
