@@ -118,7 +118,10 @@ class _Loop(Generic[S]):
         self._save_every = save_every
         self._keep = keep
         self._observers: Sequence[Observer] = observers
-        code = software.digest()
+        plan = self._plan
+        own = (plan.sampler, plan.contribution, plan.mechanism)
+        randomizer = getattr(plan.contribution, "randomizer", None)
+        code = software.digest_with(algorithm, *own, randomizer)
         # What asks: algorithm, plan, data and seed; and those with the code.
         self._asks = steps.identity_of(algorithm, seed, "")
         self._code = steps.identity_of(algorithm, seed, code)[:16]

@@ -3,9 +3,11 @@
 import functools
 import hashlib
 import importlib.metadata
+import inspect
 import json
 import pathlib
 import subprocess
+import sys
 from typing import Any
 
 # Where the code is that can change a result.
@@ -71,6 +73,27 @@ def digest() -> str:
     """Returns a hash of all versions that can change a result."""
     versions = {**package_versions(), "this code": sources_digest()}
     return hashlib.sha256(json.dumps(versions).encode()).hexdigest()[:16]
+
+
+def digest_with(*values: Any) -> str:
+    """Returns `digest`, and the sources of modules of the user's own.
+
+    Args:
+        *values: Whose classes, or which classes, come from these modules. Modules that
+            they import are not looked at.
+    """
+    total = hashlib.sha256(digest().encode())
+    kinds = (v if isinstance(v, type) else type(v) for v in values)
+    modules = {base.__module__ for kind in kinds for base in kind.__mro__}
+    for name in sorted(modules):
+        if name.partition(".")[0] in (*_SOURCES, *sys.stdlib_module_names):
+            continue
+        try:
+            source = inspect.getsource(sys.modules[name])
+        except (OSError, TypeError, KeyError):
+            continue  # of a notebook's cells there is no file
+        total.update(f"{name}\0{source}".encode())
+    return total.hexdigest()[:16]
 
 
 def changed_versions(run: dict[str, Any]) -> list[str]:
