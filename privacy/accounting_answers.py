@@ -7,6 +7,7 @@ from typing import Any
 
 from privacy import (
     argument_checks,
+    neighbours,
     shuffling,
     triehh_solver,
     triehh_statement,
@@ -115,7 +116,7 @@ def dp_ftrl(
         max_participation=max_participation,
         restart_rounds=restarts,
     )
-    unit = "device, zero-out"
+    unit = neighbours.Adjacency.ZERO_OUT.value
     rows = [
         _row("max participation (MaxP)", run.max_participation, unit),
         _row("rounds of each tree", _abridged(run.tree_lengths), ""),
@@ -190,7 +191,8 @@ def shuffle(
             rows.append(_row(f"by {method.name.lower()}", "-", str(error)))
             continue
         if method is None:
-            basis = "; ".join([found.bound, found.adjacency, *found.assumptions])
+            neighbours_are = found.adjacency.value
+            basis = "; ".join([found.bound, neighbours_are, *found.assumptions])
             rows.append(_row(f"epsilon at delta = {delta:g}", found.epsilon, basis))
         else:
             rows.append(_row(f"by {method.name.lower()}", found.epsilon, found.bound))
@@ -284,7 +286,7 @@ def _solve_triehh(parameters: str, discovery_rate: float | None, **request):
 def _triehh_guarantees(
     parameters, epsilon: float | None, delta: float | None, redraws: bool
 ) -> Rows:
-    who = "user level, one user emptied, one-sided (from D to D' only)"
+    who = f"{neighbours.Adjacency.EMPTIED.value}, one-sided (from D to D' only)"
     found = parameters.guarantee(
         delta=delta,
         epsilon=epsilon if delta is None else None,

@@ -7,6 +7,7 @@ docs/integer_noise.md has the proof.
 import dataclasses
 import fractions
 import math
+from collections.abc import Callable
 
 from privacy import conversions, rounding
 
@@ -37,10 +38,6 @@ class DrawnEpsilon:
 def zcdp_to_epsilon(rho: float, delta: float, num_rounds: int) -> DrawnEpsilon:
     """Converts the Gaussian's zCDP to epsilon of the noise that is drawn for it.
 
-    Where the Gaussian is (epsilon, delta')-DP, N numbers that are drawn are
-    (epsilon + N 2^-96, delta' (1 + N 2^-96) + N 2^-140 (1 + exp(epsilon)))-DP
-    (docs/integer_noise.md). Takes a delta' for which this is within delta.
-
     Args:
         rho: zCDP of the continuous Gaussian noise, above 0.
         delta: In (0, 1).
@@ -49,22 +46,45 @@ def zcdp_to_epsilon(rho: float, delta: float, num_rounds: int) -> DrawnEpsilon:
     Raises:
         ValueError: If `rho` or `delta` is out of range.
     """
+    return of_gaussian(
+        lambda left: conversions.zcdp_to_epsilon(rho, left), delta, num_rounds
+    )
+
+
+def of_gaussian(
+    gaussian: Callable[[float], float],
+    delta: float,
+    num_rounds: int,
+    delta_besides: float = 0.0,
+) -> DrawnEpsilon:
+    """Returns the epsilon of what has drawn noise in the place of Gaussian noise.
+
+    Where it is (epsilon, delta')-DP with the Gaussian, it is (epsilon + N 2^-96,
+    delta' (1 + N 2^-96) + N 2^-140 (1 + exp(epsilon)))-DP with N numbers that are
+    drawn (docs/integer_noise.md). Takes a delta' for which this is within delta.
+
+    Args:
+        gaussian: From a delta, beside `delta_besides`, to epsilon with the Gaussian.
+        delta: In (0, 1), beside `delta_besides`.
+        num_rounds: Rounds that noise was added in, at least 1.
+        delta_besides: What is part of all of these deltas.
+    """
     numbers = fractions.Fraction(num_rounds) * 2**_LOG_VALUES_PER_ROUND
     factor = numbers * fractions.Fraction(2) ** _LOG_FACTOR
     probability = numbers * fractions.Fraction(2) ** _LOG_PROBABILITY
     whole = fractions.Fraction(delta)
-    gaussian = conversions.zcdp_to_epsilon(rho, delta)
     if whole > 4 * probability:
         # No less than epsilon at a larger delta', such as the one that is taken.
-        largest = conversions.zcdp_to_epsilon(rho, delta / 2)
+        largest = gaussian(delta / 2)
         if largest > _LARGEST_EXPONENT:
-            return DrawnEpsilon(gaussian, is_proved=False)
+            return DrawnEpsilon(gaussian(delta), is_proved=False)
         power = fractions.Fraction(math.exp(largest) * (1 + 4 * rounding.UNIT))
-        spent = whole * factor + probability * (1 + power)
+        besides = fractions.Fraction(delta_besides)
+        spent = (whole + besides) * factor + probability * (1 + power)
         if spent <= whole / 2:
             # Rounded downwards: the largest float that is no more is its negative's.
             left = -rounding.upwards(spent - whole)
-            found = min(largest, conversions.zcdp_to_epsilon(rho, left))
+            found = min(largest, gaussian(left))
             epsilon = rounding.upwards(fractions.Fraction(found) + factor)
             return DrawnEpsilon(epsilon, is_proved=True)
-    return DrawnEpsilon(gaussian, is_proved=False)
+    return DrawnEpsilon(gaussian(delta), is_proved=False)

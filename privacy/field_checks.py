@@ -29,6 +29,13 @@ def text(owner: Any, name: str, where: str = ""):
         )
 
 
+def kind(owner: Any, name: str, wanted: type):
+    """Raises `ValueError` unless a field is of a type."""
+    value = getattr(owner, name)
+    if not isinstance(value, wanted):
+        raise ValueError(f"{name} must be of type {wanted.__name__}, got {value!r}")
+
+
 def texts(owner: Any, name: str, may_be_empty: bool = False):
     """Makes a field a tuple of texts that are not empty, or raises `ValueError`."""
     values = getattr(owner, name)

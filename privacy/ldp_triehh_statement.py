@@ -23,20 +23,8 @@ from privacy import (
     shuffling,
     statement,
 )
-from privacy.statement import Guarantee
-
-_ADJACENCY = (
-    "Swap: D' is D with one item of one user exchanged for another item, or for none "
-    "(the user then sends one more report of 'no item'). A user's samplers are "
-    "consistent with this: exchanging an item changes at most one of the items that "
-    "are reported on."
-)
-
-_ONE_ITEM = "one item of one user is exchanged (swap)"
-_ALL_ITEMS = (
-    "one user's items are all exchanged, for any others or for none: up to B reports "
-    "in each repeat; who takes part in which level stays as it is (swap)"
-)
+from privacy.guarantee import Guarantee
+from privacy.neighbours import Adjacency
 
 _CLONES_2021 = shuffling.Method.CLONES_2021.value
 _CLONES_2022 = (
@@ -64,6 +52,9 @@ _AGGREGATION = {
 }
 
 _ASSUMPTIONS = (
+    "A user who holds fewer items reports 'no item' the more often, and samplers are "
+    "consistent: exchanging one item of a user changes at most one of those that are "
+    "reported on; exchanging all of them, up to B in each repeat.",
     "Every user of a level sends exactly B reports, filled up with 'no item', and all "
     "N users of the level do: a report that never arrives is one less to hide among. "
     "In the simulation nobody drops out.",
@@ -199,8 +190,7 @@ def ldp_triehh_statement(
             + _of_each_repeat(run)
             + "."
         ),
-        unit="item: one contribution of a user",
-        adjacency=_ADJACENCY,
+        adjacency=Adjacency.REPLACE_ONE_ITEM,
         mechanism=(
             "LDP TrieHH with Subset Selection (Sun et al. 2024, Algorithms 1 and 2)"
             if run.randomizer is None
@@ -293,15 +283,14 @@ def _guarantees(run: LdpTrieHHRun, delta: float) -> tuple[list[Guarantee], str]:
         else f"local DP, as {run.randomizer} states it",
         is_upper_bound=True,
         one_sided=False,
-        unit="item",
-        adjacency=_ONE_ITEM,
+        adjacency=Adjacency.REPLACE_ONE_ITEM,
         assumptions=("none of the aggregation: it holds for each report as sent",),
     )
     accounting = (
         f"A level has n = N B = {run.num_reports} reports. An item is reported on in "
         "one level, so the central epsilon is the largest over the levels"
     )
-    locals_ = [local, *_local_of_many(run, local)]
+    locals_ = [_of_one_repeat(run, local), *_local_of_many(run, local)]
     of_a_user = [_local_of_a_user(run, local)]
     if run.num_reports < 2:
         return [*locals_, *of_a_user], (
@@ -356,7 +345,7 @@ def _amplified(run: LdpTrieHHRun, delta: float) -> tuple[Guarantee, str]:
             ", which is the same for all: the bound is one that holds for every local "
             "randomizer and domain."
         )
-    return dataclasses.replace(best, adjacency=_ONE_ITEM), how
+    return best, how
 
 
 def _together(run: LdpTrieHHRun) -> tuple[str, ...]:
@@ -366,10 +355,7 @@ def _together(run: LdpTrieHHRun) -> tuple[str, ...]:
 
 
 def _of_one_repeat(run: LdpTrieHHRun, guarantee: Guarantee) -> Guarantee:
-    if run.num_repeats == 1:
-        return guarantee
-    alone = ("Of one repeat alone.", *guarantee.assumptions)
-    return dataclasses.replace(guarantee, assumptions=alone)
+    return dataclasses.replace(guarantee, of_one_repeat=run.num_repeats > 1)
 
 
 def _local_of_many(run: LdpTrieHHRun, local: Guarantee) -> list[Guarantee]:
@@ -438,8 +424,7 @@ def _local_of_a_user(run: LdpTrieHHRun, local: Guarantee) -> Guarantee:
         local,
         epsilon=count * local.epsilon,
         bound=f"{local.bound}; basic composition over {count} reports of a user",
-        unit="user",
-        adjacency=_ALL_ITEMS,
+        adjacency=Adjacency.REPLACE_CLIENT,
         assumptions=(*_together(run), *local.assumptions),
     )
 
@@ -452,8 +437,7 @@ def _central_of_a_user(run: LdpTrieHHRun, delta: float, best: Guarantee) -> Guar
         epsilon=_composed(run, run.clients_per_level, count, delta),
         bound=f"{best.bound}; composed over {count} reports of a user, each among the "
         f"{run.clients_per_level} of its place",
-        unit="user",
-        adjacency=_ALL_ITEMS,
+        adjacency=Adjacency.REPLACE_CLIENT,
         assumptions=(*_together(run), *best.assumptions),
     )
 

@@ -1,15 +1,102 @@
-"""One ledger for all that was done to the same data."""
+"""One ledger for all that was done to the same clients."""
 
 import collections
 import dataclasses
+import fractions
 import math
-from typing import Any
+from collections.abc import Sequence
 
-from privacy import argument_checks, loss_composition
-from privacy.statement import Guarantee
+from privacy import (
+    argument_checks,
+    conversions,
+    drawn_noise,
+    loss_composition,
+    rounding,
+)
+from privacy.guarantee import Guarantee
+from privacy.neighbours import Adjacency
 
-# Share of delta that is left to larger losses of the events.
+# Share of delta that is left to larger losses of Gaussian noise.
 _BEYOND = 1e-4
+# Composing is no better than adding where an epsilon is as large, and exp may overflow.
+_LARGEST_COMPOSED = 100.0
+# The adjacencies whose pairs are among those of another one.
+_SPECIAL_CASES = {
+    Adjacency.REPLACE_CLIENT: (Adjacency.EMPTIED, Adjacency.REPLACE_ONE_ITEM)
+}
+# Those under which all data sets that differ in one client have a common neighbour.
+_WITH_MIDDLE = (Adjacency.ZERO_OUT, Adjacency.EMPTIED)
+
+
+def converted(guarantee: Guarantee, adjacency: Adjacency) -> Guarantee:
+    """Converts a guarantee to another adjacency.
+
+    Two conversions are proved, for any mechanism M, and what they give together.
+
+    *A special case.* D' of "emptied" is D with what a client holds exchanged for
+    nothing; D' of "replace_one_item" is D with what it holds exchanged for the same but
+    for an item. Both are pairs of "replace_client" too, in either order: what holds for
+    all of its pairs, in one direction or in both, holds for them.
+
+    *Two steps.* Let D' be D with all that a client holds exchanged. Take away what it
+    holds ("emptied") or its contributions ("zero_out"): as the client takes part in the
+    same rounds and nothing else differs, D and D' become the same Z, which is a
+    neighbour of both. Where M is (epsilon, delta)-DP in both directions,
+
+        P(M(D) in S) <= e^epsilon P(M(Z) in S) + delta
+                     <= e^(2 epsilon) P(M(D') in S) + (1 + e^epsilon) delta.
+
+    Where M adds Gaussian noise of zCDP rho, the sums of D and of D' are at most twice
+    as far from each other as those of D and Z: 4 rho.
+
+    There is no way from "emptied" in one direction, as the second step goes in the
+    other one; none to "zero_out", as a client may have no data that makes it
+    contribute zeros; and none from an item to a client, who may have any number.
+
+    Args:
+        guarantee: What holds.
+        adjacency: What it is to be for.
+
+    Raises:
+        ValueError: There is no such conversion, or it would leave no guarantee.
+    """
+    if guarantee.adjacency is adjacency:
+        return guarantee
+    if guarantee.adjacency in _WITH_MIDDLE and adjacency is not Adjacency.ZERO_OUT:
+        if guarantee.one_sided:
+            raise ValueError(
+                f"a guarantee for {guarantee.adjacency.value!r} in one direction has "
+                f"no sound conversion to {adjacency.value!r}"
+            )
+        return converted(_in_two_steps(guarantee), adjacency)
+    if adjacency in _SPECIAL_CASES.get(guarantee.adjacency, ()):
+        return dataclasses.replace(guarantee, adjacency=adjacency)
+    raise ValueError(
+        f"a guarantee for {guarantee.adjacency.value!r} has no sound conversion to "
+        f"{adjacency.value!r}"
+    )
+
+
+def _in_two_steps(guarantee: Guarantee) -> Guarantee:
+    epsilon, delta, rho = guarantee.epsilon, guarantee.delta, guarantee.rho
+    proved, how = guarantee.is_upper_bound, ""
+    if rho is not None:
+        rho, how = conversions.group_zcdp(rho, 2), ", 4 rho"
+        drawn = drawn_noise.zcdp_to_epsilon(rho, delta, guarantee.noise_rounds)
+        epsilon, proved = drawn.epsilon, proved and drawn.is_proved
+    elif delta:
+        epsilon, delta = conversions.group_privacy(epsilon, delta, 2)
+    else:
+        epsilon = rounding.upwards(2 * fractions.Fraction(epsilon))
+    return dataclasses.replace(
+        guarantee,
+        epsilon=epsilon,
+        delta=delta,
+        rho=rho,
+        is_upper_bound=proved,
+        bound=f"{guarantee.bound}; two steps from {guarantee.adjacency.value}{how}",
+        adjacency=Adjacency.REPLACE_CLIENT,
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -18,38 +105,29 @@ class Entry:
 
     Attributes:
         name: What ran.
-        event: Its `dp_accounting` event; None where there is only a guarantee.
-        guarantee: Its (epsilon, delta); None where there is an event.
+        guarantee: Of all that it released, for the ledger's adjacency.
     """
 
     name: str
-    event: Any | None
-    guarantee: Guarantee | None
+    guarantee: Guarantee
 
 
 class Ledger:
-    """Composes mechanisms that ran on the same data, adaptively.
+    """Composes mechanisms that ran on the same clients, adaptively.
 
-    Mechanisms with a `dp_accounting` event are composed by its PLD accountant, which
-    is tight. Of the others only an (epsilon, delta) is known: they are composed as the
-    worst mechanisms that have it (`loss_composition`), with the events and each other.
-    Guarantees of one direction only say too little for that: they are added to the
-    result (basic composition).
+    Gaussian noise of known zCDP is composed as one Gaussian, which is tight. Of the
+    others only an (epsilon, delta) is known: they are composed as the worst mechanisms
+    that have it (`loss_composition`), with the Gaussian and each other. Guarantees of
+    one direction only say too little for that: they are added to the result (basic
+    composition).
     """
 
-    def __init__(self, *, unit: str, adjacency: str):
+    def __init__(self, adjacency: Adjacency):
         """Makes an empty ledger.
 
         Args:
-            unit: Unit of privacy that all entries share, such as "device".
-            adjacency: Definition of neighbouring data sets that all entries share.
-
-        Raises:
-            ValueError: A text is empty.
+            adjacency: What the total is for.
         """
-        if not unit.strip() or not adjacency.strip():
-            raise ValueError("unit and adjacency must not be empty")
-        self.unit = unit
         self.adjacency = adjacency
         self._entries: list[Entry] = []
 
@@ -58,60 +136,39 @@ class Ledger:
         """All entries, in the order in which they were added."""
         return tuple(self._entries)
 
-    def add_event(self, name: str, event: Any, *, unit: str, adjacency: str):
-        """Adds a mechanism that has a `dp_accounting` event.
+    def add(self, name: str, guarantee: Guarantee) -> None:
+        """Adds a mechanism, converted to the ledger's adjacency.
 
         Args:
             name: What ran.
-            event: The event, for example `TreeAggregation.dp_event()`.
-            unit: The unit that the event's noise multiplier is for.
-            adjacency: The adjacency that it is for.
+            guarantee: Of all that it released.
 
         Raises:
-            ValueError: Unit or adjacency are not the ledger's, or the PLD accountant
-                does not support the event.
+            ValueError: The guarantee is no proved upper bound, is infinite, leaves out
+                repeats, or has no sound conversion to the ledger's adjacency.
         """
-        from dp_accounting import pld
-
-        self._check(name, unit, adjacency)
-        if not pld.PLDAccountant().supports(event):
-            raise ValueError(f"{name}: no sound accountant for the event {event!r}")
-        self._entries.append(Entry(name, event, None))
-
-    def add_guarantee(self, name: str, guarantee: Guarantee):
-        """Adds a mechanism of which an (epsilon, delta) is all that is known.
-
-        Args:
-            name: What ran.
-            guarantee: Its guarantee, which has to be an upper bound.
-
-        Raises:
-            ValueError: Unit or adjacency are not the ledger's, or the guarantee is no
-                upper bound.
-        """
-        self._check(name, guarantee.unit, guarantee.adjacency)
+        if guarantee.of_one_repeat:
+            raise ValueError(
+                f"{name}: a guarantee of one repeat alone leaves out what the others "
+                "released"
+            )
+        try:
+            guarantee = converted(guarantee, self.adjacency)
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}") from error
         if not guarantee.is_upper_bound:
-            raise ValueError(f"{name}: only upper bounds can be composed")
-        self._entries.append(Entry(name, None, guarantee))
-
-    def _check(self, name: str, unit: str, adjacency: str):
-        for what, mine, other in (
-            ("unit", self.unit, unit),
-            ("adjacency", self.adjacency, adjacency),
-        ):
-            if mine != other:
-                raise ValueError(
-                    f"{name}: {what} is {other!r}, this ledger's is {mine!r}; convert "
-                    "the guarantee first (see conversions), or use another ledger"
-                )
+            raise ValueError(f"{name}: only proved upper bounds can be composed")
+        if math.isinf(guarantee.epsilon):
+            raise ValueError(f"{name}: an infinite epsilon guarantees nothing")
+        self._entries.append(Entry(name, guarantee))
 
     def total(self, delta: float) -> Guarantee:
         """Composes all entries.
 
         Args:
-            delta: Wanted delta, in (0, 1), above the sum of the deltas of the
-                entries without events. What is above it makes epsilon smaller than
-                the sum of the epsilons.
+            delta: Wanted delta, in (0, 1), at least the sum of the deltas of the
+                entries without zCDP, and above it where there are others. What is
+                above it makes epsilon smaller than the sum of the epsilons.
 
         Returns:
             The guarantee of everything together.
@@ -122,62 +179,91 @@ class Ledger:
         delta = argument_checks.probability("delta", delta)
         if not self._entries:
             raise ValueError("the ledger is empty: nothing to compose")
-        events = [entry.event for entry in self._entries if entry.event is not None]
-        known = [e.guarantee for e in self._entries if e.guarantee is not None]
-        spent = sum(guarantee.delta for guarantee in known)
-        if spent > delta or (events and spent == delta):
+        noise = [e.guarantee for e in self._entries if e.guarantee.rho is not None]
+        others = [e.guarantee for e in self._entries if e.guarantee.rho is None]
+        spent = sum(fractions.Fraction(each.delta) for each in others)
+        left = fractions.Fraction(delta) - spent
+        if left < 0 or (noise and left < delta * 2**-20):
+            names = [e.name for e in self._entries if e.guarantee.rho is None]
             raise ValueError(
-                f"delta = {delta:g} must be above {spent:g}, the sum of the deltas of "
-                f"{[e.name for e in self._entries if e.guarantee is not None]}"
+                f"delta = {delta:g} must be {'above' if noise else 'at least'} "
+                f"{rounding.upwards(spent):.4g}, the sum of the deltas of "
+                f"{', '.join(names)}"
             )
-        epsilon = _composed_epsilon(events, known, delta)
-        bounds = []
-        if events:
-            bounds.append("PLD accountant of dp_accounting")
-        if known:
+        rho, rounds, bounds = None, None, []
+        if others:
             bounds.append("composition of the worst privacy losses of the guarantees")
-        assumptions = {text: None for g in known for text in g.assumptions}
+            epsilon = _epsilon(None, others, delta)
+        if noise:
+            rho = rounding.upwards(sum(fractions.Fraction(g.rho) for g in noise))
+            rounds = sum(each.noise_rounds for each in noise)
+            bounds.insert(0, "the sum of zCDP as one Gaussian")
+            epsilon = _with_noise(rho, rounds, others, delta)
         return Guarantee(
             epsilon=epsilon,
             delta=delta,
             bound=" and ".join(bounds),
             is_upper_bound=True,
-            one_sided=any(g.one_sided for g in known),
-            unit=self.unit,
+            one_sided=any(e.guarantee.one_sided for e in self._entries),
             adjacency=self.adjacency,
-            assumptions=tuple(assumptions),
+            assumptions=tuple(
+                dict.fromkeys(
+                    text for e in self._entries for text in e.guarantee.assumptions
+                )
+            ),
+            rho=None if others else rho,
+            noise_rounds=None if others else rounds,
         )
 
 
-def _composed_epsilon(events: list[Any], known: list[Guarantee], delta: float) -> float:
-    if any(math.isinf(guarantee.epsilon) for guarantee in known):
-        return math.inf
+def _with_noise(
+    rho: float, num_rounds: int, others: Sequence[Guarantee], delta: float
+) -> float:
+    """Composes noise, as it is drawn, with other guarantees."""
+    besides = math.fsum(each.delta for each in others)
+    drawn = drawn_noise.of_gaussian(
+        lambda left: _epsilon(rho, others, besides + left),
+        delta - besides,
+        num_rounds,
+        besides,
+    )
+    if not drawn.is_proved:
+        raise ValueError(
+            f"delta = {delta:g} is too small: nothing is proved of the integer noise "
+            "that is drawn for the Gaussian; ask for a larger one"
+        )
+    return drawn.epsilon
+
+
+def _epsilon(rho: float | None, known: Sequence[Guarantee], delta: float) -> float:
+    """Composes Gaussian noise, if any, with other guarantees.
+
+    Args:
+        rho: Of the noise.
+        known: The others.
+        delta: Of all together, at least the sum of theirs.
+    """
     # An epsilon of 0 has nothing to compose but its delta. What holds in one direction
     # only bounds the loss at one epsilon, and no loss of the other direction.
     composed, added = [], []
-    for guarantee in known:
-        alone = guarantee.epsilon == 0 or guarantee.one_sided
-        (added if alone else composed).append(guarantee)
-    sum_of_added = math.fsum(guarantee.epsilon for guarantee in added)
-    delta -= math.fsum(guarantee.delta for guarantee in added)
+    for each in known:
+        alone = each.one_sided or not 0 < each.epsilon <= _LARGEST_COMPOSED
+        (added if alone else composed).append(each)
+    sum_of_added = math.fsum(each.epsilon for each in added)
+    delta -= math.fsum(each.delta for each in added)
     counts = collections.Counter((each.epsilon, each.delta) for each in composed)
     mechanisms = [
         loss_composition.of_guarantee(*pair, count) for pair, count in counts.items()
     ]
-    if events:
-        from dp_accounting import pld
-
-        accountant = pld.PLDAccountant()
-        for event in events:
-            accountant.compose(event)
+    if rho is not None:
         if not mechanisms:
-            return sum_of_added + accountant.get_epsilon(delta)
+            return sum_of_added + conversions.zcdp_to_epsilon(rho, delta)
         left = delta - math.fsum(count * pair[1] for pair, count in counts.items())
-        farthest = accountant.get_epsilon(_BEYOND * left)
-        if math.isinf(farthest):
-            return math.inf
+        farthest = conversions.zcdp_to_epsilon(rho, _BEYOND * left)
         mechanisms.append(
-            loss_composition.Mechanisms(accountant.get_delta, max(farthest, 1e-9))
+            loss_composition.Mechanisms(
+                lambda at: conversions.gaussian_delta(rho, at), max(farthest, 1e-9)
+            )
         )
     if not mechanisms:
         return sum_of_added

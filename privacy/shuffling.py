@@ -3,7 +3,7 @@
 n reports, each made with an epsilon_0-LDP randomizer, are shuffled or added up before
 anybody sees them. How much smaller than epsilon_0 the central epsilon is depends on
 what is known of the randomizer, so every function takes it, and every answer names the
-theorem that gave it. Adjacency is replacement throughout: one report's input is
+theorem that gave it. Adjacency is replacement throughout: one report's item is
 exchanged for another. A user who sends several reports is protected report by report;
 `conversions` has composition and group privacy.
 """
@@ -20,9 +20,8 @@ from privacy import (
     closed_forms,
     renyi_aggregation,
 )
-from privacy.statement import Guarantee
-
-ADJACENCY = "replacement of one report's input"
+from privacy.guarantee import Guarantee
+from privacy.neighbours import Adjacency
 
 # No cohort is sought beyond this.
 LARGEST_COHORT = 10**12
@@ -128,7 +127,6 @@ def amplify(
     delta: float,
     method: Method | None = None,
     honest_fraction: float = 1.0,
-    unit: str = "report",
 ) -> Guarantee:
     """Computes the central guarantee of shuffled or added-up reports.
 
@@ -140,7 +138,6 @@ def amplify(
             the randomizer.
         honest_fraction: Share of the reports that follow the protocol, in (0, 1];
             the others count as known to the observer.
-        unit: Whose privacy it is: "report", or "device" where each sends one.
 
     Returns:
         The guarantee with the name of the theorem that gave it; the local epsilon
@@ -183,8 +180,7 @@ def amplify(
         bound=bound,
         is_upper_bound=True,
         one_sided=False,
-        unit=unit,
-        adjacency=ADJACENCY,
+        adjacency=Adjacency.REPLACE_ONE_ITEM,
         assumptions=tuple(assumptions),
     )
 
@@ -227,7 +223,6 @@ def amplify_over_levels(
             num_reports=num_reports,
             delta=delta,
             honest_fraction=honest_fraction,
-            unit="item",
         )
         for size in set(domain_sizes)
     }
@@ -254,9 +249,7 @@ def amplify_in_any_level(
         ValueError: An argument is outside its range.
     """
     reports = Reports(randomizer=Randomizer.ARBITRARY, local_epsilon=local_epsilon)
-    return _in_one_level(
-        amplify(reports, num_reports=num_reports, delta=delta, unit="item")
-    )
+    return _in_one_level(amplify(reports, num_reports=num_reports, delta=delta))
 
 
 def _in_one_level(guarantee: Guarantee) -> Guarantee:

@@ -13,13 +13,15 @@ import json
 import math
 import numbers
 import platform
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from privacy import field_checks
+from privacy.guarantee import Guarantee
+from privacy.neighbours import Adjacency, Unit
 from privacy.realised import Realised
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
 # The same division for every program: see `simulation.run_directory`.
 SIMULATOR_KNOWLEDGE = (
@@ -52,60 +54,14 @@ def software_versions() -> dict[str, str]:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Guarantee:
-    """One (epsilon, delta) with everything needed to read it.
-
-    Attributes:
-        epsilon: At least 0; infinity says "none".
-        delta: In [0, 1].
-        bound: The theorem or method that gave the numbers.
-        is_upper_bound: Whether the true epsilon at this delta is proved to be no
-            larger. False for an estimate or a lower bound.
-        one_sided: Whether it holds from D to D' only, the direction that `adjacency`
-            names; False where it holds in both directions.
-        unit: Unit of privacy, such as "user", "device", "item".
-        adjacency: Which pairs of data sets are compared.
-        assumptions: What has to hold for these numbers, beyond the statement's own
-            assumptions; may be empty.
-        rho: The zCDP that epsilon was converted from; None where there is none.
-
-    Raises:
-        ValueError: A field is missing, empty or out of range; the message names it.
-    """
-
-    epsilon: float
-    delta: float
-    bound: str
-    is_upper_bound: bool
-    one_sided: bool
-    unit: str
-    adjacency: str
-    assumptions: tuple[str, ...] = ()
-    rho: float | None = None
-
-    def __post_init__(self):
-        field_checks.number(self, "epsilon", 0.0, math.inf)
-        field_checks.number(self, "delta", 0.0, 1.0)
-        if self.rho is not None:
-            field_checks.number(self, "rho", 0.0, math.inf)
-        for name in ("is_upper_bound", "one_sided"):
-            value = getattr(self, name)
-            if not isinstance(value, bool):
-                raise ValueError(f"{name} must be True or False, got {value!r}")
-        for name in ("bound", "unit", "adjacency"):
-            field_checks.text(self, name)
-        field_checks.texts(self, "assumptions", may_be_empty=True)
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class PrivacyStatement:
     """The privacy statement of a run.
 
     Attributes:
         setting: Whom one has to trust: "central DP", "local DP", "aggregate DP", ...
         protected: Which data accesses are covered.
-        unit: Unit of privacy.
-        adjacency: Definition of neighbouring data sets.
+        adjacency: The definition of neighbouring data sets that comes first; each
+            guarantee has its own.
         mechanism: The algorithm, with its source.
         mechanism_output: What the guarantee is about; all that is computed from it
             is covered too.
@@ -127,8 +83,7 @@ class PrivacyStatement:
 
     setting: str
     protected: str
-    unit: str
-    adjacency: str
+    adjacency: Adjacency
     mechanism: str
     mechanism_output: str
     guarantees: tuple[Guarantee, ...]
@@ -149,14 +104,13 @@ class PrivacyStatement:
         for name in (
             "setting",
             "protected",
-            "unit",
-            "adjacency",
             "mechanism",
             "mechanism_output",
             "accounting",
             "verifiability",
         ):
             field_checks.text(self, name)
+        field_checks.kind(self, "adjacency", Adjacency)
         field_checks.texts(self, "assumptions")
         field_checks.texts(self, "not_counted")
         self._check_guarantees()
@@ -175,6 +129,21 @@ class PrivacyStatement:
     def basis(self) -> str:
         """The word for what the numbers are from: "planned" or "realised"."""
         return "planned" if self.realised is None else "realised"
+
+    @property
+    def unit(self) -> Unit:
+        """Whose privacy it is first of all."""
+        return self.adjacency.unit
+
+    @property
+    def _adjacencies(self) -> tuple[Adjacency, ...]:
+        """All that are named, the statement's own first."""
+        of_guarantees = [guarantee.adjacency for guarantee in self.guarantees]
+        return tuple(dict.fromkeys([self.adjacency, *of_guarantees]))
+
+    @property
+    def _units(self) -> tuple[Unit, ...]:
+        return tuple(dict.fromkeys(each.unit for each in self._adjacencies))
 
     def _check_guarantees(self):
         if isinstance(self.guarantees, Guarantee | str) or not all(
@@ -195,10 +164,14 @@ class PrivacyStatement:
         """Renders the statement as JSON.
 
         Returns:
-            An object with the fields of this class and `basis`, floats in full
-            precision and infinity as the string "inf".
+            An object with the fields of this class, `basis`, and the `definitions`
+            of the names that it has for adjacencies, and for units beside them.
+            Floats have full precision; infinity is the string "inf".
         """
         fields = {"basis": self.basis, **dataclasses.asdict(self)}
+        fields["definitions"] = _definitions(self._units + self._adjacencies)
+        for found in (fields, *fields["guarantees"]):
+            found["unit"] = found["adjacency"].unit
         return json.dumps(_jsonable(fields), indent=2) + "\n"
 
     @classmethod
@@ -225,8 +198,9 @@ class PrivacyStatement:
                 f"{version!r}: the statement is of another one, and has to be made "
                 "again from its run's flags"
             )
-        _check_names(cls, fields, "the statement", "basis")
-        basis = fields.pop("basis")
+        _check_names(cls, fields, "the statement", "basis", "unit", "definitions")
+        basis, definitions = fields.pop("basis"), fields.pop("definitions")
+        _take_adjacency(fields, "the statement")
         guarantees = fields["guarantees"]
         if not isinstance(guarantees, list):
             raise ValueError(f"guarantees must be a list, got {guarantees!r}")
@@ -234,7 +208,8 @@ class PrivacyStatement:
             where = f"guarantees[{index}]"
             if not isinstance(guarantee, dict):
                 raise ValueError(f"{where} must be an object, got {guarantee!r}")
-            _check_names(Guarantee, guarantee, where)
+            _check_names(Guarantee, guarantee, where, "unit")
+            _take_adjacency(guarantee, where)
         fields["guarantees"] = [
             Guarantee(**_with_infinities(guarantee, ("epsilon", "rho")))
             for guarantee in guarantees
@@ -250,6 +225,10 @@ class PrivacyStatement:
             raise ValueError(
                 f"basis is {basis!r}, but realised says {made.basis!r}: one of them "
                 "was changed"
+            )
+        if definitions != _definitions(made._units + made._adjacencies):
+            raise ValueError(
+                f"definitions must be those of this release, got {definitions!r}"
             )
         return made
 
@@ -274,8 +253,8 @@ class PrivacyStatement:
             f"* **Data accesses covered:** {self.protected}",
             f"* **Mechanism:** {self.mechanism}",
             f"* **Mechanism output:** {self.mechanism_output}",
-            f"* **Unit of privacy:** {self.unit}",
-            f"* **Adjacency:** {self.adjacency}",
+            *[f"* **Unit of privacy:** {_explained(each)}" for each in self._units],
+            *[f"* **Adjacency:** {_explained(each)}" for each in self._adjacencies],
         ]
         lines += ["", "## Accounting", "", self.accounting, ""]
         lines += ["Assumptions:", ""]
@@ -324,15 +303,18 @@ def _guarantee_lines(guarantee: Guarantee) -> list[str]:
     kind = "an upper bound" if up else "not a proved upper bound"
     sided = ", one-sided" if guarantee.one_sided else ""
     lines = [f"* **epsilon = {epsilon}, delta = {delta}{sided}** ({kind})"]
+    if guarantee.of_one_repeat:
+        lines.append("  * of one repeat alone")
     if guarantee.one_sided:
         lines.append(
-            "  * one-sided: from D to D' only; nothing is claimed the other way"
+            "  * one-sided: P(output on D in S) <= e^epsilon P(output on D' in S) + "
+            "delta, for all S; nothing is claimed the other way"
         )
     if guarantee.rho is not None:
         lines.append(f"  * zCDP: rho = {_readable(guarantee.rho, rounding)}")
     lines += [
         f"  * by: {guarantee.bound}",
-        f"  * unit: {guarantee.unit}; adjacency: {guarantee.adjacency}",
+        f"  * unit: {guarantee.unit.value}; adjacency: {guarantee.adjacency.value}",
     ]
     return lines + [f"  * assuming: {text}" for text in guarantee.assumptions]
 
@@ -352,6 +334,28 @@ def _readable(value: Any, rounding: str = decimal.ROUND_HALF_EVEN) -> str:
     return f"{float(context.create_decimal(digits)):.4g}"
 
 
+def _explained(member: Unit | Adjacency) -> str:
+    return f"{member.value}: {member.text}"
+
+
+def _definitions(members: Iterable[Unit | Adjacency]) -> dict[str, str]:
+    return {member.value: member.text for member in members}
+
+
+def _take_adjacency(fields: dict[str, Any], where: str) -> None:
+    """Makes a field a member, and takes away the unit that follows from it."""
+    names = [adjacency.value for adjacency in Adjacency]
+    if fields["adjacency"] not in names:
+        raise ValueError(
+            f"adjacency of {where} must be one of {', '.join(names)}, got "
+            f"{fields['adjacency']!r}"
+        )
+    fields["adjacency"] = Adjacency(fields["adjacency"])
+    unit, expected = fields.pop("unit"), fields["adjacency"].unit.value
+    if unit != expected:
+        raise ValueError(f"unit of {where} must be {expected!r}, got {unit!r}")
+
+
 def _cell(text: str) -> str:
     return text.replace("|", "\\|").replace("\n", " ")
 
@@ -363,6 +367,8 @@ def _jsonable(value: Any) -> Any:
         return [_jsonable(item) for item in value]
     if isinstance(value, float) and math.isinf(value):
         return "inf"
+    if isinstance(value, Unit | Adjacency):
+        return value.value
     return value
 
 

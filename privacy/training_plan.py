@@ -20,14 +20,9 @@ from privacy import (
     update_noise,
 )
 from privacy import plan as plan_lib
+from privacy.guarantee import Guarantee
+from privacy.neighbours import Adjacency
 from privacy.participation_table import ParticipationTable
-
-_ADJACENCY = (
-    "zero-out of one client: in a neighbouring data set, one client's update is "
-    "replaced by zeros in every round that it takes part in (Kairouz et al. 2021, "
-    "Definition 1.1)"
-)
-_UNIT = "device: all that one client holds, however much"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -182,8 +177,7 @@ class _Theorem:
                 "protected: what is public, such as the vocabulary and the weights "
                 "that training begins with."
             ),
-            unit=_UNIT,
-            adjacency=_ADJACENCY,
+            adjacency=Adjacency.ZERO_OUT,
             mechanism=mechanism.about,
             mechanism_output=(
                 "All noisy sums of the run; so every intermediate model, those that "
@@ -265,7 +259,7 @@ def _sums(plan: plan_lib.Plan) -> str:
     )
 
 
-def _guarantee(participation: _Participation, delta: float) -> statement.Guarantee:
+def _guarantee(participation: _Participation, delta: float) -> Guarantee:
     rho = participation.rho
     drawn = drawn_noise.zcdp_to_epsilon(rho, delta, participation.num_rounds)
     bound = f"zCDP, converted by the {conversions.ZcdpConversion.GAUSSIAN.value}"
@@ -275,15 +269,15 @@ def _guarantee(participation: _Participation, delta: float) -> statement.Guarant
             "proved at this delta: what its proof adds to delta (see the assumptions) "
             "may be more than half of it. Ask for a larger --delta, or add more noise"
         )
-    return statement.Guarantee(
+    return Guarantee(
         epsilon=drawn.epsilon,
         delta=delta,
         rho=rho,
+        noise_rounds=participation.num_rounds,
         bound=bound,
         is_upper_bound=drawn.is_proved,
         one_sided=False,
-        unit=_UNIT,
-        adjacency=_ADJACENCY,
+        adjacency=Adjacency.ZERO_OUT,
     )
 
 

@@ -20,7 +20,6 @@ ceil(rounds / (MinS + 1)), which MinS alone implies. floor(rounds / MinS) is no 
 import dataclasses
 import fractions
 import functools
-import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -83,14 +82,6 @@ class TreeAggregation:
     def rho(self) -> float:
         """The zCDP of the run, for zero-out adjacency."""
         return zcdp(self.square_sum, self.noise_multiplier)
-
-    def dp_event(self):
-        """The run as a `dp_accounting` event: one Gaussian mechanism."""
-        import dp_accounting
-
-        return dp_accounting.GaussianDpEvent(
-            self.noise_multiplier / math.sqrt(self.square_sum)
-        )
 
 
 def largest_participation(num_rounds: int, min_separation: int) -> int:

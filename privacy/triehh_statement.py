@@ -7,15 +7,9 @@ from privacy import (
     statement,
     triehh_theorem1,
 )
+from privacy.guarantee import Guarantee
+from privacy.neighbours import Adjacency
 from privacy.triehh import TrieHHGuarantee, TrieHHParameters
-
-_ADJACENCY = (
-    "D' is D with all data of one user emptied (the user stays in the population and "
-    "votes for nothing). One-sided: P(output on D in S) <= e^epsilon P(output on D' in "
-    "S) + delta; the opposite inequality is not claimed, and fails for some small "
-    "populations."
-)
-_ADJACENCY_IN_SHORT = "one user's data emptied; from D to D' only"
 
 _ASSUMPTIONS = (
     "Every round draws its cohort uniformly without replacement from the whole "
@@ -55,6 +49,8 @@ _ACCOUNTING = (
     "at most for a prefix of at least K holders, and delta0 = P(Hypergeometric(n, K - "
     "1, m) >= theta) bounds the probability that a prefix of fewer is kept; K is the "
     "largest with the delta that was asked for (docs/triehh_privacy.md has the proof). "
+    "A user who holds nothing votes for nothing. The opposite direction is not "
+    "claimed: it fails for some small populations. "
 )
 _KEPT_WORD = (
     "delta = delta0, for users who hold one sequence, or draw one once and keep it "
@@ -117,8 +113,7 @@ def triehh_statement(
         ),
         protected="All words of a user, in one run of TrieHH"
         + (f", and in {num_runs} runs together." if num_runs > 1 else "."),
-        unit="user",
-        adjacency=_ADJACENCY,
+        adjacency=Adjacency.EMPTIED,
         mechanism="TrieHH (Zhu et al. 2020, Algorithms 1 to 3)",
         mechanism_output=(
             "The trie of prefixes that reached the threshold, after every round, and "
@@ -162,7 +157,7 @@ def _check_rounds(rounds: realised.RealisedRounds, parameters: TrieHHParameters)
 
 def _guarantees(
     parameters: TrieHHParameters, delta: float, redraws: bool, num_runs: int
-) -> tuple[tuple[statement.Guarantee, ...], str | None]:
+) -> tuple[tuple[Guarantee, ...], str | None]:
     """Returns the guarantees, or none and the reason."""
     try:
         found = parameters.guarantee(delta=delta, redraws_each_round=redraws)
@@ -183,14 +178,14 @@ def _guarantees(
                 f"For all {num_runs} runs together.",
             )
         )
-    alone = ("Of one run alone.",) if num_runs > 1 else ()
-    guarantees.append(_guarantee(found.epsilon, found.delta, bound, *alone))
+    alone = num_runs > 1
+    guarantees.append(
+        _guarantee(found.epsilon, found.delta, bound, of_one_repeat=alone)
+    )
     if triehh_theorem1.violated_condition(parameters) is None:
         epsilon, larger = triehh_theorem1.guarantee(parameters)
         name = "Zhu et al. 2020, " + ("Corollary 2" if redraws else "Theorem 1")
-        guarantees.append(
-            _guarantee(epsilon, larger, name, "For one run, as in the paper.")
-        )
+        guarantees.append(_guarantee(epsilon, larger, name, of_one_repeat=alone))
     return tuple(guarantees), None
 
 
@@ -202,15 +197,19 @@ def bound_name(found: TrieHHGuarantee) -> str:
 
 
 def _guarantee(
-    epsilon: float, delta: float, bound: str, *assumptions: str
-) -> statement.Guarantee:
-    return statement.Guarantee(
+    epsilon: float,
+    delta: float,
+    bound: str,
+    *assumptions: str,
+    of_one_repeat: bool = False,
+) -> Guarantee:
+    return Guarantee(
         epsilon=epsilon,
         delta=delta,
         bound=bound,
         is_upper_bound=True,
         one_sided=True,
-        unit="user",
-        adjacency=_ADJACENCY_IN_SHORT,
+        adjacency=Adjacency.EMPTIED,
         assumptions=assumptions,
+        of_one_repeat=of_one_repeat,
     )

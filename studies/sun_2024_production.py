@@ -4,6 +4,7 @@ import pandas as pd
 
 from federated_hh import alphabet as alphabet_lib
 from federated_hh import ldp_triehh_parameters, ldp_triehh_privacy
+from privacy import neighbours
 from privacy import statement as statement_lib
 from simulation import tables
 from studies import coverage_study
@@ -63,7 +64,7 @@ def _guarantee_row(
     found: statement_lib.Guarantee, local_epsilon: float
 ) -> dict[str, str]:
     paper = ""
-    if found.unit == "item":
+    if found.unit is neighbours.Unit.ITEM:
         if found.delta == 0 and found.epsilon == local_epsilon:
             paper = "epsilon 10"
         if found.bound.startswith("clones"):
@@ -71,10 +72,9 @@ def _guarantee_row(
     epsilon, estimate = f"{found.epsilon:.4g}", " (no proved upper bound)"
     if found.is_upper_bound:
         epsilon, estimate = coverage_study.rounded_up(found.epsilon, 4), ""
-    alone = "Of one repeat alone." in found.assumptions
     return {
-        "guarantee": f"{found.unit} level: {found.bound}"
-        + ("; of one repeat" if alone else ""),
+        "guarantee": f"{found.unit.value} level: {found.bound}"
+        + ("; of one repeat" if found.of_one_repeat else ""),
         "here": f"epsilon {epsilon}, delta {found.delta:.3g}{estimate}",
         "paper": paper,
     }

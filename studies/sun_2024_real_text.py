@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import pandas as pd
 
+from privacy import neighbours
 from simulation import options as options_lib
 from simulation import population_options, prepared_data, tables
 from simulation.options import REQUIRED, option
@@ -211,7 +212,9 @@ def _note(
     central = [
         guarantee
         for guarantee in guaranteed.guarantees
-        if guarantee.unit == "item" and guarantee.is_upper_bound and guarantee.delta
+        if guarantee.unit is neighbours.Unit.ITEM
+        and guarantee.is_upper_bound
+        and guarantee.delta
     ]
     amplified = "no central guarantee beyond the local one"
     if central:

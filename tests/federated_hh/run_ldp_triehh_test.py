@@ -240,15 +240,13 @@ class RunLdpTrieHHTest(parameterized.TestCase):
         metrics = pd.read_csv(path / "metrics.csv")
         self.assertEqual([int(s) - 1 for s in sizes], metrics["candidates"].tolist())
         self.assertLen(sizes, 3 * 2)
-        scopes = {
-            scope: [g for g in statement["guarantees"] if scope in g["assumptions"]]
-            for scope in ("Of one repeat alone.", "For all 3 repeats together.")
-        }
-        alone = [g for g in scopes["Of one repeat alone."] if g["is_upper_bound"]]
-        central = min(g["epsilon"] for g in alone)
-        local, of_an_item, local_user, of_a_user = scopes["For all 3 repeats together."]
+        alone = [g for g in statement["guarantees"] if g["of_one_repeat"]]
+        central = min(g["epsilon"] for g in alone if g["is_upper_bound"])
+        local, of_an_item, local_user, of_a_user = (
+            g for g in statement["guarantees"] if not g["of_one_repeat"]
+        )
         self.assertEqual((local["epsilon"], local["unit"]), (30, "item"))
-        self.assertEqual((local_user["epsilon"], local_user["unit"]), (150, "user"))
+        self.assertEqual((local_user["epsilon"], local_user["unit"]), (150, "client"))
         # More than one repeat costs, and no more than three of them.
         self.assertBetween(of_an_item["epsilon"], 1.2 * central, 3 * central)
         self.assertGreater(of_a_user["epsilon"], of_an_item["epsilon"])

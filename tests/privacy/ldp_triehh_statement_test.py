@@ -5,7 +5,8 @@ import math
 
 from absl.testing import absltest, parameterized
 
-from privacy import ldp_triehh_statement, statement
+from privacy import ldp_triehh_statement, neighbours, statement
+from privacy.neighbours import Unit
 from tests.privacy import enumeration
 
 
@@ -29,11 +30,11 @@ def _statement(delta=1e-10, **changes):
     return ldp_triehh_statement.ldp_triehh_statement(_run(**changes), delta=delta)
 
 
-def _by_bound(statement_, unit="item"):
+def _by_bound(statement_, unit=Unit.ITEM):
     return {
         guarantee.bound.split(",")[0]: guarantee
         for guarantee in statement_.guarantees
-        if guarantee.unit == unit
+        if guarantee.unit is unit
     }
 
 
@@ -69,7 +70,9 @@ class LdpTrieHHStatementTest(parameterized.TestCase):
                 self.assertEqual(
                     found[bound].delta, 0 if bound == "local DP" else 1e-10
                 )
-                self.assertIn("swap", found[bound].adjacency)
+                self.assertIs(
+                    found[bound].adjacency, neighbours.Adjacency.REPLACE_ONE_ITEM
+                )
 
     def test_the_worst_level_counts_wherever_it_is(self):
         ascending = _by_bound(_statement())["privacy blanket"]
@@ -86,7 +89,7 @@ class LdpTrieHHStatementTest(parameterized.TestCase):
     @parameterized.parameters(1, 3, 60)
     def test_user_level_at_the_delta_asked_for_and_below_group_privacy(self, bound):
         stated = _statement(contribution_bound=bound)
-        item, user = _by_bound(stated), _by_bound(stated, "user")
+        item, user = _by_bound(stated), _by_bound(stated, Unit.CLIENT)
         self.assertAlmostEqual(user["local DP"].epsilon, bound * 10)
         self.assertEqual(user["local DP"].delta, 0)
         central = user["privacy blanket"]
@@ -109,7 +112,7 @@ class LdpTrieHHStatementTest(parameterized.TestCase):
         self.assertLess(central.epsilon, bound * epsilon)
 
     def test_the_papers_production_setting_at_user_level(self):
-        central = _by_bound(_statement(), "user")["privacy blanket"]
+        central = _by_bound(_statement(), Unit.CLIENT)["privacy blanket"]
         # 60 Gaussian mechanisms, each with the curve of one report among 500,000
         # (epsilon 1.56 at delta 1e-10), would give 11.7; the blanket of so few reports
         # has a longer tail. Group privacy gives more than 15.
@@ -132,13 +135,11 @@ class LdpTrieHHStatementTest(parameterized.TestCase):
         centrals = [g for g in stated.guarantees if g.delta and g.is_upper_bound]
         together = {
             unit: min(
-                g.epsilon
-                for g in centrals
-                if g.unit == unit and "Of one repeat alone." not in g.assumptions
+                g.epsilon for g in centrals if g.unit is unit and not g.of_one_repeat
             )
-            for unit in ("item", "user")
+            for unit in Unit
         }
-        exchanged = {"item": ((0, 2), (1, 2)), "user": ((0, 0), (1, 1))}
+        exchanged = {Unit.ITEM: ((0, 2), (1, 2)), Unit.CLIENT: ((0, 0), (1, 1))}
         worst = {}
         for unit, pair in exchanged.items():
             worst[unit] = 0.0
@@ -154,7 +155,7 @@ class LdpTrieHHStatementTest(parameterized.TestCase):
                 )
             self.assertLessEqual(worst[unit], delta)
         # What holds for an item does not hold for a user: the test can fail.
-        self.assertLess(together["item"], together["user"])
+        self.assertLess(together[Unit.ITEM], together[Unit.CLIENT])
 
     def test_repeats_are_composed(self):
         once = _by_bound(_statement())["privacy blanket"].epsilon
@@ -170,14 +171,13 @@ class LdpTrieHHStatementTest(parameterized.TestCase):
         # Near-Gaussian losses: about sqrt(3), and surely neither 1 nor 3 times.
         self.assertBetween(central.epsilon, 1.6 * once, 1.9 * once)
         self.assertEqual(central.delta, 1e-10)
-        of_a_user = _by_bound(_statement(), "user")["privacy blanket"].epsilon
+        of_a_user = _by_bound(_statement(), Unit.CLIENT)["privacy blanket"].epsilon
         self.assertBetween(central_user.epsilon, 1.7 * of_a_user, 3 * of_a_user)
         for guarantee in (central, central_user):
             self.assertTrue(guarantee.is_upper_bound)
         # All that is not of all repeats says so.
         for guarantee in stated.guarantees:
-            if guarantee not in together and guarantee.delta:
-                self.assertEqual(guarantee.assumptions[0], "Of one repeat alone.")
+            self.assertEqual(guarantee.of_one_repeat, guarantee not in together)
         self.assertEqual(stated.parameters["num_repeats"], 3)
 
     def test_participation_over_repeats(self):
@@ -201,14 +201,14 @@ class LdpTrieHHStatementTest(parameterized.TestCase):
         # A delta of 0.001 is enough for epsilon 0, but not for 60 reports of a user.
         found = _statement(delta=0.001, local_epsilon=2.0)
         self.assertEqual(_by_bound(found)["privacy blanket"].epsilon, 0.0)
-        of_a_user = _by_bound(found, "user")["privacy blanket"]
+        of_a_user = _by_bound(found, Unit.CLIENT)["privacy blanket"]
         self.assertBetween(of_a_user.epsilon, 1e-3, 0.1)
         self.assertEqual(of_a_user.delta, 0.001)
 
     def test_one_client_a_level_is_not_amplified_at_user_level(self):
         stated = _statement(clients_per_level=1, num_repeats=2)
-        self.assertEqual(list(_by_bound(stated, "user")), ["local DP"])
-        self.assertEqual(_by_bound(stated, "user")["local DP"].epsilon, 1200)
+        self.assertEqual(list(_by_bound(stated, Unit.CLIENT)), ["local DP"])
+        self.assertEqual(_by_bound(stated, Unit.CLIENT)["local DP"].epsilon, 1200)
 
     def test_theorem_2_is_left_out_where_it_does_not_apply(self):
         stated = _statement(clients_per_level=100)
@@ -231,7 +231,7 @@ class LdpTrieHHStatementTest(parameterized.TestCase):
     def test_one_report_is_not_amplified(self):
         stated = _statement(clients_per_level=1, contribution_bound=1)
         self.assertEqual(list(_by_bound(stated)), ["local DP"])
-        self.assertEqual(_by_bound(stated, "user")["local DP"].epsilon, 10)
+        self.assertEqual(_by_bound(stated, Unit.CLIENT)["local DP"].epsilon, 10)
 
     def test_infinite_epsilon_guarantees_nothing(self):
         stated = _statement(local_epsilon=math.inf)
@@ -243,9 +243,10 @@ class LdpTrieHHStatementTest(parameterized.TestCase):
         stated = _statement(aggregation="ephemeral")
         text = stated.to_markdown()
         for part in (
-            "Swap",
+            "swap",
             "at most 60 of each user",
-            "one contribution of a user",
+            "what one contribution is about",
+            "changes at most one of those that are reported on",
             "keeps the votes of a user only until they are added up",
             "n = N B = 30000000 reports",
             "The counting task",

@@ -8,6 +8,7 @@ from absl.testing import absltest, parameterized
 
 from privacy import clones, local_reports_plan, realised
 from privacy import plan as plan_lib
+from privacy.neighbours import Unit
 from randomness import streams
 
 _DELTA = 1e-8
@@ -85,7 +86,7 @@ def _of_an_item(statement):
     return {
         g.bound.split(",")[0]: g.epsilon
         for g in statement.guarantees
-        if g.unit == "item" and g.is_upper_bound
+        if g.unit is Unit.ITEM and g.is_upper_bound
     }
 
 
@@ -143,7 +144,8 @@ class StatementTest(parameterized.TestCase):
             together = [
                 g.epsilon
                 for g in statement.guarantees
-                if g.unit == "item" and "For all 2 repeats together." in g.assumptions
+                if g.unit is Unit.ITEM
+                and "For all 2 repeats together." in g.assumptions
             ]
             self.assertEqual(together[0], 8.0)
             self.assertLess(together[1], 8.0)
@@ -157,8 +159,8 @@ class StatementTest(parameterized.TestCase):
             self.assertIn("Doubled", statement.mechanism)
             self.assertNotIn("Subset Selection", statement.to_markdown())
             item, central, user, of_a_user = statement.guarantees
-            self.assertEqual((item.epsilon, item.unit), (3.0, "item"))
-            self.assertEqual((user.epsilon, user.unit), (9.0, "user"))
+            self.assertEqual((item.epsilon, item.unit), (3.0, Unit.ITEM))
+            self.assertEqual((user.epsilon, user.unit), (9.0, Unit.CLIENT))
             pair = clones.ClonePair(3.0, 3_000, stronger=False)
             self.assertEqual(central.epsilon, pair.epsilon(_DELTA))
             self.assertStartsWith(central.bound, "clones, Feldman et al. 2021")

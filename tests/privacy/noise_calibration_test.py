@@ -5,7 +5,7 @@ import math
 import numpy as np
 from absl.testing import absltest, parameterized
 
-from privacy import noise_calibration
+from privacy import neighbours, noise_calibration
 from privacy.tree_aggregation import TreeAggregation
 
 
@@ -115,9 +115,9 @@ class LocalEpsilonTest(parameterized.TestCase):
             of_all = [
                 guarantee.epsilon
                 for guarantee in stated.guarantees
-                if guarantee.unit == "item"
+                if guarantee.unit is neighbours.Unit.ITEM
                 and guarantee.delta
-                and "Of one repeat alone." not in guarantee.assumptions
+                and not guarantee.of_one_repeat
             ]
             self.assertLessEqual(min(of_all), 1.0 + 1e-9)
 

@@ -98,7 +98,7 @@ class AnswersTest(parameterized.TestCase):
         rows = list(csv.DictReader(io.StringIO(done.stdout)))
         self.assertAlmostEqual(float(rows[0]["value"]), 0.1493, delta=5.1e-5)
         self.assertIn("blanket", rows[0]["basis"])
-        self.assertIn("replacement", rows[0]["basis"])
+        self.assertIn("replace_one_item", rows[0]["basis"])
 
     def test_triehh_and_back(self):
         values = _values(*_TRIEHH, "--epsilon=2", "--delta=1e-10")

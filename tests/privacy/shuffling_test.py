@@ -6,7 +6,7 @@ import os
 import numpy as np
 from absl.testing import absltest, parameterized
 
-from privacy import blanket, clones, shuffling
+from privacy import blanket, clones, neighbours, shuffling
 from privacy.shuffling import Method, Randomizer, Reports
 from tests.privacy import enumeration
 
@@ -173,7 +173,7 @@ class AmplifyTest(parameterized.TestCase):
             ).epsilon
         self.assertEqual(best.epsilon, min(named.values()))
         self.assertEqual(named[best.bound], best.epsilon)
-        self.assertIn("replacement", best.adjacency)
+        self.assertIs(best.adjacency, neighbours.Adjacency.REPLACE_ONE_ITEM)
 
     def test_no_amplification_is_local_dp(self):
         reports = Reports(randomizer=Randomizer.SYMMETRIC_ONE_HOT, local_epsilon=5.0)

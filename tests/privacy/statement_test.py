@@ -9,12 +9,15 @@ import numpy as np
 from absl.testing import absltest, parameterized
 
 from privacy import (
+    neighbours,
     realised,
     statement,
     triehh,
     triehh_statement,
     triehh_theorem1,
 )
+from privacy.guarantee import Guarantee
+from privacy.neighbours import Adjacency
 
 _ROUNDS = realised.RealisedRounds(
     tuple(
@@ -32,21 +35,19 @@ def _guarantee(**changes):
         "bound": "PLD of one Gaussian",
         "is_upper_bound": True,
         "one_sided": False,
-        "unit": "device",
-        "adjacency": "zero-out",
+        "adjacency": Adjacency.ZERO_OUT,
     }
-    return statement.Guarantee(**(fields | changes))
+    return Guarantee(**(fields | changes))
 
 
 def _statement(**changes):
     fields = {
         "setting": "central DP",
         "protected": "one training run",
-        "unit": "device",
-        "adjacency": "zero-out",
+        "adjacency": Adjacency.ZERO_OUT,
         "mechanism": "DP-FTRL",
         "mechanism_output": "all noised sums",
-        "guarantees": (_guarantee(rho=0.8877551020408163),),
+        "guarantees": (_guarantee(rho=0.8877551020408163, noise_rounds=1170),),
         "parameters": {"noise_multiplier": 7.0, "rounds": 1170, "limit": math.inf},
         "accounting": "zCDP, then PLD",
         "assumptions": ("timers are kept",),
@@ -73,13 +74,32 @@ class StatementTest(parameterized.TestCase):
         fields = json.loads(text, parse_constant=self.fail)
         self.assertEqual(fields["guarantees"][0]["epsilon"], "inf")
         self.assertEqual(fields["parameters"]["limit"], "inf")
-        self.assertEqual(fields["schema_version"], 2)
+        self.assertEqual(fields["schema_version"], 3)
         self.assertEqual(
             set(fields),
             {field.name for field in dataclasses.fields(statement.PrivacyStatement)}
-            | {"basis"},
+            | {"basis", "unit", "definitions"},
         )
         self.assertIn("python", fields["software"])
+
+    def test_names_are_explained_once_wherever_they_are(self):
+        made = _statement(
+            guarantees=(_guarantee(), _guarantee(adjacency=Adjacency.REPLACE_ONE_ITEM))
+        )
+        fields = json.loads(made.to_json())
+        self.assertEqual((fields["unit"], fields["adjacency"]), ("client", "zero_out"))
+        second = fields["guarantees"][1]
+        self.assertEqual(
+            (second["unit"], second["adjacency"]), ("item", "replace_one_item")
+        )
+        self.assertEqual(
+            list(fields["definitions"]),
+            ["client", "item", "zero_out", "replace_one_item"],
+        )
+        for text in fields["definitions"].values():
+            self.assertEqual(made.to_markdown().count(text), 1)
+        names = [each.value for each in (*neighbours.Unit, *Adjacency)]
+        self.assertLen(set(names), 6)
 
     def test_markdown_rounds_upper_bounds_up_and_names_all_points(self):
         text = _statement().to_markdown()
@@ -111,7 +131,8 @@ class StatementTest(parameterized.TestCase):
         (0.0, "0"),
     )
     def test_bounds_that_are_round_but_for_float_accuracy(self, rho, printed):
-        text = _statement(guarantees=(_guarantee(rho=rho, epsilon=rho),)).to_markdown()
+        made = _guarantee(rho=rho, epsilon=rho, noise_rounds=1)
+        text = _statement(guarantees=(made,)).to_markdown()
         self.assertIn(f"rho = {printed}\n", text)
         self.assertIn(f"epsilon = {printed}, delta", text)
 
@@ -124,7 +145,7 @@ class StatementTest(parameterized.TestCase):
         fields = dataclasses.asdict(_guarantee())
         del fields["one_sided"]
         with self.assertRaisesRegex(TypeError, "one_sided"):
-            statement.Guarantee(**fields)
+            Guarantee(**fields)
 
     def test_no_word_makes_a_statement_realised(self):
         with self.assertRaises(TypeError):
@@ -137,7 +158,8 @@ class StatementTest(parameterized.TestCase):
         )
 
     @parameterized.parameters(
-        *((name, "") for name in ("setting", "protected", "unit", "adjacency")),
+        *((name, "") for name in ("setting", "protected", "adjacency")),
+        ("adjacency", "zero_out"),
         *((name, " ") for name in ("mechanism", "mechanism_output", "accounting")),
         ("verifiability", ""),
         ("assumptions", ()),
@@ -151,7 +173,7 @@ class StatementTest(parameterized.TestCase):
         ("realised", True),
         ("guarantees", ("epsilon = 1",)),
         ("no_guarantee_reason", "though there is one"),
-        ("schema_version", 1),
+        ("schema_version", 2),
     )
     def test_refuses_incomplete_statements(self, name, value):
         with self.assertRaisesRegex(ValueError, name):
@@ -168,8 +190,10 @@ class StatementTest(parameterized.TestCase):
         ("delta", 1.5),
         ("rho", -1.0),
         ("bound", ""),
-        ("unit", ""),
-        ("adjacency", ""),
+        ("adjacency", "zero_out"),
+        ("of_one_repeat", None),
+        ("rho", 1.0),
+        ("noise_rounds", 1),
         ("is_upper_bound", 1),
         ("one_sided", None),
     )
@@ -183,7 +207,14 @@ class StatementTest(parameterized.TestCase):
             (lambda f: f.pop("unit"), "field unit of the statement is missing"),
             (lambda f: f.update(more=1), "field more of the statement is unknown"),
             (lambda f: f.update(schema_version=7), "schema_version"),
-            (lambda f: f.update(schema_version=1), "made again from its run's flags"),
+            (lambda f: f.update(unit="item"), "unit of the statement must be 'client'"),
+            (
+                lambda f: f["guarantees"][0].update(adjacency="zero-out"),
+                r"adjacency of guarantees\[0\] must be one of .*zero_out",
+            ),
+            (lambda f: f["definitions"].update(client="a user"), "definitions"),
+            (lambda f: f["definitions"].pop("zero_out"), "definitions"),
+            (lambda f: f.update(schema_version=2), "made again from its run's flags"),
             (lambda f: f.update(basis="realised"), "basis is 'realised'"),
             (lambda f: f.pop("basis"), "field basis of the statement is missing"),
             (
@@ -213,7 +244,9 @@ class TrieHHStatementTest(parameterized.TestCase):
         self.assertEqual(made.realised, _ROUNDS.summary())
         # What is released comes first.
         all_runs, one, printed = made.guarantees
-        self.assertIn("Of one run alone.", one.assumptions)
+        self.assertEqual(
+            [each.of_one_repeat for each in made.guarantees], [False, True, True]
+        )
         found = self.parameters.guarantee(delta=1e-12)
         self.assertEqual((one.epsilon, one.delta), found[:2])
         for name in ("epsilon", "delta"):
@@ -247,6 +280,8 @@ class TrieHHStatementTest(parameterized.TestCase):
         self.assertLen(bold, 3)
         for line in bold:
             self.assertIn("one-sided**", line)
+        self.assertIn("of one repeat alone", made.to_markdown())
+        self.assertNotIn("of one repeat alone", self.make().to_markdown())
 
     def test_users_without_words_that_were_left_out(self):
         made = self.make(population_has_empty_users=False)

@@ -8,6 +8,7 @@ from absl.testing import absltest, parameterized
 
 from privacy import (
     model_updates,
+    neighbours,
     participation_table,
     realised,
     training_plan,
@@ -191,7 +192,8 @@ class PlannedTest(parameterized.TestCase):
         (guarantee,) = statement.guarantees
         self.assertAlmostEqual(guarantee.rho, 60 / 98)
         self.assertAlmostEqual(guarantee.epsilon, 7.3199, places=3)
-        self.assertIn("zero-out", guarantee.adjacency)
+        self.assertIs(guarantee.adjacency, neighbours.Adjacency.ZERO_OUT)
+        self.assertEqual(guarantee.noise_rounds, 1300)
         self.assertEqual(statement.parameters["MaxP"], 4)
         self.assertIn("Algorithm 1", statement.to_markdown())
         self.assertIn("docs/integer_noise.md", statement.to_markdown())
