@@ -1,6 +1,6 @@
 r"""Command line of the privacy accounting.
 
-Examples, one for each mechanism, and all numbers of the papers:
+Examples: one for each mechanism, what runs cost together, all numbers of the papers.
 
   scripts/run privacy.run_accounting --mechanism=dp_ftrl --noise_multiplier=7 \
       --num_rounds=930 --min_separation=212 --max_participation=4 --delta=1e-10
@@ -13,6 +13,7 @@ Examples, one for each mechanism, and all numbers of the papers:
       --alphabet_size=100 --kept_prefixes=10000 --num_reports=30000000 --alpha=0.95
   scripts/run privacy.run_accounting --mechanism=cohort_size --epsilon=1 \
       --randomizer=asymmetric_one_hot --local_epsilon=3 --delta=1e-6
+  scripts/run privacy.run_accounting --compose=runs/words,runs/model --delta=1e-6
   scripts/run privacy.run_accounting --paper_tables
 
 Bad input is answered with one line on standard error and exit status 2.
@@ -44,6 +45,12 @@ _MECHANISM = flags.DEFINE_enum(
 )
 _PAPER_TABLES = flags.DEFINE_bool(
     "paper_tables", False, "Print every number of the four papers beside ours."
+)
+_COMPOSE = flags.DEFINE_list(
+    "compose",
+    None,
+    "Run directories, with commas between: print what the runs guarantee together at "
+    "--delta, one total for each unit of privacy, or why there is none.",
 )
 _FORMAT = flags.DEFINE_enum("format", "text", ["text", "json", "csv"], "Of the output.")
 
@@ -161,14 +168,21 @@ def _answer() -> list[dict[str, Any]]:
         if flags.FLAGS[name].value is not None
     }
     if _PAPER_TABLES.value:
-        if _MECHANISM.value is not None or values:
+        if _MECHANISM.value is not None or _COMPOSE.value is not None or values:
             raise ValueError("--paper_tables takes no other flag but --format")
         from privacy import paper_tables
 
         return [dataclasses.asdict(row) for row in paper_tables.all_rows()]
+    if _COMPOSE.value is not None:
+        from privacy import run_totals
+
+        if _MECHANISM.value is not None or set(values) != {"delta"}:
+            raise ValueError("--compose takes --delta, and no other flag but --format")
+        return run_totals.compose(_COMPOSE.value, values["delta"])
     if _MECHANISM.value is None:
         raise ValueError(
-            f"say --mechanism= one of {', '.join(_ANSWERS)}, or --paper_tables"
+            f"say --mechanism= one of {', '.join(_ANSWERS)}, --compose or "
+            "--paper_tables"
         )
     return accounting_answers.call(_ANSWERS[_MECHANISM.value], _MECHANISM.value, values)
 

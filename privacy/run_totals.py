@@ -1,0 +1,225 @@
+"""What several runs on the same clients guarantee together."""
+
+import dataclasses
+import json
+import pathlib
+from collections.abc import Sequence
+from typing import Any
+
+from privacy import argument_checks, ledger
+from privacy.guarantee import Guarantee
+from privacy.neighbours import Adjacency, Unit
+from privacy.statement import PrivacyStatement
+
+# What a total is for, what says the most first.
+_TARGETS = {
+    Unit.CLIENT: (Adjacency.ZERO_OUT, Adjacency.REPLACE_CLIENT, Adjacency.EMPTIED),
+    Unit.ITEM: (Adjacency.REPLACE_ONE_ITEM,),
+}
+_ASSUMPTIONS = (
+    "all that the statements of the runs assume; nothing that they do not count is "
+    "counted here",
+    "these are all runs on these clients, with their parameters chosen without looking "
+    "at the data or at what one of them released",
+)
+_POPULATIONS = (
+    "the runs' populations differ, or are not known to be one: a client of one is "
+    "taken to be at most one client of each other. That they have no client in common "
+    "is not taken for granted; it would make the total smaller, not larger"
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """A run, as far as a total depends on it.
+
+    Attributes:
+        name: What messages call it.
+        statement: Its privacy statement.
+        program: What ran; two programs need not mean the same by an item.
+        population: The fingerprint of its population; None where it is not known.
+    """
+
+    name: str
+    statement: PrivacyStatement
+    program: str
+    population: str | None = None
+
+
+def read_run(directory: str) -> Run:
+    """Reads a run from its directory.
+
+    Args:
+        directory: Of a run that is complete.
+
+    Raises:
+        ValueError: It has no statement that can be read.
+    """
+    path = pathlib.Path(directory)
+    try:
+        statement = PrivacyStatement.from_json((path / "privacy.json").read_text())
+        program = str(json.loads((path / "run.json").read_text())["program"])
+    except FileNotFoundError as error:
+        raise ValueError(
+            f"{directory}: has no {pathlib.Path(error.filename).name}; only a run that "
+            "is complete has a statement, and one that is not has its cost too"
+        ) from error
+    except (OSError, KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{directory}: {error}") from error
+    return Run(directory, statement, program, _population(path))
+
+
+def _population(path: pathlib.Path) -> str | None:
+    """Returns what only the simulator knows, where that is at hand."""
+    try:
+        facts = json.loads((path / "simulator" / "facts.json").read_text())
+    except (OSError, ValueError):
+        return None
+    return facts.get("population") if isinstance(facts, dict) else None
+
+
+def compose(directories: Sequence[str], delta: float) -> list[dict[str, Any]]:
+    """Answers what runs cost together: one total for each unit.
+
+    Args:
+        directories: Of runs.
+        delta: Of the totals, in (0, 1).
+
+    Returns:
+        Rows of quantity, value and what it rests on.
+
+    Raises:
+        ValueError: A directory is named twice or has no statement, or there is no
+            total for any unit; the message has the reasons.
+    """
+    places = [pathlib.Path(directory).resolve() for directory in directories]
+    for number, place in enumerate(places):
+        if place in places[:number]:
+            raise ValueError(f"compose names {directories[number]} twice")
+    return totals([read_run(directory) for directory in directories], delta)
+
+
+def totals(runs: Sequence[Run], delta: float) -> list[dict[str, Any]]:
+    """Answers like `compose`, of runs that were read.
+
+    Args:
+        runs: At least one.
+        delta: Of the totals, in (0, 1).
+
+    Raises:
+        ValueError: As `compose`.
+    """
+    argument_checks.probability("delta", delta)
+    if not runs:
+        raise ValueError("compose must name at least one run, got none")
+    found: list[dict[str, Any]] = []
+    reasons: dict[Unit, str] = {}
+    for unit in _units(runs):
+        try:
+            found += _rows(*_total(runs, unit, delta))
+        except ValueError as error:
+            reasons[unit] = str(error)
+    if not found:
+        why = "; ".join(f"for {unit.value}s, {why}" for unit, why in reasons.items())
+        raise ValueError(f"no total: {why}")
+    for unit, why in reasons.items():
+        found.append(_row(f"total epsilon, {unit.value}", "-", why))
+    assumptions = list(_ASSUMPTIONS)
+    populations = {run.population for run in runs}
+    if len(runs) > 1 and (None in populations or len(populations) > 1):
+        assumptions.append(_POPULATIONS)
+    return found + [_row("assumption", "", text) for text in assumptions]
+
+
+def _units(runs: Sequence[Run]) -> list[Unit]:
+    """Returns the client, and the item where a run says anything of one."""
+    of_items = any(
+        guarantee.unit is Unit.ITEM
+        for run in runs
+        for guarantee in run.statement.guarantees
+    )
+    return [Unit.CLIENT, Unit.ITEM] if of_items else [Unit.CLIENT]
+
+
+def _total(
+    runs: Sequence[Run], unit: Unit, delta: float
+) -> tuple[ledger.Ledger, Guarantee]:
+    """Composes the runs for the first adjacency that all can be converted to.
+
+    Raises:
+        ValueError: There is none, or delta is too small.
+    """
+    for adjacency in _TARGETS[unit]:
+        book = ledger.Ledger(adjacency)
+        try:
+            starts = {run.name: _add(book, run, delta / len(runs)).unit for run in runs}
+        except ValueError as error:
+            refused = error
+            continue
+        programs = {run.program for run in runs if starts[run.name] is Unit.ITEM}
+        if len(programs) > 1:
+            raise ValueError(
+                f"an item of {' and one of '.join(sorted(programs))} need not be the "
+                "same: one item of a client may be several of another program's"
+            )
+        return book, book.total(delta)
+    raise refused
+
+
+def _add(book: ledger.Ledger, run: Run, share: float) -> Guarantee:
+    """Adds the best of what a run's statement guarantees.
+
+    Args:
+        book: Takes it.
+        run: The run.
+        share: The largest delta that is wanted.
+
+    Returns:
+        What was added, as the statement has it.
+
+    Raises:
+        ValueError: Nothing in the statement can be added; the message says why.
+    """
+    guarantees = run.statement.guarantees
+    if not guarantees:
+        raise ValueError(
+            f"{run.name}: nothing is guaranteed: {run.statement.no_guarantee_reason}"
+        )
+    best, reasons = None, {}
+    for guarantee in guarantees:
+        trial = ledger.Ledger(book.adjacency)
+        try:
+            trial.add(run.name, guarantee)
+        except ValueError as error:
+            reasons[str(error)] = None
+            continue
+        (entry,) = trial.entries
+        # The delta of zCDP is free; of others the smallest epsilon within the share.
+        too_much = entry.guarantee.rho is None and entry.guarantee.delta > share
+        rank = (too_much, entry.guarantee.epsilon)
+        if best is None or rank < best[0]:
+            best = rank, guarantee
+    if best is None:
+        raise ValueError("; ".join(reasons))
+    book.add(run.name, best[1])
+    return best[1]
+
+
+def _rows(book: ledger.Ledger, total: Guarantee) -> list[dict[str, Any]]:
+    unit = total.unit.value
+    rows = [
+        _row(
+            f"epsilon at delta = {entry.guarantee.delta:.4g}, {unit}",
+            entry.guarantee.epsilon,
+            f"{entry.name}: {entry.guarantee.bound}",
+        )
+        for entry in book.entries
+    ]
+    sided = ", one-sided (from D to D' only)" if total.one_sided else ""
+    basis = f"{total.adjacency.value}{sided}: {total.adjacency.text}; {total.bound}"
+    name = f"total epsilon at delta = {total.delta:g}, {unit}"
+    return [*rows, _row(name, total.epsilon, basis)]
+
+
+def _row(quantity: str, value: Any, basis: str) -> dict[str, Any]:
+    return {"quantity": quantity, "value": value, "basis": basis}
