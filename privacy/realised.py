@@ -6,8 +6,8 @@ who was asked in each, makes it realised: there is no word to pass.
 
 import dataclasses
 import hashlib
-from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from collections.abc import Mapping
+from typing import Self
 
 import numpy as np
 
@@ -124,12 +124,3 @@ class RealisedRounds:
     def summary(self) -> Realised:
         """Returns what a statement says of these rounds."""
         return Realised(len(self.rounds), sum(r.clients for r in self.rounds))
-
-    def to_json(self) -> list[list[Any]]:
-        """Returns the record as values that JSON can hold; see `from_json`."""
-        return [[r.repeat, r.number, r.clients, r.cohort] for r in self.rounds]
-
-    @classmethod
-    def from_json(cls, values: Sequence[Sequence[Any]]) -> Self:
-        """Returns the record whose `to_json` gave `values`."""
-        return cls(tuple(Round(*value) for value in values))

@@ -24,6 +24,7 @@ from typing import ClassVar
 import numpy as np
 
 from privacy import (
+    argument_checks,
     integer_noise,
     model_updates,
     noise_calibration,
@@ -63,7 +64,7 @@ class AdaptiveClip:
 
     def __post_init__(self):
         for name in ("count_stddev", "learning_rate"):
-            _positive(name, getattr(self, name))
+            argument_checks.positive(name, getattr(self, name))
         if not 0 < self.quantile < 1:
             raise ValueError(f"quantile is {self.quantile}, must be in (0, 1).")
 
@@ -85,7 +86,7 @@ class AddedNoise(model_updates.UpdateMechanism):
 
     def __post_init__(self):
         super().__post_init__()
-        _positive("clip_norm", self.clip_norm)
+        argument_checks.positive("clip_norm", self.clip_norm)
         if self.clip_norm < _LEAST_CLIP_NORM:
             raise ValueError(
                 f"clip_norm is {self.clip_norm}, must be at least {_LEAST_CLIP_NORM}: "
@@ -95,7 +96,7 @@ class AddedNoise(model_updates.UpdateMechanism):
             self._check_multiplier(multiplier)
 
     def _check_multiplier(self, multiplier: float) -> None:
-        _positive("noise_multiplier", multiplier)
+        argument_checks.positive("noise_multiplier", multiplier)
         if self.adaptive_clip is None:
             return
         limit = 2 * self.adaptive_clip.count_stddev
@@ -409,8 +410,3 @@ def _possible(limits: plan_lib.Limits, num_rounds: int) -> plan_lib.Limits:
     separation = min(limits.min_separation, num_rounds - 1)
     possible = tree_aggregation.largest_participation(num_rounds, separation)
     return plan_lib.Limits(min(limits.max_participation, possible), separation)
-
-
-def _positive(name: str, value: float) -> None:
-    if not 0 < value < math.inf:
-        raise ValueError(f"{name} is {value}, must be above 0 and finite.")

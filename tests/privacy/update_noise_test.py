@@ -345,8 +345,11 @@ class CostTest(parameterized.TestCase):
 class BadInputTest(parameterized.TestCase):
     @parameterized.parameters(
         (dict(num_rounds=0), "num_rounds is 0"),
-        (dict(noise_multiplier=0.0), "noise_multiplier is 0.0, must be above 0"),
-        (dict(clip_norm=math.inf), "clip_norm is inf"),
+        (
+            dict(noise_multiplier=0.0),
+            "noise_multiplier must be .* above 0",
+        ),
+        (dict(clip_norm=math.inf), "clip_norm must be a finite number"),
         (dict(clip_norm=1e-320), "clip_norm is 1e-320, must be at least 1e-15"),
         (dict(restart_rounds=(5, 5)), "strictly increasing"),
         (dict(restart_rounds=(999,)), "restart_rounds"),
@@ -360,7 +363,7 @@ class BadInputTest(parameterized.TestCase):
             tree(**options)
 
     def test_a_later_round(self):
-        with self.assertRaisesRegex(ValueError, "noise_multiplier is 0.0, must be"):
+        with self.assertRaisesRegex(ValueError, "noise_multiplier must be "):
             DecayingNoise(num_rounds=9, noise_multiplier=1.0, clip_norm=1.0, decay=0.0)
 
     def test_a_tree_has_one_scale(self):
@@ -376,9 +379,12 @@ class BadInputTest(parameterized.TestCase):
             model_updates.NoNoise(num_rounds=1, clip_norm=0.0)
 
     @parameterized.parameters(
-        (dict(count_stddev=0.0), "count_stddev is 0"),
+        (dict(count_stddev=0.0), "count_stddev must be .* above 0, got 0.0"),
         (dict(count_stddev=1.0, quantile=1.0), "quantile is 1"),
-        (dict(count_stddev=1.0, learning_rate=math.nan), "learning_rate is nan"),
+        (
+            dict(count_stddev=1.0, learning_rate=math.nan),
+            "learning_rate must be .*, got nan",
+        ),
     )
     def test_adaptive_clip(self, options, regex):
         with self.assertRaisesRegex(ValueError, regex):
