@@ -54,6 +54,7 @@ class Histogram(algorithm.Algorithm[State, np.ndarray]):
                 replacement_epsilon=self.randomizer.guarantee.replacement_epsilon,
                 num_items=len(self.known),
                 num_rounds=1,
+                population_has_empty_users=population_options.empty_clients == "keep",
                 algorithm="A histogram of known words",
             ),
             mechanism=plan.NoNoise(),

@@ -58,6 +58,7 @@ class MedianLength(algorithm.Algorithm[State, np.ndarray]):
                 replacement_epsilon=options.epsilon,
                 num_items=1,
                 num_rounds=self.max_rounds,
+                population_has_empty_users=population_options.empty_clients == "keep",
                 algorithm="A binary search for a median",
             ),
             mechanism=plan.NoNoise(),

@@ -198,7 +198,7 @@ class LdpTrieHH(algorithm.Algorithm[LdpTrieHHState, np.ndarray]):
         self._place_of_word = {word: i for i, word in enumerate(words.to_pylist())}
         # Levels with as many candidates are the same computation.
         self._level = functools.lru_cache(maxsize=1)(self._build_level)
-        self._randomizer = functools.lru_cache(maxsize=1)(self._checked_randomizer)
+        self._randomizer = functools.lru_cache(maxsize=1)(self.plan.contribution.made)
 
     def describe(self) -> Mapping[str, Any]:
         """Returns what a sum of reports depends on beside the plan."""
@@ -318,21 +318,6 @@ class LdpTrieHH(algorithm.Algorithm[LdpTrieHHState, np.ndarray]):
             {"votes": None if in_the_open else largest},
             block_size=self._block_size,
         )
-
-    def _checked_randomizer(
-        self, num_candidates: int
-    ) -> local_randomizer.LocalRandomizer | None:
-        """Returns a level's randomizer, which costs no more than the plan says."""
-        randomizer = self.parameters.randomizer(num_candidates)
-        if randomizer is not None:
-            planned = self.plan.contribution.replacement_epsilon
-            epsilon = randomizer.guarantee.replacement_epsilon
-            if epsilon > planned:
-                raise ValueError(
-                    f"make_randomizer makes one of epsilon {epsilon:g} for "
-                    f"{num_candidates:,} candidates; the plan has {planned:g}"
-                )
-        return randomizer
 
     def update(
         self, state: LdpTrieHHState, released: np.ndarray

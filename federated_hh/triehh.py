@@ -71,7 +71,9 @@ def plan_of(
         sampler=samplers.UniformCohorts(
             parameters.population_size, parameters.cohort_size
         ),
-        contribution=triehh_plan.OneVote(redraws, population_has_empty_users),
+        contribution=triehh_plan.OneVote(
+            redraws, population_has_empty_users, extends_prefixes=True
+        ),
         mechanism=triehh_plan.Threshold(parameters.threshold, parameters.max_length),
     )
 

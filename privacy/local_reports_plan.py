@@ -11,17 +11,34 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from privacy import argument_checks, ldp_triehh_statement, statement
+from privacy import argument_checks, ldp_triehh_statement, shuffling, statement
 from privacy import plan as plan_lib
 from randomness import streams
 
 # Facts of a round.
 CANDIDATES = "candidates"
 REPORTS = "reports"
+_SUBSET_SELECTION = shuffling.Randomizer.SUBSET_SELECTION.value
+
+
+class Known(Protocol):
+    """What is known of a local randomizer.
+
+    Attributes:
+        replacement_epsilon: Of a report, for the exchange of its item.
+        amplification: A value of `shuffling.Randomizer`.
+    """
+
+    replacement_epsilon: float
+    amplification: str
 
 
 class SumOfReports(Protocol):
-    """What a local randomizer has to be able to do."""
+    """What a local randomizer has to be able to do, and to say of itself."""
+
+    @property
+    def guarantee(self) -> Known:
+        """What a report guarantees."""
 
     def sum_of_reports(
         self, histogram: np.ndarray, seed: np.random.SeedSequence
@@ -58,6 +75,7 @@ class LocalReports(plan_lib.Contribution):
         max_depth: D, the levels of a pass.
         num_passes: At least 1.
         max_prefixes: eta_max, the prefixes that a level keeps.
+        max_candidates: The most items that a round asks about; None for any number.
         population_has_empty_users: Whether users without an item are in the population.
         algorithm: What the reports are for, in statements.
     """
@@ -73,6 +91,8 @@ class LocalReports(plan_lib.Contribution):
     max_depth: int
     num_passes: int
     max_prefixes: int
+    # It decides no sum: random numbers, which follow from the repr, stay as they were.
+    max_candidates: int | None = dataclasses.field(default=None, repr=False)
     population_has_empty_users: bool = False
     algorithm: str = "LDP TrieHH"
 
@@ -88,6 +108,37 @@ class LocalReports(plan_lib.Contribution):
                 f"{self.epsilon}; both are infinite, or neither is"
             )
 
+    def made(self, candidates: int) -> SumOfReports | None:
+        """Makes the randomizer of a round.
+
+        Args:
+            candidates: The items that the round asks about, "no item" not counted.
+
+        Returns:
+            None where clients send true items.
+
+        Raises:
+            ValueError: It costs more than the plan says, or is not what it names.
+        """
+        if math.isinf(self.epsilon):
+            return None
+        randomizer = self.randomizer(self.epsilon, candidates + 1)
+        known = randomizer.guarantee
+        if not known.replacement_epsilon <= self.replacement_epsilon:
+            raise ValueError(
+                f"the randomizer for {candidates:,} candidates has a replacement "
+                f"epsilon of {known.replacement_epsilon:g}; the plan has "
+                f"{self.replacement_epsilon:g}"
+            )
+        if self.name is None and known.amplification != _SUBSET_SELECTION:
+            raise ValueError(
+                f"the randomizer for {candidates:,} candidates is "
+                f"{type(randomizer).__name__}, known as {known.amplification}; where "
+                "the plan has no name for it, it has to be Subset Selection as in "
+                "Algorithm 1"
+            )
+        return randomizer
+
     def reported(
         self, total: Any, facts: plan_lib.Facts, stream: streams.Stream
     ) -> np.ndarray:
@@ -101,11 +152,24 @@ class LocalReports(plan_lib.Contribution):
 
         Returns:
             int64 [candidates].
+
+        Raises:
+            ValueError: The sum is of another number of candidates, or there are more
+                items than reports.
         """
-        if math.isinf(self.epsilon) or not self.draws_sum:
+        candidates = facts[CANDIDATES]
+        if total.shape != (candidates,):
+            raise ValueError(
+                f"the sum has the shape {total.shape}; it has to be [{candidates}]"
+            )
+        if not self.draws_sum or (randomizer := self.made(candidates)) is None:
             return total
         no_item = facts[REPORTS] - int(total.sum())
-        randomizer = self.randomizer(self.epsilon, facts[CANDIDATES] + 1)
+        if no_item < 0:
+            raise ValueError(
+                f"the sum is of {total.sum():,} items, of more than the "
+                f"{facts[REPORTS]:,} reports"
+            )
         return randomizer.sum_of_reports(
             np.append(total, no_item), stream.seed_sequence("sum of reports")
         )[:-1]
@@ -118,6 +182,7 @@ def one_report(
     replacement_epsilon: float,
     num_items: int,
     num_rounds: int,
+    population_has_empty_users: bool,
     algorithm: str,
 ) -> LocalReports:
     """Returns one report of one item a client.
@@ -128,6 +193,7 @@ def one_report(
         replacement_epsilon: See `LocalReports`.
         num_items: The most items that a round asks about, "no item" not counted.
         num_rounds: The most rounds of a repeat.
+        population_has_empty_users: See `LocalReports`.
         algorithm: What the reports are for.
     """
     return LocalReports(
@@ -142,6 +208,8 @@ def one_report(
         max_depth=num_rounds,
         num_passes=1,
         max_prefixes=num_items,
+        max_candidates=num_items,
+        population_has_empty_users=population_has_empty_users,
         algorithm=algorithm,
     )
 
@@ -153,6 +221,7 @@ class _Theorem:
         """Raises `ValueError` where a parameter is out of range."""
         _run_of(plan, None, 1)
         reports = plan.contribution
+        reports.made(1)
         cohort, clients = plan.sampler.cohort_size, plan.sampler.num_clients
         rounds = reports.max_depth * reports.num_passes
         if cohort * rounds > clients:
@@ -160,6 +229,25 @@ class _Theorem:
                 f"cohort_size is {cohort:,}: {rounds} rounds need {cohort * rounds:,} "
                 f"clients, as none may take part twice; the population has {clients:,}"
             )
+
+    def check_round(
+        self, plan: plan_lib.Plan, number: int, facts: plan_lib.Facts
+    ) -> None:
+        """Raises `ValueError` where a round asks for other reports than are planned."""
+        reports = plan.contribution
+        rounds = reports.max_depth * reports.num_passes
+        plan_lib.check_number(number, rounds, "max_depth times num_passes")
+        candidates = argument_checks.integer(
+            CANDIDATES, facts.get(CANDIDATES), 1, reports.max_candidates
+        )
+        expected = plan.sampler.cohort_size * reports.bound
+        if facts.get(REPORTS) != expected:
+            raise ValueError(
+                f"{REPORTS} is {facts.get(REPORTS)}; a cohort of "
+                f"{plan.sampler.cohort_size:,} sends {expected:,}, {reports.bound:,} "
+                "for each client"
+            )
+        reports.made(candidates)
 
     def statement(
         self,

@@ -158,6 +158,18 @@ class NoNoise(Mechanism[None]):
         return Release(total, state)
 
 
+def check_number(number: int, most: int, what: str) -> None:
+    """Raises `ValueError` for a round beyond the last that is planned.
+
+    Args:
+        number: The round, from 1.
+        most: The last one.
+        what: Where the plan says so.
+    """
+    if number > most:
+        raise ValueError(f"round {number} is not in the plan: {what} is {most}")
+
+
 @dataclasses.dataclass(frozen=True)
 class Record:
     """What a run really did.
@@ -176,6 +188,9 @@ class Theorem(Protocol):
 
     def check(self, plan: "Plan") -> None:
         """Raises `ValueError` where a condition is not met."""
+
+    def check_round(self, plan: "Plan", number: int, facts: Facts) -> None:
+        """Raises `ValueError` where a round is none of what is proved."""
 
     def statement(
         self, plan: "Plan", record: Record | None, delta: float, repeats: int
@@ -243,6 +258,18 @@ class Plan:
             f"{type(self.contribution).__name__} and {type(self.mechanism).__name__}; "
             f"there is one for {known or 'nothing: import the module that has it'}"
         )
+
+    def check_round(self, number: int, facts: Facts) -> None:
+        """Checks a round before its clients are asked.
+
+        Args:
+            number: The round of its repeat, from 1.
+            facts: What the accounting is told of it.
+
+        Raises:
+            ValueError: The round is none that the statement is of.
+        """
+        self.theorem.check_round(self, number, facts)
 
     def release(
         self, total: Any, state: Any, facts: Facts, stream: streams.Stream

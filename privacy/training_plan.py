@@ -152,6 +152,12 @@ class _Theorem:
             )
         plan.mechanism.check_room(plan.sampler.cohort_size)
 
+    def check_round(
+        self, plan: plan_lib.Plan, number: int, facts: plan_lib.Facts
+    ) -> None:
+        """Raises `ValueError` for a round beyond the last."""
+        plan_lib.check_number(number, plan.mechanism.num_rounds, "num_rounds")
+
     def statement(
         self,
         plan: plan_lib.Plan,

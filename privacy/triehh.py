@@ -12,7 +12,8 @@ n users, cohorts of m, a threshold theta, L rounds and any integer K > theta,
     epsilon = L ln(K / (K - theta)),    delta = P(Hypergeometric(n, K - 1, m) >= theta)
 
 where a user holds one word, or draws one once; for users who draw a word anew in every
-round, it is delta / (1 - delta). Theorem 1 of Zhu et al. (`privacy.triehh_theorem1`) is
+round, it is delta / (1 - delta); where a vote need not extend what the last round kept,
+L delta. Theorem 1 of Zhu et al. (`privacy.triehh_theorem1`) is
 the case K = n / m with a larger delta.
 
 One-sided: the opposite inequality is not claimed, and does not hold for all
@@ -94,6 +95,7 @@ class TrieHHParameters:
         delta: float | None = None,
         epsilon: float | None = None,
         redraws_each_round: bool = False,
+        extends_prefixes: bool = True,
     ) -> TrieHHGuarantee:
         """Computes the best epsilon at a delta, or the best delta at an epsilon.
 
@@ -102,6 +104,9 @@ class TrieHHParameters:
             epsilon: wanted epsilon of the run, above 0; one of the two.
             redraws_each_round: Whether users who hold several words draw anew in
                 every round.
+            extends_prefixes: Whether users vote for prefixes of their words that are
+                longer by a symbol than those that the last round kept, as TrieHH has
+                it; else for anything, in every round.
 
         Returns:
             The guarantee of the best K: epsilon and delta are at most what was asked
@@ -120,15 +125,19 @@ class TrieHHParameters:
         if self.threshold > self.cohort_size:
             return TrieHHGuarantee(0.0, 0.0, None)
         # A prefix that all users hold is kept: K = n + 1 has a delta of 1.
-        most, redraws = self.population_size, redraws_each_round
+        most = self.population_size
+
+        def delta_of(holders: int) -> float:
+            return self.delta_of(holders, redraws_each_round, extends_prefixes)
+
         if epsilon is not None:
             holders = holders_for_epsilon(
                 epsilon, self.threshold, self.max_length, most
             )
             if holders is None:
                 return TrieHHGuarantee(epsilon, 1.0, None)
-        elif self.delta_of(self.threshold + 1, redraws) > wanted:
-            smallest = self.delta_of(self.threshold + 1, redraws)
+        elif delta_of(self.threshold + 1) > wanted:
+            smallest = delta_of(self.threshold + 1)
             raise ValueError(
                 f"no guarantee at delta = {wanted:g} for threshold = {self.threshold} "
                 f"and cohort_size = {self.cohort_size} in a population_size of "
@@ -138,29 +147,35 @@ class TrieHHParameters:
             )
         else:
             holders = last_true(
-                lambda k: self.delta_of(k, redraws) <= wanted, self.threshold + 1, most
+                lambda k: delta_of(k) <= wanted, self.threshold + 1, most
             )
         return TrieHHGuarantee(
             epsilon_of(holders, self.threshold, self.max_length),
-            self.delta_of(holders, redraws),
+            delta_of(holders),
             holders,
         )
 
-    def delta_of(self, holders: int, redraws_each_round: bool) -> float:
+    def delta_of(
+        self, holders: int, redraws_each_round: bool, extends_prefixes: bool = True
+    ) -> float:
         """Computes the delta of one K.
 
         Args:
             holders: K, in (threshold, population_size + 1].
             redraws_each_round: As in `guarantee`.
+            extends_prefixes: As in `guarantee`.
 
         Returns:
             P(Hypergeometric(n, K - 1, m) >= theta) = delta_K; where users redraw,
-            min(L delta_K, delta_K / (1 - delta_K)). Rounded upwards, at most 1.
+            min(L delta_K, delta_K / (1 - delta_K)); where votes extend nothing, L
+            delta_K. Rounded upwards, at most 1.
         """
         tail = hypergeometric.upper_tail(
             self.population_size, holders - 1, self.cohort_size, self.threshold
         ).high
-        if redraws_each_round and tail < 1:
+        if not extends_prefixes:
+            tail *= self.max_length * _ROUND_UP
+        elif redraws_each_round and tail < 1:
             tail *= min(self.max_length, 1 / (1 - tail)) * _ROUND_UP
         return min(1.0, tail)
 

@@ -1,4 +1,7 @@
-"""TrieHH as a plan: uniform cohorts, a vote a client, a threshold."""
+"""TrieHH as a plan: uniform cohorts, a vote a client, a threshold.
+
+Other algorithms with one vote a client are covered too, at L times a round's delta.
+"""
 
 import dataclasses
 from typing import Any
@@ -20,10 +23,16 @@ class OneVote(plan_lib.Contribution):
             (Zhu et al. 2020, Algorithm 3); else it votes with the same one throughout.
         population_has_empty_users: Whether users without a word are counted in the
             population, as the adjacency has it.
+        extends_prefixes: Whether a client votes only as TrieHH has it: in round i for
+            the prefix of i symbols of its word, and only if the last round kept that
+            of i - 1. A rare prefix then stops all longer ones, which costs delta once.
+            An algorithm that asks for anything else has to leave it False.
     """
 
     redraws_each_round: bool
     population_has_empty_users: bool = True
+    # It decides no sum: random numbers, which follow from the repr, stay as they were.
+    extends_prefixes: bool = dataclasses.field(default=False, repr=False)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,6 +86,12 @@ class _Theorem:
         """Raises `ValueError` where a parameter is out of range."""
         parameters_of(plan)
 
+    def check_round(
+        self, plan: plan_lib.Plan, number: int, facts: plan_lib.Facts
+    ) -> None:
+        """Raises `ValueError` for a round beyond the last."""
+        plan_lib.check_number(number, plan.mechanism.max_rounds, "max_rounds")
+
     def statement(
         self,
         plan: plan_lib.Plan,
@@ -89,6 +104,7 @@ class _Theorem:
             parameters_of(plan),
             delta=delta,
             redraws_each_round=plan.contribution.redraws_each_round,
+            extends_prefixes=plan.contribution.extends_prefixes,
             rounds=record and record.rounds,
             num_runs=repeats,
             population_has_empty_users=plan.contribution.population_has_empty_users,

@@ -18,8 +18,8 @@ _ASSUMPTIONS = (
     "reachable, the guarantee is that of the reachable part's size.",
     "The server is honest: it uses the votes of a round only to find the prefixes "
     "that reach the threshold, and keeps and shows nothing else of them.",
-    "A user's vote depends on that user's own data and on the trie sent, not on "
-    "other users' data.",
+    "A user's vote depends on that user's own data and on what was released before, "
+    "not on other users' data.",
     "The simulation draws cohorts and words from the run's noise key: sampling "
     "protects nobody from those who know it. Keep it secret where results on real "
     "data leave the house. Runs that differ in a parameter or in the population have "
@@ -61,6 +61,10 @@ _REDRAWN_WORD = (
     "round, each time from the same distribution: 1 / (1 - delta0) bounds how many "
     "votes for rare prefixes are to be expected of a user."
 )
+_ANY_VOTE = (
+    "delta = L delta0, as users may vote for other things in every round, so that each "
+    "costs its own delta."
+)
 
 
 def triehh_statement(
@@ -68,6 +72,7 @@ def triehh_statement(
     *,
     delta: float,
     redraws_each_round: bool,
+    extends_prefixes: bool = True,
     rounds: realised.RealisedRounds | None = None,
     num_runs: int = 1,
     population_has_empty_users: bool = True,
@@ -79,6 +84,9 @@ def triehh_statement(
         delta: Delta that a run's epsilon is stated for, in (0, 1).
         redraws_each_round: Whether users who hold several words draw anew in every
             round (Algorithm 3 of Zhu et al. 2020); see `TrieHHParameters.guarantee`.
+        extends_prefixes: Whether it is TrieHH; see `TrieHHParameters.guarantee`. Else
+            it is any algorithm with one vote a user and round, and the statement is of
+            that.
         rounds: What was run, which makes the statement a realised one; None for a
             planned one. The numbers are the same: when a run ends depends on the data,
             so that a short one costs no less.
@@ -102,7 +110,10 @@ def triehh_statement(
     if rounds is not None:
         _check_rounds(rounds, parameters)
         num_runs = rounds.num_repeats
-    guarantees, reason = _guarantees(parameters, delta, redraws_each_round, num_runs)
+    guarantees, reason = _guarantees(
+        parameters, delta, redraws_each_round, extends_prefixes, num_runs
+    )
+    how = _REDRAWN_WORD if redraws_each_round else _KEPT_WORD
     assumptions = _ASSUMPTIONS
     if not population_has_empty_users:
         assumptions += (_POPULATION_IS_PUBLIC,)
@@ -111,13 +122,22 @@ def triehh_statement(
             "Central DP without added noise: sampling and thresholding protect the "
             "output, and the server is trusted to apply the threshold."
         ),
-        protected="All words of a user, in one run of TrieHH"
+        protected=(
+            "All words of a user, in one run of TrieHH"
+            if extends_prefixes
+            else "All that a user holds, in one run"
+        )
         + (f", and in {num_runs} runs together." if num_runs > 1 else "."),
         adjacency=Adjacency.EMPTIED,
-        mechanism="TrieHH (Zhu et al. 2020, Algorithms 1 to 3)",
+        mechanism="TrieHH (Zhu et al. 2020, Algorithms 1 to 3)"
+        if extends_prefixes
+        else "One vote a user, and a threshold (docs/triehh_privacy.md, Theorem D)",
         mechanism_output=(
             "The trie of prefixes that reached the threshold, after every round, and "
             "so the words found; without vote counts."
+            if extends_prefixes
+            else "Which candidates reached the threshold, in every round; without vote "
+            "counts."
         ),
         guarantees=guarantees,
         no_guarantee_reason=reason,
@@ -129,12 +149,13 @@ def triehh_statement(
             "max_length (L)": parameters.max_length,
             "delta asked for": delta,
             "redraws_each_round": "yes" if redraws_each_round else "no",
+            "extends_prefixes": "yes" if extends_prefixes else "no",
             "users_without_words": "counted"
             if population_has_empty_users
             else "left out",
             "runs": num_runs,
         },
-        accounting=_ACCOUNTING + (_REDRAWN_WORD if redraws_each_round else _KEPT_WORD),
+        accounting=_ACCOUNTING + (how if extends_prefixes else _ANY_VOTE),
         assumptions=assumptions,
         not_counted=_NOT_COUNTED,
         realised=None if rounds is None else rounds.summary(),
@@ -156,11 +177,17 @@ def _check_rounds(rounds: realised.RealisedRounds, parameters: TrieHHParameters)
 
 
 def _guarantees(
-    parameters: TrieHHParameters, delta: float, redraws: bool, num_runs: int
+    parameters: TrieHHParameters,
+    delta: float,
+    redraws: bool,
+    extends_prefixes: bool,
+    num_runs: int,
 ) -> tuple[tuple[Guarantee, ...], str | None]:
     """Returns the guarantees, or none and the reason."""
     try:
-        found = parameters.guarantee(delta=delta, redraws_each_round=redraws)
+        found = parameters.guarantee(
+            delta=delta, redraws_each_round=redraws, extends_prefixes=extends_prefixes
+        )
     except ValueError as error:
         return (), f"{error}."
     bound = bound_name(found)
@@ -182,7 +209,7 @@ def _guarantees(
     guarantees.append(
         _guarantee(found.epsilon, found.delta, bound, of_one_repeat=alone)
     )
-    if triehh_theorem1.violated_condition(parameters) is None:
+    if extends_prefixes and triehh_theorem1.violated_condition(parameters) is None:
         epsilon, larger = triehh_theorem1.guarantee(parameters)
         name = "Zhu et al. 2020, " + ("Corollary 2" if redraws else "Theorem 1")
         guarantees.append(_guarantee(epsilon, larger, name, of_one_repeat=alone))

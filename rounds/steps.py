@@ -161,8 +161,9 @@ class Steps(Generic[S]):
         """Returns the exact sum over a cohort, which only the simulator knows.
 
         Raises:
-            ValueError: If it is no cohort of the sampler's.
+            ValueError: If it is no cohort of the sampler's, or no round of the plan.
         """
+        self._plan.check_round(place.rounds + 1, query.facts)
         self._check(cohort)
         stream = self._stream(place.repeat).at("clients").of(place.history)
         total = query.ask(cohort, stream)

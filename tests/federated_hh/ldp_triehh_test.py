@@ -751,7 +751,7 @@ class RandomizersTest(LdpTrieHHTestCase):
             make_randomizer=_DearInLargeDomains,
         )
         state, _ = algorithm.update(algorithm.initialize(0), np.ones(12, np.int64))
-        with self.assertRaisesRegex(ValueError, "epsilon 4 for 36 candidates.* has 2"):
+        with self.assertRaisesRegex(ValueError, "36 candidates .* 4; the plan has 2"):
             algorithm.next_query(state)
 
     @parameterized.parameters(

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from unittest import mock
 
 import numpy as np
 from absl.testing import absltest, parameterized
@@ -9,7 +10,8 @@ from absl.testing import absltest, parameterized
 from privacy import clones, local_reports_plan, realised
 from privacy import plan as plan_lib
 from privacy.neighbours import Unit
-from randomness import streams
+from randomness import noise_keys, streams
+from rounds import steps
 
 _DELTA = 1e-8
 
@@ -31,16 +33,38 @@ class _Cohorts(plan_lib.Sampler):
         return plan_lib.Limits(1, num_rounds - 1)
 
 
+@dataclasses.dataclass(frozen=True)
+class _Known:
+    """What is known of a randomizer."""
+
+    replacement_epsilon: float
+    amplification: str = "subset_selection"
+
+
 class _Doubled:
     """Speaks twice for every item, and once for the seed."""
 
     def __init__(self, epsilon, domain_size):
-        self.epsilon, self.domain_size = epsilon, domain_size
+        self.domain_size, self.guarantee = domain_size, _Known(epsilon)
 
     def sum_of_reports(self, histogram, seed):
         if len(histogram) != self.domain_size:
             raise ValueError(f"{len(histogram)} items")
         return 2 * histogram + int(seed.generate_state(1)[0])
+
+
+class _Dear(_Doubled):
+    """Costs more than it is told in domains of more than 30 items."""
+
+    def __init__(self, epsilon, domain_size):
+        super().__init__(epsilon + (domain_size > 30), domain_size)
+
+
+class _Unknown(_Doubled):
+    """Is not known to be Subset Selection."""
+
+    def __init__(self, epsilon, domain_size):
+        self.guarantee = _Known(epsilon, "arbitrary")
 
 
 def _reports(**changes):
@@ -113,6 +137,52 @@ class ReportedTest(parameterized.TestCase):
         votes = reports.reported(self.total, self.facts, streams.Stream(1))
         np.testing.assert_array_equal(votes, self.total)
 
+    @parameterized.parameters(
+        (np.array([4, 0]), r"the shape \(2,\); it has to be \[3\]"),
+        (np.array([4, 4, 5]), "13 items, of more than the 12 reports"),
+    )
+    def test_sums_that_cannot_be(self, total, message):
+        with self.assertRaisesRegex(ValueError, message):
+            _reports().reported(total, self.facts, streams.Stream(1))
+
+    def test_a_randomizer_that_costs_more_makes_no_report(self):
+        reports, facts = _reports(randomizer=_Dear), {"candidates": 40, "reports": 12}
+        with self.assertRaisesRegex(ValueError, "epsilon of 5; the plan has 4"):
+            reports.reported(np.zeros(40, np.int64), facts, streams.Stream(1))
+
+
+class RoundTest(parameterized.TestCase):
+    @parameterized.parameters(
+        (1, {}, None),
+        (2, {"candidates": 1}, None),
+        (3, {}, "round 3 is not in the plan: max_depth times num_passes is 2"),
+        (1, {"candidates": 0}, "candidates must be an integer of at least 1"),
+        (1, {"candidates": None}, "candidates must be an integer"),
+        (1, {"candidates": 2.5}, "candidates must be an integer"),
+        (1, {"candidates": 30}, "30 candidates has .* of 5; the plan has 4"),
+        (1, {"candidates": 46}, "candidates must be .* at most 45"),
+        (1, {"reports": 2_999}, "reports is 2999; a cohort of 1,000 sends 3,000, 3"),
+        (1, {"reports": None}, "reports is None"),
+    )
+    def test_rounds_are_checked_before_anybody_is_asked(self, number, changes, message):
+        plan = _plan(randomizer=_Dear, name="Dear", max_candidates=45)
+        facts = {"candidates": 20, "reports": 3_000} | changes
+        if message is None:
+            plan.check_round(number, facts)
+            return
+        with self.assertRaisesRegex(ValueError, message):
+            plan.check_round(number, facts)
+
+    def test_the_loop_checks_them(self):
+        asked = []
+        plan = _plan()
+        algorithm = mock.Mock(plan=plan, describe=dict, initialize=lambda repeat: None)
+        step = steps.Steps(algorithm, seed=1, noise_key=noise_keys.NoiseKey.fresh())
+        query = mock.Mock(ask=lambda *given: asked.append(given), facts={"reports": 1})
+        with self.assertRaisesRegex(ValueError, "candidates must be an integer"):
+            step.ask(step.begin(), query, np.arange(1_000))
+        self.assertEmpty(asked)
+
 
 class StatementTest(parameterized.TestCase):
     def test_of_a_run_it_is_of_its_own_domains(self):
@@ -153,7 +223,7 @@ class StatementTest(parameterized.TestCase):
         self.assertLen(once.guarantees, len(twice.guarantees) - 2)
 
     def test_of_other_randomizers_only_what_holds_for_all_is_stated(self):
-        plan = _plan(name="Doubled", replacement_epsilon=3.0)
+        plan = _plan(name="Doubled", epsilon=3.0, replacement_epsilon=3.0)
         for record in (None, _record()):
             statement = plan.statement(record, _DELTA)
             self.assertIn("Doubled", statement.mechanism)
@@ -180,10 +250,30 @@ class BadPlansTest(parameterized.TestCase):
         ({"replacement_epsilon": math.inf}, "both are infinite"),
         ({"aggregation": "mail"}, "aggregation must be one of"),
         ({"max_prefixes": 0}, "max_prefixes"),
+        ({"replacement_epsilon": 3.9}, "1 candidates has .* of 4; the plan has 3.9"),
+        ({"randomizer": _Unknown}, "_Unknown, known as arbitrary; .* has no name"),
     )
     def test_contribution(self, changes, message):
         with self.assertRaisesRegex(ValueError, message):
             _plan(**changes)
+
+    def test_one_report_says_who_was_left_out(self):
+        for kept in (True, False):
+            reports = local_reports_plan.one_report(
+                _Doubled,
+                2.0,
+                replacement_epsilon=2.0,
+                num_items=4,
+                num_rounds=1,
+                population_has_empty_users=kept,
+                algorithm="A histogram",
+            )
+            plan = dataclasses.replace(_plan(), contribution=reports)
+            statement = plan.statement(None, _DELTA)
+            said = any("left out" in text for text in statement.assumptions)
+            self.assertEqual(said, not kept)
+            with self.assertRaisesRegex(ValueError, "candidates must be .* at most 4"):
+                plan.check_round(1, {"candidates": 5, "reports": 1_000})
 
     def test_other_cohorts_have_no_theorem(self):
         with self.assertRaisesRegex(ValueError, "no theorem is proved for uniform"):

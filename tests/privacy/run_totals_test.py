@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+from unittest import mock
 
 from absl.testing import absltest, parameterized
 
@@ -36,7 +37,7 @@ class _Reports:
 
     def __init__(self, epsilon, domain_size):
         del domain_size
-        self.epsilon = epsilon
+        self.guarantee = mock.Mock(replacement_epsilon=epsilon)
 
 
 def _reports(delta=1e-9, repeats=1, bound=2):

@@ -13,11 +13,14 @@ from privacy import (
     realised,
     statement,
     triehh,
+    triehh_plan,
     triehh_statement,
     triehh_theorem1,
 )
+from privacy import plan as plan_lib
 from privacy.guarantee import Guarantee
 from privacy.neighbours import Adjacency
+from rounds import samplers
 
 _ROUNDS = realised.RealisedRounds(
     tuple(
@@ -296,6 +299,31 @@ class TrieHHStatementTest(parameterized.TestCase):
         )
         self.assertIn("delta0 / (1 - delta0)", made.accounting)
         self.assertIn("Corollary 2", made.guarantees[1].bound)
+
+    def test_votes_that_extend_no_prefix_have_a_statement_of_their_own(self):
+        plan = plan_lib.Plan(
+            sampler=samplers.UniformCohorts(10**6, 12_000),
+            contribution=triehh_plan.OneVote(redraws_each_round=False),
+            mechanism=triehh_plan.Threshold(15, 10),
+        )
+        other = plan.statement(None, 1e-12)
+        own = self.parameters.guarantee(delta=1e-12, extends_prefixes=False)
+        (guarantee,) = other.guarantees
+        self.assertEqual((guarantee.epsilon, guarantee.delta), own[:2])
+        prefixes = dataclasses.replace(
+            plan,
+            contribution=triehh_plan.OneVote(
+                redraws_each_round=False, extends_prefixes=True
+            ),
+        ).statement(None, 1e-12)
+        self.assertEqual(prefixes.guarantees, self.make().guarantees)
+        self.assertLess(prefixes.guarantees[0].epsilon, guarantee.epsilon)
+        for name in ("TrieHH", "trie", "Theorem 1", "prefix of a sequence"):
+            self.assertNotIn(name, other.to_markdown().replace("docs/triehh", ""))
+            self.assertIn(name, prefixes.to_markdown())
+        plan.check_round(10, {})
+        with self.assertRaisesRegex(ValueError, "round 11 .* max_rounds is 10"):
+            plan.check_round(11, {})
 
     def test_names_all_that_a_run_shows_beside_the_words(self):
         text = " ".join(self.make().not_counted)

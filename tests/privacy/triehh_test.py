@@ -138,6 +138,81 @@ class BoundTest(parameterized.TestCase):
             self.assertEqual(sum(law.values()), 1)
             self.assert_bound(law, emptied, parameters, redraws=True)
 
+    def voting_law(self, votes_of, parameters, history=()):
+        """The law of what is kept where votes may be for anything.
+
+        `votes_of` gives each user's candidate, or None, from what was kept before.
+        """
+        if len(history) == parameters.max_length:
+            return {history: _ONE}
+        votes = votes_of(history)
+        holders = {name: votes.count(name) for name in set(votes) - {None}}
+        law: triehh_law.Law = {}
+        for kept, chance in triehh_law.round_outcomes(
+            holders, votes.count(None), parameters.cohort_size, parameters.threshold
+        ).items():
+            later = self.voting_law(votes_of, parameters, (*history, kept))
+            for out, rest in later.items():
+                law[out] = law.get(out, 0) + chance * rest
+        return law
+
+    @parameterized.parameters((1, False), (2, True), (3, True))
+    def test_votes_for_other_things_cost_delta_in_every_round(self, rounds, is_more):
+        # In each round the last user votes with another one, for what is new.
+        parameters = triehh.TrieHHParameters(7, 3, 2, rounds)
+
+        def votes_of(history, last=True):
+            return [len(history) if last else None, len(history), *[None] * 5]
+
+        law = self.voting_law(votes_of, parameters)
+        emptied = self.voting_law(lambda kept: votes_of(kept, False), parameters)
+        factor = _factor(3, 2, rounds)
+        exact = triehh_law.exact_delta(factor, law, emptied)
+        tail = _tail(7, 2, 3, 2)
+        self.assertEqual(exact, 1 - (1 - tail) ** rounds)
+        # The delta of prefixes, and of prefixes of words that are drawn anew, is less.
+        self.assertEqual(exact > tail, is_more)
+        stated = parameters.delta_of(3, False, extends_prefixes=False)
+        self.assertLessEqual(exact, fractions.Fraction(stated))
+        self.assertAlmostEqual(stated, float(rounds * tail))
+        self.assertEqual(parameters.delta_of(3, True, extends_prefixes=False), stated)
+
+    def test_votes_that_depend_on_what_was_kept(self):
+        generator = np.random.default_rng(17)
+        for _ in range(60):
+            n = int(generator.integers(3, 7))
+            cohort = int(generator.integers(1, n + 1))
+            theta = int(generator.integers(1, cohort + 1))
+            parameters = triehh.TrieHHParameters(n, cohort, theta, 2)
+            chosen: dict[tuple, list] = {}
+
+            def votes_of(history, chosen=chosen, n=n):
+                if history not in chosen:
+                    drawn = generator.integers(0, 3, n)
+                    chosen[history] = [(None, "x", "y")[vote] for vote in drawn]
+                return chosen[history]
+
+            law = self.voting_law(votes_of, parameters)
+            emptied = self.voting_law(
+                lambda kept, votes_of=votes_of: [*votes_of(kept)[:-1], None], parameters
+            )
+            for holders in range(theta + 1, n + 1):
+                exact = triehh_law.exact_delta(_factor(holders, theta, 2), law, emptied)
+                stated = parameters.delta_of(holders, False, extends_prefixes=False)
+                self.assertLessEqual(exact, fractions.Fraction(stated))
+
+    def test_the_guarantee_of_votes_for_anything(self):
+        parameters = triehh.TrieHHParameters(10_000, 500, 20, 6)
+        found = parameters.guarantee(delta=1e-6, extends_prefixes=False)
+        alone = parameters.delta_of(found.holders, False)
+        self.assertAlmostEqual(found.delta, 6 * alone)
+        self.assertLessEqual(found.delta, 1e-6)
+        prefixes = parameters.guarantee(delta=1e-6)
+        self.assertGreater(prefixes.holders, found.holders)
+        self.assertLess(prefixes.epsilon, found.epsilon)
+        with self.assertRaisesRegex(ValueError, "the smallest delta is"):
+            parameters.guarantee(delta=1e-30, extends_prefixes=False)
+
     def user(self, generator):
         words = generator.choice([*_WORDS, "ba$"], size=2, replace=False).tolist()
         share = fractions.Fraction(int(generator.integers(1, 10)), 10)
