@@ -57,7 +57,7 @@ class MedianLength(algorithm.Algorithm[State, np.ndarray]):
                 options.epsilon,
                 replacement_epsilon=options.epsilon,
                 num_items=1,
-                num_rounds=self.max_rounds,
+                num_rounds=options.longest.bit_length(),
                 algorithm="A binary search for a median",
             ),
             mechanism=plan.NoNoise(),

@@ -102,7 +102,9 @@ def plan_of(
     report_sampling: ReportSampling = ReportSampling.AGGREGATE,
     aggregation: Aggregation = Aggregation.SECURE_SUM,
     population_has_empty_users: bool = False,
-) -> plan_lib.Plan:
+) -> plan_lib.Plan[
+    samplers.DisjointCohorts, local_reports_plan.LocalReports, plan_lib.NoNoise
+]:
     """Returns the plan of LDP TrieHH.
 
     Args:

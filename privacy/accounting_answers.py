@@ -230,15 +230,14 @@ def triehh(
     Raises:
         ValueError: An argument is missing or outside its range.
     """
-    given = (threshold is not None, cohort_size is not None)
     wanted = (epsilon is not None, delta is not None)
-    if all(given) and any(wanted) and not all(wanted):
+    if threshold is not None and cohort_size is not None and sum(wanted) == 1:
         if parameters is not None:
             raise ValueError("parameters needs epsilon and delta, to find them for")
         chosen = triehh_accounting.TrieHHParameters(
             population, cohort_size, threshold, max_length
         )
-    elif all(wanted) and not any(given):
+    elif all(wanted) and threshold is None and cohort_size is None:
         chosen = _solve_triehh(
             parameters or "tight",
             discovery_rate,
@@ -443,11 +442,14 @@ def _row(quantity: str, value: Any, basis: str) -> dict[str, Any]:
     return {"quantity": quantity, "value": value, "basis": basis}
 
 
+_ANSWERS: tuple[Callable[..., Any], ...] = (
+    dp_ftrl,
+    shuffle,
+    triehh,
+    k_anonymity,
+    cohort_size,
+)
 # All flags that an answer may take.
 ARGUMENTS = sorted(
-    {
-        name
-        for answer in (dp_ftrl, shuffle, triehh, k_anonymity, cohort_size)
-        for name in inspect.signature(answer).parameters
-    }
+    {name for answer in _ANSWERS for name in inspect.signature(answer).parameters}
 )

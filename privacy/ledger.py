@@ -154,7 +154,8 @@ def _composed_epsilon(events: list[Any], known: list[Guarantee], delta: float) -
         return math.inf
     # An epsilon of 0 has nothing to compose but its delta. What holds in one direction
     # only bounds the loss at one epsilon, and no loss of the other direction.
-    composed, added = [], []
+    composed: list[Guarantee] = []
+    added: list[Guarantee] = []
     for guarantee in known:
         alone = guarantee.epsilon == 0 or guarantee.one_sided
         (added if alone else composed).append(guarantee)

@@ -6,8 +6,8 @@ randomizer; their sum is released as it is.
 
 import dataclasses
 import math
-from collections.abc import Callable
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
@@ -104,8 +104,8 @@ class LocalReports(plan_lib.Contribution):
         """
         if math.isinf(self.epsilon) or not self.draws_sum:
             return total
-        no_item = facts[REPORTS] - int(total.sum())
-        randomizer = self.randomizer(self.epsilon, facts[CANDIDATES] + 1)
+        no_item = int(facts[REPORTS]) - int(total.sum())
+        randomizer = self.randomizer(self.epsilon, int(facts[CANDIDATES]) + 1)
         return randomizer.sum_of_reports(
             np.append(total, no_item), stream.seed_sequence("sum of reports")
         )[:-1]
@@ -146,10 +146,13 @@ def one_report(
     )
 
 
+_Plan: TypeAlias = plan_lib.Plan[Any, LocalReports, plan_lib.NoNoise]
+
+
 class _Theorem:
     """What `ldp_triehh_statement` has, from a plan."""
 
-    def check(self, plan: plan_lib.Plan) -> None:
+    def check(self, plan: _Plan) -> None:
         """Raises `ValueError` where a parameter is out of range."""
         _run_of(plan, None, 1)
         reports = plan.contribution
@@ -163,7 +166,7 @@ class _Theorem:
 
     def statement(
         self,
-        plan: plan_lib.Plan,
+        plan: _Plan,
         record: plan_lib.Record | None,
         delta: float,
         repeats: int,
@@ -172,19 +175,19 @@ class _Theorem:
         return ldp_triehh_statement.ldp_triehh_statement(
             _run_of(plan, record, repeats),
             delta=delta,
-            rounds=record and record.rounds,
+            rounds=record.rounds if record else None,
         )
 
     def spent(
-        self, plan: plan_lib.Plan, record: plan_lib.Record, delta: float
+        self, plan: _Plan, repeats: Sequence[plan_lib.Repeat], delta: float
     ) -> plan_lib.Metrics:
         """Returns nothing: who took part in a level takes part in no other."""
-        del plan, record, delta
+        del plan, repeats, delta
         return {}
 
 
 def _run_of(
-    plan: plan_lib.Plan, record: plan_lib.Record | None, repeats: int
+    plan: _Plan, record: plan_lib.Record | None, repeats: int
 ) -> ldp_triehh_statement.LdpTrieHHRun:
     """Returns what the accounting takes."""
     reports = plan.contribution

@@ -54,6 +54,7 @@ def noise_multiplier_for(
         max_participation=max_participation,
         restart_rounds=tuple(restart_rounds),
     )
+    assert run.max_participation is not None
     square_sum = run.max_participation if independent_noise else run.square_sum
 
     def enough(multiplier: float) -> bool:

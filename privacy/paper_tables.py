@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from typing import Any
 
 import numpy as np
 
@@ -67,7 +68,7 @@ _ZHU_SFP = (
     ("OOV sample", 6_000_000, 4, "5.99"),
 )
 
-_SUN = {"local_epsilon": 10.0, "num_reports": 3 * 10**7, "delta": 1e-10}
+_SUN: dict[str, Any] = {"local_epsilon": 10.0, "num_reports": 3 * 10**7, "delta": 1e-10}
 _SUN_DOMAINS = (10_001, *(14 * [1_000_001]))
 
 

@@ -25,7 +25,7 @@ import json
 import math
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from absl import app, flags
 
@@ -177,7 +177,7 @@ def _text(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-def _fail(error: Exception | str):
+def _fail(error: Exception | str) -> NoReturn:
     print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
     sys.exit(2)
 

@@ -75,6 +75,7 @@ class TreeAggregation:
     @functools.cached_property
     def square_sum(self) -> int:
         """S2, the squared sensitivity for clip norm 1 in the worst case."""
+        assert self.max_participation is not None
         return worst_participation.square_sum(
             self.tree_lengths, self.max_participation, self.min_separation
         )

@@ -107,7 +107,7 @@ def triehh_statement(
         _check_rounds(rounds, parameters)
         num_runs = rounds.num_repeats
     guarantees, reason = _guarantees(parameters, delta, redraws_each_round, num_runs)
-    assumptions = _ASSUMPTIONS
+    assumptions: tuple[str, ...] = _ASSUMPTIONS
     if not population_has_empty_users:
         assumptions += (_POPULATION_IS_PUBLIC,)
     return statement.PrivacyStatement(

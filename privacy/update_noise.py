@@ -248,6 +248,7 @@ class AddedNoise(model_updates.UpdateMechanism):
         return state.tracked_norm * math.exp(exponent), noise
 
     def _count_stddev(self) -> float:
+        assert self.adaptive_clip is not None
         return 2 * self.adaptive_clip.count_stddev * _COUNT_UNIT
 
 

@@ -3,6 +3,7 @@
 import hashlib
 import hmac
 import json
+import os
 import pathlib
 import platform
 import time
@@ -68,7 +69,7 @@ def new(
     }
 
 
-def read(path: str | pathlib.Path) -> Run:
+def read(path: str | os.PathLike[str]) -> Run:
     """Returns what `run.json` says.
 
     Raises:
@@ -107,7 +108,7 @@ def flagfile(flags: Sequence[str]) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def flags_of(path: str | pathlib.Path) -> list[str]:
+def flags_of(path: str | os.PathLike[str]) -> list[str]:
     """Returns the flags that a run began with, as `--name=value`.
 
     Raises:
@@ -133,7 +134,7 @@ def flags_of(path: str | pathlib.Path) -> list[str]:
     return run["flags"]
 
 
-def noise_key_of(path: str | pathlib.Path) -> noise_keys.NoiseKey:
+def noise_key_of(path: str | os.PathLike[str]) -> noise_keys.NoiseKey:
     """Returns the key of a run's noise.
 
     Raises:

@@ -125,8 +125,14 @@ def perform(
     Raises:
         RunDirectoryError: If the run directory or the folder cannot be used.
     """
-    opened = run_directory.open_for(arguments, program=program, facts=dict(study.data))
-    with opened as directory:
+    with run_directory.begin_or_resume(
+        arguments.output_dir,
+        resume=arguments.resume,
+        program=program,
+        flags=arguments.flags,
+        facts=dict(study.data),
+        noise_key=arguments.noise_key,
+    ) as directory:
         folder = run_files.RunFiles(results)
         folder.make()
         for tables in run(study, directory):

@@ -308,7 +308,7 @@ def to_markdown(title: str, runs: Sequence[Run], notes: Sequence[str]) -> str:
         # As realised: see `privacy.training_plan`.
         parameters = run.privacy["parameters"]
         privacy = [
-            f"{parameters.get('noise multiplier z', 0):g}",
+            f"{parameters['noise multiplier z']:g}",
             parameters["MinS (rounds strictly between)"],
             parameters["MaxP"],
             *_guarantee(run),

@@ -3,6 +3,7 @@
 import dataclasses
 import enum
 import math
+from typing import Any
 
 from privacy import model_updates, training_plan, update_noise
 from privacy import plan as plan_lib
@@ -73,7 +74,10 @@ class ServerParameters:
         Raises:
             ValueError: If a value is out of range.
         """
-        common = {"num_rounds": self.num_rounds, "clip_norm": self.clip_norm}
+        common: dict[str, Any] = {
+            "num_rounds": self.num_rounds,
+            "clip_norm": self.clip_norm,
+        }
         if self.mechanism is Mechanism.NONE:
             self._check_no_noise()
             return model_updates.NoNoise(**common)
@@ -97,7 +101,9 @@ class ServerParameters:
                 "to estimate a norm with; give a fixed clip_norm."
             )
 
-    def plan(self, sampler: timers.Timers) -> plan_lib.Plan:
+    def plan(
+        self, sampler: timers.Timers
+    ) -> plan_lib.Plan[Any, Any, model_updates.UpdateMechanism]:
         """Returns the plan of a run.
 
         Args:

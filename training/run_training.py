@@ -34,7 +34,7 @@ def _memory_needs(options: TrainingOptions, parameters, num_tokens: int):
     from privacy import tree_aggregation
     from training import dp_ftrl_parameters, memory_needs
 
-    lengths = (0,)
+    lengths: tuple[int, ...] = (0,)
     if parameters.mechanism is dp_ftrl_parameters.Mechanism.TREE:
         lengths = tree_aggregation.tree_lengths(
             parameters.num_rounds, parameters.restart_rounds

@@ -318,7 +318,8 @@ class TrainingOptions:
         from training import dp_ftrl_parameters as lib
 
         mechanism = lib.Mechanism(self.mechanism)
-        adaptive, restarts = None, ()
+        adaptive = None
+        restarts: tuple[int, ...] = ()
         if self.adaptive_clip:
             stddev = self.clipped_count_stddev
             adaptive = lib.AdaptiveClip(

@@ -93,7 +93,7 @@ class ExamplesTest(absltest.TestCase):
         for name in ("histogram", "histogram:Missing", "missing:X", "histogram:State"):
             done, path = self.run_algorithm(name)
             self.assertEqual(done.returncode, 2, name)
-            self.assertIn("--algorithm=", done.stderr)
+            self.assertIn("--algorithm", done.stderr)
             self.assertNotIn("Traceback", done.stderr)
             self.assertFalse(os.path.exists(path))
 
