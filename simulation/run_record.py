@@ -188,7 +188,8 @@ def check_same(
             f"{file} is not what the run began with; restore it, or begin a new run"
         )
     for name in sorted(began.keys() | facts.keys()):
-        if began.get(name) != facts.get(name):
+        # As text: what was read has lists for tuples, and nan is equal to nothing.
+        if _text(began.get(name)) != _text(facts.get(name)):
             raise run_files.RunDirectoryError(
                 f"--output_dir={path}: the run began with {name} = "
                 f"{began.get(name)!r}, now it is {facts.get(name)!r}; restore what it "
@@ -211,8 +212,12 @@ def identity(run: Run) -> str:
 
 def _digest_of_facts(facts: Mapping[str, Any], noise_key: noise_keys.NoiseKey) -> str:
     """Returns a keyed hash: `run.json` tells nobody what the data are."""
-    text = json.dumps(dict(facts), sort_keys=True)
+    text = _text(dict(facts))
     return hmac.new(noise_key.to_bytes(), text.encode(), "sha256").hexdigest()
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)
 
 
 def _digest(values: Mapping[str, Any] | Sequence[str]) -> str:

@@ -90,6 +90,9 @@ def run(study: Study, directory: run_directory.RunDirectory) -> Iterator[Tables]
     Yields:
         After each repeat of all settings, the tables so far.
     """
+    names = [part_name(setting.name, 0) for setting in study.settings]
+    if len(set(names)) < len(names):
+        raise ValueError(f"settings have the same folder: {', '.join(names)}")
     saved = directory.load_checkpoint() or {"done": [], "tables": {}}
     for repeat in range(study.num_repeats):
         for setting in study.settings:
