@@ -155,7 +155,7 @@ def _training(folder: str, data: str, plan: str) -> dp_ftrl.DpFtrl:
 
 def _median_length(folder: str, data: str, plan: str) -> median_length.MedianLength:
     return median_length.MedianLength.of(
-        median_length.Options(epsilon={"a": 1.0, "b": 2.0}[plan], clients=20),
+        median_length.Options(epsilon={"a": 1.0, "b": 2.0}[plan], cohort_size=20),
         population_options.PopulationOptions(
             num_clients=200, seed={"a": 1, "b": 2}[data]
         ),
