@@ -275,7 +275,7 @@ def observed_square_sums(
     """
     clients, rounds = np.asarray(clients), np.asarray(rounds)
     starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    _check_participations(clients, rounds, int(starts[-1]))
+    argument_checks.participations(clients, rounds, int(starts[-1]))
     order = np.lexsort((rounds, clients))
     clients, rounds = clients[order], rounds[order].astype(np.int64)
     # Sorted like this, the participations in a node stand side by side.
@@ -301,19 +301,3 @@ def observed_square_sums(
             )
         np.add.at(totals, columns[0][first], counts**2)
     return totals
-
-
-def _check_participations(clients: np.ndarray, rounds: np.ndarray, num_rounds: int):
-    if clients.shape != rounds.shape or clients.ndim != 1:
-        raise ValueError(
-            "clients and rounds must be columns of one length, got shapes "
-            f"{clients.shape} and {rounds.shape}"
-        )
-    for name, column in (("clients", clients), ("rounds", rounds)):
-        if len(column) and column.dtype.kind not in "iu":
-            raise ValueError(f"{name} must be integers, got {column.dtype}")
-    if len(rounds) and not (rounds.min() >= 0 and rounds.max() < num_rounds):
-        raise ValueError(
-            f"rounds must be between 0 and {num_rounds - 1}, got {rounds.min()} to "
-            f"{rounds.max()}"
-        )
