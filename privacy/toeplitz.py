@@ -2,18 +2,19 @@
 
 A matrix C with the coefficients c_0 = 1, c_1, ... stands for the mechanism that
 releases x + C^-1 z for the sums x of rounds and independent noise z: post-processing of
-C x + z, a Gaussian mechanism (Denisov et al. 2022). What is wanted are prefix sums, whose noise
-is A C^-1 z with the matrix A of ones up to the diagonal. How far one client can move
-C x, for contributions of norm at most 1, is the sensitivity here:
+C x + z, a Gaussian mechanism (Denisov et al. 2022). What is wanted are prefix sums,
+whose noise is A C^-1 z with the matrix A of ones up to the diagonal. How far one client
+can move C x, for contributions of norm at most 1, is the sensitivity here:
 
 * Where coefficients are not negative and do not increase, no participations move it
   farther than those in the rounds 0, b, 2b, ..., with b = MinS + 1 (Kalinin and Lampert
   2024, Theorem 2). MinS counts the rounds strictly between two participations, b is the
   difference of their numbers.
 * Without that condition the formula is wrong: c = (1, 0, 0, 1) with b = 2 and three
-  participations in eight rounds gives 6, and the rounds 0, 3 and 6 give 9. So it is taken of the smallest sequence that does not increase and is nowhere
-  below |c|. A product of two columns of C is at most that of the same columns of the
-  larger matrix, so this is a bound for every C.
+  participations in eight rounds gives 6, and the rounds 0, 3 and 6 give 9. So it is
+  taken of the smallest sequence that does not increase and is nowhere below |c|. A
+  product of two columns of C is at most that of the same columns of the larger matrix,
+  so this is a bound for every C.
 * Of participations as they were it is computed from the products of the columns of |c|.
 """
 

@@ -301,3 +301,25 @@ def observed_square_sums(
             )
         np.add.at(totals, columns[0][first], counts**2)
     return totals
+
+
+def largest_error(lengths: Sequence[int]) -> float:
+    """Computes the noise's standard deviation on the worst prefix sum.
+
+    Args:
+        lengths: Rounds of each tree, in order.
+
+    Returns:
+        That of Honaker's efficient form, for noise of standard deviation 1 in each
+        node: a complete node of 2^h rounds is estimated with the variance
+        1 / (2 - 2^-h), and a prefix is a sum of such.
+    """
+    done = worst = 0.0
+    for length in lengths:
+        prefixes = np.arange(length + 1)
+        variances = np.zeros(length + 1)
+        for height in range(int(length).bit_length()):
+            variances += (prefixes >> height & 1) / (2 - 0.5**height)
+        worst = max(worst, done + float(variances.max()))
+        done += float(variances[-1])
+    return math.sqrt(worst)
