@@ -63,7 +63,7 @@ class Matrix(abc.ABC):
         """Returns sum_(s < t) c_(t-s) Z_s: float64 [size].
 
         Args:
-            buffers: int64 [d][size], of the rounds before t.
+            buffers: int64 [d][size], of the rounds before t; at least one.
         """
 
     @abc.abstractmethod
@@ -128,7 +128,7 @@ class SquareRoot(Matrix):
     def mix(self, buffers: Sequence[np.ndarray]) -> np.ndarray:
         """Returns what the noise of the rounds before takes off."""
         weights = self.coefficients(self.bands)[1:]
-        total = np.zeros(len(buffers[0]) if buffers else 1)
+        total = np.zeros(len(buffers[0]))
         for weight, noise in zip(weights, buffers, strict=True):
             total += weight * noise
         return total

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from privacy import (
     conversions,
+    correlated_noise,
     drawn_noise,
     model_updates,
     realised,
@@ -305,6 +306,7 @@ def _table(
 for _contribution, _mechanism in (
     (model_updates.ClippedUpdate, update_noise.TreeNoise),
     (model_updates.ClippedUpdate, update_noise.GaussianNoise),
+    (model_updates.ClippedUpdate, correlated_noise.CorrelatedNoise),
     (model_updates.Update, model_updates.NoNoise),
 ):
     plan_lib.register(plan_lib.Sampling.LIMITED, _contribution, _mechanism, _Theorem())

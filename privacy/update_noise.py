@@ -252,15 +252,47 @@ class AddedNoise(model_updates.UpdateMechanism):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TreeNoise(AddedNoise):
-    """DP-FTRL: tree-aggregated noise (Kairouz et al. 2021).
+class RestartedNoise(AddedNoise):
+    """Noise of one scale that starts anew after some rounds; see `TreeNoise`.
 
     Attributes:
-        restart_rounds: Rounds (from 0, increasing) after which the tree starts anew;
+        restart_rounds: Rounds (from 0, increasing) after which the noise starts anew;
             the only ones after which an adaptive clip norm changes.
     """
 
     restart_rounds: tuple[int, ...] = ()
+
+    def __post_init__(self):
+        super().__post_init__()
+        object.__setattr__(self, "restart_rounds", tuple(self.restart_rounds))
+        tree_aggregation.tree_lengths(self.num_rounds, self.restart_rounds)
+        for number in range(self.num_rounds):
+            if self.multiplier(number) != self.noise_multiplier:
+                raise ValueError(
+                    f"round {number} has the noise multiplier "
+                    f"{self.multiplier(number)}, must have {self.noise_multiplier}: "
+                    f"{self.name} has noise of one scale."
+                )
+
+    def parameters(self, num_rounds: int) -> dict[str, float | int | str]:
+        """Returns what statements say of the mechanism, by name."""
+        restarts = [str(r) for r in self.restart_rounds if r < num_rounds]
+        return super().parameters(num_rounds) | {
+            "restart rounds": ", ".join(restarts) or "none"
+        }
+
+    def starts_anew(self, number: int) -> bool:
+        """Returns whether the noise starts anew after a round, from 0."""
+        return number in self.restart_rounds
+
+    def restarts_before(self, num_rounds: int) -> tuple[int, ...]:
+        """Returns the restarts that another of so many rounds follows."""
+        return tuple(r for r in self.restart_rounds if r < num_rounds - 1)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TreeNoise(RestartedNoise):
+    """DP-FTRL: tree-aggregated noise (Kairouz et al. 2021)."""
 
     kind: ClassVar = integer_noise.Tree()
     name: ClassVar[str] = "dp_ftrl"
@@ -285,38 +317,15 @@ class TreeNoise(AddedNoise):
         "(privacy.tree_aggregation.observed_zcdp). The run itself is a simulation."
     )
 
-    def __post_init__(self):
-        super().__post_init__()
-        object.__setattr__(self, "restart_rounds", tuple(self.restart_rounds))
-        tree_aggregation.tree_lengths(self.num_rounds, self.restart_rounds)
-        for number in range(self.num_rounds):
-            if self.multiplier(number) != self.noise_multiplier:
-                raise ValueError(
-                    f"round {number} has the noise multiplier "
-                    f"{self.multiplier(number)}, must have {self.noise_multiplier}: a "
-                    "tree's nodes have noise of one scale."
-                )
-
-    def parameters(self, num_rounds: int) -> dict[str, float | int | str]:
-        """Returns what statements say of the mechanism, by name."""
-        restarts = [str(r) for r in self.restart_rounds if r < num_rounds]
-        return super().parameters(num_rounds) | {
-            "restart rounds": ", ".join(restarts) or "none"
-        }
-
-    def starts_anew(self, number: int) -> bool:
-        """Returns whether a new tree starts after a round, from 0."""
-        return number in self.restart_rounds
-
     def zcdp(self, limits: plan_lib.Limits, num_rounds: int) -> float:
         """Returns rho in the worst case; see `model_updates.UpdateMechanism`."""
-        limits = _possible(limits, num_rounds)
+        limits = possible_limits(limits, num_rounds)
         return tree_aggregation.TreeAggregation(
             noise_multiplier=self.noise_multiplier,
             num_rounds=num_rounds,
             min_separation=limits.min_separation,
             max_participation=limits.max_participation,
-            restart_rounds=tuple(r for r in self.restart_rounds if r < num_rounds - 1),
+            restart_rounds=self.restarts_before(num_rounds),
         ).rho
 
     def observed_zcdp(
@@ -380,7 +389,7 @@ class GaussianNoise(AddedNoise):
 
     def zcdp(self, limits: plan_lib.Limits, num_rounds: int) -> float:
         """Returns rho of the costliest rounds; see `model_updates.UpdateMechanism`."""
-        limits = _possible(limits, num_rounds)
+        limits = possible_limits(limits, num_rounds)
         if self._is_constant:
             return rounding.upwards(limits.max_participation * self._costs[0])
         return worst_participation.largest_sum(
@@ -404,7 +413,7 @@ class GaussianNoise(AddedNoise):
         return rounding.sum_upwards(float(sums.max()), most)
 
 
-def _possible(limits: plan_lib.Limits, num_rounds: int) -> plan_lib.Limits:
+def possible_limits(limits: plan_lib.Limits, num_rounds: int) -> plan_lib.Limits:
     """Returns limits without what a number of rounds makes impossible."""
     separation = min(limits.min_separation, num_rounds - 1)
     possible = tree_aggregation.largest_participation(num_rounds, separation)

@@ -12,7 +12,7 @@ from privacy import blt, toeplitz, tree_aggregation
 
 
 def worst_prefix(matrix, num_rounds, min_separation, max_participation):
-    """Returns the worst prefix sum's noise, in that of a mechanism for sensitivity 1."""
+    """Returns the worst prefix sum's noise, for sensitivity 1 in all."""
     square = toeplitz.square_sensitivity(
         matrix.coefficients(num_rounds), max_participation, min_separation
     )
