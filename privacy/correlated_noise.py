@@ -203,9 +203,11 @@ class CorrelatedNoise(update_noise.RestartedNoise):
         "can tell is added (privacy.correlated_noise)."
     )
     verifiability: ClassVar[str] = (
-        "The accounting is open source: the squared sensitivity follows from the "
-        "matrix below (privacy.toeplitz); what was realised, from the list of "
-        "participations in the run's checkpoints, too. The run itself is a simulation."
+        "The accounting is open source. The worst case follows from the matrix below "
+        "(privacy.toeplitz; privacy.run_accounting --mechanism=blt gives it of a BLT, "
+        "whose numbers --forgotten and --weights take); what was realised, which may "
+        "be less, from the list of participations in the run's checkpoints too. The "
+        "run itself is a simulation."
     )
 
     @functools.cached_property

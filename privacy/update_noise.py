@@ -2,8 +2,8 @@
 
 Noise is added to the integer sum (`integer_noise`), and what has noise becomes floats:
 tree-aggregated noise makes DP-FTRL (Xu et al. 2023, Algorithm 1), independent noise
-DP-FedAvg. Where the clip norm adapts, each client also sends whether its update was no
-longer than the tracked norm.
+DP-FedAvg; `correlated_noise` has more. Where the clip norm adapts, each client also
+sends whether its update was no longer than the tracked norm.
 
 Independent noise of another scale in each round takes a subclass with one function:
 
