@@ -241,7 +241,8 @@ def metrics_of(
     Args:
         clip_norm: The one in force.
         tracked_norm: The estimate after the round.
-        noise_stddev: Of the noise on a coordinate of a tree's node or of the sum.
+        noise_stddev: Of the noise on a coordinate of a tree's node or of the sum; of
+            correlated noise, before it is correlated.
     """
     return {
         "clip_norm": clip_norm,

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 from privacy import (
     conversions,
+    correlated_noise,
     drawn_noise,
     model_updates,
     realised,
@@ -196,7 +197,7 @@ class _Theorem:
             ),
             guarantees=(_guarantee(participation, delta),) if has_noise else (),
             no_guarantee_reason=None if has_noise else "No noise is added.",
-            parameters=_table(plan, participation),
+            parameters=_table(plan, participation, delta),
             accounting=mechanism.planned if is_planned else mechanism.realised,
             assumptions=_assumptions(participation, has_noise),
             not_counted=(
@@ -292,22 +293,31 @@ def _guarantee(participation: _Participation, delta: float) -> statement.Guarant
     )
 
 
-def _table(plan: _Plan, participation: _Participation) -> dict[str, float | int | str]:
+def _table(
+    plan: _Plan, participation: _Participation, delta: float
+) -> dict[str, float | int | str]:
     values: dict[str, float | int | str] = {"rounds": participation.longest}
     if participation.repeats > 1:
         values["repeats"] = participation.repeats
-    return {
-        **values,
+    values |= {
         "report goal m": plan.sampler.cohort_size,
         "MinS (rounds strictly between)": participation.limits.min_separation,
         "MaxP": participation.limits.max_participation,
         **plan.mechanism.parameters(participation.longest),
     }
+    if isinstance(plan.mechanism, update_noise.AddedNoise):
+        # Contributions in place of others are as far from them as two clip norms.
+        rho = 4 * participation.rho
+        drawn = drawn_noise.zcdp_to_epsilon(rho, delta, participation.num_rounds)
+        values["rho, if a client's data are replaced by others"] = rho
+        values["epsilon, if a client's data are replaced by others"] = drawn.epsilon
+    return values
 
 
 for _contribution, _mechanism in (
     (model_updates.ClippedUpdate, update_noise.TreeNoise),
     (model_updates.ClippedUpdate, update_noise.GaussianNoise),
+    (model_updates.ClippedUpdate, correlated_noise.CorrelatedNoise),
     (model_updates.Update, model_updates.NoNoise),
 ):
     plan_lib.register(plan_lib.Sampling.LIMITED, _contribution, _mechanism, _Theorem())

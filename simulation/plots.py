@@ -14,7 +14,7 @@ from matplotlib import figure as figure_lib
 from matplotlib import ticker
 
 INK, MUTED, GRID = "#1f2933", "#52606d", "#e4e7eb"
-BLUE, ORANGE, GREEN = "#2364aa", "#d1603d", "#3a7d44"
+BLUE, ORANGE, GREEN, PURPLE = "#2364aa", "#d1603d", "#3a7d44", "#6f4aa8"
 
 _WIDTH = 7.5  # inches
 

@@ -6,8 +6,11 @@ import math
 
 import numpy as np
 from absl.testing import absltest, parameterized
+from scipy import linalg
 
 from privacy import (
+    blt,
+    correlated_noise,
     model_updates,
     participation_table,
     realised,
@@ -169,6 +172,49 @@ class RealisedTest(parameterized.TestCase):
             changed = dataclasses.replace(record, places=(wrong,))
             with self.assertRaisesRegex(error, regex):
                 plan.statement(changed, 1e-6)
+
+
+class CorrelatedTest(absltest.TestCase):
+    # Matrices by hand: see also `correlated_noise_test`.
+    mechanism = correlated_noise.BltNoise(
+        num_rounds=13,
+        noise_multiplier=2.0,
+        clip_norm=1.0,
+        matrix=blt.Blt((0.1, 0.5), (0.2, 0.3)),
+        restart_rounds=(5,),
+    )
+
+    def test_realised_and_planned(self):
+        plan, cohorts = plan_of(self.mechanism, min_separation=2), random_cohorts(13)
+        record = record_of(cohorts)
+        values = [1, *(0.2 * 0.9**t + 0.3 * 0.5**t for t in range(12))]
+        blocks = linalg.block_diag(
+            *(linalg.toeplitz(values[:n], np.zeros(n)) for n in (6, 7))
+        )
+        taken = np.array([np.bincount(cohort, minlength=30) for cohort in cohorts])
+        rho = np.square(blocks @ taken).sum(axis=0).max() / 8
+        statement = plan.statement(record, 1e-6)
+        self.assertAlmostEqual(rho_of(statement), rho, places=4)
+        self.assertGreater(rho_of(statement), rho)
+        spent = plan.theorem.spent(plan, record, 1e-6)
+        self.assertEqual(spent["rho"], rho_of(statement))
+        # MinS 2, 13 rounds: five times at most, in blocks of 6 and 7 rounds.
+        columns = blocks[:, [0, 3, 6, 9, 12]].sum(axis=1)
+        planned = plan.statement(None, 1e-6)
+        self.assertAlmostEqual(rho_of(planned), np.square(columns).sum() / 8, places=4)
+        text = planned.to_markdown()
+        self.assertIn("Kalinin and Lampert 2024", text)
+        self.assertIn("Blt(forgotten=(0.1, 0.5), weights=(0.2, 0.3))", text)
+
+    def test_replacement(self):
+        for mechanism in (self.mechanism, tree(), gaussian()):
+            found = plan_of(mechanism).statement(None, 1e-6)
+            (guarantee,) = found.guarantees
+            end = "if a client's data are replaced by others"
+            self.assertEqual(found.parameters[f"rho, {end}"], 4 * guarantee.rho)
+            self.assertGreater(
+                found.parameters[f"epsilon, {end}"], 1.9 * guarantee.epsilon
+            )
 
 
 class PlannedTest(parameterized.TestCase):
