@@ -444,7 +444,7 @@ def _smallest_epsilons(made):
     """Returns the smallest epsilon of each kind of guarantee."""
     found = {}
     for one in made.guarantees:
-        about = (one.unit, one.adjacency, one.delta, one.is_upper_bound)
+        about = (one.unit, one.adjacency, one.delta)
         found[about] = min(found.get(about, math.inf), one.epsilon)
     return found
 
