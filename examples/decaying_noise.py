@@ -6,13 +6,11 @@ scripts/run rounds.run_algorithm --algorithm=examples.decaying_noise:Training \
 
 import dataclasses
 
-import pandas as pd
-
 from privacy import training_plan, update_noise
 from rounds import timers
-from simulation import population_options, sentence_tokenizers
+from simulation import sentence_tokenizers
 from simulation.options import option
-from training import client_sentences, client_update, dp_ftrl, examples, model
+from training import client_sentences, dp_ftrl, preparation, training_options
 from training import vocabulary as vocabulary_lib
 
 
@@ -35,7 +33,7 @@ class Options:
     """What the training is asked for."""
 
     num_rounds: int = option(10, "Rounds.", least=1, most=10_000)
-    report_goal: int = option(20, "Clients of a round.", least=1, most=2**31 - 1)
+    cohort_size: int = option(20, "Clients of a round.", least=1, most=2**31 - 1)
     noise_multiplier: float = option(1.0, "Of the first round.", least=0.01, most=1e3)
     decay: float = option(0.9, "Of the noise, a round.", least=0.1, most=1)
     vocabulary_size: int = option(500, "Words.", least=10, most=20_000)
@@ -47,36 +45,27 @@ class Training(dp_ftrl.DpFtrl):
     Options, contents = Options, "sentences"
 
     @classmethod
-    def of(cls, options, population_options_, cache, seed):
+    def of(cls, options, people, cache, seed):
         words = vocabulary_lib.Vocabulary.from_english(options.vocabulary_size)
         tokenizer = sentence_tokenizers.get_sentence_tokenizer("keyboard")
-        language = population_options.LanguageOptions()
-        text = client_sentences.prepare(
-            population_options_, words, tokenizer, cache, language
+        text = client_sentences.prepare(people, words, tokenizer, cache)
+        small = training_options.TrainingOptions(
+            mechanism="fedavg",  # whose noise is ours, below
+            report_goal=options.cohort_size,
+            num_units=32,
+            embedding_size=16,
+            num_held_out_clients=10,
         )
-        network = model.cifg_language_model(
-            words.num_tokens, num_units=32, projection_size=16, embedding_size=16
-        )
-        limits = examples.ClientLimits(20, 10, 10)
-        rounds = client_update.FederatedRounds(
-            network,
-            examples.MappedText(text, limits),
-            client_update.LocalTraining(0.5),
-        )
-        sampler = timers.Timers(
-            num_clients=text.num_clients,
-            cohort_size=options.report_goal,
-            num_rounds=options.num_rounds,
-        )
+        prepared = preparation.prepare(small, words, text, seed)
         noise = DecayingNoise(
             num_rounds=options.num_rounds,
             clip_norm=1.0,
             noise_multiplier=options.noise_multiplier,
             decay=options.decay,
         )
-        plan = training_plan.plan_of(sampler, noise)
-        return cls(rounds, plan, network.initial_weights(seed))
-
-    def results(self, state):
-        sizes = {name: part.size for name, part in state.weights.items()}
-        return {"weights": pd.DataFrame(sizes.items(), columns=["name", "size"])}
+        sampler = timers.Timers(
+            num_clients=len(prepared.clients.training),
+            cohort_size=options.cohort_size,
+            num_rounds=options.num_rounds,
+        )
+        return prepared.algorithm(training_plan.plan_of(sampler, noise), 1.0, 0.9)

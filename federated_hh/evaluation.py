@@ -61,7 +61,7 @@ class GroundTruth:
 
 
 def scores_at_k(
-    found: Sequence[int], truth: GroundTruth, ks: Sequence[int]
+    found: Sequence[int] | np.ndarray, truth: GroundTruth, ks: Sequence[int]
 ) -> pd.DataFrame:
     """Scores the words that one run found.
 
@@ -80,9 +80,8 @@ def scores_at_k(
         A row a K, with the columns k; precision, recall and f1 as in the paper; and
         precision_at_k, recall_at_k and f1_at_k of the first K found words.
     """
-    found = np.asarray(found, np.int64)
     ranks = np.append(truth.ranks(), 0)  # the last is for -1
-    found_ranks = ranks[found]
+    found_ranks = ranks[np.asarray(found, np.int64)]
     real = np.count_nonzero(found_ranks) / len(found) if len(found) else np.nan
     rows = []
     for k in ks:
@@ -147,7 +146,7 @@ def mean_and_interval(
 
 
 def discovery_rates(
-    found: Sequence[Sequence[int]], truth: GroundTruth, num_words: int
+    found: Sequence[Sequence[int] | np.ndarray], truth: GroundTruth, num_words: int
 ) -> pd.DataFrame:
     """Counts in how many repeats each of the most frequent words was found.
 

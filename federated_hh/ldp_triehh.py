@@ -102,7 +102,9 @@ def plan_of(
     report_sampling: ReportSampling = ReportSampling.AGGREGATE,
     aggregation: Aggregation = Aggregation.SECURE_SUM,
     population_has_empty_users: bool = False,
-) -> plan_lib.Plan:
+) -> plan_lib.Plan[
+    samplers.DisjointCohorts, local_reports_plan.LocalReports, plan_lib.NoNoise
+]:
     """Returns the plan of LDP TrieHH.
 
     Args:
@@ -198,7 +200,9 @@ class LdpTrieHH(algorithm.Algorithm[LdpTrieHHState, np.ndarray]):
         self._place_of_word = {word: i for i, word in enumerate(words.to_pylist())}
         # Levels with as many candidates are the same computation.
         self._level = functools.lru_cache(maxsize=1)(self._build_level)
-        self._randomizer = functools.lru_cache(maxsize=1)(self.plan.contribution.made)
+        # Of the class that the parameters name, which can do more than a plan needs.
+        made: Any = self.plan.contribution.made
+        self._randomizer = functools.lru_cache(maxsize=1)(made)
 
     def describe(self) -> Mapping[str, Any]:
         """Returns what a sum of reports depends on beside the plan."""

@@ -138,6 +138,7 @@ class LdpTrieHHParameters:
         if not math.isinf(self.epsilon):
             self.randomizer(smallest)
             largest = self.randomizer(prefixes * alphabet.num_symbols)
+            assert largest is not None
             items_per_report = largest.values_per_report
         items = self.reports_per_level * items_per_report
         if items > _MAX_SUM:

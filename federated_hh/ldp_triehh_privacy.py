@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from typing import Any
 
 import pandas as pd
 
@@ -62,7 +63,7 @@ def anonymity_of(
             "Not evaluated: the evaluation is for Subset Selection only."
         )
     results, remarks = [], []
-    full = {
+    full: dict[str, Any] = {
         "alphabet_size": alphabet.num_symbols,
         "kept_prefixes": parameters.max_prefixes,
         "local_epsilon": parameters.epsilon,

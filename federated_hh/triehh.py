@@ -58,7 +58,7 @@ def plan_of(
     word_selection: selection_lib.WordSelection,
     *,
     population_has_empty_users: bool = True,
-) -> plan_lib.Plan:
+) -> plan_lib.Plan[Any, triehh_plan.OneVote, triehh_plan.Threshold]:
     """Returns the plan of TrieHH.
 
     Args:
@@ -97,7 +97,7 @@ class TrieHH(algorithm.Algorithm[TrieHHState, np.ndarray]):
     def __init__(
         self,
         population: client_words.ClientWords,
-        plan: plan_lib.Plan,
+        plan: plan_lib.Plan[Any, triehh_plan.OneVote, triehh_plan.Threshold],
         alphabet: alphabet_lib.Alphabet,
         num_blocks: int = _DEFAULT_NUM_BLOCKS,
     ):

@@ -1,7 +1,7 @@
 """What a run of TrieHH is asked for; `federated_hh.run_triehh` has the flags."""
 
 import dataclasses
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from simulation.options import OptionError, check, option
 
@@ -174,6 +174,7 @@ class TrieHHOptions:
             return self._solved(num_clients)
         from privacy import triehh as triehh_privacy
 
+        assert self.cohort_size is not None  # both are given, or none
         parameters = triehh_privacy.TrieHHParameters(
             population_size=num_clients,
             cohort_size=self.cohort_size,
@@ -195,7 +196,7 @@ class TrieHHOptions:
     def _solved(self, num_clients: int) -> "TrieHHParameters":
         from privacy import triehh_solver, triehh_theorem1
 
-        request = {
+        request: dict[str, Any] = {
             "population_size": num_clients,
             "max_length": self.max_length,
             "epsilon": self.epsilon,

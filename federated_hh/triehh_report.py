@@ -42,13 +42,13 @@ class Results:
 
 
 def evaluate(
-    process: triehh.TrieHH,
+    algorithm: triehh.TrieHH,
     repeats: Sequence[Sequence[trie_lib.Word]],
     max_k: int,
 ) -> Results:
     """Scores the words that each repeat found, for K from 1 to max_k."""
-    population = process.population
-    truth = evaluation.GroundTruth.of(population, process.word_selection)
+    population = algorithm.population
+    truth = evaluation.GroundTruth.of(population, algorithm.word_selection)
     place = {word: i for i, word in enumerate(population.words.to_pylist())}
     ranks = np.append(truth.ranks(), 0)
     counts = np.append(truth.counts, 0.0)
@@ -71,36 +71,36 @@ def evaluate(
     return Results(
         pd.concat(tables, ignore_index=True),
         evaluation.mean_and_interval(scores, "k"),
-        _discovery(process, found, truth),
+        _discovery(algorithm, found, truth),
     )
 
 
 def _discovery(
-    process: triehh.TrieHH,
+    algorithm: triehh.TrieHH,
     found: Sequence[np.ndarray],
     truth: evaluation.GroundTruth,
 ) -> pd.DataFrame:
     table = evaluation.discovery_rates(found, truth, _NUM_LISTED)
-    words = [process.population.word(i) for i in table.pop("word_id")]
+    words = [algorithm.population.word(i) for i in table.pop("word_id")]
     table.insert(0, "word", words)
-    table["fits"] = [len(word) < process.parameters.max_length for word in words]
-    if process.word_selection is selection.WordSelection.MOST_FREQUENT:
+    table["fits"] = [len(word) < algorithm.parameters.max_length for word in words]
+    if algorithm.word_selection is selection.WordSelection.MOST_FREQUENT:
         table["worst_case_rate"] = triehh_privacy.worst_case_discovery_rate(
-            table["true_count"].to_numpy(np.int64), process.parameters
+            table["true_count"].to_numpy(np.int64), algorithm.parameters
         )
     return table
 
 
 def write(
     directory: run_directory.RunDirectory,
-    process: triehh.TrieHH,
+    algorithm: triehh.TrieHH,
     results: Results,
     statement: statement_lib.PrivacyStatement,
 ) -> None:
     """Writes the tables, plots, privacy statement and report of a run."""
     metrics, words = directory.metrics(), results.heavy_hitters
     report = page.Page(directory, "TrieHH")
-    report.section("The run", covered=False).text(_summary(process, metrics, words))
+    report.section("The run", covered=False).text(_summary(algorithm, metrics, words))
     found = report.section("Heavy hitters", covered=False)
     found.text(
         "The words of the first repeat with the most votes. `true count` and `true "
@@ -126,7 +126,7 @@ def write(
     scores.plot("f1_over_k.png", plot_scores(results.scores))
     which = report.section("Which words are found", covered=False)
     which.file("discovery_rate.csv", results.discovery)
-    discovery = plot_discovery(results.discovery, process.population.num_clients)
+    discovery = plot_discovery(results.discovery, algorithm.population.num_clients)
     which.plot("discovery_rate.png", discovery)
     levels = plots.over_rounds(metrics, ["prefixes_kept", "votes_received"])
     which.plot("levels.png", levels)
@@ -135,14 +135,16 @@ def write(
     report.write()
 
 
-def _summary(process: triehh.TrieHH, metrics: pd.DataFrame, words: pd.DataFrame) -> str:
-    parameters, population = process.parameters, process.population
+def _summary(
+    algorithm: triehh.TrieHH, metrics: pd.DataFrame, words: pd.DataFrame
+) -> str:
+    parameters, population = algorithm.parameters, algorithm.population
     repeats = metrics["repeat"].nunique()
     return (
         f"{population.num_clients:,} clients with {population.num_words:,} distinct "
         f"words; cohorts of {parameters.cohort_size:,}, threshold "
         f"{parameters.threshold}, maximum length {parameters.max_length} (end symbol "
-        f"included), word selection `{process.word_selection.value}`, "
+        f"included), word selection `{algorithm.word_selection.value}`, "
         f"{repeats} repeat(s). {len(words) / repeats:,.1f} words were found a "
         f"repeat, in {metrics['seconds'].sum():.1f} s of rounds."
     )

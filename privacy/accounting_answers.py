@@ -7,6 +7,7 @@ from typing import Any
 
 from privacy import (
     argument_checks,
+    correlated_answers,
     neighbours,
     shuffling,
     triehh_solver,
@@ -24,6 +25,7 @@ LIMITS: dict[str, tuple[float, str]] = {
     "min_separation": (1e9, "no training has as many rounds"),
     "restart_first": (1e9, "no training has as many rounds"),
     "restart_period": (1e9, "no training has as many rounds"),
+    "buffers": (4, "a fifth is of no use"),
     "count_stddev": (1e12, "beyond it the count is of no use, and costs nothing"),
     "group_size": (1e6, "nobody has as many devices"),
     "delta": (1, "it is a probability"),
@@ -97,17 +99,7 @@ def dp_ftrl(
     """
     from privacy import conversions, noise_calibration, tree_aggregation
 
-    restarts: tuple[int, ...] = ()
-    if restart_first is not None:
-        period = num_rounds if restart_period is None else restart_period
-        if period > 0 and num_rounds / period > _MOST_TREES:
-            raise ValueError(
-                f"restart_period must be at least {-(-num_rounds // _MOST_TREES)} for "
-                f"num_rounds = {num_rounds}, got {period}: at most {_MOST_TREES} trees"
-            )
-        restarts = tree_aggregation.restart_schedule(num_rounds, restart_first, period)
-    elif restart_period is not None:
-        raise ValueError("restart_period needs restart_first")
+    restarts = restart_rounds(num_rounds, restart_first, restart_period)
     argument_checks.integer("group_size", group_size, 1)
     run = tree_aggregation.TreeAggregation(
         noise_multiplier=noise_multiplier,
@@ -118,14 +110,14 @@ def dp_ftrl(
     )
     unit = neighbours.Adjacency.ZERO_OUT.value
     rows = [
-        _row("max participation (MaxP)", run.max_participation, unit),
-        _row("rounds of each tree", _abridged(run.tree_lengths), ""),
-        _row("squared sensitivity (S2)", run.square_sum, "exact worst case"),
-        _row("zCDP (rho)", run.rho, unit),
+        row("max participation (MaxP)", run.max_participation, unit),
+        row("rounds of each tree", abridged(run.tree_lengths), ""),
+        row("squared sensitivity (S2)", run.square_sum, "exact worst case"),
+        row("zCDP (rho)", run.rho, unit),
     ]
     for conversion in conversions.ZcdpConversion:
         rows.append(
-            _row(
+            row(
                 f"epsilon at delta = {delta:g}",
                 conversions.zcdp_to_epsilon(run.rho, delta, conversion),
                 f"{unit}; {conversion.value}",
@@ -134,13 +126,13 @@ def dp_ftrl(
     if group_size > 1:
         rho = conversions.group_zcdp(run.rho, group_size)
         who = f"user with {group_size} devices"
-        rows.append(_row("zCDP (rho)", rho, who))
+        rows.append(row("zCDP (rho)", rho, who))
         epsilon = conversions.zcdp_to_epsilon(rho, delta)
-        rows.append(_row(f"epsilon at delta = {delta:g}", epsilon, who))
+        rows.append(row(f"epsilon at delta = {delta:g}", epsilon, who))
     if count_stddev is not None:
         split = noise_calibration.delta_noise_multiplier(noise_multiplier, count_stddev)
         rows.append(
-            _row("noise multiplier of the deltas", split, "Xu et al. 2023, Theorem 1")
+            row("noise multiplier of the deltas", split, "Xu et al. 2023, Theorem 1")
         )
     return rows
 
@@ -188,14 +180,14 @@ def shuffle(
         except ValueError as error:
             if method is not Method.EQUATION_1:
                 raise
-            rows.append(_row(f"by {method.name.lower()}", "-", str(error)))
+            rows.append(row(f"by {method.name.lower()}", "-", str(error)))
             continue
         if method is None:
             neighbours_are = found.adjacency.value
             basis = "; ".join([found.bound, neighbours_are, *found.assumptions])
-            rows.append(_row(f"epsilon at delta = {delta:g}", found.epsilon, basis))
+            rows.append(row(f"epsilon at delta = {delta:g}", found.epsilon, basis))
         else:
-            rows.append(_row(f"by {method.name.lower()}", found.epsilon, found.bound))
+            rows.append(row(f"by {method.name.lower()}", found.epsilon, found.bound))
     return rows
 
 
@@ -232,15 +224,14 @@ def triehh(
     Raises:
         ValueError: An argument is missing or outside its range.
     """
-    given = (threshold is not None, cohort_size is not None)
     wanted = (epsilon is not None, delta is not None)
-    if all(given) and any(wanted) and not all(wanted):
+    if threshold is not None and cohort_size is not None and sum(wanted) == 1:
         if parameters is not None:
             raise ValueError("parameters needs epsilon and delta, to find them for")
         chosen = triehh_accounting.TrieHHParameters(
             population, cohort_size, threshold, max_length
         )
-    elif all(wanted) and not any(given):
+    elif all(wanted) and threshold is None and cohort_size is None:
         chosen = _solve_triehh(
             parameters or "tight",
             discovery_rate,
@@ -258,10 +249,10 @@ def triehh(
     rate = 0.9 if discovery_rate is None else discovery_rate
     needed = triehh_accounting.holders_needed(chosen, rate)
     return [
-        _row("threshold (theta)", chosen.threshold, ""),
-        _row("cohort size (m)", chosen.cohort_size, ""),
-        _row("gamma", chosen.gamma, "m / sqrt(n)"),
-        _row(
+        row("threshold (theta)", chosen.threshold, ""),
+        row("cohort size (m)", chosen.cohort_size, ""),
+        row("gamma", chosen.gamma, "m / sqrt(n)"),
+        row(
             f"holders for a discovery rate of {rate:g}",
             "not possible" if needed is None else needed,
             "Zhu et al. 2020, Proposition 1",
@@ -299,10 +290,10 @@ def _triehh_guarantees(
         pairs.append((theorem_1, triehh_theorem1.guarantee(parameters)))
     rows = []
     for name, (epsilon, reached) in pairs:
-        rows.append(_row("epsilon", epsilon, f"{name}; {who}"))
-        rows.append(_row("delta", reached, f"{name}; {who}"))
+        rows.append(row("epsilon", epsilon, f"{name}; {who}"))
+        rows.append(row("delta", reached, f"{name}; {who}"))
     if violated is not None:
-        rows.append(_row("epsilon", "-", f"{theorem_1} does not apply: {violated}"))
+        rows.append(row("epsilon", "-", f"{theorem_1} does not apply: {violated}"))
     return rows
 
 
@@ -341,7 +332,7 @@ def k_anonymity(
     for result in (level.lemma_1(alpha), level.direct(alpha)):
         at = "0" if result.k is None else str(result.k)
         rows.append(
-            _row(
+            row(
                 "largest k",
                 "none" if result.k is None else result.k,
                 f"{result.name}; kept with probability {result.kept_probability:.4g} "
@@ -396,8 +387,8 @@ def cohort_size(
     # The closed form is no choice of `amplify`, being never the best.
     best = min(size for m, size in found.items() if m is not Method.EQUATION_1)
     return [
-        _row("smallest cohort (best)", best, "best proved bound"),
-        *(_row("smallest cohort", size, m.value) for m, size in found.items()),
+        row("smallest cohort (best)", best, "best proved bound"),
+        *(row("smallest cohort", size, m.value) for m, size in found.items()),
     ]
 
 
@@ -435,21 +426,52 @@ def call(answer: Callable[..., Rows], name: str, values: dict[str, Any]) -> Rows
     return answer(**values)
 
 
-def _abridged(lengths: Sequence[int]) -> str:
+def restart_rounds(
+    num_rounds: int, first: int | None, period: int | None
+) -> tuple[int, ...]:
+    """Returns the restarts that flags ask for; none where `first` is None.
+
+    Raises:
+        ValueError: An argument is outside its range, or restarts are too many.
+    """
+    from privacy import tree_aggregation
+
+    if first is None:
+        if period is not None:
+            raise ValueError("restart_period needs restart_first")
+        return ()
+    period = num_rounds if period is None else period
+    if period > 0 and num_rounds / period > _MOST_TREES:
+        raise ValueError(
+            f"restart_period must be at least {-(-num_rounds // _MOST_TREES)} for "
+            f"num_rounds = {num_rounds}, got {period}: at most {_MOST_TREES} trees"
+        )
+    return tree_aggregation.restart_schedule(num_rounds, first, period)
+
+
+def abridged(lengths: Sequence[int]) -> str:
+    """Returns the first of many lengths, as text."""
     shown = ", ".join(map(str, lengths[:_SHOWN_TREES]))
     more = len(lengths) - _SHOWN_TREES
     return f"{shown}, and {more} more" if more > 0 else shown
 
 
-def _row(quantity: str, value: Any, basis: str) -> dict[str, Any]:
+def row(quantity: str, value: Any, basis: str) -> dict[str, Any]:
+    """Returns a row of an answer."""
     return {"quantity": quantity, "value": value, "basis": basis}
 
 
+# By mechanism.
+ANSWERS: dict[str, Callable[..., Rows]] = {
+    "dp_ftrl": dp_ftrl,
+    "blt": correlated_answers.blt,
+    "tree_against_blt": correlated_answers.tree_against_blt,
+    "shuffle": shuffle,
+    "triehh": triehh,
+    "k_anonymity": k_anonymity,
+    "cohort_size": cohort_size,
+}
 # All flags that an answer may take.
 ARGUMENTS = sorted(
-    {
-        name
-        for answer in (dp_ftrl, shuffle, triehh, k_anonymity, cohort_size)
-        for name in inspect.signature(answer).parameters
-    }
+    {n for answer in ANSWERS.values() for n in inspect.signature(answer).parameters}
 )

@@ -259,8 +259,8 @@ class VotingLevel:
         from scipy import stats
 
         used = np.flatnonzero(law > 0)
-        used = slice(used[0], used[-1] + 1)
-        values, law = values[used], law[used]
+        part = slice(used[0], used[-1] + 1)
+        values, law = values[part], law[part]
         # The holders' own votes are elsewhere with a chance below 1e-25.
         mean = holders * self.include_probability
         reach = 12 * math.sqrt(mean) + 12

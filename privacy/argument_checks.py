@@ -126,6 +126,32 @@ def fraction(name: str, value: Any) -> float:
     return positive(name, value, maximum=1.0)
 
 
+def participations(clients: Any, rounds: Any, num_rounds: int) -> None:
+    """Checks columns that say who took part when.
+
+    Args:
+        clients: NumPy's array: which client.
+        rounds: NumPy's array: in which round, from 0.
+        num_rounds: Rounds done.
+
+    Raises:
+        ValueError: They are no integers of one length, or a round is outside the run.
+    """
+    if clients.shape != rounds.shape or clients.ndim != 1:
+        raise ValueError(
+            "clients and rounds must be columns of one length, got shapes "
+            f"{clients.shape} and {rounds.shape}"
+        )
+    for name, column in (("clients", clients), ("rounds", rounds)):
+        if len(column) and column.dtype.kind not in "iu":
+            raise ValueError(f"{name} must be integers, got {column.dtype}")
+    if len(rounds) and not (rounds.min() >= 0 and rounds.max() < num_rounds):
+        raise ValueError(
+            f"rounds must be between 0 and {num_rounds - 1}, got {rounds.min()} to "
+            f"{rounds.max()}"
+        )
+
+
 def _real(name: str, value: Any) -> float:
     if isinstance(value, bool | str | bytes):
         raise ValueError(f"{name} must be a number, got {value!r}")

@@ -196,9 +196,11 @@ def basic_composition(
         ValueError: An epsilon is negative, or a delta outside [0, 1).
     """
     _check_guarantees(guarantees)
+    epsilons, deltas = zip(*guarantees, strict=True) if guarantees else ((), ())
+    start = fractions.Fraction()
     return (
-        rounding.upwards(sum(fractions.Fraction(epsilon) for epsilon, _ in guarantees)),
-        rounding.upwards(sum(fractions.Fraction(delta) for _, delta in guarantees)),
+        rounding.upwards(sum(map(fractions.Fraction, epsilons), start)),
+        rounding.upwards(sum(map(fractions.Fraction, deltas), start)),
     )
 
 

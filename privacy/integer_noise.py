@@ -69,15 +69,19 @@ class NoiseState:
         rounds: Rounds of this tree.
         nodes: The complete nodes that the rounds are the union of, the largest first;
             none where noise is independent.
+        hidden: int64 [size] each: what correlated noise remembers, encrypted.
+        history: What it was encrypted with.
     """
 
     tree: int = 0
     rounds: int = 0
     nodes: tuple[Node, ...] = ()
+    hidden: tuple[np.ndarray, ...] = ()
+    history: bytes = b""
 
 
 class IntegerNoise(abc.ABC):
-    """What both kinds share; see `Tree` and `Independent`."""
+    """What all kinds share: `Tree`, `Independent`, `correlated_noise.Correlated`."""
 
     @abc.abstractmethod
     def restart(self, state: NoiseState) -> NoiseState:

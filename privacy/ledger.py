@@ -80,7 +80,7 @@ def converted(guarantee: Guarantee, adjacency: Adjacency) -> Guarantee:
 def _in_two_steps(guarantee: Guarantee) -> Guarantee:
     epsilon, delta, rho = guarantee.epsilon, guarantee.delta, guarantee.rho
     proved, how = guarantee.is_upper_bound, ""
-    if rho is not None:
+    if rho is not None and guarantee.noise_rounds is not None:
         rho, how = conversions.group_zcdp(rho, 2), ", 4 rho"
         drawn = drawn_noise.zcdp_to_epsilon(rho, delta, guarantee.noise_rounds)
         epsilon, proved = drawn.epsilon, proved and drawn.is_proved
@@ -179,24 +179,26 @@ class Ledger:
         delta = argument_checks.probability("delta", delta)
         if not self._entries:
             raise ValueError("the ledger is empty: nothing to compose")
-        noise = [e.guarantee for e in self._entries if e.guarantee.rho is not None]
+        rhos = [e.guarantee.rho for e in self._entries if e.guarantee.rho is not None]
         others = [e.guarantee for e in self._entries if e.guarantee.rho is None]
-        spent = sum(fractions.Fraction(each.delta) for each in others)
+        spent = sum((fractions.Fraction(g.delta) for g in others), fractions.Fraction())
         left = fractions.Fraction(delta) - spent
-        if left < 0 or (noise and left < delta * 2**-20):
+        if left < 0 or (rhos and left < delta * 2**-20):
             names = [e.name for e in self._entries if e.guarantee.rho is None]
             raise ValueError(
-                f"delta = {delta:g} must be {'above' if noise else 'at least'} "
+                f"delta = {delta:g} must be {'above' if rhos else 'at least'} "
                 f"{rounding.upwards(spent):.4g}, the sum of the deltas of "
                 f"{', '.join(names)}"
             )
-        rho, rounds, bounds = None, None, []
+        rho, rounds, bounds = None, None, list[str]()
         if others:
             bounds.append("composition of the worst privacy losses of the guarantees")
+        if not rhos:
             epsilon = _epsilon(None, others, delta)
-        if noise:
-            rho = rounding.upwards(sum(fractions.Fraction(g.rho) for g in noise))
-            rounds = sum(each.noise_rounds for each in noise)
+        else:
+            exact = sum(map(fractions.Fraction, rhos), fractions.Fraction())
+            rho = rounding.upwards(exact)
+            rounds = sum(e.guarantee.noise_rounds or 0 for e in self._entries)
             bounds.insert(0, "the sum of zCDP as one Gaussian")
             epsilon = _with_noise(rho, rounds, others, delta)
         return Guarantee(
@@ -245,7 +247,8 @@ def _epsilon(rho: float | None, known: Sequence[Guarantee], delta: float) -> flo
     """
     # An epsilon of 0 has nothing to compose but its delta. What holds in one direction
     # only bounds the loss at one epsilon, and no loss of the other direction.
-    composed, added = [], []
+    composed: list[Guarantee] = []
+    added: list[Guarantee] = []
     for each in known:
         alone = each.one_sided or not 0 < each.epsilon <= _LARGEST_COMPOSED
         (added if alone else composed).append(each)

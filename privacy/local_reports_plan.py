@@ -6,8 +6,8 @@ randomizer; their sum is released as it is.
 
 import dataclasses
 import math
-from collections.abc import Callable
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
@@ -22,15 +22,15 @@ _SUBSET_SELECTION = shuffling.Randomizer.SUBSET_SELECTION.value
 
 
 class Known(Protocol):
-    """What is known of a local randomizer.
+    """What is known of a local randomizer."""
 
-    Attributes:
-        replacement_epsilon: Of a report, for the exchange of its item.
-        amplification: A value of `shuffling.Randomizer`.
-    """
+    @property
+    def replacement_epsilon(self) -> float:
+        """Of a report, for the exchange of its item."""
 
-    replacement_epsilon: float
-    amplification: str
+    @property
+    def amplification(self) -> str:
+        """A value of `shuffling.Randomizer`."""
 
 
 class SumOfReports(Protocol):
@@ -157,14 +157,14 @@ class LocalReports(plan_lib.Contribution):
             ValueError: The sum is of another number of candidates, or there are more
                 items than reports.
         """
-        candidates = facts[CANDIDATES]
+        candidates = int(facts[CANDIDATES])
         if total.shape != (candidates,):
             raise ValueError(
                 f"the sum has the shape {total.shape}; it has to be [{candidates}]"
             )
         if not self.draws_sum or (randomizer := self.made(candidates)) is None:
             return total
-        no_item = facts[REPORTS] - int(total.sum())
+        no_item = int(facts[REPORTS]) - int(total.sum())
         if no_item < 0:
             raise ValueError(
                 f"the sum is of {total.sum():,} items, of more than the "
@@ -214,10 +214,13 @@ def one_report(
     )
 
 
+_Plan: TypeAlias = plan_lib.Plan[Any, LocalReports, plan_lib.NoNoise]
+
+
 class _Theorem:
     """What `ldp_triehh_statement` has, from a plan."""
 
-    def check(self, plan: plan_lib.Plan) -> None:
+    def check(self, plan: _Plan) -> None:
         """Raises `ValueError` where a parameter is out of range."""
         _run_of(plan, None, 1)
         reports = plan.contribution
@@ -251,7 +254,7 @@ class _Theorem:
 
     def statement(
         self,
-        plan: plan_lib.Plan,
+        plan: _Plan,
         record: plan_lib.Record | None,
         delta: float,
         repeats: int,
@@ -260,19 +263,19 @@ class _Theorem:
         return ldp_triehh_statement.ldp_triehh_statement(
             _run_of(plan, record, repeats),
             delta=delta,
-            rounds=record and record.rounds,
+            rounds=record.rounds if record else None,
         )
 
     def spent(
-        self, plan: plan_lib.Plan, record: plan_lib.Record, delta: float
+        self, plan: _Plan, repeats: Sequence[plan_lib.Repeat], delta: float
     ) -> plan_lib.Metrics:
         """Returns nothing: who took part in a level takes part in no other."""
-        del plan, record, delta
+        del plan, repeats, delta
         return {}
 
 
 def _run_of(
-    plan: plan_lib.Plan, record: plan_lib.Record | None, repeats: int
+    plan: _Plan, record: plan_lib.Record | None, repeats: int
 ) -> ldp_triehh_statement.LdpTrieHHRun:
     """Returns what the accounting takes."""
     reports = plan.contribution

@@ -195,6 +195,10 @@ class NoNoise(UpdateMechanism):
         if not self.clip_norm > 0:
             raise ValueError(f"clip_norm is {self.clip_norm}, must be above 0.")
 
+    def parameters(self, num_rounds: int) -> dict[str, float | int | str]:
+        """Returns what statements say of the mechanism, by name."""
+        return super().parameters(num_rounds) | {"noise multiplier z": 0.0}
+
     def release(
         self,
         total: UpdateSum,
@@ -237,7 +241,8 @@ def metrics_of(
     Args:
         clip_norm: The one in force.
         tracked_norm: The estimate after the round.
-        noise_stddev: Of the noise on a coordinate of a tree's node or of the sum.
+        noise_stddev: Of the noise on a coordinate of a tree's node or of the sum; of
+            correlated noise, before it is correlated.
     """
     return {
         "clip_norm": clip_norm,

@@ -45,8 +45,6 @@ def noise_multiplier_for(
     Raises:
         ValueError: An argument is outside its range.
     """
-    epsilon = argument_checks.positive("epsilon", epsilon, LARGEST_EPSILON)
-    delta = argument_checks.probability("delta", delta)
     run = tree_aggregation.TreeAggregation(
         noise_multiplier=1.0,
         num_rounds=num_rounds,
@@ -54,11 +52,34 @@ def noise_multiplier_for(
         max_participation=max_participation,
         restart_rounds=tuple(restart_rounds),
     )
+    assert run.max_participation is not None
     square_sum = run.max_participation if independent_noise else run.square_sum
+    return noise_multiplier_of(
+        lambda multiplier: tree_aggregation.zcdp(square_sum, multiplier), epsilon, delta
+    )
+
+
+def noise_multiplier_of(
+    rho_of: Callable[[float], float], epsilon: float, delta: float
+) -> float:
+    """Finds the smallest noise multiplier for a wanted guarantee, whatever the noise.
+
+    Args:
+        rho_of: The zCDP of a noise multiplier, which falls as that grows.
+        epsilon: Wanted epsilon, in (0, 1000].
+        delta: Wanted delta, in (0, 1).
+
+    Returns:
+        z; see `noise_multiplier_for`.
+
+    Raises:
+        ValueError: An argument is outside its range.
+    """
+    epsilon = argument_checks.positive("epsilon", epsilon, LARGEST_EPSILON)
+    delta = argument_checks.probability("delta", delta)
 
     def enough(multiplier: float) -> bool:
-        rho = tree_aggregation.zcdp(square_sum, multiplier)
-        return conversions.zcdp_to_epsilon(rho, delta) <= epsilon
+        return conversions.zcdp_to_epsilon(rho_of(multiplier), delta) <= epsilon
 
     return _smallest(enough)
 

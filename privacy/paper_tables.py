@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from typing import Any
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from privacy.shuffling import Randomizer, Reports
 from privacy.tree_aggregation import TreeAggregation
 
 # Xu et al. 2023, Tables 1 and 2: model, rounds, MinS, MaxP, printed zCDP.
-_XU_ZCDP = (
+XU_ZCDP = (
     ("Table 1 de-DE", 930, 212, 4, "0.48"),
     ("Table 1 en-GB", 980, 226, 4, "0.48"),
     ("Table 1 fr-FR", 1280, 180, 5, "0.89"),
@@ -40,7 +41,7 @@ _XU_ZCDP = (
     ("Table 2 ru-RU", 870, 327, 3, "0.32"),
     ("Table 2 pt-PT", 430, 54, 7, "0.99"),
 )
-_XU_NOISE_MULTIPLIER = 7.0
+XU_NOISE_MULTIPLIER = 7.0
 _XU_DELTA = 1e-10
 
 # Printed zCDP, printed epsilon, S2 (for the unrounded zCDP S2 / 98).
@@ -67,7 +68,7 @@ _ZHU_SFP = (
     ("OOV sample", 6_000_000, 4, "5.99"),
 )
 
-_SUN = {"local_epsilon": 10.0, "num_reports": 3 * 10**7, "delta": 1e-10}
+_SUN: dict[str, Any] = {"local_epsilon": 10.0, "num_reports": 3 * 10**7, "delta": 1e-10}
 _SUN_DOMAINS = (10_001, *(14 * [1_000_001]))
 
 
@@ -109,9 +110,9 @@ def xu_rows() -> list[TableRow]:
         One row a model, and one for each printed epsilon.
     """
     rows = []
-    for model, rounds, separation, most, printed in _XU_ZCDP:
+    for model, rounds, separation, most, printed in XU_ZCDP:
         run = TreeAggregation(
-            noise_multiplier=_XU_NOISE_MULTIPLIER,
+            noise_multiplier=XU_NOISE_MULTIPLIER,
             num_rounds=rounds,
             min_separation=separation,
             max_participation=most,
@@ -133,7 +134,7 @@ def xu_rows() -> list[TableRow]:
         )
     for name, rho, printed, square in _XU_EPSILONS:
         exact = conversions.zcdp_to_epsilon(
-            square / (2 * _XU_NOISE_MULTIPLIER**2), _XU_DELTA
+            square / (2 * XU_NOISE_MULTIPLIER**2), _XU_DELTA
         )
         found = conversions.zcdp_to_epsilon(float(rho), _XU_DELTA)
         rows.append(

@@ -9,7 +9,7 @@ combination for which no theorem is proved cannot be made into a plan.
 import abc
 import dataclasses
 import enum
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
@@ -19,6 +19,9 @@ from randomness import streams
 
 P = TypeVar("P")
 M = TypeVar("M")
+_SamplerT = TypeVar("_SamplerT", bound="Sampler")
+_ContributionT = TypeVar("_ContributionT", bound="Contribution")
+_MechanismT = TypeVar("_MechanismT", bound="Mechanism")
 Facts = Mapping[str, float | int | str]
 Metrics = Mapping[str, float | int]
 
@@ -183,21 +186,40 @@ class Record:
     places: tuple[Any, ...] = ()
 
 
+@dataclasses.dataclass(frozen=True)
+class Repeat:
+    """What a repeat came to so far.
+
+    Attributes:
+        rounds: Rounds done.
+        places: What the sampler remembers.
+    """
+
+    rounds: int
+    places: Any
+
+
 class Theorem(Protocol):
     """What is proved of one combination."""
 
-    def check(self, plan: "Plan") -> None:
+    def check(self, plan: "Plan[Any, Any, Any]") -> None:
         """Raises `ValueError` where a condition is not met."""
 
     def check_round(self, plan: "Plan", number: int, facts: Facts) -> None:
         """Raises `ValueError` where a round is none of what is proved."""
 
     def statement(
-        self, plan: "Plan", record: Record | None, delta: float, repeats: int
+        self,
+        plan: "Plan[Any, Any, Any]",
+        record: Record | None,
+        delta: float,
+        repeats: int,
     ) -> statement.PrivacyStatement:
         """Returns the statement: of a record, or of the worst case that is planned."""
 
-    def spent(self, plan: "Plan", record: Record, delta: float) -> Metrics:
+    def spent(
+        self, plan: "Plan[Any, Any, Any]", repeats: Sequence[Repeat], delta: float
+    ) -> Metrics:
         """Returns what is known of the cost so far, for the metrics of a round."""
 
 
@@ -219,7 +241,7 @@ def register(
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Plan:
+class Plan(Generic[_SamplerT, _ContributionT, _MechanismT]):
     """A run's sampler, contribution and mechanism; see this module's docstring.
 
     Attributes:
@@ -232,9 +254,9 @@ class Plan:
             met.
     """
 
-    sampler: Sampler
-    contribution: Contribution
-    mechanism: Mechanism
+    sampler: _SamplerT
+    contribution: _ContributionT
+    mechanism: _MechanismT
 
     def __post_init__(self):
         self.theorem.check(self)

@@ -4,6 +4,12 @@ Examples: one for each mechanism, what runs cost together, all numbers of the pa
 
   scripts/run privacy.run_accounting --mechanism=dp_ftrl --noise_multiplier=7 \
       --num_rounds=930 --min_separation=212 --max_participation=4 --delta=1e-10
+  scripts/run privacy.run_accounting --mechanism=blt --noise_multiplier=4 \
+      --num_rounds=930 --min_separation=212 --max_participation=4 --delta=1e-10
+  scripts/run privacy.run_accounting --mechanism=tree_against_blt --delta=1e-10 \
+      --noise_multiplier=7 --num_rounds=930 --min_separation=212 --max_participation=4
+  scripts/run privacy.run_accounting --mechanism=tree_against_blt --table=xu_2023 \
+      --delta=1e-10
   scripts/run privacy.run_accounting --mechanism=shuffle --delta=1e-10 \
       --randomizer=subset_selection --local_epsilon=10 --domain_size=1000001 \
       --num_reports=30000000
@@ -25,23 +31,15 @@ import io
 import json
 import math
 import sys
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NoReturn
 
 from absl import app, flags
 
-from privacy import accounting_answers
-
-_ANSWERS: dict[str, Callable[..., list[dict[str, Any]]]] = {
-    "dp_ftrl": accounting_answers.dp_ftrl,
-    "shuffle": accounting_answers.shuffle,
-    "triehh": accounting_answers.triehh,
-    "k_anonymity": accounting_answers.k_anonymity,
-    "cohort_size": accounting_answers.cohort_size,
-}
+from privacy import accounting_answers, correlated_answers
 
 _MECHANISM = flags.DEFINE_enum(
-    "mechanism", None, list(_ANSWERS), "What to account for."
+    "mechanism", None, list(accounting_answers.ANSWERS), "What to account for."
 )
 _PAPER_TABLES = flags.DEFINE_bool(
     "paper_tables", False, "Print every number of the four papers beside ours."
@@ -65,8 +63,21 @@ flags.DEFINE_integer(
 flags.DEFINE_integer(
     "min_separation", None, "MinS, rounds strictly between two of a device."
 )
-flags.DEFINE_integer("restart_first", None, "First round after which a tree restarts.")
+flags.DEFINE_integer(
+    "restart_first", None, "First round after which the noise starts anew."
+)
 flags.DEFINE_integer("restart_period", None, "Rounds between restarts.")
+flags.DEFINE_integer("buffers", None, "d, vectors that BLT remembers; 2 if not set.")
+flags.DEFINE_string(
+    "forgotten", None, "Of a given BLT: what each buffer loses a round, with commas."
+)
+flags.DEFINE_string("weights", None, "Of a given BLT: of each buffer, with commas.")
+flags.DEFINE_enum(
+    "table",
+    None,
+    correlated_answers.TABLES,
+    "Compare tree and BLT for all runs of a paper.",
+)
 flags.DEFINE_float(
     "count_stddev", None, "sigma_b, noise on the count of unclipped devices, if any."
 )
@@ -173,25 +184,25 @@ def _answer() -> list[dict[str, Any]]:
         from privacy import paper_tables
 
         return [dataclasses.asdict(row) for row in paper_tables.all_rows()]
+    answers, mechanism = accounting_answers.ANSWERS, _MECHANISM.value
     if _COMPOSE.value is not None:
         from privacy import run_totals
 
-        if _MECHANISM.value is not None or set(values) != {"delta"}:
+        if mechanism is not None or set(values) != {"delta"}:
             raise ValueError("--compose takes --delta, and no other flag but --format")
         return run_totals.compose(_COMPOSE.value, values["delta"])
-    if _MECHANISM.value is None:
+    if mechanism is None:
         raise ValueError(
-            f"say --mechanism= one of {', '.join(_ANSWERS)}, --compose or "
-            "--paper_tables"
+            f"say --mechanism= one of {', '.join(answers)}, --compose or --paper_tables"
         )
-    return accounting_answers.call(_ANSWERS[_MECHANISM.value], _MECHANISM.value, values)
+    return accounting_answers.call(answers[mechanism], mechanism, values)
 
 
 def _text(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-def _fail(error: Exception | str):
+def _fail(error: Exception | str) -> NoReturn:
     print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
     sys.exit(2)
 

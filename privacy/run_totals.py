@@ -185,7 +185,8 @@ def _add(book: ledger.Ledger, run: Run, share: float) -> Guarantee:
         raise ValueError(
             f"{run.name}: nothing is guaranteed: {run.statement.no_guarantee_reason}"
         )
-    best, reasons = None, {}
+    reasons: dict[str, None] = {}
+    best: tuple[tuple[bool, float], Guarantee] | None = None
     for guarantee in guarantees:
         trial = ledger.Ledger(book.adjacency)
         try:

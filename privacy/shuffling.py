@@ -150,7 +150,9 @@ def amplify(
     honest = _honest_reports(num_reports, honest_fraction)
     argument_checks.probability("delta", delta)
     if method is None:
-        candidates = [m for m in reports.methods if m is not Method.EQUATION_1]
+        candidates: list[Method] = [
+            m for m in reports.methods if m is not Method.EQUATION_1
+        ]
     elif method in reports.methods:
         candidates = [method]
     else:
@@ -391,6 +393,7 @@ def _bound_epsilon(
         if reports.randomizer is Randomizer.SUBSET_SELECTION:
             return blanket.subset_selection(local, size, num_reports).epsilon(delta)
         # k-ary randomized response is Subset Selection with one item a report.
+        assert size is not None
         return blanket.SubsetSelectionBlanket(
             local, size, num_reports, subset_size=1
         ).epsilon(delta)

@@ -344,13 +344,13 @@ def _definitions(members: Iterable[Unit | Adjacency]) -> dict[str, str]:
 
 def _take_adjacency(fields: dict[str, Any], where: str) -> None:
     """Makes a field a member, and takes away the unit that follows from it."""
-    names = [adjacency.value for adjacency in Adjacency]
-    if fields["adjacency"] not in names:
+    by_name = {adjacency.value: adjacency for adjacency in Adjacency}
+    name = fields["adjacency"]
+    if name not in by_name:
         raise ValueError(
-            f"adjacency of {where} must be one of {', '.join(names)}, got "
-            f"{fields['adjacency']!r}"
+            f"adjacency of {where} must be one of {', '.join(by_name)}, got {name!r}"
         )
-    fields["adjacency"] = Adjacency(fields["adjacency"])
+    fields["adjacency"] = by_name[name]
     unit, expected = fields.pop("unit"), fields["adjacency"].unit.value
     if unit != expected:
         raise ValueError(f"unit of {where} must be {expected!r}, got {unit!r}")

@@ -9,9 +9,11 @@ import dataclasses
 import fractions
 import math
 from collections.abc import Sequence
+from typing import Any, TypeAlias
 
 from privacy import (
     conversions,
+    correlated_noise,
     drawn_noise,
     model_updates,
     realised,
@@ -23,6 +25,10 @@ from privacy import plan as plan_lib
 from privacy.guarantee import Guarantee
 from privacy.neighbours import Adjacency
 from privacy.participation_table import ParticipationTable
+
+_Plan: TypeAlias = plan_lib.Plan[
+    Any, model_updates.Update, model_updates.UpdateMechanism
+]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,7 +52,7 @@ class _Participation:
     realised: realised.Realised | None
 
 
-def _planned(plan: plan_lib.Plan, repeats: int) -> _Participation:
+def _planned(plan: _Plan, repeats: int) -> _Participation:
     """Returns the worst that the plan's limits allow."""
     num_rounds = plan.mechanism.num_rounds
     limits = plan.sampler.limits(num_rounds)
@@ -54,73 +60,73 @@ def _planned(plan: plan_lib.Plan, repeats: int) -> _Participation:
     return _Participation(repeats, repeats * num_rounds, num_rounds, limits, rho, None)
 
 
-def _realised(plan: plan_lib.Plan, record: plan_lib.Record) -> _Participation:
+def _realised(plan: _Plan, record: plan_lib.Record) -> _Participation:
     """Returns what the tables of all clients say that happened.
 
     Raises:
         TypeError: If the sampler kept no participation tables.
         ValueError: If they are not of the rounds that were written down.
     """
-    repeats, tables = _repeats(record), _tables(record)
-    for table, rounds in zip(tables, repeats, strict=True):
-        table.check(rounds)
+    rounds: list[list[realised.Round]] = [[] for _ in range(record.rounds.num_repeats)]
+    for asked in record.rounds.rounds:
+        rounds[asked.repeat].append(asked)
+    repeats = [
+        plan_lib.Repeat(len(asked), places)
+        for asked, places in zip(rounds, record.places, strict=True)
+    ]
+    tables = [_table_of(repeat) for repeat in repeats]
+    for table, of_repeat in zip(tables, rounds, strict=True):
+        table.check(of_repeat)
     # Where nobody took part twice, nobody did so sooner than a whole repeat.
     separations = (table.min_separation() for table in tables)
     return _Participation(
         repeats=len(repeats),
         num_rounds=len(record.rounds.rounds),
-        longest=max(map(len, repeats)),
+        longest=max(map(len, rounds)),
         limits=plan_lib.Limits(
             max(table.max_participation() for table in tables),
             min(
-                len(rounds) - 1 if least is None else least
-                for least, rounds in zip(separations, repeats, strict=True)
+                len(asked) - 1 if least is None else least
+                for least, asked in zip(separations, rounds, strict=True)
             ),
         ),
-        rho=_observed(plan, record),
+        rho=_observed(plan, repeats),
         realised=record.rounds.summary(),
     )
 
 
-def _observed(plan: plan_lib.Plan, record: plan_lib.Record) -> float:
+def _observed(plan: _Plan, repeats: Sequence[plan_lib.Repeat]) -> float:
     """Returns rho of those who really took part: the sum of all repeats'."""
-    return _sum(
-        [
+    rhos = []
+    for repeat in repeats:
+        table = _table_of(repeat)
+        rhos.append(
             plan.mechanism.observed_zcdp(
-                table.log_clients, table.log_rounds, len(rounds)
+                table.log_clients, table.log_rounds, repeat.rounds
             )
-            for table, rounds in zip(_tables(record), _repeats(record), strict=True)
-        ]
-    )
+        )
+    return _sum(rhos)
 
 
 def _sum(rhos: Sequence[float]) -> float:
     if any(map(math.isinf, rhos)):
         return math.inf
-    return rounding.upwards(sum(map(fractions.Fraction, rhos)))
+    return rounding.upwards(sum(map(fractions.Fraction, rhos), fractions.Fraction()))
 
 
-def _repeats(record: plan_lib.Record) -> list[list[realised.Round]]:
-    repeats: list[list[realised.Round]] = [[] for _ in range(record.rounds.num_repeats)]
-    for asked in record.rounds.rounds:
-        repeats[asked.repeat].append(asked)
-    return repeats
-
-
-def _tables(record: plan_lib.Record) -> list[ParticipationTable]:
-    tables = [getattr(places, "table", None) for places in record.places]
-    for table in tables:
-        if not isinstance(table, ParticipationTable):
-            raise TypeError(
-                f"table is a {type(table).__name__}: only the participation table of "
-                "a run says what was realised."
-            )
-    return tables
+def _table_of(repeat: plan_lib.Repeat) -> ParticipationTable:
+    table = getattr(repeat.places, "table", None)
+    if not isinstance(table, ParticipationTable):
+        raise TypeError(
+            f"table is a {type(table).__name__}: only the participation table of "
+            "a run says what was realised."
+        )
+    return table
 
 
 def plan_of(
     sampler: plan_lib.Sampler, mechanism: model_updates.UpdateMechanism
-) -> plan_lib.Plan:
+) -> _Plan:
     """Returns the plan of a training run.
 
     Args:
@@ -142,7 +148,7 @@ def plan_of(
 class _Theorem:
     """docs/integer_noise.md, and `tree_aggregation`."""
 
-    def check(self, plan: plan_lib.Plan) -> None:
+    def check(self, plan: _Plan) -> None:
         """Raises `ValueError` where updates and mechanism do not go together."""
         is_clipped = isinstance(plan.contribution, model_updates.ClippedUpdate)
         if is_clipped != math.isfinite(plan.mechanism.clip_norm):
@@ -160,7 +166,7 @@ class _Theorem:
 
     def statement(
         self,
-        plan: plan_lib.Plan,
+        plan: _Plan,
         record: plan_lib.Record | None,
         delta: float,
         repeats: int,
@@ -191,7 +197,7 @@ class _Theorem:
             ),
             guarantees=(_guarantee(participation, delta),) if has_noise else (),
             no_guarantee_reason=None if has_noise else "No noise is added.",
-            parameters=_table(plan, participation),
+            parameters=_table(plan, participation, delta),
             accounting=mechanism.planned if is_planned else mechanism.realised,
             assumptions=_assumptions(participation, has_noise),
             not_counted=(
@@ -208,16 +214,16 @@ class _Theorem:
         )
 
     def spent(
-        self, plan: plan_lib.Plan, record: plan_lib.Record, delta: float
+        self, plan: _Plan, repeats: Sequence[plan_lib.Repeat], delta: float
     ) -> plan_lib.Metrics:
         """Returns rho and epsilon so far, for those who really took part.
 
         Who took part, which they follow from, is taken to be public.
         """
-        rho = _observed(plan, record)
+        rho = _observed(plan, repeats)
         if math.isinf(rho):
             return {"rho": rho, "epsilon": rho}
-        num_rounds = len(record.rounds.rounds)
+        num_rounds = sum(repeat.rounds for repeat in repeats)
         drawn = drawn_noise.zcdp_to_epsilon(rho, delta, num_rounds)
         return {"rho": rho, "epsilon": drawn.epsilon}
 
@@ -255,7 +261,7 @@ def _noise_assumption(participation: _Participation) -> str:
     )
 
 
-def _sums(plan: plan_lib.Plan) -> str:
+def _sums(plan: _Plan) -> str:
     if not isinstance(plan.contribution, model_updates.ClippedUpdate):
         return "Updates, which nothing bounds, are summed in the open."
     return (
@@ -288,23 +294,30 @@ def _guarantee(participation: _Participation, delta: float) -> Guarantee:
 
 
 def _table(
-    plan: plan_lib.Plan, participation: _Participation
+    plan: _Plan, participation: _Participation, delta: float
 ) -> dict[str, float | int | str]:
     values: dict[str, float | int | str] = {"rounds": participation.longest}
     if participation.repeats > 1:
         values["repeats"] = participation.repeats
-    return {
-        **values,
+    values |= {
         "report goal m": plan.sampler.cohort_size,
         "MinS (rounds strictly between)": participation.limits.min_separation,
         "MaxP": participation.limits.max_participation,
         **plan.mechanism.parameters(participation.longest),
     }
+    if isinstance(plan.mechanism, update_noise.AddedNoise):
+        # Contributions in place of others are as far from them as two clip norms.
+        rho = 4 * participation.rho
+        drawn = drawn_noise.zcdp_to_epsilon(rho, delta, participation.num_rounds)
+        values["rho, if a client's data are replaced by others"] = rho
+        values["epsilon, if a client's data are replaced by others"] = drawn.epsilon
+    return values
 
 
 for _contribution, _mechanism in (
     (model_updates.ClippedUpdate, update_noise.TreeNoise),
     (model_updates.ClippedUpdate, update_noise.GaussianNoise),
+    (model_updates.ClippedUpdate, correlated_noise.CorrelatedNoise),
     (model_updates.Update, model_updates.NoNoise),
 ):
     plan_lib.register(plan_lib.Sampling.LIMITED, _contribution, _mechanism, _Theorem())

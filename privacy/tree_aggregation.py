@@ -20,6 +20,7 @@ ceil(rounds / (MinS + 1)), which MinS alone implies. floor(rounds / MinS) is no 
 import dataclasses
 import fractions
 import functools
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -74,6 +75,7 @@ class TreeAggregation:
     @functools.cached_property
     def square_sum(self) -> int:
         """S2, the squared sensitivity for clip norm 1 in the worst case."""
+        assert self.max_participation is not None
         return worst_participation.square_sum(
             self.tree_lengths, self.max_participation, self.min_separation
         )
@@ -266,7 +268,7 @@ def observed_square_sums(
     """
     clients, rounds = np.asarray(clients), np.asarray(rounds)
     starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    _check_participations(clients, rounds, int(starts[-1]))
+    argument_checks.participations(clients, rounds, int(starts[-1]))
     order = np.lexsort((rounds, clients))
     clients, rounds = clients[order], rounds[order].astype(np.int64)
     # Sorted like this, the participations in a node stand side by side.
@@ -294,17 +296,23 @@ def observed_square_sums(
     return totals
 
 
-def _check_participations(clients: np.ndarray, rounds: np.ndarray, num_rounds: int):
-    if clients.shape != rounds.shape or clients.ndim != 1:
-        raise ValueError(
-            "clients and rounds must be columns of one length, got shapes "
-            f"{clients.shape} and {rounds.shape}"
-        )
-    for name, column in (("clients", clients), ("rounds", rounds)):
-        if len(column) and column.dtype.kind not in "iu":
-            raise ValueError(f"{name} must be integers, got {column.dtype}")
-    if len(rounds) and not (rounds.min() >= 0 and rounds.max() < num_rounds):
-        raise ValueError(
-            f"rounds must be between 0 and {num_rounds - 1}, got {rounds.min()} to "
-            f"{rounds.max()}"
-        )
+def largest_error(lengths: Sequence[int]) -> float:
+    """Computes the noise's standard deviation on the worst prefix sum.
+
+    Args:
+        lengths: Rounds of each tree, in order.
+
+    Returns:
+        That of Honaker's efficient form, for noise of standard deviation 1 in each
+        node: a complete node of 2^h rounds is estimated with the variance
+        1 / (2 - 2^-h), and a prefix is a sum of such.
+    """
+    done = worst = 0.0
+    for length in lengths:
+        prefixes = np.arange(length + 1)
+        variances = np.zeros(length + 1)
+        for height in range(int(length).bit_length()):
+            variances += (prefixes >> height & 1) / (2 - 0.5**height)
+        worst = max(worst, done + float(variances.max()))
+        done += float(variances[-1])
+    return math.sqrt(worst)

@@ -4,7 +4,8 @@ Other algorithms with one vote a client are covered too, at L times a round's de
 """
 
 import dataclasses
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -69,7 +70,10 @@ class Threshold(plan_lib.Mechanism[None]):
         return plan_lib.Release(Kept(kept, total[kept]), state)
 
 
-def parameters_of(plan: plan_lib.Plan) -> TrieHHParameters:
+_Plan: TypeAlias = plan_lib.Plan[Any, OneVote, Threshold]
+
+
+def parameters_of(plan: _Plan) -> TrieHHParameters:
     """Returns what the accounting of TrieHH takes."""
     return TrieHHParameters(
         population_size=plan.sampler.num_clients,
@@ -82,7 +86,7 @@ def parameters_of(plan: plan_lib.Plan) -> TrieHHParameters:
 class _Theorem:
     """docs/triehh_privacy.md."""
 
-    def check(self, plan: plan_lib.Plan) -> None:
+    def check(self, plan: _Plan) -> None:
         """Raises `ValueError` where a parameter is out of range."""
         parameters_of(plan)
 
@@ -94,7 +98,7 @@ class _Theorem:
 
     def statement(
         self,
-        plan: plan_lib.Plan,
+        plan: _Plan,
         record: plan_lib.Record | None,
         delta: float,
         repeats: int,
@@ -105,16 +109,16 @@ class _Theorem:
             delta=delta,
             redraws_each_round=plan.contribution.redraws_each_round,
             extends_prefixes=plan.contribution.extends_prefixes,
-            rounds=record and record.rounds,
+            rounds=record.rounds if record else None,
             num_runs=repeats,
             population_has_empty_users=plan.contribution.population_has_empty_users,
         )
 
     def spent(
-        self, plan: plan_lib.Plan, record: plan_lib.Record, delta: float
+        self, plan: _Plan, repeats: Sequence[plan_lib.Repeat], delta: float
     ) -> plan_lib.Metrics:
         """Returns nothing: what a run costs does not depend on when it ends."""
-        del plan, record, delta
+        del plan, repeats, delta
         return {}
 
 

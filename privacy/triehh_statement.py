@@ -114,7 +114,7 @@ def triehh_statement(
         parameters, delta, redraws_each_round, extends_prefixes, num_runs
     )
     how = _REDRAWN_WORD if redraws_each_round else _KEPT_WORD
-    assumptions = _ASSUMPTIONS
+    assumptions: tuple[str, ...] = _ASSUMPTIONS
     if not population_has_empty_users:
         assumptions += (_POPULATION_IS_PUBLIC,)
     return statement.PrivacyStatement(

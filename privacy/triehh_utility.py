@@ -75,9 +75,8 @@ def _rate(n: int, frequency: float, epsilon: float, length: int) -> float:
         )
     except ValueError:
         return 0.0
-    return triehh.worst_case_discovery_rate(
-        math.floor(frequency * n * (1 + 1e-12)), parameters
-    )
+    holders = math.floor(frequency * n * (1 + 1e-12))
+    return float(triehh.worst_case_discovery_rate(holders, parameters))
 
 
 def _smallest_in(

@@ -2,8 +2,8 @@
 
 Noise is added to the integer sum (`integer_noise`), and what has noise becomes floats:
 tree-aggregated noise makes DP-FTRL (Xu et al. 2023, Algorithm 1), independent noise
-DP-FedAvg. Where the clip norm adapts, each client also sends whether its update was no
-longer than the tracked norm.
+DP-FedAvg; `correlated_noise` has more. Where the clip norm adapts, each client also
+sends whether its update was no longer than the tracked norm.
 
 Independent noise of another scale in each round takes a subclass with one function:
 
@@ -15,6 +15,7 @@ Independent noise of another scale in each round takes a subclass with one funct
             return self.noise_multiplier * self.decay**number
 """
 
+import abc
 import dataclasses
 import fractions
 import functools
@@ -82,7 +83,10 @@ class AddedNoise(model_updates.UpdateMechanism):
     noise_multiplier: float
     adaptive_clip: AdaptiveClip | None = None
 
-    kind: ClassVar[integer_noise.IntegerNoise]
+    @property
+    @abc.abstractmethod
+    def kind(self) -> integer_noise.IntegerNoise:
+        """What makes the noise on sums, and on counts."""
 
     def __post_init__(self):
         super().__post_init__()
@@ -249,21 +253,54 @@ class AddedNoise(model_updates.UpdateMechanism):
         return state.tracked_norm * math.exp(exponent), noise
 
     def _count_stddev(self) -> float:
+        assert self.adaptive_clip is not None
         return 2 * self.adaptive_clip.count_stddev * _COUNT_UNIT
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TreeNoise(AddedNoise):
-    """DP-FTRL: tree-aggregated noise (Kairouz et al. 2021).
+class RestartedNoise(AddedNoise):
+    """Noise of one scale that starts anew after some rounds; see `TreeNoise`.
 
     Attributes:
-        restart_rounds: Rounds (from 0, increasing) after which the tree starts anew;
+        restart_rounds: Rounds (from 0, increasing) after which the noise starts anew;
             the only ones after which an adaptive clip norm changes.
     """
 
     restart_rounds: tuple[int, ...] = ()
 
-    kind: ClassVar = integer_noise.Tree()
+    def __post_init__(self):
+        super().__post_init__()
+        object.__setattr__(self, "restart_rounds", tuple(self.restart_rounds))
+        tree_aggregation.tree_lengths(self.num_rounds, self.restart_rounds)
+        for number in range(self.num_rounds):
+            if self.multiplier(number) != self.noise_multiplier:
+                raise ValueError(
+                    f"round {number} has the noise multiplier "
+                    f"{self.multiplier(number)}, must have {self.noise_multiplier}: "
+                    f"{self.name} has noise of one scale."
+                )
+
+    def parameters(self, num_rounds: int) -> dict[str, float | int | str]:
+        """Returns what statements say of the mechanism, by name."""
+        restarts = [str(r) for r in self.restart_rounds if r < num_rounds]
+        return super().parameters(num_rounds) | {
+            "restart rounds": ", ".join(restarts) or "none"
+        }
+
+    def starts_anew(self, number: int) -> bool:
+        """Returns whether the noise starts anew after a round, from 0."""
+        return number in self.restart_rounds
+
+    def restarts_before(self, num_rounds: int) -> tuple[int, ...]:
+        """Returns the restarts that another of so many rounds follows."""
+        return tuple(r for r in self.restart_rounds if r < num_rounds - 1)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TreeNoise(RestartedNoise):
+    """DP-FTRL: tree-aggregated noise (Kairouz et al. 2021)."""
+
+    kind = integer_noise.Tree()
     name: ClassVar[str] = "dp_ftrl"
     about: ClassVar[str] = (
         "DP-FTRL: Gaussian noise on the integer sums of a tree's nodes; from the nodes "
@@ -286,38 +323,15 @@ class TreeNoise(AddedNoise):
         "(privacy.tree_aggregation.observed_zcdp). The run itself is a simulation."
     )
 
-    def __post_init__(self):
-        super().__post_init__()
-        object.__setattr__(self, "restart_rounds", tuple(self.restart_rounds))
-        tree_aggregation.tree_lengths(self.num_rounds, self.restart_rounds)
-        for number in range(self.num_rounds):
-            if self.multiplier(number) != self.noise_multiplier:
-                raise ValueError(
-                    f"round {number} has the noise multiplier "
-                    f"{self.multiplier(number)}, must have {self.noise_multiplier}: a "
-                    "tree's nodes have noise of one scale."
-                )
-
-    def parameters(self, num_rounds: int) -> dict[str, float | int | str]:
-        """Returns what statements say of the mechanism, by name."""
-        restarts = [str(r) for r in self.restart_rounds if r < num_rounds]
-        return super().parameters(num_rounds) | {
-            "restart rounds": ", ".join(restarts) or "none"
-        }
-
-    def starts_anew(self, number: int) -> bool:
-        """Returns whether a new tree starts after a round, from 0."""
-        return number in self.restart_rounds
-
     def zcdp(self, limits: plan_lib.Limits, num_rounds: int) -> float:
         """Returns rho in the worst case; see `model_updates.UpdateMechanism`."""
-        limits = _possible(limits, num_rounds)
+        limits = possible_limits(limits, num_rounds)
         return tree_aggregation.TreeAggregation(
             noise_multiplier=self.noise_multiplier,
             num_rounds=num_rounds,
             min_separation=limits.min_separation,
             max_participation=limits.max_participation,
-            restart_rounds=tuple(r for r in self.restart_rounds if r < num_rounds - 1),
+            restart_rounds=self.restarts_before(num_rounds),
         ).rho
 
     def observed_zcdp(
@@ -340,7 +354,7 @@ class GaussianNoise(AddedNoise):
     A subclass may have another scale in each round: see this module's docstring.
     """
 
-    kind: ClassVar = integer_noise.Independent()
+    kind = integer_noise.Independent()
     name: ClassVar[str] = "dp_fedavg"
     about: ClassVar[str] = (
         "DP-FedAvg: independent Gaussian noise on each round's integer sum of clipped "
@@ -381,7 +395,7 @@ class GaussianNoise(AddedNoise):
 
     def zcdp(self, limits: plan_lib.Limits, num_rounds: int) -> float:
         """Returns rho of the costliest rounds; see `model_updates.UpdateMechanism`."""
-        limits = _possible(limits, num_rounds)
+        limits = possible_limits(limits, num_rounds)
         if self._is_constant:
             return rounding.upwards(limits.max_participation * self._costs[0])
         return worst_participation.largest_sum(
@@ -405,7 +419,7 @@ class GaussianNoise(AddedNoise):
         return rounding.sum_upwards(float(sums.max()), most)
 
 
-def _possible(limits: plan_lib.Limits, num_rounds: int) -> plan_lib.Limits:
+def possible_limits(limits: plan_lib.Limits, num_rounds: int) -> plan_lib.Limits:
     """Returns limits without what a number of rounds makes impossible."""
     separation = min(limits.min_separation, num_rounds - 1)
     possible = tree_aggregation.largest_participation(num_rounds, separation)

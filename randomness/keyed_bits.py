@@ -13,6 +13,7 @@ added to: other sums then have independent noise.
 import hashlib
 
 import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 KEY_LIMIT = 2**128
 # Tells these streams apart from any other use of SHAKE256.
@@ -60,6 +61,26 @@ class KeyedBits:
         stream = self._start.copy()
         stream.update(_encode(purpose) + _encode(block))
         return stream.digest(size)
+
+    def encrypted(self, numbers: np.ndarray) -> np.ndarray:
+        """Encrypts numbers, or decrypts them again; for one array a stream.
+
+        They are combined with AES-256 in counter mode, whose key is the stream's block
+        0 of the purpose "cipher".
+
+        Args:
+            numbers: int64 [n].
+
+        Returns:
+            int64 [n]; encrypted again, they are `numbers`.
+        """
+        cipher = Cipher(
+            algorithms.AES(self.bytes(0, 32, "cipher")), modes.CTR(bytes(16))
+        )
+        found = np.empty(len(numbers), np.int64)
+        data = np.ascontiguousarray(numbers).data.cast("B")
+        cipher.encryptor().update_into(data, found.data.cast("B"))
+        return found
 
 
 def _encode(part: str | int | bytes) -> bytes:

@@ -40,7 +40,7 @@ def _words(numbers: list[int]) -> tuple[int, ...]:
     """
     words = []
     for number in numbers:
-        parts = []
+        parts: list[int] = []
         while number or not parts:
             number, low = divmod(number, 2**32)
             parts.append(low)

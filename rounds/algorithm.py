@@ -54,7 +54,7 @@ class Algorithm(abc.ABC, Generic[S, T]):
             nobody knows.
     """
 
-    plan: plan_lib.Plan
+    plan: plan_lib.Plan[Any, Any, Any]
     max_rounds: int | None = None
 
     @abc.abstractmethod

@@ -123,7 +123,7 @@ def digest(value: Any) -> bytes:
     total = hashlib.sha256(repr(encode(value, arrays)).encode())
     for name, array in arrays.items():
         total.update(f"{name} {array.dtype.str} {array.shape}".encode())
-        total.update(np.ascontiguousarray(array))
+        total.update(np.ascontiguousarray(array).data)
     return total.digest()
 
 

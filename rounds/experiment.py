@@ -1,7 +1,7 @@
 """A whole experiment by one call, for programs and notebooks alike.
 
 done = experiment.run_experiment(algorithm, "runs/first", seed=1)
-print(done.statement.to_markdown(), done.metrics, done.report)
+print(done.statement.to_markdown(), done.metrics)
 """
 
 import dataclasses
@@ -14,7 +14,7 @@ from privacy import statement as statement_lib
 from randomness import noise_keys
 from rounds import run, steps
 from rounds.algorithm import Algorithm
-from simulation import page, run_directory, run_record
+from simulation import page, run_directory
 
 S = TypeVar("S")
 
@@ -99,22 +99,14 @@ def run_experiment(
         "delta": delta,
     }
     compared |= facts or {}
-    if resume:
-        directory = run_directory.RunDirectory.resume(
-            output_dir,
-            program=program,
-            facts=compared,
-            noise_key=noise_key or run_record.noise_key_of(output_dir),
-        )
-    else:
-        directory = run_directory.RunDirectory.create(
-            output_dir,
-            program=program,
-            flags=flags,
-            facts=compared,
-            noise_key=noise_key or noise_keys.NoiseKey.fresh(),
-        )
-    with directory:
+    with run_directory.begin_or_resume(
+        output_dir,
+        resume=resume,
+        program=program,
+        flags=flags,
+        facts=compared,
+        noise_key=noise_key,
+    ) as directory:
         outcome = run.run(
             algorithm,
             directory,

@@ -8,10 +8,9 @@ import dataclasses
 import hashlib
 import json
 import os
-from collections.abc import Sequence
 
 from privacy import realised
-from simulation import run_files
+from simulation import atomic_files, run_files
 
 FILE = "rounds.jsonl"
 
@@ -36,6 +35,9 @@ class RoundRecord:
         self.path = folder.path / FILE
         self.rounds: list[realised.Round] = []
         self._ahead: list[realised.Round] = []
+        # Of the first rounds, by how many they are.
+        self._sha256 = hashlib.sha256()
+        self._digests = [self._sha256.hexdigest()]
         if not self.path.exists():
             return
         contents = run_files.read_bytes(self.path)
@@ -52,7 +54,7 @@ class RoundRecord:
 
     def digest(self, count: int) -> str:
         """Returns SHA-256 of the first rounds, for the checkpoint."""
-        return hashlib.sha256(_lines(self.rounds[:count])).hexdigest()
+        return self._digests[count]
 
     def take_over(self, count: int, digest: str) -> None:
         """Takes over the rounds that a checkpoint is of.
@@ -64,7 +66,10 @@ class RoundRecord:
         Raises:
             RecordError: If the file has others.
         """
-        self.rounds, self._ahead = self._ahead[:count], self._ahead[count:]
+        if len(self._ahead) >= count:
+            for found in self._ahead[:count]:
+                self._take(found)
+            self._ahead = self._ahead[count:]
         if len(self.rounds) != count or self.digest(count) != digest:
             raise self._damaged(f"the checkpoint is of {count} other rounds")
 
@@ -117,14 +122,22 @@ class RoundRecord:
         else:
             try:
                 with open(self.path, "ab") as file:
-                    file.write(_lines([asked]))
+                    file.write(_line(asked))
                     file.flush()
                     os.fsync(file.fileno())
+                if not self.rounds:
+                    # A new file's name has to be there after a power cut too.
+                    atomic_files.sync(self.path.parent)
             except OSError as error:
                 raise RecordError(
                     f"{self.path} cannot be written: {error.strerror}. Nobody was "
                     "asked. Mend that and continue with --resume"
                 ) from error
+        self._take(asked)
+
+    def _take(self, asked: realised.Round) -> None:
+        self._sha256.update(_line(asked))
+        self._digests.append(self._sha256.hexdigest())
         self.rounds.append(asked)
 
     def _damaged(self, why: str) -> RecordError:
@@ -134,6 +147,5 @@ class RoundRecord:
         )
 
 
-def _lines(rounds: Sequence[realised.Round]) -> bytes:
-    values = (json.dumps(dataclasses.asdict(found)) for found in rounds)
-    return "".join(f"{value}\n" for value in values).encode()
+def _line(asked: realised.Round) -> bytes:
+    return f"{json.dumps(dataclasses.asdict(asked))}\n".encode()

@@ -6,6 +6,7 @@ algorithm makes of that the next state. An observer sees the truth, for the simu
 metrics, and reaches no state.
 """
 
+import collections
 import dataclasses
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -111,7 +112,7 @@ class _Loop(Generic[S]):
         self, algorithm, directory, seed, delta, observers, *, repeats, save_every, keep
     ):
         self._algorithm: Algorithm[S, Any] = algorithm
-        self._plan: plan_lib.Plan = algorithm.plan
+        self._plan: plan_lib.Plan[Any, Any, Any] = algorithm.plan
         self._directory: run_directory.RunDirectory = directory
         self._repeats = repeats
         self._delta = delta
@@ -136,7 +137,7 @@ class _Loop(Generic[S]):
         # Of finished repeats: their files, and what they hold.
         self._finished: list[dict[str, str]] = []
         self._states: list[S] = []
-        self._places: list[Any] = []
+        self._ended: list[plan_lib.Repeat] = []
         self._seconds: list[float] = []
 
     def run(self) -> Outcome[S]:
@@ -150,9 +151,8 @@ class _Loop(Generic[S]):
                     place = None
         self._record.check_done()
         rounds = realised.RealisedRounds(tuple(self._record.rounds))
-        return Outcome(
-            tuple(self._states), plan_lib.Record(rounds, tuple(self._places))
-        )
+        places = tuple(repeat.places for repeat in self._ended)
+        return Outcome(tuple(self._states), plan_lib.Record(rounds, places))
 
     def _rounds(self, place: steps.Place[S]) -> steps.Place[S]:
         """Runs what is left of a repeat."""
@@ -200,17 +200,13 @@ class _Loop(Generic[S]):
             **step.metrics,
             **self._spent(step.place),
         }
-        if (released["repeat"], released["round"]) != (
-            place.repeat,
-            step.place.rounds,
-        ):
+        if step.metrics.keys() & {"repeat", "round"}:
             raise ValueError("metrics of an algorithm cannot be named repeat or round")
         self._add_metrics(released, truth, time.perf_counter() - start)
         return step.place, following
 
     def _spent(self, place: steps.Place[S]) -> Mapping[str, float | int]:
-        rounds = realised.RealisedRounds(tuple(self._record.rounds))
-        so_far = plan_lib.Record(rounds, (*self._places, place.places))
+        so_far = (*self._ended, plan_lib.Repeat(place.rounds, place.places))
         return self._plan.theorem.spent(self._plan, so_far, self._delta)
 
     def _add_metrics(
@@ -251,7 +247,7 @@ class _Loop(Generic[S]):
             )
         )
         self._states.append(place.state)
-        self._places.append(place.places)
+        self._ended.append(plan_lib.Repeat(place.rounds, place.places))
         self._save(None)
 
     def _save(self, place: steps.Place[S] | None) -> None:
@@ -291,11 +287,13 @@ class _Loop(Generic[S]):
         self._record.take_over(checkpoint["rounds"], checkpoint["record"])
         folder = self._directory.simulator.path
         first = self._steps.begin(len(self._finished))
+        counts = collections.Counter(found.repeat for found in self._record.rounds)
         for saved in checkpoint["finished"]:
             tree, arrays = checkpoints.read(folder, saved)
             self._finished.append(saved)
             self._states.append(_like(first.state, tree["state"], arrays))
-            self._places.append(_like(first.places, tree["places"], arrays))
+            places = _like(first.places, tree["places"], arrays)
+            self._ended.append(plan_lib.Repeat(counts[len(self._ended)], places))
         if checkpoint["state"] is None:
             return None
         tree, arrays = checkpoints.read(folder, checkpoint["state"])

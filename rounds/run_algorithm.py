@@ -7,15 +7,21 @@ The class derives from `rounds.algorithm.Algorithm` and has `Options`, a datacla
 "sentences", and `of(options, population, cache, seed)`, which makes it.
 """
 
-import importlib
-import inspect
+import dataclasses
 import sys
 from collections.abc import Sequence
 from typing import Any
 
 from absl import app, flags
 
-from simulation import experiment_flags, option_flags, population_flags, startup
+from simulation import (
+    experiment_flags,
+    option_flags,
+    own_parts,
+    population_flags,
+    startup,
+)
+from simulation.options import check, option
 
 _PROGRAM = "rounds.run_algorithm"
 
@@ -24,20 +30,27 @@ _ALGORITHM = flags.DEFINE_string(
     None,
     "What to run, as module:Class; a run that is continued knows it.",
 )
-_NUM_REPEATS = flags.DEFINE_integer(
-    "num_repeats",
-    1,
-    "How often it is run; the statement is about all repeats together.",
-    lower_bound=1,
-    upper_bound=10_000,
-)
-_DELTA = flags.DEFINE_float(
-    "delta",
-    1e-10,
-    "Delta of the guarantees.",
-    lower_bound=1e-300,
-    upper_bound=0.999999,
-)
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """What any algorithm is run with."""
+
+    num_repeats: int = option(
+        1,
+        "How often it is run; the statement is about all repeats together.",
+        least=1,
+        most=10_000,
+    )
+    delta: float = option(
+        1e-10, "Delta of the guarantees.", least=1e-300, most=0.999999
+    )
+
+    def __post_init__(self):
+        check(self)
+
+
+_RUN = option_flags.define(Options)
 flags.adopt_module_key_flags(experiment_flags)
 
 
@@ -62,17 +75,15 @@ def load(name: str) -> Any:
     Raises:
         ValueError: If there is none of that name, or it is no algorithm of this kind.
     """
-    module, _, attribute = name.partition(":")
-    try:
-        found = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError, TypeError) as error:
-        raise ValueError(
-            f"--algorithm={name}: give module:Class of an algorithm ({error})"
-        ) from error
+    from rounds import algorithm
+
+    base = algorithm.Algorithm
+    found = own_parts.load("--algorithm", name, "an algorithm", base)
     missing = [n for n in ("Options", "contents", "of") if not hasattr(found, n)]
-    if not inspect.isclass(found) or missing or inspect.isabstract(found):
-        lacks = ", ".join(missing) or "methods of rounds.algorithm.Algorithm"
-        raise ValueError(f"--algorithm={name}: that is no algorithm; it lacks {lacks}")
+    if missing:
+        raise ValueError(
+            f"--algorithm is {name!r}, which lacks {', '.join(missing)} of its class"
+        )
     return found
 
 
@@ -83,7 +94,9 @@ def parse_flags(arguments: Sequence[str]) -> list[str]:
         arguments: The program and its arguments, as in `sys.argv`.
     """
     try:
-        name = _named(arguments)
+        name, is_missing = experiment_flags.look_ahead(arguments, "algorithm")
+        if is_missing:
+            raise ValueError("give --algorithm=module:Class, what to run")
         if name is not None:
             if "--tf_logs" not in arguments:
                 startup.silence_tensorflow()
@@ -94,30 +107,8 @@ def parse_flags(arguments: Sequence[str]) -> list[str]:
     return experiment_flags.parse_flags(arguments)
 
 
-def _named(arguments: Sequence[str]) -> str | None:
-    from simulation import run_record
-
-    given = flags.FlagValues()
-    given.set_gnu_getopt(True)  # after the value of an unknown flag there is more
-    flags.DEFINE_string("algorithm", None, "", flag_values=given)
-    flags.DEFINE_string("output_dir", None, "", flag_values=given)
-    flags.DEFINE_bool("resume", False, "", flag_values=given)
-    try:
-        given(list(arguments), known_only=True)
-    except flags.Error:
-        return None  # the whole command line says what is wrong
-    name, path = given["algorithm"].value, given["output_dir"].value
-    if name is None and given["resume"].value and path:
-        begin = "--algorithm="
-        recorded = run_record.flags_of(path)
-        found = [flag for flag in recorded if flag.startswith(begin)]
-        name = found[0].removeprefix(begin) if found else None
-    return name
-
-
 def _check_flags() -> None:
-    if not _CHOSEN:
-        raise ValueError("give --algorithm=module:Class, what to run")
+    _RUN.read()
     _CHOSEN[0].options.read()
     _CHOSEN[0].population.read()
 
@@ -133,11 +124,12 @@ def run(arguments: experiment_flags.Arguments) -> None:
         chosen.population.cache,
         arguments.seed,
     )
+    options = _RUN.read()
     done = experiment.run_experiment(
         algorithm,
         program=_PROGRAM,
-        repeats=_NUM_REPEATS.value,
-        delta=_DELTA.value,
+        repeats=options.num_repeats,
+        delta=options.delta,
         **vars(arguments),
     )
     for name, table in algorithm.results(done.outcome.states[0]).items():

@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-from typing import ClassVar
 
 import numpy as np
 
@@ -43,8 +42,8 @@ class UniformCohorts(_Cohorts, plan.Sampler[None]):
     those who do not know it: it is drawn from the noise key.
     """
 
-    sampling: ClassVar = plan.Sampling.UNIFORM
-    is_secret: ClassVar = True
+    sampling = plan.Sampling.UNIFORM
+    is_secret = True
 
     def initialize(self) -> None:
         """Returns that nothing has to be remembered."""
@@ -87,8 +86,8 @@ class DisjointCohorts(_Cohorts, plan.Sampler[Participants]):
     not take part before (Sun et al. 2024, Algorithm 2).
     """
 
-    sampling: ClassVar = plan.Sampling.DISJOINT
-    is_secret: ClassVar = False
+    sampling = plan.Sampling.DISJOINT
+    is_secret = False
 
     def initialize(self) -> Participants:
         """Returns that nobody took part."""

@@ -3,10 +3,10 @@
 steps = Steps(algorithm, seed=1, noise_key=noise_keys.NoiseKey.fresh())
 place = steps.begin()
 with algorithm.worker():
-while (query := algorithm.next_query(place.state)) is not None:
-drawn = steps.draw(place)
-total = steps.ask(place, query, drawn.cohort)
-place = steps.update(place, query, drawn, total).place
+    while (query := algorithm.next_query(place.state)) is not None:
+        drawn = steps.draw(place)
+        total = steps.ask(place, query, drawn.cohort)
+        place = steps.update(place, query, drawn, total).place
 """
 
 import dataclasses

@@ -10,7 +10,6 @@ not admitted.
 
 import dataclasses
 import math
-from typing import ClassVar
 
 import numpy as np
 
@@ -162,8 +161,8 @@ class Timers(plan.Sampler[Participation]):
     max_participation: int | None = None
     max_wait_hours: int = 7 * 24
     availability: DiurnalAvailability | None = None
-    sampling: ClassVar = plan.Sampling.LIMITED
-    is_secret: ClassVar = False
+    sampling = plan.Sampling.LIMITED
+    is_secret = False
 
     def __post_init__(self):
         for name, (least, most) in _RANGES.items():

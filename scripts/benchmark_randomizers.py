@@ -22,6 +22,7 @@ import platform
 import statistics
 import sys
 import time
+from typing import Any
 
 from absl import app, flags
 
@@ -38,10 +39,10 @@ _CLIENT_REPORTS = flags.DEFINE_integer(
     "client_reports", 10**6, "Reports of the TFF client computations.", 1
 )
 
-_GBOARD = {"epsilon": 10.0, "domain_size": 10**6 + 1}
+_GBOARD: dict[str, Any] = {"epsilon": 10.0, "domain_size": 10**6 + 1}
 _GBOARD_REPORTS = 6 * 10**7
 _DISTINCT_ITEMS = 10**5
-_SMALL = {"epsilon": 4.0, "domain_size": 1001}
+_SMALL: dict[str, Any] = {"epsilon": 4.0, "domain_size": 1001}
 _SMALL_REPORTS = 10**6
 # The numbers that reports drawn one by one have together.
 _VALUES_ONE_BY_ONE = 10**8
@@ -214,7 +215,7 @@ def compare(epsilon, domain_size, distinct, num_reports, *, one_by_one, repeats)
     histogram = zipf_histogram(domain_size, distinct, num_reports)
     rows = []
     for name, randomizer in randomizers_at(epsilon, domain_size).items():
-        sums = []
+        sums: list[np.ndarray] = []
         seconds = median_cpu_seconds(
             lambda repeat, r=randomizer, s=sums: s.append(
                 r.sum_of_reports(histogram, repeat)

@@ -76,7 +76,7 @@ def build_dataset_round(alphabet, capacity: int):
 
 def plain_python_round(words, prefixes, level, end):
     """Returns the votes of a round, counted one device after the other."""
-    votes = collections.Counter()
+    votes: collections.Counter[str] = collections.Counter()
     for word in words:
         sequence = word + end
         if len(sequence) >= level and sequence[: level - 1] in prefixes:
@@ -112,8 +112,8 @@ def measure_alternatives(algorithm, rounds, devices):
     dataset_round = build_dataset_round(
         alphabet, max(len(state.trie.frontier()) for state, _ in rounds)
     )
-    seconds = collections.defaultdict(float)
-    seen = collections.defaultdict(int)
+    seconds: dict[str, float] = collections.defaultdict(float)
+    seen: dict[str, int] = collections.defaultdict(int)
     for state, whole in rounds:
         cohort = whole[:devices]
         words = [population.client(i)[0][0] for i in whole]
@@ -127,7 +127,9 @@ def measure_alternatives(algorithm, rounds, devices):
         seen["dataset"] += len(cohort)
 
         start = time.perf_counter()
-        block_votes = one_by_one.next_query(state).ask(cohort, streams.Stream(1))
+        query = one_by_one.next_query(state)
+        assert query is not None
+        block_votes = query.ask(cohort, streams.Stream(1))
         seconds["single"] += time.perf_counter() - start
         seen["single"] += len(cohort)
 

@@ -14,6 +14,7 @@ import pathlib
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import pandas as pd
 from absl import app, flags
@@ -360,7 +361,7 @@ def triehh_parameters() -> list[str]:
     """The parameters of TrieHH by the paper's corollary and by the tight bound."""
     rows = []
     for clients, epsilon, digits in ((6, 2, 12), (6, 4, 12), (5, 4, 10)):
-        request = {
+        request: dict[str, Any] = {
             "population_size": 10**clients,
             "max_length": _MAX_LENGTH,
             "epsilon": float(epsilon),
@@ -369,13 +370,12 @@ def triehh_parameters() -> list[str]:
         row = [
             f"{_power(clients)}, {_MAX_LENGTH}, ({epsilon}, {_power(-digits)})",
         ]
-        for solve in (
-            triehh_theorem1.solve_parameters,
-            triehh_solver.solve_parameters,
+        for found in (
+            triehh_theorem1.solve_parameters(**request),
+            triehh_solver.solve_parameters(**request),
         ):
-            found = solve(**request)
-            holders = triehh.holders_needed(found, _DISCOVERY_RATE)
-            row += [f"{found.threshold}, {found.cohort_size:,}", f"{holders:,}"]
+            needed = triehh.holders_needed(found, _DISCOVERY_RATE)
+            row += [f"{found.threshold}, {found.cohort_size:,}", f"{needed:,}"]
         rows.append(row)
     holders = f"holders for {_DISCOVERY_RATE:g}"
     header = ["n, L, (ε, δ)", "by Corollary 1: θ, m", holders, "here: θ, m", holders]

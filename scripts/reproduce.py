@@ -60,38 +60,13 @@ def define_study_flags(arguments: Sequence[str]) -> None:
     Args:
         arguments: As for `parse_flags`, which says what else is wrong with them.
     """
-    given = flags.FlagValues()
-    given.set_gnu_getopt(True)  # after the value of an unknown flag there is more
-    flags.DEFINE_string("study", None, "", flag_values=given)
-    flags.DEFINE_string("output_dir", None, "", flag_values=given)
-    flags.DEFINE_bool("resume", False, "", flag_values=given)
-    try:
-        given(arguments, known_only=True)
-        name = given["study"].value
-        if name is None and given["resume"].value:
-            name = _recorded_study(given["output_dir"].value)
-    except (flags.Error, ValueError, RuntimeError, OSError):
-        return
+    name, is_missing = experiment_flags.look_ahead(arguments, "study")
     if name in studies.MODULES:
         _OPTIONS[name] = option_flags.define(_module(name).Options)
-    elif name is None and not (given["resume"].value or _asks_for_help(arguments)):
+    elif is_missing:
         known = ", ".join(studies.MODULES)
         print(f"error: --study is needed: one of {known}", file=sys.stderr)
         sys.exit(2)
-
-
-def _asks_for_help(arguments: Sequence[str]) -> bool:
-    return any(
-        a.startswith("-") and a.lstrip("-").startswith("help") for a in arguments
-    )
-
-
-def _recorded_study(path: str | None) -> str | None:
-    from simulation import run_record
-
-    begin = "--study="
-    recorded = run_record.flags_of(path) if path else []
-    return next((f.removeprefix(begin) for f in recorded if f.startswith(begin)), None)
 
 
 def _module(name: str):

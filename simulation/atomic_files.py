@@ -57,6 +57,7 @@ def locked(target: str | os.PathLike[str], purpose: str) -> Iterator[None]:
     if descriptor is None:
         logging.info("Waiting for another process that is %s (%s).", purpose, target)
         descriptor = _try_lock(path, wait=True)
+    assert descriptor is not None, "what waits for a lock gets it"
     try:
         yield
     finally:

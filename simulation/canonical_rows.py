@@ -32,7 +32,7 @@ def _sorted_groups(
     else:
         positions = np.lexsort((words, clients))
         changed = (np.diff(clients[positions]) != 0) | (np.diff(words[positions]) != 0)
-    return positions, np.concatenate(([0], np.flatnonzero(changed) + 1))
+    return positions, np.append(0, np.flatnonzero(changed) + 1)
 
 
 def combine(

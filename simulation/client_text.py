@@ -29,7 +29,7 @@ import pyarrow as pa
 from simulation import atomic_files, column_checks, column_metadata, raw_columns
 
 SCHEMA_VERSION = 2
-COLUMNS = {
+COLUMNS: dict[str, np.dtype] = {
     "tokens": np.dtype("<i4"),
     "sentence_splits": np.dtype("<i8"),
     "client_splits": np.dtype("<i8"),

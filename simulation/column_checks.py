@@ -55,7 +55,11 @@ class Splits:
             )
         if self._before is None and array[0] != 0:
             raise ValueError(f"the first row starts at {array[0]}, must be 0")
-        before = array[:1] - self._least if self._before is None else [self._before]
+        before = (
+            array[:1] - self._least
+            if self._before is None
+            else np.array([self._before], self._dtype)
+        )
         shortest = np.diff(array, prepend=before).min()
         if shortest < self._least:
             raise ValueError(

@@ -15,7 +15,7 @@ SCHEMA_VERSION = 2
 MAX_COUNT = int(np.iinfo(np.int32).max)
 WORDS_FILE = "words.arrow"
 CLIENT_IDS_FILE = "client_ids.arrow"
-COLUMNS = {
+COLUMNS: dict[str, np.dtype] = {
     "word_ids": np.dtype("<i4"),
     "counts": np.dtype("<i4"),
     "row_splits": np.dtype("<i8"),

@@ -114,6 +114,43 @@ def parse_flags(arguments: Sequence[str]) -> list[str]:
     sys.exit(2)
 
 
+def look_ahead(arguments: Sequence[str], name: str) -> tuple[str | None, bool]:
+    """Reads the flag that decides which other flags there are.
+
+    Args:
+        arguments: As for `parse_flags`, which says what else is wrong with them.
+        name: The flag's.
+
+    Returns:
+        Its value, of the command line or of the run that is to be continued, and
+        whether it is all that is missing.
+    """
+    given = flags.FlagValues()
+    given.set_gnu_getopt(True)  # after the value of an unknown flag there is more
+    flags.DEFINE_string(name, None, "", flag_values=given)
+    flags.DEFINE_string("output_dir", None, "", flag_values=given)
+    flags.DEFINE_bool("resume", False, "", flag_values=given)
+    try:
+        given(list(arguments), known_only=True)
+    except (flags.Error, ValueError, OSError):
+        return None, False
+    if given[name].value is not None or not given["resume"].value:
+        asks_for_help = any(
+            a.startswith("-") and a.lstrip("-").startswith("help") for a in arguments
+        )
+        found = given[name].value
+        return found, found is None and not asks_for_help
+    from simulation import run_record
+
+    try:
+        recorded = run_record.flags_of(given["output_dir"].value or "")
+    except (ValueError, RuntimeError, OSError):
+        return None, False
+    begin = f"--{name}="
+    values = [f.removeprefix(begin) for f in recorded if f.startswith(begin)]
+    return (values[0] if values else None), False
+
+
 def run_program(
     argv: Sequence[str],
     program: str,
@@ -225,6 +262,7 @@ def _noise_key(options: RunOptions, is_synthetic: bool) -> "noise_keys.NoiseKey"
             raise ValueError(
                 "--noise_key_file: a run that goes on has its key; leave it out"
             )
+        assert options.output_dir is not None
         return run_record.noise_key_of(options.output_dir)
     if path is not None:
         return noise_keys.NoiseKey.read(path)

@@ -23,7 +23,7 @@ import numbers
 import operator
 import types
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 # The default of an option that has to be given.
@@ -67,8 +67,16 @@ class _Limits:
         """Returns whether a number is in the range; nan is in none."""
         if value == math.inf:
             return self.or_infinite
-        is_above = value > self.above if self.least is None else value >= self.least
-        is_below = value < self.below if self.most is None else value <= self.most
+        is_above = (
+            value >= self.least
+            if self.least is not None
+            else (self.above is not None and value > self.above)
+        )
+        is_below = (
+            value <= self.most
+            if self.most is not None
+            else (self.below is not None and value < self.below)
+        )
         return is_above and is_below
 
 
@@ -150,9 +158,8 @@ class OptionField:
             return f"an integer {limits.interval()}{reason}"
         if self.kind is float:
             return f"a number {limits.interval()}{reason}"
-        return {bool: "True or False", tuple: "a list of texts"}.get(
-            self.kind, "a text"
-        )
+        texts: dict[Any, str] = {bool: "True or False", tuple: "a list of texts"}
+        return texts.get(self.kind, "a text")
 
     def accept(self, value: Any) -> Any:
         """Returns a value as it is kept: NumPy's numbers as Python's, say.
@@ -187,10 +194,9 @@ class OptionField:
             value = operator.index(value)
         if not self.marks[_METADATA].has(value):
             raise ValueError
-        return self.kind(value)
+        return value if self.kind is int else float(value)
 
 
-@functools.cache
 def fields_of(options_class: type) -> Mapping[str, OptionField]:
     """Returns the options of a dataclass by name.
 
@@ -198,6 +204,11 @@ def fields_of(options_class: type) -> Mapping[str, OptionField]:
         TypeError: If a field is not made by `option`, or of a type that is none of an
             option's, or a number without a range.
     """
+    return _fields_of(typing.cast(Hashable, options_class))
+
+
+@functools.cache
+def _fields_of(options_class: Any) -> Mapping[str, OptionField]:
     hints = typing.get_type_hints(options_class)
     found = {}
     for field in dataclasses.fields(options_class):

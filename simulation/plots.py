@@ -11,9 +11,10 @@ from typing import Any
 import pandas as pd
 from matplotlib import axes as axes_lib
 from matplotlib import figure as figure_lib
+from matplotlib import ticker
 
 INK, MUTED, GRID = "#1f2933", "#52606d", "#e4e7eb"
-BLUE, ORANGE, GREEN = "#2364aa", "#d1603d", "#3a7d44"
+BLUE, ORANGE, GREEN, PURPLE = "#2364aa", "#d1603d", "#3a7d44", "#6f4aa8"
 
 _WIDTH = 7.5  # inches
 
@@ -105,7 +106,7 @@ def over_rounds(metrics: pd.DataFrame, names: Sequence[str]) -> figure_lib.Figur
         values = metrics.dropna(subset=name).groupby("round")[name]
         axes.plot(values.mean(), color=BLUE, marker="o", markersize=3)
         band(axes, values.min(), values.max())
-    panels[-1].xaxis.get_major_locator().set_params(integer=True)
+    panels[-1].xaxis.set_major_locator(ticker.MaxNLocator(integer=True))
     return figure
 
 

@@ -3,6 +3,7 @@
 Imports nothing heavy, so that flags can be parsed and wrong ones refused at once.
 """
 
+import importlib
 import inspect
 import json
 import os
@@ -54,7 +55,7 @@ def describe(
     else:
         source = {
             "kind": "file",
-            **prepared_data.file_state(options.source, "population"),
+            **(prepared_data.file_state(options.source, "population") or {}),
         }
     # Through JSON and back, so that it compares equal to what was stored.
     return json.loads(
@@ -123,10 +124,8 @@ def _build(writer, options, tokenizer) -> dict[str, Any]:
         known_words=word_table.read_known_words(options.known_words),
         refuse=options.out_of_alphabet == "refuse",
     )
-    if options.source == SYNTHETIC:
-        from simulation.readers import synthetic_english as reader
-    else:
-        from simulation.readers import files as reader
+    kind = "synthetic_english" if options.source == SYNTHETIC else "files"
+    reader = importlib.import_module(f"simulation.readers.{kind}")
     metadata = reader.build(writer, options, tokenizer, table)
     return metadata | {"alphabet": alphabet}
 

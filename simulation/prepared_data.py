@@ -9,10 +9,9 @@ import hashlib
 import json
 import os
 import pathlib
-import shutil
 import stat
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from absl import logging
 
@@ -74,7 +73,13 @@ def find_or_make(
     return directory
 
 
-Prepared = TypeVar("Prepared")
+class _HasMetadata(Protocol):
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """What was written with it."""
+
+
+Prepared = TypeVar("Prepared", bound=_HasMetadata)
 
 
 def open_prepared(
@@ -158,7 +163,8 @@ def join_parts(
             with atomic_files.new_file(target) as joined:
                 for file in files:
                     with open(file, "rb") as part:
-                        shutil.copyfileobj(part, joined)
+                        while chunk := part.read(1 << 20):
+                            joined.write(chunk)
     return target
 
 

@@ -22,7 +22,7 @@ import pathlib
 import shutil
 import time
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import Any, Protocol, Self
 
 import pandas as pd
 from absl import logging
@@ -31,9 +31,6 @@ from randomness import noise_keys
 from simulation import run_files, run_record, software
 from simulation.round_metrics import RoundMetrics
 from simulation.run_files import RunDirectoryError, RunFiles
-
-if TYPE_CHECKING:  # registers flags
-    from simulation import experiment_flags
 
 _CHECKPOINT_FILE = "checkpoint.jsonl"
 _METRICS_FILE = "metrics.csv"
@@ -65,23 +62,34 @@ def default_path(program: str) -> str:
     return os.path.join("runs", program, name)
 
 
-def open_for(
-    arguments: "experiment_flags.Arguments", *, program: str, facts: Mapping[str, Any]
+def begin_or_resume(
+    path: str | os.PathLike[str],
+    *,
+    resume: bool,
+    program: str,
+    flags: Sequence[str],
+    facts: Mapping[str, Any],
+    noise_key: noise_keys.NoiseKey | None,
 ) -> "RunDirectory":
-    """Begins or resumes the run that the flags ask for; see `RunDirectory`."""
-    if arguments.resume:
-        return RunDirectory.resume(
-            arguments.output_dir,
-            program=program,
-            facts=facts,
-            noise_key=arguments.noise_key,
-        )
+    """Begins a run, or goes on with one; see `RunDirectory.create` and `resume`.
+
+    Args:
+        path: Where.
+        resume: Whether to go on with the run that is there.
+        program: The program's name.
+        flags: All flags that decide a result; a run that goes on has its own.
+        facts: What else a resumed run must have in common with its start.
+        noise_key: Of the run; None for a new secret one, or the run's own.
+    """
+    if resume:
+        key = noise_key or run_record.noise_key_of(path)
+        return RunDirectory.resume(path, program=program, facts=facts, noise_key=key)
     return RunDirectory.create(
-        arguments.output_dir,
+        path,
         program=program,
-        flags=arguments.flags,
+        flags=flags,
         facts=facts,
-        noise_key=arguments.noise_key,
+        noise_key=noise_key or noise_keys.NoiseKey.fresh(),
     )
 
 
@@ -111,7 +119,7 @@ class RunDirectory:
         self._lock = lock
         self._run = run
         self._rows: list[tuple[int, RoundMetrics]] = []
-        self._writer = None
+        self._writer: Any = None  # TensorFlow's, made with the first row
 
     @staticmethod
     def check_free(path: str | os.PathLike[str]) -> None:

@@ -3,6 +3,7 @@
 import hashlib
 import hmac
 import json
+import os
 import pathlib
 import platform
 import time
@@ -68,7 +69,7 @@ def new(
     }
 
 
-def read(path: str | pathlib.Path) -> Run:
+def read(path: str | os.PathLike[str]) -> Run:
     """Returns what `run.json` says.
 
     Raises:
@@ -107,7 +108,7 @@ def flagfile(flags: Sequence[str]) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def flags_of(path: str | pathlib.Path) -> list[str]:
+def flags_of(path: str | os.PathLike[str]) -> list[str]:
     """Returns the flags that a run began with, as `--name=value`.
 
     Raises:
@@ -133,7 +134,7 @@ def flags_of(path: str | pathlib.Path) -> list[str]:
     return run["flags"]
 
 
-def noise_key_of(path: str | pathlib.Path) -> noise_keys.NoiseKey:
+def noise_key_of(path: str | os.PathLike[str]) -> noise_keys.NoiseKey:
     """Returns the key of a run's noise.
 
     Raises:
@@ -187,7 +188,8 @@ def check_same(
             f"{file} is not what the run began with; restore it, or begin a new run"
         )
     for name in sorted(began.keys() | facts.keys()):
-        if began.get(name) != facts.get(name):
+        # As text: what was read has lists for tuples, and nan is equal to nothing.
+        if _text(began.get(name)) != _text(facts.get(name)):
             raise run_files.RunDirectoryError(
                 f"--output_dir={path}: the run began with {name} = "
                 f"{began.get(name)!r}, now it is {facts.get(name)!r}; restore what it "
@@ -210,8 +212,12 @@ def identity(run: Run) -> str:
 
 def _digest_of_facts(facts: Mapping[str, Any], noise_key: noise_keys.NoiseKey) -> str:
     """Returns a keyed hash: `run.json` tells nobody what the data are."""
-    text = json.dumps(dict(facts), sort_keys=True)
+    text = _text(dict(facts))
     return hmac.new(noise_key.to_bytes(), text.encode(), "sha256").hexdigest()
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)
 
 
 def _digest(values: Mapping[str, Any] | Sequence[str]) -> str:

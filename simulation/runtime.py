@@ -17,6 +17,7 @@ import collections
 import contextlib
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import tensorflow_federated as tff
 from tensorflow_federated.python.core.backends.native import (
@@ -52,7 +53,7 @@ class _ExecutorFactory(tff.framework.ExecutorFactory):
     def __init__(self, worker: Worker, keep: int = 2):
         self._worker = worker
         self._keep = keep
-        self._executors = collections.OrderedDict()
+        self._executors: collections.OrderedDict[Any, Any] = collections.OrderedDict()
 
     def create_executor(self, cardinalities) -> tff.framework.RemoteExecutor:
         # TFF retries a call whose worker is gone for ever; every try starts here.

@@ -6,6 +6,7 @@ errors, as a wrong sum would be a wrong result with a privacy statement attached
 """
 
 from collections.abc import Callable
+from typing import TypeAlias
 
 import numpy as np
 import tensorflow as tf
@@ -37,7 +38,7 @@ RANGE_ERROR = "secure sum:"
 # to spare for the sum of two values.
 _MAX_BITWIDTH = 62
 
-_Block = building_blocks.ComputationBuildingBlock
+_Block: TypeAlias = building_blocks.ComputationBuildingBlock
 
 
 def give_secure_sums_a_meaning(

@@ -3,24 +3,13 @@
 import functools
 import hashlib
 import importlib.metadata
-import inspect
 import json
 import pathlib
 import subprocess
-import sys
 from typing import Any
 
-# Where the code is that can change a result.
-_SOURCES = (
-    "examples",
-    "federated_hh",
-    "privacy",
-    "randomness",
-    "rounds",
-    "simulation",
-    "studies",
-    "training",
-)
+from simulation import own_code
+
 # The packages whose versions can change a result.
 _PACKAGES = (
     "tensorflow-federated",
@@ -62,7 +51,7 @@ def sources_digest() -> str:
     """
     root = pathlib.Path(__file__).parent.parent
     total = hashlib.sha256()
-    for package in _SOURCES:
+    for package in own_code.ROOMS:
         for file in sorted((root / package).rglob("*.py")):
             total.update(f"{file.relative_to(root)}\0".encode())
             total.update(hashlib.sha256(file.read_bytes()).digest())
@@ -76,24 +65,14 @@ def digest() -> str:
 
 
 def digest_with(*values: Any) -> str:
-    """Returns `digest`, and the sources of modules of the user's own.
+    """Returns a hash of `digest` and of code of the user's own.
 
     Args:
-        *values: Whose classes, or which classes, come from these modules. Modules that
-            they import are not looked at.
+        *values: Whose classes, or which classes, are made of it; see `own_code`.
     """
-    total = hashlib.sha256(digest().encode())
-    kinds = (v if isinstance(v, type) else type(v) for v in values)
-    modules = {base.__module__ for kind in kinds for base in kind.__mro__}
-    for name in sorted(modules):
-        if name.partition(".")[0] in (*_SOURCES, *sys.stdlib_module_names):
-            continue
-        try:
-            source = inspect.getsource(sys.modules[name])
-        except (OSError, TypeError, KeyError):
-            continue  # of a notebook's cells there is no file
-        total.update(f"{name}\0{source}".encode())
-    return total.hexdigest()[:16]
+    kinds = [v if isinstance(v, type) else type(v) for v in values]
+    text = digest() + own_code.digest(kinds)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def changed_versions(run: dict[str, Any]) -> list[str]:

@@ -90,6 +90,9 @@ def run(study: Study, directory: run_directory.RunDirectory) -> Iterator[Tables]
     Yields:
         After each repeat of all settings, the tables so far.
     """
+    names = [part_name(setting.name, 0) for setting in study.settings]
+    if len(set(names)) < len(names):
+        raise ValueError(f"settings have the same folder: {', '.join(names)}")
     saved = directory.load_checkpoint() or {"done": [], "tables": {}}
     for repeat in range(study.num_repeats):
         for setting in study.settings:
@@ -125,8 +128,14 @@ def perform(
     Raises:
         RunDirectoryError: If the run directory or the folder cannot be used.
     """
-    opened = run_directory.open_for(arguments, program=program, facts=dict(study.data))
-    with opened as directory:
+    with run_directory.begin_or_resume(
+        arguments.output_dir,
+        resume=arguments.resume,
+        program=program,
+        flags=arguments.flags,
+        facts=dict(study.data),
+        noise_key=arguments.noise_key,
+    ) as directory:
         folder = run_files.RunFiles(results)
         folder.make()
         for tables in run(study, directory):

@@ -40,7 +40,7 @@ def describe(
         chosen |= dataclasses.asdict(language)
     else:
         state = prepared_data.file_state(options.source, "population")
-        source = {"kind": "file", **state}
+        source = {"kind": "file", **(state or {})}
     chosen["sentence_tokenizer"] = tokenizer.name
     chosen["vocabulary"] = vocabulary.fingerprint
     identity = {

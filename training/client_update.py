@@ -138,7 +138,9 @@ class FederatedRounds:
             ValueError: If there is no client, or one is not in the population, or the
                 secure sum cannot hold so many.
         """
-        encoding = self._secure_sums if clip_norm < math.inf else self._plain_sums
+        encoding: update_sums.SecureSums | update_sums.PlainSums = (
+            self._secure_sums if clip_norm < math.inf else self._plain_sums
+        )
         encoding.check(len(clients))
         message = {
             "weights": list(weights.values()),

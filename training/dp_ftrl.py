@@ -69,7 +69,7 @@ class DpFtrl(algorithm.Algorithm[TrainingState, model_updates.UpdateSum]):
     def __init__(
         self,
         rounds: client_update.FederatedRounds,
-        plan: plan_lib.Plan,
+        plan: plan_lib.Plan[Any, Any, model_updates.UpdateMechanism],
         weights: Mapping[str, np.ndarray],
         *,
         clients: np.ndarray | None = None,

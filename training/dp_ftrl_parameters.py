@@ -3,8 +3,15 @@
 import dataclasses
 import enum
 import math
+from typing import Any
 
-from privacy import model_updates, training_plan, update_noise
+from privacy import (
+    correlated_noise,
+    model_updates,
+    toeplitz,
+    training_plan,
+    update_noise,
+)
 from privacy import plan as plan_lib
 from privacy.update_noise import AdaptiveClip
 from rounds import timers
@@ -19,6 +26,18 @@ class Mechanism(enum.Enum):
     GAUSSIAN = "dp_fedavg"
     # FedAvg: none, so no guarantee.
     NONE = "fedavg"
+    # DP-FTRL with buffered linear Toeplitz noise (McMahan, Xu and Zhang 2024).
+    BLT = "blt"
+    # DP-FTRL with banded noise (Kalinin and Lampert 2024).
+    BANDED = "banded"
+
+
+_CORRELATED = {
+    Mechanism.BLT: correlated_noise.BltNoise,
+    Mechanism.BANDED: correlated_noise.BandedNoise,
+}
+# Whose noise can start anew.
+RESTARTED = (Mechanism.TREE, *_CORRELATED)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,8 +54,11 @@ class ServerParameters:
         server_learning_rate: eta_s, above 0.
         momentum: beta, in [0, 1).
         adaptive_clip: None for a fixed clip norm.
-        restart_rounds: Rounds (from 0, increasing) after which the tree starts anew;
-            the only ones after which an adaptive clip norm changes. TREE only.
+        restart_rounds: Rounds (from 0, increasing) after which the noise starts anew;
+            the only ones after which an adaptive clip norm changes. TREE, BLT and
+            BANDED only.
+        matrix: C, which correlates the noise: of BLT a `blt.Blt`, of BANDED a
+            `toeplitz.SquareRoot`.
     """
 
     mechanism: Mechanism
@@ -48,6 +70,7 @@ class ServerParameters:
     momentum: float = 0.9
     adaptive_clip: AdaptiveClip | None = None
     restart_rounds: tuple[int, ...] = ()
+    matrix: toeplitz.Matrix | None = None
 
     def __post_init__(self):
         if self.report_goal < 1:
@@ -60,10 +83,15 @@ class ServerParameters:
         if not 0 <= self.momentum < 1:
             raise ValueError(f"momentum is {self.momentum}, must be in [0, 1).")
         object.__setattr__(self, "restart_rounds", tuple(self.restart_rounds))
-        if self.restart_rounds and self.mechanism is not Mechanism.TREE:
+        if self.restart_rounds and self.mechanism not in RESTARTED:
             raise ValueError(
                 f"restart_rounds is {self.restart_rounds}, but {self.mechanism.value} "
-                "has no tree."
+                "has noise that never starts anew."
+            )
+        if (self.matrix is not None) != (self.mechanism in _CORRELATED):
+            raise ValueError(
+                f"matrix is {self.matrix}, which does not go with "
+                f"{self.mechanism.value}."
             )
         self.update_mechanism()
 
@@ -73,7 +101,10 @@ class ServerParameters:
         Raises:
             ValueError: If a value is out of range.
         """
-        common = {"num_rounds": self.num_rounds, "clip_norm": self.clip_norm}
+        common: dict[str, Any] = {
+            "num_rounds": self.num_rounds,
+            "clip_norm": self.clip_norm,
+        }
         if self.mechanism is Mechanism.NONE:
             self._check_no_noise()
             return model_updates.NoNoise(**common)
@@ -83,7 +114,10 @@ class ServerParameters:
         }
         if self.mechanism is Mechanism.GAUSSIAN:
             return update_noise.GaussianNoise(**common)
-        return update_noise.TreeNoise(**common, restart_rounds=self.restart_rounds)
+        common["restart_rounds"] = self.restart_rounds
+        if self.mechanism in _CORRELATED:
+            return _CORRELATED[self.mechanism](**common, matrix=self.matrix)
+        return update_noise.TreeNoise(**common)
 
     def _check_no_noise(self) -> None:
         if self.noise_multiplier != 0:
@@ -97,7 +131,9 @@ class ServerParameters:
                 "to estimate a norm with; give a fixed clip_norm."
             )
 
-    def plan(self, sampler: timers.Timers) -> plan_lib.Plan:
+    def plan(
+        self, sampler: timers.Timers
+    ) -> plan_lib.Plan[Any, Any, model_updates.UpdateMechanism]:
         """Returns the plan of a run.
 
         Args:

@@ -38,6 +38,7 @@ class Needs:
         num_blocks: TFF client values of a round.
         tree_rounds: Rounds of the longest noise tree; 0 without one.
         participations: Clients of all rounds together.
+        buffers: Vectors that correlated noise remembers; 0 for other noise.
     """
 
     num_parameters: int
@@ -47,11 +48,16 @@ class Needs:
     num_blocks: int
     tree_rounds: int
     participations: int
+    buffers: int = 0
 
     @property
-    def tree_bytes(self) -> int:
-        """Of the noise trees' state: an integer and a float a level and parameter."""
-        return 16 * self.tree_rounds.bit_length() * self.num_parameters
+    def noise_bytes(self) -> int:
+        """Of the noise's state: in a tree an integer and a float a level and parameter.
+
+        Of correlated noise an integer a buffer and parameter.
+        """
+        numbers = 2 * self.tree_rounds.bit_length() + self.buffers
+        return 8 * numbers * self.num_parameters
 
     @property
     def total_bytes(self) -> int:
@@ -59,7 +65,7 @@ class Needs:
         # Weights and momentum, before and after; sums and noise as 64-bit numbers.
         server = 24 * self.num_parameters + 48 * self.num_parameters
         # A checkpoint is put together in memory: arrays, and the file's bytes.
-        server += 3 * self.tree_bytes + 16 * self.num_parameters
+        server += 3 * self.noise_bytes + 16 * self.num_parameters
         server += 3 * 8 * self.participations
         # A client's weights, gradients and update, its integers, and their sum.
         block = 40 * self.num_parameters
@@ -74,11 +80,11 @@ class Needs:
             return
         raise ValueError(
             f"a model of {self.num_parameters:,} parameters, with batches of "
-            f"{self.batch_tokens:,} words, noise trees of {_gib(self.tree_bytes)} "
-            f"and a list of {self.participations:,} participations, needs about "
+            f"{self.batch_tokens:,} words, {_gib(self.noise_bytes)} of the noise's "
+            f"state and a list of {self.participations:,} participations, needs about "
             f"{_gib(self.total_bytes)} of memory; {_gib(available)} are available. "
             "Lower --num_units, --embedding_size, the vocabulary's size, --batch_size, "
-            "--max_words, --num_blocks, --num_rounds or --report_goal."
+            "--max_words, --num_blocks, --num_rounds, --bands or --report_goal."
         )
 
 

@@ -34,7 +34,7 @@ def _memory_needs(options: TrainingOptions, parameters, num_tokens: int):
     from privacy import tree_aggregation
     from training import dp_ftrl_parameters, memory_needs
 
-    lengths = (0,)
+    lengths: tuple[int, ...] = (0,)
     if parameters.mechanism is dp_ftrl_parameters.Mechanism.TREE:
         lengths = tree_aggregation.tree_lengths(
             parameters.num_rounds, parameters.restart_rounds
@@ -52,6 +52,7 @@ def _memory_needs(options: TrainingOptions, parameters, num_tokens: int):
         num_blocks=options.num_blocks,
         tree_rounds=max(lengths),
         participations=parameters.report_goal * parameters.num_rounds,
+        buffers=0 if parameters.matrix is None else parameters.matrix.num_buffers,
     )
 
 
@@ -98,56 +99,28 @@ def run(arguments: experiment_flags.Arguments) -> None:
     # TensorFlow comes last: it takes seconds to import.
     from rounds import experiment
     from training import (
-        client_update,
         dp_ftrl,
-        examples,
         exported_model,
         held_out,
-        initial_model,
-        model,
+        preparation,
         training_report,
     )
 
-    clients = held_out.Clients.split(
-        text.num_clients, options.num_held_out_clients, arguments.seed
-    )
-    language_model = model.cifg_language_model(
-        vocabulary.num_tokens,
-        num_units=options.num_units,
-        projection_size=options.embedding_size,
-        embedding_size=options.embedding_size,
-    )
-    beginning = initial_model.beginning(
-        language_model.initial_weights(arguments.seed),
-        vocabulary,
-        options.initial_model,
-        has_public_bias=options.initial_bias == "public",
-    )
-    limits = examples.ClientLimits(
-        options.max_sentences, options.max_words, options.batch_size
-    )
-    rounds = client_update.FederatedRounds(
-        language_model,
-        examples.MappedText(text, limits),
-        client_update.LocalTraining(
-            options.client_learning_rate, options.client_epochs
-        ),
-        options.num_blocks,
-    )
-    algorithm = dp_ftrl.DpFtrl(
-        rounds,
+    prepared = preparation.prepare(options, vocabulary, text, arguments.seed)
+    clients, beginning = prepared.clients, prepared.beginning
+    algorithm = prepared.algorithm(
         parameters.plan(options.participation_rule(len(clients.training))),
-        beginning.weights,
-        clients=clients.training,
-        learning_rate=parameters.server_learning_rate,
-        momentum=parameters.momentum,
+        parameters.server_learning_rate,
+        parameters.momentum,
     )
-    baseline = held_out.unigram_baseline(text, clients, limits, vocabulary.num_tokens)
+    baseline = held_out.unigram_baseline(
+        text, clients, prepared.limits, vocabulary.num_tokens
+    )
     logging.info(
         "%s clients train a model of %s parameters, %s judge it. Words by frequency "
         "alone: loss %.3f, one suggestion right %.2f%%.",
         f"{len(clients.training):,}",
-        f"{language_model.num_parameters():,}",
+        f"{prepared.network.num_parameters():,}",
         f"{len(clients.held_out):,}",
         baseline["loss"],
         100 * baseline["accuracy_of_suggestion"],
@@ -163,10 +136,10 @@ def run(arguments: experiment_flags.Arguments) -> None:
         )
         training_report.write(directory, realised, planned, dict(baseline), best)
         exported_model.export(
-            language_model,
+            prepared.network,
             outcome.states[0].weights,
             vocabulary,
-            limits.max_words + 1,
+            prepared.limits.max_words + 1,
             directory.path / "model",
         )
 
@@ -179,7 +152,9 @@ def run(arguments: experiment_flags.Arguments) -> None:
         keep=_CHECKPOINTS_KEPT,
         observers=[
             dp_ftrl.update_metrics,
-            held_out.Evaluation(rounds, clients.held_out, options.evaluate_every),
+            held_out.Evaluation(
+                prepared.rounds, clients.held_out, options.evaluate_every
+            ),
         ],
         report=report,
         **vars(arguments),

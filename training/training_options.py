@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from simulation.options import REQUIRED, OptionError, check, option
 
 if TYPE_CHECKING:  # these import NumPy
+    from privacy import toeplitz
     from rounds.timers import Timers
     from training.dp_ftrl_parameters import ServerParameters
 
@@ -100,8 +101,26 @@ class TrainingOptions:
     )
     mechanism: str = option(
         "dp_ftrl",
-        "Tree-aggregated noise, independent noise, or none.",
-        choices=("dp_ftrl", "dp_fedavg", "fedavg"),
+        "Noise of a tree; correlated by a matrix of few buffers, or by a banded one, "
+        "which have about half of it; independent; or none. The matrix is made for "
+        "--num_rounds, --max_participation and --min_separation, or where that is "
+        "unset for what --timer_hours makes of it; any other run is accounted as it "
+        "was.",
+        choices=("dp_ftrl", "blt", "banded", "dp_fedavg", "fedavg"),
+    )
+    blt_buffers: int = option(
+        2,
+        "Vectors that the noise of --mechanism=blt remembers, at most.",
+        least=1,
+        most=4,
+        why="a fifth is of no use",
+    )
+    bands: int | None = option(
+        None,
+        "Of --mechanism=banded: rounds that have noise in common; it remembers a "
+        "vector for each but one. Unset: MinS + 1.",
+        least=1,
+        most=_LARGEST_COUNT,
     )
     report_goal: int = option(
         REQUIRED,
@@ -142,8 +161,8 @@ class TrainingOptions:
     adaptive_clip: bool = option(
         False,
         "Estimate the clip norm as a quantile of the updates' norms (Algorithm 1). "
-        "With dp_ftrl it changes after rounds 128 + 1024 i, or --first_restart and so "
-        "on.",
+        "With dp_ftrl, blt and banded it changes after rounds 128 + 1024 i, or "
+        "--first_restart and so on.",
     )
     target_quantile: float = option(
         0.5,
@@ -316,9 +335,11 @@ class TrainingOptions:
         """
         from privacy import tree_aggregation
         from training import dp_ftrl_parameters as lib
+        from training import noise_settings
 
         mechanism = lib.Mechanism(self.mechanism)
-        adaptive, restarts = None, ()
+        adaptive = None
+        restarts: tuple[int, ...] = ()
         if self.adaptive_clip:
             stddev = self.clipped_count_stddev
             adaptive = lib.AdaptiveClip(
@@ -326,42 +347,36 @@ class TrainingOptions:
                 self.target_quantile,
                 self.clip_learning_rate,
             )
-            if mechanism is lib.Mechanism.TREE:
+            if mechanism in lib.RESTARTED:
                 restarts = tree_aggregation.restart_schedule(
                     self.num_rounds, self.first_restart, self.restart_period
                 )
+        matrix = noise_settings.matrix_of(self, restarts)
         return lib.ServerParameters(
             mechanism=mechanism,
             report_goal=self.report_goal,
             num_rounds=self.num_rounds,
-            noise_multiplier=self._noise_multiplier(restarts),
+            noise_multiplier=self._noise_multiplier(restarts, matrix),
             clip_norm=math.inf if self.clip_norm is None else self.clip_norm,
             server_learning_rate=self.server_learning_rate,
             momentum=self.momentum,
             adaptive_clip=adaptive,
             restart_rounds=restarts,
+            matrix=matrix,
         )
 
-    def _noise_multiplier(self, restart_rounds: tuple[int, ...]) -> float:
+    def _noise_multiplier(
+        self, restart_rounds: tuple[int, ...], matrix: "toeplitz.Matrix | None"
+    ) -> float:
         """Returns z: the one that is given, or the least one for the wanted epsilon."""
-        from privacy import noise_calibration, tree_aggregation
+        from training import noise_settings
 
         if not self.is_private:
             return 0.0
         if self.epsilon is None:
             given = self.noise_multiplier
             return _DEFAULT_NOISE_MULTIPLIER if given is None else given
-        separation = min(self.min_separation or 0, self.num_rounds - 1)
-        possible = tree_aggregation.largest_participation(self.num_rounds, separation)
-        found = noise_calibration.noise_multiplier_for(
-            self.epsilon,
-            self.delta,
-            num_rounds=self.num_rounds,
-            min_separation=separation,
-            max_participation=min(self.max_participation or possible, possible),
-            restart_rounds=restart_rounds,
-            independent_noise=self.mechanism == "dp_fedavg",
-        )
+        found = noise_settings.least_noise_multiplier(self, restart_rounds, matrix)
         if found > _LARGEST_NOISE_MULTIPLIER:
             raise OptionError(
                 self,

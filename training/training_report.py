@@ -48,7 +48,7 @@ def write(
     report = page.Page(directory, "Training")
     model = report.section("The model", covered=False)
     model.file("unigram_baseline.json", baseline)
-    references = {"words by frequency alone": baseline}
+    references: dict[str, Mapping[str, float]] = {"words by frequency alone": baseline}
     if best_possible is not None:
         model.file("best_possible.json", best_possible)
         references["the best possible"] = best_possible

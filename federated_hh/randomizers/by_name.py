@@ -1,14 +1,12 @@
 """Local randomizers by the names that flags have."""
 
-import importlib
-import inspect
-
 from federated_hh.randomizers import (
     k_ary,
     local_randomizer,
     one_hot,
     subset_selection,
 )
+from simulation import own_parts
 
 NAMES: dict[str, type[local_randomizer.LocalRandomizer]] = {
     "subset_selection": subset_selection.SubsetSelection,
@@ -30,25 +28,10 @@ def randomizer(name: str) -> type[local_randomizer.LocalRandomizer]:
     """
     if name in NAMES:
         return NAMES[name]
-    module, colon, attribute = name.partition(":")
-    if not colon:
+    if ":" not in name:
         raise ValueError(
             f"randomizer is {name!r}; it has to be one of {', '.join(NAMES)}, or "
             "module:Class"
         )
-    try:
-        found = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise ValueError(f"randomizer is {name!r}, which is not there: {error}") from (
-            error
-        )
-    if (
-        not inspect.isclass(found)
-        or not issubclass(found, local_randomizer.LocalRandomizer)
-        or inspect.isabstract(found)
-    ):
-        raise ValueError(
-            f"randomizer is {name!r}; that is no class derived from LocalRandomizer, "
-            "or leaves methods of it open"
-        )
-    return found
+    base = local_randomizer.LocalRandomizer
+    return own_parts.load("randomizer", name, "a local randomizer", base)

@@ -98,13 +98,13 @@ def _halve(
     most = parts.visitors.shape[1] - 1
     shape = (2, len(starts), 2, min(most, half) + 1)  # kind, part, half of it, picks
     result = np.zeros(shape, np.int64)
-    cells = [
+    kinds = [
         # Who they are, and what they are in the left half and in the right one.
         _cells(parts.visitors, shape, _VISITOR, _VISITOR),
         _cells(left, shape, _RESIDENT, _VISITOR),
         _cells(right, shape, _VISITOR, _RESIDENT),
     ]
-    cells = _Cells(*(np.concatenate(column) for column in zip(*cells, strict=True)))
+    cells = _Cells(*(np.concatenate(column) for column in zip(*kinds, strict=True)))
     _split(generator, cells, middles - starts, ends - middles, result.reshape(-1))
 
     result = result.reshape(2, -1, shape[-1])[:, : -(-num_items // half)]
@@ -123,7 +123,7 @@ class _Cells(NamedTuple):
     Attributes:
         part: The part.
         picks: How many picks each report has in it, at least 1.
-        count: How many reports there are.
+        reports: How many there are.
         left: Where the result counts reports with no pick in the left half; those
             with one come next.
         right: The same of the right half.
@@ -131,7 +131,7 @@ class _Cells(NamedTuple):
 
     part: np.ndarray
     picks: np.ndarray
-    count: np.ndarray
+    reports: np.ndarray
     left: np.ndarray
     right: np.ndarray
 
@@ -167,7 +167,7 @@ def _split(
         right_sizes: The same of the right half.
         result: int64, shape [any]: where the reports are added up.
     """
-    if not cells.count.size:
+    if not cells.reports.size:
         return
     # One row of the table serves all cells of equal picks and equal halves.
     num_parts, width = len(left_sizes), int(cells.picks.max()) + 1
@@ -183,7 +183,7 @@ def _split(
     # Where a pick count of 0 in the left half, and all picks in the right, would be.
     left = cells.left + likeliest[row]
     right = cells.right + cells.picks - likeliest[row]
-    missing = cells.count
+    missing = cells.reports
     for category, offset in enumerate(offsets):
         drawn = generator.binomial(missing, chances[row, category])
         hit = np.flatnonzero(drawn)

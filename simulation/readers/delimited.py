@@ -38,10 +38,11 @@ class _Lines:
         if self._returned:
             line = self._returned.popleft()
         else:
-            line = next(self._lines, None)
-            if line is None:
+            try:
+                line = next(self._lines)
+            except StopIteration:
                 self.ended = True
-                raise StopIteration
+                raise
         self.number += 1
         self.taken.append(line)
         return line

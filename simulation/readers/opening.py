@@ -6,6 +6,7 @@ import io
 import os
 import re
 from collections.abc import Iterator
+from typing import Any
 
 from simulation import population_options, progress
 
@@ -32,7 +33,7 @@ def split_compression(path: str) -> tuple[str, str]:
     return path, ""
 
 
-def _decompressed(raw: io.BufferedReader, suffix: str) -> io.BufferedIOBase:
+def _decompressed(raw: io.BufferedReader, suffix: str) -> Any:
     if suffix == ".gz":
         import gzip
 

@@ -109,7 +109,7 @@ class SentenceBuilder:
                 "sentence with a word."
             )
         lengths = np.frombuffer(self._lengths, np.int32)
-        starts = np.concatenate(([0], np.cumsum(lengths, dtype=np.int64)))
+        starts = np.append(0, np.cumsum(lengths, dtype=np.int64))
         tokens = np.memmap(self._scratch, np.int32, mode="r")
         writer = client_text.ClientTextWriter(self._directory)
         try:

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Set
+from typing import Any
 
 from simulation import population_options
 from simulation.readers import opening
@@ -80,7 +81,7 @@ class WordTable:
           PopulationError: If words are refused and enough were seen to show, or one
             is empty or no string.
         """
-        codes = list(map(self._codes.get, words))
+        codes: list[Any] = list(map(self._codes.get, words))
         if None in codes:
             codes = [
                 self.code(word, line) if code is None else code

@@ -46,7 +46,7 @@ class ExamplesTest(absltest.TestCase):
             "histogram:Histogram",
             "--words=the,of,nonsenseword",
             "--num_clients=5000",
-            "--clients=4000",
+            "--cohort_size=4000",
             "--epsilon=3",
         )
         found = pd.read_csv(os.path.join(path, "words.csv")).set_index("word")
@@ -55,10 +55,10 @@ class ExamplesTest(absltest.TestCase):
         self.assertGreater(found.loc["the", "clients"], 300)
         self.assertLess(abs(found.loc["nonsenseword", "clients"]), 150)
         self.assertEqual(statement["guarantees"][0]["epsilon"], 3.0)
-        self.assertIn("histogram", statement["mechanism"])
+        self.assertIn("Histogram", statement["mechanism"])
 
     def test_median_length(self):
-        flags = ("--num_clients=9000", "--clients=1500", "--epsilon=4")
+        flags = ("--num_clients=9000", "--cohort_size=1500", "--epsilon=4")
         path, _ = self.check("median_length:MedianLength", *flags)
         metrics = pd.read_csv(os.path.join(path, "metrics.csv"))
         self.assertLen(metrics, 5)  # of 31 characters
@@ -66,13 +66,13 @@ class ExamplesTest(absltest.TestCase):
         self.assertBetween(median, 2, 5)  # English
         # A seventh round would need more clients than there are.
         done, _ = self.run_algorithm(
-            "median_length:MedianLength", "--num_clients=3000", "--clients=1500"
+            "median_length:MedianLength", "--num_clients=3000", "--cohort_size=1500"
         )
         self.assertEqual(done.returncode, 1)
         self.assertIn("the population has", done.stderr)
 
     def test_decaying_noise(self):
-        flags = ("--num_clients=60", "--num_rounds=3", "--report_goal=5")
+        flags = ("--num_clients=60", "--num_rounds=3", "--cohort_size=5")
         path, statement = self.check(
             "decaying_noise:Training", *flags, "--vocabulary_size=50"
         )
@@ -93,7 +93,7 @@ class ExamplesTest(absltest.TestCase):
         for name in ("histogram", "histogram:Missing", "missing:X", "histogram:State"):
             done, path = self.run_algorithm(name)
             self.assertEqual(done.returncode, 2, name)
-            self.assertIn("--algorithm=", done.stderr)
+            self.assertIn("--algorithm", done.stderr)
             self.assertNotIn("Traceback", done.stderr)
             self.assertFalse(os.path.exists(path))
 

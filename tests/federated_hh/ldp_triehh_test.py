@@ -756,12 +756,12 @@ class RandomizersTest(LdpTrieHHTestCase):
 
     @parameterized.parameters(
         ("hadamard", "it has to be one of subset_selection"),
-        ("no.such.module:Class", "not there"),
-        ("federated_hh.randomizers.k_ary:Other", "not there"),
-        ("fractions:Fraction", "no class derived"),
+        ("no.such.module:Class", "has to be module:Class"),
+        ("federated_hh.randomizers.k_ary:Other", "has to be module:Class"),
+        ("fractions:Fraction", "which is not a local randomizer"),
         (
             "federated_hh.randomizers.local_randomizer:LocalRandomizer",
-            "leaves methods of it open",
+            "leaves no method of it open",
         ),
     )
     def test_names_of_randomizers(self, name, message):

@@ -200,7 +200,7 @@ class RunLdpTrieHHTest(parameterized.TestCase):
 
     @parameterized.parameters(
         (("--randomizer=hadamard",), "randomizer is 'hadamard'; it has to be one of"),
-        (("--randomizer=nowhere:At",), "randomizer is 'nowhere:At', which is not"),
+        (("--randomizer=nowhere:At",), "randomizer is 'nowhere:At'; it has to be"),
         (
             ("--randomizer=symmetric_one_hot", "--central_epsilon=1"),
             "costs 2 times its epsilon; give --epsilon",

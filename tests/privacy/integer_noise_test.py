@@ -14,6 +14,7 @@ from scipy import stats
 from tensorflow_privacy.privacy.dp_query import tree_aggregation
 
 from privacy import integer_noise as noise
+from privacy import tree_aggregation as tree_aggregation_lib
 from randomness import streams
 
 _STREAMS = 4000
@@ -152,6 +153,16 @@ class NoiseTest(parameterized.TestCase):
             self.assertAlmostEqual(
                 covariance[rounds - 1, rounds - 1], 1 / (2 - 2.0**-height)
             )
+
+    @parameterized.parameters(((16,),), ((11,),), ((3, 4, 2),))
+    def test_the_planned_deviation_of_the_worst_prefix(self, lengths):
+        done = worst = 0.0
+        for length in lengths:
+            variances = np.diag(honaker_covariance(length))
+            worst = max(worst, done + variances.max())
+            done += variances[-1]
+        found = tree_aggregation_lib.largest_error(lengths)
+        self.assertAlmostEqual(found, np.sqrt(worst))
 
     def test_across_restarts(self):
         # Trees of 3, 4 and 2 rounds: residuals of a new tree add to the noise that is

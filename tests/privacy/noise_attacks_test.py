@@ -11,12 +11,19 @@ import numpy as np
 import tensorflow as tf
 from absl.testing import absltest, parameterized
 
-from privacy import model_updates, update_noise
+from privacy import blt, correlated_noise, model_updates, update_noise
 from randomness import streams
 
 _SIZE = 400_000
 _NOISE_MULTIPLIER = 7.0
 _TRIALS = 20
+
+
+class _Blt(correlated_noise.BltNoise):
+    """With a matrix."""
+
+    def __init__(self, **options):
+        super().__init__(matrix=blt.Blt((0.1,), (0.3,)), **options)
 
 
 def distance_to_the_lattice(noise):
@@ -81,7 +88,7 @@ class LatticeAttackTest(parameterized.TestCase):
     def test_it_tells_neighbours_apart_under_float32_noise(self):
         self.assertEqual(self._right_guesses(float32_release), _TRIALS)
 
-    @parameterized.parameters(update_noise.TreeNoise, update_noise.GaussianNoise)
+    @parameterized.parameters(update_noise.TreeNoise, update_noise.GaussianNoise, _Blt)
     def test_it_guesses_under_ours(self, kind):
         # 20 tosses of a coin are outside of 3..17 with probability 4e-4.
         right = self._right_guesses(lambda *args: our_release(kind, *args))

@@ -4,6 +4,7 @@ import csv
 import inspect
 import io
 import json
+import math
 import os
 import pathlib
 import subprocess
@@ -71,6 +72,78 @@ class AnswersTest(parameterized.TestCase):
             values["noise multiplier of the deltas"][0], 7.000406, places=5
         )
         self.assertLen(values["epsilon at delta = 1e-10"], 4)
+
+    def test_blt(self):
+        run = ("--num_rounds=60", "--min_separation=9", "--max_participation=4")
+        given = (
+            "--mechanism=blt",
+            "--noise_multiplier=2",
+            "--delta=1e-6",
+            "--forgotten=0.1,0.5",
+            "--weights=0.2,0.3",
+        )
+        # By hand: participations in the rounds 0, 10, 20 and 30.
+        c = [1, *(0.2 * 0.9**t + 0.3 * 0.5**t for t in range(59))]
+        column = [sum(c[t - s] for s in (0, 10, 20, 30) if s <= t) for t in range(60)]
+        square = sum(value**2 for value in column)
+        values = _values(*run, *given)
+        self.assertAlmostEqual(values["squared sensitivity"][0], square, places=9)
+        rho, replaced = values["zCDP (rho)"]
+        self.assertAlmostEqual(rho / (square / 8), 1, places=4)
+        self.assertEqual(replaced, 4 * rho)
+        self.assertLen(values["epsilon at delta = 1e-06"], 4)
+        best = _values(*run, *given[:3], "--buffers=3")
+        self.assertLen(best["weights"][0].split(","), 3)
+        found = _values(
+            *run,
+            *given[:3],
+            f"--forgotten={best['forgotten a round'][0]}",
+            f"--weights={best['weights'][0]}",
+        )
+        self.assertEqual(found, best)
+        blocks = _values(*run, *given, "--restart_first=19", "--restart_period=20")
+        self.assertEqual(blocks["rounds of each block"], ["20, 20, 20"])
+        # Twice in two of the blocks.
+        column = [sum(c[t - s] for s in (0, 10) if s <= t) for t in range(20)]
+        square = 2 * sum(value**2 for value in column)
+        self.assertAlmostEqual(blocks["squared sensitivity"][0], square, places=9)
+
+    def test_a_tree_against_blt(self):
+        answer = ("--mechanism=tree_against_blt", "--delta=1e-10", "--format=json")
+        done = _run(*answer, "--table=xu_2023")
+        rows = {row["run"]: row for row in json.loads(done.stdout)}
+        self.assertLen(rows, 21)
+        for name, before, after in (
+            ("de-DE", 0.480, 0.116),
+            ("fr-FR", 0.888, 0.168),
+            ("it-IT", 0.714, 0.157),
+            ("es-ES", 0.347, 0.084),
+            ("en-US", 1.306, 0.254),
+        ):
+            found = rows[f"Table 1 {name}"]
+            self.assertEqual(round(found["rho"], 3), before)
+            self.assertEqual(round(found["BLT, same noise: rho"], 3), after)
+        # 0.308 with a matrix that forgets faster.
+        self.assertEqual(round(rows["Table 1 pt-PT"]["BLT, same noise: rho"], 3), 0.3)
+        self.assertEqual(round(rows["Table 1 de-DE"]["BLT, same rho: z"], 2), 4.01)
+        done = _run(
+            *answer,
+            "--noise_multiplier=1",
+            "--num_rounds=2000",
+            "--min_separation=400",
+            "--max_participation=5",
+        )
+        rows = {row["mechanism"]: row for row in json.loads(done.stdout)}
+        scale = math.sqrt(2 * rows["tree"]["rho at the tree's noise"])
+        for name, expected in (
+            ("tree", 18.66),
+            ("BLT, 2 buffers", 9.497),
+            ("BLT, 3 buffers", 9.448),
+            ("banded, 401 bands", 9.61),
+            ("independent", 100.0),
+        ):
+            found = rows[name]["noise"] * scale
+            self.assertAlmostEqual(found / expected, 1, delta=0.002)
 
     def test_dp_ftrl_restarts(self):
         values = _values(
@@ -172,6 +245,30 @@ class BadInputTest(parameterized.TestCase):
     @parameterized.parameters(
         ((), "--mechanism"),
         (("--mechanism=dp_ftrl",), "--noise_multiplier is needed"),
+        (("--mechanism=tree_against_blt", "--delta=1e-9"), "give noise_multiplier"),
+        (
+            (
+                "--mechanism=tree_against_blt",
+                "--delta=1e-9",
+                "--table=xu_2023",
+                "--num_rounds=3",
+            ),
+            "table goes with delta alone",
+        ),
+        (
+            ("--mechanism=blt", *_FTRL[1:], "--noise_multiplier=1", "--weights=1"),
+            "give forgotten and weights",
+        ),
+        (
+            (
+                "--mechanism=blt",
+                *_FTRL[1:],
+                "--noise_multiplier=1",
+                "--forgotten=0.1",
+                "--weights=x",
+            ),
+            "weights must be numbers",
+        ),
         (("--mechanism=triehh", "--num_rounds=3"), "--num_rounds is no flag"),
         (("--mechanism=other",), "--mechanism=other"),
         (("--paper_tables", "--delta=0.1"), "--paper_tables takes no other flag"),
@@ -271,13 +368,7 @@ class LimitsTest(absltest.TestCase):
     def test_every_numeric_flag_has_a_limit_with_its_reason(self):
         numeric = {
             name
-            for answer in (
-                accounting_answers.dp_ftrl,
-                accounting_answers.shuffle,
-                accounting_answers.triehh,
-                accounting_answers.k_anonymity,
-                accounting_answers.cohort_size,
-            )
+            for answer in accounting_answers.ANSWERS.values()
             for name, parameter in inspect.signature(answer).parameters.items()
             if any(kind in str(parameter.annotation) for kind in ("int", "float"))
         }

@@ -228,7 +228,7 @@ class ProgramTest(parameterized.TestCase):
         for name, clients in (("first", 40), ("second", 60)):
             paths.append(str(self.scratch / name))
             algorithm = median_length.MedianLength.of(
-                median_length.Options(clients=clients),
+                median_length.Options(cohort_size=clients),
                 population_options.PopulationOptions(num_clients=500),
                 str(self.scratch / "cache"),
                 1,

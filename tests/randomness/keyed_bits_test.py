@@ -5,6 +5,7 @@ import itertools
 
 import numpy as np
 from absl.testing import absltest
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from scipy import stats
 
 from randomness import keyed_bits
@@ -53,6 +54,19 @@ class KeyedBitsTest(absltest.TestCase):
         for column in words.view(np.uint8).reshape(-1, 4).T:
             counts = np.bincount(column, minlength=256)
             self.assertGreater(stats.chisquare(counts).pvalue, 1e-7)
+
+    def test_encryption(self):
+        # AES-256 of the counter 0, 1, ... under the stream's bytes, by hand.
+        numbers = np.arange(-3, 1002)
+        bits = keyed_bits.KeyedBits(7, "state")
+        found = bits.encrypted(numbers)
+        np.testing.assert_array_equal(bits.encrypted(found), numbers)
+        counters = b"".join(i.to_bytes(16, "big") for i in range(503))
+        block = Cipher(algorithms.AES(bits.bytes(0, 32, "cipher")), modes.ECB())
+        pad = np.frombuffer(block.encryptor().update(counters), np.int64)[:1005]
+        np.testing.assert_array_equal(found, numbers ^ pad)
+        other = keyed_bits.KeyedBits(7, "state", 1).encrypted(numbers)
+        self.assertFalse(np.any(other == found))
 
     def test_bad_keys(self):
         for key in (-1, 2**128):

@@ -4,6 +4,7 @@ A case makes an algorithm over data "a" or "b", with a plan "a" or "b"; the algo
 ends after a few rounds, of which no two ask the same.
 """
 
+import contextlib
 import dataclasses
 import os
 from collections.abc import Callable
@@ -19,8 +20,15 @@ from federated_hh import (
     selection,
     triehh,
 )
+from privacy import (
+    blt,
+    correlated_noise,
+    model_updates,
+    training_plan,
+    triehh_plan,
+    update_noise,
+)
 from privacy import plan as plan_lib
-from privacy import training_plan, triehh_plan, update_noise
 from privacy import triehh as triehh_privacy
 from rounds import algorithm, run, samplers, timers
 from simulation import client_text, client_words, population_options
@@ -37,12 +45,14 @@ class Case:
         observers: Its observers.
         repeats: How often it is run.
         save_every: Rounds between checkpoints.
+        delta: One at which there is a guarantee.
     """
 
     make: Callable[[str, str, str], algorithm.Algorithm]
     observers: tuple[run.Observer, ...] = ()
     repeats: int = 2
     save_every: int = 1
+    delta: float = 1e-3
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,7 +72,7 @@ class Tally(algorithm.Algorithm[TallyState, np.ndarray]):
         self.plan = plan_lib.Plan(
             sampler=samplers.UniformCohorts(40, 20),
             contribution=triehh_plan.OneVote(redraws_each_round=True),
-            mechanism=triehh_plan.Threshold({"a": 1, "b": 2}[plan], 5),
+            mechanism=triehh_plan.Threshold({"a": 3, "b": 4}[plan], 5),
         )
         self.data = data
 
@@ -90,8 +100,60 @@ class Tally(algorithm.Algorithm[TallyState, np.ndarray]):
         return {"votes": pd.DataFrame({"candidate": [0, 1, 2], "votes": state.votes})}
 
     def worker(self):
-        import contextlib
+        return contextlib.nullcontext()
 
+
+@dataclasses.dataclass(frozen=True)
+class SumsState:
+    """What was released so far: float32 [4]; rounds; and the clip norm in force."""
+
+    total: np.ndarray
+    rounds: int
+    clip_norm: float
+
+
+class Sums(algorithm.Algorithm[SumsState, model_updates.UpdateSum]):
+    """Sums random updates, with correlated noise in two blocks; NumPy alone."""
+
+    max_rounds = 5
+
+    def __init__(self, data: str, plan: str):
+        self.plan = training_plan.plan_of(
+            timers.Timers(num_clients=12, cohort_size=4, num_rounds=5, timer_hours=0),
+            correlated_noise.BltNoise(
+                num_rounds=5,
+                clip_norm=0.5,
+                noise_multiplier={"a": 0.5, "b": 0.6}[plan],
+                adaptive_clip=update_noise.AdaptiveClip(count_stddev=2.0),
+                restart_rounds=(2,),
+                matrix=blt.Blt((0.05, 0.4), (0.1, 0.3)),
+            ),
+        )
+        self.data = data
+
+    def describe(self):
+        return {"data": self.data}
+
+    def initialize(self, repeat):
+        return SumsState(np.zeros(4, np.float32), 0, self.plan.mechanism.clip_norm)
+
+    def next_query(self, state):
+        if state.rounds == self.max_rounds:
+            return None
+        return algorithm.Query(self.ask, {"clip_norm": state.clip_norm})
+
+    def ask(self, cohort, stream):
+        total = stream.generator("updates").integers(-(2**32), 2**32, 4)
+        return model_updates.UpdateSum({"w": total}, len(cohort), 1, 0)
+
+    def update(self, state, released):
+        total = state.total + released.total["w"]
+        return SumsState(total, state.rounds + 1, released.clip_norm), {}
+
+    def results(self, state):
+        return {"total": pd.DataFrame({"total": state.total})}
+
+    def worker(self):
         return contextlib.nullcontext()
 
 
@@ -153,7 +215,7 @@ def _training(folder: str, data: str, plan: str) -> dp_ftrl.DpFtrl:
 
 def _median_length(folder: str, data: str, plan: str) -> median_length.MedianLength:
     return median_length.MedianLength.of(
-        median_length.Options(epsilon={"a": 1.0, "b": 2.0}[plan], clients=20),
+        median_length.Options(epsilon={"a": 1.0, "b": 2.0}[plan], cohort_size=20),
         population_options.PopulationOptions(
             num_clients=200, seed={"a": 1, "b": 2}[data]
         ),
@@ -163,12 +225,13 @@ def _median_length(folder: str, data: str, plan: str) -> median_length.MedianLen
 
 
 CASES = {
-    "tally": Case(lambda folder, data, plan: Tally(data, plan)),
+    "tally": Case(lambda folder, data, plan: Tally(data, plan), delta=0.9),
     "tally_saved_seldom": Case(
-        lambda folder, data, plan: Tally(data, plan), save_every=3
+        lambda folder, data, plan: Tally(data, plan), save_every=3, delta=0.9
     ),
-    "triehh": Case(_triehh, (triehh.vote_metrics,)),
+    "triehh": Case(_triehh, (triehh.vote_metrics,), delta=0.9),
     "ldp_triehh": Case(_ldp_triehh),
     "median_length": Case(_median_length),
+    "sums": Case(lambda folder, data, plan: Sums(data, plan), save_every=3),
     "training": Case(_training, (dp_ftrl.update_metrics,), save_every=3),
 }

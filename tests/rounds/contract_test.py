@@ -25,7 +25,6 @@ _KEY = noise_keys.NoiseKey(7, is_secret=True)
 _NAMES = tuple(contract_cases.CASES)
 # With these every moment can be tried.
 _QUICK = ("tally", "tally_saved_seldom")
-_DELTA = 1e-3
 
 
 def _stay(algorithm, state, released):
@@ -60,7 +59,7 @@ class ContractTestCase(parameterized.TestCase):
             "noise_key": _KEY,
             "repeats": definition.repeats,
             "save_every": definition.save_every,
-            "delta": _DELTA,
+            "delta": definition.delta,
             "observers": definition.observers,
         }
         path = path or self.new_folder()
@@ -408,27 +407,20 @@ class StatementTest(ContractTestCase):
     def test_planned_is_no_less_than_realised(self, case):
         algorithm = self.make(case)
         done = self.start(case, algorithm)
-        repeats = contract_cases.CASES[case].repeats
-        planned = algorithm.plan.statement(None, _DELTA, repeats=repeats)
+        definition = contract_cases.CASES[case]
+        planned = algorithm.plan.statement(
+            None, definition.delta, repeats=definition.repeats
+        )
         self.assertEqual(planned.basis, "planned")
         self.assertEqual(done.statement.basis, "realised")
         self.assertEqual(
             done.statement.realised.rounds, len(done.outcome.record.rounds.rounds)
         )
-        before, after = (
-            self.least_epsilons(each) for each in (planned, done.statement)
-        )
+        before, after = _smallest_epsilons(planned), _smallest_epsilons(done.statement)
+        self.assertNotEmpty(before)
         self.assertEqual(before.keys(), after.keys())
-        for what, epsilon in before.items():
-            self.assertGreaterEqual(epsilon, after[what])
-
-    def least_epsilons(self, statement):
-        """Returns the best of what is stated, proved if any is, by what it is of."""
-        stated = {}
-        for each in statement.guarantees:
-            what = (each.adjacency, each.of_one_repeat, each.delta > 0)
-            stated.setdefault(what, []).append((not each.is_upper_bound, each.epsilon))
-        return {what: min(found)[1] for what, found in stated.items()}
+        for about, epsilon in before.items():
+            self.assertGreaterEqual(epsilon, after[about], about)
 
     @parameterized.parameters(*_NAMES)
     def test_an_observer_cannot_change_a_state(self, case):
@@ -446,6 +438,15 @@ class StatementTest(ContractTestCase):
         found = self.start(case, self.make(case), observers=observers).outcome.states
         for one, other in zip(expected, found, strict=True):
             self.assertEqual(codec.digest(one), codec.digest(other))
+
+
+def _smallest_epsilons(made):
+    """Returns the smallest epsilon of each kind of guarantee."""
+    found = {}
+    for one in made.guarantees:
+        about = (one.adjacency, one.of_one_repeat, one.delta)
+        found[about] = min(found.get(about, math.inf), one.epsilon)
+    return found
 
 
 if __name__ == "__main__":

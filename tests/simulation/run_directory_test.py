@@ -1,5 +1,6 @@
 """Tests of run directories: whole or not there, and never two runs in one."""
 
+import math
 import os
 import resource
 import subprocess
@@ -128,6 +129,14 @@ class RunDirectoryTest(parameterized.TestCase):
         _create(self.path).close()
         with self.assertRaisesRegex(run_directory.RunDirectoryError, message):
             _resume(self.path, **changes)
+
+    def test_facts_are_compared_as_they_are_written(self):
+        facts = {"shape": (1, 2), "missing": math.nan, "most": math.inf}
+        _create(self.path, facts=facts).close()
+        _resume(self.path, facts=dict(facts)).close()
+        for other in ({"shape": (1, 3)}, {"missing": 0.0}, {"most": 1e308}):
+            with self.assertRaisesRegex(run_directory.RunDirectoryError, "now it is"):
+                _resume(self.path, facts=facts | other)
 
     def test_edited_flags_are_refused(self):
         with _create(self.path) as run:

@@ -4,9 +4,10 @@ import importlib
 import linecache
 import pathlib
 import sys
+import types
 from unittest import mock
 
-from absl.testing import absltest
+from absl.testing import absltest, parameterized
 
 from simulation import software
 
@@ -25,12 +26,22 @@ class SoftwareTest(absltest.TestCase):
         self.assertEqual(software.sources_digest.__wrapped__(), digest)
 
 
-class OwnModulesTest(absltest.TestCase):
-    def test_the_source_of_a_users_module_counts(self):
+class OwnModulesTest(parameterized.TestCase):
+    @parameterized.parameters(
+        (("class Mine: x = 1",), ("class Mine: x = 2",)),
+        # What it imports, and what that imports.
+        (
+            ("from more_of_a_user import f\nclass Mine: x = f", "def f(): return 1"),
+            ("from more_of_a_user import f\nclass Mine: x = f", "def f(): return 2"),
+        ),
+    )
+    def test_the_source_of_a_users_module_counts(self, *versions):
         found = set()
-        for source in ("class Mine: x = 1", "class Mine: x = 2"):
+        for source, *more in versions:
             folder = pathlib.Path(self.create_tempdir().full_path)
             (folder / "module_of_a_user.py").write_text(source)
+            for imported in more:
+                (folder / "more_of_a_user.py").write_text(imported)
             sys.path.insert(0, str(folder))
             try:
                 module = importlib.import_module("module_of_a_user")
@@ -42,10 +53,39 @@ class OwnModulesTest(absltest.TestCase):
             finally:
                 sys.path.remove(str(folder))
                 del sys.modules["module_of_a_user"]
+                sys.modules.pop("more_of_a_user", None)
                 linecache.clearcache()
                 importlib.invalidate_caches()
         self.assertLen(found, 2)
         self.assertEqual(software.digest_with(1), software.digest_with("a"))
+
+    @parameterized.parameters(
+        ("", True),
+        ("# a remark, and another line\n\n", True),
+        ("import math\ndef unused(): return math.pi\n", True),
+        ("FACTOR = 3\n", False),
+        ("def helper(x): return x + 2\n", False),
+        ("class Base:\n  def g(self): return 2\n", False),
+    )
+    def test_cells_of_a_notebook_count(self, change, is_same):
+        cells = """
+FACTOR = 2
+def helper(x): return x + 1
+class Base:
+    def g(self): return 1
+"""
+        mine = """
+class Mine(Base):
+    def f(self, x): return [helper(v) * FACTOR for v in x]
+"""
+        found = set()
+        for source in (cells + mine, cells + change + mine):
+            main = types.ModuleType("__main__")
+            # As in a notebook: of a module without a file.
+            exec(compile(source, "<cell>", "exec"), vars(main))
+            with mock.patch.dict(sys.modules, {"__main__": main}):
+                found.add(software.digest_with(main.Mine()))
+        self.assertEqual(len(found) == 1, is_same)
 
 
 if __name__ == "__main__":

@@ -99,6 +99,13 @@ class StudyTest(absltest.TestCase):
             kept = self.scratch / "whole" / "simulator" / name
             self.assertEqual(kept.read_bytes(), (results / name).read_bytes())
 
+    def test_settings_of_the_same_folder_are_refused(self):
+        counting = _Counting()
+        counting.settings = (_Setting("by one", 1), _Setting("by-one", 2))
+        with self.assertRaisesRegex(ValueError, "same folder: by_one_repeat_1"):
+            self.perform(counting, "same")
+        self.assertEmpty(counting.rounds)
+
     def test_killed_at_any_moment_it_goes_on_where_it_was(self):
         save = run_directory.RunDirectory.save_checkpoint
         # After each round of each run, and after each run.

@@ -11,7 +11,7 @@ import re
 import pandas as pd
 from absl.testing import absltest
 
-from privacy import model_updates, training_plan
+from privacy import blt, model_updates, training_plan, tree_aggregation
 from privacy import plan as plan_lib
 from randomness import noise_keys
 from rounds import timers
@@ -78,14 +78,15 @@ class StudyTest(absltest.TestCase):
             xu_2023.posts_file(cache, cache)
 
     def test_what_a_run_leaves(self):
-        tree, *_, plain = xu_2023.SETTINGS
+        tree, *rest, plain = xu_2023.SETTINGS
         made = xu_2023.prepare(
             "training_blogs",
             xu_2023.Options(str(self.scratch / "data")),
             seed=1,
             cache=self.scratch / "cache",
         )
-        made = dataclasses.replace(made, settings=[tree], extra_flags=_FLAGS)
+        settings = [tree, next(s for s in rest if s.name == "blt")]
+        made = dataclasses.replace(made, settings=settings, extra_flags=_FLAGS)
         directory = run_directory.RunDirectory.create(
             self.scratch / "study",
             program="t",
@@ -106,7 +107,11 @@ class StudyTest(absltest.TestCase):
             list(study.run(made, directory))
         self.assertEqual((path / "run.json").stat().st_mtime_ns, before)
         files = made.files({}, directory.path)
-        self.assertIn("`--mechanism=dp_ftrl`", files[study.PAGE].decode())
+        for flags in (
+            "--mechanism=dp_ftrl",
+            "--mechanism=blt --noise_multiplier=1.2587",
+        ):
+            self.assertIn(f"`{flags}`", files[study.PAGE].decode())
 
         run = xu_2023.read_run(tree, path)
         none = xu_2023.Run(
@@ -160,21 +165,34 @@ class StudyTest(absltest.TestCase):
         lines = (root / "configs/training_blogs.flagfile").read_text().splitlines()
         common = dict(line.split("=") for line in lines if "=" in line)
         rounds = int(common["--num_rounds"])
-        spent = {}
+        spent, noise = {}, {}
         for setting in xu_2023.SETTINGS[:-1]:
             flags = common | dict(flag.split("=") for flag in setting.flags)
+            mechanism = dp_ftrl_parameters.Mechanism(flags["--mechanism"])
+            is_blt = mechanism is dp_ftrl_parameters.Mechanism.BLT
+            matrix = blt.optimal(rounds, min_separation=0, max_participation=1)
             parameters = dp_ftrl_parameters.ServerParameters(
-                dp_ftrl_parameters.Mechanism(flags["--mechanism"]),
+                mechanism,
                 int(flags["--report_goal"]),
                 rounds,
                 float(flags["--noise_multiplier"]),
                 float(flags["--clip_norm"]),
+                matrix=matrix if is_blt else None,
             )
             limits = plan_lib.Limits(1, rounds - 1)
-            spent[setting.name] = parameters.update_mechanism().zcdp(limits, rounds)
+            found = parameters.update_mechanism()
+            spent[setting.name] = found.zcdp(limits, rounds)
+            if is_blt:
+                noise[setting.name] = found.prefix_stddev(rounds)
         self.assertAlmostEqual(spent["dp_ftrl"], 6 / 8)
         self.assertAlmostEqual(spent["dp_ftrl_more_noise"], 6 / 72)
         self.assertAlmostEqual(spent["dp_fedavg"], 1 / 8)
+        # The same epsilon, half the noise; and its noise for a quarter of rho.
+        tree = 2 * tree_aggregation.largest_error([rounds])
+        self.assertBetween(spent["blt"], 0.999 * 6 / 8, 6 / 8)
+        self.assertAlmostEqual(noise["blt"] / tree, 0.5, places=3)
+        self.assertAlmostEqual(spent["blt_less_epsilon"], 6 / 32, places=3)
+        self.assertBetween(noise["blt_less_epsilon"], 0.999 * tree, tree)
 
     def test_a_run_that_fails(self):
         made = xu_2023.LearningStudy(

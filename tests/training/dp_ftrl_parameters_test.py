@@ -4,11 +4,12 @@ import math
 
 from absl.testing import absltest, parameterized
 
-from privacy import model_updates, update_noise
+from privacy import blt, correlated_noise, model_updates, toeplitz, update_noise
 from rounds import timers
 from training import dp_ftrl_parameters as lib
 
-_TREE, _GAUSSIAN, _NONE = lib.Mechanism
+_TREE, _GAUSSIAN, _NONE, _BLT, _BANDED = lib.Mechanism
+_MATRIX = blt.Blt((0.02, 0.3), (0.12, 0.33))
 
 
 def parameters(**options):
@@ -37,6 +38,21 @@ class PlanTest(parameterized.TestCase):
                 update_noise.GaussianNoise(**noise),
             ),
             (
+                parameters(
+                    mechanism=_BLT,
+                    adaptive_clip=adaptive,
+                    restart_rounds=(8,),
+                    matrix=_MATRIX,
+                ),
+                correlated_noise.BltNoise(**noise, restart_rounds=(8,), matrix=_MATRIX),
+            ),
+            (
+                parameters(mechanism=_BANDED, matrix=toeplitz.SquareRoot(7)),
+                correlated_noise.BandedNoise(
+                    **noise | {"adaptive_clip": None}, matrix=toeplitz.SquareRoot(7)
+                ),
+            ),
+            (
                 parameters(mechanism=_NONE, noise_multiplier=0.0),
                 model_updates.NoNoise(**common),
             ),
@@ -63,7 +79,9 @@ class BadInputTest(parameterized.TestCase):
         (dict(server_learning_rate=0.0), "server_learning_rate is 0"),
         (dict(momentum=1.0), r"momentum is 1.0, must be in \[0, 1\)"),
         (dict(noise_multiplier=0.0), "noise_multiplier is 0.0, must be above 0"),
-        (dict(mechanism=_GAUSSIAN, restart_rounds=(5,)), "has no tree"),
+        (dict(mechanism=_GAUSSIAN, restart_rounds=(5,)), "never starts anew"),
+        (dict(mechanism=_BLT), "matrix is None, which does not go with blt"),
+        (dict(matrix=_MATRIX), "matrix is .* does not go with dp_ftrl"),
         (dict(mechanism=_NONE), "noise_multiplier is 7.0, must be 0"),
         (
             dict(

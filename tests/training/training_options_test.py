@@ -2,9 +2,11 @@
 
 import math
 
+import numpy as np
 from absl.testing import absltest, parameterized
-from scipy import optimize, stats
+from scipy import linalg, optimize, stats
 
+from privacy import blt, toeplitz
 from rounds import timers
 from simulation.options import fields_of
 from training import client_update, examples
@@ -62,6 +64,8 @@ class TrainingOptionsTest(parameterized.TestCase):
         ("dp_ftrl", {}),
         ("dp_ftrl", {"max_participation": 1}),
         ("dp_fedavg", {"min_separation": 4}),
+        ("blt", {"min_separation": 4, "blt_buffers": 1}),
+        ("banded", {"min_separation": 6, "max_participation": 2, "bands": 3}),
     )
     def test_noise_from_a_target(self, mechanism, limits):
         values = dict(mechanism=mechanism, epsilon=3.0, delta=1e-7, **limits)
@@ -69,13 +73,43 @@ class TrainingOptionsTest(parameterized.TestCase):
         # By hand: the most that the limits allow. Of 20 rounds, trees of 16 and of 4.
         if mechanism == "dp_fedavg":
             square_sum = 4
+        elif found.matrix is not None:
+            values = found.matrix.coefficients(20)
+            matrix = linalg.toeplitz(values, np.zeros(20))
+            rounds = range(0, 20, 5) if mechanism == "blt" else (0, 7)
+            square_sum = np.square(matrix[:, rounds].sum(axis=1)).sum()
         elif limits:
             square_sum = 5  # a leaf, and its nodes of 2, 4, 8 and 16 rounds
         else:
             square_sum = sum(20 // size * size**2 for size in (1, 2, 4, 8, 16))
         rho = optimize.brentq(lambda r: gaussian_delta(r, 3.0) - 1e-7, 1e-4, 10)
         expected = math.sqrt(square_sum / (2 * rho))
-        self.assertAlmostEqual(found.noise_multiplier / expected, 1, places=5)
+        places = 5 if found.matrix is None else 4
+        self.assertAlmostEqual(found.noise_multiplier / expected, 1, places=places)
+
+    @parameterized.parameters(
+        # Once in 24 hours of rounds of 10 minutes: 143 rounds between.
+        (dict(num_rounds=1000), 1000, 143, 7),
+        (dict(num_rounds=1000, min_separation=99), 1000, 99, 10),
+        (dict(num_rounds=1000, max_participation=2), 1000, 143, 2),
+        # The longest of the blocks 0 to 128, 129 to 628, 629 to 999.
+        (
+            dict(num_rounds=1000, adaptive_clip=True, restart_period=500),
+            500,
+            143,
+            4,
+        ),
+    )
+    def test_what_the_noise_is_made_for(self, values, rounds, separation, most):
+        common = _GIVEN | {"noise_multiplier": 5.0} | values
+        found = TrainingOptions(mechanism="blt", **common).server_parameters()
+        expected = blt.optimal(
+            rounds, min_separation=separation, max_participation=most
+        )
+        self.assertEqual(found.matrix, expected)
+        banded = TrainingOptions(mechanism="banded", **common).server_parameters()
+        self.assertEqual(banded.matrix, toeplitz.SquareRoot(separation + 1))
+        self.assertEqual(bool(found.restart_rounds), "adaptive_clip" in values)
 
     def test_noise_that_is_given_or_not(self):
         for values, expected in (({}, 7), (dict(noise_multiplier=2.5), 2.5)):

@@ -1,12 +1,16 @@
 """Tests of the theorem of training: planned and realised costs, and statements."""
 
+import collections
 import dataclasses
 import math
 
 import numpy as np
 from absl.testing import absltest, parameterized
+from scipy import linalg
 
 from privacy import (
+    blt,
+    correlated_noise,
     model_updates,
     neighbours,
     participation_table,
@@ -65,6 +69,15 @@ def record_of(*repeats, num_clients=30):
     return plan_lib.Record(realised.RealisedRounds(tuple(rounds)), tuple(places))
 
 
+def so_far(record):
+    """Returns a record's repeats, as the loop hands them to a theorem."""
+    counts = collections.Counter(found.repeat for found in record.rounds.rounds)
+    return [
+        plan_lib.Repeat(counts[repeat], places)
+        for repeat, places in enumerate(record.places)
+    ]
+
+
 def rho_of(statement):
     (guarantee,) = statement.guarantees
     return guarantee.rho
@@ -93,7 +106,7 @@ class RealisedTest(parameterized.TestCase):
         plan, record = plan_of(mechanism), record_of(cohorts)
         statement = plan.statement(record, 1e-6)
         self.assertAlmostEqual(rho_of(statement), max(square_sums) / 8)
-        spent = plan.theorem.spent(plan, record, 1e-6)
+        spent = plan.theorem.spent(plan, so_far(record), 1e-6)
         self.assertEqual(spent["rho"], rho_of(statement))
         self.assertEqual(spent["epsilon"], statement.guarantees[0].epsilon)
         limits = plan_lib.Limits(
@@ -135,7 +148,7 @@ class RealisedTest(parameterized.TestCase):
         self.assertLessEqual(rho_of(both), rho_of(planned))
         # In the middle of the second repeat.
         part = record_of(repeats[0], repeats[1][:5])
-        found = plan.theorem.spent(plan, part, 1e-6)["rho"]
+        found = plan.theorem.spent(plan, so_far(part), 1e-6)["rho"]
         self.assertBetween(found, rho_of(alone[0]), rho_of(both))
 
     def test_only_a_table_of_the_rounds_says_what_was_realised(self):
@@ -160,6 +173,49 @@ class RealisedTest(parameterized.TestCase):
             changed = dataclasses.replace(record, places=(wrong,))
             with self.assertRaisesRegex(error, regex):
                 plan.statement(changed, 1e-6)
+
+
+class CorrelatedTest(absltest.TestCase):
+    # Matrices by hand: see also `correlated_noise_test`.
+    mechanism = correlated_noise.BltNoise(
+        num_rounds=13,
+        noise_multiplier=2.0,
+        clip_norm=1.0,
+        matrix=blt.Blt((0.1, 0.5), (0.2, 0.3)),
+        restart_rounds=(5,),
+    )
+
+    def test_realised_and_planned(self):
+        plan, cohorts = plan_of(self.mechanism, min_separation=2), random_cohorts(13)
+        record = record_of(cohorts)
+        values = [1, *(0.2 * 0.9**t + 0.3 * 0.5**t for t in range(12))]
+        blocks = linalg.block_diag(
+            *(linalg.toeplitz(values[:n], np.zeros(n)) for n in (6, 7))
+        )
+        taken = np.array([np.bincount(cohort, minlength=30) for cohort in cohorts])
+        rho = np.square(blocks @ taken).sum(axis=0).max() / 8
+        statement = plan.statement(record, 1e-6)
+        self.assertAlmostEqual(rho_of(statement), rho, places=4)
+        self.assertGreater(rho_of(statement), rho)
+        spent = plan.theorem.spent(plan, record, 1e-6)
+        self.assertEqual(spent["rho"], rho_of(statement))
+        # MinS 2, 13 rounds: five times at most, in blocks of 6 and 7 rounds.
+        columns = blocks[:, [0, 3, 6, 9, 12]].sum(axis=1)
+        planned = plan.statement(None, 1e-6)
+        self.assertAlmostEqual(rho_of(planned), np.square(columns).sum() / 8, places=4)
+        text = planned.to_markdown()
+        self.assertIn("Kalinin and Lampert 2024", text)
+        self.assertIn("Blt(forgotten=(0.1, 0.5), weights=(0.2, 0.3))", text)
+
+    def test_replacement(self):
+        for mechanism in (self.mechanism, tree(), gaussian()):
+            found = plan_of(mechanism).statement(None, 1e-6)
+            (guarantee,) = found.guarantees
+            end = "if a client's data are replaced by others"
+            self.assertEqual(found.parameters[f"rho, {end}"], 4 * guarantee.rho)
+            self.assertGreater(
+                found.parameters[f"epsilon, {end}"], 1.9 * guarantee.epsilon
+            )
 
 
 class PlannedTest(parameterized.TestCase):
@@ -215,7 +271,8 @@ class PlannedTest(parameterized.TestCase):
             statement = plan.statement(None, 1e-10)
             self.assertEmpty(statement.guarantees)
             self.assertIn("**None.** No noise", statement.to_markdown())
-            spent = plan.theorem.spent(plan, record_of(random_cohorts(4)), 1e-6)
+            done = so_far(record_of(random_cohorts(4)))
+            spent = plan.theorem.spent(plan, done, 1e-6)
             self.assertEqual(spent, {"rho": math.inf, "epsilon": math.inf})
 
 

@@ -1,0 +1,109 @@
+"""A training run's model, clients and computation, from its options."""
+
+import dataclasses
+from typing import Any
+
+from privacy import model_updates
+from privacy import plan as plan_lib
+from simulation import client_text
+from training import (
+    client_update,
+    dp_ftrl,
+    examples,
+    held_out,
+    initial_model,
+    model,
+    training_options,
+)
+from training import vocabulary as vocabulary_lib
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Prepared:
+    """What a training run has before its first round.
+
+    Attributes:
+        clients: Who trains, and who judges.
+        network: The model.
+        beginning: The weights to begin with, and what is public about them.
+        limits: What of a client's text is used.
+        rounds: The clients' side.
+    """
+
+    clients: held_out.Clients
+    network: model.LanguageModel
+    beginning: initial_model.Beginning
+    limits: examples.ClientLimits
+    rounds: client_update.FederatedRounds
+
+    def algorithm(
+        self,
+        plan: plan_lib.Plan[Any, Any, model_updates.UpdateMechanism],
+        learning_rate: float,
+        momentum: float,
+    ) -> dp_ftrl.DpFtrl:
+        """Returns the algorithm; see `dp_ftrl.DpFtrl`.
+
+        Args:
+            plan: For as many clients as train.
+            learning_rate: The server's.
+            momentum: The server's.
+        """
+        return dp_ftrl.DpFtrl(
+            self.rounds,
+            plan,
+            self.beginning.weights,
+            clients=self.clients.training,
+            learning_rate=learning_rate,
+            momentum=momentum,
+        )
+
+
+def prepare(
+    options: training_options.TrainingOptions,
+    vocabulary: vocabulary_lib.Vocabulary,
+    text: client_text.ClientText,
+    seed: int,
+) -> Prepared:
+    """Prepares a training run.
+
+    Args:
+        options: Of the model, of the clients' work, and who is held out.
+        vocabulary: That the text is in.
+        text: Of all clients.
+        seed: Of who is held out, and of the first weights.
+
+    Raises:
+        ValueError: If there are too few clients, or the model to begin with does not
+            fit.
+    """
+    network = model.cifg_language_model(
+        vocabulary.num_tokens,
+        num_units=options.num_units,
+        projection_size=options.embedding_size,
+        embedding_size=options.embedding_size,
+    )
+    limits = examples.ClientLimits(
+        options.max_sentences, options.max_words, options.batch_size
+    )
+    return Prepared(
+        clients=held_out.Clients.split(
+            text.num_clients, options.num_held_out_clients, seed
+        ),
+        network=network,
+        beginning=initial_model.beginning(
+            network.initial_weights(seed),
+            vocabulary,
+            options.initial_model,
+            has_public_bias=options.initial_bias == "public",
+        ),
+        limits=limits,
+        rounds=client_update.FederatedRounds(
+            network,
+            examples.MappedText(text, limits),
+            client_update.LocalTraining(
+                options.client_learning_rate, options.client_epochs
+            ),
+            options.num_blocks,
+        ),
+    )
