@@ -48,6 +48,10 @@ def describe(
             "source": _source_code(tokenizer.split),
         }
     chosen["known_words"] = prepared_data.file_state(options.known_words, "known_words")
+    if options.is_synthetic:
+        chosen["common_words"] = prepared_data.file_state(
+            options.common_words, "common_words"
+        )
     source: dict[str, Any] = {"kind": SYNTHETIC}
     if options.source == SYNTHETIC:
         source["wordfreq"] = _version("wordfreq")

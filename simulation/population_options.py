@@ -12,11 +12,14 @@ from simulation.options import OptionError, check, option
 SYNTHETIC = "synthetic"
 FORMATS = ("auto", "csv", "tsv", "jsonl", "parquet", "word_counts")
 CSV_HEADERS = ("auto", "present", "absent")
+CLIENT_LAWS = ("independent", "pitman_yor")
+COMMON_LAWS = ("frequencies", "pitman_yor")
 OUT_OF_ALPHABET = ("drop", "refuse")
 EMPTY_CLIENTS = ("drop", "keep")
 MAX_CLIENTS = 2**31 - 1  # they are numbered with 31 bits
 MAX_MEAN_WORDS = 10_000
 MAX_SIGMA = 3.0
+MAX_CONCENTRATION = 1e9
 MAX_TRENDING_EXPONENT = 3.0
 MAX_TRENDING_WORDS = 1_000_000  # the English list has a third of that
 MAX_SEED = 2**64 - 1  # more bits than this decide nothing that can be told apart
@@ -163,6 +166,60 @@ class PopulationOptions:
         most=MAX_SIGMA,
         marks=_SYNTHETIC_ONLY,
     )
+    client_law: str = option(
+        "independent",
+        "Synthetic population: law of the words that a client has. 'independent': each "
+        "drawn from the common law. 'pitman_yor': a client has habits; a word typed is "
+        "one of its own again, or drawn anew from the common law, by a Pitman-Yor "
+        "process.",
+        choices=CLIENT_LAWS,
+        marks=_SYNTHETIC_ONLY | _WORDS_ONLY,
+    )
+    client_discount: float = option(
+        0.8,
+        "With --client_law=pitman_yor: the discount of a client's process: how fast "
+        "its distinct words grow with what it types.",
+        least=0,
+        below=1,
+        marks=_SYNTHETIC_ONLY | _WORDS_ONLY,
+    )
+    client_concentration: float = option(
+        20.0,
+        "With --client_law=pitman_yor: its concentration, above minus the discount: "
+        "how many words are drawn anew before the first ones come again.",
+        above=-1,
+        most=MAX_CONCENTRATION,
+        marks=_SYNTHETIC_ONLY | _WORDS_ONLY,
+    )
+    common_words: str | None = option(
+        None,
+        "Synthetic population: list of words in place of English: a word a line, or "
+        "word<TAB>count; UTF-8, also .gz, .xz, .zst. It goes through the tokenizer, "
+        "the alphabet and the known words.",
+        marks=_SYNTHETIC_ONLY | _WORDS_ONLY,
+    )
+    common_law: str = option(
+        "frequencies",
+        "Synthetic population: how likely the words are that clients draw. "
+        "'frequencies': as the list has them. 'pitman_yor': the list's words have, by "
+        "rank, the expected masses of a Pitman-Yor law, and all words typed are kept.",
+        choices=COMMON_LAWS,
+        marks=_SYNTHETIC_ONLY | _WORDS_ONLY,
+    )
+    common_discount: float = option(
+        0.1,
+        "With --common_law=pitman_yor: its discount.",
+        least=0,
+        below=1,
+        marks=_SYNTHETIC_ONLY | _WORDS_ONLY,
+    )
+    common_concentration: float = option(
+        15_000.0,
+        "With --common_law=pitman_yor: its concentration, above minus the discount.",
+        above=-1,
+        most=MAX_CONCENTRATION,
+        marks=_SYNTHETIC_ONLY | _WORDS_ONLY,
+    )
     trending_share: float = option(
         0.0,
         "Synthetic population: share of the words kept that are words in fashion.",
@@ -254,6 +311,15 @@ class PopulationOptions:
                 "{mean_words_per_client=}: has to be a mean above 1 where "
                 "{words_per_client_sigma=} is above 0",
             )
+
+        for whose in ("client", "common"):
+            discount = getattr(self, f"{whose}_discount")
+            if getattr(self, f"{whose}_concentration") <= -discount:
+                raise OptionError(
+                    self,
+                    f"{{{whose}_concentration=}}: has to be above minus the discount, "
+                    f"{{{whose}_discount=}}",
+                )
 
     def _check_columns(self) -> None:
         if not self.source:
