@@ -70,7 +70,15 @@ _NOT_RECORDED = frozenset(
     ]
 )
 
-_PATHS = ("population", "known_words", "data_dir", "vocabulary", "initial_model")
+_PATHS = (
+    "population",
+    "known_words",
+    "only_words",
+    "common_words",
+    "data_dir",
+    "vocabulary",
+    "initial_model",
+)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -47,11 +47,8 @@ def describe(
             "alphabet": tokenizer.alphabet,
             "source": _source_code(tokenizer.split),
         }
-    chosen["known_words"] = prepared_data.file_state(options.known_words, "known_words")
-    if options.is_synthetic:
-        chosen["common_words"] = prepared_data.file_state(
-            options.common_words, "common_words"
-        )
+    for name in {"known_words", "only_words", "common_words"} & chosen.keys():
+        chosen[name] = prepared_data.file_state(getattr(options, name), name)
     source: dict[str, Any] = {"kind": SYNTHETIC}
     if options.source == SYNTHETIC:
         source["wordfreq"] = _version("wordfreq")
@@ -124,8 +121,9 @@ def _build(writer, options, tokenizer) -> dict[str, Any]:
     alphabet = options.alphabet or tokenizer.alphabet
     table = word_table.WordTable(
         alphabet=alphabet,
-        known_words=word_table.read_known_words(options.known_words),
+        known_words=word_table.read_dictionary(options.known_words),
         refuse=options.out_of_alphabet == "refuse",
+        only_words=word_table.read_dictionary(options.only_words),
     )
     if options.source == SYNTHETIC:
         from simulation.readers import synthetic_english as reader

@@ -100,7 +100,9 @@ class PopulationOptions:
     )
     tokenizer: str = option(
         "triehh",
-        "How text is cut into words. 'triehh' (Zhu et al. 2020, Section 5): lower "
+        "How text is cut into words. 'words': lower case, all punctuation, brackets "
+        "and quotes stripped from both ends, no links, letters, digits and '- only. "
+        "'triehh' (Zhu et al. 2020, Section 5): lower "
         "case, ',.;?!' stripped from both ends, at least 3 characters, no links, "
         "letters and _@#-;()*:.'/ only. 'whitespace': printable ASCII between white "
         "space.",
@@ -124,6 +126,12 @@ class PopulationOptions:
         None,
         "Dictionary (one word a line, UTF-8; also .gz, .xz, .zst) whose words are left "
         "out, compared in lower case: what remains is out of vocabulary.",
+        marks=_WORDS_ONLY,
+    )
+    only_words: str | None = option(
+        None,
+        "Dictionary, likewise, whose words alone are kept, such as the target words of "
+        "a case study.",
         marks=_WORDS_ONLY,
     )
     max_bad_rows: int = option(

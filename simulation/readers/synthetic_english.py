@@ -122,10 +122,6 @@ class Typing:
         Raises:
           PopulationError: If nothing of the list is kept, or a word is refused.
         """
-        reasons = {
-            word_table.OUT_OF_ALPHABET: "out_of_alphabet",
-            word_table.KNOWN: "known",
-        }
         # Flat lists: hundreds of thousands of small ones would keep the garbage
         # collector busy.
         flat: list[int] = []
@@ -143,7 +139,7 @@ class Typing:
                 lengths.append(len(kept))
                 weights.append(frequency)
             else:
-                reason = reasons[codes[0]] if codes else "tokenizer"
+                reason = word_table.REASONS[codes[0]] if codes else "tokenizer"
                 dropped[reason] = dropped.get(reason, 0.0) + frequency
         table.check_refused()
         if not weights:

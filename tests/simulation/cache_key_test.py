@@ -26,6 +26,7 @@ _OTHER = {
     "alphabet": "abcdefghijklmnopqrstuvwxy",
     "out_of_alphabet": "refuse",
     "known_words": None,
+    "only_words": None,
     "max_bad_rows": 101,
     "empty_clients": "keep",
     "num_clients": 31,
@@ -54,10 +55,10 @@ _SYNTHETIC_ONLY = {
     "common_concentration",
 }  # fmt: skip
 _WORDS_ONLY = {
-    "tokenizer", "alphabet", "out_of_alphabet", "known_words", "empty_clients",
-    "trending_share", "trending_words", "trending_exponent", "client_law",
-    "client_discount", "client_concentration", "common_words", "common_law",
-    "common_discount", "common_concentration",
+    "tokenizer", "alphabet", "out_of_alphabet", "known_words", "only_words",
+    "empty_clients", "trending_share", "trending_words", "trending_exponent",
+    "client_law", "client_discount", "client_concentration", "common_words",
+    "common_law", "common_discount", "common_concentration",
 }  # fmt: skip
 _FIELDS = [field.name for field in dataclasses.fields(population.PopulationOptions)]
 
@@ -76,6 +77,7 @@ class CacheKeyTest(parameterized.TestCase):
             _OTHER,
             source=str(parent / "b.csv"),
             known_words=str(parent / "known.txt"),
+            only_words=str(parent / "known.txt"),
             common_words=str(parent / "common.txt"),
         )
         self.bases = {

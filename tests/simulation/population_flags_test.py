@@ -53,6 +53,7 @@ class PopulationFlagsTest(parameterized.TestCase):
             "alphabet": "xyz",
             "out_of_alphabet": "refuse",
             "known_words": "k.txt",
+            "only_words": "o.txt",
             "max_bad_rows": 3,
             "empty_clients": "keep",
             "num_clients": 17,
@@ -87,7 +88,7 @@ class PopulationFlagsTest(parameterized.TestCase):
     @parameterized.parameters(
         ("--population=", "has to be 'synthetic' or a path"),
         ("--population_format=xml", "--population_format=xml"),
-        ("--tokenizer=nltk", "should be one of <triehh|whitespace>"),
+        ("--tokenizer=nltk", "should be one of <triehh|whitespace|words>"),
         ("--csv_columns=a,a", "no name twice"),
         ("--count_column=n", "count_column=n: needs word_column"),
         ("--alphabet=", "has to have a character"),
