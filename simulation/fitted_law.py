@@ -4,8 +4,9 @@ Two levels: a client's words are a Pitman-Yor process over a common law, which i
 draw of another Pitman-Yor process. The likelihoods of both are those of partitions, if
 one takes each distinct word of a client for one draw from the common law. It may be
 several, where two draws gave the same word: so both are fitted once more to populations
-simulated by the fitted law, and the law is moved until the fits agree (indirect
-inference; Gourieroux, Monfort and Renault 1993).
+simulated by the fitted law, whose clients type as many words as those of the data, and
+the law is moved until the fits agree (indirect inference; Gourieroux, Monfort and
+Renault 1993).
 """
 
 import dataclasses
@@ -46,7 +47,18 @@ class Law:
     ) -> population_numbers.Rows:
         """Draws a population; words are numbered as the common process gives them."""
         law = synthetic_english.WordsPerClient(self.mean_words, self.words_sigma)
-        lengths = law.draw(rng, num_clients)
+        return self.draw_words(rng, law.draw(rng, num_clients))
+
+    def draw_words(
+        self, rng: np.random.Generator, lengths: np.ndarray
+    ) -> population_numbers.Rows:
+        """Draws a population of clients who type so many words.
+
+        Args:
+            rng: Source of randomness.
+            lengths: Integers [clients], at least 1.
+        """
+        num_clients = len(lengths)
         # Whose words they are, and how often, a chunk of clients at a time.
         owners, times = [], []
         chunk = np.cumsum(lengths) // _WORDS_PER_CHUNK
@@ -156,6 +168,7 @@ def fit(
         ValueError: If nothing can be fitted: no client has two words, no two share one.
     """
     numbers = population_numbers.Numbers(rows).values()
+    lengths = np.bincount(rows.owners(), rows.counts).astype(np.int64)
     mean = numbers["words of a client, mean"]
     sigma = words_law(mean, numbers["words of a client, sd of the logarithm"])
     own, common = _fits(rows)
@@ -164,10 +177,11 @@ def fit(
     seeds = rng.integers(0, 2**63, num_simulations)
     for _ in range(_ROUNDS):
         law = _law(mean, sigma, point)
-        simulated = [
-            law.draw(np.random.default_rng(seed), rows.num_clients) for seed in seeds
+        looks = [
+            _fits(law.draw_words(np.random.default_rng(seed), lengths))
+            for seed in seeds
         ]
-        got = np.mean([_coordinates(*_fits(drawn)) for drawn in simulated], axis=0)
+        got = np.mean([_coordinates(*found) for found in looks], axis=0)
         point = point + wanted - got
     law = _law(mean, sigma, point)
     simulated = [

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from simulation import client_words
 
 # Part of a prepared population's name: a change in what is written needs another.
-_FORMAT_VERSION = 3
+_FORMAT_VERSION = 4
 
 
 def describe(

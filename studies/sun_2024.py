@@ -20,7 +20,7 @@ if TYPE_CHECKING:  # TensorFlow comes with these: it takes seconds to import
 # counting task, and a few type no target word.
 _CLIENTS = 15_500_000
 # Words of the English list.
-_LIST_WORDS = 321_180
+_LIST_WORDS = 318_465
 INTERVALS = (
     "Intervals are over repeats, each with cohorts, local samples and noise of its "
     "own, on one population. Settings have noise of their own, and the cohorts in "
@@ -30,7 +30,7 @@ INTERVALS = (
 _DIFFERENCES = (
     "Where this differs from the paper's population: all clients draw words "
     "independently from one distribution, which mixes some words in fashion with the "
-    "tail of a list of 321,180 English words. How often Gboard's users repeat a word, "
+    "tail of a list of 318,465 English words. How often Gboard's users repeat a word, "
     "and how many share it, is not published. Fashion is what separates the samplers "
     "here: the greedy one spends a device's reports on it, and the tail goes short."
 )

@@ -3,8 +3,8 @@
 Sun et al. 2024, Section 4: the target list holds known words only, those "in the bottom
 5% percent of user daily contributions", to be as long-tailed as real out-of-vocabulary
 words. Of a population that typed real text they are found by that rule, and are the
-only words that are kept of it. Of English they are the words of the wordfreq package's
-large list that make up the lowest 5% of its frequency mass; a synthetic population
+only words that are kept of it. Of English they are the words of the English
+list that make up the lowest 5% of its frequency mass; a synthetic population
 leaves out the others as known words.
 """
 
@@ -22,10 +22,9 @@ if TYPE_CHECKING:  # imports NumPy
 
 def words_by_frequency() -> list[tuple[str, float]]:
     """Returns English words with frequencies, the most frequent first."""
-    import wordfreq  # here: it takes a while to import
+    from simulation.readers import word_list
 
-    frequencies = wordfreq.get_frequency_dict("en", wordlist="large")
-    return sorted(frequencies.items(), key=lambda item: -item[1])
+    return sorted(word_list.english().items(), key=lambda item: -item[1])
 
 
 def known_words(target_share: float, vocabulary_size: int | None = None) -> list[str]:
@@ -138,7 +137,8 @@ def known_words_file(
         vocabulary_size: See `known_words`.
     """
     size = "all" if vocabulary_size is None else str(vocabulary_size)
-    path = pathlib.Path(directory) / f"english_but_{target_share:g}_of_{size}.txt"
+    name = f"english_words_but_{target_share:g}_of_{size}.txt"
+    path = pathlib.Path(directory) / name
     return _made_once(path, lambda: known_words(target_share, vocabulary_size))
 
 

@@ -3,7 +3,7 @@
 Each client types T words, independently of the others, where T is log-normal, rounded
 up, and at most 100,000. What is typed is cut and filtered like a file's text. The words
 kept are drawn independently from a law that all clients have in common, by default the
-frequencies of the large English list of the wordfreq package (321,180 words of books,
+frequencies of the large English list of the wordfreq package (318,465 words of books,
 subtitles, news, web pages, Twitter and Reddit); see `common_law`. Or everyone has
 habits: a client's words are a Pitman-Yor process over the common law; see `pitman_yor`.
 """

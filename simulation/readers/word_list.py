@@ -1,17 +1,31 @@
 """The lists of words that synthetic clients type."""
 
+import functools
 import os
+import re
+import types
 from collections.abc import Mapping
 
 from simulation import population_options
 from simulation.readers import opening
 
+# The English list has all numbers of as many digits as one: "0000" is a year.
+_NUMBER = re.compile("[0-9][0-9.,]")
 
+
+@functools.cache
 def english() -> Mapping[str, float]:
-    """Returns the words of English with frequencies, the most frequent first."""
+    """Returns the words of English with frequencies, the most frequent first.
+
+    They are those of the wordfreq package's large list but for its 2,715 classes of
+    numbers, such as `0000` for all of four digits, which nobody types.
+    """
     import wordfreq  # here: it takes a while to import
 
-    return wordfreq.get_frequency_dict("en", wordlist="large")
+    frequencies = wordfreq.get_frequency_dict("en", wordlist="large")
+    return types.MappingProxyType(
+        {word: n for word, n in frequencies.items() if not _NUMBER.search(word)}
+    )
 
 
 def read(path: str, needs_counts: bool) -> dict[str, float]:

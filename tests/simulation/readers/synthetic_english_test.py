@@ -6,6 +6,7 @@ law has a false-alarm rate of 1e-7, so the file's is below 1e-5.
 
 import collections
 import math
+import re
 
 import numpy as np
 import wordfreq
@@ -103,6 +104,19 @@ class WordsPerClientTest(parameterized.TestCase):
         self.assertEqual(law.probability_at_most(7), 1)
 
 
+class WordListTest(absltest.TestCase):
+    def test_numbers_are_no_words_of_english(self):
+        listed = wordfreq.get_frequency_dict("en", "large")
+        words = word_list.english()
+        left_out = listed.keys() - words.keys()
+        self.assertContainsSubset(["00", "0000", "0,000", "0.0", "00th"], left_out)
+        self.assertContainsSubset(["1", "mp3", "4th", "o'clock", "the"], words)
+        digits = re.compile("[0-9]{2}|[0-9][.,]")
+        self.assertEqual(left_out, {word for word in listed if digits.search(word)})
+        self.assertEqual({w: listed[w] for w in words}, dict(words))
+        self.assertEqual(list(words)[:3], ["the", "to", "and"])
+
+
 class TrendsTest(parameterized.TestCase):
     def test_chances_are_the_mixture(self):
         weights = np.array([5.0, 3.0, 1.0, 1.0])
@@ -149,7 +163,7 @@ class SyntheticEnglishTest(parameterized.TestCase):
         tokenizer = tokenizers.get_tokenizer("triehh")
         weights = collections.Counter()
         dropped = collections.Counter()
-        for typed, frequency in wordfreq.get_frequency_dict("en", "large").items():
+        for typed, frequency in word_list.english().items():
             words = tokenizer.split(typed)
             if not words:
                 dropped["tokenizer"] += frequency
@@ -298,7 +312,7 @@ class SyntheticEnglishTest(parameterized.TestCase):
         tokenizer = tokenizers.Tokenizer("letters", letters, "abcdfgh")
         population = self._build(tokenizer=tokenizer, num_clients=20_000, seed=10)
         weights = collections.Counter()
-        for typed, frequency in wordfreq.get_frequency_dict("en", "large").items():
+        for typed, frequency in word_list.english().items():
             for letter in tokenizer.words(typed):
                 weights[letter] += frequency
         observed = collections.Counter(
