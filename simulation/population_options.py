@@ -4,6 +4,7 @@ Imports nothing heavy, so that flags can be parsed and wrong ones refused at onc
 """
 
 import dataclasses
+import re
 from typing import Any
 
 from simulation import tokenizers
@@ -89,6 +90,20 @@ class PopulationOptions:
         (),
         "Names of all columns of a CSV, TSV or word count file that has no header, "
         "such as polarity,id,date,query,user,text for the original Sentiment140 file.",
+        marks=_FILE_ONLY,
+    )
+    drop_pattern: str | None = option(
+        None,
+        "Regular expression (Python's) of what is no text: each place that it matches "
+        "becomes a blank before the text is cut, as 'urlLink|&[a-z]+;' takes the marks "
+        "of links and characters out. Of a file of words, words that it matches whole "
+        "are left out.",
+        marks=_FILE_ONLY,
+    )
+    drop_users: str | None = option(
+        None,
+        "Regular expression of users who are none: rows of those whose whole name it "
+        "matches are left out, such as 'ubot(tu|u|3)' of the bots of a channel.",
         marks=_FILE_ONLY,
     )
     csv_header: str = option(
@@ -330,6 +345,15 @@ class PopulationOptions:
                 )
 
     def _check_columns(self) -> None:
+        for name in ("drop_pattern", "drop_users"):
+            try:
+                re.compile(getattr(self, name) or "")
+            except re.error as error:
+                raise OptionError(
+                    self,
+                    f"{{{name}=}}: is no regular expression: {{why}}",
+                    why=error,
+                ) from None
         if not self.source:
             raise OptionError(self, "{source=}: has to be 'synthetic' or a path")
         if self.alphabet == "":

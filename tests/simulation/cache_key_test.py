@@ -22,6 +22,8 @@ _OTHER = {
     "count_column": "n",
     "csv_columns": ("user", "text", "n", "writer", "body"),
     "csv_header": "present",
+    "drop_pattern": "su",
+    "drop_users": "a.*",
     "tokenizer": "whitespace",
     "alphabet": "abcdefghijklmnopqrstuvwxy",
     "out_of_alphabet": "refuse",
@@ -46,7 +48,7 @@ _OTHER = {
 }
 _FILE_ONLY = {
     "format", "encoding", "user_column", "text_column", "word_column", "count_column",
-    "csv_columns", "csv_header", "max_bad_rows",
+    "csv_columns", "csv_header", "max_bad_rows", "drop_pattern", "drop_users",
 }  # fmt: skip
 _SYNTHETIC_ONLY = {
     "num_clients", "mean_words_per_client", "words_per_client_sigma", "trending_share",
