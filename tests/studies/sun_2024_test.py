@@ -295,13 +295,15 @@ class RealTextTest(absltest.TestCase):
         self.write(data / "word-lists/american-english-huge.txt.xz", "Hello\nworld\n")
         for part in range(2):
             posts = [
-                json.dumps({"user": f"{part}_{user}", "text": "Hello brb @you world"})
+                json.dumps({"user": f"{part}_{user}", "text": "urlLink (brb) world"})
                 for user in range(40)
             ]
+            posts.append(json.dumps({"user": f"{part} silent", "text": "Hello"}))
             path = data / f"blog-authorship/posts-0{part}-of-16.jsonl.xz"
             self.write(path, "".join(f"{post}\n" for post in posts))
         for name in ("ubuntu-irc/messages", "sentiment140-partial/tweets"):
-            rows = "".join(f"u{i},hello lol\n" for i in range(60))
+            rows = "".join(f"u{i},@you hello 'lol'\n" for i in range(60))
+            rows += "u1,nick: hello\nubottu,botspeech\n" * (name[0] == "u")
             self.write(data / f"{name}.csv.xz", f"user,text\n{rows}")
         cache = data / "cache"
         with (
@@ -320,13 +322,13 @@ class RealTextTest(absltest.TestCase):
             files = made.files(found, directory.path)
         private, *_ = made.settings
         blogs = private.population
-        self.assertEqual(blogs.num_clients, 80)
+        self.assertEqual(blogs.num_clients, 82)
         self.assertEqual(made.data["blogs"], blogs.fingerprint)
         runs, levels = found["runs"], found["levels"]
         page = files[study.PAGE].decode()
         notes = [line for line in page.splitlines() if "distinct unknown" in line]
         self.assertLen(notes, 3)
-        self.assertStartsWith(notes[0], "* blogs: 80 clients with 1 distinct unknown")
+        self.assertStartsWith(notes[0], "* blogs: 82 clients with 1 distinct unknown")
         done = levels[levels["setting"] == "blogs, epsilon 10"]
         guaranteed = coverage_study.realised_statement(private.parameters, done, 1e-6)
         self.assertEqual(files["privacy_blogs.md"].decode(), guaranteed.to_markdown())
