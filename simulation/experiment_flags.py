@@ -75,6 +75,7 @@ _PATHS = (
     "known_words",
     "only_words",
     "common_words",
+    "target_list",
     "data_dir",
     "vocabulary",
     "initial_model",

@@ -236,6 +236,31 @@ class CoverageStudyTest(parameterized.TestCase):
         (row,) = tables.parse(files["summary.csv"].decode()).to_dict("records")
         self.assertEqual((row["num_passes"], row["clients_per_level"]), (2, 10))
 
+    def test_clients_with_habits_type_a_list(self):
+        cache = self.create_tempdir().full_path
+        targets = self.create_tempfile(content="zebra\nquagga\nokapi\n").full_path
+        made = sun_2024.prepare(
+            "oov_table1",
+            sun_2024.Options(
+                scale=2e-5,
+                max_depth=3,
+                max_prefixes=20,
+                num_repeats=1,
+                mean_words_per_client=20,
+                client_law="pitman_yor",
+                common_law="pitman_yor",
+                target_list=targets,
+                trending_share=0,
+            ),
+            seed=1,
+            cache=cache,
+        )
+        population = made.settings[0].population
+        self.assertEqual(population.words.to_pylist(), ["zebra", "quagga", "okapi"])
+        self.assertEqual(population.num_clients, 310)
+        self.assertIn("Pitman-Yor process with discount 0.81", made.notes[1])
+        self.assertIn("15030, by rank; 20 words", made.notes[1])
+
     def test_production_privacy_beside_the_papers(self):
         # The independent values of the notes: 0.1755 at s = 10,101; k = 49 for
         # s = 1,000,001 and no k by Lemma 1.
@@ -274,6 +299,7 @@ class CoverageStudyTest(parameterized.TestCase):
         ({"num_repeats": 0}, r"num_repeats=0: has to be an integer in \[1, 1000\]"),
         ({"target_share": 1.0}, r"target_share=1.0: .* \(0, 1\)"),
         ({"vocabulary_size": 0}, "vocabulary_size=0"),
+        ({"target_list": "a.txt"}, "target_list=a.txt: needs common_law=pitman_yor"),
     )
     def test_bad_options(self, values, message):
         with self.assertRaisesRegex(ValueError, message):
