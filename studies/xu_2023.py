@@ -57,7 +57,7 @@ class Setting:
 # With one participation a client, DP-FedAvg spends 1 / (2 z^2), and DP-FTRL over 63
 # rounds, a tree of six levels, 6 / (2 z^2). So DP-FTRL with z = 6 has a stronger
 # guarantee than DP-FedAvg with z = 2. BLT with z = 1.2587 spends as much as DP-FTRL
-# with z = 2 and has half its noise on the worst prefix sum; with z = 2.517 it has its
+# with z = 2 and has half its noise on the worst prefix sum; with z = 2.516 it has its
 # noise and spends a quarter (privacy.run_accounting --mechanism=tree_against_blt).
 SETTINGS = (
     Setting("dp_ftrl", "DP-FTRL", ("--mechanism=dp_ftrl",), plots.BLUE),
@@ -77,7 +77,7 @@ SETTINGS = (
     Setting(
         "blt_less_epsilon",
         "BLT, the noise of DP-FTRL",
-        ("--mechanism=blt", "--noise_multiplier=2.517"),
+        ("--mechanism=blt", "--noise_multiplier=2.516"),
         plots.PURPLE,
         ":",
     ),
