@@ -132,9 +132,20 @@ class Options:
     data_dir: str = option(
         REQUIRED, "The directory that holds the data set blog-authorship."
     )
+    settings: tuple[str, ...] = option(
+        tuple(setting.name for setting in SETTINGS),
+        "Which mechanisms are run, of " + ", ".join(s.name for s in SETTINGS) + ".",
+    )
 
     def __post_init__(self):
         options_lib.check(self)
+        known = {setting.name for setting in SETTINGS}
+        if not self.settings or not known.issuperset(self.settings):
+            raise options_lib.OptionError(
+                self,
+                "{settings=}: has to name some of {known}",
+                known=", ".join(sorted(known)),
+            )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -231,6 +242,7 @@ def prepare(
         posts=posts,
         data={"posts": f"SHA-256 {digest}"},
         cache=cache,
+        settings=[s for s in SETTINGS if s.name in options.settings],
         extra_flags=(f"--seed={seed}",),
     )
 
