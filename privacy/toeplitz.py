@@ -206,14 +206,20 @@ def square_sensitivity(
     """
     most = argument_checks.integer("max_participation", max_participation, 1)
     gap = argument_checks.integer("min_separation", min_separation, 0) + 1
-    return _safe(np.square(_worst_column(majorant(coefficients), most, gap)).sum())
+    return _safe(np.square(worst_column(majorant(coefficients), most, gap)).sum())
 
 
-def _worst_column(values: np.ndarray, most: int, gap: int) -> np.ndarray:
-    """Returns the sum of the columns 0, b, 2b, ...: at most so many."""
+def worst_column(values: np.ndarray, most: int, gap: int) -> np.ndarray:
+    """Returns the sum of the columns 0, b, 2b, ... of a matrix.
+
+    Args:
+        values: [num_rounds], its coefficients.
+        most: How many columns, at most.
+        gap: Their distance b.
+    """
     rounds = len(values)
     rows = -(-rounds // gap)
-    sums = np.zeros(rows * gap)
+    sums = np.zeros(rows * gap, values.dtype)
     sums[:rounds] = values
     sums = np.cumsum(sums.reshape(rows, gap), axis=0)
     if most < rows:

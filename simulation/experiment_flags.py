@@ -8,8 +8,8 @@ import logging as python_logging
 import math
 import os
 import sys
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from absl import app, flags, logging
 
@@ -18,6 +18,7 @@ from simulation.options import OptionError, check, option
 
 if TYPE_CHECKING:  # imports NumPy
     from randomness import noise_keys
+    from simulation import run_directory
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,7 +71,16 @@ _NOT_RECORDED = frozenset(
     ]
 )
 
-_PATHS = ("population", "known_words", "data_dir", "vocabulary", "initial_model")
+_PATHS = (
+    "population",
+    "known_words",
+    "only_words",
+    "common_words",
+    "target_list",
+    "data_dir",
+    "vocabulary",
+    "initial_model",
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,6 +100,21 @@ class Arguments:
     seed: int
     noise_key: "noise_keys.NoiseKey"
     flags: tuple[str, ...]
+
+    def open_run(
+        self, program: str, facts: Mapping[str, Any]
+    ) -> "run_directory.RunDirectory":
+        """Begins the run, or goes on with it; see `run_directory.begin_or_resume`."""
+        from simulation import run_directory
+
+        return run_directory.begin_or_resume(
+            self.output_dir,
+            resume=self.resume,
+            program=program,
+            flags=self.flags,
+            facts=facts,
+            noise_key=self.noise_key,
+        )
 
 
 def parse_flags(arguments: Sequence[str]) -> list[str]:

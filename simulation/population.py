@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from simulation import client_words
 
 # Part of a prepared population's name: a change in what is written needs another.
-_FORMAT_VERSION = 3
+_FORMAT_VERSION = 4
 
 
 def describe(
@@ -48,7 +48,8 @@ def describe(
             "alphabet": tokenizer.alphabet,
             "source": _source_code(tokenizer.split),
         }
-    chosen["known_words"] = prepared_data.file_state(options.known_words, "known_words")
+    for name in {"known_words", "only_words", "common_words"} & chosen.keys():
+        chosen[name] = prepared_data.file_state(getattr(options, name), name)
     source: dict[str, Any] = {"kind": SYNTHETIC}
     if options.source == SYNTHETIC:
         source["wordfreq"] = _version("wordfreq")
@@ -121,8 +122,9 @@ def _build(writer, options, tokenizer) -> dict[str, Any]:
     alphabet = options.alphabet or tokenizer.alphabet
     table = word_table.WordTable(
         alphabet=alphabet,
-        known_words=word_table.read_known_words(options.known_words),
+        known_words=word_table.read_dictionary(options.known_words),
         refuse=options.out_of_alphabet == "refuse",
+        only_words=word_table.read_dictionary(options.only_words),
     )
     kind = "synthetic_english" if options.source == SYNTHETIC else "files"
     reader = importlib.import_module(f"simulation.readers.{kind}")

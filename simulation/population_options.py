@@ -4,6 +4,7 @@ Imports nothing heavy, so that flags can be parsed and wrong ones refused at onc
 """
 
 import dataclasses
+import re
 from typing import Any
 
 from simulation import tokenizers
@@ -12,11 +13,14 @@ from simulation.options import OptionError, check, option
 SYNTHETIC = "synthetic"
 FORMATS = ("auto", "csv", "tsv", "jsonl", "parquet", "word_counts")
 CSV_HEADERS = ("auto", "present", "absent")
+CLIENT_LAWS = ("independent", "pitman_yor")
+COMMON_LAWS = ("frequencies", "pitman_yor")
 OUT_OF_ALPHABET = ("drop", "refuse")
 EMPTY_CLIENTS = ("drop", "keep")
 MAX_CLIENTS = 2**31 - 1  # they are numbered with 31 bits
 MAX_MEAN_WORDS = 10_000
 MAX_SIGMA = 3.0
+MAX_CONCENTRATION = 1e9
 MAX_TRENDING_EXPONENT = 3.0
 MAX_TRENDING_WORDS = 1_000_000  # the English list has a third of that
 MAX_SEED = 2**64 - 1  # more bits than this decide nothing that can be told apart
@@ -88,6 +92,20 @@ class PopulationOptions:
         "such as polarity,id,date,query,user,text for the original Sentiment140 file.",
         marks=_FILE_ONLY,
     )
+    drop_pattern: str | None = option(
+        None,
+        "Regular expression (Python's) of what is no text: each place that it matches "
+        "becomes a blank before the text is cut, as 'urlLink|&[a-z]+;' takes the marks "
+        "of links and characters out. Of a file of words, words that it matches whole "
+        "are left out.",
+        marks=_FILE_ONLY,
+    )
+    drop_users: str | None = option(
+        None,
+        "Regular expression of users who are none: rows of those whose whole name it "
+        "matches are left out, such as 'ubot(tu|u|3)' of the bots of a channel.",
+        marks=_FILE_ONLY,
+    )
     csv_header: str = option(
         "auto",
         "Whether the first row of a CSV or TSV file is a header. 'auto': it is, unless "
@@ -97,7 +115,9 @@ class PopulationOptions:
     )
     tokenizer: str = option(
         "triehh",
-        "How text is cut into words. 'triehh' (Zhu et al. 2020, Section 5): lower "
+        "How text is cut into words. 'words': lower case, all punctuation, brackets "
+        "and quotes stripped from both ends, no links, letters, digits and '- only. "
+        "'triehh' (Zhu et al. 2020, Section 5): lower "
         "case, ',.;?!' stripped from both ends, at least 3 characters, no links, "
         "letters and _@#-;()*:.'/ only. 'whitespace': printable ASCII between white "
         "space.",
@@ -121,6 +141,12 @@ class PopulationOptions:
         None,
         "Dictionary (one word a line, UTF-8; also .gz, .xz, .zst) whose words are left "
         "out, compared in lower case: what remains is out of vocabulary.",
+        marks=_WORDS_ONLY,
+    )
+    only_words: str | None = option(
+        None,
+        "Dictionary, likewise, whose words alone are kept, such as the target words of "
+        "a case study.",
         marks=_WORDS_ONLY,
     )
     max_bad_rows: int = option(
@@ -162,6 +188,60 @@ class PopulationOptions:
         least=0,
         most=MAX_SIGMA,
         marks=_SYNTHETIC_ONLY,
+    )
+    client_law: str = option(
+        "independent",
+        "Synthetic population: law of the words that a client has. 'independent': each "
+        "drawn from the common law. 'pitman_yor': a client has habits; a word typed is "
+        "one of its own again, or drawn anew from the common law, by a Pitman-Yor "
+        "process.",
+        choices=CLIENT_LAWS,
+        marks=_SYNTHETIC_ONLY | _WORDS_ONLY,
+    )
+    client_discount: float = option(
+        0.8,
+        "With --client_law=pitman_yor: the discount of a client's process: how fast "
+        "its distinct words grow with what it types.",
+        least=0,
+        below=1,
+        marks=_SYNTHETIC_ONLY | _WORDS_ONLY,
+    )
+    client_concentration: float = option(
+        20.0,
+        "With --client_law=pitman_yor: its concentration, above minus the discount: "
+        "how many words are drawn anew before the first ones come again.",
+        above=-1,
+        most=MAX_CONCENTRATION,
+        marks=_SYNTHETIC_ONLY | _WORDS_ONLY,
+    )
+    common_words: str | None = option(
+        None,
+        "Synthetic population: list of words in place of English: a word a line, or "
+        "word<TAB>count; UTF-8, also .gz, .xz, .zst. It goes through the tokenizer, "
+        "the alphabet and the known words.",
+        marks=_SYNTHETIC_ONLY | _WORDS_ONLY,
+    )
+    common_law: str = option(
+        "frequencies",
+        "Synthetic population: how likely the words are that clients draw. "
+        "'frequencies': as the list has them. 'pitman_yor': the list's words have, by "
+        "rank, the expected masses of a Pitman-Yor law, and all words typed are kept.",
+        choices=COMMON_LAWS,
+        marks=_SYNTHETIC_ONLY | _WORDS_ONLY,
+    )
+    common_discount: float = option(
+        0.1,
+        "With --common_law=pitman_yor: its discount.",
+        least=0,
+        below=1,
+        marks=_SYNTHETIC_ONLY | _WORDS_ONLY,
+    )
+    common_concentration: float = option(
+        15_000.0,
+        "With --common_law=pitman_yor: its concentration, above minus the discount.",
+        above=-1,
+        most=MAX_CONCENTRATION,
+        marks=_SYNTHETIC_ONLY | _WORDS_ONLY,
     )
     trending_share: float = option(
         0.0,
@@ -255,7 +335,25 @@ class PopulationOptions:
                 "{words_per_client_sigma=} is above 0",
             )
 
+        for whose in ("client", "common"):
+            discount = getattr(self, f"{whose}_discount")
+            if getattr(self, f"{whose}_concentration") <= -discount:
+                raise OptionError(
+                    self,
+                    f"{{{whose}_concentration=}}: has to be above minus the discount, "
+                    f"{{{whose}_discount=}}",
+                )
+
     def _check_columns(self) -> None:
+        for name in ("drop_pattern", "drop_users"):
+            try:
+                re.compile(getattr(self, name) or "")
+            except re.error as error:
+                raise OptionError(
+                    self,
+                    f"{{{name}=}}: is no regular expression: {{why}}",
+                    why=error,
+                ) from None
         if not self.source:
             raise OptionError(self, "{source=}: has to be 'synthetic' or a path")
         if self.alphabet == "":

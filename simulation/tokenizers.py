@@ -9,6 +9,8 @@ from collections.abc import Callable
 # preprocessing keeps and its text does not mention: user names have it.
 TRIEHH_ALPHABET = string.ascii_lowercase + "_@#-;()*:.'/"
 
+WORDS_ALPHABET = string.ascii_lowercase + string.digits + "'-"
+
 _PRINTABLE = "".join(c for c in string.printable if not c.isspace())
 
 
@@ -53,9 +55,26 @@ def _triehh_split(text: str) -> list[str]:
     return [word for word in map(_triehh_word, text.lower().split()) if word]
 
 
+# Typographic marks as a typewriter has them; dashes part words.
+_TYPEWRITER = str.maketrans("\u2018\u2019\u201c\u201d\u2013\u2014\u2026", "''\"\"-  ")
+
+
+@functools.lru_cache(maxsize=1 << 17)
+def _word(token: str) -> str | None:
+    """Returns the word in a lower-cased token, or None if it is not one."""
+    word = token.strip(string.punctuation)
+    return None if word.startswith(("http:", "https:", "www.")) else word
+
+
+def _words_split(text: str) -> list[str]:
+    tokens = text.lower().translate(_TYPEWRITER).replace("--", " ").split()
+    return [word for word in map(_word, tokens) if word]
+
+
 _TOKENIZERS = {
     "triehh": Tokenizer("triehh", _triehh_split, TRIEHH_ALPHABET),
     "whitespace": Tokenizer("whitespace", str.split, _PRINTABLE),
+    "words": Tokenizer("words", _words_split, WORDS_ALPHABET),
 }
 
 TOKENIZER_NAMES = tuple(_TOKENIZERS)
@@ -65,8 +84,10 @@ def get_tokenizer(name: str) -> Tokenizer:
     """Returns a tokenizer by its name.
 
     Args:
-      name: "triehh": the words of Zhu et al. 2020, Section 5: lower case, `,.;?!`
-        stripped from both ends, at least three characters, no links, letters and
+      name: "words": lower case, all punctuation, brackets and quotes stripped from
+        both ends, no links, letters, digits and `'-` only; dashes part words.
+        "triehh": the words of Zhu et al. 2020, Section 5: lower case, `,.;?!` stripped
+        from both ends, at least three characters, no links, letters and
         `_@#-;()*:.'/` only. "whitespace": whatever stands between white space,
         printable ASCII only.
 

@@ -128,14 +128,7 @@ def perform(
     Raises:
         RunDirectoryError: If the run directory or the folder cannot be used.
     """
-    with run_directory.begin_or_resume(
-        arguments.output_dir,
-        resume=arguments.resume,
-        program=program,
-        flags=arguments.flags,
-        facts=dict(study.data),
-        noise_key=arguments.noise_key,
-    ) as directory:
+    with arguments.open_run(program, dict(study.data)) as directory:
         folder = run_files.RunFiles(results)
         folder.make()
         for tables in run(study, directory):

@@ -20,17 +20,23 @@ if TYPE_CHECKING:  # TensorFlow comes with these: it takes seconds to import
 # counting task, and a few type no target word.
 _CLIENTS = 15_500_000
 # Words of the English list.
-_LIST_WORDS = 321_180
+_LIST_WORDS = 318_465
 INTERVALS = (
     "Intervals are over repeats, each with cohorts, local samples and noise of its "
     "own, on one population. Settings have noise of their own, and the cohorts in "
     "common with settings of as many clients a level."
 )
 # What keeps the numbers of a synthetic population from being Gboard's.
+_HABITS = (
+    "The population: each client's target words are a Pitman-Yor process with discount "
+    "{0.client_discount:g} and concentration {0.client_concentration:g} over a common "
+    "law, {1}; {0.mean_words_per_client:g} words a client on average. "
+    "`simulation.fit_population` fits such a law to real text."
+)
 _DIFFERENCES = (
     "Where this differs from the paper's population: all clients draw words "
     "independently from one distribution, which mixes some words in fashion with the "
-    "tail of a list of 321,180 English words. How often Gboard's users repeat a word, "
+    "tail of a list of 318,465 English words. How often Gboard's users repeat a word, "
     "and how many share it, is not published. Fashion is what separates the samplers "
     "here: the greedy one spends a device's reports on it, and the tail goes short."
 )
@@ -109,6 +115,49 @@ class Options:
         least=0,
         most=population_options.MAX_SIGMA,
     )
+    client_law: str = option(
+        "independent",
+        "Law of the words of a client, as of any synthetic population. With "
+        "'pitman_yor' a client has habits, as real users do.",
+        choices=population_options.CLIENT_LAWS,
+    )
+    client_discount: float = option(
+        0.81,
+        "With --client_law=pitman_yor: the discount of a client's process.",
+        least=0,
+        below=1,
+    )
+    client_concentration: float = option(
+        22.0,
+        "With --client_law=pitman_yor: its concentration.",
+        above=-1,
+        most=population_options.MAX_CONCENTRATION,
+    )
+    common_law: str = option(
+        "frequencies",
+        "How likely the target words are: as in English, or, with 'pitman_yor', the "
+        "expected masses of such a law by rank. Then all words that a client types "
+        "are target words.",
+        choices=population_options.COMMON_LAWS,
+    )
+    common_discount: float = option(
+        0.095,
+        "With --common_law=pitman_yor: its discount.",
+        least=0,
+        below=1,
+    )
+    common_concentration: float = option(
+        15_030.0,
+        "With --common_law=pitman_yor: its concentration.",
+        above=-1,
+        most=population_options.MAX_CONCENTRATION,
+    )
+    target_list: str | None = option(
+        None,
+        "File of the target words, one a line, the most frequent first, instead of the "
+        "rare end of English: such as a dictionary's words that real text has seldom "
+        "(`studies.target_words.seldom_typed_file`). Needs --common_law=pitman_yor.",
+    )
     trending_share: float = option(
         0.75,
         "Share of the target words typed that are words in fashion; the others are "
@@ -156,6 +205,12 @@ class Options:
 
     def __post_init__(self):
         options_lib.check(self)
+        if self.target_list and self.common_law != "pitman_yor":
+            raise options_lib.OptionError(
+                self,
+                "{target_list=}: needs {common_law=pitman_yor}; a list has no "
+                "frequencies",
+            )
 
     @property
     def num_clients(self) -> int:
@@ -228,11 +283,27 @@ def prepare(
             f"{population.num_words:,} distinct target words, "
             f"{population.num_entries / population.num_clients:.1f} of them a client "
             f"on average; scale {options.scale:g}.",
-            _DIFFERENCES,
+            _population_note(options),
             INTERVALS,
         ),
         more_files=guarantees if name == "oov_production" else None,
     )
+
+
+def _population_note(options: Options) -> str:
+    """Returns what keeps the numbers of the population from being Gboard's."""
+    if options.client_law == "independent":
+        return _DIFFERENCES
+    law = "the frequencies of English"
+    if options.common_law == "pitman_yor":
+        law = (
+            "the expected masses of a Pitman-Yor law with discount "
+            f"{options.common_discount:g} and concentration "
+            f"{options.common_concentration:g}, by rank"
+        )
+    if options.trending_share:
+        law += f", {options.trending_share:.0%} of it words in fashion"
+    return _HABITS.format(options, law)
 
 
 def _population(
@@ -241,13 +312,22 @@ def _population(
     """Returns the synthetic population that types the target words."""
     from simulation import population
 
-    known = target_words.known_words_file(
-        cache, options.target_share, options.vocabulary_size
-    )
+    known = None
+    if not options.target_list:
+        known = target_words.known_words_file(
+            cache, options.target_share, options.vocabulary_size
+        )
     return population.prepare(
         population_options.PopulationOptions(
             tokenizer="whitespace",
             known_words=known,
+            common_words=options.target_list,
+            client_law=options.client_law,
+            client_discount=options.client_discount,
+            client_concentration=options.client_concentration,
+            common_law=options.common_law,
+            common_discount=options.common_discount,
+            common_concentration=options.common_concentration,
             num_clients=options.num_clients,
             mean_words_per_client=options.mean_words_per_client,
             words_per_client_sigma=options.words_per_client_sigma,

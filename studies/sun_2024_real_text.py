@@ -25,7 +25,7 @@ if TYPE_CHECKING:  # TensorFlow comes with these: it takes seconds to import
     from simulation import client_words
     from studies import coverage_study
 
-# Without "@", "#", "_" and digits, names of accounts are not words.
+# Without digits, few names of accounts are words.
 _CHARACTERS = string.ascii_lowercase + "'"
 _DICTIONARY = "word-lists/american-english-huge.txt.xz"
 # With and without privacy.
@@ -46,12 +46,16 @@ class DataSet:
         files: Pattern of its files in the data directory; JSON lines or CSV.
         contribution_bound: B: few of its clients have more unknown words.
         max_prefixes: eta_max.
+        drop_pattern: What is no text in it: mark-up, and names of other users.
+        drop_users: Users who are none, if any.
     """
 
     name: str
     files: str
     contribution_bound: int
     max_prefixes: int
+    drop_pattern: str
+    drop_users: str | None = None
 
     def setting(self, epsilon: float) -> str:
         """Returns the name of its setting with a local epsilon."""
@@ -59,9 +63,30 @@ class DataSet:
 
 
 DATA_SETS = (
-    DataSet("blogs", "blog-authorship/posts-*.jsonl.xz", 60, 300),
-    DataSet("chat", "ubuntu-irc/messages.csv.xz", 10, 120),
-    DataSet("tweets", "sentiment140-partial/tweets.csv.xz", 3, 60),
+    DataSet(
+        "blogs",
+        "blog-authorship/posts-*.jsonl.xz",
+        60,
+        300,
+        # The corpus's marks for links and characters.
+        drop_pattern="urlLink|&[a-z]+;?|nbsp",
+    ),
+    DataSet(
+        "chat",
+        "ubuntu-irc/messages.csv.xz",
+        10,
+        120,
+        # Whom a message is for; the channel's bots.
+        drop_pattern=r"^\S+[:,](\s|$)|@\w+",
+        drop_users="ubott?u|ubot3",
+    ),
+    DataSet(
+        "tweets",
+        "sentiment140-partial/tweets.csv.xz",
+        3,
+        60,
+        drop_pattern=r"@\w+|&[a-z]+;",
+    ),
 )
 
 
@@ -91,7 +116,10 @@ class Options:
 def _population(
     data_set: DataSet, data_dir: str, cache: str | os.PathLike[str]
 ) -> "client_words.ClientWords":
-    """Returns the population of a data set: words that the dictionary does not have."""
+    """Returns the population of a data set: words that the dictionary does not have.
+
+    Clients without such words are in it: a server that samples cannot know them.
+    """
     from simulation import population
 
     files = prepared_data.parts_of(data_dir, data_set.files)
@@ -100,9 +128,12 @@ def _population(
         source = prepared_data.join_parts(files, cache, f"{data_set.name}.jsonl.xz")
     options = population_options.PopulationOptions(
         source=str(source),
-        tokenizer="triehh",
+        tokenizer="words",
         alphabet=_CHARACTERS,
         known_words=str(pathlib.Path(data_dir) / _DICTIONARY),
+        drop_pattern=data_set.drop_pattern,
+        drop_users=data_set.drop_users,
+        empty_clients="keep",
     )
     return population.prepare(options, cache)
 

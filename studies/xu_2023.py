@@ -57,7 +57,7 @@ class Setting:
 # With one participation a client, DP-FedAvg spends 1 / (2 z^2), and DP-FTRL over 63
 # rounds, a tree of six levels, 6 / (2 z^2). So DP-FTRL with z = 6 has a stronger
 # guarantee than DP-FedAvg with z = 2. BLT with z = 1.2587 spends as much as DP-FTRL
-# with z = 2 and has half its noise on the worst prefix sum; with z = 2.517 it has its
+# with z = 2 and has half its noise on the worst prefix sum; with z = 2.516 it has its
 # noise and spends a quarter (privacy.run_accounting --mechanism=tree_against_blt).
 SETTINGS = (
     Setting("dp_ftrl", "DP-FTRL", ("--mechanism=dp_ftrl",), plots.BLUE),
@@ -77,7 +77,7 @@ SETTINGS = (
     Setting(
         "blt_less_epsilon",
         "BLT, the noise of DP-FTRL",
-        ("--mechanism=blt", "--noise_multiplier=2.517"),
+        ("--mechanism=blt", "--noise_multiplier=2.516"),
         plots.PURPLE,
         ":",
     ),
@@ -132,9 +132,20 @@ class Options:
     data_dir: str = option(
         REQUIRED, "The directory that holds the data set blog-authorship."
     )
+    settings: tuple[str, ...] = option(
+        tuple(setting.name for setting in SETTINGS),
+        "Which mechanisms are run, of " + ", ".join(s.name for s in SETTINGS) + ".",
+    )
 
     def __post_init__(self):
         options_lib.check(self)
+        known = {setting.name for setting in SETTINGS}
+        if not self.settings or not known.issuperset(self.settings):
+            raise options_lib.OptionError(
+                self,
+                "{settings=}: has to name some of {known}",
+                known=", ".join(sorted(known)),
+            )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -231,6 +242,7 @@ def prepare(
         posts=posts,
         data={"posts": f"SHA-256 {digest}"},
         cache=cache,
+        settings=[s for s in SETTINGS if s.name in options.settings],
         extra_flags=(f"--seed={seed}",),
     )
 

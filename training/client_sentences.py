@@ -17,7 +17,7 @@ from simulation.readers import sentences, synthetic_sentences
 from training import vocabulary as vocabulary_lib
 
 # Part of the directory's name: a change in what is written needs another.
-_FORMAT_VERSION = 2
+_FORMAT_VERSION = 3
 
 
 def describe(

@@ -67,8 +67,9 @@ def from_client_data(
       directory: Where to write it; must not exist.
       text_feature: The feature to read if elements are mappings.
       tokenizer: Cuts text into words; a name or a tokenizer.
-      options: What is left out: `alphabet`, `out_of_alphabet`, `known_words` and
-        `empty_clients` are used, the rest is not. None for the defaults.
+      options: What is left out: `alphabet`, `out_of_alphabet`, `known_words`,
+        `only_words` and `empty_clients` are used, the rest is not. None for the
+        defaults.
 
     Returns:
       The population, its clients in the order of `client_data.client_ids`.
@@ -83,8 +84,9 @@ def from_client_data(
         tokenizer = tokenizers.get_tokenizer(tokenizer)
     table = word_table.WordTable(
         alphabet=options.alphabet or tokenizer.alphabet,
-        known_words=word_table.read_known_words(options.known_words),
+        known_words=word_table.read_dictionary(options.known_words),
         refuse=options.out_of_alphabet == "refuse",
+        only_words=word_table.read_dictionary(options.only_words),
     )
     client_ids = client_data.client_ids
     bar = progress.Progress("Reading client data", len(client_ids), "clients")

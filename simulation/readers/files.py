@@ -1,6 +1,7 @@
 """Builds a population from a file of one of the known formats."""
 
 import os
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -85,7 +86,27 @@ def read_rows(
         rows = json_lines.read(path, options, wanted, bad)
     else:
         rows = delimited.read(path, found, options, wanted, bad)
+    if options.drop_pattern or options.drop_users:
+        rows = _cleaned(rows, options, wanted.content_flag == "word_column")
     return rows, wanted, bad
+
+
+def _cleaned(
+    rows: Iterator[fields.Row],
+    options: population_options.PopulationOptions,
+    are_words: bool,
+) -> Iterator[fields.Row]:
+    """Yields rows without what the options say is no text, and without some users."""
+    pattern = options.drop_pattern and re.compile(options.drop_pattern)
+    users = options.drop_users and re.compile(options.drop_users)
+    for line, user, content, count in rows:
+        if users and users.fullmatch(user):
+            continue
+        if pattern and are_words and pattern.fullmatch(content):
+            continue
+        if pattern and not are_words:
+            content = pattern.sub(" ", content)
+        yield line, user, content, count
 
 
 def build(

@@ -1,19 +1,19 @@
 """Synthetic English: clients who type words at the frequencies of real English.
 
 Each client types T words, independently of the others, where T is log-normal, rounded
-up, and at most 100,000; each word is drawn independently from the frequencies of
-the large English list of the wordfreq package (321,180 words of books, subtitles, news,
-web pages, Twitter and Reddit). What is typed is cut and filtered like a file's text.
-Of the words kept, a share can be words in fashion: see `Trends`.
+up, and at most 100,000. What is typed is cut and filtered like a file's text. The words
+kept are drawn independently from a law that all clients have in common, by default the
+frequencies of the large English list of the wordfreq package (318,465 words of books,
+subtitles, news, web pages, Twitter and Reddit); see `common_law`. Or everyone has
+habits: a client's words are a Pitman-Yor process over the common law; see `pitman_yor`.
 """
 
-import dataclasses
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from randomness import seeds
 from simulation import (
     canonical_rows,
     column_writer,
@@ -22,7 +22,14 @@ from simulation import (
     progress,
     tokenizers,
 )
-from simulation.readers import alias_table, memory, word_table
+from simulation.readers import (
+    alias_table,
+    common_law,
+    memory,
+    pitman_yor,
+    word_list,
+    word_table,
+)
 
 MAX_WORDS_PER_CLIENT = 100_000
 
@@ -85,46 +92,6 @@ class WordsPerClient:
         return float(special.ndtr((math.log(count) - self._mu) / self._sigma))
 
 
-@dataclasses.dataclass(frozen=True)
-class Trends:
-    """Words in fashion, which everybody types more often than English has them.
-
-    `num_words` of the words that are kept, a uniform draw by the seed. A word kept is
-    with probability `share` one of these, the k-th with a chance proportional to
-    k ** -exponent, and else drawn from the frequencies of English.
-
-    Attributes:
-      share: In [0, 1).
-      num_words: At least 1; all words where there are fewer.
-      exponent: At least 0.
-      seed: Of the population.
-    """
-
-    share: float = 0.0
-    num_words: int = 1
-    exponent: float = 0.0
-    seed: int = 0
-
-    def mix(self, weights: np.ndarray) -> np.ndarray:
-        """Returns the law of a word kept.
-
-        Args:
-          weights: float64 [n], of the words by English, above 0.
-
-        Returns:
-          float64 [n], to which the chances are proportional.
-        """
-        if self.share == 0:
-            return weights
-        mixed = (1 - self.share) * weights / weights.sum()
-        number = min(self.num_words, len(weights))
-        rng = seeds.generator(self.seed, "words in fashion")
-        places = rng.choice(len(weights), number, replace=False)
-        shares = np.arange(1, number + 1, dtype=np.float64) ** -self.exponent
-        mixed[places] += self.share * shares / shares.sum()
-        return mixed
-
-
 class Typing:
     """What becomes of a typed word: the words kept of it, if any, and how likely.
 
@@ -134,31 +101,27 @@ class Typing:
     Attributes:
       keep_probability: That something of a typed word is kept.
       dropped_probabilities: That nothing is, by reason.
+      share_beyond: Of the common law, what it gives to words that the list lacks.
     """
 
     def __init__(
         self,
         tokenizer: tokenizers.Tokenizer,
         table: word_table.WordTable,
-        trends: Trends | None = None,
+        words: Mapping[str, float],
+        law: common_law.CommonLaw,
     ) -> None:
         """Puts the whole word list through the tokenizer and the filters.
 
         Args:
           tokenizer: Cuts each typed word.
           table: Filters, and names, the words.
-          trends: Words in fashion, if any.
+          words: The word list with frequencies, the most frequent first.
+          law: Of the words kept.
 
         Raises:
           PopulationError: If nothing of the list is kept, or a word is refused.
         """
-        import wordfreq
-
-        frequencies = wordfreq.get_frequency_dict("en", wordlist="large")
-        reasons = {
-            word_table.OUT_OF_ALPHABET: "out_of_alphabet",
-            word_table.KNOWN: "known",
-        }
         # Flat lists: hundreds of thousands of small ones would keep the garbage
         # collector busy.
         flat: list[int] = []
@@ -166,7 +129,7 @@ class Typing:
         weights: list[float] = []
         dropped: dict[str, float] = {}
         split, code_of = tokenizer.split, table.code
-        for rank, (typed, frequency) in enumerate(frequencies.items(), 1):
+        for rank, (typed, frequency) in enumerate(words.items(), 1):
             codes = [code_of(word, rank) for word in split(typed)]
             kept = codes
             if not codes or min(codes) < 0:
@@ -176,58 +139,69 @@ class Typing:
                 lengths.append(len(kept))
                 weights.append(frequency)
             else:
-                reason = reasons[codes[0]] if codes else "tokenizer"
+                reason = word_table.REASONS[codes[0]] if codes else "tokenizer"
                 dropped[reason] = dropped.get(reason, 0.0) + frequency
         table.check_refused()
         if not weights:
             raise population_options.PopulationError(
-                "nothing of the English word list is kept: no word passes the "
+                "nothing of the word list is kept: no word passes the "
                 "tokenizer, the alphabet and the known words."
             )
+        if law.is_of_kept_words:
+            dropped = {}
         kept_total = math.fsum(weights)
         total = kept_total + math.fsum(dropped.values())
         self.keep_probability = kept_total / total if dropped else 1.0
         self.dropped_probabilities = {k: v / total for k, v in dropped.items()}
-        self._alias_table = alias_table.AliasTable(
-            (trends or Trends()).mix(np.array(weights))
-        )
+        chances, self.share_beyond = law.of_words(np.array(weights))
+        self._alias_table = alias_table.AliasTable(chances)
         self._lengths = np.array(lengths)
         self._starts = np.concatenate(([0], np.cumsum(self._lengths)[:-1]))
         self._flat = np.array(flat)
 
     def draw(
-        self, rng: np.random.Generator, clients: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
+        self,
+        rng: np.random.Generator,
+        clients: np.ndarray,
+        times: np.ndarray | None = None,
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
         """Draws typed words of which something is kept.
 
         Args:
           rng: Source of randomness.
           clients: Integers [n], who types each.
+          times: Integers [n], how often; None for once.
 
         Returns:
-          Who has each kept word, and the word's id, in the order of typing.
+          Who has each kept word, the word's id, and how often, in the order of typing.
         """
         outcomes = self._alias_table.draw(rng, len(clients))
         if len(self._flat) == len(self._lengths):  # one word each
-            return clients, self._flat[outcomes]
+            return clients, self._flat[outcomes], times
         lengths = self._lengths[outcomes]
         ends = np.cumsum(lengths)
         within = np.arange(ends[-1] if len(ends) else 0) - np.repeat(
             ends - lengths, lengths
         )
         words = self._flat[np.repeat(self._starts[outcomes], lengths) + within]
-        return np.repeat(clients, lengths), words
+        if times is not None:
+            times = np.repeat(times, lengths)
+        return np.repeat(clients, lengths), words, times
 
 
 def _chunk(
-    index: int, size: int, seed: int, law: WordsPerClient, typing: Typing
+    index: int,
+    size: int,
+    options: population_options.PopulationOptions,
+    law: WordsPerClient,
+    typing: Typing,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Draws a chunk of clients.
 
     Args:
       index: Of the chunk; decides its random numbers together with the seed.
       size: Number of clients.
-      seed: Of the population.
+      options: The seed of the population, and the clients' law.
       law: Of the number of words typed.
       typing: Of the words.
 
@@ -235,18 +209,24 @@ def _chunk(
       word_ids, counts, row_lengths of the chunk, and how many typed words were dropped
       for each reason.
     """
-    seeds = np.random.SeedSequence(seed, spawn_key=(index,))
+    seeds = np.random.SeedSequence(options.seed, spawn_key=(index,))
     rng = np.random.Generator(np.random.SFC64(seeds))
     typed = law.draw(rng, size)
     kept = typed
     if typing.keep_probability < 1:
         kept = rng.binomial(typed, typing.keep_probability)
-    shares = np.array([*typing.dropped_probabilities.values()])
-    dropped = rng.multinomial(
-        typed.sum() - kept.sum(), shares / shares.sum() if len(shares) else shares
-    )
-    owners, words = typing.draw(rng, np.repeat(np.arange(size), kept))
-    owners, words, counts = canonical_rows.combine(owners, words)
+    dropped = np.zeros(0, np.int64)
+    if typing.dropped_probabilities:
+        shares = np.array([*typing.dropped_probabilities.values()])
+        dropped = rng.multinomial(typed.sum() - kept.sum(), shares / shares.sum())
+    owners, times = np.repeat(np.arange(size), kept), None
+    if options.client_law == "pitman_yor":
+        anew, times = pitman_yor.seat(
+            rng, kept, options.client_discount, options.client_concentration
+        )
+        owners = owners[anew]
+    owners, words, times = typing.draw(rng, owners, times)
+    owners, words, counts = canonical_rows.combine(owners, words, times)
     return (
         words.astype(np.int32),
         counts.astype(np.int32),
@@ -294,16 +274,12 @@ def build(
       PopulationError: If no client has a word.
     """
     law = WordsPerClient(options.mean_words_per_client, options.words_per_client_sigma)
-    typing = Typing(
-        tokenizer,
-        table,
-        Trends(
-            options.trending_share,
-            options.trending_words,
-            options.trending_exponent,
-            options.seed,
-        ),
-    )
+    listed = word_list.english()
+    if options.common_words:
+        listed = word_list.read(
+            options.common_words, options.common_law == "frequencies"
+        )
+    typing = Typing(tokenizer, table, listed, common_law.CommonLaw.of(options))
     mean_kept = options.mean_words_per_client * typing.keep_probability
     chunk_size = min(
         _MAX_CLIENTS_PER_CHUNK, math.ceil(_MAX_WORDS_KEPT_PER_CHUNK / mean_kept)
@@ -314,7 +290,7 @@ def build(
 
     def draw(index: int):
         size = min(chunk_size, num_clients - index * chunk_size)
-        return _chunk(index, size, options.seed, law, typing)
+        return _chunk(index, size, options, law, typing)
 
     chunks = math.ceil(num_clients / chunk_size)
     with progress.Progress("Drawing synthetic English", num_clients, "clients") as bar:
@@ -342,5 +318,6 @@ def build(
         "dropped_words": dict(
             zip(typing.dropped_probabilities, dropped.tolist(), strict=True)
         ),
+        "common_law_beyond_list": typing.share_beyond,
         "numpy_version": np.__version__,
     }

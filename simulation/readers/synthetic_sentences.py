@@ -1,6 +1,6 @@
 """Synthetic sentences: a language with context to learn, whose law is known.
 
-Words are those of the large English list of the wordfreq package, as far as a sentence
+Words are those of the English list (`word_list.english`), as far as a sentence
 tokenizer leaves them whole, with their frequencies q. A sentence has N words, where
 
     P(N = n) = (1 - p)^(n - 1) p,   p = 1 / mean_sentence_words,
@@ -33,7 +33,7 @@ from simulation import (
     progress,
     sentence_tokenizers,
 )
-from simulation.readers import alias_table, memory, synthetic_english
+from simulation.readers import alias_table, memory, synthetic_english, word_list
 
 # Of a chunk. Part of the law of the random numbers: a change makes other populations of
 # the same seed.
@@ -159,12 +159,9 @@ class SyntheticLanguage:
 def _english_frequencies(
     tokenizer: sentence_tokenizers.SentenceTokenizer,
 ) -> Mapping[str, float]:
-    import wordfreq
-
-    frequencies = wordfreq.get_frequency_dict("en", wordlist="large")
     return {
         word: frequency
-        for word, frequency in frequencies.items()
+        for word, frequency in word_list.english().items()
         if tokenizer.split(word) == [[word]]
     }
 

@@ -10,10 +10,16 @@ from simulation.readers import opening
 # In place of the id of a word that is left out.
 KNOWN = -1
 OUT_OF_ALPHABET = -2
+NOT_LISTED = -3
+REASONS = {
+    OUT_OF_ALPHABET: "out_of_alphabet",
+    KNOWN: "known",
+    NOT_LISTED: "not_listed",
+}
 _MAX_OFFENDERS = 5
 
 
-def read_known_words(path: str | None) -> frozenset[str]:
+def read_dictionary(path: str | None) -> frozenset[str]:
     """Reads a dictionary: one word a line, UTF-8, possibly compressed.
 
     Args:
@@ -40,7 +46,7 @@ def read_known_words(path: str | None) -> frozenset[str]:
     words.discard("")
     if not words:
         raise population_options.PopulationError(
-            f"{path}: the dictionary of known words has no words."
+            f"{path}: the dictionary has no words."
         )
     return frozenset(words)
 
@@ -50,24 +56,34 @@ class WordTable:
 
     Attributes:
       dropped: How many occurrences were left out, by reason: "out_of_alphabet" (looked
-        at first) and "known" (in the dictionary, compared in lower case).
+        at first), "known" (in the dictionary, compared in lower case) and "not_listed"
+        (where only some words are kept).
     """
 
-    def __init__(self, alphabet: str, known_words: Set[str], refuse: bool):
+    def __init__(
+        self,
+        alphabet: str,
+        known_words: Set[str],
+        refuse: bool,
+        only_words: Set[str] = frozenset(),
+    ):
         """Makes an empty table.
 
         Args:
           alphabet: The characters that words may have.
           known_words: Lower-cased words that are left out.
           refuse: Whether a word with another character is an error.
+          only_words: Lower-cased words that are kept alone; empty for all.
         """
         self._alphabet = frozenset(alphabet)
-        self._known_words = known_words
+        self._known_words, self._only_words = known_words, only_words
         self._refuse = refuse
         self._codes: dict[str, int] = {}
         self._num_words = 0
         self._offenders: list[str] = []
         self.dropped = {"out_of_alphabet": 0, "known": 0}
+        if only_words:
+            self.dropped["not_listed"] = 0
 
     def encode(self, words: list[str], line: int, count: int = 1) -> list[int]:
         """Returns the ids of the words that are kept.
@@ -87,11 +103,10 @@ class WordTable:
                 self.code(word, line) if code is None else code
                 for word, code in zip(words, codes, strict=True)
             ]
-        known = codes.count(KNOWN)
-        outside = codes.count(OUT_OF_ALPHABET)
-        if known or outside:
-            self.dropped["known"] += known * count
-            self.dropped["out_of_alphabet"] += outside * count
+        if min(codes, default=0) < 0:
+            for code in codes:
+                if code < 0:
+                    self.dropped[REASONS[code]] += count
             codes = [code for code in codes if code >= 0]
         return codes
 
@@ -114,7 +129,7 @@ class WordTable:
         return [word for word, code in self._codes.items() if code >= 0]
 
     def code(self, word: str, line: int) -> int:
-        """Returns a word's id, or `KNOWN` or `OUT_OF_ALPHABET`; counts nothing.
+        """Returns a word's id, or one of `REASONS` to leave it out; counts nothing.
 
         Args:
           word: Not empty.
@@ -137,6 +152,8 @@ class WordTable:
             return OUT_OF_ALPHABET
         if word.lower() in self._known_words:
             code = KNOWN
+        elif self._only_words and word.lower() not in self._only_words:
+            code = NOT_LISTED
         else:
             code = self._num_words
             self._num_words += 1

@@ -87,6 +87,11 @@ class ReproduceTest(parameterized.TestCase):
         (("--scale=1",), 2, "error: --study is needed"),
         (("--study=training_blogs", "--scale=1"), 2, "Unknown command line flag 'sca"),
         (
+            ("--study=training_blogs", "--data_dir=x", "--settings=blt,tree"),
+            1,
+            "--settings=blt,tree: has to name some of blt, blt_less_epsilon, dp_fe",
+        ),
+        (
             ("--num_repeats", "2", "--study", "oov_real_text"),
             1,
             "give --data_dir: The dir",

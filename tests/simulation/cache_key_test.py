@@ -22,15 +22,25 @@ _OTHER = {
     "count_column": "n",
     "csv_columns": ("user", "text", "n", "writer", "body"),
     "csv_header": "present",
+    "drop_pattern": "su",
+    "drop_users": "a.*",
     "tokenizer": "whitespace",
     "alphabet": "abcdefghijklmnopqrstuvwxy",
     "out_of_alphabet": "refuse",
     "known_words": None,
+    "only_words": None,
     "max_bad_rows": 101,
     "empty_clients": "keep",
     "num_clients": 31,
     "mean_words_per_client": 21.0,
     "words_per_client_sigma": 0.5,
+    "client_law": "pitman_yor",
+    "client_discount": 0.5,
+    "client_concentration": 3.0,
+    "common_words": None,
+    "common_law": "pitman_yor",
+    "common_discount": 0.5,
+    "common_concentration": 3.0,
     "trending_share": 0.5,
     "trending_words": 7,
     "trending_exponent": 1.5,
@@ -38,15 +48,19 @@ _OTHER = {
 }
 _FILE_ONLY = {
     "format", "encoding", "user_column", "text_column", "word_column", "count_column",
-    "csv_columns", "csv_header", "max_bad_rows",
+    "csv_columns", "csv_header", "max_bad_rows", "drop_pattern", "drop_users",
 }  # fmt: skip
 _SYNTHETIC_ONLY = {
     "num_clients", "mean_words_per_client", "words_per_client_sigma", "trending_share",
-    "trending_words", "trending_exponent", "seed",
+    "trending_words", "trending_exponent", "seed", "client_law", "client_discount",
+    "client_concentration", "common_words", "common_law", "common_discount",
+    "common_concentration",
 }  # fmt: skip
 _WORDS_ONLY = {
-    "tokenizer", "alphabet", "out_of_alphabet", "known_words", "empty_clients",
-    "trending_share", "trending_words", "trending_exponent",
+    "tokenizer", "alphabet", "out_of_alphabet", "known_words", "only_words",
+    "empty_clients", "trending_share", "trending_words", "trending_exponent",
+    "client_law", "client_discount", "client_concentration", "common_words",
+    "common_law", "common_discount", "common_concentration",
 }  # fmt: skip
 _FIELDS = [field.name for field in dataclasses.fields(population.PopulationOptions)]
 
@@ -60,10 +74,13 @@ class CacheKeyTest(parameterized.TestCase):
         for name in ("a.csv", "b.csv"):
             (parent / name).write_text(rows)
         (parent / "known.txt").write_text("the\n")
+        (parent / "common.txt").write_text("sun\t2\n")
         self.other = dict(
             _OTHER,
             source=str(parent / "b.csv"),
             known_words=str(parent / "known.txt"),
+            only_words=str(parent / "known.txt"),
+            common_words=str(parent / "common.txt"),
         )
         self.bases = {
             "file": population_options.PopulationOptions(source=str(parent / "a.csv")),

@@ -59,5 +59,17 @@ class TokenizerTest(absltest.TestCase):
                 tokenizers.Tokenizer(name, str.split, alphabet)
 
 
+class WordsTest(absltest.TestCase):
+    def test_brackets_quotes_and_links_go(self):
+        words = tokenizers.get_tokenizer("words").words(
+            "(It\u2019s \u201cme\u201d, [that] I\u2014no--so don't... "
+            "http://a.b/c www.x.org 'tis --- mp3 re-do"
+        )
+        self.assertEqual(
+            words,
+            ["it's", "me", "that", "i", "no", "so", "don't", "tis", "mp3", "re-do"],
+        )
+
+
 if __name__ == "__main__":
     absltest.main()

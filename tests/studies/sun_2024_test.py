@@ -236,6 +236,31 @@ class CoverageStudyTest(parameterized.TestCase):
         (row,) = tables.parse(files["summary.csv"].decode()).to_dict("records")
         self.assertEqual((row["num_passes"], row["clients_per_level"]), (2, 10))
 
+    def test_clients_with_habits_type_a_list(self):
+        cache = self.create_tempdir().full_path
+        targets = self.create_tempfile(content="zebra\nquagga\nokapi\n").full_path
+        made = sun_2024.prepare(
+            "oov_table1",
+            sun_2024.Options(
+                scale=2e-5,
+                max_depth=3,
+                max_prefixes=20,
+                num_repeats=1,
+                mean_words_per_client=20,
+                client_law="pitman_yor",
+                common_law="pitman_yor",
+                target_list=targets,
+                trending_share=0,
+            ),
+            seed=1,
+            cache=cache,
+        )
+        population = made.settings[0].population
+        self.assertEqual(population.words.to_pylist(), ["zebra", "quagga", "okapi"])
+        self.assertEqual(population.num_clients, 310)
+        self.assertIn("Pitman-Yor process with discount 0.81", made.notes[1])
+        self.assertIn("15030, by rank; 20 words", made.notes[1])
+
     def test_production_privacy_beside_the_papers(self):
         # The independent values of the notes: 0.1755 at s = 10,101; k = 49 for
         # s = 1,000,001 and no k by Lemma 1.
@@ -274,6 +299,7 @@ class CoverageStudyTest(parameterized.TestCase):
         ({"num_repeats": 0}, r"num_repeats=0: has to be an integer in \[1, 1000\]"),
         ({"target_share": 1.0}, r"target_share=1.0: .* \(0, 1\)"),
         ({"vocabulary_size": 0}, "vocabulary_size=0"),
+        ({"target_list": "a.txt"}, "target_list=a.txt: needs common_law=pitman_yor"),
     )
     def test_bad_options(self, values, message):
         with self.assertRaisesRegex(ValueError, message):
@@ -295,13 +321,15 @@ class RealTextTest(absltest.TestCase):
         self.write(data / "word-lists/american-english-huge.txt.xz", "Hello\nworld\n")
         for part in range(2):
             posts = [
-                json.dumps({"user": f"{part}_{user}", "text": "Hello brb @you world"})
+                json.dumps({"user": f"{part}_{user}", "text": "urlLink (brb) world"})
                 for user in range(40)
             ]
+            posts.append(json.dumps({"user": f"{part} silent", "text": "Hello"}))
             path = data / f"blog-authorship/posts-0{part}-of-16.jsonl.xz"
             self.write(path, "".join(f"{post}\n" for post in posts))
         for name in ("ubuntu-irc/messages", "sentiment140-partial/tweets"):
-            rows = "".join(f"u{i},hello lol\n" for i in range(60))
+            rows = "".join(f"u{i},@you hello 'lol'\n" for i in range(60))
+            rows += "u1,nick: hello\nubottu,botspeech\n" * (name[0] == "u")
             self.write(data / f"{name}.csv.xz", f"user,text\n{rows}")
         cache = data / "cache"
         with (
@@ -320,13 +348,13 @@ class RealTextTest(absltest.TestCase):
             files = made.files(found, directory.path)
         private, *_ = made.settings
         blogs = private.population
-        self.assertEqual(blogs.num_clients, 80)
+        self.assertEqual(blogs.num_clients, 82)
         self.assertEqual(made.data["blogs"], blogs.fingerprint)
         runs, levels = found["runs"], found["levels"]
         page = files[study.PAGE].decode()
         notes = [line for line in page.splitlines() if "distinct unknown" in line]
         self.assertLen(notes, 3)
-        self.assertStartsWith(notes[0], "* blogs: 80 clients with 1 distinct unknown")
+        self.assertStartsWith(notes[0], "* blogs: 82 clients with 1 distinct unknown")
         done = levels[levels["setting"] == "blogs, epsilon 10"]
         guaranteed = coverage_study.realised_statement(private.parameters, done, 1e-6)
         self.assertEqual(files["privacy_blogs.md"].decode(), guaranteed.to_markdown())

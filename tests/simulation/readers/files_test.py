@@ -239,6 +239,34 @@ class FiltersTest(files_test_case.FilesTestCase):
         prepared = self.read(path, known_words=str(known), tokenizer="whitespace")
         self.assertEqual(prepared.client(0), [("moonx", 1)])
 
+    def test_what_is_no_text_and_nobody(self):
+        path = self.write(
+            "a.csv", "user,text\nann,a urlLinksun&nbsp;moon\nbot7,sun\nrobot,sun\n"
+        )
+        prepared = self.read(path, drop_pattern="urlLink|&[a-z]+;", drop_users=r"bot\d")
+        self.assertEqual(prepared.client_ids.to_pylist(), ["ann", "robot"])
+        self.assertEqual(prepared.client(0), [("sun", 1), ("moon", 1)])
+        path = self.write("a.tsv", "ann\turllink\t5\nann\turllinks\t2\n")
+        prepared = self.read(path, format="word_counts", drop_pattern="urllink")
+        self.assertEqual(prepared.client(0), [("urllinks", 2)])
+
+    def test_only_words(self):
+        only = self.write("only.txt", "sun\nmoon\nstar\n")
+        known = self.write("known.txt", "moon\n")
+        path = self.write("a.tsv", "ann\tSun\t5\nann\tsea\t2\nann\tmoon\t3\n")
+        prepared = self.read(
+            path,
+            format="word_counts",
+            alphabet="Ssunmoea",
+            only_words=str(only),
+            known_words=str(known),
+        )
+        self.assertEqual(prepared.client(0), [("Sun", 5)])
+        self.assertEqual(
+            prepared.metadata["dropped_words"],
+            {"out_of_alphabet": 0, "known": 3, "not_listed": 2},
+        )
+
     def test_bad_dictionaries(self):
         path = self.write("a.csv", "user,text\nann,sun\n")
         for contents, regex in (

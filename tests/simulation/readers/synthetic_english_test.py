@@ -6,6 +6,7 @@ law has a false-alarm rate of 1e-7, so the file's is below 1e-5.
 
 import collections
 import math
+import re
 
 import numpy as np
 import wordfreq
@@ -15,7 +16,14 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from simulation import client_words, column_writer, population_options, tokenizers
-from simulation.readers import alias_table, synthetic_english, word_table
+from simulation.readers import (
+    alias_table,
+    common_law,
+    pitman_yor,
+    synthetic_english,
+    word_list,
+    word_table,
+)
 
 _FALSE_ALARM = 1e-7
 
@@ -96,25 +104,38 @@ class WordsPerClientTest(parameterized.TestCase):
         self.assertEqual(law.probability_at_most(7), 1)
 
 
+class WordListTest(absltest.TestCase):
+    def test_numbers_are_no_words_of_english(self):
+        listed = wordfreq.get_frequency_dict("en", "large")
+        words = word_list.english()
+        left_out = listed.keys() - words.keys()
+        self.assertContainsSubset(["00", "0000", "0,000", "0.0", "00th"], left_out)
+        self.assertContainsSubset(["1", "mp3", "4th", "o'clock", "the"], words)
+        digits = re.compile("[0-9]{2}|[0-9][.,]")
+        self.assertEqual(left_out, {word for word in listed if digits.search(word)})
+        self.assertEqual({w: listed[w] for w in words}, dict(words))
+        self.assertEqual(list(words)[:3], ["the", "to", "and"])
+
+
 class TrendsTest(parameterized.TestCase):
     def test_chances_are_the_mixture(self):
         weights = np.array([5.0, 3.0, 1.0, 1.0])
-        trends = synthetic_english.Trends(share=0.4, num_words=2, exponent=1.0, seed=3)
+        trends = common_law.Trends(share=0.4, num_words=2, exponent=1.0, seed=3)
         excess = np.sort(trends.mix(weights) - 0.6 * weights / 10)
         # The first word in fashion has 2/3 of the share, the second 1/3.
         np.testing.assert_allclose(excess, [0, 0, 0.4 / 3, 0.8 / 3], atol=1e-15)
 
     def test_without_a_share_the_weights_stay_as_they_are(self):
         weights = np.array([5.0, 3.0])
-        np.testing.assert_array_equal(synthetic_english.Trends().mix(weights), weights)
+        np.testing.assert_array_equal(common_law.Trends().mix(weights), weights)
 
     def test_all_words_are_in_fashion_where_there_are_fewer(self):
-        trends = synthetic_english.Trends(share=0.5, num_words=9)
+        trends = common_law.Trends(share=0.5, num_words=9)
         np.testing.assert_allclose(trends.mix(np.array([3.0, 1.0])), [0.625, 0.375])
 
     def test_every_word_can_be_the_first_in_fashion(self):
         first = [
-            synthetic_english.Trends(0.5, 1, 1.0, seed).mix(np.ones(4)).argmax()
+            common_law.Trends(0.5, 1, 1.0, seed).mix(np.ones(4)).argmax()
             for seed in range(400)
         ]
         observed = np.bincount(first, minlength=4)
@@ -142,7 +163,7 @@ class SyntheticEnglishTest(parameterized.TestCase):
         tokenizer = tokenizers.get_tokenizer("triehh")
         weights = collections.Counter()
         dropped = collections.Counter()
-        for typed, frequency in wordfreq.get_frequency_dict("en", "large").items():
+        for typed, frequency in word_list.english().items():
             words = tokenizer.split(typed)
             if not words:
                 dropped["tokenizer"] += frequency
@@ -221,7 +242,12 @@ class SyntheticEnglishTest(parameterized.TestCase):
             empty_clients="keep",
         )
         law = synthetic_english.WordsPerClient(4, 0.7)
-        typing = synthetic_english.Typing(tokenizers.get_tokenizer("triehh"), _table())
+        typing = synthetic_english.Typing(
+            tokenizers.get_tokenizer("triehh"),
+            _table(),
+            word_list.english(),
+            common_law.CommonLaw(),
+        )
         top = 200
         mass = np.diff([law.probability_at_most(k) for k in range(top + 1)])
         kept_law = sum(
@@ -286,7 +312,7 @@ class SyntheticEnglishTest(parameterized.TestCase):
         tokenizer = tokenizers.Tokenizer("letters", letters, "abcdfgh")
         population = self._build(tokenizer=tokenizer, num_clients=20_000, seed=10)
         weights = collections.Counter()
-        for typed, frequency in wordfreq.get_frequency_dict("en", "large").items():
+        for typed, frequency in word_list.english().items():
             for letter in tokenizer.words(typed):
                 weights[letter] += frequency
         observed = collections.Counter(
@@ -306,6 +332,68 @@ class SyntheticEnglishTest(parameterized.TestCase):
             p = weight / total
             spread = math.sqrt(typed * p * (1 - p))
             self.assertLess(abs(observed[letter] - typed * p), 12 * spread)
+
+    def test_words_of_a_client_with_habits(self):
+        # Of two words typed, the second is the first again with chance (1 - d)/(1 + a),
+        # and else drawn from the common law, which may give the same.
+        path = self.create_tempfile(content="b\t3\na\t6\nthe end\t1\n").full_path
+        population = self._build(
+            tokenizer="whitespace",
+            num_clients=60_000,
+            mean_words_per_client=2,
+            words_per_client_sigma=0,
+            client_law="pitman_yor",
+            client_discount=0.4,
+            client_concentration=1.5,
+            common_words=path,
+        )
+        words = population.words.to_pylist()
+        self.assertEqual(words, ["a", "b", "the", "end"])
+        again = 0.6 / 2.5
+        law = {"a": 0.6, "b": 0.3, "the end": 0.1}
+        chances = collections.Counter()
+        for first, p in law.items():
+            for second, q in law.items():
+                held = collections.Counter(f"{first} {second}".split())
+                chance = p * ((1 - again) * q + again * (first == second))
+                chances[tuple(held.most_common())] += chance
+        seen = collections.Counter(
+            tuple(population.client(i)) for i in range(population.num_clients)
+        )
+        self.assertLessEqual(set(seen), set(chances))
+        p_value = _chi_square_p([seen[key] for key in chances], list(chances.values()))
+        self.assertGreater(p_value, _FALSE_ALARM)
+
+    def test_common_law_by_rank(self):
+        # Words without counts: their order is that of the law's masses.
+        words = [f"{a}{b}{c}" for a in "abcdef" for b in "abcdef" for c in "abcdef"]
+        path = self.create_tempfile(content="\n".join(["x", *words])).full_path
+        population = self._build(
+            num_clients=50_000,
+            common_words=path,
+            common_law="pitman_yor",
+            common_discount=0.2,
+            common_concentration=40.0,
+        )
+        self.assertEqual(population.words.to_pylist(), words)
+        self.assertEqual(population.metadata["clients_without_words"], 0)
+        masses, beyond = pitman_yor.expected_masses(0.2, 40.0, len(words))
+        self.assertEqual(population.metadata["common_law_beyond_list"], beyond)
+        observed = np.bincount(population.word_ids, population.counts)
+        p_value = _chi_square_p(observed, masses / masses.sum())
+        self.assertGreater(p_value, _FALSE_ALARM)
+
+    @parameterized.parameters(
+        ("a\t1\na\t1\n", {}, "2: the word 'a' comes twice"),
+        ("a\t2\nb\n", {}, "2: the word has no count"),
+        ("a\t0\n", {}, "1: the word has no count"),
+        ("a\n\n", {"common_law": "pitman_yor"}, "2: there is no word"),
+        ("", {"common_law": "pitman_yor"}, "has no words"),
+    )
+    def test_bad_lists(self, content, options, message):
+        path = self.create_tempfile(content=content).full_path
+        with self.assertRaisesRegex(population_options.PopulationError, message):
+            self._build(common_words=path, **options)
 
     def test_nothing_left(self):
         with self.assertRaisesRegex(population_options.PopulationError, "is kept"):

@@ -7,12 +7,12 @@ with p < 1e-7; means have to be within six standard errors (false alarms 2e-9).
 import pathlib
 
 import numpy as np
-import wordfreq
 from absl.testing import absltest, parameterized
 from scipy import stats
 
 from simulation import client_text, population_options, sentence_tokenizers
 from simulation.readers import synthetic_sentences as lib
+from simulation.readers import word_list
 
 _KEYBOARD = sentence_tokenizers.get_sentence_tokenizer("keyboard")
 
@@ -110,7 +110,7 @@ class SyntheticLanguageTest(parameterized.TestCase):
         )
         self.assertEqual(language.words[:3], ("the", "to", "and"))
         self.assertEqual(language.followers.shape, (1000, 4))
-        expected = wordfreq.get_frequency_dict("en", wordlist="large")
+        expected = word_list.english()
         ratio = language.frequencies[:500] / [expected[w] for w in language.words[:500]]
         np.testing.assert_allclose(ratio, ratio[0], rtol=1e-3)
         self.assertGreater(len(language.words), 300_000)

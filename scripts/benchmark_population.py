@@ -1,0 +1,96 @@
+"""What it costs to draw the words of clients with habits, against independent ones.
+
+    scripts/run scripts.benchmark_population
+
+Prepares populations anew, turn by turn in one process: one with habits as bloggers have
+them among the words that are seldom typed, one whose clients draw as many words
+independently, and one whose clients have as many distinct words. Words are drawn,
+grouped by client, put in order and written.
+"""
+
+import dataclasses
+import shutil
+import statistics
+import tempfile
+import time
+
+from absl import app, flags
+
+from simulation import population_options
+
+_NUM_CLIENTS = flags.DEFINE_integer("num_clients", 50_000, "Clients of each.")
+_NUM_REPEATS = flags.DEFINE_integer("num_repeats", 5, "Turns.")
+
+_HABITS = population_options.PopulationOptions(
+    tokenizer="whitespace",
+    mean_words_per_client=132,
+    words_per_client_sigma=1.11,
+    client_law="pitman_yor",
+    client_discount=0.81,
+    client_concentration=22.0,
+    common_law="pitman_yor",
+    common_discount=0.095,
+    common_concentration=15_030.0,
+)
+
+
+def measure(options: population_options.PopulationOptions) -> tuple[float, float]:
+    """Prepares a population once.
+
+    Args:
+        options: What it is made of.
+
+    Returns:
+        Seconds of processor time, all threads together, without those of a population
+        of one client with the same word list; and distinct words a client.
+    """
+    from simulation import population
+
+    seconds = []
+    for num_clients in (1, options.num_clients):
+        scratch = tempfile.mkdtemp(prefix="benchmark_population_")
+        try:
+            sized = dataclasses.replace(options, num_clients=num_clients)
+            start = time.process_time()
+            drawn = population.prepare(sized, scratch)
+            seconds.append(time.process_time() - start)
+        finally:
+            shutil.rmtree(scratch)
+    return seconds[1] - seconds[0], drawn.num_entries / drawn.num_clients
+
+
+def main(argv: list[str]) -> None:
+    """Measures and prints."""
+    del argv
+    habits = dataclasses.replace(_HABITS, num_clients=_NUM_CLIENTS.value)
+    same_words = dataclasses.replace(habits, client_law="independent")
+    _, distinct = measure(habits)
+    _, independent = measure(same_words)
+    kinds = {
+        "habits": habits,
+        "independent, as many words": same_words,
+        "independent, as many distinct": dataclasses.replace(
+            same_words,
+            mean_words_per_client=same_words.mean_words_per_client
+            * distinct
+            / independent,
+        ),
+    }
+    seconds: dict[str, list[float]] = {name: [] for name in kinds}
+    for _ in range(_NUM_REPEATS.value):
+        for name, options in kinds.items():
+            taken, distinct = measure(options)
+            seconds[name].append(taken)
+            if len(seconds[name]) == 1:
+                print(f"{name}: {distinct:.1f} distinct words a client", flush=True)
+    for name, times in seconds.items():
+        each = 1e6 * statistics.median(times) / habits.num_clients
+        ratios = [a / b for a, b in zip(seconds["habits"], times, strict=True)]
+        print(
+            f"{name}: {each:.1f} us a client (median); habits / it: "
+            f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
+        )
+
+
+if __name__ == "__main__":
+    app.run(main)

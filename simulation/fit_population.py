@@ -1,0 +1,77 @@
+"""Fits the law of clients with habits to the words of a population.
+
+scripts/run simulation.fit_population --population=posts.jsonl --tokenizer=words
+
+The run directory has a page that shows the data beside the fitted law, and a flagfile
+that simulates the law with any number of clients, in any program that takes a
+population:
+
+scripts/run federated_hh.run_ldp_triehh --flagfile=RUN/simulator/population.flagfile \
+    --num_clients=1000000
+"""
+
+from absl import app, flags, logging
+
+from simulation import experiment_flags, option_flags, population_flags
+from simulation.fit_options import FitOptions
+
+_PROGRAM = "simulation.fit_population"
+
+_OPTIONS = option_flags.define(FitOptions)
+_POPULATION = population_flags.PopulationFlags("words")
+flags.adopt_module_key_flags(experiment_flags)
+
+
+def _check_flags() -> None:
+    _OPTIONS.read()
+    _POPULATION.read()
+
+
+def run(arguments: experiment_flags.Arguments) -> None:
+    """Fits the population that the flags describe."""
+    options, population_options = _OPTIONS.read(), _POPULATION.read()
+    population = _POPULATION.prepare_words()
+
+    from randomness import seeds
+    from simulation import fit_report, fitted_law
+
+    rows = fit_report.rows_of(
+        population,
+        options.max_clients_fitted,
+        seeds.generator(arguments.seed, "clients looked at"),
+    )
+    logging.info("Fitting the law to %s clients.", f"{rows.num_clients:,}")
+    facts = {"population": population.fingerprint}
+    with arguments.open_run(_PROGRAM, facts) as directory:
+        fit = fitted_law.fit(
+            rows,
+            seeds.generator(arguments.seed, "simulated populations"),
+            options.num_simulations,
+        )
+        report = fit_report.FitReport(population, population_options, rows, fit)
+        path = report.write(
+            directory,
+            options.word_list,
+            seeds.generator(arguments.seed, "clients drawn again"),
+        )
+        directory.complete()
+    law = fit.law
+    print(
+        f"{rows.num_clients:,} clients with {law.mean_words:.4g} words each on "
+        f"average. Own words: Pitman-Yor with discount {law.discount:.3g} and "
+        f"concentration {law.concentration:.3g}; shared: {law.common_discount:.3g} "
+        f"and {law.common_concentration:.4g}."
+    )
+    print(f"Flagfile: {directory.path}/simulator/population.flagfile")
+    print(f"Report: {path}")
+
+
+def main(argv: list[str]) -> None:
+    """Checks the flags and runs."""
+    experiment_flags.run_program(
+        argv, _PROGRAM, _check_flags, run, is_synthetic=_POPULATION.is_synthetic
+    )
+
+
+if __name__ == "__main__":
+    app.run(main, flags_parser=experiment_flags.parse_flags)
