@@ -197,7 +197,7 @@ class CorrelatedTest(absltest.TestCase):
         statement = plan.statement(record, 1e-6)
         self.assertAlmostEqual(rho_of(statement), rho, places=4)
         self.assertGreater(rho_of(statement), rho)
-        spent = plan.theorem.spent(plan, record, 1e-6)
+        spent = plan.theorem.spent(plan, so_far(record), 1e-6)
         self.assertEqual(spent["rho"], rho_of(statement))
         # MinS 2, 13 rounds: five times at most, in blocks of 6 and 7 rounds.
         columns = blocks[:, [0, 3, 6, 9, 12]].sum(axis=1)
