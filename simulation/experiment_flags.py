@@ -76,6 +76,7 @@ _PATHS = (
     "known_words",
     "only_words",
     "common_words",
+    "words_per_client",
     "target_list",
     "data_dir",
     "vocabulary",

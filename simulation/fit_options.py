@@ -38,5 +38,13 @@ class FitOptions:
         choices=WORD_LISTS,
     )
 
+    words_law: str = option(
+        "own",
+        "How many words the flagfile's clients type. 'own': as many as one of the "
+        "data's, each as likely. 'log_normal': by the log-normal law with their mean "
+        "and the standard deviation of their logarithm.",
+        choices=("own", "log_normal"),
+    )
+
     def __post_init__(self):
         check(self)

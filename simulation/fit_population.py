@@ -47,11 +47,12 @@ def run(arguments: experiment_flags.Arguments) -> None:
             rows,
             seeds.generator(arguments.seed, "simulated populations"),
             options.num_simulations,
+            own_lengths=options.words_law == "own",
         )
         report = fit_report.FitReport(population, population_options, rows, fit)
         path = report.write(
             directory,
-            options.word_list,
+            options,
             seeds.generator(arguments.seed, "clients drawn again"),
         )
         directory.complete()

@@ -10,6 +10,7 @@ from matplotlib import figure as figure_lib
 
 from simulation import (
     client_words,
+    fit_options,
     fitted_law,
     options,
     page,
@@ -22,6 +23,7 @@ from simulation import (
 from simulation.readers import word_list
 
 _WORDS_FILE = "words.tsv"
+_LENGTHS_FILE = "words_per_client.txt"
 _FLAGFILE = "population.flagfile"
 _PARAMETERS = {
     "mean_words": "words of a client, mean",
@@ -116,18 +118,22 @@ class FitReport:
         return pd.DataFrame(rows, columns=columns)
 
     def simulated_options(
-        self, words: str, directory: pathlib.Path
+        self, wanted: fit_options.FitOptions, directory: pathlib.Path
     ) -> population_options.PopulationOptions:
         """Returns what simulates the law, with as many clients as the data have.
 
         Args:
-            words: One of `fit_options.WORD_LISTS`.
-            directory: Where the list of words is, if it needs one.
+            wanted: Which words, and how many.
+            directory: Where the lists are that it needs.
 
         Raises:
             OptionError: If the law is out of the bounds of what is simulated.
         """
         law, own = self.fit.law, self.options
+        words = wanted.word_list
+        lengths = None
+        if wanted.words_law == "own":
+            lengths = str(directory / _LENGTHS_FILE)
         return population_options.PopulationOptions(
             tokenizer=own.tokenizer,
             alphabet=own.alphabet,
@@ -136,6 +142,7 @@ class FitReport:
             num_clients=int((np.diff(self.population.row_splits) > 0).sum()),
             mean_words_per_client=float(f"{law.mean_words:.6g}"),
             words_per_client_sigma=float(f"{law.words_sigma:.4g}"),
+            words_per_client=lengths,
             client_law="pitman_yor",
             client_discount=float(f"{law.discount:.4g}"),
             client_concentration=float(f"{law.concentration:.4g}"),
@@ -166,29 +173,37 @@ class FitReport:
     def write(
         self,
         directory: run_directory.RunDirectory,
-        words: str,
+        wanted: fit_options.FitOptions,
         rng: np.random.Generator,
     ) -> pathlib.Path:
         """Writes the page, its tables and plots, and the flagfile.
 
         Args:
             directory: Of the run.
-            words: One of `fit_options.WORD_LISTS`.
+            wanted: Which words, and how many, the flagfile's clients type.
             rng: Draws clients for the standard errors.
 
         Returns:
             Where the page is.
         """
         files = directory.simulator
-        simulated = self.simulated_options(words, files.path.absolute())
-        if words != "english":
-            files.write_text(_WORDS_FILE, self.own_words(words == "own"))
+        simulated = self.simulated_options(wanted, files.path.absolute())
+        if simulated.common_words:
+            words = self.own_words(with_english=wanted.word_list == "own")
+            files.write_text(_WORDS_FILE, words)
+        if simulated.words_per_client:
+            rows = self.rows
+            lengths = np.bincount(rows.owners(), rows.counts).astype(np.int64)
+            lines = "".join(f"{length}\n" for length in np.sort(lengths))
+            files.write_text(_LENGTHS_FILE, lines)
         flagfile = run_record.flagfile(_flags(simulated))
         files.write_text(_FLAGFILE, flagfile)
         report = page.Page(directory, "The law of a population's words")
         numbers = self.numbers(rng)
         section = report.section("The law", covered=False)
-        section.text(_LAW.format(clients=self.rows.num_clients, shown=self._shown()))
+        section.text(
+            _LAW.format(shown=self._shown(), lengths=_LENGTHS[wanted.words_law])
+        )
         section.table("law.csv", self.parameters(numbers))
         section = report.section("The data beside the law", covered=False)
         section.text(_NUMBERS.format(simulations=len(self.fit.simulated)))
@@ -210,14 +225,18 @@ class FitReport:
         )
 
 
+_LENGTHS = {
+    "own": "as for one of the data's clients, each as likely",
+    "log_normal": "log-normal, rounded up, with the mean and the standard deviation of "
+    "the logarithm of the data",
+}
 _LAW = """\
 {shown}
 
 A client that has typed n words, k of them drawn anew, draws the next one anew from the
 common law with probability (a + d k) / (a + n), and else repeats the j-th of these,
 typed n_j times, with a chance proportional to n_j - d. The common law is one draw of
-another such process, with d0 and a0. How many words a client types is log-normal,
-rounded up, with the mean and the standard deviation of the logarithm of the data.
+another such process, with d0 and a0. How many words a client types is {lengths}.
 
 Both processes are fitted by maximum likelihood of the partitions: of a client's words
 into distinct ones, and of all (client, distinct word) pairs into words. That is what

@@ -152,7 +152,11 @@ def words_law(mean: float, sd_of_logarithm: float) -> float:
 
 
 def fit(
-    rows: population_numbers.Rows, rng: np.random.Generator, num_simulations: int
+    rows: population_numbers.Rows,
+    rng: np.random.Generator,
+    num_simulations: int,
+    *,
+    own_lengths: bool,
 ) -> Fit:
     """Fits the law to a population.
 
@@ -161,6 +165,9 @@ def fit(
         rng: Of the simulated populations.
         num_simulations: How many there are for each step; their errors add to the fit's
             by a factor of sqrt(1 + 1 / num_simulations).
+        own_lengths: Whether the populations that are drawn from the fitted law have
+            clients with as many words as ones of `rows`, each as likely; else the
+            law's log-normal number.
 
     Raises:
         ValueError: If nothing can be fitted: no client has two words, no two share one.
@@ -182,9 +189,14 @@ def fit(
         got = np.mean([_coordinates(*found) for found in looks], axis=0)
         point = point + wanted - got
     law = _law(mean, sigma, point)
-    simulated = [
-        law.draw(np.random.default_rng(seed), rows.num_clients) for seed in seeds
-    ]
+    simulated = []
+    for seed in seeds:
+        drawn = np.random.default_rng(seed)
+        if own_lengths:
+            lengths_drawn = drawn.choice(lengths, len(lengths))
+            simulated.append(law.draw_words(drawn, lengths_drawn))
+        else:
+            simulated.append(law.draw(drawn, len(lengths)))
     more = np.sqrt(1 + 1 / num_simulations)
     errors = [error * more for error in (*own.errors, *common.errors)]
     names = (

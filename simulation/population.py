@@ -21,6 +21,8 @@ from simulation.population_options import (
 if TYPE_CHECKING:
     from simulation import client_words
 
+# Options that name a file.
+_FILES = {"known_words", "only_words", "common_words", "words_per_client"}
 # Part of a prepared population's name: a change in what is written needs another.
 _FORMAT_VERSION = 4
 
@@ -48,7 +50,7 @@ def describe(
             "alphabet": tokenizer.alphabet,
             "source": _source_code(tokenizer.split),
         }
-    for name in {"known_words", "only_words", "common_words"} & chosen.keys():
+    for name in _FILES & chosen.keys():
         chosen[name] = prepared_data.file_state(getattr(options, name), name)
     source: dict[str, Any] = {"kind": SYNTHETIC}
     if options.source == SYNTHETIC:

@@ -189,6 +189,13 @@ class PopulationOptions:
         most=MAX_SIGMA,
         marks=_SYNTHETIC_ONLY,
     )
+    words_per_client: str | None = option(
+        None,
+        "Synthetic population: file of numbers of words, one a line. A client types as "
+        "many words as one of them says, each as likely, in place of the law of the "
+        "mean and sigma; so the numbers of a population of one's own can be drawn.",
+        marks=_SYNTHETIC_ONLY | _WORDS_ONLY,
+    )
     client_law: str = option(
         "independent",
         "Synthetic population: law of the words that a client has. 'independent': each "

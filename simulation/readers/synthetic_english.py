@@ -27,11 +27,12 @@ from simulation.readers import (
     common_law,
     memory,
     pitman_yor,
+    typed_numbers,
     word_list,
     word_table,
 )
 
-MAX_WORDS_PER_CLIENT = 100_000
+MAX_WORDS_PER_CLIENT = typed_numbers.MAX_WORDS_PER_CLIENT
 
 # Of a chunk, for which the arrays stay within the processor's caches, and are so long
 # that threads do not wait for the interpreter. They decide which random numbers a
@@ -46,6 +47,9 @@ class WordsPerClient:
     T = min(ceil(exp(mu + sigma * Z)), MAX_WORDS_PER_CLIENT), Z standard normal. mu is
     such that the mean of T, rounding and bound included, is what was asked for. With
     sigma = 0, T is the mean itself.
+
+    Attributes:
+      mean: Of T.
     """
 
     def __init__(self, mean: float, sigma: float):
@@ -55,7 +59,7 @@ class WordsPerClient:
           mean: Of T; above 1 if sigma is, else a whole number from 1.
           sigma: Standard deviation of the log of the unrounded number, at least 0.
         """
-        self._mean, self._sigma = mean, sigma
+        self.mean, self._sigma = mean, sigma
         if sigma > 0:
             from scipy import optimize
 
@@ -75,7 +79,7 @@ class WordsPerClient:
     def draw(self, rng: np.random.Generator, size: int) -> np.ndarray:
         """Draws independent numbers of words: int64 [size]."""
         if self._sigma == 0:
-            return np.full(size, int(self._mean))
+            return np.full(size, int(self.mean))
         typed = np.ceil(np.exp(self._mu + self._sigma * rng.standard_normal(size)))
         return np.clip(typed, 1, MAX_WORDS_PER_CLIENT).astype(np.int64)
 
@@ -86,7 +90,7 @@ class WordsPerClient:
         if count >= MAX_WORDS_PER_CLIENT:
             return 1.0
         if self._sigma == 0:
-            return float(count >= self._mean)
+            return float(count >= self.mean)
         from scipy import special
 
         return float(special.ndtr((math.log(count) - self._mu) / self._sigma))
@@ -193,7 +197,7 @@ def _chunk(
     index: int,
     size: int,
     options: population_options.PopulationOptions,
-    law: WordsPerClient,
+    law: WordsPerClient | typed_numbers.TypedNumbers,
     typing: Typing,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Draws a chunk of clients.
@@ -273,14 +277,19 @@ def build(
     Raises:
       PopulationError: If no client has a word.
     """
-    law = WordsPerClient(options.mean_words_per_client, options.words_per_client_sigma)
+    if options.words_per_client:
+        law = typed_numbers.read(options.words_per_client)
+    else:
+        law = WordsPerClient(
+            options.mean_words_per_client, options.words_per_client_sigma
+        )
     listed = word_list.english()
     if options.common_words:
         listed = word_list.read(
             options.common_words, options.common_law == "frequencies"
         )
     typing = Typing(tokenizer, table, listed, common_law.CommonLaw.of(options))
-    mean_kept = options.mean_words_per_client * typing.keep_probability
+    mean_kept = law.mean * typing.keep_probability
     chunk_size = min(
         _MAX_CLIENTS_PER_CHUNK, math.ceil(_MAX_WORDS_KEPT_PER_CHUNK / mean_kept)
     )

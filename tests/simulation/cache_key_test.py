@@ -38,6 +38,7 @@ _OTHER = {
     "client_discount": 0.5,
     "client_concentration": 3.0,
     "common_words": None,
+    "words_per_client": None,
     "common_law": "pitman_yor",
     "common_discount": 0.5,
     "common_concentration": 3.0,
@@ -53,14 +54,14 @@ _FILE_ONLY = {
 _SYNTHETIC_ONLY = {
     "num_clients", "mean_words_per_client", "words_per_client_sigma", "trending_share",
     "trending_words", "trending_exponent", "seed", "client_law", "client_discount",
-    "client_concentration", "common_words", "common_law", "common_discount",
-    "common_concentration",
+    "client_concentration", "common_words", "words_per_client", "common_law",
+    "common_discount", "common_concentration",
 }  # fmt: skip
 _WORDS_ONLY = {
     "tokenizer", "alphabet", "out_of_alphabet", "known_words", "only_words",
     "empty_clients", "trending_share", "trending_words", "trending_exponent",
     "client_law", "client_discount", "client_concentration", "common_words",
-    "common_law", "common_discount", "common_concentration",
+    "words_per_client", "common_law", "common_discount", "common_concentration",
 }  # fmt: skip
 _FIELDS = [field.name for field in dataclasses.fields(population.PopulationOptions)]
 
@@ -75,12 +76,14 @@ class CacheKeyTest(parameterized.TestCase):
             (parent / name).write_text(rows)
         (parent / "known.txt").write_text("the\n")
         (parent / "common.txt").write_text("sun\t2\n")
+        (parent / "numbers.txt").write_text("3\n")
         self.other = dict(
             _OTHER,
             source=str(parent / "b.csv"),
             known_words=str(parent / "known.txt"),
             only_words=str(parent / "known.txt"),
             common_words=str(parent / "common.txt"),
+            words_per_client=str(parent / "numbers.txt"),
         )
         self.bases = {
             "file": population_options.PopulationOptions(source=str(parent / "a.csv")),
@@ -139,6 +142,7 @@ class CacheKeyTest(parameterized.TestCase):
     def test_another_population_is_not_used(self, name):
         base = dataclasses.replace(
             self.bases["synthetic"],
+            tokenizer="triehh",  # which leaves some clients without words
             num_clients=300,
             trending_words=50,
             mean_words_per_client=2.0,

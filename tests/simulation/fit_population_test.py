@@ -52,7 +52,7 @@ class FittedLawTest(parameterized.TestCase):
     )
     def test_law_is_found_again(self, law):
         rows = law.draw(np.random.default_rng(6), 1_200)
-        fit = fitted_law.fit(rows, np.random.default_rng(7), 4)
+        fit = fitted_law.fit(rows, np.random.default_rng(7), 4, own_lengths=False)
         for name, error in fit.errors.items():
             value, true = getattr(fit.law, name), getattr(law, name)
             self.assertLess(abs(value - true), _DEVIATE * error, (name, value, error))
@@ -122,6 +122,8 @@ class FitPopulationTest(parameterized.TestCase):
         again, done = _fit_of_program(
             self, f"--flagfile={flagfile}", "--num_clients=4000", "--population_seed=5"
         )
+        lengths = directory / "simulator" / "words_per_client.txt"
+        self.assertLen(lengths.read_text().splitlines(), 2_000)
         self.assertEqual(done.returncode, 0, done.stderr)
         simulated = pd.read_csv(again / "simulator" / "law.csv", index_col=0)
         off = (simulated.value - law.value) / np.hypot(
@@ -137,6 +139,7 @@ class FitPopulationTest(parameterized.TestCase):
             "--num_clients=300",
             "--alphabet=abcdefghijklmnopqrstuvwxyz",
             f"--word_list={word_list}",
+            "--words_law=log_normal",
             "--max_clients_fitted=200",
         )
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -153,6 +156,7 @@ class FitPopulationTest(parameterized.TestCase):
         self.assertEqual(sum(counts), totals.sum())
         flags = (directory / "simulator" / "population.flagfile").read_text()
         self.assertIn(f"--common_words={directory}/simulator/words.tsv\n", flags)
+        self.assertNotIn("--words_per_client=", flags)
 
     def test_nothing_to_fit(self):
         path = self.create_tempfile("a.csv", "user,text\nann,sun\nbob,moon\n").full_path

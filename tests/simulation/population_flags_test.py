@@ -61,6 +61,7 @@ class PopulationFlagsTest(parameterized.TestCase):
             "num_clients": 17,
             "mean_words_per_client": 5.5,
             "words_per_client_sigma": 0.5,
+            "words_per_client": "n.txt",
             "client_law": "pitman_yor",
             "client_discount": 0.75,
             "client_concentration": 11.0,

@@ -364,6 +364,29 @@ class SyntheticEnglishTest(parameterized.TestCase):
         p_value = _chi_square_p([seen[key] for key in chances], list(chances.values()))
         self.assertGreater(p_value, _FALSE_ALARM)
 
+    def test_numbers_of_words_from_a_file(self):
+        path = self.create_tempfile(content="1\n7\n7\n300\n").full_path
+        population = self._build(
+            tokenizer="whitespace",
+            table=_table(tokenizers.get_tokenizer("whitespace").alphabet),
+            num_clients=20_000,
+            words_per_client=path,
+            common_words=self.create_tempfile(content="a\t3\nb\t1\n").full_path,
+        )
+        rows = np.repeat(np.arange(20_000), np.diff(population.row_splits))
+        words = np.bincount(rows, population.counts).astype(int)
+        values, times = np.unique(words, return_counts=True)
+        self.assertEqual(values.tolist(), [1, 7, 300])
+        self.assertGreater(_chi_square_p(times, [0.25, 0.5, 0.25]), _FALSE_ALARM)
+        for content, message in (
+            ("3\n0\n", "2: '0' is no number of words in 1..100000"),
+            ("1.5\n", "1: '1.5' is no number"),
+            ("", "there are no numbers"),
+        ):
+            path = self.create_tempfile(content=content).full_path
+            with self.assertRaisesRegex(population_options.PopulationError, message):
+                self._build(words_per_client=path)
+
     def test_common_law_by_rank(self):
         # Words without counts: their order is that of the law's masses.
         words = [f"{a}{b}{c}" for a in "abcdef" for b in "abcdef" for c in "abcdef"]
