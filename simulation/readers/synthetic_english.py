@@ -277,6 +277,7 @@ def build(
     Raises:
       PopulationError: If no client has a word.
     """
+    law: typed_numbers.TypedNumbers | WordsPerClient
     if options.words_per_client:
         law = typed_numbers.read(options.words_per_client)
     else:
