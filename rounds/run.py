@@ -173,6 +173,8 @@ class _Loop(Generic[S]):
     ) -> tuple[steps.Place[S], Query[Any] | None]:
         start = time.perf_counter()
         drawn = self._steps.draw(place)
+        # Before it is on file: the record is of rounds that were asked.
+        self._plan.check_round(place.rounds + 1, query.facts)
         self._record.add(
             realised.Round.of(
                 place.repeat, place.rounds + 1, drawn.cohort, self._code, query.facts
