@@ -51,7 +51,7 @@ class Training(dp_ftrl.DpFtrl):
         text = client_sentences.prepare(people, words, tokenizer, cache)
         small = training_options.TrainingOptions(
             mechanism="fedavg",  # whose noise is ours, below
-            report_goal=options.cohort_size,
+            cohort_size=options.cohort_size,
             num_units=32,
             embedding_size=16,
             num_held_out_clients=10,

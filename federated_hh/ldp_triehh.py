@@ -132,7 +132,7 @@ def plan_of(
         population_has_empty_users=population_has_empty_users,
     )
     return plan_lib.Plan(
-        sampler=samplers.DisjointCohorts(num_clients, parameters.clients_per_level),
+        sampler=samplers.DisjointCohorts(num_clients, parameters.cohort_size),
         contribution=reports,
         mechanism=plan_lib.NoNoise(),
     )
@@ -178,11 +178,9 @@ class LdpTrieHH(algorithm.Algorithm[LdpTrieHHState, np.ndarray]):
         self.aggregation = aggregation
         self.max_rounds = parameters.levels
         if num_blocks is None:
-            num_blocks = _default_num_blocks(parameters.clients_per_level)
+            num_blocks = _default_num_blocks(parameters.cohort_size)
         self._num_blocks = num_blocks
-        self._block_size = block_round.block_size_of(
-            parameters.clients_per_level, num_blocks
-        )
+        self._block_size = block_round.block_size_of(parameters.cohort_size, num_blocks)
         parameters.check_sizes(
             population.num_clients, alphabet, self._block_size, report_sampling
         )
@@ -349,7 +347,7 @@ class LdpTrieHH(algorithm.Algorithm[LdpTrieHHState, np.ndarray]):
         metrics = {
             "pass_number": state.pass_number,
             "level": state.level,
-            "clients": self.parameters.clients_per_level,
+            "clients": self.parameters.cohort_size,
             "reports": self.parameters.reports_per_level,
             "candidates": len(released),
             "least_votes_kept": least,

@@ -36,7 +36,7 @@ class LdpTrieHHOptions:
         OptionError: If an option is not allowed, or options do not go together.
     """
 
-    clients_per_level: int = option(
+    cohort_size: int = option(
         20_000,
         "Clients that vote in a level (N). None of them takes part again.",
         least=1,
@@ -160,7 +160,7 @@ class LdpTrieHHOptions:
         return noise_calibration.local_epsilon_for(
             self.central_epsilon,
             self.delta,
-            num_reports=self.clients_per_level * self.contribution_bound,
+            num_reports=self.cohort_size * self.contribution_bound,
             num_repeats=self.num_repeats,
             largest=_MAX_EPSILON,
         )
@@ -204,17 +204,17 @@ class LdpTrieHHOptions:
         """
         levels = self.max_depth * self.num_passes
         counting = self.counting_clients or 0
-        needed = levels * self.clients_per_level + counting
+        needed = levels * self.cohort_size + counting
         if needed > num_clients:
             raise OptionError(
                 self,
                 "{levels:,} levels of {cohort:,} clients, none of them twice, and "
                 "{counting:,} clients that count need {needed:,} clients; the "
-                "population has {population:,}. Lower {clients_per_level}, "
+                "population has {population:,}. Lower {cohort_size}, "
                 "{max_depth}, {num_passes} or {counting_clients}, or take a larger "
                 "population",
                 levels=levels,
-                cohort=self.clients_per_level,
+                cohort=self.cohort_size,
                 counting=counting,
                 needed=needed,
                 population=num_clients,
@@ -226,7 +226,7 @@ class LdpTrieHHOptions:
         from federated_hh.randomizers import by_name
 
         return ldp_triehh_parameters.LdpTrieHHParameters(
-            clients_per_level=self.clients_per_level,
+            cohort_size=self.cohort_size,
             max_depth=self.max_depth,
             max_prefixes=self.max_prefixes,
             contribution_bound=self.contribution_bound,

@@ -42,7 +42,7 @@ class LdpTrieHHParameters:
     """What a run of LDP TrieHH does, and what its guarantee depends on.
 
     Attributes:
-        clients_per_level: N, at least 1.
+        cohort_size: N, at least 1.
         max_depth: D, the levels of a pass and the most characters of a word; at
             least 1.
         max_prefixes: eta_max, the prefixes that a level keeps; at least 1.
@@ -55,7 +55,7 @@ class LdpTrieHHParameters:
             domain: a class, or anything else whose repr says all about it.
     """
 
-    clients_per_level: int
+    cohort_size: int
     max_depth: int
     max_prefixes: int
     contribution_bound: int
@@ -68,7 +68,7 @@ class LdpTrieHHParameters:
 
     def __post_init__(self):
         for name in (
-            "clients_per_level",
+            "cohort_size",
             "max_depth",
             "max_prefixes",
             "contribution_bound",
@@ -91,12 +91,12 @@ class LdpTrieHHParameters:
     @property
     def reports_per_level(self) -> int:
         """The reports of a level, N B."""
-        return self.clients_per_level * self.contribution_bound
+        return self.cohort_size * self.contribution_bound
 
     @property
     def clients_needed(self) -> int:
         """The clients of a whole run: no one takes part twice."""
-        return self.clients_per_level * self.levels
+        return self.cohort_size * self.levels
 
     def check_sizes(
         self,
@@ -124,7 +124,7 @@ class LdpTrieHHParameters:
         """
         if self.clients_needed > num_clients:
             raise ValueError(
-                f"clients_per_level is {self.clients_per_level:,}: {self.max_depth} "
+                f"cohort_size is {self.cohort_size:,}: {self.max_depth} "
                 f"levels in {self.num_passes} passes need {self.clients_needed:,} "
                 "clients, as none may take part twice; the population has "
                 f"{num_clients:,}"

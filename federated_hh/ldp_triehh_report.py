@@ -80,7 +80,7 @@ def _summary_text(
         f"{population.num_clients:,} clients with {population.num_words:,} distinct "
         f"words in {population.num_entries:,} entries; {parameters.num_passes} "
         f"pass(es) of {parameters.max_depth} levels, "
-        f"{parameters.clients_per_level:,} clients each, "
+        f"{parameters.cohort_size:,} clients each, "
         f"{parameters.clients_needed:,} in all and none of them twice; "
         f"{parameters.contribution_bound} reports a client of "
         f"{algorithm.plan.contribution.name or 'Subset Selection'} with epsilon "

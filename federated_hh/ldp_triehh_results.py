@@ -98,7 +98,7 @@ def evaluate(
     totals = coverage.WordTotals.of(population)
     words, levels, repeats = [], [], []
     size = 0
-    share = parameters.clients_per_level / population.num_clients
+    share = parameters.cohort_size / population.num_clients
     for repeat, found_words in enumerate(found):
         table = _words(repeat, found_words, totals, share)
         _insert_round(table, parameters)

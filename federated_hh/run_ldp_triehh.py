@@ -51,7 +51,7 @@ def _warn_of_noise(
         return
     try:
         deviation = ldp_triehh_options.estimate_deviation(
-            options.clients_per_level,
+            options.cohort_size,
             options.contribution_bound,
             max_prefixes=options.max_prefixes,
             num_characters=len(characters),
@@ -59,13 +59,13 @@ def _warn_of_noise(
         )
     except ValueError:  # of one report, which the process itself answers
         return
-    if options.clients_per_level < _VISIBLE_DEVIATIONS * deviation:
+    if options.cohort_size < _VISIBLE_DEVIATIONS * deviation:
         logging.warning(
             "A prefix that all %s clients of a level hold is estimated with a standard "
-            "deviation of %s: what is found will be noise. More --clients_per_level, "
+            "deviation of %s: what is found will be noise. More --cohort_size, "
             "a larger --epsilon, a smaller --contribution_bound or fewer "
             "--max_prefixes would help.",
-            f"{options.clients_per_level:,}",
+            f"{options.cohort_size:,}",
             f"{deviation:,.0f}",
         )
 

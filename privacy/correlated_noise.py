@@ -253,7 +253,7 @@ class CorrelatedNoise(update_noise.RestartedNoise):
             raise ValueError(
                 f"a sum of {cohort_size:,} updates, with noise of standard deviation "
                 f"{stddev:g} that is correlated, could leave 64 bits: lower "
-                "noise_multiplier or report_goal."
+                "noise_multiplier or cohort_size."
             )
 
     def zcdp(self, limits: plan_lib.Limits, num_rounds: int) -> float:

@@ -40,7 +40,7 @@ def check_room(stddev: float, largest_sum: int) -> None:
         raise ValueError(
             f"sums of up to 2^{largest_sum.bit_length()} with noise of up to "
             f"2^{largest.bit_length()} could leave 64 bits: lower noise_multiplier, "
-            "report_goal or num_rounds."
+            "cohort_size or num_rounds."
         )
 
 

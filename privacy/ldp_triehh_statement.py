@@ -90,7 +90,7 @@ class LdpTrieHHRun:
     Attributes:
         local_epsilon: Of a report, for the exchange of its item; above 0, infinity
             for none.
-        clients_per_level: N, at least 1.
+        cohort_size: N, at least 1.
         contribution_bound: B, at least 1.
         domain_sizes: For each level of each pass of each repeat, in order, its
             candidates and one more for "no item". Empty before a run: the guarantees
@@ -111,7 +111,7 @@ class LdpTrieHHRun:
     """
 
     local_epsilon: float
-    clients_per_level: int
+    cohort_size: int
     contribution_bound: int
     domain_sizes: Sequence[int]
     max_depth: int
@@ -130,7 +130,7 @@ class LdpTrieHHRun:
             raise ValueError(
                 f"local_epsilon must be above 0, got {self.local_epsilon!r}"
             )
-        for name in ("clients_per_level", "contribution_bound"):
+        for name in ("cohort_size", "contribution_bound"):
             if getattr(self, name) < 1:
                 raise ValueError(
                     f"{name} must be at least 1, got {getattr(self, name)!r}"
@@ -149,7 +149,7 @@ class LdpTrieHHRun:
     @property
     def num_reports(self) -> int:
         """The reports of a level, N B."""
-        return self.clients_per_level * self.contribution_bound
+        return self.cohort_size * self.contribution_bound
 
 
 def ldp_triehh_statement(
@@ -228,10 +228,10 @@ def _check_rounds(run: LdpTrieHHRun, rounds: realised.RealisedRounds) -> None:
             f"{len(run.domain_sizes)} of {run.num_repeats}"
         )
     for found in rounds.rounds:
-        if found.clients != run.clients_per_level:
+        if found.clients != run.cohort_size:
             raise ValueError(
                 f"rounds has {found.clients} clients in level {found.number} of repeat "
-                f"{found.repeat}; clients_per_level is {run.clients_per_level}"
+                f"{found.repeat}; cohort_size is {run.cohort_size}"
             )
     if len({(found.repeat, found.cohort) for found in rounds.rounds}) < levels:
         raise ValueError("rounds has the same cohort twice")
@@ -241,7 +241,7 @@ def _parameters(run: LdpTrieHHRun, delta: float) -> dict[str, float | int | str]
     return {
         "local_epsilon": run.local_epsilon,
         "delta": delta,
-        "clients_per_level (N)": run.clients_per_level,
+        "cohort_size (N)": run.cohort_size,
         "contribution_bound (B)": run.contribution_bound,
         "reports_per_level (n = N B)": run.num_reports,
         "max_depth (D)": run.max_depth,
@@ -311,7 +311,7 @@ def _guarantees(run: LdpTrieHHRun, delta: float) -> tuple[list[Guarantee], str]:
             central.append(_compared(run, printed, delta, _THEOREM_2, best))
         except ValueError as error:
             accounting += f" Theorem 2 of Sun et al. 2024 does not apply: {error}."
-    if run.clients_per_level > 1:
+    if run.cohort_size > 1:
         of_a_user.append(_central_of_a_user(run, delta, best))
     return [*locals_, *central, *of_a_user], accounting
 
@@ -434,9 +434,9 @@ def _central_of_a_user(run: LdpTrieHHRun, delta: float, best: Guarantee) -> Guar
     count = run.num_repeats * run.contribution_bound
     return dataclasses.replace(
         best,
-        epsilon=_composed(run, run.clients_per_level, count, delta),
+        epsilon=_composed(run, run.cohort_size, count, delta),
         bound=f"{best.bound}; composed over {count} reports of a user, each among the "
-        f"{run.clients_per_level} of its place",
+        f"{run.cohort_size} of its place",
         adjacency=Adjacency.REPLACE_CLIENT,
         assumptions=(*_together(run), *best.assumptions),
     )

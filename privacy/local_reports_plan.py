@@ -282,7 +282,7 @@ def _run_of(
     rounds = record.rounds.rounds if record else ()
     return ldp_triehh_statement.LdpTrieHHRun(
         local_epsilon=reports.replacement_epsilon,
-        clients_per_level=plan.sampler.cohort_size,
+        cohort_size=plan.sampler.cohort_size,
         contribution_bound=reports.bound,
         domain_sizes=[int(found.facts[CANDIDATES]) + 1 for found in rounds],
         max_depth=reports.max_depth,

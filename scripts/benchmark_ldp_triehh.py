@@ -119,12 +119,12 @@ def measure_study(directory: str):
     return sums.rename(columns=columns), whole
 
 
-def build_algorithm(population, alphabet, clients_per_level, **options):
+def build_algorithm(population, alphabet, cohort_size, **options):
     """Returns LDP TrieHH with the paper's parameters and the random sampler."""
     from federated_hh import contributions, ldp_triehh, ldp_triehh_parameters
 
     parameters = ldp_triehh_parameters.LdpTrieHHParameters(
-        clients_per_level=clients_per_level,
+        cohort_size=cohort_size,
         max_depth=_DEPTH,
         max_prefixes=_MAX_PREFIXES,
         contribution_bound=_BOUND,

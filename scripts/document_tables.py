@@ -130,7 +130,7 @@ def oov_table1() -> list[str]:
         [
             [
                 row["setting"].replace(",", " sampler,", 1),
-                f"{row['clients_per_level']:,}",
+                f"{row['cohort_size']:,}",
                 _mean(row),
                 f"{row['words_found']:,.0f} ({row['words_real']:,.0f})",
                 f"{row['paper_coverage']:.1%}",
@@ -206,7 +206,7 @@ def oov_real_text() -> list[str]:
         [
             [
                 name,
-                f"{settings[f'{name}, epsilon 10']['clients_per_level']:,}",
+                f"{settings[f'{name}, epsilon 10']['cohort_size']:,}",
                 _mean(settings[f"{name}, epsilon 10"]),
                 _mean(settings[f"{name}, epsilon inf"]),
                 f"{settings[f'{name}, epsilon 10']['words_found']:,.0f} "

@@ -36,7 +36,7 @@ def summarize(runs: pd.DataFrame) -> pd.DataFrame:
         ]
         row = evaluation.mean_and_interval(of_repeats, "setting")
         row.insert(1, "repeats", len(group))
-        for column in ("epsilon", "sampler", "num_passes", "clients_per_level"):
+        for column in ("epsilon", "sampler", "num_passes", "cohort_size"):
             row[column] = group[column].iloc[0]
         row["paper_coverage"] = group["paper_coverage"].astype(float).iloc[0]
         row["seconds"] = group["seconds"].mean()
@@ -84,7 +84,7 @@ def to_markdown(title: str, summary: pd.DataFrame, notes: Sequence[str]) -> str:
             half = (row.coverage_high - row.coverage_low) / 2
             interval = f" ± {half:.2%}"
         lines.append(
-            f"| {row.setting} | {row.clients_per_level:,} | {row.repeats} | "
+            f"| {row.setting} | {row.cohort_size:,} | {row.repeats} | "
             f"{row.words_found:,.0f} | "
             f"{row.words_real:,.0f} | {row.coverage:.2%}{interval} | "
             f"{row.estimated_coverage:.2%} | {paper} |"

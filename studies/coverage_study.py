@@ -104,7 +104,7 @@ class CoverageStudy:
             "epsilon": parameters.epsilon,
             "sampler": parameters.sampler.value,
             "num_passes": parameters.num_passes,
-            "clients_per_level": parameters.clients_per_level,
+            "cohort_size": parameters.cohort_size,
             "contribution_bound": parameters.contribution_bound,
             "max_prefixes": parameters.max_prefixes,
             "paper_coverage": setting.paper_coverage,
@@ -164,7 +164,7 @@ def check_sizes(
         parameters.check_sizes(
             num_clients,
             alphabet,
-            parameters.clients_per_level,
+            parameters.cohort_size,
             ldp_triehh_parameters.ReportSampling.AGGREGATE,
         )
     except ValueError as error:

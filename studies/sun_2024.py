@@ -51,7 +51,7 @@ class PaperSetting:
         epsilon: Local epsilon; infinity for none.
         sampler: Of the items of a client that has too many: "greedy" or "random".
         num_passes: Passes.
-        clients_per_level: N in the paper.
+        cohort_size: N in the paper.
         coverage: What the paper reports, in [0, 1]; None where it does not.
     """
 
@@ -59,7 +59,7 @@ class PaperSetting:
     epsilon: float
     sampler: str
     num_passes: int
-    clients_per_level: int
+    cohort_size: int
     coverage: float | None = None
 
 
@@ -224,7 +224,7 @@ class Options:
         from federated_hh import contributions, ldp_triehh_parameters
 
         return ldp_triehh_parameters.LdpTrieHHParameters(
-            clients_per_level=math.ceil(setting.clients_per_level * self.scale),
+            cohort_size=math.ceil(setting.cohort_size * self.scale),
             max_depth=self.max_depth,
             max_prefixes=self.max_prefixes,
             contribution_bound=self.contribution_bound,

@@ -145,7 +145,7 @@ def _parameters(
     from federated_hh import contributions, ldp_triehh_parameters
 
     return ldp_triehh_parameters.LdpTrieHHParameters(
-        clients_per_level=int(num_clients * (1 - _COUNTING_SHARE)) // max_depth,
+        cohort_size=int(num_clients * (1 - _COUNTING_SHARE)) // max_depth,
         max_depth=max_depth,
         max_prefixes=data_set.max_prefixes,
         contribution_bound=data_set.contribution_bound,

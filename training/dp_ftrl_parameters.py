@@ -46,7 +46,7 @@ class ServerParameters:
 
     Attributes:
         mechanism: How noise is added.
-        report_goal: m, the clients of a round, by which sums are divided and the noise
+        cohort_size: m, the clients of a round, by which sums are divided and the noise
             is calibrated; at least 1.
         num_rounds: T, at least 1.
         noise_multiplier: z of the guarantee, above 0; 0 for `Mechanism.NONE`.
@@ -62,7 +62,7 @@ class ServerParameters:
     """
 
     mechanism: Mechanism
-    report_goal: int
+    cohort_size: int
     num_rounds: int
     noise_multiplier: float
     clip_norm: float
@@ -73,8 +73,8 @@ class ServerParameters:
     matrix: toeplitz.Matrix | None = None
 
     def __post_init__(self):
-        if self.report_goal < 1:
-            raise ValueError(f"report_goal is {self.report_goal}, must be at least 1.")
+        if self.cohort_size < 1:
+            raise ValueError(f"cohort_size is {self.cohort_size}, must be at least 1.")
         if not 0 < self.server_learning_rate < math.inf:
             raise ValueError(
                 f"server_learning_rate is {self.server_learning_rate}, must be above 0 "
@@ -144,7 +144,7 @@ class ServerParameters:
                 could leave its 64 bits.
         """
         for name, mine, other in (
-            ("cohort_size", self.report_goal, sampler.cohort_size),
+            ("cohort_size", self.cohort_size, sampler.cohort_size),
             ("num_rounds", self.num_rounds, sampler.num_rounds),
         ):
             if mine != other:

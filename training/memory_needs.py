@@ -84,7 +84,7 @@ class Needs:
             f"state and a list of {self.participations:,} participations, needs about "
             f"{_gib(self.total_bytes)} of memory; {_gib(available)} are available. "
             "Lower --num_units, --embedding_size, the vocabulary's size, --batch_size, "
-            "--max_words, --num_blocks, --num_rounds, --bands or --report_goal."
+            "--max_words, --num_blocks, --num_rounds, --bands or --cohort_size."
         )
 
 

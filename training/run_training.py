@@ -51,7 +51,7 @@ def _memory_needs(options: TrainingOptions, parameters, num_tokens: int):
         batch_tokens=options.batch_size * words,
         num_blocks=options.num_blocks,
         tree_rounds=max(lengths),
-        participations=parameters.report_goal * parameters.num_rounds,
+        participations=parameters.cohort_size * parameters.num_rounds,
         buffers=0 if parameters.matrix is None else parameters.matrix.num_buffers,
     )
 

@@ -122,9 +122,9 @@ class TrainingOptions:
         least=1,
         most=_LARGEST_COUNT,
     )
-    report_goal: int = option(
+    cohort_size: int = option(
         REQUIRED,
-        "Clients whose updates a round sums up (m).",
+        "Clients whose updates a round sums up: the report goal (m).",
         least=1,
         most=2**29 - 1,
         why="the secure sum has 62 bits, and an update takes 33",
@@ -343,7 +343,7 @@ class TrainingOptions:
         if self.adaptive_clip:
             stddev = self.clipped_count_stddev
             adaptive = lib.AdaptiveClip(
-                self.report_goal / 20 if stddev is None else stddev,
+                self.cohort_size / 20 if stddev is None else stddev,
                 self.target_quantile,
                 self.clip_learning_rate,
             )
@@ -354,7 +354,7 @@ class TrainingOptions:
         matrix = noise_settings.matrix_of(self, restarts)
         return lib.ServerParameters(
             mechanism=mechanism,
-            report_goal=self.report_goal,
+            cohort_size=self.cohort_size,
             num_rounds=self.num_rounds,
             noise_multiplier=self._noise_multiplier(restarts, matrix),
             clip_norm=math.inf if self.clip_norm is None else self.clip_norm,
@@ -401,7 +401,7 @@ class TrainingOptions:
 
         return timers.Timers(
             num_clients=num_clients,
-            cohort_size=self.report_goal,
+            cohort_size=self.cohort_size,
             num_rounds=self.num_rounds,
             over_selection=self.over_selection,
             drop_out=self.drop_out,

@@ -45,7 +45,7 @@ class ResultsTest(absltest.TestCase):
             ],
         )
         parameters = ldp_triehh_parameters.LdpTrieHHParameters(
-            clients_per_level=60,
+            cohort_size=60,
             max_depth=2,
             max_prefixes=5,
             contribution_bound=3,

@@ -94,7 +94,7 @@ class LdpTrieHHTestCase(parameterized.TestCase):
             if name in overrides
         }
         parameters = {
-            "clients_per_level": population.num_clients,
+            "cohort_size": population.num_clients,
             "max_depth": 1,
             "max_prefixes": 10,
             "contribution_bound": 8,
@@ -183,7 +183,7 @@ class EqualityTest(LdpTrieHHTestCase):
         size = len(clients) // (num_passes * depth)
         algorithm = self.algorithm(
             self.population(clients),
-            clients_per_level=size,
+            cohort_size=size,
             max_depth=depth,
             max_prefixes=max_prefixes,
             num_passes=num_passes,
@@ -263,7 +263,7 @@ class EqualityTest(LdpTrieHHTestCase):
             Level(
                 self.algorithm(
                     population,
-                    clients_per_level=30,
+                    cohort_size=30,
                     epsilon=epsilon,
                     report_sampling=report_sampling,
                     aggregation=aggregation,
@@ -309,7 +309,7 @@ class EqualityTest(LdpTrieHHTestCase):
             for epsilon in (1.0, math.inf):
                 algorithm = self.algorithm(
                     population,
-                    clients_per_level=3,
+                    cohort_size=3,
                     max_depth=2,
                     epsilon=epsilon,
                     report_sampling=report_sampling,
@@ -338,7 +338,7 @@ class LevelsTest(LdpTrieHHTestCase):
         words = ["a", "ab", "c" * 14, "b" * 15, "a" * 16]
         algorithm = self.algorithm(
             self.population([{word: 1 for word in words}] * 30),
-            clients_per_level=2,
+            cohort_size=2,
             max_depth=15,
             max_prefixes=20,
         )
@@ -366,7 +366,7 @@ class LevelsTest(LdpTrieHHTestCase):
         ]
         algorithm = self.algorithm(
             self.population(clients),
-            clients_per_level=10,
+            cohort_size=10,
             max_depth=2,
             max_prefixes=2,
             num_passes=2,
@@ -481,7 +481,7 @@ class LawTest(LdpTrieHHTestCase):
     def test_a_word_of_an_earlier_pass_is_not_found_again(self):
         # Nobody votes for it in the second pass, but noise may.
         population = self.population([{"a": 1}] * 6)
-        algorithm = self.algorithm(population, clients_per_level=3, num_passes=2)
+        algorithm = self.algorithm(population, cohort_size=3, num_passes=2)
         level = Level(algorithm)
         state = level.release(level.sums()).place.state
         self.assertEqual([word.text for word in state.found], ["a"])
@@ -583,7 +583,7 @@ class ParticipationTest(LdpTrieHHTestCase):
         return self.algorithm(
             population or self.population(self.clients),
             **{
-                "clients_per_level": 20,
+                "cohort_size": 20,
                 "max_depth": 2,
                 "num_passes": 2,
                 "epsilon": 3.0,
@@ -623,7 +623,7 @@ class ParticipationTest(LdpTrieHHTestCase):
         for clients in (self.clients, neighbour):
             algorithm = self.small(
                 population=self.population(clients),
-                clients_per_level=90,
+                cohort_size=90,
                 max_depth=1,
                 num_passes=1,
                 contribution_bound=4,
@@ -720,7 +720,7 @@ class RandomizersTest(LdpTrieHHTestCase):
         for make_randomizer in by_name.NAMES.values():
             algorithm = self.algorithm(
                 population,
-                clients_per_level=600,
+                cohort_size=600,
                 max_depth=2,
                 max_prefixes=3,
                 contribution_bound=2,
@@ -745,7 +745,7 @@ class RandomizersTest(LdpTrieHHTestCase):
         algorithm = self.algorithm(
             self.population([{"a": 1}] * 4),
             max_prefixes=100,
-            clients_per_level=2,
+            cohort_size=2,
             max_depth=2,
             epsilon=2.0,
             make_randomizer=_DearInLargeDomains,
@@ -779,7 +779,7 @@ class BadArgumentsTest(LdpTrieHHTestCase):
         ("max_prefixes", 0),
         ("contribution_bound", 0),
         ("contribution_bound", 2.5),
-        ("clients_per_level", 0),
+        ("cohort_size", 0),
         ("max_depth", 0),
         ("num_passes", -1),
     )
@@ -790,8 +790,8 @@ class BadArgumentsTest(LdpTrieHHTestCase):
     def test_too_few_clients(self):
         population = self.population([{"a": 1}] * 100)
         with self.assertRaisesRegex(ValueError, "need 120 clients.* has 100"):
-            self.algorithm(population, clients_per_level=20, max_depth=3, num_passes=2)
-        self.algorithm(population, clients_per_level=20, max_depth=5)
+            self.algorithm(population, cohort_size=20, max_depth=3, num_passes=2)
+        self.algorithm(population, cohort_size=20, max_depth=5)
 
     def test_padding_beyond_the_integers(self):
         population = self.population([{"a": 1}] * 4)
@@ -816,7 +816,7 @@ class BadArgumentsTest(LdpTrieHHTestCase):
             max_prefixes=1,
             alphabet=_wide(1_400),
             max_depth=2,
-            clients_per_level=1,
+            cohort_size=1,
         )
         with self.assertRaisesRegex(ValueError, "1,961,400 prefixes.*ties"):
             algorithm.update(algorithm.initialize(0), ties)
@@ -830,7 +830,7 @@ class BadArgumentsTest(LdpTrieHHTestCase):
                 self.population([{"a": 1}] * 20),
                 max_prefixes=10**9,
                 max_depth=20,
-                clients_per_level=1,
+                cohort_size=1,
             )
 
     def test_epsilon_too_small_for_the_domain(self):

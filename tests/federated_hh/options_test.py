@@ -69,7 +69,7 @@ class LdpTrieHHOptionsTest(absltest.TestCase):
 
     def test_sizes(self):
         options = LdpTrieHHOptions(
-            clients_per_level=10, max_depth=3, num_passes=2, counting_clients=5
+            cohort_size=10, max_depth=3, num_passes=2, counting_clients=5
         )
         options.check_population(65)
         with self.assertRaisesRegex(OptionError, "need 65 clients; .* has 64"):

@@ -21,7 +21,7 @@ _MODULE = "federated_hh.run_ldp_triehh"
 _SMALL = (
     "--num_clients=8000",
     "--mean_words_per_client=40",
-    "--clients_per_level=900",
+    "--cohort_size=900",
     "--max_depth=3",
     "--max_prefixes=40",
     "--contribution_bound=20",
@@ -149,7 +149,7 @@ class RunLdpTrieHHTest(parameterized.TestCase):
             "--population=words.tsv",
             "--population_format=word_counts",
             "--epsilon=inf",
-            "--clients_per_level=10",
+            "--cohort_size=10",
             "--max_depth=6",
             "--report_sampling=per_report",
             "--aggregation=ephemeral",
@@ -174,7 +174,7 @@ class RunLdpTrieHHTest(parameterized.TestCase):
         path = self.scratch / "out"
         result = _run(
             "--num_clients=4000",
-            "--clients_per_level=1000",
+            "--cohort_size=1000",
             "--max_depth=2",
             "--max_prefixes=40",
             "--contribution_bound=5",
@@ -209,7 +209,7 @@ class RunLdpTrieHHTest(parameterized.TestCase):
     def test_randomizers_that_cannot_be_used(self, flags, message):
         result = _run(
             "--num_clients=500",
-            "--clients_per_level=40",
+            "--cohort_size=40",
             "--max_depth=2",
             *flags,
             self.cache,
@@ -225,7 +225,7 @@ class RunLdpTrieHHTest(parameterized.TestCase):
         path = self.scratch / "out"
         result = _run(
             "--num_clients=3000",
-            "--clients_per_level=900",
+            "--cohort_size=900",
             "--max_depth=2",
             "--max_prefixes=40",
             "--contribution_bound=5",
@@ -263,7 +263,7 @@ class RunLdpTrieHHTest(parameterized.TestCase):
         path = self.scratch / "out"
         result = _run(
             "--num_clients=4000",
-            "--clients_per_level=1000",
+            "--cohort_size=1000",
             "--max_depth=2",
             "--max_prefixes=40",
             "--contribution_bound=5",
@@ -303,7 +303,7 @@ class RunLdpTrieHHTest(parameterized.TestCase):
             "--population_format=word_counts",
             "--alphabet=abowr",
             "--out_of_alphabet=drop",
-            "--clients_per_level=40",
+            "--cohort_size=40",
             "--max_depth=4",
             "--contribution_bound=2",
             self.cache,
@@ -321,7 +321,7 @@ class RunLdpTrieHHTest(parameterized.TestCase):
         # One report of epsilon 0.1 from each of 10 clients.
         result = _run(
             "--num_clients=500",
-            "--clients_per_level=10",
+            "--cohort_size=10",
             "--max_depth=1",
             "--max_prefixes=10",
             "--contribution_bound=1",
@@ -359,13 +359,13 @@ class RunLdpTrieHHTest(parameterized.TestCase):
         (("--epsilon=-1",), "--epsilon=-1"),
         (("--epsilon=nan",), "--epsilon=nan"),
         (("--epsilon=41",), "--epsilon=41: has to be a number in [1e-09, 40], or inf"),
-        (("--clients_per_level=100000",), "the population has 1,000,000"),
+        (("--cohort_size=100000",), "the population has 1,000,000"),
         (("--delta=0",), "--delta=0: has to be a number in (0, 1)"),
         (("--anonymity_alpha=1",), "--anonymity_alpha=1: has to be a number in (0, 1)"),
         (("--max_prefixes=0",), "max_prefixes"),
         ((f"--max_prefixes={2**63 - 1}",), "in [1, 2147483647] (cand"),
         (("--max_prefixes=20000000",), "2,020,000,000 candidates"),
-        ((f"--clients_per_level={2**40}",), "clients are numbered with 31 bits"),
+        ((f"--cohort_size={2**40}",), "clients are numbered with 31 bits"),
         ((f"--contribution_bound={2**31}",), "nobody holds more items"),
         ((f"--num_passes={2**62}",), "in [1, 1000] (every pass"),
         ((f"--counting_clients={2**62}",), "--counting_clients=4611686018427387904"),
@@ -385,13 +385,13 @@ class RunLdpTrieHHTest(parameterized.TestCase):
         self.assertEmpty(list(self.scratch.iterdir()))
 
     @parameterized.parameters(
-        (("--clients_per_level=40",), r"need 600 clients; the population has 500"),
+        (("--cohort_size=40",), r"need 600 clients; the population has 500"),
         (
-            ("--clients_per_level=20", "--counting_clients=300"),
+            ("--cohort_size=20", "--counting_clients=300"),
             "300 clients that count need 600 clients",
         ),
         (
-            ("--alphabet=abc", "--clients_per_level=20"),
+            ("--alphabet=abc", "--cohort_size=20"),
             "outside the alphabet .abc.: .the.*--out_of_alphabet=drop",
         ),
     )

@@ -14,7 +14,7 @@ def _run(**changes):
     # Sun et al. 2024, Section 4.1, with P_0 the 100 characters of string.printable.
     values = {
         "local_epsilon": 10.0,
-        "clients_per_level": 500_000,
+        "cohort_size": 500_000,
         "contribution_bound": 60,
         "domain_sizes": [10_001] + [1_000_001] * 14,
         "max_depth": 15,
@@ -127,7 +127,7 @@ class LdpTrieHHStatementTest(parameterized.TestCase):
         stated = _statement(
             delta,
             local_epsilon=1.0,
-            clients_per_level=3,
+            cohort_size=3,
             contribution_bound=2,
             domain_sizes=[3],
             num_repeats=repeats,
@@ -206,12 +206,12 @@ class LdpTrieHHStatementTest(parameterized.TestCase):
         self.assertEqual(of_a_user.delta, 0.001)
 
     def test_one_client_a_level_is_not_amplified_at_user_level(self):
-        stated = _statement(clients_per_level=1, num_repeats=2)
+        stated = _statement(cohort_size=1, num_repeats=2)
         self.assertEqual(list(_by_bound(stated, Unit.CLIENT)), ["local DP"])
         self.assertEqual(_by_bound(stated, Unit.CLIENT)["local DP"].epsilon, 1200)
 
     def test_theorem_2_is_left_out_where_it_does_not_apply(self):
-        stated = _statement(clients_per_level=100)
+        stated = _statement(cohort_size=100)
         self.assertNotIn("closed form", _by_bound(stated))
         self.assertIn("Theorem 2 of Sun et al. 2024 does not apply", stated.accounting)
 
@@ -220,7 +220,7 @@ class LdpTrieHHStatementTest(parameterized.TestCase):
         stated = _by_bound(
             _statement(
                 local_epsilon=1.0,
-                clients_per_level=1_000,
+                cohort_size=1_000,
                 contribution_bound=1,
                 domain_sizes=[3],
             )
@@ -229,7 +229,7 @@ class LdpTrieHHStatementTest(parameterized.TestCase):
         self.assertTrue(stated["clones"].is_upper_bound)
 
     def test_one_report_is_not_amplified(self):
-        stated = _statement(clients_per_level=1, contribution_bound=1)
+        stated = _statement(cohort_size=1, contribution_bound=1)
         self.assertEqual(list(_by_bound(stated)), ["local DP"])
         self.assertEqual(_by_bound(stated, Unit.CLIENT)["local DP"].epsilon, 10)
 
@@ -257,7 +257,7 @@ class LdpTrieHHStatementTest(parameterized.TestCase):
     @parameterized.parameters(
         ({"local_epsilon": 0.0}, "local_epsilon must be above 0, got 0.0"),
         ({"local_epsilon": math.nan}, "local_epsilon must be above 0, got nan"),
-        ({"clients_per_level": 0}, "clients_per_level must be at least 1, got 0"),
+        ({"cohort_size": 0}, "cohort_size must be at least 1, got 0"),
         ({"contribution_bound": 0}, "contribution_bound must be at least 1, got 0"),
         ({"num_repeats": 0}, "num_repeats must be an integer of at least 1"),
         ({"num_repeats": 1_001}, "num_repeats .* at most 1000"),

@@ -101,7 +101,7 @@ class LocalEpsilonTest(parameterized.TestCase):
         for sizes in ([2], [3, 50], [102, 1_011], [10_101, 999_999]):
             run = ldp_triehh_statement.LdpTrieHHRun(
                 local_epsilon=found,
-                clients_per_level=clients,
+                cohort_size=clients,
                 contribution_bound=5,
                 domain_sizes=sizes,
                 max_depth=2,

@@ -177,7 +177,7 @@ def _ldp_triehh(folder: str, data: str, plan: str) -> ldp_triehh.LdpTrieHH:
         [(str(i), [(word, 1), ("ba", 2)]) for i, word in enumerate(words)],
     )
     parameters = ldp_triehh_parameters.LdpTrieHHParameters(
-        clients_per_level=15,
+        cohort_size=15,
         max_depth=2,
         max_prefixes=4,
         contribution_bound=2,

@@ -24,7 +24,7 @@ _PROGRAMS = {
     "federated_hh.run_ldp_triehh": (
         *_DATA,
         "--alphabet=abcdefgorw",
-        "--clients_per_level=90",
+        "--cohort_size=90",
         "--max_depth=4",
         "--contribution_bound=2",
         "--epsilon=4",

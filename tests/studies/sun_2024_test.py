@@ -60,7 +60,7 @@ class CoverageStudyTest(parameterized.TestCase):
     def study(self, **changes):
         def setting(name, epsilon, num_passes, clients, paper=None):
             parameters = ldp_triehh_parameters.LdpTrieHHParameters(
-                clients_per_level=clients,
+                cohort_size=clients,
                 max_depth=1,
                 max_prefixes=30,
                 contribution_bound=5,
@@ -107,7 +107,7 @@ class CoverageStudyTest(parameterized.TestCase):
             levels["seconds"].iloc[:2].sum(),
         )
         self.assertEqual(runs["setting"].tolist(), ["private", "private", "open"] * 2)
-        self.assertEqual(runs["clients_per_level"].tolist(), [100, 100, 200] * 2)
+        self.assertEqual(runs["cohort_size"].tolist(), [100, 100, 200] * 2)
         self.assertEqual(runs["pass_number"].tolist(), [1, 2, 1] * 2)
         # Without noise every word found is one.
         is_open = runs["setting"] == "open"
@@ -211,7 +211,7 @@ class CoverageStudyTest(parameterized.TestCase):
         # Large enough, but for the clients who have no words and left.
         (setting, _) = self.study().settings
         clients = self.population.num_clients // 2 + 1
-        parameters = dataclasses.replace(setting.parameters, clients_per_level=clients)
+        parameters = dataclasses.replace(setting.parameters, cohort_size=clients)
         wrong = dataclasses.replace(setting, parameters=parameters)
         with self.assertRaisesRegex(ValueError, "'private': .*the population has 1,5"):
             self.study(settings=(wrong,))
@@ -234,7 +234,7 @@ class CoverageStudyTest(parameterized.TestCase):
         guarantees = tables.parse(files["guarantees.csv"].decode())
         self.assertEqual(guarantees["here"][0], "epsilon 10, delta 0")
         (row,) = tables.parse(files["summary.csv"].decode()).to_dict("records")
-        self.assertEqual((row["num_passes"], row["clients_per_level"]), (2, 10))
+        self.assertEqual((row["num_passes"], row["cohort_size"]), (2, 10))
 
     def test_clients_with_habits_type_a_list(self):
         cache = self.create_tempdir().full_path

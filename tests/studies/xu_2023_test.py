@@ -25,7 +25,7 @@ _FLAGS = (
     "--num_units=6",
     "--embedding_size=4",
     "--num_held_out_clients=8",
-    "--report_goal=6",
+    "--cohort_size=6",
     "--num_rounds=3",
     "--evaluate_every=2",
     "--max_sentences=4",
@@ -173,7 +173,7 @@ class StudyTest(absltest.TestCase):
             matrix = blt.optimal(rounds, min_separation=0, max_participation=1)
             parameters = dp_ftrl_parameters.ServerParameters(
                 mechanism,
-                int(flags["--report_goal"]),
+                int(flags["--cohort_size"]),
                 rounds,
                 float(flags["--noise_multiplier"]),
                 float(flags["--clip_norm"]),

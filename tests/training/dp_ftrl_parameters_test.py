@@ -15,7 +15,7 @@ _MATRIX = blt.Blt((0.02, 0.3), (0.12, 0.33))
 def parameters(**options):
     values = dict(
         mechanism=_TREE,
-        report_goal=6500,
+        cohort_size=6500,
         num_rounds=1000,
         noise_multiplier=7.0,
         clip_norm=5.0,
@@ -74,11 +74,11 @@ class PlanTest(parameterized.TestCase):
 
 class BadInputTest(parameterized.TestCase):
     @parameterized.parameters(
-        (dict(report_goal=0), "report_goal is 0"),
+        (dict(cohort_size=0), "cohort_size is 0"),
         (dict(num_rounds=0), "num_rounds is 0"),
         (dict(server_learning_rate=0.0), "server_learning_rate is 0"),
         (dict(momentum=1.0), r"momentum is 1.0, must be in \[0, 1\)"),
-        (dict(noise_multiplier=0.0), "noise_multiplier is 0.0, must be above 0"),
+        (dict(noise_multiplier=0.0), "noise_multiplier must be a finite number above 0"),
         (dict(mechanism=_GAUSSIAN, restart_rounds=(5,)), "never starts anew"),
         (dict(mechanism=_BLT), "matrix is None, which does not go with blt"),
         (dict(matrix=_MATRIX), "matrix is .* does not go with dp_ftrl"),

@@ -46,14 +46,14 @@ class Server:
     def __init__(self, seed=1, noise_key=1, about="clients", weights=None, **options):
         values = dict(
             mechanism=_TREE,
-            report_goal=10,
+            cohort_size=10,
             num_rounds=100,
             noise_multiplier=0.5,
             clip_norm=2.0,
             server_learning_rate=0.3,
         )
         parameters = lib.ServerParameters(**values | options)
-        goal = parameters.report_goal
+        goal = parameters.cohort_size
         sampler = timers.Timers(
             num_clients=40, cohort_size=goal, num_rounds=parameters.num_rounds
         )
@@ -194,11 +194,11 @@ class ServerTest(parameterized.TestCase):
             dp_ftrl.DpFtrl(_Rounds(), plan, **values | options)
 
     @parameterized.parameters(
-        (dict(report_goal=2), "cohort_size is 3 for the clients and 2"),
+        (dict(cohort_size=2), "cohort_size is 3 for the clients and 2"),
         (dict(num_rounds=5), "num_rounds is 4 for the clients and 5"),
     )
     def test_a_sampler_for_another_server(self, options, regex):
-        values = dict(report_goal=3, num_rounds=4, noise_multiplier=0, clip_norm=1.0)
+        values = dict(cohort_size=3, num_rounds=4, noise_multiplier=0, clip_norm=1.0)
         sampler = timers.Timers(num_clients=9, cohort_size=3, num_rounds=4)
         with self.assertRaisesRegex(ValueError, regex):
             lib.ServerParameters(_NONE, **values | options).plan(sampler)
@@ -212,7 +212,7 @@ class NoiseOfOtherRunsTest(parameterized.TestCase):
 
         def noise_of(sums=None, goal=10, **options):
             server = Server(
-                mechanism=mechanism, adaptive_clip=adaptive, report_goal=goal, **options
+                mechanism=mechanism, adaptive_clip=adaptive, cohort_size=goal, **options
             )
             sums = sums or zero_sums(num_clients=goal)
             released, _ = server.update(sums)

@@ -30,7 +30,7 @@ _SMALL = (
     "--embedding_size=4",
     "--max_words=5",
     "--num_held_out_clients=8",
-    "--report_goal=5",
+    "--cohort_size=5",
     "--num_rounds=7",
     "--noise_multiplier=0.5",
     "--clip_norm=0.5",
@@ -181,7 +181,7 @@ class RunTrainingTest(absltest.TestCase):
             "words by frequency alone",
             "the best possible",
             "zero-out",
-            "--report_goal=5",
+            "--cohort_size=5",
             "--context_words=50",
         ):
             self.assertIn(text, page)
@@ -197,7 +197,7 @@ class RunTrainingTest(absltest.TestCase):
         table = self.scratch / "a.csv"
         table.write_text("user,text\n" + "".join(f"u{i},See you.\n" for i in range(40)))
         cases = (
-            (("--clip_norm=1",), "give --report_goal"),
+            (("--clip_norm=1",), "give --cohort_size"),
             ((*self.flags, "--mechanism=fedavg"), "adaptive_clip is given"),
             (
                 (*self.flags, f"--population={table}", "--min_separation=6"),

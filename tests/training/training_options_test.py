@@ -12,7 +12,7 @@ from simulation.options import fields_of
 from training import client_update, examples
 from training.training_options import TrainingOptions
 
-_GIVEN = {"report_goal": 200, "num_rounds": 20, "clip_norm": 1.0, "diurnal": False}
+_GIVEN = {"cohort_size": 200, "num_rounds": 20, "clip_norm": 1.0, "diurnal": False}
 
 
 def use_all(**values):
