@@ -110,16 +110,16 @@ class Vocabulary:
             size: Number of words, in 1..100000.
 
         Returns:
-            The top words of wordfreq's list (which sums up Wikipedia, subtitles, news,
+            The top words of the English list (which sums up Wikipedia, subtitles, news,
             books and the web) that a keyboard's sentence tokenizer leaves whole.
         """
         if not 1 <= size <= 100_000:
             raise ValueError(f"size is {size}, must be in 1..100000.")
-        import wordfreq
+        from simulation.readers import word_list
 
         split = sentence_tokenizers.get_sentence_tokenizer("keyboard").split
         words = []
-        for word in wordfreq.iter_wordlist("en"):
+        for word in word_list.english():
             if split(word) == [[word]]:
                 words.append(word)
                 if len(words) == size:
