@@ -62,11 +62,6 @@ class PrefixTrie:
         """The length of the longest prefixes asked for so far."""
         return len(self.levels)
 
-    @property
-    def num_prefixes(self) -> int:
-        """How many prefixes were learned, completed words included."""
-        return sum(len(level.votes) for level in self.levels)
-
     def frontier(self) -> np.ndarray:
         """Returns the prefixes that may grow: uint16, shape [frontier, depth]."""
         if not self.levels:

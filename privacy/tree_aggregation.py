@@ -106,21 +106,6 @@ def largest_participation(num_rounds: int, min_separation: int) -> int:
     return -(-rounds // (separation + 1))
 
 
-def min_separation_from_difference(difference: int) -> int:
-    """Converts the matrix-factorization convention to this module's.
-
-    Args:
-        difference: Smallest difference of two round numbers of a client, at least 1.
-
-    Returns:
-        The rounds strictly between, difference - 1.
-
-    Raises:
-        ValueError: The difference is below 1.
-    """
-    return argument_checks.integer("difference", difference, 1) - 1
-
-
 def restart_schedule(
     num_rounds: int, first: int = 128, period: int = 1024
 ) -> tuple[int, ...]:
@@ -219,33 +204,6 @@ def observed_zcdp(
     last = argument_checks.integer("num_rounds", num_rounds, 1) - 1
     lengths = tree_lengths(num_rounds, [r for r in restart_rounds if r < last])
     square_sums = observed_square_sums(clients, rounds, lengths)
-    return zcdp(int(square_sums.max(initial=0)), noise_multiplier)
-
-
-def observed_gaussian_zcdp(
-    *,
-    noise_multiplier: float,
-    clients: np.ndarray,
-    rounds: np.ndarray,
-    num_rounds: int,
-) -> float:
-    """Computes the zCDP of noise drawn anew each round, for who really took part.
-
-    Args:
-        noise_multiplier: As in `observed_zcdp`.
-        clients: As in `observed_zcdp`.
-        rounds: As in `observed_zcdp`.
-        num_rounds: Rounds done, at least 1.
-
-    Returns:
-        rho = MaxP / (2 z^2) with MaxP the most rounds that a client took part in.
-
-    Raises:
-        ValueError: As in `observed_zcdp`.
-    """
-    argument_checks.integer("num_rounds", num_rounds, 1)
-    # Every round is a tree of one node.
-    square_sums = observed_square_sums(clients, rounds, num_rounds * (1,))
     return zcdp(int(square_sums.max(initial=0)), noise_multiplier)
 
 

@@ -46,11 +46,11 @@ def locked(target: str | os.PathLike[str], purpose: str) -> Iterator[None]:
     """Holds the lock of a path; waits, and says so, while another process has it.
 
     Args:
-      target: The path to write; it need not exist, its parent directory must.
-      purpose: What the lock is for, as in "preparing the population".
+        target: The path to write; it need not exist, its parent directory must.
+        purpose: What the lock is for, as in "preparing the population".
 
     Yields:
-      Nothing; the lock is held inside the `with` block.
+        Nothing; the lock is held inside the `with` block.
     """
     path = _sibling(pathlib.Path(target), _LOCK_SUFFIX)
     descriptor = _try_lock(path, wait=False)
@@ -72,7 +72,7 @@ def naming(path: str | os.PathLike[str]) -> Iterator[None]:
     The system names a file that cannot be opened, but not one that cannot be written.
 
     Args:
-      path: What is written in the `with` block.
+        path: What is written in the `with` block.
     """
     try:
         yield
@@ -99,17 +99,17 @@ def new_directory(
     """Makes a directory that appears under its name only when it is whole.
 
     Args:
-      target: The directory to make. Missing parents are made too.
-      last: Name of the file that its writer writes last.
+        target: The directory to make. Missing parents are made too.
+        last: Name of the file that its writer writes last.
 
     Yields:
-      A temporary sibling to write into. It is renamed to `target` when the block
-      ends normally and removed when it raises.
+        A temporary sibling to write into. It is renamed to `target` when the block
+        ends normally and removed when it raises.
 
     Raises:
-      FileExistsError: If `target` exists, possibly made by another process while
-        this one waited for its lock.
-      ValueError: If the block ended without the last file.
+        FileExistsError: If `target` exists, possibly made by another process while
+            this one waited for its lock.
+        ValueError: If the block ended without the last file.
     """
     target = pathlib.Path(target).absolute()
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -140,14 +140,14 @@ def new_file(target: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     Writers of one target must hold its lock (`locked`).
 
     Args:
-      target: The file to make; replaced if it exists.
+        target: The file to make; replaced if it exists.
 
     Yields:
-      A file to write into. It appears as `target` when the block ends normally, and
-      is removed when it raises.
+        A file to write into. It appears as `target` when the block ends normally, and
+        is removed when it raises.
 
     Raises:
-      OSError: If it cannot be written, as on a full disk; it names `target`.
+        OSError: If it cannot be written, as on a full disk; it names `target`.
     """
     target = pathlib.Path(target)
     partial = _sibling(target, _PARTIAL_SUFFIX)
@@ -167,8 +167,8 @@ def write_file(target: str | os.PathLike[str], contents: bytes | memoryview) -> 
     """Writes a file at once; see `new_file`.
 
     Args:
-      target: The file to write; replaced if it exists.
-      contents: Its bytes.
+        target: The file to write; replaced if it exists.
+        contents: Its bytes.
     """
     with new_file(target) as file:
         file.write(contents)
@@ -178,10 +178,10 @@ def remove_abandoned(parent: str | os.PathLike[str]) -> list[pathlib.Path]:
     """Removes what killed writers of directories left in `parent`.
 
     Args:
-      parent: The directory whose `new_directory` children are looked after.
+        parent: The directory whose `new_directory` children are looked after.
 
     Returns:
-      The abandoned temporary directories that were removed.
+        The abandoned temporary directories that were removed.
     """
     removed = []
     for partial in sorted(pathlib.Path(parent).glob(f".*{_PARTIAL_SUFFIX}")):

@@ -13,7 +13,7 @@ def _sorted_groups(
     """Sorts occurrences by (client, word, position).
 
     Returns:
-      The positions in that order, and where each (client, word) group starts.
+        The positions in that order, and where each (client, word) group starts.
     """
     size = len(clients)
     position_bits = _bits(size - 1)
@@ -44,15 +44,15 @@ def combine(
     """Adds up the occurrences of each word at each client.
 
     Args:
-      clients: Integers [n], at least 0; the order of occurrences is that of the
-        client's data.
-      words: Integers [n], at least 0.
-      counts: Integers [n], at least 1; None if all are 1.
-      by_count: Whether a client's words come in canonical order (by decreasing
-        count, ties by first appearance), or else in order of first appearance.
+        clients: Integers [n], at least 0; the order of occurrences is that of the
+            client's data.
+        words: Integers [n], at least 0.
+        counts: Integers [n], at least 1; None if all are 1.
+        by_count: Whether a client's words come in canonical order (by decreasing
+            count, ties by first appearance), or else in order of first appearance.
 
     Returns:
-      The clients (ascending), words and counts of the distinct pairs.
+        The clients (ascending), words and counts of the distinct pairs.
     """
     size = len(clients)
     if not size:

@@ -41,9 +41,9 @@ class ClientWords:
     Open one with `ClientWords.open`, or make a small one with `from_rows`.
 
     Attributes:
-      directory: Absolute path of the directory.
-      metadata: The contents of `population.json`: sizes, where the data came from,
-        what was left out, the fingerprint.
+        directory: Absolute path of the directory.
+        metadata: The contents of `population.json`: sizes, where the data came from,
+            what was left out, the fingerprint.
     """
 
     def __init__(self, directory: str, metadata: Mapping[str, Any]):
@@ -55,16 +55,17 @@ class ClientWords:
         """Opens a population directory after checking that it is whole.
 
         Args:
-          directory: What `column_writer.write_columns`, `from_rows` or
-            `simulation.population.prepare` made.
+            directory: What `column_writer.write_columns`, `from_rows` or
+                `simulation.population.prepare` made.
 
         Returns:
-          The population.
+            The population.
 
         Raises:
-          FileNotFoundError: If there is no population at `directory`.
-          ValueError: If it has another schema version, or a file that is not what was
-            written; the message names it. Files are read once; see `verified_files`.
+            FileNotFoundError: If there is no population at `directory`.
+            ValueError: If it has another schema version, or a file that is not what was
+                written; the message names it. Files are read once; see
+                `verified_files`.
         """
         directory = os.path.abspath(directory)
         metadata, files = column_metadata.read(directory, column_writer.SCHEMA_VERSION)
@@ -103,17 +104,17 @@ class ClientWords:
         """Writes and opens a small population given in Python.
 
         Args:
-          directory: Where to write it; must not exist.
-          rows: For each client its id, distinct, and its words with counts in
-            1..2**31-1. A word that comes twice has its counts added. A client may
-            have no words.
+            directory: Where to write it; must not exist.
+            rows: For each client its id, distinct, and its words with counts in
+                1..2**31-1. A word that comes twice has its counts added. A client may
+                have no words.
 
         Returns:
-          The population, its clients and words in order of first appearance.
+            The population, its clients and words in order of first appearance.
 
         Raises:
-          ValueError: On a repeated client id or a count out of range.
-          FileExistsError: If `directory` exists.
+            ValueError: On a repeated client id or a count out of range.
+            FileExistsError: If `directory` exists.
         """
         ids: dict[str, int] = {}
         word_ids: dict[str, int] = {}
@@ -211,10 +212,10 @@ class ClientWords:
         """Returns a client's words with counts, in canonical order.
 
         Args:
-          index: The client, in [0, num_clients).
+            index: The client, in [0, num_clients).
 
         Returns:
-          Words and counts, the most frequent first.
+            Words and counts, the most frequent first.
         """
         _check_index("index", index, self.num_clients)
         row = slice(*self.row_splits[index : index + 2].tolist())
@@ -225,7 +226,7 @@ class ClientWords:
         """Returns the absolute path of a raw column file.
 
         Args:
-          name: "word_ids", "counts" or "row_splits".
+            name: "word_ids", "counts" or "row_splits".
         """
         if name not in column_writer.COLUMNS:
             raise ValueError(
@@ -237,11 +238,11 @@ class ClientWords:
         """Returns the path of an array computed from the population, built once.
 
         Args:
-          name: See `derived_columns`.
-          build: Computes the array; called only if no earlier run has kept it.
+            name: See `derived_columns`.
+            build: Computes the array; called only if no earlier run has kept it.
 
         Returns:
-          Absolute path of a raw little-endian file in C order.
+            Absolute path of a raw little-endian file in C order.
         """
         return self.derived_columns([name], lambda: [(np.asarray(build()),)])[0]
 
@@ -255,17 +256,17 @@ class ClientWords:
         Safe with several processes at once: the first builds, the others wait.
 
         Args:
-          names: Of letters, digits, "_", "-" and "."; have to say everything that
-            the arrays depend on besides the population.
-          build: Gives, in their order, the pieces of all arrays, so that they need
-            not fit in memory; called only if no earlier run has kept the arrays.
+            names: Of letters, digits, "_", "-" and "."; have to say everything that
+                the arrays depend on besides the population.
+            build: Gives, in their order, the pieces of all arrays, so that they need
+                not fit in memory; called only if no earlier run has kept the arrays.
 
         Returns:
-          Absolute paths of raw little-endian files in C order.
+            Absolute paths of raw little-endian files in C order.
 
         Raises:
-          PopulationError: If one cannot be written, as on a full disk, or is not what
-            was written; the message names it.
+            PopulationError: If one cannot be written, as on a full disk, or is not what
+                was written; the message names it.
         """
         return derived_columns.find_or_build(
             self.directory, self.fingerprint, names, build

@@ -26,8 +26,8 @@ class ColumnWriter:
     """Writes the files of a population; made by `new_population`.
 
     Attributes:
-      directory: The temporary directory of the population, free for scratch files
-        that are removed before `finish`.
+        directory: The temporary directory of the population, free for scratch files
+            that are removed before `finish`.
     """
 
     def __init__(self, directory: pathlib.Path):
@@ -44,12 +44,12 @@ class ColumnWriter:
         """Appends clients, whose entries are in canonical order.
 
         Args:
-          word_ids: Integers [entries], indices into the words given to `finish`.
-          counts: Integers [entries], in 1..2**31-1.
-          row_lengths: Integers [clients], the number of entries of each client.
+            word_ids: Integers [entries], indices into the words given to `finish`.
+            counts: Integers [entries], in 1..2**31-1.
+            row_lengths: Integers [clients], the number of entries of each client.
 
         Raises:
-          ValueError: If the lengths do not add up, or a value is out of range.
+            ValueError: If the lengths do not add up, or a value is out of range.
         """
         row_ends = self._num_entries + np.cumsum(row_lengths, dtype=np.int64)
         added = int(row_ends[-1]) - self._num_entries if len(row_ends) else 0
@@ -82,9 +82,9 @@ class ColumnWriter:
         """Writes the word table, the client ids and, last, the metadata.
 
         Args:
-          words: The distinct words.
-          client_ids: One id a client; None for "0", "1", ...
-          metadata: JSON values kept beside the sizes: origin, what was left out.
+            words: The distinct words.
+            client_ids: One id a client; None for "0", "1", ...
+            metadata: JSON values kept beside the sizes: origin, what was left out.
         """
         self.close()
         if client_ids is not None and len(client_ids) != self._num_clients:
@@ -118,15 +118,15 @@ def new_population(directory: str | os.PathLike[str]) -> Iterator[ColumnWriter]:
     """Makes a population directory that appears only when it is whole.
 
     Args:
-      directory: Where; must not exist.
+        directory: Where; must not exist.
 
     Yields:
-      A writer, to be finished (`ColumnWriter.finish`) inside the block.
+        A writer, to be finished (`ColumnWriter.finish`) inside the block.
 
     Raises:
-      FileExistsError: If `directory` exists, possibly made by another process while
-        this one waited for its turn.
-      ValueError: If the writer was not finished.
+        FileExistsError: If `directory` exists, possibly made by another process while
+            this one waited for its turn.
+        ValueError: If the writer was not finished.
     """
     with (
         atomic_files.new_directory(
@@ -147,11 +147,11 @@ def write_columns(
     """Writes a population directory from chunks of clients.
 
     Args:
-      directory: Where; must not exist.
-      chunks: (word_ids, counts, row_lengths) as in `ColumnWriter.append_rows`.
-      words: The distinct words.
-      client_ids: One id a client; None for "0", "1", ...
-      metadata: JSON values kept in `population.json`.
+        directory: Where; must not exist.
+        chunks: (word_ids, counts, row_lengths) as in `ColumnWriter.append_rows`.
+        words: The distinct words.
+        client_ids: One id a client; None for "0", "1", ...
+        metadata: JSON values kept in `population.json`.
     """
     with new_population(directory) as writer:
         for word_ids, counts, row_lengths in chunks:

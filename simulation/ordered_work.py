@@ -19,9 +19,9 @@ def in_order(
     """Yields function(0), function(1), ..., computed a little ahead by threads.
 
     Args:
-      function: May run in several threads at once.
-      count: How many results.
-      threads: How many to use; None for one a core.
+        function: May run in several threads at once.
+        count: How many results.
+        threads: How many to use; None for one a core.
     """
     threads = threads or len(os.sched_getaffinity(0))
     with concurrent.futures.ThreadPoolExecutor(threads) as executor:

@@ -33,15 +33,15 @@ def describe(
     """Returns all that decides a population's contents, as JSON values.
 
     Args:
-      options: The options.
-      tokenizer: A user's own, in place of the one that the options name.
+        options: The options.
+        tokenizer: A user's own, in place of the one that the options name.
 
     Returns:
-      The source (path, size, time of change), the options that matter for it, and the
-      version of what is written.
+        The source (path, size, time of change), the options that matter for it, and the
+        version of what is written.
 
     Raises:
-      PopulationError: If a file is missing or unreadable.
+        PopulationError: If a file is missing or unreadable.
     """
     chosen = options.deciding("words")
     if tokenizer is not None:
@@ -80,19 +80,19 @@ def prepare(
     want the same one, the second waits for the first.
 
     Args:
-      options: What the population is made of.
-      cache_dir: Where prepared populations are kept; None for `.cache/populations` in
-        the repository.
-      tokenizer: A user's own tokenizer, in place of the one that the options name. A
-        change inside the functions that its `split` calls is not seen: give it a new
-        name then.
+        options: What the population is made of.
+        cache_dir: Where prepared populations are kept; None for `.cache/populations` in
+            the repository.
+        tokenizer: A user's own tokenizer, in place of the one that the options name. A
+            change inside the functions that its `split` calls is not seen: give it a
+            new name then.
 
     Returns:
-      The population, memory-mapped.
+        The population, memory-mapped.
 
     Raises:
-      PopulationError: If the source cannot be read, has more bad rows than allowed,
-        leaves no words, or cannot be written; if a prepared population is damaged.
+        PopulationError: If the source cannot be read, has more bad rows than allowed,
+            leaves no words, or cannot be written; if a prepared population is damaged.
     """
     from simulation import client_words, column_writer
 

@@ -128,11 +128,11 @@ def parts_of(data_dir: str | os.PathLike[str], pattern: str) -> list[pathlib.Pat
     """Returns the files of a data set that comes in parts, in order.
 
     Args:
-      data_dir: Where the data sets are.
-      pattern: Of the files, relative to it, such as "blogs/posts-*.jsonl.xz".
+        data_dir: Where the data sets are.
+        pattern: Of the files, relative to it, such as "blogs/posts-*.jsonl.xz".
 
     Raises:
-      PopulationError: If there is none.
+        PopulationError: If there is none.
     """
     files = sorted(pathlib.Path(data_dir).glob(pattern))
     if not files:
@@ -146,13 +146,13 @@ def join_parts(
     """Returns one file that holds several compressed by xz, made on first use.
 
     Args:
-      files: One after the other; streams of xz make one stream of all their lines.
-      cache: Directory that keeps it, made if it is not there.
-      name: Of the file, as "blogs.jsonl.xz"; the hash of the files' paths, sizes and
-        times of change comes before the first dot.
+        files: One after the other; streams of xz make one stream of all their lines.
+        cache: Directory that keeps it, made if it is not there.
+        name: Of the file, as "blogs.jsonl.xz"; the hash of the files' paths, sizes and
+            times of change comes before the first dot.
 
     Raises:
-      PopulationError: If a file cannot be read.
+        PopulationError: If a file cannot be read.
     """
     states = {"files": [file_state(str(file), name) for file in files]}
     stem, _, extension = name.partition(".")

@@ -19,12 +19,12 @@ class Tokenizer:
     """A way to cut text into words.
 
     Attributes:
-      name: Identifies the tokenizer in logs and in the names of prepared populations:
-        one that cuts in another way needs another name.
-      split: Returns the words of a text in order, without empty ones. They may hold
-        characters outside the alphabet: preparing a population counts and drops (or
-        refuses) such words.
-      alphabet: The characters that words may have.
+        name: Identifies the tokenizer in logs and in the names of prepared populations:
+            one that cuts in another way needs another name.
+        split: Returns the words of a text in order, without empty ones. They may hold
+            characters outside the alphabet: preparing a population counts and drops (or
+            refuses) such words.
+        alphabet: The characters that words may have.
     """
 
     name: str
@@ -84,15 +84,15 @@ def get_tokenizer(name: str) -> Tokenizer:
     """Returns a tokenizer by its name.
 
     Args:
-      name: "words": lower case, all punctuation, brackets and quotes stripped from
-        both ends, no links, letters, digits and `'-` only; dashes part words.
-        "triehh": the words of Zhu et al. 2020, Section 5: lower case, `,.;?!` stripped
-        from both ends, at least three characters, no links, letters and
-        `_@#-;()*:.'/` only. "whitespace": whatever stands between white space,
-        printable ASCII only.
+        name: "words": lower case, all punctuation, brackets and quotes stripped from
+            both ends, no links, letters, digits and `'-` only; dashes part words.
+            "triehh": the words of Zhu et al. 2020, Section 5: lower case, `,.;?!`
+            stripped from both ends, at least three characters, no links, letters and
+            `_@#-;()*:.'/` only. "whitespace": whatever stands between white space,
+            printable ASCII only.
 
     Raises:
-      ValueError: If there is no such tokenizer.
+        ValueError: If there is no such tokenizer.
     """
     if name not in _TOKENIZERS:
         raise ValueError(

@@ -20,11 +20,12 @@ class AliasTable:
         """Builds the table.
 
         Args:
-          weights: Floats [n], at least 0, with a positive sum: the probabilities up to
-            a factor.
+            weights: Floats [n], at least 0, with a positive sum: the probabilities up
+                to a factor.
 
         Raises:
-          ValueError: If there is no positive weight, or one is negative or not finite.
+            ValueError: If there is no positive weight, or one is negative or not
+                finite.
         """
         weights = np.asarray(weights, np.float64)
         total = weights.sum()
@@ -42,11 +43,11 @@ class AliasTable:
         """Draws independent outcomes.
 
         Args:
-          rng: Source of randomness.
-          size: How many.
+            rng: Source of randomness.
+            size: How many.
 
         Returns:
-          int64 [size], indices of weights.
+            int64 [size], indices of weights.
         """
         bits = rng.integers(0, 1 << 64, size, np.uint64)
         cell = (bits >> np.uint64(64 - self._cell_bits)).view(np.int64)
@@ -71,11 +72,11 @@ def _fill_cells(mass: np.ndarray, full: int) -> tuple[np.ndarray, np.ndarray]:
     each until what is left of it fits into its own cell, which the next one fills up.
 
     Args:
-      mass: int64 [cells], summing to cells * full.
-      full: The mass of a cell.
+        mass: int64 [cells], summing to cells * full.
+        full: The mass of a cell.
 
     Returns:
-      The mass of each cell's own outcome, and the outcome of the rest.
+        The mass of each cell's own outcome, and the outcome of the rest.
     """
     heavy = np.flatnonzero(mass > full)
     light = np.flatnonzero(mass < full)

@@ -17,8 +17,8 @@ class BadRows:
         """Starts with none.
 
         Args:
-          path: The file, for messages.
-          limit: How many there may be, at least 0.
+            path: The file, for messages.
+            limit: How many there may be, at least 0.
         """
         self._path = path
         self._limit = limit
@@ -28,11 +28,11 @@ class BadRows:
         """Notes a bad row.
 
         Args:
-          line: Where it starts, from 1.
-          reason: What is wrong with it.
+            line: Where it starts, from 1.
+            reason: What is wrong with it.
 
         Raises:
-          PopulationError: If there are now more than allowed.
+            PopulationError: If there are now more than allowed.
         """
         if len(reason) > _MAX_REASON:
             reason = f"{reason[:_MAX_REASON]}..."

@@ -27,9 +27,9 @@ class PopulationBuilder:
         """Starts with no rows.
 
         Args:
-          writer: Of the population.
-          table: Names and filters the words.
-          entries_in_memory: How many words are grouped at a time.
+            writer: Of the population.
+            table: Names and filters the words.
+            entries_in_memory: How many words are grouped at a time.
         """
         self._writer = writer
         self._table = table
@@ -42,14 +42,14 @@ class PopulationBuilder:
         """Adds a row.
 
         Args:
-          line: Where it is, for messages.
-          user: The client id.
-          words: Its words, in order.
-          count: How often each occurs.
+            line: Where it is, for messages.
+            user: The client id.
+            words: Its words, in order.
+            count: How often each occurs.
 
         Raises:
-          ValueError: If the client id cannot be written as UTF-8.
-          PopulationError: If words are refused, or memory runs out.
+            ValueError: If the client id cannot be written as UTF-8.
+            PopulationError: If words are refused, or memory runs out.
         """
         client = self._clients.get(user)
         if client is None:
@@ -66,14 +66,14 @@ class PopulationBuilder:
         """Writes the columns.
 
         Args:
-          empty_clients: "drop" or "keep" clients without words.
+            empty_clients: "drop" or "keep" clients without words.
 
         Returns:
-          "words" and "client_ids" for the writer, and what is known of the data.
+            "words" and "client_ids" for the writer, and what is known of the data.
 
         Raises:
-          PopulationError: If words were refused, no client has a word, or a
-            client has a word more than 2**31-1 times.
+            PopulationError: If words were refused, no client has a word, or a
+                client has a word more than 2**31-1 times.
         """
         self._table.check_refused()
         self._check_memory()
@@ -134,10 +134,10 @@ def add_rows(
     """Adds the rows of a file.
 
     Args:
-      builder: Takes them.
-      rows: The rows.
-      tokenizer: Cuts their text into words; None if rows hold words.
-      on_bad_row: Called with a row's number and what is wrong with it.
+        builder: Takes them.
+        rows: The rows.
+        tokenizer: Cuts their text into words; None if rows hold words.
+        on_bad_row: Called with a row's number and what is wrong with it.
     """
     for line, user, content, count in rows:
         words = [content] if tokenizer is None else tokenizer.split(content)

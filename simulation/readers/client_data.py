@@ -23,12 +23,12 @@ def texts(element: Any, text_feature: str, client_id: str) -> Iterator[str]:
     """Yields the strings of an element of a client's dataset.
 
     Args:
-      element: A scalar string, a batch of them, or a mapping with either.
-      text_feature: The feature to read if it is a mapping.
-      client_id: For messages.
+        element: A scalar string, a batch of them, or a mapping with either.
+        text_feature: The feature to read if it is a mapping.
+        client_id: For messages.
 
     Raises:
-      PopulationError: If there is no UTF-8 string.
+        PopulationError: If there is no UTF-8 string.
     """
     if isinstance(element, dict):
         if text_feature not in element:
@@ -62,22 +62,22 @@ def from_client_data(
     """Writes and opens the population of the clients of a `ClientData`.
 
     Args:
-      client_data: Clients whose datasets have strings as elements, or mappings with a
-        string feature, batched or not.
-      directory: Where to write it; must not exist.
-      text_feature: The feature to read if elements are mappings.
-      tokenizer: Cuts text into words; a name or a tokenizer.
-      options: What is left out: `alphabet`, `out_of_alphabet`, `known_words`,
-        `only_words` and `empty_clients` are used, the rest is not. None for the
-        defaults.
+        client_data: Clients whose datasets have strings as elements, or mappings with a
+            string feature, batched or not.
+        directory: Where to write it; must not exist.
+        text_feature: The feature to read if elements are mappings.
+        tokenizer: Cuts text into words; a name or a tokenizer.
+        options: What is left out: `alphabet`, `out_of_alphabet`, `known_words`,
+            `only_words` and `empty_clients` are used, the rest is not. None for the
+            defaults.
 
     Returns:
-      The population, its clients in the order of `client_data.client_ids`.
+        The population, its clients in the order of `client_data.client_ids`.
 
     Raises:
-      PopulationError: If an element has no UTF-8 string, or no client has a
-        word.
-      FileExistsError: If `directory` exists.
+        PopulationError: If an element has no UTF-8 string, or no client has a
+            word.
+        FileExistsError: If `directory` exists.
     """
     options = options or population_options.PopulationOptions()
     if isinstance(tokenizer, str):

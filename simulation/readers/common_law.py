@@ -19,10 +19,10 @@ class Trends:
     k ** -exponent, and else drawn from the frequencies of English.
 
     Attributes:
-      share: In [0, 1).
-      num_words: At least 1; all words where there are fewer.
-      exponent: At least 0.
-      seed: Of the population.
+        share: In [0, 1).
+        num_words: At least 1; all words where there are fewer.
+        exponent: At least 0.
+        seed: Of the population.
     """
 
     share: float = 0.0
@@ -34,10 +34,10 @@ class Trends:
         """Returns the law of a word kept.
 
         Args:
-          weights: float64 [n], of the words by English, above 0.
+            weights: float64 [n], of the words by English, above 0.
 
         Returns:
-          float64 [n], to which the chances are proportional.
+            float64 [n], to which the chances are proportional.
         """
         if self.share == 0:
             return weights
@@ -55,9 +55,9 @@ class CommonLaw:
     """How likely each word of a list is.
 
     Attributes:
-      pitman_yor: Discount and concentration of the Pitman-Yor law whose expected masses
-        the words kept have, by rank; None for the frequencies of the list.
-      trends: Words in fashion, if any.
+        pitman_yor: Discount and concentration of the Pitman-Yor law whose expected
+            masses the words kept have, by rank; None for the frequencies of the list.
+        trends: Words in fashion, if any.
     """
 
     pitman_yor: tuple[float, float] | None = None
@@ -86,11 +86,11 @@ class CommonLaw:
         """Returns the law of a word kept.
 
         Args:
-          frequencies: float64 [n], of the words kept by the list, above 0.
+            frequencies: float64 [n], of the words kept by the list, above 0.
 
         Returns:
-          float64 [n], to which the chances are proportional; and the share that the law
-          has of words beyond the list, for which there are none.
+            float64 [n], to which the chances are proportional; and the share that the
+            law has of words beyond the list, for which there are none.
         """
         weights, beyond = frequencies, 0.0
         if self.pitman_yor:

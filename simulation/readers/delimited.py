@@ -135,18 +135,18 @@ def read(
     """Yields the rows of a file.
 
     Args:
-      path: The file; .gz, .xz and .zst are decompressed.
-      file_format: "csv", "tsv" or "word_counts".
-      options: Encoding, names of the columns and whether there is a header.
-      wanted: The columns to read.
-      bad: Takes the rows that cannot be read.
+        path: The file; .gz, .xz and .zst are decompressed.
+        file_format: "csv", "tsv" or "word_counts".
+        options: Encoding, names of the columns and whether there is a header.
+        wanted: The columns to read.
+        bad: Takes the rows that cannot be read.
 
     Yields:
-      Rows; the number is that of a row's first line.
+        Rows; the number is that of a row's first line.
 
     Raises:
-      PopulationError: If the file cannot be read, a column is not there, or
-        too many rows are bad.
+        PopulationError: If the file cannot be read, a column is not there, or
+            too many rows are bad.
     """
     names, has_header = _column_names(options, wanted)
     is_word = wanted.content_flag == "word_column"

@@ -19,10 +19,10 @@ class Fields:
     """The columns that are read, by name or number as given by the user.
 
     Attributes:
-      user: Who wrote a row.
-      content: The text, or the word if rows hold words.
-      count: How often, or None if each row counts one.
-      content_flag: The flag that names `content`, for messages.
+        user: Who wrote a row.
+        content: The text, or the word if rows hold words.
+        count: How often, or None if each row counts one.
+        content_flag: The flag that names `content`, for messages.
     """
 
     user: str
@@ -37,8 +37,8 @@ class Fields:
         """Returns the columns that the options name.
 
         Args:
-          options: The options.
-          file_format: Of the file; "word_counts" holds words if no column is named.
+            options: The options.
+            file_format: Of the file; "word_counts" holds words if no column is named.
         """
         word, count = options.word_column, options.count_column
         if file_format == "word_counts" and word is None:
@@ -64,12 +64,12 @@ class Fields:
         """Returns the 0-based numbers of the columns.
 
         Args:
-          path: The file, for messages.
-          names: Of the file's columns, or None if they have none.
-          width: Number of the file's columns.
+            path: The file, for messages.
+            names: Of the file's columns, or None if they have none.
+            width: Number of the file's columns.
 
         Raises:
-          PopulationError: If a column is not there, or two have its name.
+            PopulationError: If a column is not there, or two have its name.
         """
         found = []
         for flag, column in self.named():
@@ -92,10 +92,10 @@ def parse_count(value: Any) -> int:
     """Returns a count as an integer.
 
     Args:
-      value: A string of digits, or an integer.
+        value: A string of digits, or an integer.
 
     Raises:
-      ValueError: If it is not a whole number in 1..2**31-1.
+        ValueError: If it is not a whole number in 1..2**31-1.
     """
     count = value
     if isinstance(value, str) and value.strip().isascii() and value.strip().isdecimal():
@@ -113,14 +113,14 @@ def make_row(line: int, user: str, content: str, count: Any, is_word: bool) -> R
     """Returns a checked row.
 
     Args:
-      line: Where it is.
-      user: The client id.
-      content: The text or word.
-      count: How often.
-      is_word: Whether `content` is a word.
+        line: Where it is.
+        user: The client id.
+        content: The text or word.
+        count: How often.
+        is_word: Whether `content` is a word.
 
     Raises:
-      ValueError: If the user or the word is empty, or the count is not one.
+        ValueError: If the user or the word is empty, or the count is not one.
     """
     if not user:
         raise ValueError("the user is empty")

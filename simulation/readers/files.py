@@ -30,12 +30,12 @@ def file_format(path: str, wanted: str) -> str:
     """Returns the format of a file.
 
     Args:
-      path: The file; "auto" goes by its name.
-      wanted: One of `population_options.FORMATS`.
+        path: The file; "auto" goes by its name.
+        wanted: One of `population_options.FORMATS`.
 
     Raises:
-      PopulationError: If the name does not tell, or the file is a
-        compressed Parquet file.
+        PopulationError: If the name does not tell, or the file is a
+            compressed Parquet file.
     """
     stem, compression = opening.split_compression(path)
     found = wanted
@@ -64,15 +64,15 @@ def read_rows(
     """Opens a file of any known format.
 
     Args:
-      options: The file, its format and columns.
+        options: The file, its format and columns.
 
     Returns:
-      Its rows, to be iterated once; which columns they are of; and the bad rows, which
-      fill up as the rows are read.
+        Its rows, to be iterated once; which columns they are of; and the bad rows,
+        which fill up as the rows are read.
 
     Raises:
-      PopulationError: If the format is not known. While reading: if the file cannot be
-        read, a column is not there, or too many rows are bad.
+        PopulationError: If the format is not known. While reading: if the file cannot
+            be read, a column is not there, or too many rows are bad.
     """
     path = os.path.expanduser(options.source)
     found = file_format(path, options.format)
@@ -118,16 +118,16 @@ def build(
     """Writes the columns of the population in a file.
 
     Args:
-      writer: Of the population.
-      options: The file, its columns, and what is left out.
-      tokenizer: Cuts text into words; not used where rows hold words.
-      table: Names and filters the words.
+        writer: Of the population.
+        options: The file, its columns, and what is left out.
+        tokenizer: Cuts text into words; not used where rows hold words.
+        table: Names and filters the words.
 
     Returns:
-      "words" and "client_ids" for the writer, and what is known of the data.
+        "words" and "client_ids" for the writer, and what is known of the data.
 
     Raises:
-      PopulationError: If the file cannot be made into a population.
+        PopulationError: If the file cannot be made into a population.
     """
     rows, wanted, bad = read_rows(options)
     builder = building.PopulationBuilder(writer, table)

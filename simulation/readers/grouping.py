@@ -29,8 +29,8 @@ class Grouper:
         """Starts with no words.
 
         Args:
-          directory: Where runs are written; they are removed by `rows`.
-          entries_in_memory: After how many words a run is written, at least 1.
+            directory: Where runs are written; they are removed by `rows`.
+            entries_in_memory: After how many words a run is written, at least 1.
         """
         self._directory = directory
         self._entries_in_memory = entries_in_memory
@@ -48,9 +48,9 @@ class Grouper:
         """Adds words to a client.
 
         Args:
-          client: From 0.
-          words: Ids from 0, in order.
-          count: How often each occurs, at least 1.
+            client: From 0.
+            words: Ids from 0, in order.
+            count: How often each occurs, at least 1.
         """
         if not words:
             return
@@ -72,11 +72,11 @@ class Grouper:
         """Yields the rows of all clients and removes the runs.
 
         Args:
-          num_clients: Above every client added.
+            num_clients: Above every client added.
 
         Yields:
-          Word ids, counts (int64) and row lengths of consecutive clients from 0, in
-          canonical order.
+            Word ids, counts (int64) and row lengths of consecutive clients from 0, in
+            canonical order.
         """
         self._end_run(spill=False)
         # How many entries of the runs belong to the clients before each.

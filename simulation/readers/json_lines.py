@@ -50,16 +50,16 @@ def read(
     """Yields the rows of a file.
 
     Args:
-      path: The file; .gz, .xz and .zst are decompressed.
-      options: The encoding.
-      wanted: The fields to read, by name.
-      bad: Takes the rows that cannot be read.
+        path: The file; .gz, .xz and .zst are decompressed.
+        options: The encoding.
+        wanted: The fields to read, by name.
+        bad: Takes the rows that cannot be read.
 
     Yields:
-      Rows; the number is that of the line.
+        Rows; the number is that of the line.
 
     Raises:
-      PopulationError: If the file cannot be read or too many rows are bad.
+        PopulationError: If the file cannot be read or too many rows are bad.
     """
     with opening.open_text(path, options.encoding, show_progress=True) as lines:
         for number, line in enumerate(lines, 1):

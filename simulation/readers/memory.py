@@ -40,11 +40,11 @@ def check(num_words: int, num_clients: int) -> None:
     """Stops reading when there is little memory left.
 
     Args:
-      num_words: Distinct words held so far.
-      num_clients: Distinct client ids held so far.
+        num_words: Distinct words held so far.
+        num_clients: Distinct client ids held so far.
 
     Raises:
-      PopulationError: If less than `RESERVE_BYTES` are available.
+        PopulationError: If less than `RESERVE_BYTES` are available.
     """
     available = available_bytes()
     if available is not None and available < RESERVE_BYTES:
@@ -60,11 +60,11 @@ def check_needed(needed: int, what: str) -> None:
     """Refuses what would not fit into memory.
 
     Args:
-      needed: About how many bytes it takes.
-      what: It, with the options that decide on it, for the message.
+        needed: About how many bytes it takes.
+        what: It, with the options that decide on it, for the message.
 
     Raises:
-      PopulationError: If that is more than is available beside `RESERVE_BYTES`.
+        PopulationError: If that is more than is available beside `RESERVE_BYTES`.
     """
     available = available_bytes()
     if available is not None and needed > available - RESERVE_BYTES:
@@ -79,12 +79,12 @@ def check_disk(directory: pathlib.Path, needed: int, what: str) -> None:
     """Refuses what would not fit onto the disk.
 
     Args:
-      directory: Where it is going to be.
-      needed: About how many bytes it takes from now on.
-      what: It, with the options that decide on it, for the message.
+        directory: Where it is going to be.
+        needed: About how many bytes it takes from now on.
+        what: It, with the options that decide on it, for the message.
 
     Raises:
-      PopulationError: If less is free there.
+        PopulationError: If less is free there.
     """
     free = shutil.disk_usage(directory).free
     if needed > free:

@@ -57,15 +57,15 @@ def open_text(path: str, encoding: str, show_progress: bool = False) -> Iterator
     Bytes that cannot be decoded become lone surrogates: see `has_undecodable`.
 
     Args:
-      path: The file; .gz, .xz and .zst are decompressed.
-      encoding: Of the text; a byte order mark of UTF-8 is skipped.
-      show_progress: Whether to show how much of the file has been read.
+        path: The file; .gz, .xz and .zst are decompressed.
+        encoding: Of the text; a byte order mark of UTF-8 is skipped.
+        show_progress: Whether to show how much of the file has been read.
 
     Yields:
-      An iterator of lines with their line ends, as split at line feeds.
+        An iterator of lines with their line ends, as split at line feeds.
 
     Raises:
-      PopulationError: If the file cannot be opened, decompressed or read.
+        PopulationError: If the file cannot be opened, decompressed or read.
     """
     with contextlib.ExitStack() as stack:
         try:

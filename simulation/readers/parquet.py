@@ -58,16 +58,16 @@ def read(
     """Yields the rows of a file.
 
     Args:
-      path: The file.
-      wanted: The columns to read.
-      bad: Takes the rows that cannot be read.
+        path: The file.
+        wanted: The columns to read.
+        bad: Takes the rows that cannot be read.
 
     Yields:
-      Rows; the number is that of the row, from 1.
+        Rows; the number is that of the row, from 1.
 
     Raises:
-      PopulationError: If the file cannot be read, a column is not there or
-        has another type, or too many rows are bad.
+        PopulationError: If the file cannot be read, a column is not there or
+            has another type, or too many rows are bad.
     """
     try:
         with pq.ParquetFile(path) as file:

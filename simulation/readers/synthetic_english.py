@@ -49,15 +49,15 @@ class WordsPerClient:
     sigma = 0, T is the mean itself.
 
     Attributes:
-      mean: Of T.
+        mean: Of T.
     """
 
     def __init__(self, mean: float, sigma: float):
         """Solves for mu.
 
         Args:
-          mean: Of T; above 1 if sigma is, else a whole number from 1.
-          sigma: Standard deviation of the log of the unrounded number, at least 0.
+            mean: Of T; above 1 if sigma is, else a whole number from 1.
+            sigma: Standard deviation of the log of the unrounded number, at least 0.
         """
         self.mean, self._sigma = mean, sigma
         if sigma > 0:
@@ -103,9 +103,9 @@ class Typing:
     binomial number is kept, and those are drawn from the distribution given that.
 
     Attributes:
-      keep_probability: That something of a typed word is kept.
-      dropped_probabilities: That nothing is, by reason.
-      share_beyond: Of the common law, what it gives to words that the list lacks.
+        keep_probability: That something of a typed word is kept.
+        dropped_probabilities: That nothing is, by reason.
+        share_beyond: Of the common law, what it gives to words that the list lacks.
     """
 
     def __init__(
@@ -118,13 +118,13 @@ class Typing:
         """Puts the whole word list through the tokenizer and the filters.
 
         Args:
-          tokenizer: Cuts each typed word.
-          table: Filters, and names, the words.
-          words: The word list with frequencies, the most frequent first.
-          law: Of the words kept.
+            tokenizer: Cuts each typed word.
+            table: Filters, and names, the words.
+            words: The word list with frequencies, the most frequent first.
+            law: Of the words kept.
 
         Raises:
-          PopulationError: If nothing of the list is kept, or a word is refused.
+            PopulationError: If nothing of the list is kept, or a word is refused.
         """
         # Flat lists: hundreds of thousands of small ones would keep the garbage
         # collector busy.
@@ -172,12 +172,13 @@ class Typing:
         """Draws typed words of which something is kept.
 
         Args:
-          rng: Source of randomness.
-          clients: Integers [n], who types each.
-          times: Integers [n], how often; None for once.
+            rng: Source of randomness.
+            clients: Integers [n], who types each.
+            times: Integers [n], how often; None for once.
 
         Returns:
-          Who has each kept word, the word's id, and how often, in the order of typing.
+            Who has each kept word, the word's id, and how often, in the order of
+            typing.
         """
         outcomes = self._alias_table.draw(rng, len(clients))
         if len(self._flat) == len(self._lengths):  # one word each
@@ -203,15 +204,15 @@ def _chunk(
     """Draws a chunk of clients.
 
     Args:
-      index: Of the chunk; decides its random numbers together with the seed.
-      size: Number of clients.
-      options: The seed of the population, and the clients' law.
-      law: Of the number of words typed.
-      typing: Of the words.
+        index: Of the chunk; decides its random numbers together with the seed.
+        size: Number of clients.
+        options: The seed of the population, and the clients' law.
+        law: Of the number of words typed.
+        typing: Of the words.
 
     Returns:
-      word_ids, counts, row_lengths of the chunk, and how many typed words were dropped
-      for each reason.
+        word_ids, counts, row_lengths of the chunk, and how many typed words were
+        dropped for each reason.
     """
     seeds = np.random.SeedSequence(options.seed, spawn_key=(index,))
     rng = np.random.Generator(np.random.SFC64(seeds))
@@ -264,18 +265,18 @@ def build(
     """Writes the columns of a synthetic population.
 
     Args:
-      writer: Of the population.
-      options: The number of clients, the law of words a client, the seed, and what
-        becomes of clients without words.
-      tokenizer: Cuts what is typed.
-      table: Filters the words.
-      threads: How many to use; None for one a core. The result does not depend on it.
+        writer: Of the population.
+        options: The number of clients, the law of words a client, the seed, and what
+            becomes of clients without words.
+        tokenizer: Cuts what is typed.
+        table: Filters the words.
+        threads: How many to use; None for one a core. The result does not depend on it.
 
     Returns:
-      "words" and "client_ids" for the writer, and what is known of the data.
+        "words" and "client_ids" for the writer, and what is known of the data.
 
     Raises:
-      PopulationError: If no client has a word.
+        PopulationError: If no client has a word.
     """
     law: typed_numbers.TypedNumbers | WordsPerClient
     if options.words_per_client:

@@ -23,13 +23,13 @@ def read_dictionary(path: str | None) -> frozenset[str]:
     """Reads a dictionary: one word a line, UTF-8, possibly compressed.
 
     Args:
-      path: The file (.gz, .xz and .zst are decompressed), or None for no dictionary.
+        path: The file (.gz, .xz and .zst are decompressed), or None for no dictionary.
 
     Returns:
-      The words, lower-cased and without surrounding white space.
+        The words, lower-cased and without surrounding white space.
 
     Raises:
-      PopulationError: If the file cannot be read as UTF-8 text.
+        PopulationError: If the file cannot be read as UTF-8 text.
     """
     if path is None:
         return frozenset()
@@ -55,9 +55,9 @@ class WordTable:
     """Gives words their ids, in order of first appearance, and leaves words out.
 
     Attributes:
-      dropped: How many occurrences were left out, by reason: "out_of_alphabet" (looked
-        at first), "known" (in the dictionary, compared in lower case) and "not_listed"
-        (where only some words are kept).
+        dropped: How many occurrences were left out, by reason: "out_of_alphabet"
+            (looked at first), "known" (in the dictionary, compared in lower case) and
+            "not_listed" (where only some words are kept).
     """
 
     def __init__(
@@ -70,10 +70,10 @@ class WordTable:
         """Makes an empty table.
 
         Args:
-          alphabet: The characters that words may have.
-          known_words: Lower-cased words that are left out.
-          refuse: Whether a word with another character is an error.
-          only_words: Lower-cased words that are kept alone; empty for all.
+            alphabet: The characters that words may have.
+            known_words: Lower-cased words that are left out.
+            refuse: Whether a word with another character is an error.
+            only_words: Lower-cased words that are kept alone; empty for all.
         """
         self._alphabet = frozenset(alphabet)
         self._known_words, self._only_words = known_words, only_words
@@ -89,13 +89,13 @@ class WordTable:
         """Returns the ids of the words that are kept.
 
         Args:
-          words: Not empty strings, in order.
-          line: Where they stand, for messages; from 1.
-          count: How often each occurs there, at least 1.
+            words: Not empty strings, in order.
+            line: Where they stand, for messages; from 1.
+            count: How often each occurs there, at least 1.
 
         Raises:
-          PopulationError: If words are refused and enough were seen to show, or one
-            is empty or no string.
+            PopulationError: If words are refused and enough were seen to show, or one
+                is empty or no string.
         """
         codes: list[Any] = list(map(self._codes.get, words))
         if None in codes:
@@ -132,8 +132,8 @@ class WordTable:
         """Returns a word's id, or one of `REASONS` to leave it out; counts nothing.
 
         Args:
-          word: Not empty.
-          line: Where it stands, for messages; from 1.
+            word: Not empty.
+            line: Where it stands, for messages; from 1.
         """
         code = self._codes.get(word)
         if code is not None:

@@ -20,9 +20,7 @@ def _grown() -> trie_lib.PrefixTrie:
 class PrefixTrieTest(parameterized.TestCase):
     def test_root_alone(self):
         trie = trie_lib.PrefixTrie(_AB)
-        self.assertEqual(
-            (trie.depth, trie.num_prefixes, trie.num_candidates), (0, 0, 3)
-        )
+        self.assertEqual((trie.depth, trie.num_candidates), (0, 3))
         table, first = trie.transitions()
         np.testing.assert_array_equal(table, [[-1, -1]])
         self.assertEqual(first, 0)
@@ -30,9 +28,7 @@ class PrefixTrieTest(parameterized.TestCase):
     def test_grows_by_a_level(self):
         trie = _grown()
         np.testing.assert_array_equal(trie.frontier(), [[0, 0], [1, 0]])
-        self.assertEqual(
-            (trie.depth, trie.num_prefixes, trie.num_candidates), (2, 5, 6)
-        )
+        self.assertEqual((trie.depth, trie.num_candidates), (2, 6))
         self.assertEqual(trie.words(), [trie_lib.Word("b", 2, 3)])
 
     def test_transitions_lead_along_every_prefix(self):

@@ -231,7 +231,6 @@ class WorstCaseTest(parameterized.TestCase):
                 max_participation=6,
             )
             self.assertEqual(run.square_sum, expected)
-        self.assertEqual(tree_aggregation.min_separation_from_difference(171), 170)
 
     def test_restarts(self):
         self.assertEqual(tree_aggregation.restart_schedule(2500), (128, 1152, 2176))
@@ -325,12 +324,6 @@ class ObservedTest(parameterized.TestCase):
                     ),
                     max(costs[pattern] for pattern in table) / 8,
                 )
-                self.assertAlmostEqual(
-                    tree_aggregation.observed_gaussian_zcdp(
-                        noise_multiplier=2.0, **values
-                    ),
-                    max(map(sum, table)) / 8,
-                )
 
     def test_zcdp_is_below_the_worst_case_of_what_was_realised(self):
         # One client takes part often, another soon again, and none does both. By hand
@@ -363,24 +356,16 @@ class ObservedTest(parameterized.TestCase):
         values = {"clients": np.array([5]), "rounds": np.array([1]), "num_rounds": 2}
         z = noise_calibration.total_noise_multiplier(3.0, 2.0)
         rho = (1 / 9 + 1 / 16) / 2
-        for function, nodes in (
-            (tree_aggregation.observed_zcdp, 2),
-            (tree_aggregation.observed_gaussian_zcdp, 1),
-        ):
-            found = function(noise_multiplier=z, **values)
-            self.assertAlmostEqual(found, nodes * rho, places=12)
-            self.assertGreaterEqual(found, nodes * rho)
+        found = tree_aggregation.observed_zcdp(noise_multiplier=z, **values)
+        self.assertAlmostEqual(found, 2 * rho, places=12)
+        self.assertGreaterEqual(found, 2 * rho)
 
     def test_nobody_takes_part(self):
         none = np.zeros(0, dtype=np.int64)
-        for function in (
-            tree_aggregation.observed_zcdp,
-            tree_aggregation.observed_gaussian_zcdp,
-        ):
-            found = function(
-                noise_multiplier=1.0, clients=none, rounds=none, num_rounds=4
-            )
-            self.assertEqual(found, 0)
+        found = tree_aggregation.observed_zcdp(
+            noise_multiplier=1.0, clients=none, rounds=none, num_rounds=4
+        )
+        self.assertEqual(found, 0)
 
     def test_a_million_participations(self):
         # 170,000 clients, each in 6 rounds at a distance of 300: the half of a second

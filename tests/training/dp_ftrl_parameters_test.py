@@ -78,7 +78,10 @@ class BadInputTest(parameterized.TestCase):
         (dict(num_rounds=0), "num_rounds is 0"),
         (dict(server_learning_rate=0.0), "server_learning_rate is 0"),
         (dict(momentum=1.0), r"momentum is 1.0, must be in \[0, 1\)"),
-        (dict(noise_multiplier=0.0), "noise_multiplier must be a finite number above 0"),
+        (
+            dict(noise_multiplier=0.0),
+            "noise_multiplier must be a finite number above 0",
+        ),
         (dict(mechanism=_GAUSSIAN, restart_rounds=(5,)), "never starts anew"),
         (dict(mechanism=_BLT), "matrix is None, which does not go with blt"),
         (dict(matrix=_MATRIX), "matrix is .* does not go with dp_ftrl"),
