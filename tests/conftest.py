@@ -1,6 +1,7 @@
 """Prepares a pytest run as `absltest.main()` and the binaries prepare theirs."""
 
-from absl import flags
+import pytest
+from absl import flags, logging
 
 from simulation import startup
 
@@ -9,3 +10,9 @@ startup.silence_tensorflow()
 # Temporary directories of absl's tests are flags.
 if not flags.FLAGS.is_parsed():
     flags.FLAGS(["pytest"])
+
+
+@pytest.fixture(autouse=True)
+def log_everything():
+    """Lets tests see what is logged, whatever a test before them did to absl's level."""
+    logging.set_verbosity(logging.INFO)
