@@ -14,5 +14,5 @@ if not flags.FLAGS.is_parsed():
 
 @pytest.fixture(autouse=True)
 def log_everything():
-    """Lets tests see what is logged, whatever a test before them did to absl's level."""
+    """Lets tests see what is logged, whatever ran before them."""
     logging.set_verbosity(logging.INFO)
