@@ -37,7 +37,7 @@ class Histogram(word_questions.WordQuestions[State]):
     Options = Options
 
     def __init__(self, options, clients):
-        self.known = list(dict.fromkeys(options.words.split(",")))
+        self.known = [word for word in dict.fromkeys(options.words.split(",")) if word]
         super().__init__(
             clients,
             by_name.randomizer(options.randomizer),

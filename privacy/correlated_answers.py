@@ -202,7 +202,14 @@ class _Run:
         )
         slack = correlated_noise.numeric_slack(matrix, rounds)
         error = toeplitz.largest_error(matrix, rounds)
-        multiplier = math.sqrt(square) / (math.sqrt(2 * self.tree.rho) - slack)
+        left = math.sqrt(2 * self.tree.rho) - slack
+        if left <= 0:
+            raise ValueError(
+                f"noise_multiplier is {self.tree.noise_multiplier:g}: what rounding of "
+                "floats can tell is more than the tree spends, so no other noise costs "
+                "as little; it has to be smaller"
+            )
+        multiplier = math.sqrt(square) / left
         return _Found(
             multiplier * error,
             multiplier,

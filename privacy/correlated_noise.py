@@ -42,6 +42,8 @@ from randomness import streams
 # What roundings of floats can tell grows with the values of a sum: these are 128 M.
 LARGEST_SIZE = 2**27
 _FINE_BITS = 46
+# Units of the noise are shifts of 64-bit integers.
+_MOST_FINER_BITS = 62
 # No drawn number is farther from 0, in standard deviations of 2^45 and more.
 _REACH = 15
 # Far enough from where 64 bits end for floats to tell.
@@ -73,6 +75,7 @@ class Correlated(integer_noise.IntegerNoise):
     ) -> tuple[np.ndarray, integer_noise.NoiseState]:
         """Returns what is released of a round, and the next state."""
         size, bits = len(total), _finer_bits(stddev)
+        stream = stream.at(repr(self.matrix), float(stddev).hex())
         if size > LARGEST_SIZE:
             raise ValueError(f"sums have {size:,} values, must have 1 to 2^27.")
         place = (state.tree, 0, state.rounds)
@@ -115,6 +118,15 @@ def _bits_of(stream: streams.Stream, tree: int, rounds: int, number: int):
 def _finer_bits(stddev: float) -> int:
     """Returns k: noise is drawn in units 2^-k of the sum's."""
     return max(0, _FINE_BITS - math.frexp(stddev)[1])
+
+
+def _check_scale(name: str, stddev: float) -> None:
+    """Refuses noise that would need finer units than 64 bits have."""
+    if _finer_bits(stddev) > _MOST_FINER_BITS:
+        raise ValueError(
+            f"{name} has a standard deviation of {stddev:g} units of the sum; it has "
+            f"to be at least {math.ldexp(1.0, _FINE_BITS - _MOST_FINER_BITS):g}"
+        )
 
 
 @functools.lru_cache(maxsize=1024)
@@ -242,7 +254,15 @@ class CorrelatedNoise(update_noise.RestartedNoise):
     def check_room(self, cohort_size: int) -> None:
         """Raises `ValueError` where a noisy sum could leave its integers."""
         unit = model_updates.ClippedUpdate.sensitivity
-        stddev = self.delta_multiplier(0) * unit
+        self._check_sum(
+            "noise_multiplier", self.delta_multiplier(0) * unit, cohort_size, unit
+        )
+        if self.adaptive_clip is not None:
+            counts = update_noise.COUNT_UNIT
+            self._check_sum("count_stddev", self.count_stddev(), cohort_size, counts)
+
+    def _check_sum(self, name: str, stddev: float, cohort_size: int, unit: int) -> None:
+        _check_scale(name, stddev)
         bits = _finer_bits(stddev)
         largest = _REACH * math.ldexp(stddev, bits)
         noise = toeplitz.absolute_sum(self.matrix, self.num_rounds) * largest
@@ -251,9 +271,9 @@ class CorrelatedNoise(update_noise.RestartedNoise):
         released = cohort_size * unit + noise / 2**bits
         if max(noise, buffer, released) > _LARGEST_NUMBER:
             raise ValueError(
-                f"a sum of {cohort_size:,} updates, with noise of standard deviation "
+                f"a sum of {cohort_size:,} clients, with noise of standard deviation "
                 f"{stddev:g} that is correlated, could leave 64 bits: lower "
-                "noise_multiplier or cohort_size."
+                f"{name} or cohort_size."
             )
 
     def zcdp(self, limits: plan_lib.Limits, num_rounds: int) -> float:

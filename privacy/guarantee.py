@@ -54,6 +54,8 @@ class Guarantee:
         if self.rho is not None:
             field_checks.number(self, "rho", 0.0, math.inf)
             argument_checks.integer("noise_rounds", self.noise_rounds, 1)
+            if self.one_sided:
+                raise ValueError("one_sided must be False with rho, got True")
         for name in ("is_upper_bound", "one_sided", "of_one_repeat"):
             value = getattr(self, name)
             if not isinstance(value, bool):

@@ -109,10 +109,15 @@ class IntegerNoise(abc.ABC):
     def _draw(
         self, size: int, stddev: float, stream: streams.Stream, *place: int
     ) -> np.ndarray:
-        """Returns the noise of a node: int64 [size]."""
+        """Returns the noise of a node: int64 [size].
+
+        Its bits depend on the scale too: the difference of two draws that share bits,
+        at two scales, would show the sums.
+        """
         if not 1 <= size <= _LARGEST_SIZE:
             raise ValueError(f"sums have {size:,} values, must have 1 to 2^31.")
-        return sampler_of(stddev).sample(stream.bits(*place), size)
+        bits = stream.bits("scale", float(stddev).hex(), *place)
+        return sampler_of(stddev).sample(bits, size)
 
 
 class Tree(IntegerNoise):

@@ -4,7 +4,7 @@ import collections
 import dataclasses
 import fractions
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from privacy import (
     argument_checks,
@@ -252,15 +252,16 @@ def _epsilon(rho: float | None, known: Sequence[Guarantee], delta: float) -> flo
     for each in known:
         alone = each.one_sided or not 0 < each.epsilon <= _LARGEST_COMPOSED
         (added if alone else composed).append(each)
-    sum_of_added = math.fsum(each.epsilon for each in added)
-    delta -= math.fsum(each.delta for each in added)
+    sum_of_added = _sum_upwards(each.epsilon for each in added)
+    if spent := _sum_upwards(each.delta for each in added):
+        delta = max(0.0, math.nextafter(delta - spent, 0.0))
     counts = collections.Counter((each.epsilon, each.delta) for each in composed)
     mechanisms = [
         loss_composition.of_guarantee(*pair, count) for pair, count in counts.items()
     ]
     if rho is not None:
         if not mechanisms:
-            return sum_of_added + conversions.zcdp_to_epsilon(rho, delta)
+            return _sum_upwards([sum_of_added, conversions.zcdp_to_epsilon(rho, delta)])
         left = delta - math.fsum(count * pair[1] for pair, count in counts.items())
         farthest = conversions.zcdp_to_epsilon(rho, _BEYOND * left)
         mechanisms.append(
@@ -271,7 +272,14 @@ def _epsilon(rho: float | None, known: Sequence[Guarantee], delta: float) -> flo
     if not mechanisms:
         return sum_of_added
     if delta <= 0:
-        return sum_of_added + math.fsum(
-            each.count * each.largest for each in mechanisms
-        )
-    return sum_of_added + loss_composition.composed_epsilon(mechanisms, delta)
+        largest = [each.largest for each in mechanisms for _ in range(each.count)]
+        return _sum_upwards([sum_of_added, *largest])
+    epsilon = loss_composition.composed_epsilon(mechanisms, delta)
+    return _sum_upwards([sum_of_added, epsilon])
+
+
+def _sum_upwards(values: Iterable[float]) -> float:
+    values = list(values)
+    if any(map(math.isinf, values)):
+        return math.inf
+    return rounding.upwards(sum(map(fractions.Fraction, values), fractions.Fraction()))

@@ -2,11 +2,12 @@
 
 import dataclasses
 import json
+import math
 import pathlib
 from collections.abc import Sequence
 from typing import Any
 
-from privacy import argument_checks, ledger
+from privacy import argument_checks, drawn_noise, ledger
 from privacy.guarantee import Guarantee
 from privacy.neighbours import Adjacency, Unit
 from privacy.statement import PrivacyStatement
@@ -58,7 +59,9 @@ def read_run(directory: str) -> Run:
     path = pathlib.Path(directory)
     try:
         statement = PrivacyStatement.from_json((path / "privacy.json").read_text())
-        program = str(json.loads((path / "run.json").read_text())["program"])
+        run = json.loads((path / "run.json").read_text())
+        program = " ".join([str(run["program"]), *_algorithm_of(run.get("flags", ()))])
+        _check_conversion(statement)
     except FileNotFoundError as error:
         raise ValueError(
             f"{directory}: has no {pathlib.Path(error.filename).name}; only a run that "
@@ -67,6 +70,24 @@ def read_run(directory: str) -> Run:
     except (OSError, KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{directory}: {error}") from error
     return Run(directory, statement, program, _population(path))
+
+
+def _algorithm_of(flags: Sequence[str]) -> list[str]:
+    """Returns which algorithm a program ran that runs any."""
+    return [flag for flag in flags if flag.startswith("--algorithm=")]
+
+
+def _check_conversion(found: PrivacyStatement) -> None:
+    """Raises `ValueError` where an epsilon is not that of its rho: one was edited."""
+    for each in found.guarantees:
+        if each.rho is None or each.noise_rounds is None:
+            continue
+        drawn = drawn_noise.zcdp_to_epsilon(each.rho, each.delta, each.noise_rounds)
+        if not math.isclose(drawn.epsilon, each.epsilon, rel_tol=1e-6):
+            raise ValueError(
+                f"rho is {each.rho:g}, which makes epsilon {drawn.epsilon:g} at delta "
+                f"{each.delta:g}; privacy.json says {each.epsilon:g}"
+            )
 
 
 def _population(path: pathlib.Path) -> str | None:

@@ -32,7 +32,7 @@ from privacy import argument_checks, rounding
 _MOST_PAIRED = 32
 _CONVOLVED_AT_ONCE = 1 << 21
 # What sums and convolutions of float64 may be off by, relatively.
-_FLOAT_SLACK = fractions.Fraction(1, 10**12)
+_FLOAT_SLACK = fractions.Fraction(4, 10**12)
 # Of numbers in float64: a rounding is off by half of this, relatively.
 _EPSILON = 2.0**-52
 

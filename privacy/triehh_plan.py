@@ -27,7 +27,10 @@ class OneVote(plan_lib.Contribution):
         extends_prefixes: Whether a client votes only as TrieHH has it: in round i for
             the prefix of i symbols of its word, and only if the last round kept that
             of i - 1. A rare prefix then stops all longer ones, which costs delta once.
-            An algorithm that asks for anything else has to leave it False.
+            An algorithm that asks for anything else has to leave it False. Then a
+            client that holds nothing must vote for nothing, not for a candidate
+            "none", and what is asked may depend on which candidates were kept, not on
+            their votes (docs/triehh_privacy.md, Theorem D).
     """
 
     redraws_each_round: bool

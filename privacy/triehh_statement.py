@@ -28,6 +28,10 @@ _ASSUMPTIONS = (
     "cryptographic.",
 )
 
+_ANY_VOTES_ARE = (
+    "A user that holds nothing votes for nothing, and what a round asks depends on "
+    "which candidates earlier rounds kept, not on how many votes they had."
+)
 _POPULATION_IS_PUBLIC = (
     "Users without a word were left out of the population, so its size n, and the "
     "threshold and cohort size that follow from it, depend on who has words: they are "
@@ -115,6 +119,8 @@ def triehh_statement(
     )
     how = _REDRAWN_WORD if redraws_each_round else _KEPT_WORD
     assumptions: tuple[str, ...] = _ASSUMPTIONS
+    if not extends_prefixes:
+        assumptions += (_ANY_VOTES_ARE,)
     if not population_has_empty_users:
         assumptions += (_POPULATION_IS_PUBLIC,)
     return statement.PrivacyStatement(

@@ -41,7 +41,7 @@ _LEAST_CLIP_NORM = 1e-15
 _LEAST_LOG_NORM = -40.0
 # What a client's bit, 1/2 or -1/2, is in the integer sum of counts, to which noise is
 # added: so large that rounding the noise to integers does not show.
-_COUNT_UNIT = 1 << 20
+COUNT_UNIT = 1 << 20
 
 
 class TrackedNormError(RuntimeError):
@@ -157,7 +157,7 @@ class AddedNoise(model_updates.UpdateMechanism):
         most = self.delta_multiplier(max(range(self.num_rounds), key=self.multiplier))
         integer_noise.check_room(most * _SENSITIVITY, updates * _SENSITIVITY)
         if self.adaptive_clip is not None:
-            integer_noise.check_room(self._count_stddev(), updates * _COUNT_UNIT)
+            integer_noise.check_room(self.count_stddev(), updates * COUNT_UNIT)
 
     def release(
         self,
@@ -236,11 +236,11 @@ class AddedNoise(model_updates.UpdateMechanism):
         # Each client counts -1/2 or 1/2, so that one more or less, which counts 0,
         # changes the sum by 1/2 (Andrew et al. 2021).
         goal = total.num_clients
-        centred = np.array([(2 * total.num_below - goal) * _COUNT_UNIT])
+        centred = np.array([(2 * total.num_below - goal) * COUNT_UNIT])
         noisy, noise = self.kind.add(
-            centred, self._count_stddev(), state.count_noise, stream
+            centred, self.count_stddev(), state.count_noise, stream
         )
-        share = float(noisy[0]) / (2 * _COUNT_UNIT * goal) + 0.5
+        share = float(noisy[0]) / (2 * COUNT_UNIT * goal) + 0.5
         exponent = -adaptive.learning_rate * (share - adaptive.quantile)
         # Beyond these a float32 norm, or its square, is 0 or infinite.
         logarithm = math.log(state.tracked_norm) + exponent
@@ -252,9 +252,10 @@ class AddedNoise(model_updates.UpdateMechanism):
             )
         return state.tracked_norm * math.exp(exponent), noise
 
-    def _count_stddev(self) -> float:
+    def count_stddev(self) -> float:
+        """Returns the deviation of the noise on counts, in their integers' units."""
         assert self.adaptive_clip is not None
-        return 2 * self.adaptive_clip.count_stddev * _COUNT_UNIT
+        return 2 * self.adaptive_clip.count_stddev * COUNT_UNIT
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -120,9 +120,7 @@ class _Loop(Generic[S]):
         self._keep = keep
         self._observers: Sequence[Observer] = observers
         plan = self._plan
-        own = (plan.sampler, plan.contribution, plan.mechanism)
-        randomizer = getattr(plan.contribution, "randomizer", None)
-        code = software.digest_with(algorithm, *own, randomizer)
+        code = software.digest_with(algorithm, plan)
         # What asks: algorithm, plan, data and seed; and those with the code.
         self._asks = steps.identity_of(algorithm, seed, "")
         self._code = steps.identity_of(algorithm, seed, code)[:16]

@@ -84,6 +84,11 @@ def load(name: str) -> Any:
         raise ValueError(
             f"--algorithm is {name!r}, which lacks {', '.join(missing)} of its class"
         )
+    if found.contents not in ("words", "sentences"):
+        raise ValueError(
+            f"--algorithm is {name!r}, whose contents are {found.contents!r}; they "
+            "have to be 'words' or 'sentences'"
+        )
     return found
 
 
@@ -101,13 +106,15 @@ def parse_flags(arguments: Sequence[str]) -> list[str]:
             if "--tf_logs" not in arguments:
                 startup.silence_tensorflow()
             _CHOSEN.append(_Chosen(name))
-    except (ValueError, RuntimeError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
+    except (ValueError, TypeError, RuntimeError, OSError, flags.Error) as error:
+        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
         sys.exit(2)
     return experiment_flags.parse_flags(arguments)
 
 
 def _check_flags() -> None:
+    if not _CHOSEN:
+        raise ValueError("--output_dir holds a run of another program, not of this one")
     _RUN.read()
     _CHOSEN[0].options.read()
     _CHOSEN[0].population.read()

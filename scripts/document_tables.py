@@ -294,6 +294,16 @@ def training_demo() -> list[str]:
     )
 
 
+_LEARNED = (
+    "held-out clients",
+    "loss",
+    "one suggestion",
+    "three",
+    "top-1 in-vocabulary",
+    "epsilon (delta 1e-10)",
+)
+
+
 def training_blogs() -> list[str]:
     """What the mechanisms learn from bloggers' sentences."""
     folder = _RESULTS / "training_blogs"
@@ -316,17 +326,21 @@ def training_blogs() -> list[str]:
     frequencies = json.loads((folder / "unigram_baseline.json").read_text())
     by_frequency = pd.Series({f"held_out_{k}": v for k, v in frequencies.items()})
     rows.append([*_learned("words by frequency alone", by_frequency)[:-1], ""])
-    return _table(
-        [
-            "held-out clients",
-            "loss",
-            "one suggestion",
-            "three",
-            "top-1 in-vocabulary",
-            "epsilon (delta 1e-10)",
-        ],
-        rows,
-    )
+    return _table(_LEARNED, rows)
+
+
+def training_blt() -> list[str]:
+    """What a tree and correlated noise let a model learn, at one epsilon or noise."""
+    runs = tables.read(_RESULTS / "training_blt" / "runs.csv").groupby("setting").last()
+    rows = [
+        _learned(f"{name} (zCDP {runs.loc[setting]['rho']:.3f})", runs.loc[setting])
+        for name, setting in (
+            ("DP-FTRL, z = 2", "dp_ftrl"),
+            ("BLT at its epsilon, z = 1.2587", "blt"),
+            ("BLT at its noise, z = 2.516", "blt_less_epsilon"),
+        )
+    ]
+    return _table(_LEARNED, rows)
 
 
 def _learned(name: str, row: pd.Series) -> list[str]:
@@ -399,6 +413,7 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     "model_parameters": model_parameters,
     "triehh_parameters": triehh_parameters,
     "training_blogs": training_blogs,
+    "training_blt": training_blt,
 }
 
 

@@ -75,6 +75,8 @@ def _module(name: str):
 
 def _check_flags() -> Any:
     """Returns the options of the study; raises `ValueError` where one is wrong."""
+    if _STUDY.value not in _OPTIONS:
+        raise ValueError("--output_dir holds a run of another program, not of this one")
     return _OPTIONS[_STUDY.value].read()
 
 

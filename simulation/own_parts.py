@@ -21,7 +21,13 @@ def load(option: str, name: str, what: str, base: type = object) -> Any:
     module, _, attribute = name.partition(":")
     try:
         found = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError, TypeError) as error:
+    except (
+        ImportError,
+        AttributeError,
+        ValueError,
+        TypeError,
+        SyntaxError,
+    ) as error:
         raise ValueError(
             f"{option} is {name!r}; it has to be module:Class of {what} ({error})"
         ) from error

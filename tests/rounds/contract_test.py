@@ -357,8 +357,9 @@ class NoiseTest(ContractTestCase):
             return plan_lib.Release(total, state)
 
         place = by_hand.begin(repeat)
-        query = mock.Mock(ask=note, facts={})
         algorithm = by_hand._algorithm
+        facts = algorithm.next_query(place.state).facts
+        query = mock.Mock(ask=note, facts=facts)
         with (
             mock.patch.object(plan_lib.Plan, "release", release),
             mock.patch.object(

@@ -1,5 +1,6 @@
 """Tests of what tells one version of the code from another."""
 
+import functools
 import importlib
 import linecache
 import pathlib
@@ -10,6 +11,11 @@ from unittest import mock
 from absl.testing import absltest, parameterized
 
 from simulation import software
+
+
+class _Holder:
+    def __init__(self, held):
+        self.held = held
 
 
 class SoftwareTest(absltest.TestCase):
@@ -34,6 +40,15 @@ class OwnModulesTest(parameterized.TestCase):
             ("from more_of_a_user import f\nclass Mine: x = f", "def f(): return 1"),
             ("from more_of_a_user import f\nclass Mine: x = f", "def f(): return 2"),
         ),
+        # A constant, and an import in a function.
+        (
+            ("from more_of_a_user import X\nclass Mine: x = X", "X = 1"),
+            ("from more_of_a_user import X\nclass Mine: x = X", "X = 2"),
+        ),
+        (
+            ("class Mine:\n  def f(self):\n    import more_of_a_user", "X = 1"),
+            ("class Mine:\n  def f(self):\n    import more_of_a_user", "X = 2"),
+        ),
     )
     def test_the_source_of_a_users_module_counts(self, *versions):
         found = set()
@@ -57,6 +72,31 @@ class OwnModulesTest(parameterized.TestCase):
                 linecache.clearcache()
                 importlib.invalidate_caches()
         self.assertLen(found, 2)
+
+    def test_what_objects_hold_counts(self):
+        folder = pathlib.Path(self.create_tempdir().full_path)
+        (folder / "held_by_a_user.py").write_text("class Held: pass\ndef f(): pass")
+        with mock.patch.object(sys, "path", [str(folder), *sys.path]):
+            module = importlib.import_module("held_by_a_user")
+            nothing = software.digest_with(_Holder([1]))
+            for held in (module.Held(), {"a": [module.f]}, functools.partial(module.f)):
+                found = software.digest_with(_Holder(held))
+                self.assertNotEqual(found, nothing, held)
+        del sys.modules["held_by_a_user"]
+
+    def test_modules_that_raise_do_no_harm(self):
+        folder = pathlib.Path(self.create_tempdir().full_path)
+        (folder / "odd_of_a_user.py").write_text(
+            "class Raises:\n"
+            "  def __getattribute__(self, name): raise RuntimeError(name)\n"
+            "x = Raises()\n"
+            "class Mine: pass"
+        )
+        with mock.patch.object(sys, "path", [str(folder), *sys.path]):
+            module = importlib.import_module("odd_of_a_user")
+            with mock.patch.dict(sys.modules, {"lazy_of_a_user": module.x}):
+                self.assertLen(software.digest_with(module.Mine()), 16)
+        del sys.modules["odd_of_a_user"]
         self.assertEqual(software.digest_with(1), software.digest_with("a"))
 
     @parameterized.parameters(
@@ -66,11 +106,14 @@ class OwnModulesTest(parameterized.TestCase):
         ("FACTOR = 3\n", False),
         ("def helper(x): return x + 2\n", False),
         ("class Base:\n  def g(self): return 2\n", False),
+        ("LIST = [1, {'a': 3}]\n", False),
+        ("def helper(x, *, k=4): return x + 1\n", False),
     )
     def test_cells_of_a_notebook_count(self, change, is_same):
         cells = """
 FACTOR = 2
-def helper(x): return x + 1
+LIST = [1, {'a': 2}]
+def helper(x, *, k=3): return x + 1 if x in {"the", "of"} else LIST
 class Base:
     def g(self): return 1
 """
