@@ -177,7 +177,14 @@ def _total(
         except ValueError as error:
             refused = error
             continue
-        programs = {run.program for run in runs if starts[run.name] is Unit.ITEM}
+        of_items = [run for run in runs if starts[run.name] is Unit.ITEM]
+        programs = {run.program for run in of_items}
+        populations = {run.population for run in of_items}
+        if len(of_items) > 1 and (None in populations or len(populations) > 1):
+            raise ValueError(
+                "an item of one population need not be one of another's, whose text "
+                "may be cut otherwise"
+            )
         if len(programs) > 1:
             raise ValueError(
                 f"an item of {' and one of '.join(sorted(programs))} need not be the "

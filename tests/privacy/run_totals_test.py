@@ -157,6 +157,12 @@ class TotalsTest(parameterized.TestCase):
         self.assertEqual(refused, "-")
         self.assertIn("an item of other program and one of p need not be the same", why)
         self.assertLess(_total(rows, "client")[0], 4)
+        # Nor those of two populations, whose words may be cut otherwise.
+        for population in ("g", None):
+            runs[1] = _run(_reports(), "b", population=population)
+            refused, why = _total(run_totals.totals(runs, 1e-6), "item")
+            self.assertEqual(refused, "-")
+            self.assertIn("an item of one population need not be", why)
 
     @parameterized.parameters(
         (("f", "f"), False), (("f", "g"), True), (("f", None), True), ((None,), False)

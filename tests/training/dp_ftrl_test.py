@@ -17,7 +17,8 @@ from tests.training import training_test_case as common
 from training import client_update, dp_ftrl, examples
 from training import dp_ftrl_parameters as lib
 
-_TREE, _GAUSSIAN, _NONE = lib.Mechanism
+_TREE, _GAUSSIAN = lib.Mechanism.TREE, lib.Mechanism.GAUSSIAN
+_NONE = lib.Mechanism.NONE
 _SHAPES = {"a": (3, 2), "b": (4,)}
 
 
