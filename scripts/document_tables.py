@@ -24,7 +24,7 @@ from simulation import startup, tables
 
 _WRITE = flags.DEFINE_bool("write", False, "Write the tables that differ anew.")
 
-_ROOT = pathlib.Path(__file__).resolve().parent.parent
+_ROOT = pathlib.Path(__file__).parent.parent
 _RESULTS = _ROOT / "results"
 _MARK = re.compile(r"<!-- table (?P<name>.+?) -->")
 _NOT_MEASURED = "not measured: "

@@ -5,14 +5,12 @@ import inspect
 import io
 import json
 import math
-import os
 import pathlib
-import subprocess
-import sys
 
 from absl.testing import absltest, parameterized
 
 from privacy import accounting_answers, paper_tables
+from tests.privacy import accounting_program
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
 _TRIEHH = ("--mechanism=triehh", "--population=100000", "--max_length=10")
@@ -26,25 +24,9 @@ _FTRL = (
 )
 
 
-def _python(*arguments: str) -> subprocess.CompletedProcess:
-    path = os.pathsep.join([str(_ROOT), *(part for part in sys.path if part)])
-    return subprocess.run(
-        [sys.executable, *arguments],
-        capture_output=True,
-        text=True,
-        cwd=_ROOT,
-        env=os.environ | {"PYTHONPATH": path},
-        check=False,
-    )
-
-
-def _run(*arguments: str) -> subprocess.CompletedProcess:
-    return _python("-m", "privacy.run_accounting", *arguments)
-
-
 def _values(*arguments: str) -> dict[str, list]:
     """Runs it with JSON output: quantity to its values, in order."""
-    done = _run(*arguments, "--format=json")
+    done = accounting_program.run(*arguments, "--format=json")
     if done.returncode:
         raise AssertionError(done.stderr)
     values: dict[str, list] = {}
@@ -111,7 +93,7 @@ class AnswersTest(parameterized.TestCase):
 
     def test_a_tree_against_blt(self):
         answer = ("--mechanism=tree_against_blt", "--delta=1e-10", "--format=json")
-        done = _run(*answer, "--table=xu_2023")
+        done = accounting_program.run(*answer, "--table=xu_2023")
         rows = {row["run"]: row for row in json.loads(done.stdout)}
         self.assertLen(rows, 21)
         for name, before, after in (
@@ -127,7 +109,7 @@ class AnswersTest(parameterized.TestCase):
         # 0.308 with a matrix that forgets faster.
         self.assertEqual(round(rows["Table 1 pt-PT"]["BLT, same noise: rho"], 3), 0.3)
         self.assertEqual(round(rows["Table 1 de-DE"]["BLT, same rho: z"], 2), 4.01)
-        done = _run(
+        done = accounting_program.run(
             *answer,
             "--noise_multiplier=1",
             "--num_rounds=2000",
@@ -160,7 +142,7 @@ class AnswersTest(parameterized.TestCase):
         self.assertEqual(values["max participation (MaxP)"], [7])
 
     def test_shuffle(self):
-        done = _run(
+        done = accounting_program.run(
             "--mechanism=shuffle",
             "--randomizer=subset_selection",
             "--local_epsilon=10",
@@ -188,7 +170,7 @@ class AnswersTest(parameterized.TestCase):
 
     def test_triehh_names_both_bounds_and_their_direction(self):
         rows = json.loads(
-            _run(
+            accounting_program.run(
                 *_TRIEHH,
                 "--epsilon=2",
                 "--delta=1e-10",
@@ -230,7 +212,7 @@ class AnswersTest(parameterized.TestCase):
         self.assertEqual(values["smallest cohort"], [736, 2935])
 
     def test_text(self):
-        done = _run(
+        done = accounting_program.run(
             "--mechanism=triehh",
             "--population=10000",
             "--max_length=10",
@@ -357,7 +339,7 @@ class BadInputTest(parameterized.TestCase):
         ),
     )
     def test_one_line_and_status_2(self, arguments, message):
-        done = _run(*arguments)
+        done = accounting_program.run(*arguments)
         self.assertEqual(done.returncode, 2)
         self.assertEqual(done.stdout, "")
         self.assertRegex(done.stderr, message)
@@ -379,7 +361,7 @@ class LimitsTest(absltest.TestCase):
             self.assertNotEmpty(reason)
 
     def test_ten_thousand_rounds_without_separation_take_no_time(self):
-        done = _run(
+        done = accounting_program.run(
             "--mechanism=dp_ftrl",
             "--noise_multiplier=7",
             "--num_rounds=10000",
@@ -400,7 +382,7 @@ class ImportTest(absltest.TestCase):
         )
         heavy = ["tensorflow", "tensorflow_federated", "tensorflow_privacy", "jax"]
         slow = ["dp_accounting", "scipy.stats", "pandas"]
-        done = _python(
+        done = accounting_program.python(
             "-c",
             f"import sys, {modules}\n"
             f"print([name for name in {heavy + slow} if name in sys.modules])",
@@ -436,7 +418,7 @@ class PaperTablesTest(absltest.TestCase):
         self.assertAlmostEqual(found, 0.31475, delta=1e-5)
 
     def test_command_line(self):
-        done = _run("--paper_tables", "--format=json")
+        done = accounting_program.run("--paper_tables", "--format=json")
         self.assertEqual(done.returncode, 0, done.stderr)
         rows = json.loads(done.stdout)
         self.assertEqual(

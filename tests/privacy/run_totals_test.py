@@ -18,7 +18,7 @@ from privacy import (
 from privacy import plan as plan_lib
 from rounds import experiment, samplers, timers
 from simulation import population_options
-from tests.privacy import run_accounting_test
+from tests.privacy import accounting_program
 
 _CLIENTS = 100_000
 
@@ -211,7 +211,7 @@ class ProgramTest(parameterized.TestCase):
         return str(path)
 
     def compose(self, *paths, arguments=("--delta=1e-6",)):
-        return run_accounting_test._run(
+        return accounting_program.run(
             f"--compose={','.join(paths)}", "--format=json", *arguments
         )
 

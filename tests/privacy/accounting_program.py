@@ -1,0 +1,26 @@
+"""Runs the program of the accounting as a user does."""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def python(*arguments: str) -> subprocess.CompletedProcess:
+    """Runs Python with this code, and returns how it ended."""
+    path = os.pathsep.join([str(ROOT), *(part for part in sys.path if part)])
+    return subprocess.run(
+        [sys.executable, *arguments],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": path},
+        check=False,
+    )
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess:
+    """Runs `privacy.run_accounting`, and returns how it ended."""
+    return python("-m", "privacy.run_accounting", *arguments)
