@@ -191,11 +191,10 @@ class LdpTrieHH(algorithm.Algorithm[LdpTrieHHState, np.ndarray]):
             aggregation=aggregation,
             population_has_empty_users=population_has_empty_users,
         )
-        self._spelled = contributions.SpelledPopulation(
-            population, alphabet, parameters.max_depth + 1
-        )
-        words = population.words.take(self._spelled.places)
-        self._place_of_word = {word: i for i, word in enumerate(words.to_pylist())}
+        self._items = contributions.MappedItems(population)
+        self._codes = alphabet.encode(population.words, parameters.max_depth + 1)
+        words = population.words.to_pylist()
+        self._place_of_word = {word: i for i, word in enumerate(words)}
         # Levels with as many candidates are the same computation.
         self._level = functools.lru_cache(maxsize=1)(self._build_level)
         # Of the class that the parameters name, which can do more than a plan needs.
@@ -275,7 +274,7 @@ class LdpTrieHH(algorithm.Algorithm[LdpTrieHHState, np.ndarray]):
         A device walks the trie along its words. A word is walked once here, not once
         for each device that has it, and devices look the result up.
         """
-        candidates = state.trie.candidates_of(self._spelled.codes)
+        candidates = state.trie.candidates_of(self._codes)
         known = [
             self._place_of_word[word.text]
             for word in state.found
@@ -293,7 +292,7 @@ class LdpTrieHH(algorithm.Algorithm[LdpTrieHHState, np.ndarray]):
             randomizer, largest = self._randomizer(num_candidates), bound
 
         def votes_of_block(message, block):
-            items = self._spelled.items_of_block(
+            items = self._items.items_of_block(
                 parameters.sampler,
                 block["clients"],
                 message["candidate_of_word"],
