@@ -268,7 +268,7 @@ def _solve_triehh(parameters: str, discovery_rate: float | None, **request):
         return triehh_solver.solve_parameters(**request)
     if parameters != "corollary1":
         raise ValueError(
-            f"parameters must be one of {TRIEHH_PARAMETERS}, got {parameters!r}"
+            f"parameters is {parameters!r}; it has to be one of {TRIEHH_PARAMETERS}"
         )
     del request["redraws_each_round"]  # Corollary 2: the same delta
     return triehh_theorem1.solve_parameters(**request)
@@ -413,12 +413,12 @@ def call(answer: Callable[..., Rows], name: str, values: dict[str, Any]) -> Rows
         most, reason = LIMITS.get(flag, (math.inf, ""))
         if isinstance(values[flag], int | float) and values[flag] > most:
             raise ValueError(
-                f"{flag} must be at most {most:.8g}, got {values[flag]} ({reason})"
+                f"{flag} is {values[flag]}; it has to be at most {most:.8g} ({reason})"
             )
         least, reason = LOWEST.get(flag, (-math.inf, ""))
         if isinstance(values[flag], int | float) and values[flag] < least:
             raise ValueError(
-                f"{flag} must be at least {least:g}, got {values[flag]} ({reason})"
+                f"{flag} is {values[flag]}; it has to be at least {least:g} ({reason})"
             )
     for flag, parameter in known.items():
         if parameter.default is parameter.empty and flag not in values:
@@ -443,8 +443,9 @@ def restart_rounds(
     period = num_rounds if period is None else period
     if period > 0 and num_rounds / period > _MOST_TREES:
         raise ValueError(
-            f"restart_period must be at least {-(-num_rounds // _MOST_TREES)} for "
-            f"num_rounds = {num_rounds}, got {period}: at most {_MOST_TREES} trees"
+            f"restart_period is {period}; it has to be at least "
+            f"{-(-num_rounds // _MOST_TREES)} for num_rounds = {num_rounds}: at most "
+            f"{_MOST_TREES} trees"
         )
     return tree_aggregation.restart_schedule(num_rounds, first, period)
 

@@ -37,9 +37,9 @@ def integer(
             raise TypeError
         number = operator.index(value)
     except TypeError:
-        raise ValueError(f"{name} must be {limits}, got {value!r}") from None
+        raise ValueError(f"{name} is {value!r}; it has to be {limits}") from None
     if number < minimum or (maximum is not None and number > maximum):
-        raise ValueError(f"{name} must be {limits}, got {number}")
+        raise ValueError(f"{name} is {number}; it has to be {limits}")
     return number
 
 
@@ -65,7 +65,7 @@ def positive(name: str, value: Any, maximum: float = math.inf, why: str = "") ->
             limits += f" and at most {maximum:g}"
         if why:
             limits += f" ({why})"
-        raise ValueError(f"{name} must be {limits}, got {number!r}")
+        raise ValueError(f"{name} is {number!r}; it has to be {limits}")
     return number
 
 
@@ -84,7 +84,9 @@ def not_negative(name: str, value: Any) -> float:
     """
     number = _real(name, value)
     if not (0 <= number < math.inf):
-        raise ValueError(f"{name} must be a finite number >= 0, got {number!r}")
+        raise ValueError(
+            f"{name} is {number!r}; it has to be a finite number of at least 0"
+        )
     return number
 
 
@@ -104,7 +106,7 @@ def probability(name: str, value: Any) -> float:
     number = _real(name, value)
     if not 0 < number < 1:
         raise ValueError(
-            f"{name} must be strictly between 0 and 1, got {number!r} "
+            f"{name} is {number!r}; it has to be strictly between 0 and 1 "
             "(a value at either end gives no guarantee or needs no mechanism)"
         )
     return number
@@ -139,25 +141,25 @@ def participations(clients: Any, rounds: Any, num_rounds: int) -> None:
     """
     if clients.shape != rounds.shape or clients.ndim != 1:
         raise ValueError(
-            "clients and rounds must be columns of one length, got shapes "
-            f"{clients.shape} and {rounds.shape}"
+            f"clients and rounds are of the shapes {clients.shape} and "
+            f"{rounds.shape}; they have to be columns of one length"
         )
     for name, column in (("clients", clients), ("rounds", rounds)):
         if len(column) and column.dtype.kind not in "iu":
-            raise ValueError(f"{name} must be integers, got {column.dtype}")
+            raise ValueError(f"{name} is of {column.dtype}; it has to be of integers")
     if len(rounds) and not (rounds.min() >= 0 and rounds.max() < num_rounds):
         raise ValueError(
-            f"rounds must be between 0 and {num_rounds - 1}, got {rounds.min()} to "
-            f"{rounds.max()}"
+            f"rounds is from {rounds.min()} to {rounds.max()}; it has to be from 0 to "
+            f"{num_rounds - 1}"
         )
 
 
 def _real(name: str, value: Any) -> float:
     if isinstance(value, bool | str | bytes):
-        raise ValueError(f"{name} must be a number, got {value!r}")
+        raise ValueError(f"{name} is {value!r}; it has to be a number")
     try:
         return float(value)
     except (TypeError, ValueError):
-        raise ValueError(f"{name} must be a number, got {value!r}") from None
+        raise ValueError(f"{name} is {value!r}; it has to be a number") from None
     except OverflowError:
-        raise ValueError(f"{name} must be at most 1.8e308, got {value!r}") from None
+        raise ValueError(f"{name} is {value!r}; it has to be at most 1.8e308") from None

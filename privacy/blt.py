@@ -58,16 +58,17 @@ class Blt(toeplitz.Matrix):
         if len(self.forgotten) != len(self.weights) or not self.weights:
             raise ValueError(
                 f"weights has {len(self.weights)} values and forgotten "
-                f"{len(self.forgotten)}, must have one a buffer."
+                f"{len(self.forgotten)}; it has to have one a buffer."
             )
         for value in self.forgotten:
             if not _LEAST_FORGOTTEN <= value < 1:
                 raise ValueError(
-                    f"forgotten has {value}, must be in [{_LEAST_FORGOTTEN:g}, 1)."
+                    f"forgotten has {value}; it has to be in [{_LEAST_FORGOTTEN:g}, 1)."
                 )
         if not all(weight > 0 for weight in self.weights) or sum(self.weights) > 1:
             raise ValueError(
-                f"weights is {self.weights}, must be above 0 and at most 1 together: "
+                f"weights is {self.weights}; it has to be above 0 and at most 1 "
+                "together: "
                 "else coefficients would increase."
             )
 

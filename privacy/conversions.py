@@ -275,7 +275,7 @@ def pure_renyi(epsilon: float, order: float) -> float:
     """
     epsilon = argument_checks.not_negative("epsilon", epsilon)
     if not 1 < order < math.inf:
-        raise ValueError(f"order must be above 1 and finite, got {order!r}")
+        raise ValueError(f"order is {order!r}; it has to be above 1 and finite")
     # The moment is cosh((a - 1/2) epsilon) / cosh(epsilon / 2), or 1 plus
     # 2 sinh(a epsilon / 2) sinh((a - 1) epsilon / 2) / cosh(epsilon / 2), in which
     # nothing cancels.
@@ -326,4 +326,4 @@ def _check_guarantees(guarantees: Sequence[tuple[float, float]]):
     for epsilon, delta in guarantees:
         argument_checks.not_negative("epsilon", epsilon)
         if not 0 <= delta < 1:
-            raise ValueError(f"delta must be in [0, 1), got {delta!r}")
+            raise ValueError(f"delta is {delta!r}; it has to be in [0, 1)")

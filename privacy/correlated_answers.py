@@ -308,7 +308,7 @@ def _numbers(name: str, text: str) -> tuple[float, ...]:
         return tuple(float(part) for part in text.split(","))
     except ValueError:
         raise ValueError(
-            f"{name} must be numbers with commas between them, got {text!r}"
+            f"{name} is {text!r}; it has to be numbers with commas between them"
         ) from None
 
 

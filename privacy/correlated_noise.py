@@ -77,7 +77,7 @@ class Correlated(integer_noise.IntegerNoise):
         size, bits = len(total), _finer_bits(stddev)
         stream = stream.at(repr(self.matrix), float(stddev).hex())
         if size > LARGEST_SIZE:
-            raise ValueError(f"sums have {size:,} values, must have 1 to 2^27.")
+            raise ValueError(f"sums have {size:,} values; it has to have 1 to 2^27.")
         place = (state.tree, 0, state.rounds)
         noise = self._draw(size, math.ldexp(stddev, bits), stream, *place)
         buffers = self._opened(size, state, stream)

@@ -49,17 +49,17 @@ class Guarantee:
         if (self.rho is None) != (self.noise_rounds is None):
             raise ValueError(
                 f"rho is {self.rho!r} and noise_rounds {self.noise_rounds!r}: both "
-                "must be numbers, or neither"
+                "have to be numbers, or neither"
             )
         if self.rho is not None:
             field_checks.number(self, "rho", 0.0, math.inf)
             argument_checks.integer("noise_rounds", self.noise_rounds, 1)
             if self.one_sided:
-                raise ValueError("one_sided must be False with rho, got True")
+                raise ValueError("one_sided is True; it has to be False with rho")
         for name in ("is_upper_bound", "one_sided", "of_one_repeat"):
             value = getattr(self, name)
             if not isinstance(value, bool):
-                raise ValueError(f"{name} must be True or False, got {value!r}")
+                raise ValueError(f"{name} is {value!r}; it has to be True or False")
         field_checks.text(self, "bound")
         field_checks.kind(self, "adjacency", Adjacency)
         field_checks.texts(self, "assumptions", may_be_empty=True)

@@ -115,7 +115,7 @@ class IntegerNoise(abc.ABC):
         at two scales, would show the sums.
         """
         if not 1 <= size <= _LARGEST_SIZE:
-            raise ValueError(f"sums have {size:,} values, must have 1 to 2^31.")
+            raise ValueError(f"sums have {size:,} values; it has to have 1 to 2^31.")
         bits = stream.bits("scale", float(stddev).hex(), *place)
         return sampler_of(stddev).sample(bits, size)
 

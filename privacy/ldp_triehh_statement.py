@@ -128,22 +128,22 @@ class LdpTrieHHRun:
         argument_checks.integer("num_repeats", self.num_repeats, 1, LARGEST_REPEATS)
         if not self.local_epsilon > 0:
             raise ValueError(
-                f"local_epsilon must be above 0, got {self.local_epsilon!r}"
+                f"local_epsilon is {self.local_epsilon!r}; it has to be above 0"
             )
         for name in ("cohort_size", "contribution_bound"):
             if getattr(self, name) < 1:
                 raise ValueError(
-                    f"{name} must be at least 1, got {getattr(self, name)!r}"
+                    f"{name} is {getattr(self, name)!r}; it has to be at least 1"
                 )
         if min(self.domain_sizes, default=2) < 2:
             raise ValueError(
-                "domain_sizes must hold sizes of at least 2, got "
-                f"{list(self.domain_sizes)!r}"
+                f"domain_sizes is {list(self.domain_sizes)!r}; it has to hold sizes of "
+                "at least 2"
             )
         if self.aggregation not in _AGGREGATION:
             raise ValueError(
-                f"aggregation must be one of {sorted(_AGGREGATION)}, got "
-                f"{self.aggregation!r}"
+                f"aggregation is {self.aggregation!r}; it has to be one of "
+                f"{sorted(_AGGREGATION)}"
             )
 
     @property
@@ -171,7 +171,7 @@ def ldp_triehh_statement(
             local epsilon is finite and above what the bounds can compute with.
     """
     if not 0 < delta < 1:
-        raise ValueError(f"delta must be in (0, 1), got {delta!r}")
+        raise ValueError(f"delta is {delta!r}; it has to be in (0, 1)")
     if rounds is not None:
         _check_rounds(run, rounds)
     has_guarantee = math.isfinite(run.local_epsilon)

@@ -186,7 +186,7 @@ class Ledger:
         if left < 0 or (rhos and left < delta * 2**-20):
             names = [e.name for e in self._entries if e.guarantee.rho is None]
             raise ValueError(
-                f"delta = {delta:g} must be {'above' if rhos else 'at least'} "
+                f"delta is {delta:g}; it has to be {'above' if rhos else 'at least'} "
                 f"{rounding.upwards(spent):.4g}, the sum of the deltas of "
                 f"{', '.join(names)}"
             )

@@ -101,7 +101,9 @@ class LocalReports(plan_lib.Contribution):
             argument_checks.integer(name, getattr(self, name), 1)
         for name in ("epsilon", "replacement_epsilon"):
             if not getattr(self, name) > 0:
-                raise ValueError(f"{name} must be above 0, got {getattr(self, name)!r}")
+                raise ValueError(
+                    f"{name} is {getattr(self, name)!r}; it has to be above 0"
+                )
         if math.isinf(self.epsilon) != math.isinf(self.replacement_epsilon):
             raise ValueError(
                 f"replacement_epsilon is {self.replacement_epsilon}, and epsilon "

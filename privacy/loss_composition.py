@@ -109,7 +109,8 @@ def composed_epsilon(mechanisms: Sequence[Mechanisms], delta: float) -> float:
     )
     if spent > delta:
         raise ValueError(
-            f"delta = {delta:g} must be at least {spent:g}, the sum of the deltas that "
+            f"delta is {delta:g}; it has to be at least {spent:g}, the sum of the "
+            "deltas that "
             "the mechanisms have at every epsilon"
         )
     share = (delta - spent) / count * (1 - 1e-14)

@@ -131,7 +131,9 @@ class UpdateMechanism(plan_lib.Mechanism[UpdateState]):
 
     def __post_init__(self):
         if self.num_rounds < 1:
-            raise ValueError(f"num_rounds is {self.num_rounds}, must be at least 1.")
+            raise ValueError(
+                f"num_rounds is {self.num_rounds}; it has to be at least 1."
+            )
 
     def initialize(self) -> UpdateState:
         """Returns what is remembered before the first round."""
@@ -193,7 +195,7 @@ class NoNoise(UpdateMechanism):
     def __post_init__(self):
         super().__post_init__()
         if not self.clip_norm > 0:
-            raise ValueError(f"clip_norm is {self.clip_norm}, must be above 0.")
+            raise ValueError(f"clip_norm is {self.clip_norm}; it has to be above 0.")
 
     def parameters(self, num_rounds: int) -> dict[str, float | int | str]:
         """Returns what statements say of the mechanism, by name."""

@@ -177,8 +177,8 @@ def delta_noise_multiplier(noise_multiplier: float, count_stddev: float) -> floa
     # Compared before it is squared, as the square may be no float64.
     if z >= 2 * sigma:
         raise ValueError(
-            f"count_stddev must be above noise_multiplier / 2 = {z / 2:g}, got "
-            f"{sigma:g}: the bits alone would cost more than noise_multiplier allows"
+            f"count_stddev is {sigma:g}; it has to be above noise_multiplier / 2 = "
+            f"{z / 2:g}: the bits alone would cost more than noise_multiplier allows"
         )
     return z / math.sqrt(1 - (z / (2 * sigma)) ** 2) * (1 + 2**-50)
 

@@ -46,7 +46,9 @@ class Round:
             value = argument_checks.integer(name, getattr(self, name), minimum)
             object.__setattr__(self, name, value)
         if not isinstance(self.cohort, str) or len(self.cohort) != 64:
-            raise ValueError(f"cohort must be a SHA-256 in hex, got {self.cohort!r}")
+            raise ValueError(
+                f"cohort is {self.cohort!r}; it has to be a SHA-256 in hex"
+            )
 
     @classmethod
     def of(

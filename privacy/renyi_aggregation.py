@@ -42,7 +42,7 @@ def symmetric_one_hot_rho(
         ValueError: An argument is outside its range.
     """
     if not 1 < order <= 1e8:
-        raise ValueError(f"order must be above 1 and at most 1e8, got {order!r}")
+        raise ValueError(f"order is {order!r}; it has to be above 1 and at most 1e8")
     local_epsilon = argument_checks.positive(
         "local_epsilon", local_epsilon, clones.LARGEST_LOCAL_EPSILON
     )

@@ -96,7 +96,9 @@ class Reports:
 
     def __post_init__(self):
         if not isinstance(self.randomizer, Randomizer):
-            raise ValueError(f"randomizer must be a Randomizer, got {self.randomizer}")
+            raise ValueError(
+                f"randomizer is {self.randomizer}; it has to be a Randomizer"
+            )
         argument_checks.positive(
             "local_epsilon", self.local_epsilon, clones.LARGEST_LOCAL_EPSILON
         )

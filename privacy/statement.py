@@ -118,11 +118,12 @@ class PrivacyStatement:
         field_checks.mapping(self, "software", (str,))
         if self.realised is not None and not isinstance(self.realised, Realised):
             raise ValueError(
-                f"realised must be None or a Realised, got {self.realised!r}"
+                f"realised is {self.realised!r}; it has to be None or a Realised"
             )
         if self.schema_version != SCHEMA_VERSION:
             raise ValueError(
-                f"schema_version must be {SCHEMA_VERSION}, got {self.schema_version!r}"
+                f"schema_version is {self.schema_version!r}; it has to be "
+                f"{SCHEMA_VERSION}"
             )
 
     @property
@@ -150,11 +151,13 @@ class PrivacyStatement:
             isinstance(guarantee, Guarantee) for guarantee in self.guarantees
         ):
             raise ValueError(
-                f"guarantees must be a list of Guarantee, got {self.guarantees!r}"
+                f"guarantees is {self.guarantees!r}; it has to be a list of Guarantee"
             )
         object.__setattr__(self, "guarantees", tuple(self.guarantees))
         if self.guarantees and self.no_guarantee_reason is not None:
-            raise ValueError("no_guarantee_reason must be None where guarantees exist")
+            raise ValueError(
+                "no_guarantee_reason has to be None where guarantees exist"
+            )
         if not self.guarantees:
             field_checks.text(
                 self, "no_guarantee_reason", " where the list of guarantees is empty"
@@ -190,12 +193,12 @@ class PrivacyStatement:
         """
         fields = json.loads(text)
         if not isinstance(fields, dict):
-            raise ValueError("a privacy statement must be a JSON object")
+            raise ValueError("a privacy statement has to be a JSON object")
         version = fields.get("schema_version")
         if version != SCHEMA_VERSION:
             raise ValueError(
-                f"schema_version must be {SCHEMA_VERSION} for this release, got "
-                f"{version!r}: the statement is of another one, and has to be made "
+                f"schema_version is {version!r}; it has to be {SCHEMA_VERSION} for "
+                "this release: the statement is of another one, and has to be made "
                 "again from its run's flags"
             )
         _check_names(cls, fields, "the statement", "basis", "unit", "definitions")
@@ -203,11 +206,11 @@ class PrivacyStatement:
         _take_adjacency(fields, "the statement")
         guarantees = fields["guarantees"]
         if not isinstance(guarantees, list):
-            raise ValueError(f"guarantees must be a list, got {guarantees!r}")
+            raise ValueError(f"guarantees is {guarantees!r}; it has to be a list")
         for index, guarantee in enumerate(guarantees):
             where = f"guarantees[{index}]"
             if not isinstance(guarantee, dict):
-                raise ValueError(f"{where} must be an object, got {guarantee!r}")
+                raise ValueError(f"{where} is {guarantee!r}; it has to be an object")
             _check_names(Guarantee, guarantee, where, "unit")
             _take_adjacency(guarantee, where)
         fields["guarantees"] = [
@@ -228,7 +231,7 @@ class PrivacyStatement:
             )
         if definitions != _definitions(made._units + made._adjacencies):
             raise ValueError(
-                f"definitions must be those of this release, got {definitions!r}"
+                f"definitions is {definitions!r}; it has to have those of this release"
             )
         return made
 
@@ -348,12 +351,13 @@ def _take_adjacency(fields: dict[str, Any], where: str) -> None:
     name = fields["adjacency"]
     if name not in by_name:
         raise ValueError(
-            f"adjacency of {where} must be one of {', '.join(by_name)}, got {name!r}"
+            f"adjacency of {where} is {name!r}; it has to be one of "
+            f"{', '.join(by_name)}"
         )
     fields["adjacency"] = by_name[name]
     unit, expected = fields.pop("unit"), fields["adjacency"].unit.value
     if unit != expected:
-        raise ValueError(f"unit of {where} must be {expected!r}, got {unit!r}")
+        raise ValueError(f"unit of {where} is {unit!r}; it has to be {expected!r}")
 
 
 def _cell(text: str) -> str:

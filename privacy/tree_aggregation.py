@@ -148,7 +148,7 @@ def tree_lengths(num_rounds: int, restart_rounds: Sequence[int]) -> tuple[int, .
         restart = argument_checks.integer("restart_rounds", restart, 0, rounds - 2)
         if restart + 1 <= starts[-1]:
             raise ValueError(
-                f"restart_rounds must be strictly increasing, got {restart_rounds}"
+                f"restart_rounds is {restart_rounds}; it has to be strictly increasing"
             )
         starts.append(restart + 1)
     return tuple(np.diff([*starts, rounds]).tolist())

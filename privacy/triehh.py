@@ -249,14 +249,12 @@ def worst_case_discovery_rate(
 
     holders = np.asarray(occurrences)
     if holders.dtype.kind not in "iu":
-        raise ValueError(
-            f"occurrences must be integers, got {occurrences!r} of {holders.dtype}"
-        )
+        raise ValueError(f"occurrences is {occurrences!r}; it has to hold integers")
     n = parameters.population_size
     if holders.size and not (holders.min() >= 0 and holders.max() <= n):
         raise ValueError(
-            f"occurrences must be between 0 and population_size = {n}, got values "
-            f"from {holders.min()} to {holders.max()}"
+            f"occurrences is from {holders.min()} to {holders.max()}; it has to be "
+            f"from 0 to population_size = {n}"
         )
     # A tail costs up to a millisecond, and populations have few distinct counts.
     distinct, back = np.unique(holders, return_inverse=True)

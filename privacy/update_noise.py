@@ -67,7 +67,7 @@ class AdaptiveClip:
         for name in ("count_stddev", "learning_rate"):
             argument_checks.positive(name, getattr(self, name))
         if not 0 < self.quantile < 1:
-            raise ValueError(f"quantile is {self.quantile}, must be in (0, 1).")
+            raise ValueError(f"quantile is {self.quantile}; it has to be in (0, 1).")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -93,7 +93,8 @@ class AddedNoise(model_updates.UpdateMechanism):
         argument_checks.positive("clip_norm", self.clip_norm)
         if self.clip_norm < _LEAST_CLIP_NORM:
             raise ValueError(
-                f"clip_norm is {self.clip_norm}, must be at least {_LEAST_CLIP_NORM}: "
+                f"clip_norm is {self.clip_norm}; it has to be at least "
+                f"{_LEAST_CLIP_NORM}: "
                 "a float32 holds no squares of less."
             )
         for multiplier in {self.multiplier(n) for n in range(self.num_rounds)}:
@@ -106,7 +107,8 @@ class AddedNoise(model_updates.UpdateMechanism):
         limit = 2 * self.adaptive_clip.count_stddev
         if multiplier >= limit:
             raise ValueError(
-                f"noise_multiplier is {multiplier}, must be below {limit:g}, twice the "
+                f"noise_multiplier is {multiplier}; it has to be below {limit:g}, "
+                "twice the "
                 "noise of the clip estimation: this part alone would spend the "
                 "guarantee. Raise count_stddev."
             )
@@ -212,7 +214,7 @@ class AddedNoise(model_updates.UpdateMechanism):
         flat = np.concatenate([part.reshape(-1) for part in parts.values()])
         if flat.dtype != np.int64:
             raise ValueError(
-                f"the sum to which noise is added is {flat.dtype}, must be int64: "
+                f"the sum to which noise is added is {flat.dtype}; it has to be int64: "
                 "updates have to be clipped."
             )
         noisy, noise = self.kind.add(flat, stddev * _SENSITIVITY, state.noise, stream)
@@ -277,7 +279,8 @@ class RestartedNoise(AddedNoise):
             if self.multiplier(number) != self.noise_multiplier:
                 raise ValueError(
                     f"round {number} has the noise multiplier "
-                    f"{self.multiplier(number)}, must have {self.noise_multiplier}: "
+                    f"{self.multiplier(number)}; it has to have "
+                    f"{self.noise_multiplier}: "
                     f"{self.name} has noise of one scale."
                 )
 

@@ -66,8 +66,8 @@ def square_sum(
     if largest * min(largest, gap) > limit:
         enough = max(LARGEST_SEARCH // 2 // gap, math.isqrt(LARGEST_SEARCH // 2))
         raise ValueError(
-            f"max_participation must be at most {enough} for min_separation = "
-            f"{gap - 1}, got {largest}: the exact worst case is a search that would "
+            f"max_participation is {largest}; it has to be at most {enough} for "
+            f"min_separation = {gap - 1}: the exact worst case is a search that would "
             "take minutes. min_separation = 0 has a closed form, which is a bound for "
             "any other"
         )
@@ -110,9 +110,9 @@ def _check_joins(lengths: Sequence[int], most: int, gap: int) -> None:
     enough = bisect.bisect_right(
         range(1, most), LARGEST_JOINS, key=lambda count: _joins(runs, count, gap)
     )
-    allowed = f"max_participation must be at most {enough}, got {most}"
+    allowed = f"max_participation is {most}; it has to be at most {enough}"
     raise ValueError(
-        f"{allowed if enough else 'restarts must be fewer'} for min_separation = "
+        f"{allowed if enough else 'restarts have to be fewer'} for min_separation = "
         f"{gap - 1} and {len(lengths)} trees: the exact worst case is a search that "
         "would take minutes. Restart less often, or take min_separation = 0, which has "
         "a closed form that is a bound for any other"

@@ -63,7 +63,8 @@ class DiscreteGaussian:
         if not 0 < stddev <= 2.0**56:
             raise ValueError(
                 f"the noise's standard deviation is {stddev:g} in units of the integer "
-                "sum, must be above 0 and at most 2^56, so that it fits into 62 bits."
+                "sum; it has to be above 0 and at most 2^56, so that it fits into 62 "
+                "bits."
             )
         self.stddev = stddev
         variance = Fraction(stddev) ** 2 + _ROUNDING_VARIANCE

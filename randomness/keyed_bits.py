@@ -37,7 +37,7 @@ class KeyedBits:
             ValueError: If the key is out of range.
         """
         if not 0 <= key < KEY_LIMIT:
-            raise ValueError("noise_key is out of range, must be in [0, 2^128).")
+            raise ValueError("noise_key is out of range; it has to be in [0, 2^128).")
         secret = _DOMAIN + key.to_bytes(16, "little")
         self._start = hashlib.shake_256(secret.ljust(_RATE, b"\0"))
         for part in path:

@@ -55,7 +55,7 @@ class NoiseKey:
 
     def __post_init__(self):
         if not 0 <= self.value < 2**_BITS:
-            raise ValueError("value must be in [0, 2^128).")
+            raise ValueError("value is out of range; it has to be in [0, 2^128).")
 
     @classmethod
     def fresh(cls) -> Self:

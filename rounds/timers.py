@@ -69,11 +69,13 @@ class DiurnalAvailability:
     def __post_init__(self):
         for name in ("mean_charging", "idle_share"):
             if not 0 < getattr(self, name) <= 1:
-                raise ValueError(f"{name} is {getattr(self, name)}, must be in (0, 1].")
+                raise ValueError(
+                    f"{name} is {getattr(self, name)}; it has to be in (0, 1]."
+                )
         most = min(self.mean_charging, 1 - self.mean_charging)
         if not 0 <= self.amplitude <= most:
             raise ValueError(
-                f"amplitude is {self.amplitude}, must be in [0, {most:g}] where "
+                f"amplitude is {self.amplitude}; it has to be in [0, {most:g}] where "
                 f"mean_charging is {self.mean_charging}."
             )
 
@@ -170,11 +172,11 @@ class Timers(plan.Sampler[Participation]):
             if value is None:
                 continue
             if not value >= least:
-                raise ValueError(f"{name} is {value}, must be at least {least}.")
+                raise ValueError(f"{name} is {value}; it has to be at least {least}.")
             if value > most:
-                raise ValueError(f"{name} is {value}, must be at most {most:,}.")
+                raise ValueError(f"{name} is {value}; it has to be at most {most:,}.")
         if not 0 <= self.drop_out < 1:
-            raise ValueError(f"drop_out is {self.drop_out}, must be in [0, 1).")
+            raise ValueError(f"drop_out is {self.drop_out}; it has to be in [0, 1).")
         if self.num_picked > self.num_clients:
             raise ValueError(
                 f"a round picks {self.num_picked:,} clients (cohort_size "

@@ -179,7 +179,9 @@ class ClientText:
             Its sentences, each a list of token ids.
         """
         if not 0 <= index < self.num_clients:
-            raise ValueError(f"index is {index}, must be in 0..{self.num_clients - 1}.")
+            raise ValueError(
+                f"index is {index}; it has to be in 0..{self.num_clients - 1}."
+            )
         first, last = self.client_splits[index : index + 2].tolist()
         splits = self.sentence_splits[first : last + 1].tolist()
         return [
@@ -193,7 +195,9 @@ class ClientText:
             name: "tokens", "sentence_splits" or "client_splits".
         """
         if name not in COLUMNS:
-            raise ValueError(f"name is {name!r}, must be one of {sorted(COLUMNS)}.")
+            raise ValueError(
+                f"name is {name!r}; it has to be one of {sorted(COLUMNS)}."
+            )
         return os.path.join(self.directory, f"{name}.bin")
 
     def _map(self, name: str) -> np.ndarray:
@@ -246,12 +250,14 @@ class ClientTextWriter:
             ("client_lengths", client_lengths, sentence_lengths),
         ):
             if lengths.size and lengths.min() < 1:
-                raise ValueError(f"{name} has {lengths.min()}, must be at least 1.")
+                raise ValueError(
+                    f"{name} has {lengths.min()}; it has to be at least 1."
+                )
             if lengths.sum() != len(parts):
                 raise ValueError(f"{name} add up to {lengths.sum()}, not {len(parts)}.")
         if tokens.size and not 0 <= tokens.min() <= tokens.max() < 2**31:
             raise ValueError(
-                f"tokens lie in {tokens.min()}..{tokens.max()}, must be in "
+                f"tokens lie in {tokens.min()}..{tokens.max()}; they have to be in "
                 f"0..{2**31 - 1}."
             )
         self._columns.append("tokens", tokens)

@@ -132,7 +132,7 @@ class ClientWords:
                 if count < 1:
                     raise ValueError(
                         f"rows: count of {word!r} at client {client_id!r} is "
-                        f"{count}, must be in 1..{column_writer.MAX_COUNT}."
+                        f"{count}; it has to be in 1..{column_writer.MAX_COUNT}."
                     )
                 flat.append((ids[client_id], found.setdefault(word, len(found)), count))
         spelled = sorted(found)
@@ -239,7 +239,8 @@ class ClientWords:
         """
         if name not in column_writer.COLUMNS:
             raise ValueError(
-                f"name is {name!r}, must be one of {sorted(column_writer.COLUMNS)}."
+                f"name is {name!r}; it has to be one of "
+                f"{sorted(column_writer.COLUMNS)}."
             )
         return os.path.join(self.directory, f"{name}.bin")
 
@@ -289,4 +290,4 @@ class ClientWords:
 
 def _check_index(name: str, value: int, size: int) -> None:
     if not 0 <= value < size:
-        raise ValueError(f"{name} is {value}, must be in 0..{size - 1}.")
+        raise ValueError(f"{name} is {value}; it has to be in 0..{size - 1}.")

@@ -24,7 +24,7 @@ class Values:
         array = np.frombuffer(chunk, self._dtype)
         if array.min() < self._low or array.max() > self._high:
             raise ValueError(
-                f"values lie in {array.min()}..{array.max()}, must be in "
+                f"values lie in {array.min()}..{array.max()}; they have to be in "
                 f"{self._low}..{self._high}"
             )
 
@@ -51,10 +51,11 @@ class Splits:
         # Before differences are taken, which could overflow.
         if array.min() < 0 or array.max() > self._end:
             raise ValueError(
-                f"rows start in {array.min()}..{array.max()}, must be in 0..{self._end}"
+                f"rows start in {array.min()}..{array.max()}; they have to be in "
+                f"0..{self._end}"
             )
         if self._before is None and array[0] != 0:
-            raise ValueError(f"the first row starts at {array[0]}, must be 0")
+            raise ValueError(f"the first row starts at {array[0]}; it has to be 0")
         before = (
             array[:1] - self._least
             if self._before is None
@@ -63,9 +64,11 @@ class Splits:
         shortest = np.diff(array, prepend=before).min()
         if shortest < self._least:
             raise ValueError(
-                f"a row has length {shortest}, must be at least {self._least}"
+                f"a row has length {shortest}; it has to be at least {self._least}"
             )
         self._before = int(array[-1])
         self._seen += len(array)
         if self._seen == self._rows + 1 and self._before != self._end:
-            raise ValueError(f"the rows end at {self._before}, must be {self._end}")
+            raise ValueError(
+                f"the rows end at {self._before}; they have to be {self._end}"
+            )

@@ -90,7 +90,7 @@ def sizes_of(
         if not verified_files.is_whole(metadata.get(name)):
             found = verified_files.shortened(metadata.get(name))
             raise damaged(
-                directory, f"{name} is {found}, must be a whole number, at least 0"
+                directory, f"{name} is {found}; it has to be a whole number, at least 0"
             )
     return [metadata[name] for name in names]
 

@@ -64,10 +64,10 @@ class ColumnWriter:
                 f"{len(rows.favorites)} favorites for {len(row_lengths)} rows."
             )
         if (row_lengths < 0).any() or (word_ids < 0).any():
-            raise ValueError("word_ids and row_lengths must be at least 0.")
+            raise ValueError("word_ids and row_lengths have to be at least 0.")
         if added and not 1 <= counts.min() <= counts.max() <= MAX_COUNT:
             raise ValueError(
-                f"counts lie in {counts.min()}..{counts.max()}, must be in "
+                f"counts lie in {counts.min()}..{counts.max()}; they have to be in "
                 f"1..{MAX_COUNT}."
             )
         if added:
@@ -76,7 +76,7 @@ class ColumnWriter:
             between = np.cumsum(row_lengths)[:-1] - 1  # the last entry of each row
             ascends[between[(between >= 0) & (between < len(ascends))]] = True
             if not ascends.all():
-                raise ValueError("word_ids must ascend within each row.")
+                raise ValueError("word_ids have to ascend within each row.")
         self._columns.append("word_ids", word_ids)
         self._columns.append("counts", counts)
         self._columns.append("row_splits", row_ends)
@@ -108,7 +108,9 @@ class ColumnWriter:
             )
         spelled = pa.array(words, pa.large_string())
         if not pc.all(pc.less(spelled[:-1], spelled[1:])).as_py() and len(words) > 1:
-            raise ValueError("words must be distinct, in the order of their spelling.")
+            raise ValueError(
+                "words have to be distinct, in the order of their spelling."
+            )
         self._columns.write_strings("word", spelled)
         if client_ids is not None:
             self._columns.write_strings("client_id", client_ids)

@@ -42,7 +42,7 @@ def find_or_build(
     for name in names:
         if not _NAME.fullmatch(name):
             raise ValueError(
-                f"name is {name!r}, must be letters, digits, '_', '-' and '.'."
+                f"name is {name!r}; it has to be letters, digits, '_', '-' and '.'."
             )
     folder = os.path.join(directory, _FOLDER)
     paths = [os.path.join(folder, f"{name}.bin") for name in names]

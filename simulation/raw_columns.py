@@ -149,7 +149,7 @@ def _check_strings(path: str, length: int) -> None:
         if found.type != pa.large_string() or found.null_count or len(found) != length:
             raise ValueError(
                 f"it has {len(found)} values of type {found.type}, {found.null_count} "
-                f"of them missing; there must be {length} texts"
+                f"of them missing; there have to be {length} texts"
             )
     except (ValueError, OSError) as error:  # Arrow's errors are among them
         raise verified_files.DamagedFileError(

@@ -29,7 +29,7 @@ class SentenceTokenizer:
 
     def __post_init__(self):
         if not self.name:
-            raise ValueError(f"name is {self.name!r}, must not be empty.")
+            raise ValueError(f"name is {self.name!r}; it must not be empty.")
 
 
 # Few distinct tokens make up most of a text. The bound keeps the memory small.
@@ -68,7 +68,7 @@ def get_sentence_tokenizer(name: str) -> SentenceTokenizer:
     """
     if name not in _TOKENIZERS:
         raise ValueError(
-            f"sentence_tokenizer is {name!r}, must be one of "
+            f"sentence_tokenizer is {name!r}; it has to be one of "
             f"{', '.join(SENTENCE_TOKENIZER_NAMES)}."
         )
     return _TOKENIZERS[name]

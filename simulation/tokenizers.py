@@ -33,9 +33,9 @@ class Tokenizer:
 
     def __post_init__(self):
         if not self.name:
-            raise ValueError(f"name is {self.name!r}, must not be empty.")
+            raise ValueError(f"name is {self.name!r}; it must not be empty.")
         if not self.alphabet:
-            raise ValueError(f"alphabet is {self.alphabet!r}, must not be empty.")
+            raise ValueError(f"alphabet is {self.alphabet!r}; it must not be empty.")
 
     def words(self, text: str) -> list[str]:
         """Returns the words of a text that have no character outside the alphabet."""
@@ -96,6 +96,6 @@ def get_tokenizer(name: str) -> Tokenizer:
     """
     if name not in _TOKENIZERS:
         raise ValueError(
-            f"tokenizer is {name!r}, must be one of {', '.join(TOKENIZER_NAMES)}."
+            f"tokenizer is {name!r}; it has to be one of {', '.join(TOKENIZER_NAMES)}."
         )
     return _TOKENIZERS[name]

@@ -81,7 +81,7 @@ def best_possible(
         ValueError: If `max_words` is below 1.
     """
     if max_words < 1:
-        raise ValueError(f"max_words is {max_words}, must be at least 1.")
+        raise ValueError(f"max_words is {max_words}; it has to be at least 1.")
     tokens = np.array(vocabulary.encode(language.words))
     anything = np.bincount(tokens, language.frequencies, vocabulary.num_tokens)
     without_context = _Words.of(anything[np.newaxis])

@@ -45,10 +45,13 @@ class LocalTraining:
     def __post_init__(self):
         if not 0 < self.learning_rate < math.inf:
             raise ValueError(
-                f"learning_rate is {self.learning_rate}, must be above 0 and finite."
+                f"learning_rate is {self.learning_rate}; it has to be above 0 and "
+                "finite."
             )
         if self.num_epochs < 1:
-            raise ValueError(f"num_epochs is {self.num_epochs}, must be at least 1.")
+            raise ValueError(
+                f"num_epochs is {self.num_epochs}; it has to be at least 1."
+            )
 
 
 class FederatedRounds:
@@ -84,7 +87,7 @@ class FederatedRounds:
                 model does not know.
         """
         if num_blocks < 1:
-            raise ValueError(f"num_blocks is {num_blocks}, must be at least 1.")
+            raise ValueError(f"num_blocks is {num_blocks}; it has to be at least 1.")
         largest = int(mapped.text.tokens.max())
         if largest >= model.num_tokens:
             raise ValueError(
@@ -180,11 +183,11 @@ class FederatedRounds:
     def _ask(self, kind, work, largest, message, clients, stream):
         """Returns the sums of a kind of work over clients."""
         if not clients.size:
-            raise ValueError("clients is empty, must have at least one.")
+            raise ValueError("clients is empty; it has to have at least one.")
         population = self.mapped.text.num_clients
         if clients.min() < 0 or clients.max() >= population:
             raise ValueError(
-                f"clients has {clients.min()} to {clients.max()}, must be in "
+                f"clients has {clients.min()} to {clients.max()}; it has to be in "
                 f"[0, {population})."
             )
         size = block_round.block_size_of(clients.size, self._num_blocks)

@@ -101,10 +101,10 @@ class DpFtrl(algorithm.Algorithm[TrainingState, model_updates.UpdateSum]):
             )
         if not 0 < learning_rate < math.inf:
             raise ValueError(
-                f"learning_rate is {learning_rate}, must be above 0 and finite."
+                f"learning_rate is {learning_rate}; it has to be above 0 and finite."
             )
         if not 0 <= momentum < 1:
-            raise ValueError(f"momentum is {momentum}, must be in [0, 1).")
+            raise ValueError(f"momentum is {momentum}; it has to be in [0, 1).")
         self.rounds = rounds
         self.plan = plan
         self.clients = clients

@@ -74,14 +74,17 @@ class ServerParameters:
 
     def __post_init__(self):
         if self.cohort_size < 1:
-            raise ValueError(f"cohort_size is {self.cohort_size}, must be at least 1.")
+            raise ValueError(
+                f"cohort_size is {self.cohort_size}; it has to be at least 1."
+            )
         if not 0 < self.server_learning_rate < math.inf:
             raise ValueError(
-                f"server_learning_rate is {self.server_learning_rate}, must be above 0 "
+                f"server_learning_rate is {self.server_learning_rate}; it has to be "
+                "above 0 "
                 "and finite."
             )
         if not 0 <= self.momentum < 1:
-            raise ValueError(f"momentum is {self.momentum}, must be in [0, 1).")
+            raise ValueError(f"momentum is {self.momentum}; it has to be in [0, 1).")
         object.__setattr__(self, "restart_rounds", tuple(self.restart_rounds))
         if self.restart_rounds and self.mechanism not in RESTARTED:
             raise ValueError(
@@ -122,7 +125,7 @@ class ServerParameters:
     def _check_no_noise(self) -> None:
         if self.noise_multiplier != 0:
             raise ValueError(
-                f"noise_multiplier is {self.noise_multiplier}, must be 0 for "
+                f"noise_multiplier is {self.noise_multiplier}; it has to be 0 for "
                 f"{self.mechanism.value}, which adds no noise."
             )
         if self.adaptive_clip is not None:

@@ -33,7 +33,7 @@ class ClientLimits:
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
             if value < 1:
-                raise ValueError(f"{field.name} is {value}, must be at least 1.")
+                raise ValueError(f"{field.name} is {value}; it has to be at least 1.")
 
 
 @dataclasses.dataclass(frozen=True)

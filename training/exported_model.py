@@ -141,7 +141,7 @@ class NextWordPredictor:
             Words with their probability among all tokens, the likeliest first.
         """
         if num_words < 1:
-            raise ValueError(f"num_words is {num_words}, must be at least 1.")
+            raise ValueError(f"num_words is {num_words}; it has to be at least 1.")
         split = sentence_tokenizers.get_sentence_tokenizer("keyboard").split
         # A word behind the text shows whether its last sentence goes on.
         *_, last = split(f"{text} x")

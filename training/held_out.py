@@ -35,7 +35,8 @@ class Clients:
         """
         if not 1 <= num_held_out < num_clients:
             raise ValueError(
-                f"num_held_out is {num_held_out}, must be in 1..{num_clients - 1} for "
+                f"num_held_out is {num_held_out}; it has to be in 1..{num_clients - 1} "
+                "for "
                 f"{num_clients:,} clients."
             )
         order = seeds.generator(seed, "held-out clients").permutation(num_clients)
@@ -60,7 +61,9 @@ class Evaluation:
                 one too.
         """
         if evaluate_every < 1:
-            raise ValueError(f"evaluate_every is {evaluate_every}, must be at least 1.")
+            raise ValueError(
+                f"evaluate_every is {evaluate_every}; it has to be at least 1."
+            )
         self._rounds = rounds
         self._clients = clients
         self._evaluate_every = evaluate_every

@@ -180,7 +180,7 @@ def with_public_bias(
     """
     if weights.get(_BIAS, np.zeros(())).shape != (vocabulary.num_tokens,):
         raise ValueError(
-            f"weights has {list(weights)}, must have {_BIAS} with "
+            f"weights has {list(weights)}; it has to have {_BIAS} with "
             f"{vocabulary.num_tokens} values."
         )
     changed = collections.OrderedDict(weights)

@@ -73,7 +73,7 @@ def cifg_language_model(
     }
     for name, (value, least) in sizes.items():
         if value < least:
-            raise ValueError(f"{name} is {value}, must be at least {least}.")
+            raise ValueError(f"{name} is {value}; it has to be at least {least}.")
     shapes = collections.OrderedDict(
         input_embedding=(num_tokens, embedding_size),
         input_kernel=(embedding_size, 3 * num_units),
@@ -146,7 +146,8 @@ def from_functional_model(
     for number, weight in enumerate(trainable):
         if weight.dtype != np.float32:
             raise ValueError(
-                f"functional_model: weight {number} is {weight.dtype}, must be float32."
+                f"functional_model: weight {number} is {weight.dtype}; it has to be "
+                "float32."
             )
 
     def initial_weights(seed: int) -> collections.OrderedDict[str, np.ndarray]:
@@ -185,7 +186,7 @@ def from_keras_model(
     shape = keras_model.compute_output_shape((1, sequence_length))
     if tuple(shape) != (1, sequence_length, num_tokens):
         raise ValueError(
-            f"keras_model has outputs of the shape {tuple(shape)}, must be "
+            f"keras_model has outputs of the shape {tuple(shape)}; it has to be "
             f"(1, {sequence_length}, {num_tokens})."
         )
     functional_model = tff.learning.models.functional_model_from_keras(

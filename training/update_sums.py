@@ -60,9 +60,11 @@ class SecureSums:
                 update as long as the clip norm.
         """
         if num_values < 1:
-            raise ValueError(f"num_values is {num_values}, must be at least 1.")
+            raise ValueError(f"num_values is {num_values}; it has to be at least 1.")
         if not 1 <= fraction_bits <= 40:
-            raise ValueError(f"fraction_bits is {fraction_bits}, must be in 1..40.")
+            raise ValueError(
+                f"fraction_bits is {fraction_bits}; it has to be in 1..40."
+            )
         self.fraction_bits = fraction_bits
         # A sum of d squares is wrong by d roundings at most, in any order, and each
         # coordinate by a few more.
@@ -89,7 +91,7 @@ class SecureSums:
         """Raises `ValueError` where a sum could leave its integers."""
         if num_clients > self.most_clients:
             raise ValueError(
-                f"{num_clients:,} clients are to be summed, must be at most "
+                f"{num_clients:,} clients are to be summed; they have to be at most "
                 f"{self.most_clients:,}: the sum of more could leave its 62 bits."
             )
 

@@ -33,7 +33,7 @@ class Vocabulary:
         """
         self.words = tuple(words)
         if not self.words:
-            raise ValueError("words is empty, must have at least one word.")
+            raise ValueError("words is empty; it has to have at least one word.")
         self._ids = {word: i for i, word in enumerate(self.words, len(SPECIAL_TOKENS))}
         if len(self._ids) < len(self.words):
             counts = collections.Counter(self.words)
@@ -41,7 +41,8 @@ class Vocabulary:
         for word in self.words:
             if word in SPECIAL_TOKENS or not word or word.split() != [word]:
                 raise ValueError(
-                    f"words has {word!r}, must have words without white space that are "
+                    f"words has {word!r}; it has to have words without white space "
+                    "that are "
                     f"none of {', '.join(SPECIAL_TOKENS)}."
                 )
 
@@ -63,7 +64,7 @@ class Vocabulary:
         """Returns the word, or the special token, of an id in [0, num_tokens)."""
         if not 0 <= token_id < self.num_tokens:
             raise ValueError(
-                f"token_id is {token_id}, must be in 0..{self.num_tokens - 1}."
+                f"token_id is {token_id}; it has to be in 0..{self.num_tokens - 1}."
             )
         if token_id < len(SPECIAL_TOKENS):
             return SPECIAL_TOKENS[token_id]
@@ -114,7 +115,7 @@ class Vocabulary:
             books and the web) that a keyboard's sentence tokenizer leaves whole.
         """
         if not 1 <= size <= 100_000:
-            raise ValueError(f"size is {size}, must be in 1..100000.")
+            raise ValueError(f"size is {size}; it has to be in 1..100000.")
         from simulation.readers import word_list
 
         split = sentence_tokenizers.get_sentence_tokenizer("keyboard").split
@@ -150,7 +151,7 @@ class Vocabulary:
             PopulationError: If it cannot be read.
         """
         if size < 1:
-            raise ValueError(f"size is {size}, must be at least 1.")
+            raise ValueError(f"size is {size}; it has to be at least 1.")
         counts: collections.Counter[str] = collections.Counter()
         rows, _ = sentences.open_file(options)
         for _, _, text, _ in rows:

@@ -30,7 +30,9 @@ class AliasTable:
         weights = np.asarray(weights, np.float64)
         total = weights.sum()
         if not (np.isfinite(total) and total > 0 and weights.min() >= 0):
-            raise ValueError("weights must be finite, at least 0, with a positive sum.")
+            raise ValueError(
+                "weights have to be finite, at least 0, with a positive sum."
+            )
         self._cell_bits = max(len(weights) - 1, 1).bit_length()
         cells = 1 << self._cell_bits
         full = 1 << _THRESHOLD_BITS

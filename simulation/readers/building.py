@@ -120,7 +120,7 @@ class PopulationBuilder:
             raise population_options.PopulationError(
                 f"client {names[client]!r} has the word "
                 f"{words[rows.word_ids[entry]]!r} {counts[entry]} times in "
-                f"all, must be at most {column_writer.MAX_COUNT}."
+                f"all; it has to be at most {column_writer.MAX_COUNT}."
             )
 
 

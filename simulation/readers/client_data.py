@@ -41,8 +41,8 @@ def texts(element: Any, text_feature: str, client_id: str) -> Iterator[str]:
     for value in np.asarray(element, object).reshape(-1).tolist():
         if not isinstance(value, bytes):
             raise population_options.PopulationError(
-                f"client {client_id!r} has an element of type {type(value).__name__}, "
-                "must be a string, or a mapping with a string feature."
+                f"client {client_id!r} has an element of type {type(value).__name__}; "
+                "it has to be a string, or a mapping with a string feature."
             )
         try:
             yield value.decode("utf-8")

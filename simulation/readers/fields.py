@@ -103,7 +103,7 @@ def parse_count(value: Any) -> int:
     whole = isinstance(count, int) and not isinstance(count, bool)
     if not whole or not 1 <= count <= column_writer.MAX_COUNT:
         raise ValueError(
-            f"count is {_SHORT.repr(value)}, must be a whole number in "
+            f"count is {_SHORT.repr(value)}; it has to be a whole number in "
             f"1..{column_writer.MAX_COUNT}"
         )
     return count

@@ -19,7 +19,7 @@ def _field(row: dict[str, Any], name: str, types: tuple[type, ...]) -> Any:
     value = row[name]
     if not isinstance(value, types) or isinstance(value, bool):
         expected = " or ".join({str: "a string", int: "an integer"}[t] for t in types)
-        raise ValueError(f"field {name!r} is {value!r:.40}, must be {expected}")
+        raise ValueError(f"field {name!r} is {value!r:.40}; it has to be {expected}")
     return value
 
 

@@ -82,7 +82,8 @@ def open_text(path: str, encoding: str, show_progress: bool = False) -> Iterator
             ) from None
         except LookupError:
             raise population_options.PopulationError(
-                f"encoding is {encoding!r}, must be a text encoding that Python knows, "
+                f"encoding is {encoding!r}; it has to be a text encoding that Python "
+                "knows, "
                 "such as utf-8 or iso-8859-1."
             ) from None
         stack.callback(text.close)

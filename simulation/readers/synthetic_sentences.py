@@ -73,7 +73,7 @@ class SyntheticLanguage:
         """
         if options.context_words > len(words):
             raise ValueError(
-                f"context_words is {options.context_words}, must be in "
+                f"context_words is {options.context_words}; it has to be in "
                 f"1..{len(words)}: the language has {len(words):,} words."
             )
         self.options = options
@@ -186,7 +186,7 @@ def sentences_per_client(
         raise population_options.PopulationError(
             f"mean_words_per_client is {words:g} and mean_sentence_words "
             f"{language.mean_sentence_words:g}: that makes {mean:g} sentences a "
-            f"client, must be {wanted} where words_per_client_sigma is {sigma:g}."
+            f"client; it has to be {wanted} where words_per_client_sigma is {sigma:g}."
         )
     return synthetic_english.WordsPerClient(mean, sigma)
 

@@ -41,7 +41,7 @@ def read_dictionary(path: str | None) -> frozenset[str]:
         for number, line in enumerate(lines, 1):
             if opening.has_undecodable(line):
                 raise population_options.PopulationError(
-                    f"{path}:{number}: a dictionary must be UTF-8 text with one word "
+                    f"{path}:{number}: a dictionary has to be UTF-8 text with one word "
                     "a line; this line is not UTF-8."
                 )
             words.add(line.strip().lower())

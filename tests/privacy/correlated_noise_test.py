@@ -201,7 +201,7 @@ class ReleaseTest(parameterized.TestCase):
                 self.assertGreater(stats.chisquare(counts).pvalue, _ALARM / 50)
 
     def test_too_large(self):
-        with self.assertRaisesRegex(ValueError, "must have 1 to 2"):
+        with self.assertRaisesRegex(ValueError, "to have 1 to 2"):
             total = np.broadcast_to(np.int64(0), [2**27 + 1])
             Stream(_BLT, 1.0).add(total)
 

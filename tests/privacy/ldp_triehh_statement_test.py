@@ -255,16 +255,19 @@ class LdpTrieHHStatementTest(parameterized.TestCase):
         self.assertEqual(statement.PrivacyStatement.from_json(stated.to_json()), stated)
 
     @parameterized.parameters(
-        ({"local_epsilon": 0.0}, "local_epsilon must be above 0, got 0.0"),
-        ({"local_epsilon": math.nan}, "local_epsilon must be above 0, got nan"),
-        ({"cohort_size": 0}, "cohort_size must be at least 1, got 0"),
-        ({"contribution_bound": 0}, "contribution_bound must be at least 1, got 0"),
-        ({"num_repeats": 0}, "num_repeats must be an integer of at least 1"),
+        ({"local_epsilon": 0.0}, "local_epsilon is 0.0; it has to be above 0"),
+        ({"local_epsilon": math.nan}, "local_epsilon is nan; it has to be above 0"),
+        ({"cohort_size": 0}, "cohort_size is 0; it has to be at least 1"),
+        ({"contribution_bound": 0}, "contribution_bound is 0; it has to be at least 1"),
+        (
+            {"num_repeats": 0},
+            "num_repeats is .*; it has to be an integer of at least 1",
+        ),
         ({"num_repeats": 1_001}, "num_repeats .* at most 1000"),
         ({"domain_sizes": [10, 1]}, "domain_sizes"),
-        ({"aggregation": "trusted"}, "aggregation must be one of"),
-        ({"delta": 0.0}, r"delta must be in \(0, 1\), got 0.0"),
-        ({"delta": 1.0}, r"delta must be in \(0, 1\), got 1.0"),
+        ({"aggregation": "trusted"}, "aggregation is .*; it has to be one of"),
+        ({"delta": 0.0}, r"delta is 0.0; it has to be in \(0, 1\)"),
+        ({"delta": 1.0}, r"delta is 1.0; it has to be in \(0, 1\)"),
     )
     def test_bad_arguments(self, changes, message):
         with self.assertRaisesRegex(ValueError, message):

@@ -247,7 +247,9 @@ class LedgerTest(parameterized.TestCase):
         )
         self.assertLessEqual(1e-8 + (1 - 1e-8) * exact, 1.1e-7)
         self.assertLess(total.epsilon, alone + 0.3)
-        with self.assertRaisesRegex(ValueError, "delta = 1e-08 must be above .*words"):
+        with self.assertRaisesRegex(
+            ValueError, "delta is 1e-08; it has to be above .*words"
+        ):
             book.total(1e-8)
 
     def test_noise_that_is_drawn_has_no_proof_at_tiny_deltas(self):

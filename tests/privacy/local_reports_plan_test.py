@@ -139,11 +139,15 @@ class RoundTest(parameterized.TestCase):
         (1, {}, None),
         (2, {"candidates": 1}, None),
         (3, {}, "round 3 is not in the plan: max_depth times num_passes is 2"),
-        (1, {"candidates": 0}, "candidates must be an integer of at least 1"),
-        (1, {"candidates": None}, "candidates must be an integer"),
-        (1, {"candidates": 2.5}, "candidates must be an integer"),
+        (
+            1,
+            {"candidates": 0},
+            "candidates is .*; it has to be an integer of at least 1",
+        ),
+        (1, {"candidates": None}, "candidates is .*; it has to be an integer"),
+        (1, {"candidates": 2.5}, "candidates is .*; it has to be an integer"),
         (1, {"candidates": 30}, "30 candidates has .* of 5; the plan has 4"),
-        (1, {"candidates": 46}, "candidates must be .* at most 45"),
+        (1, {"candidates": 46}, "candidates is .*; it has to be .* at most 45"),
         (1, {"reports": 2_999}, "reports is 2999; a cohort of 1,000 sends 3,000, 3"),
         (1, {"reports": None}, "reports is None"),
     )
@@ -162,7 +166,9 @@ class RoundTest(parameterized.TestCase):
         algorithm = mock.Mock(plan=plan, describe=dict, initialize=lambda repeat: None)
         step = steps.Steps(algorithm, seed=1, noise_key=noise_keys.NoiseKey.fresh())
         query = mock.Mock(ask=lambda *given: asked.append(given), facts={"reports": 1})
-        with self.assertRaisesRegex(ValueError, "candidates must be an integer"):
+        with self.assertRaisesRegex(
+            ValueError, "candidates is .*; it has to be an integer"
+        ):
             step.ask(step.begin(), query, np.arange(1_000))
         self.assertEmpty(asked)
 
@@ -228,10 +234,13 @@ class StatementTest(parameterized.TestCase):
 class BadPlansTest(parameterized.TestCase):
     @parameterized.parameters(
         ({"bound": 0}, "bound"),
-        ({"epsilon": 0.0}, "^epsilon must be above 0"),
-        ({"replacement_epsilon": math.nan}, "replacement_epsilon must be above 0"),
+        ({"epsilon": 0.0}, "^epsilon is .*; it has to be above 0"),
+        (
+            {"replacement_epsilon": math.nan},
+            "replacement_epsilon is .*; it has to be above 0",
+        ),
         ({"replacement_epsilon": math.inf}, "both are infinite"),
-        ({"aggregation": "mail"}, "aggregation must be one of"),
+        ({"aggregation": "mail"}, "aggregation is .*; it has to be one of"),
         ({"max_prefixes": 0}, "max_prefixes"),
         ({"replacement_epsilon": 3.9}, "1 candidates has .* of 4; the plan has 3.9"),
         ({"randomizer": _Unknown}, "_Unknown, known as arbitrary; .* has no name"),
@@ -255,7 +264,9 @@ class BadPlansTest(parameterized.TestCase):
             statement = plan.statement(None, _DELTA)
             said = any("left out" in text for text in statement.assumptions)
             self.assertEqual(said, not kept)
-            with self.assertRaisesRegex(ValueError, "candidates must be .* at most 4"):
+            with self.assertRaisesRegex(
+                ValueError, "candidates is .*; it has to be .* at most 4"
+            ):
                 plan.check_round(1, {"candidates": 5, "reports": 1_000})
 
     def test_other_cohorts_have_no_theorem(self):

@@ -250,7 +250,7 @@ class BadInputTest(parameterized.TestCase):
                 "--forgotten=0.1",
                 "--weights=x",
             ),
-            "weights must be numbers",
+            "weights is .*; it has to be numbers",
         ),
         (("--mechanism=triehh", "--num_rounds=3"), "--num_rounds is no flag"),
         (("--mechanism=other",), "--mechanism=other"),
@@ -265,7 +265,7 @@ class BadInputTest(parameterized.TestCase):
                 "--local_epsilon=1",
                 f"--num_reports={2**63}",
             ),
-            "num_reports must be at most 1e.12",
+            "num_reports is .*; it has to be at most 1e.12",
         ),
         (
             (
@@ -275,7 +275,7 @@ class BadInputTest(parameterized.TestCase):
                 "--min_separation=9",
                 "--delta=1e-6",
             ),
-            "max_participation must be at most .* minutes",
+            "max_participation is .*; it has to be at most .* minutes",
         ),
         (
             (
@@ -287,7 +287,7 @@ class BadInputTest(parameterized.TestCase):
                 "--restart_period=1",
                 "--delta=1e-6",
             ),
-            "restart_period must be at least 1000 .* trees",
+            "restart_period is .*; it has to be at least 1000 .* trees",
         ),
         (
             (
@@ -297,19 +297,19 @@ class BadInputTest(parameterized.TestCase):
                 "--min_separation=10",
                 "--delta=1e-6",
             ),
-            "min_separation .* got 10",
+            "min_separation is 10; it has to be .*",
         ),
         (
             (*_FTRL, "--noise_multiplier=7", "--count_stddev=1e-300"),
-            "count_stddev must be above noise_multiplier / 2 = 3.5, got 1e-300",
+            "count_stddev is 1e-300; it has to be above noise_multiplier / 2 = 3.5",
         ),
         (
             (*_FTRL, "--noise_multiplier=1e-300"),
-            "noise_multiplier must be at least 0.001, got 1e-300 .*no guarantee",
+            "noise_multiplier is 1e-300; it has to be at least 0.001 .*no guarantee",
         ),
         (
             (*_FTRL, "--noise_multiplier=5e-324"),
-            "noise_multiplier must be at least 0.001, got 5e-324",
+            "noise_multiplier is 5e-324; it has to be at least 0.001",
         ),
         (
             (
@@ -331,7 +331,7 @@ class BadInputTest(parameterized.TestCase):
                 "--delta=1e-12",
                 "--discovery_rate=0.9999999999999999",
             ),
-            "discovery_rate must be at most 0.999999, got .*long",
+            "discovery_rate is .*; it has to be at most 0.999999.*long",
         ),
         (
             ("--mechanism=triehh", "--population=1000", "--max_length=5"),

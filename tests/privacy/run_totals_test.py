@@ -188,7 +188,7 @@ class TotalsTest(parameterized.TestCase):
         (lambda: _training(1e-40), "a: only proved upper bounds can be composed"),
         (
             lambda: _words(1e-3),
-            "delta = 1e-06 must be at least .*, the sum of the deltas of a$",
+            "delta is 1e-06; it has to be at least .*, the sum of the deltas of a$",
         ),
     )
     def test_refused(self, statement, message):
@@ -262,15 +262,15 @@ class ProgramTest(parameterized.TestCase):
         for paths, arguments, message in (
             ([path, path + "/"], None, "names .*words/ twice"),
             ([path, str(unfinished)], None, "unfinished: has no privacy.json; only"),
-            ([str(old)], None, "old: schema_version must be 3"),
+            ([str(old)], None, "old: schema_version is 2; it has to be 3"),
             ([path], (), "--compose takes --delta"),
             ([path], ("--delta=1e-6", "--epsilon=1"), "--compose takes --delta"),
-            ([path], ("--delta=2",), "delta must be"),
+            ([path], ("--delta=2",), "delta is 2.0; it has to be"),
             ([""], None, "compose must name at least one run"),
             (
                 [path, other],
                 ("--delta=5e-10",),
-                "delta = 5e-10 must be above .*, the sum of the deltas of .*words",
+                "delta is 5e-10; it has to be above .*, the sum of .*words",
             ),
         ):
             if arguments is None:

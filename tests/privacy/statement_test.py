@@ -210,10 +210,13 @@ class StatementTest(parameterized.TestCase):
             (lambda f: f.pop("unit"), "field unit of the statement is missing"),
             (lambda f: f.update(more=1), "field more of the statement is unknown"),
             (lambda f: f.update(schema_version=7), "schema_version"),
-            (lambda f: f.update(unit="item"), "unit of the statement must be 'client'"),
+            (
+                lambda f: f.update(unit="item"),
+                "unit of the statement is .*; it has to be 'client'",
+            ),
             (
                 lambda f: f["guarantees"][0].update(adjacency="zero-out"),
-                r"adjacency of guarantees\[0\] must be one of .*zero_out",
+                r"adjacency of guarantees\[0\] is .*; it has to be one of .*zero_out",
             ),
             (lambda f: f["definitions"].update(client="a user"), "definitions"),
             (lambda f: f["definitions"].pop("zero_out"), "definitions"),

@@ -177,7 +177,7 @@ class SensitivityTest(parameterized.TestCase):
             ([1, 2], [1], "of one length"),
             ([1], [3], "between 0 and 2"),
             ([1, 1], [2, 2], "client 1 takes part twice in round 2"),
-            ([1.0], [2], "must be integers"),
+            ([1.0], [2], "to be of integers"),
         ):
             with self.assertRaisesRegex(ValueError, regex):
                 observed(np.array(clients), np.array(rounds), [3])
@@ -224,7 +224,9 @@ class ErrorTest(parameterized.TestCase):
         np.testing.assert_allclose(np.transpose(filtered), noises, atol=1e-12)
 
     def test_bad_bands(self):
-        with self.assertRaisesRegex(ValueError, "bands must be .* at least 1, got 0"):
+        with self.assertRaisesRegex(
+            ValueError, "bands is 0; it has to be .* at least 1"
+        ):
             toeplitz.SquareRoot(0)
 
 

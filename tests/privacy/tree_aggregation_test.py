@@ -173,15 +173,15 @@ class WorstCaseTest(parameterized.TestCase):
         )
         self.assertGreater(largest.square_sum, 10**16)
         self.assertLess(time.monotonic() - started, 5)
-        with self.assertRaisesRegex(ValueError, "must be at most 3500 for min_sep"):
+        with self.assertRaisesRegex(ValueError, "to be at most 3500 for min_sep"):
             worst_participation.square_sum((10**6,), 10**5, 1)
 
     def test_restarts_that_take_minutes_are_refused_at_once(self):
         started = time.monotonic()
         for rounds, period, most, what in (
-            (99_999, 11, 3333, "at most 2[0-9]+, got 3333"),
-            (99_999, 11, 500, "at most 2[0-9]+, got 500"),
-            (10**9 - 1, 1000, 7, "restarts must be fewer .* 1000001 trees"),
+            (99_999, 11, 3333, "is 3333; it has to be at most 2[0-9]+"),
+            (99_999, 11, 500, "is 500; it has to be at most 2[0-9]+"),
+            (10**9 - 1, 1000, 7, "restarts have to be fewer .* 1000001 trees"),
         ):
             run = TreeAggregation(
                 noise_multiplier=7.0,
@@ -201,7 +201,9 @@ class WorstCaseTest(parameterized.TestCase):
         lengths = (11,) * 3_000
         with self.assertRaises(ValueError) as refused:
             worst_participation.square_sum(lengths, 3000, 1)
-        named = re.search("at most ([0-9]+), got 3000", str(refused.exception))
+        named = re.search(
+            "is 3000; it has to be at most ([0-9]+)", str(refused.exception)
+        )
         most = int(named[1]) // 4 * 4
         self.assertBetween(most, 40, 400)
         self.assertEqual(
@@ -387,10 +389,10 @@ class ObservedTest(parameterized.TestCase):
     def test_bad_tables(self):
         for clients, rounds, message in (
             ([1, 1], [3, 3], "client 1 takes part twice in round 3"),
-            ([1], [10], "rounds must be between"),
-            ([1], [-1], "rounds must be between"),
+            ([1], [10], "rounds is from .*; it has to be from 0"),
+            ([1], [-1], "rounds is from .*; it has to be from 0"),
             ([1, 2], [1], "one length"),
-            ([1.0], [1], "clients must be integers"),
+            ([1.0], [1], "clients is of float64; it has to be of integers"),
         ):
             with self.assertRaisesRegex(ValueError, message):
                 tree_aggregation.observed_square_sums(

@@ -228,7 +228,7 @@ class NoiseTest(parameterized.TestCase):
         mechanism = gaussian()
         total = model_updates.UpdateSum(dict(a=np.zeros(3, np.float32)), 10, 5, 0)
         stream = streams.Stream(1, history=bytes(32))
-        with self.assertRaisesRegex(ValueError, "is float32, must be int64"):
+        with self.assertRaisesRegex(ValueError, "is float32; it has to be int64"):
             mechanism.release(total, mechanism.initialize(), {"clip_norm": 5.0}, stream)
 
     def test_room(self):
@@ -347,15 +347,15 @@ class BadInputTest(parameterized.TestCase):
         (dict(num_rounds=0), "num_rounds is 0"),
         (
             dict(noise_multiplier=0.0),
-            "noise_multiplier must be .* above 0",
+            "noise_multiplier is .*; it has to be .* above 0",
         ),
-        (dict(clip_norm=math.inf), "clip_norm must be a finite number"),
-        (dict(clip_norm=1e-320), "clip_norm is 1e-320, must be at least 1e-15"),
+        (dict(clip_norm=math.inf), "clip_norm is .*; it has to be a finite number"),
+        (dict(clip_norm=1e-320), "clip_norm is 1e-320; it has to be at least 1e-15"),
         (dict(restart_rounds=(5, 5)), "strictly increasing"),
         (dict(restart_rounds=(999,)), "restart_rounds"),
         (
             dict(adaptive_clip=update_noise.AdaptiveClip(count_stddev=3.5)),
-            "must be below 7, twice the noise",
+            "to be below 7, twice the noise",
         ),
     )
     def test_tree(self, options, regex):
@@ -363,7 +363,9 @@ class BadInputTest(parameterized.TestCase):
             tree(**options)
 
     def test_a_later_round(self):
-        with self.assertRaisesRegex(ValueError, "noise_multiplier must be "):
+        with self.assertRaisesRegex(
+            ValueError, "noise_multiplier is .*; it has to be "
+        ):
             DecayingNoise(num_rounds=9, noise_multiplier=1.0, clip_norm=1.0, decay=0.0)
 
     def test_a_tree_has_one_scale(self):
@@ -379,11 +381,11 @@ class BadInputTest(parameterized.TestCase):
             model_updates.NoNoise(num_rounds=1, clip_norm=0.0)
 
     @parameterized.parameters(
-        (dict(count_stddev=0.0), "count_stddev must be .* above 0, got 0.0"),
+        (dict(count_stddev=0.0), "count_stddev is 0.0; it has to be .* above 0"),
         (dict(count_stddev=1.0, quantile=1.0), "quantile is 1"),
         (
             dict(count_stddev=1.0, learning_rate=math.nan),
-            "learning_rate must be .*, got nan",
+            "learning_rate is nan; it has to be .*",
         ),
     )
     def test_adaptive_clip(self, options, regex):

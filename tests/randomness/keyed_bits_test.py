@@ -70,7 +70,7 @@ class KeyedBitsTest(absltest.TestCase):
 
     def test_bad_keys(self):
         for key in (-1, 2**128):
-            with self.assertRaisesRegex(ValueError, r"must be in \[0, 2\^128\)"):
+            with self.assertRaisesRegex(ValueError, r"to be in \[0, 2\^128\)"):
                 keyed_bits.KeyedBits(key)
 
 

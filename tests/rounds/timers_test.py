@@ -292,16 +292,16 @@ class LawTest(parameterized.TestCase):
 
 class BadInputTest(parameterized.TestCase):
     @parameterized.parameters(
-        (dict(cohort_size=0), "cohort_size is 0, must be at least 1"),
+        (dict(cohort_size=0), "cohort_size is 0; it has to be at least 1"),
         (dict(over_selection=0.5), "over_selection is 0.5"),
         (dict(over_selection=float("nan")), "over_selection is nan"),
-        (dict(over_selection=float("inf")), "over_selection is inf, must be at most"),
-        (dict(over_selection=1001.0), "over_selection is 1001.0, must be at most"),
-        (dict(timer_hours=87_601), "timer_hours is 87601, must be at most 87,600"),
-        (dict(round_minutes=10_081), "round_minutes is 10081, must be at most"),
-        (dict(max_wait_hours=87_601), "max_wait_hours is 87601, must be at most"),
-        (dict(num_rounds=2**31), "num_rounds is 2147483648, must be at most"),
-        (dict(drop_out=1.0), r"drop_out is 1.0, must be in \[0, 1\)"),
+        (dict(over_selection=float("inf")), "over_selection is inf; it has to be at"),
+        (dict(over_selection=1001.0), "over_selection is 1001.0; it has to be at most"),
+        (dict(timer_hours=87_601), "timer_hours is 87601; it has to be at most 87,600"),
+        (dict(round_minutes=10_081), "round_minutes is 10081; it has to be at most"),
+        (dict(max_wait_hours=87_601), "max_wait_hours is 87601; it has to be at most"),
+        (dict(num_rounds=2**31), "num_rounds is 2147483648; it has to be at most"),
+        (dict(drop_out=1.0), r"drop_out is 1.0; it has to be in \[0, 1\)"),
         (dict(timer_hours=-1), "timer_hours is -1"),
         (dict(min_separation=-1), "min_separation is -1"),
         (dict(max_participation=0), "max_participation is 0"),
@@ -330,7 +330,7 @@ class BadInputTest(parameterized.TestCase):
     @parameterized.parameters(
         (dict(mean_charging=0.0), "mean_charging is 0"),
         (dict(idle_share=1.5), "idle_share is 1.5"),
-        (dict(mean_charging=0.9), r"amplitude is 0.225, must be in \[0, 0.1\]"),
+        (dict(mean_charging=0.9), r"amplitude is 0.225; it has to be in \[0, 0.1\]"),
     )
     def test_availability(self, options, regex):
         with self.assertRaisesRegex(ValueError, regex):

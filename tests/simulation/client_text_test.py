@@ -37,7 +37,7 @@ class ClientTextTest(parameterized.TestCase):
         ([("a", [])], "client_lengths has 0"),
         ([("a", [[1], []])], "sentence_lengths has 0"),
         ([("a", [[-1]])], r"lie in -1..-1"),
-        ([("a", [[2**31]])], "must be in"),
+        ([("a", [[2**31]])], "to be in"),
     )
     def test_bad_rows(self, rows, regex):
         with self.assertRaisesRegex(ValueError, regex):
@@ -47,9 +47,9 @@ class ClientTextTest(parameterized.TestCase):
     def test_bad_directories(self):
         text = self._write(_ROWS)
         for index in (-1, 2):
-            with self.assertRaisesRegex(ValueError, "must be in 0..1"):
+            with self.assertRaisesRegex(ValueError, "to be in 0..1"):
                 text.client(index)
-        with self.assertRaisesRegex(ValueError, "'words', must be one of"):
+        with self.assertRaisesRegex(ValueError, "'words'; it has to be one of"):
             text.column_path("words")
         words = client_words.ClientWords.from_rows(
             self.directory / "w", [("ann", [("sun", 1)])]

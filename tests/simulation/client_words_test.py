@@ -189,9 +189,9 @@ class ClientWordsTest(parameterized.TestCase):
         population = ClientWords.from_rows(self.directory, _ROWS)
         for call in (population.word, population.client, population.client_id):
             for index in (-1, 3):
-                with self.assertRaisesRegex(ValueError, r"must be in 0\.\.2"):
+                with self.assertRaisesRegex(ValueError, r"to be in 0\.\.2"):
                     call(index)
-        with self.assertRaisesRegex(ValueError, "must be one of"):
+        with self.assertRaisesRegex(ValueError, "to be one of"):
             population.column_path("words")
 
     def test_open_refuses_what_is_not_whole(self):

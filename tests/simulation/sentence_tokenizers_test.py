@@ -30,7 +30,7 @@ class SentenceTokenizersTest(parameterized.TestCase):
         self.assertEqual(tokenizer.split(text), expected)
 
     def test_bad_input(self):
-        with self.assertRaisesRegex(ValueError, "is 'x', must be one of keyboard"):
+        with self.assertRaisesRegex(ValueError, "is 'x'; it has to be one of keyboard"):
             sentence_tokenizers.get_sentence_tokenizer("x")
         with self.assertRaisesRegex(ValueError, "name is ''"):
             sentence_tokenizers.SentenceTokenizer("", str.split)

@@ -152,7 +152,7 @@ class TrainingTest(common.TrainingTestCase):
         with self.assertRaisesRegex(ValueError, "clients is empty"):
             rounds.train(weights, np.zeros(0, np.int64), 1.0, 1.0)
         for bad in (-1, 2):
-            with self.assertRaisesRegex(ValueError, rf"{bad} to {bad}, must be in \[0"):
+            with self.assertRaisesRegex(ValueError, rf"{bad} to {bad}; .* in \[0"):
                 rounds.train(weights, np.array([bad]), 1.0, 1.0)
         with self.assertRaisesRegex(ValueError, "num_blocks is 0"):
             self.rounds(language_model, [[[4]]], num_blocks=0)

@@ -77,15 +77,15 @@ class BadInputTest(parameterized.TestCase):
         (dict(cohort_size=0), "cohort_size is 0"),
         (dict(num_rounds=0), "num_rounds is 0"),
         (dict(server_learning_rate=0.0), "server_learning_rate is 0"),
-        (dict(momentum=1.0), r"momentum is 1.0, must be in \[0, 1\)"),
+        (dict(momentum=1.0), r"momentum is 1.0; it has to be in \[0, 1\)"),
         (
             dict(noise_multiplier=0.0),
-            "noise_multiplier must be a finite number above 0",
+            "noise_multiplier is .*; it has to be a finite number above 0",
         ),
         (dict(mechanism=_GAUSSIAN, restart_rounds=(5,)), "never starts anew"),
         (dict(mechanism=_BLT), "matrix is None, which does not go with blt"),
         (dict(matrix=_MATRIX), "matrix is .* does not go with dp_ftrl"),
-        (dict(mechanism=_NONE), "noise_multiplier is 7.0, must be 0"),
+        (dict(mechanism=_NONE), "noise_multiplier is 7.0; it has to be 0"),
         (
             dict(
                 mechanism=_NONE,

@@ -20,7 +20,7 @@ class ClientsTest(absltest.TestCase):
         np.testing.assert_array_equal(np.sort(both), np.arange(20))
         self.assertLen(clients.held_out, 6)
         for size in (0, 20):
-            with self.assertRaisesRegex(ValueError, "must be in 1..19"):
+            with self.assertRaisesRegex(ValueError, "to be in 1..19"):
                 held_out.Clients.split(20, size, seed=1)
 
 

@@ -130,7 +130,7 @@ class OwnModelTest(absltest.TestCase):
         np.testing.assert_allclose(found_shifted, expected_shifted, atol=1e-6)
 
     def test_bad_keras(self):
-        with self.assertRaisesRegex(ValueError, r"must be \(1, 5, 13\)"):
+        with self.assertRaisesRegex(ValueError, r"to be \(1, 5, 13\)"):
             model.from_keras_model(self._keras(), 13, 5)
 
     def test_weights_that_are_not_trained(self):

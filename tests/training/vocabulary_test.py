@@ -25,7 +25,7 @@ class VocabularyTest(parameterized.TestCase):
             ["<pad>", "<oov>", "<bos>", "<eos>", "the", "cat"],
         )
         for token_id in (-1, 6):
-            with self.assertRaisesRegex(ValueError, "must be in 0..5"):
+            with self.assertRaisesRegex(ValueError, "to be in 0..5"):
                 words.token(token_id)
 
     def test_file(self):
@@ -66,7 +66,7 @@ class VocabularyTest(parameterized.TestCase):
         split = sentence_tokenizers.get_sentence_tokenizer("keyboard").split
         self.assertEqual(split(" ".join(words.words)), [list(words.words)])
         for size in (0, 100_001):
-            with self.assertRaisesRegex(ValueError, "must be in 1..100000"):
+            with self.assertRaisesRegex(ValueError, "to be in 1..100000"):
                 vocabulary.Vocabulary.from_english(size)
 
     def test_public_text(self):

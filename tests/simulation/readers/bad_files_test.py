@@ -69,8 +69,8 @@ class BadRowsTest(files_test_case.FilesTestCase):
             (2, "not JSON"),
             (3, "a JSON object was expected, not list"),
             (4, "no field 'text'; the fields are: user, txt"),
-            (5, "'text' is None, must be a string"),
-            (6, "'user' is True, must be a string or an integer"),
+            (5, "'text' is None; it has to be a string"),
+            (6, "'user' is True; it has to be a string or an integer"),
             (7, "the user is empty"),
             (8, "--encoding"),
             (9, "not valid Unicode"),
@@ -86,7 +86,7 @@ class BadRowsTest(files_test_case.FilesTestCase):
         bad = self.bad_rows(path, format="word_counts")
         self.assertEqual([line for line, _ in bad], list(range(2, 13)))
         for _, reason in bad[: len(values)]:
-            self.assertIn("must be a whole number in 1..2147483647", reason)
+            self.assertIn("to be a whole number in 1..2147483647", reason)
         self.assertIn("the word is empty", bad[-2][1])
         words = self.words_of(path, format="word_counts")
         self.assertEqual(words, {"ann": [("sun", 7)]})

@@ -125,7 +125,7 @@ class SyntheticLanguageTest(parameterized.TestCase):
         (dict(context_strength=float("nan")), "context_strength=nan: has to be"),
         (dict(num_followers=0), "num_followers=0: has to be"),
         (dict(context_words=0), "context_words=0: has to be"),
-        (dict(context_words=41), r"context_words is 41, must be in 1\.\.40"),
+        (dict(context_words=41), r"context_words is 41; it has to be in 1\.\.40"),
     )
     def test_bad_options(self, options, regex):
         with self.assertRaisesRegex(ValueError, regex):
@@ -187,14 +187,14 @@ class BuildTest(parameterized.TestCase):
             self.assertFalse(np.array_equal(found, tokens))
 
     @parameterized.parameters(
-        (dict(mean_words_per_client=5.0), "makes 1 sentences a client, must be above"),
+        (dict(mean_words_per_client=5.0), "1 sentences a client; it has to be above"),
         (
             dict(mean_words_per_client=7.0, words_per_client_sigma=0.0),
-            "makes 1.4 sentences a client, must be a whole number",
+            "makes 1.4 sentences a client; it has to be a whole number",
         ),
         (
             dict(mean_words_per_client=2.0, words_per_client_sigma=0.0),
-            "makes 0.4 sentences a client, must be a whole number from 1",
+            "makes 0.4 sentences a client; it has to be a whole number from 1",
         ),
     )
     def test_too_few_words_for_sentences(self, options, regex):
