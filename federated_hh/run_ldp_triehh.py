@@ -2,9 +2,9 @@
 
 scripts/run federated_hh.run_ldp_triehh --flagfile=configs/ldp_triehh_demo.flagfile
 
-Text is cut at white space (--tokenizer), and prefixes are made of the 100 characters
-of Python's string.printable, unless --alphabet says otherwise: a word with another
-character is an error then, unless --out_of_alphabet=drop leaves it out.
+Prefixes are made of the 100 characters of Python's string.printable, unless --alphabet
+says otherwise: a word with another character is an error then, unless
+--out_of_alphabet=drop leaves it out.
 """
 
 import math
@@ -17,11 +17,7 @@ from simulation import experiment_flags, option_flags, population_flags
 _PROGRAM = "federated_hh.run_ldp_triehh"
 
 _OPTIONS = option_flags.define(ldp_triehh_options.LdpTrieHHOptions)
-_POPULATION = population_flags.PopulationFlags(
-    "words",
-    # Gboard's words are whatever is typed between spaces.
-    defaults={"tokenizer": "whitespace"},
-)
+_POPULATION = population_flags.PopulationFlags("words")
 flags.adopt_module_key_flags(experiment_flags)
 
 _SUBSET_SELECTION = "subset_selection"

@@ -5,6 +5,25 @@ import dataclasses
 import numpy as np
 
 
+def grouped_by(clients: np.ndarray) -> np.ndarray | None:
+    """Returns the stable order that puts each client's occurrences together.
+
+    Args:
+        clients: Integers [n], at least 0.
+
+    Returns:
+        int64 [n], by ascending client; None where they are so already.
+    """
+    if not (clients[1:] < clients[:-1]).any():
+        return None
+    # NumPy sorts 16-bit numbers digit by digit, in time that is linear.
+    order = np.argsort((clients & 0xFFFF).astype(np.uint16), kind="stable")
+    for shift in range(16, _bits(clients.max()), 16):
+        digits = ((clients >> shift) & 0xFFFF).astype(np.uint16)
+        order = order[np.argsort(digits[order], kind="stable")]
+    return order
+
+
 def _bits(largest: int) -> int:
     return int(largest).bit_length()
 
@@ -46,36 +65,6 @@ def _totals(
     return np.add.reduceat(counts[positions].astype(np.int64), starts)
 
 
-def by_appearance(
-    clients: np.ndarray, words: np.ndarray, counts: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Adds up the occurrences of each word at each client, in order of appearance.
-
-    Args:
-        clients: Integers [n], at least 0; the order of occurrences is that of the
-            client's data.
-        words: Integers [n], at least 0.
-        counts: Integers [n], at least 1.
-
-    Returns:
-        The clients (ascending), words and counts of the distinct pairs; a client's
-        words in order of first appearance.
-    """
-    size = len(clients)
-    if not size:
-        return (np.zeros(0, np.int64),) * 3
-    positions, starts = _sorted_groups(clients, words)
-    # Groups are sorted by position too, so the first is the first appearance. Listed
-    # by position, those put each client's words in order of first appearance.
-    total_at = np.zeros(size, np.int64)
-    total_at[positions[starts]] = _totals(counts, positions, starts)
-    first = np.flatnonzero(total_at)
-    owners = clients[first]
-    if (owners[1:] < owners[:-1]).any():
-        first = first[np.argsort(owners, kind="stable")]
-    return clients[first], words[first], total_at[first]
-
-
 @dataclasses.dataclass(frozen=True)
 class Rows:
     """Clients with their words in canonical order.
@@ -107,7 +96,7 @@ def rows(
     counts: np.ndarray | None,
     num_clients: int,
 ) -> Rows:
-    """Makes rows of occurrences.
+    """Adds up the occurrences of each word at each client.
 
     Args:
         clients: Integers [n], from 0 to below `num_clients`; the order of occurrences

@@ -17,6 +17,7 @@ from simulation.population_options import (
     PopulationError,
     PopulationOptions,
 )
+from simulation.readers import sources
 
 if TYPE_CHECKING:
     from simulation import client_words
@@ -41,7 +42,7 @@ def describe(
         version of what is written.
 
     Raises:
-        PopulationError: If a file is missing or unreadable.
+        PopulationError: If a file is missing or unreadable, or comes twice.
     """
     chosen = options.deciding("words")
     if tokenizer is not None:
@@ -56,10 +57,7 @@ def describe(
     if options.source == SYNTHETIC:
         source["wordfreq"] = _version("wordfreq")
     else:
-        source = {
-            "kind": "file",
-            **(prepared_data.file_state(options.source, "population") or {}),
-        }
+        source = sources.state_of(options)
     # Through JSON and back, so that it compares equal to what was stored.
     return json.loads(
         json.dumps(
@@ -106,9 +104,10 @@ def prepare(
             words, client_ids = metadata.pop("words"), metadata.pop("client_ids")
             writer.finish(words, client_ids, metadata | origin)
 
-    stem = pathlib.Path(options.source).name.split(".")[0] or "population"
-    if options.source == SYNTHETIC:
+    if options.is_synthetic:
         stem = f"{SYNTHETIC}-{options.num_clients}"
+    else:
+        stem = sources.stem_of(options)
     directory = prepared_data.find_or_make(cache_dir, stem, identity, make)
     return prepared_data.open_prepared(
         directory, identity, client_words.ClientWords.open

@@ -46,8 +46,9 @@ class PopulationOptions:
     source: str = option(
         SYNTHETIC,
         "Where the clients' words come from: 'synthetic' (English words at their real "
-        "frequencies), or the path of a CSV, TSV, JSON lines, Parquet or word count "
-        "file; all but Parquet also as .gz, .xz or .zst.",
+        "frequencies), or files: CSV, TSV, JSON lines, Parquet or word counts; all but "
+        "Parquet also as .gz, .xz or .zst. A path, a pattern such as "
+        "'posts-*.jsonl.xz' (in quotes), a directory, or several with commas between.",
         flag="population",
     )
     format: str = option(
@@ -114,13 +115,12 @@ class PopulationOptions:
         marks=_FILE_ONLY,
     )
     tokenizer: str = option(
-        "triehh",
-        "How text is cut into words. 'words': lower case, all punctuation, brackets "
-        "and quotes stripped from both ends, no links, letters, digits and '- only. "
-        "'triehh' (Zhu et al. 2020, Section 5): lower "
-        "case, ',.;?!' stripped from both ends, at least 3 characters, no links, "
-        "letters and _@#-;()*:.'/ only. 'whitespace': printable ASCII between white "
-        "space.",
+        tokenizers.DEFAULT,
+        "How text is cut into words. 'words': lower case, brackets, quotes and all "
+        "other punctuation stripped from both ends, no links, letters, digits and '- "
+        "only. 'triehh' (Zhu et al. 2020, Section 5): lower case, ',.;?!' stripped "
+        "from both ends, at least 3 characters, no links, letters and _@#-;()*:.'/ "
+        "only. 'whitespace': printable ASCII between white space.",
         choices=tokenizers.TOKENIZER_NAMES,
         marks=_WORDS_ONLY,
     )

@@ -13,7 +13,7 @@ from simulation import (
     prepared_data,
     sentence_tokenizers,
 )
-from simulation.readers import sentences, synthetic_sentences
+from simulation.readers import sentences, sources, synthetic_sentences
 from training import vocabulary as vocabulary_lib
 
 # Part of the directory's name: a change in what is written needs another.
@@ -39,8 +39,7 @@ def describe(
         }
         chosen |= dataclasses.asdict(language)
     else:
-        state = prepared_data.file_state(options.source, "population")
-        source = {"kind": "file", **(state or {})}
+        source = sources.state_of(options)
     chosen["sentence_tokenizer"] = tokenizer.name
     chosen["vocabulary"] = vocabulary.fingerprint
     identity = {
@@ -63,7 +62,7 @@ def prepare(
     """Returns the sentences of clients, made on first use and kept.
 
     Args:
-        options: The file, its format and columns; or "synthetic", the number of
+        options: The files, their format and columns; or "synthetic", the number of
             clients, the words of each and the seed. The options on words alone are not
             used.
         vocabulary: Gives words their token ids.
@@ -94,7 +93,7 @@ def prepare(
                     partial, options, written, vocabulary.encode, origin
                 )
                 return
-            sentences.build_from_file(
+            sentences.build_from_files(
                 partial, options, tokenizer, vocabulary.encode, origin
             )
             if describe(options, vocabulary, tokenizer, language) != identity:
@@ -109,4 +108,4 @@ def prepare(
 def _stem(options: population_options.PopulationOptions) -> str:
     if options.source == population_options.SYNTHETIC:
         return f"synthetic-sentences-{options.num_clients}"
-    return pathlib.Path(options.source).name.split(".")[0] or "sentences"
+    return sources.stem_of(options)

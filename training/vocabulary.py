@@ -134,13 +134,13 @@ class Vocabulary:
         tokenizer: sentence_tokenizers.SentenceTokenizer,
         size: int,
     ) -> Self:
-        """Returns the most frequent words of a file of public text.
+        """Returns the most frequent words of files of public text.
 
         No client's data may be in that file: a vocabulary counted on private text
         is outside every guarantee of the training.
 
         Args:
-            options: The file, its format and columns; the user's column is not used
+            options: The files, their format and columns; the user's column is not used
                 but has to be there.
             tokenizer: Cuts text into sentences of words.
             size: Number of words, at least 1. Of equally frequent words, the one that
@@ -153,10 +153,11 @@ class Vocabulary:
         if size < 1:
             raise ValueError(f"size is {size}; it has to be at least 1.")
         counts: collections.Counter[str] = collections.Counter()
-        rows, _ = sentences.open_file(options)
-        for _, _, text, _ in rows:
-            for words in tokenizer.split(text):
-                counts.update(words)
+        batches, _ = sentences.open_files(options)
+        for rows in batches:
+            for text in rows.contents:
+                for words in tokenizer.split(text):
+                    counts.update(words)
         if len(counts) < size:
             raise ValueError(
                 f"{options.source} has {len(counts):,} distinct words, fewer than the "

@@ -11,18 +11,23 @@ _MAX_REASON = 200  # characters: a reason may quote a value of any length
 
 
 class BadRows:
-    """The bad rows of one file."""
+    """The bad rows of all files of a population."""
 
-    def __init__(self, path: str, limit: int):
+    def __init__(self, limit: int, num_files: int = 1):
         """Starts with none.
 
         Args:
-            path: The file, for messages.
-            limit: How many there may be, at least 0.
+            limit: How many there may be in all files, at least 0.
+            num_files: Of how many files; of several, each row says which it is in.
         """
-        self._path = path
         self._limit = limit
+        self._num_files = num_files
+        self._path = ""
         self._listed: list[dict[str, Any]] = []
+
+    def start_file(self, path: str) -> None:
+        """Says which file the next bad rows are in."""
+        self._path = path
 
     def add(self, line: int, reason: str) -> None:
         """Notes a bad row.
@@ -36,11 +41,17 @@ class BadRows:
         """
         if len(reason) > _MAX_REASON:
             reason = f"{reason[:_MAX_REASON]}..."
-        self._listed.append({"line": line, "reason": reason})
+        row: dict[str, Any] = {"line": line, "reason": reason}
+        if self._num_files > 1:
+            row["file"] = self._path
+        self._listed.append(row)
         logging.warning("%s:%d: row left out: %s", self._path, line, reason)
         if len(self._listed) > self._limit:
+            whole = self._path
+            if self._num_files > 1:
+                whole = f"the population of {self._num_files} files"
             raise population_options.PopulationError(
-                f"{self._path} has more than {self._limit} bad rows "
+                f"{whole} has more than {self._limit} bad rows "
                 f"(--max_bad_rows={self._limit}): {self.summary()}. Mend the file or "
                 "the options that say how to read it, or allow more bad rows."
             )
@@ -48,7 +59,12 @@ class BadRows:
     def summary(self) -> str:
         """Returns the first bad rows, as text."""
         shown = self._listed[:_SHOWN_IN_ERROR]
-        text = "; ".join(f"line {row['line']}: {row['reason']}" for row in shown)
+        text = "; ".join(
+            f"{row['file']}:{row['line']}: {row['reason']}"
+            if "file" in row
+            else f"line {row['line']}: {row['reason']}"
+            for row in shown
+        )
         return text + ("; ..." if len(self._listed) > len(shown) else "")
 
     def report(self) -> dict[str, Any]:

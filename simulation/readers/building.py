@@ -1,15 +1,31 @@
 """Builds a population's columns from rows of any origin."""
 
 import itertools
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 from simulation import canonical_rows, column_writer, population_options, tokenizers
-from simulation.readers import fields, grouping, memory, opening, word_table
+from simulation.readers import (
+    fields,
+    grouping,
+    memory,
+    opening,
+    word_codes,
+    word_table,
+)
 
 _WORDS_BETWEEN_MEMORY_CHECKS = 1 << 20
+
+
+class Clients(dict):
+    """The number of each client, in order of first appearance."""
+
+    def __missing__(self, user: str) -> int:
+        if opening.has_undecodable(user):
+            raise ValueError(f"the user {user!r} is not valid Unicode")
+        number = self[user] = len(self)
+        return number
 
 
 class PopulationBuilder:
@@ -22,6 +38,7 @@ class PopulationBuilder:
         self,
         writer: column_writer.ColumnWriter,
         table: word_table.WordTable,
+        tokenizer: tokenizers.Tokenizer | None,
         entries_in_memory: int = grouping.ENTRIES_IN_MEMORY,
     ):
         """Starts with no rows.
@@ -29,36 +46,56 @@ class PopulationBuilder:
         Args:
             writer: Of the population.
             table: Names and filters the words.
+            tokenizer: Cuts text into words; None if rows hold words.
             entries_in_memory: How many words are grouped at a time.
         """
         self._writer = writer
         self._table = table
+        self._codes = word_codes.WordCodes(table, tokenizer)
         self._grouper = grouping.Grouper(writer.directory, entries_in_memory)
-        self._clients: dict[str, int] = {}
+        self._clients = Clients()
         self._num_rows = 0
         self._unchecked = 0
 
-    def add(self, line: int, user: str, words: list[str], count: int = 1) -> None:
-        """Adds a row.
+    def add_client(self, user: str) -> None:
+        """Adds a client, which may be left without words.
 
         Args:
-            line: Where it is, for messages.
             user: The client id.
-            words: Its words, in order.
-            count: How often each occurs.
 
         Raises:
-            ValueError: If the client id cannot be written as UTF-8.
+            ValueError: If it cannot be written as UTF-8.
+        """
+        self._clients[user]
+
+    def add(self, rows: fields.Rows) -> None:
+        """Adds rows.
+
+        Args:
+            rows: With valid users.
+
+        Raises:
+            ValueError: If a client id cannot be written as UTF-8.
             PopulationError: If words are refused, or memory runs out.
         """
-        client = self._clients.get(user)
-        if client is None:
-            if opening.has_undecodable(user):
-                raise ValueError(f"the user {user!r} is not valid Unicode")
-            client = self._clients[user] = len(self._clients)
-        self._grouper.add(client, self._table.encode(words, line, count), count)
-        self._num_rows += 1
-        self._unchecked += 1 + len(words)
+        size = len(rows)
+        users = map(self._clients.__getitem__, rows.users)
+        clients = np.fromiter(users, np.int32, size)
+        codes, lengths = self._codes.of(rows.contents, rows.lines)
+        counts = rows.counts
+        if counts is not None:
+            counts = np.repeat(counts, lengths)
+        clients = np.repeat(clients, lengths)
+        kept = codes >= 0
+        if not kept.all():
+            self._table.count_dropped(
+                codes[~kept], None if counts is None else counts[~kept]
+            )
+            codes, clients = codes[kept], clients[kept]
+            counts = None if counts is None else counts[kept]
+        self._grouper.add(clients, codes, counts)
+        self._num_rows += size
+        self._unchecked += size + int(lengths.sum())
         if self._unchecked >= _WORDS_BETWEEN_MEMORY_CHECKS:
             self._check_memory()
 
@@ -122,27 +159,3 @@ class PopulationBuilder:
                 f"{words[rows.word_ids[entry]]!r} {counts[entry]} times in "
                 f"all; it has to be at most {column_writer.MAX_COUNT}."
             )
-
-
-def add_rows(
-    builder: PopulationBuilder,
-    rows: Iterator[fields.Row],
-    tokenizer: tokenizers.Tokenizer | None,
-    on_bad_row: Callable[[int, str], None],
-) -> None:
-    """Adds the rows of a file.
-
-    Args:
-        builder: Takes them.
-        rows: The rows.
-        tokenizer: Cuts their text into words; None if rows hold words.
-        on_bad_row: Called with a row's number and what is wrong with it.
-    """
-    for line, user, content, count in rows:
-        words = [content] if tokenizer is None else tokenizer.split(content)
-        try:
-            builder.add(line, user, words, count)
-        except population_options.PopulationError:
-            raise
-        except ValueError as error:
-            on_bad_row(line, str(error))

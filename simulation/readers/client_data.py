@@ -1,5 +1,6 @@
 """Makes a population of any `tff.simulation.datasets.ClientData`."""
 
+import itertools
 import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,9 @@ from simulation import (
     progress,
     tokenizers,
 )
-from simulation.readers import building, word_table
+from simulation.readers import building, fields, word_table
+
+_TEXTS_AT_ONCE = 1 << 12
 
 if TYPE_CHECKING:
     import tensorflow_federated as tff
@@ -56,7 +59,7 @@ def from_client_data(
     client_data: "tff.simulation.datasets.ClientData",
     directory: str | os.PathLike[str],
     text_feature: str = "text",
-    tokenizer: tokenizers.Tokenizer | str = "triehh",
+    tokenizer: tokenizers.Tokenizer | str = tokenizers.DEFAULT,
     options: population_options.PopulationOptions | None = None,
 ) -> client_words.ClientWords:
     """Writes and opens the population of the clients of a `ClientData`.
@@ -91,13 +94,17 @@ def from_client_data(
     client_ids = client_data.client_ids
     bar = progress.Progress("Reading client data", len(client_ids), "clients")
     with column_writer.new_population(directory) as writer, bar:
-        builder = building.PopulationBuilder(writer, table)
+        builder = building.PopulationBuilder(writer, table, tokenizer)
         for number, client_id in enumerate(client_ids, 1):
-            builder.add(number, client_id, [])  # known even if it has no data
+            builder.add_client(client_id)  # known even if it has no data
             dataset = client_data.create_tf_dataset_for_client(client_id)
-            for element in dataset.as_numpy_iterator():
-                for text in texts(element, text_feature, client_id):
-                    builder.add(number, client_id, tokenizer.split(text))
+            written = itertools.chain.from_iterable(
+                texts(element, text_feature, client_id)
+                for element in dataset.as_numpy_iterator()
+            )
+            while batch := list(itertools.islice(written, _TEXTS_AT_ONCE)):
+                size = len(batch)
+                builder.add(fields.Rows([number] * size, [client_id] * size, batch))
             bar.set(number)
         metadata = builder.finish(options.empty_clients)
         metadata["alphabet"] = options.alphabet or tokenizer.alphabet

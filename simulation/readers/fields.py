@@ -1,14 +1,15 @@
 """Which fields of a row hold what, and their values checked."""
 
 import dataclasses
+import itertools
 import reprlib
 from collections.abc import Sequence
 from typing import Any
 
-from simulation import column_writer, population_options
+import numpy as np
 
-# Line or row number, client id, text (or word), count.
-Row = tuple[int, str, str, int]
+from simulation import column_writer, population_options
+from simulation.readers import bad_rows, opening
 
 _SHORT = reprlib.Repr()  # of values for messages, which may have any length
 _SHORT.maxstring = _SHORT.maxlong = _SHORT.maxother = 60
@@ -109,23 +110,118 @@ def parse_count(value: Any) -> int:
     return count
 
 
-def make_row(line: int, user: str, content: str, count: Any, is_word: bool) -> Row:
-    """Returns a checked row.
+@dataclasses.dataclass(frozen=True)
+class Rows:
+    """Consecutive rows of a file, column by column.
+
+    Attributes:
+        lines: Where each stands: a line or row number from 1.
+        users: The client id of each, not empty.
+        contents: The text, or word, of each.
+        counts: How often the user has the word: int64 [rows]; None for once each.
+    """
+
+    lines: Sequence[int]
+    users: Sequence[str]
+    contents: Sequence[str]
+    counts: np.ndarray | None = None
+
+    def __len__(self) -> int:
+        return len(self.lines)
+
+    def where(self, chosen: Sequence[bool]) -> "Rows":
+        """Returns some of the rows.
+
+        Args:
+            chosen: Of each, whether it is one of them.
+        """
+        return Rows(
+            list(itertools.compress(self.lines, chosen)),
+            list(itertools.compress(self.users, chosen)),
+            list(itertools.compress(self.contents, chosen)),
+            None if self.counts is None else self.counts[np.array(chosen, bool)],
+        )
+
+
+def checked(
+    lines: Sequence[int],
+    columns: Sequence[Sequence[Any]],
+    wanted: Fields,
+    bad: bad_rows.BadRows,
+    found_before: Sequence[tuple[int, str]] = (),
+) -> Rows:
+    """Returns the rows whose values can be used, and notes the others.
 
     Args:
-        line: Where it is.
-        user: The client id.
-        content: The text or word.
-        count: How often.
-        is_word: Whether `content` is a word.
+        lines: Where each row stands.
+        columns: The values of the wanted columns.
+        wanted: The columns.
+        bad: Takes the rows that cannot be used, in the order of the file.
+        found_before: Rows among these that are not in `columns`, as they could not be
+            read: where they stand, and why.
+
+    Raises:
+        PopulationError: If too many rows are bad.
+    """
+    is_word = wanted.content_flag == "word_column"
+    users, contents = columns[:2]
+    counts = columns[2] if len(columns) == 3 else None
+    numbers = None if counts is None else _plain_counts(counts)
+    wrong = list(found_before)
+    rows = Rows(lines, users, contents, numbers)
+    if (
+        not all(users)
+        or opening.has_undecodable("".join(users))
+        or (is_word and not all(contents))
+        or (counts is not None and numbers is None)
+    ):
+        kept, found = [], []
+        for place, (user, content) in enumerate(zip(users, contents, strict=True)):
+            try:
+                count = 1 if counts is None else counts[place]
+                found.append(_check(user, content, count, is_word))
+                kept.append(place)
+            except ValueError as error:
+                wrong.append((lines[place], str(error)))
+        rows = Rows(
+            [lines[place] for place in kept],
+            [users[place] for place in kept],
+            [contents[place] for place in kept],
+            None if counts is None else np.array(found, np.int64),
+        )
+    for line, reason in sorted(wrong):
+        bad.add(line, reason)
+    return rows
+
+
+def _check(user: str, content: str, count: Any, is_word: bool) -> int:
+    """Returns a row's count.
 
     Raises:
         ValueError: If the user or the word is empty, or the count is not one.
     """
     if not user:
         raise ValueError("the user is empty")
-    if is_word:
-        if not content:
-            raise ValueError("the word is empty")
-        return line, user, content, parse_count(count)
-    return line, user, content, 1
+    if is_word and not content:
+        raise ValueError("the word is empty")
+    number = parse_count(count)
+    if opening.has_undecodable(user):
+        raise ValueError(f"the user {user!r} is not valid Unicode")
+    return number
+
+
+def _plain_counts(counts: Sequence[Any]) -> np.ndarray | None:
+    """Returns counts that need no second look; None if one does."""
+    kinds = set(map(type, counts))
+    # Digits and nothing else: int() takes signs, blanks and underscores too.
+    digits = "".join(counts) if kinds == {str} else "0"
+    if not (digits.isascii() and digits.isdecimal()):
+        return None
+    if not kinds <= {int} and kinds != {str}:
+        return None
+    try:
+        numbers = np.fromiter(map(int, counts), np.int64, len(counts))
+    except (ValueError, OverflowError):
+        return None
+    plain = ((numbers >= 1) & (numbers <= column_writer.MAX_COUNT)).all()
+    return numbers if plain else None

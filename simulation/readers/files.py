@@ -1,6 +1,6 @@
-"""Builds a population from a file of one of the known formats."""
+"""Builds a population from files of one of the known formats."""
 
-import os
+import functools
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -12,101 +12,84 @@ from simulation.readers import (
     delimited,
     fields,
     json_lines,
-    opening,
+    sources,
     word_table,
 )
-
-_SUFFIXES = {
-    ".csv": "csv",
-    ".tsv": "tsv",
-    ".tab": "tsv",
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".parquet": "parquet",
-}
-
-
-def file_format(path: str, wanted: str) -> str:
-    """Returns the format of a file.
-
-    Args:
-        path: The file; "auto" goes by its name.
-        wanted: One of `population_options.FORMATS`.
-
-    Raises:
-        PopulationError: If the name does not tell, or the file is a
-            compressed Parquet file.
-    """
-    stem, compression = opening.split_compression(path)
-    found = wanted
-    if wanted == "auto":
-        suffix = os.path.splitext(stem)[1].lower()
-        if suffix not in _SUFFIXES:
-            raise population_options.PopulationError(
-                f"{path}: the name does not tell the format (known: "
-                f"{', '.join(_SUFFIXES)}, all but Parquet also with "
-                f"{', '.join(opening.COMPRESSIONS)}); say which it is with "
-                "--population_format: "
-                f"{', '.join(population_options.FORMATS[1:])}."
-            )
-        found = _SUFFIXES[suffix]
-    if found == "parquet" and compression:
-        raise population_options.PopulationError(
-            f"{path}: Parquet compresses inside the file and cannot be read from "
-            f"{compression}; decompress it first."
-        )
-    return found
 
 
 def read_rows(
     options: population_options.PopulationOptions,
-) -> tuple[Iterator[fields.Row], fields.Fields, bad_rows.BadRows]:
-    """Opens a file of any known format.
+) -> tuple[Iterator[fields.Rows], fields.Fields, bad_rows.BadRows]:
+    """Opens files of any known format.
 
     Args:
-        options: The file, its format and columns.
+        options: The files, their format and columns.
 
     Returns:
-        Its rows, to be iterated once; which columns they are of; and the bad rows,
+        Their rows, to be iterated once; which columns they are of; and the bad rows,
         which fill up as the rows are read.
 
     Raises:
-        PopulationError: If the format is not known. While reading: if the file cannot
-            be read, a column is not there, or too many rows are bad.
+        PopulationError: If there is no such file, or the format is not known. While
+            reading: if a file cannot be read, a column is not there, or too many rows
+            are bad.
     """
-    path = os.path.expanduser(options.source)
-    found = file_format(path, options.format)
+    paths = sources.files_of(options)
+    found = sources.format_of(options)
     wanted = fields.Fields.of(options, found)
-    bad = bad_rows.BadRows(path, options.max_bad_rows)
-    if found == "parquet":
-        from simulation.readers import parquet
-
-        rows = parquet.read(path, wanted, bad)
-    elif found == "jsonl":
-        rows = json_lines.read(path, options, wanted, bad)
-    else:
-        rows = delimited.read(path, found, options, wanted, bad)
+    bad = bad_rows.BadRows(options.max_bad_rows, len(paths))
+    rows = _rows(paths, found, options, wanted, bad)
     if options.drop_pattern or options.drop_users:
         rows = _cleaned(rows, options, wanted.content_flag == "word_column")
     return rows, wanted, bad
 
 
+def _rows(
+    paths: list[str],
+    found: str,
+    options: population_options.PopulationOptions,
+    wanted: fields.Fields,
+    bad: bad_rows.BadRows,
+) -> Iterator[fields.Rows]:
+    """Yields the rows of files, one file after the other."""
+    for path in paths:
+        bad.start_file(path)
+        if found == "parquet":
+            from simulation.readers import parquet
+
+            yield from parquet.read(path, wanted, bad)
+        elif found == "jsonl":
+            yield from json_lines.read(path, options, wanted, bad)
+        else:
+            yield from delimited.read(path, found, options, wanted, bad)
+
+
 def _cleaned(
-    rows: Iterator[fields.Row],
+    batches: Iterator[fields.Rows],
     options: population_options.PopulationOptions,
     are_words: bool,
-) -> Iterator[fields.Row]:
+) -> Iterator[fields.Rows]:
     """Yields rows without what the options say is no text, and without some users."""
-    pattern = options.drop_pattern and re.compile(options.drop_pattern)
-    users = options.drop_users and re.compile(options.drop_users)
-    for line, user, content, count in rows:
-        if users and users.fullmatch(user):
-            continue
-        if pattern and are_words and pattern.fullmatch(content):
-            continue
+    pattern = re.compile(options.drop_pattern) if options.drop_pattern else None
+    users = re.compile(options.drop_users) if options.drop_users else None
+
+    @functools.lru_cache(maxsize=1 << 16)
+    def is_user(name: str) -> bool:
+        return users is None or not users.fullmatch(name)
+
+    for rows in batches:
+        chosen = list(map(is_user, rows.users))
+        if pattern and are_words:
+            words = map(pattern.fullmatch, rows.contents)
+            chosen = [
+                keep and not match for keep, match in zip(chosen, words, strict=True)
+            ]
+        if not all(chosen):
+            rows = rows.where(chosen)
         if pattern and not are_words:
-            content = pattern.sub(" ", content)
-        yield line, user, content, count
+            texts = [pattern.sub(" ", text) for text in rows.contents]
+            rows = fields.Rows(rows.lines, rows.users, texts, rows.counts)
+        yield rows
 
 
 def build(
@@ -115,11 +98,11 @@ def build(
     tokenizer: tokenizers.Tokenizer,
     table: word_table.WordTable,
 ) -> dict[str, Any]:
-    """Writes the columns of the population in a file.
+    """Writes the columns of the population in files.
 
     Args:
         writer: Of the population.
-        options: The file, its columns, and what is left out.
+        options: The files, their columns, and what is left out.
         tokenizer: Cuts text into words; not used where rows hold words.
         table: Names and filters the words.
 
@@ -127,16 +110,13 @@ def build(
         "words" and "client_ids" for the writer, and what is known of the data.
 
     Raises:
-        PopulationError: If the file cannot be made into a population.
+        PopulationError: If the files cannot be made into a population.
     """
-    rows, wanted, bad = read_rows(options)
-    builder = building.PopulationBuilder(writer, table)
-    building.add_rows(
-        builder,
-        rows,
-        tokenizer if wanted.content_flag == "text_column" else None,
-        bad.add,
-    )
+    batches, wanted, bad = read_rows(options)
+    is_text = wanted.content_flag == "text_column"
+    builder = building.PopulationBuilder(writer, table, tokenizer if is_text else None)
+    for rows in batches:
+        builder.add(rows)
     try:
         metadata = builder.finish(options.empty_clients)
     except population_options.PopulationError as error:

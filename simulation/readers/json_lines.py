@@ -23,7 +23,8 @@ def _field(row: dict[str, Any], name: str, types: tuple[type, ...]) -> Any:
     return value
 
 
-def _parse(number: int, line: str, wanted: fields.Fields) -> fields.Row:
+def _parse(line: str, wanted: fields.Fields) -> list[Any]:
+    """Returns the values of the wanted fields."""
     if opening.has_undecodable(line):
         raise ValueError(opening.UNDECODABLE)
     try:
@@ -34,11 +35,13 @@ def _parse(number: int, line: str, wanted: fields.Fields) -> fields.Row:
         raise ValueError(f"not JSON: {error}") from None
     if not isinstance(row, dict):
         raise ValueError(f"a JSON object was expected, not {type(row).__name__}")
-    user = str(_field(row, wanted.user, (str, int)))
-    content = _field(row, wanted.content, (str,))
-    count = 1 if wanted.count is None else _field(row, wanted.count, (int, str))
-    is_word = wanted.content_flag == "word_column"
-    return fields.make_row(number, user, content, count, is_word)
+    values = [
+        str(_field(row, wanted.user, (str, int))),
+        _field(row, wanted.content, (str,)),
+    ]
+    if wanted.count is not None:
+        values.append(_field(row, wanted.count, (int, str)))
+    return values
 
 
 def read(
@@ -46,7 +49,7 @@ def read(
     options: population_options.PopulationOptions,
     wanted: fields.Fields,
     bad: bad_rows.BadRows,
-) -> Iterator[fields.Row]:
+) -> Iterator[fields.Rows]:
     """Yields the rows of a file.
 
     Args:
@@ -61,13 +64,20 @@ def read(
     Raises:
         PopulationError: If the file cannot be read or too many rows are bad.
     """
-    with opening.open_text(path, options.encoding, show_progress=True) as lines:
-        for number, line in enumerate(lines, 1):
-            if not line.strip():
-                continue
-            try:
-                row = _parse(number, line, wanted)
-            except ValueError as error:
-                bad.add(number, str(error))
-            else:
-                yield row
+    done = 0
+    with opening.open_blocks(path, options.encoding) as blocks:
+        for block in blocks:
+            places: list[int] = []
+            rows: list[list[Any]] = []
+            wrong: list[tuple[int, str]] = []
+            for number, line in enumerate(opening.lines_of(block), done + 1):
+                done = number
+                if not line.strip():
+                    continue
+                try:
+                    rows.append(_parse(line, wanted))
+                    places.append(number)
+                except ValueError as error:
+                    wrong.append((number, str(error)))
+            columns = [[row[i] for row in rows] for i in range(len(wanted.named()))]
+            yield fields.checked(places, columns, wanted, bad, wrong)

@@ -1,5 +1,6 @@
 """Reads Parquet files, batch by batch."""
 
+import itertools
 from collections.abc import Iterator
 from typing import Any
 
@@ -29,9 +30,13 @@ def _check_type(path: str, flag: str, field: pa.Field) -> None:
 
 def _values(column: pa.Array) -> list[Any]:
     """Returns a column's values; those that are not UTF-8 as exceptions."""
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
     try:
-        return column.to_pylist()
-    except UnicodeDecodeError:
+        if pa.types.is_integer(column.type):
+            return column.to_pylist()
+        return column.to_numpy(zero_copy_only=False).tolist()  # faster
+    except pa.ArrowException:
         values: list[Any] = []
         for scalar in column:
             try:
@@ -41,20 +46,44 @@ def _values(column: pa.Array) -> list[Any]:
         return values
 
 
-def _row(number: int, values: tuple[Any, ...], wanted: fields.Fields) -> fields.Row:
+def _reason(values: tuple[Any, ...], wanted: fields.Fields) -> str | None:
+    """Returns why a row cannot be read, if it cannot."""
     for (flag, _), value in zip(wanted.named(), values, strict=True):
         if value is None:
-            raise ValueError(f"no value for --{flag}")
+            return f"no value for --{flag}"
         if isinstance(value, ValueError):
-            raise value
-    count = values[2] if len(values) == 3 else 1
-    is_word = wanted.content_flag == "word_column"
-    return fields.make_row(number, str(values[0]), values[1], count, is_word)
+            return str(value)
+    return None
+
+
+def _rows(
+    first: int,
+    columns: list[list[Any]],
+    wanted: fields.Fields,
+    bad: bad_rows.BadRows,
+) -> fields.Rows:
+    """Returns the rows of a batch that can be used; the first has this number."""
+    places = list(range(first, first + len(columns[0])))
+    wrong = []
+    if not set().union(*(map(type, column) for column in columns)) <= {str, int}:
+        reasons = [_reason(values, wanted) for values in zip(*columns, strict=True)]
+        wrong = [
+            (place, reason)
+            for place, reason in zip(places, reasons, strict=True)
+            if reason is not None
+        ]
+        whole = [reason is None for reason in reasons]
+        places = list(itertools.compress(places, whole))
+        columns = [list(itertools.compress(column, whole)) for column in columns]
+    users, *others = columns
+    if users and isinstance(users[0], int):
+        users = list(map(str, users))
+    return fields.checked(places, [users, *others], wanted, bad, wrong)
 
 
 def read(
     path: str, wanted: fields.Fields, bad: bad_rows.BadRows
-) -> Iterator[fields.Row]:
+) -> Iterator[fields.Rows]:
     """Yields the rows of a file.
 
     Args:
@@ -81,14 +110,8 @@ def read(
             with bar:
                 for batch in file.iter_batches(_ROWS_PER_BATCH, columns=names):
                     columns = [_values(batch.column(name)) for name in names]
-                    for values in zip(*columns, strict=True):
-                        number += 1
-                        try:
-                            row = _row(number, values, wanted)
-                        except ValueError as error:
-                            bad.add(number, str(error))
-                        else:
-                            yield row
+                    yield _rows(number + 1, columns, wanted, bad)
+                    number += len(columns[0])
                     bar.set(number)
     except (pa.ArrowException, OSError) as error:
         if isinstance(error, population_options.PopulationError):

@@ -5,7 +5,7 @@ import contextlib
 import itertools
 import os
 import pathlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from simulation import (
     progress,
     sentence_tokenizers,
 )
-from simulation.readers import bad_rows, fields, files, grouping, memory, opening
+from simulation.readers import bad_rows, building, fields, files, grouping, memory
 from simulation.readers import client_data as reader
 
 if TYPE_CHECKING:
@@ -55,35 +55,39 @@ class SentenceBuilder:
         # Sentences have numbers; grouping these by client keeps their order, as each
         # comes once.
         self._grouper = grouping.Grouper(directory, entries_in_memory)
-        self._clients: dict[str, int] = {}
+        self._clients = building.Clients()
         self._lengths = array.array("i")
         self._pending = array.array("i")
         self._scratch = directory / "tokens-in-file-order.tmp"
         self._file = self._scratch.open("wb")
 
-    def add(self, user: str, sentences: list[list[str]]) -> None:
-        """Adds sentences to a client.
+    def add(self, users: Sequence[str], texts: Iterable[list[list[str]]]) -> None:
+        """Adds sentences to clients.
 
         Args:
-            user: The client id.
-            sentences: Its words, in order; sentences without words are left out.
+            users: The client id of each text.
+            texts: The sentences of each, in order, as words; sentences without words
+                are left out.
 
         Raises:
-            ValueError: If the client id cannot be written as UTF-8.
+            ValueError: If a client id cannot be written as UTF-8.
             PopulationError: If memory runs out.
         """
-        client = self._clients.get(user)
-        if client is None:
-            if opening.has_undecodable(user):
-                raise ValueError(f"the user {user!r} is not valid Unicode")
-            client = self._clients[user] = len(self._clients)
+        clients = np.fromiter(
+            map(self._clients.__getitem__, users), np.int32, len(users)
+        )
         first = len(self._lengths)
-        for words in sentences:
-            if words:
-                self._pending.extend(self._encode(words))
-                self._lengths.append(len(words))
+        sentences = np.zeros(len(users), np.int64)
+        for place, text in enumerate(texts):
+            for words in text:
+                if words:
+                    self._pending.extend(self._encode(words))
+                    self._lengths.append(len(words))
+                    sentences[place] += 1
         last = len(self._lengths)
-        self._grouper.add(client, list(range(first, last)))
+        self._grouper.add(
+            np.repeat(clients, sentences), np.arange(first, last, dtype=np.int32)
+        )
         if len(self._pending) >= _TOKENS_IN_MEMORY:
             self._spill()
         if first // _SENTENCES_BETWEEN_MEMORY_CHECKS != (
@@ -150,16 +154,16 @@ def _ranges(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     return offsets + np.arange(len(offsets))
 
 
-def open_file(
+def open_files(
     options: population_options.PopulationOptions,
-) -> tuple[Iterator[fields.Row], bad_rows.BadRows]:
-    """Opens a file of text.
+) -> tuple[Iterator[fields.Rows], bad_rows.BadRows]:
+    """Opens files of text.
 
     Args:
-        options: The file, its format and columns; the options on words are not used.
+        options: The files, their format and columns; the options on words are not used.
 
     Returns:
-        Its rows, to be iterated once, and the bad rows, which fill up meanwhile.
+        Their rows, to be iterated once, and the bad rows, which fill up meanwhile.
 
     Raises:
         PopulationError: If there is no such text.
@@ -178,34 +182,29 @@ def open_file(
     return rows, bad
 
 
-def build_from_file(
+def build_from_files(
     directory: pathlib.Path,
     options: population_options.PopulationOptions,
     tokenizer: sentence_tokenizers.SentenceTokenizer,
     encode: Encoder,
     metadata: Mapping[str, Any],
 ) -> None:
-    """Writes the columns of the population in a file.
+    """Writes the columns of the population in files.
 
     Args:
         directory: An existing directory, empty.
-        options: The file, its format and columns.
+        options: The files, their format and columns.
         tokenizer: Cuts text into sentences of words.
         encode: Gives words their token ids.
         metadata: JSON values kept with the columns.
 
     Raises:
-        PopulationError: If the file cannot be made into a population.
+        PopulationError: If the files cannot be made into a population.
     """
-    rows, bad = open_file(options)
+    batches, bad = open_files(options)
     with contextlib.closing(SentenceBuilder(directory, encode)) as builder:
-        for line, user, text, _ in rows:
-            try:
-                builder.add(user, tokenizer.split(text))
-            except population_options.PopulationError:
-                raise
-            except ValueError as error:
-                bad.add(line, str(error))
+        for rows in batches:
+            builder.add(rows.users, map(tokenizer.split, rows.contents))
         try:
             builder.finish(dict(metadata, bad_rows=bad.report()))
         except population_options.PopulationError as error:
@@ -247,11 +246,11 @@ def from_client_data(
         bar,
     ):
         for number, client_id in enumerate(client_ids, 1):
-            builder.add(client_id, [])  # known even if it has no data
+            builder.add([client_id], [[]])  # known even if it has no data
             dataset = client_data.create_tf_dataset_for_client(client_id)
             for element in dataset.as_numpy_iterator():
                 for text in reader.texts(element, text_feature, client_id):
-                    builder.add(client_id, tokenizer.split(text))
+                    builder.add([client_id], [tokenizer.split(text)])
             bar.set(number)
         source = {"kind": "client_data", "tokenizer": tokenizer.name}
         builder.finish({"source": source})

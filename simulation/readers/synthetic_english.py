@@ -28,6 +28,7 @@ from simulation.readers import (
     memory,
     pitman_yor,
     typed_numbers,
+    word_codes,
     word_list,
     word_table,
 )
@@ -127,27 +128,17 @@ class Typing:
         Raises:
             PopulationError: If nothing of the list is kept, or a word is refused.
         """
-        # Flat lists: hundreds of thousands of small ones would keep the garbage
-        # collector busy.
-        flat: list[int] = []
-        lengths: list[int] = []
-        weights: list[float] = []
-        dropped: dict[str, float] = {}
-        split, code_of = tokenizer.split, table.code
-        for rank, (typed, frequency) in enumerate(words.items(), 1):
-            codes = [code_of(word, rank) for word in split(typed)]
-            kept = codes
-            if not codes or min(codes) < 0:
-                kept = [code for code in codes if code >= 0]
-            if kept:
-                flat.extend(kept)
-                lengths.append(len(kept))
-                weights.append(frequency)
-            else:
-                reason = word_table.REASONS[codes[0]] if codes else "tokenizer"
-                dropped[reason] = dropped.get(reason, 0.0) + frequency
+        ranks = range(1, len(words) + 1)
+        codes, lengths = word_codes.WordCodes(table, tokenizer).of(list(words), ranks)
         table.check_refused()
-        if not weights:
+        frequencies = np.fromiter(words.values(), np.float64, len(words))
+        is_kept = codes >= 0
+        owners = np.repeat(np.arange(len(words)), lengths)
+        num_kept = np.bincount(owners[is_kept], minlength=len(words))
+        has_kept = num_kept > 0
+        weights = frequencies[has_kept]
+        dropped = _dropped(codes, lengths, has_kept, frequencies)
+        if not len(weights):
             raise population_options.PopulationError(
                 "nothing of the word list is kept: no word passes the "
                 "tokenizer, the alphabet and the known words."
@@ -158,12 +149,12 @@ class Typing:
         total = kept_total + math.fsum(dropped.values())
         self.keep_probability = kept_total / total if dropped else 1.0
         self.dropped_probabilities = {k: v / total for k, v in dropped.items()}
-        chances, self.share_beyond = law.of_words(np.array(weights))
+        chances, self.share_beyond = law.of_words(weights)
         self._alias_table = alias_table.AliasTable(chances)
-        self._lengths = np.array(lengths)
+        self._lengths = num_kept[has_kept]
         self._starts = np.concatenate(([0], np.cumsum(self._lengths)[:-1]))
         self.words, id_of_code = table.by_spelling()
-        self._flat = id_of_code[flat]
+        self._flat = id_of_code[codes[is_kept]]
 
     def draw(
         self,
@@ -194,6 +185,27 @@ class Typing:
         if times is not None:
             times = np.repeat(times, lengths)
         return np.repeat(clients, lengths), words, times
+
+
+def _dropped(
+    codes: np.ndarray,
+    lengths: np.ndarray,
+    has_kept: np.ndarray,
+    frequencies: np.ndarray,
+) -> dict[str, float]:
+    """Returns the frequency of typed words of which nothing is kept, by reason.
+
+    The reason is that of the first word in what is typed, or "tokenizer" where there is
+    none; in the order in which the list has them.
+    """
+    dropped: dict[str, float] = {}
+    starts = np.cumsum(lengths) - lengths
+    for place in np.flatnonzero(~has_kept).tolist():
+        reason = "tokenizer"
+        if lengths[place]:
+            reason = word_table.REASONS[int(codes[starts[place]])]
+        dropped[reason] = dropped.get(reason, 0.0) + float(frequencies[place])
+    return dropped
 
 
 def _chunk(

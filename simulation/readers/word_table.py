@@ -53,6 +53,20 @@ def read_dictionary(path: str | None) -> frozenset[str]:
     return frozenset(words)
 
 
+class NotAWordError(ValueError):
+    """A tokenizer returned something else than a word.
+
+    Attributes:
+        word: What it returned.
+    """
+
+    def __init__(self, word: Any):
+        super().__init__(
+            f"the tokenizer returned {word!r}, must return strings that are not empty."
+        )
+        self.word = word
+
+
 class WordTable:
     """Gives words their ids, in order of first appearance, and leaves words out.
 
@@ -77,7 +91,7 @@ class WordTable:
             refuse: Whether a word with another character is an error.
             only_words: Lower-cased words that are kept alone; empty for all.
         """
-        self._alphabet = frozenset(alphabet)
+        self._alphabet = "".join(sorted(set(alphabet)))
         self._known_words, self._only_words = known_words, only_words
         self._refuse = refuse
         self._codes: dict[str, int] = {}
@@ -87,37 +101,44 @@ class WordTable:
         if only_words:
             self.dropped["not_listed"] = 0
 
-    def encode(self, words: list[str], line: int, count: int = 1) -> list[int]:
-        """Returns the ids of the words that are kept.
+    @property
+    def refuses(self) -> bool:
+        """Whether a word with another character is an error."""
+        return self._refuse
+
+    def refuse(self, word: str, line: int) -> None:
+        """Notes a word with another character.
 
         Args:
-            words: Not empty strings, in order.
-            line: Where they stand, for messages; from 1.
-            count: How often each occurs there, at least 1.
+            word: The word.
+            line: Where it stands, from 1.
 
         Raises:
-            PopulationError: If words are refused and enough were seen to show, or one
-                is empty or no string.
+            PopulationError: If enough were seen to show.
         """
-        codes: list[Any] = list(map(self._codes.get, words))
-        if None in codes:
-            codes = [
-                self.code(word, line) if code is None else code
-                for word, code in zip(words, codes, strict=True)
-            ]
-        if min(codes, default=0) < 0:
-            for code in codes:
-                if code < 0:
-                    self.dropped[REASONS[code]] += count
-            codes = [code for code in codes if code >= 0]
-        return codes
+        self._offenders.append(f"{word!r} (line {line})")
+        if len(self._offenders) == _MAX_OFFENDERS:
+            self.check_refused()
+
+    def count_dropped(self, codes: np.ndarray, counts: np.ndarray | None) -> None:
+        """Counts words that are left out.
+
+        Args:
+            codes: Of the words: keys of `REASONS`.
+            counts: How often each occurs; None for once.
+        """
+        for code, reason in REASONS.items():
+            left_out = codes == code
+            number = left_out.sum() if counts is None else counts[left_out].sum()
+            if number:
+                self.dropped[reason] += int(number)
 
     def check_refused(self) -> None:
         """Raises the error about refused words if there were any."""
         if self._offenders:
             raise population_options.PopulationError(
                 "words with a character outside the alphabet "
-                f"{''.join(sorted(self._alphabet))!r}: {', '.join(self._offenders)}. "
+                f"{self._alphabet!r}: {', '.join(self._offenders)}. "
                 "Widen --alphabet, or drop such words with --out_of_alphabet=drop."
             )
 
@@ -138,27 +159,22 @@ class WordTable:
         places[order] = np.arange(len(words))
         return [words[i] for i in order], places
 
-    def code(self, word: str, line: int) -> int:
+    def code(self, word: str) -> int:
         """Returns a word's id, or one of `REASONS` to leave it out; counts nothing.
 
         Args:
             word: Not empty.
-            line: Where it stands, for messages; from 1.
+
+        Raises:
+            NotAWordError: If it is empty or no string.
         """
         code = self._codes.get(word)
         if code is not None:
             return code
         if not word or not isinstance(word, str):
-            raise population_options.PopulationError(
-                f"line {line}: the tokenizer returned {word!r}, must return strings "
-                "that are not empty."
-            )
-        if not self._alphabet.issuperset(word):
+            raise NotAWordError(word)
+        if word.strip(self._alphabet):
             # Not remembered: there can be very many, each seen once.
-            if self._refuse:
-                self._offenders.append(f"{word!r} (line {line})")
-                if len(self._offenders) == _MAX_OFFENDERS:
-                    self.check_refused()
             return OUT_OF_ALPHABET
         if word.lower() in self._known_words:
             code = KNOWN

@@ -36,21 +36,6 @@ _WIDE = st.lists(
 )
 
 
-class ByAppearanceTest(absltest.TestCase):
-    @settings(derandomize=True, deadline=None, max_examples=400)
-    @given(_FEW | _WIDE)
-    def test_equals_plain_grouping(self, occurrences):
-        got = canonical_rows.by_appearance(*_columns(occurrences))
-        entries = list(zip(*(column.tolist() for column in got), strict=True))
-        # Dictionaries keep the order of first appearance.
-        expected = [
-            (client, word, count)
-            for client, row in sorted(_clients(occurrences).items())
-            for word, count in row.items()
-        ]
-        self.assertEqual(entries, expected)
-
-
 class RowsTest(parameterized.TestCase):
     def _check(self, occurrences, with_counts, num_clients):
         clients, words, counts = _columns(occurrences)

@@ -91,7 +91,7 @@ class PopulationFlagsTest(parameterized.TestCase):
     @parameterized.parameters(
         ("--population=", "has to be 'synthetic' or a path"),
         ("--population_format=xml", "--population_format=xml"),
-        ("--tokenizer=nltk", "should be one of <triehh|whitespace|words>"),
+        ("--tokenizer=nltk", "should be one of <words|triehh|whitespace>"),
         ("--csv_columns=a,a", "no name twice"),
         ("--count_column=n", "count_column=n: needs word_column"),
         ("--alphabet=", "has to have a character"),

@@ -95,7 +95,7 @@ class PrepareTest(parameterized.TestCase):
     def test_prepared_once_and_found_again(self):
         first, log = self._prepare()
         self.assertIn("not prepared before", log)
-        self.assertEqual(first.metadata["alphabet"], tokenizers.TRIEHH_ALPHABET)
+        self.assertEqual(first.metadata["alphabet"], tokenizers.WORDS_ALPHABET)
         self.assertEqual(first.metadata["identity"]["source"]["path"], str(self.source))
         again, log = self._prepare()
         self.assertIn("Using the population", log)

@@ -48,7 +48,9 @@ class WhitespaceTokenizerTest(absltest.TestCase):
 
 class TokenizerTest(absltest.TestCase):
     def test_unknown_name(self):
-        with self.assertRaisesRegex(ValueError, "'nltk'; it has to be one of triehh"):
+        with self.assertRaisesRegex(
+            ValueError, "'nltk'; it has to be one of words, triehh, white"
+        ):
             tokenizers.get_tokenizer("nltk")
 
     def test_a_users_own(self):

@@ -141,7 +141,7 @@ class RefusedFilesTest(files_test_case.FilesTestCase):
         self.assert_refused(pipe, "is not a file but a device or pipe")
         folder = self.directory / f"folder.{suffix}"
         folder.mkdir()
-        self.assert_refused(folder, "is a directory, not a file")
+        self.assert_refused(folder, "directory .*folder.* has no file of a known")
 
     def test_wrong_columns(self):
         csv_path = self.write("a.csv", "user,text,text\nann,sun,moon\n")

@@ -76,7 +76,7 @@ class FromClientDataTest(absltest.TestCase):
         with self.assertRaisesRegex(ValueError, "'a' has text that is not UTF-8"):
             self._words(data)
         data = tff.simulation.datasets.TestClientData(
-            collections.OrderedDict(a={"text": ["a b"]})
+            collections.OrderedDict(a={"text": ["é ?"]})
         )
         with self.assertRaisesRegex(ValueError, "population is empty"):
             self._words(data)

@@ -47,6 +47,7 @@ class FilesTestCase(parameterized.TestCase):
 
     def read(self, path, **options):
         tokenizer = options.pop("own_tokenizer", None)
+        options.setdefault("tokenizer", "triehh")
         options = population_options.PopulationOptions(source=str(path), **options)
         return population.prepare(options, self.directory / "cache", tokenizer)
 

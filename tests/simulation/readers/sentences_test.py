@@ -45,7 +45,7 @@ class SentencesTest(parameterized.TestCase):
         target = self.directory / "built"
         target.mkdir()
         options = population_options.PopulationOptions(source=str(source), **options)
-        sentences.build_from_file(target, options, _KEYBOARD, encode, {"about": "it"})
+        sentences.build_from_files(target, options, _KEYBOARD, encode, {"about": "it"})
         return client_text.ClientText.open(target)
 
     def _as_dict(self, text):
@@ -97,7 +97,7 @@ class SentencesTest(parameterized.TestCase):
         builder = sentences.SentenceBuilder(directory, encode, entries_in_memory)
         with contextlib.closing(builder):
             for user, text in rows:
-                builder.add(user, _KEYBOARD.split(text))
+                builder.add([user], [_KEYBOARD.split(text)])
             builder.finish({})
         text = client_text.ClientText.open(directory)
         self.assertEqual(self._as_dict(text), reference(rows, _KEYBOARD.split))
