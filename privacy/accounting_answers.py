@@ -1,5 +1,6 @@
 """The answers of the command line: rows of quantity, value and what it rests on."""
 
+import functools
 import inspect
 import math
 from collections.abc import Callable, Sequence
@@ -8,6 +9,7 @@ from typing import Any
 from privacy import (
     argument_checks,
     correlated_answers,
+    detectable_answers,
     neighbours,
     shuffling,
     triehh_solver,
@@ -49,6 +51,13 @@ LIMITS: dict[str, tuple[float, str]] = {
     "alphabet_size": (2**21, "Unicode has fewer characters"),
     "kept_prefixes": (2**31 - 1, "candidates are numbered with 31 bits"),
     "alpha": (1, "it is a probability"),
+    "contribution_bound": (1e6, "nobody holds more items"),
+    "max_depth": (1000, "no word has as many characters"),
+    "num_passes": (1000, "every pass takes clients of its own for every level"),
+    "min_standard_errors": (1000, "no estimate stands out as far from the noise"),
+    "reported_share": (1, "it is a probability"),
+    "competing_prefixes": (2**31 - 1, "candidates are numbered with 31 bits"),
+    "word_length": (1e6, "no word has as many characters"),
 }
 
 # The smallest value, and why, of those flags that are not merely above 0.
@@ -202,6 +211,9 @@ def triehh(
     parameters: str | None = None,
     discovery_rate: float | None = None,
     redraws_each_round: bool = False,
+    detectable: bool = False,
+    word_length: int | None = None,
+    plot: str | None = None,
 ) -> Rows:
     """Answers for a TrieHH run: parameters for a guarantee, or the other way round.
 
@@ -216,15 +228,23 @@ def triehh(
         parameters: How they are found for epsilon: "tight" or "corollary1".
         discovery_rate: What "tight" finds the rarest words at; 0.9 if not set.
         redraws_each_round: Whether users draw a new word in every round.
+        detectable: Whether to answer which words can be found, in place of the
+            guarantee.
+        word_length: Characters of the words; with detectable.
+        plot: File for a plot over n; with detectable.
 
     Returns:
         theta, m, gamma, the holders that a word needs, and the guarantee by each
-        bound.
+        bound; or see `detectable_answers.of_triehh`.
 
     Raises:
         ValueError: An argument is missing or outside its range.
     """
+    if not detectable and (word_length is not None or plot is not None):
+        raise ValueError("--word_length and --plot are for --detectable")
     wanted = (epsilon is not None, delta is not None)
+    request: dict[str, Any] = {}
+    solve = None
     if threshold is not None and cohort_size is not None and sum(wanted) == 1:
         if parameters is not None:
             raise ValueError("parameters needs epsilon and delta, to find them for")
@@ -232,19 +252,29 @@ def triehh(
             population, cohort_size, threshold, max_length
         )
     elif all(wanted) and threshold is None and cohort_size is None:
-        chosen = _solve_triehh(
-            parameters or "tight",
-            discovery_rate,
-            population_size=population,
-            max_length=max_length,
-            epsilon=epsilon,
-            delta=delta,
-            redraws_each_round=redraws_each_round,
-        )
+        request = {
+            "population_size": population,
+            "max_length": max_length,
+            "epsilon": epsilon,
+            "delta": delta,
+            "redraws_each_round": redraws_each_round,
+        }
+        solve = functools.partial(_solve_triehh, parameters or "tight", discovery_rate)
+        chosen = solve(**request)
     else:
         raise ValueError(
             "triehh needs either epsilon and delta, or threshold and cohort_size and "
             "one of the two"
+        )
+    if detectable:
+        return detectable_answers.of_triehh(
+            chosen,
+            solve,
+            request,
+            redraws_each_round=redraws_each_round,
+            word_length=word_length,
+            discovery_rate=discovery_rate,
+            plot=plot,
         )
     rate = 0.9 if discovery_rate is None else discovery_rate
     needed = triehh_accounting.holders_needed(chosen, rate)
@@ -468,6 +498,7 @@ ANSWERS: dict[str, Callable[..., Rows]] = {
     "tree_against_blt": correlated_answers.tree_against_blt,
     "shuffle": shuffle,
     "triehh": triehh,
+    "ldp_triehh": detectable_answers.ldp_triehh,
     "k_anonymity": k_anonymity,
     "cohort_size": cohort_size,
 }
