@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable
 
 from federated_hh import alphabet as alphabet_lib
-from federated_hh import contributions
+from federated_hh import contributions, found_words
 from federated_hh.randomizers import argument_checks as randomizer_checks
 from federated_hh.randomizers import local_randomizer, subset_selection
 from privacy import argument_checks, ldp_triehh_detection, vote_law
@@ -17,10 +17,6 @@ from privacy import argument_checks, ldp_triehh_detection, vote_law
 _MAX_INT32 = 2**31 - 1
 # The largest bound of TFF's secure sums.
 _MAX_SUM = 2**62 - 1
-
-# An estimate below so many of its standard errors is called noise. Of 1,000 candidates
-# that nobody holds one or two are above.
-NOISE_STANDARD_ERRORS = 3.0
 
 
 class ReportSampling(enum.Enum):
@@ -72,7 +68,7 @@ class LdpTrieHHParameters:
     make_randomizer: Callable[[float, int], local_randomizer.LocalRandomizer] = (
         subset_selection.SubsetSelection
     )
-    min_standard_errors: float = NOISE_STANDARD_ERRORS
+    min_standard_errors: float = found_words.NOISE_STANDARD_ERRORS
 
     def __post_init__(self):
         for name in (

@@ -40,7 +40,7 @@ from typing import Any, NoReturn
 
 from absl import app, flags
 
-from privacy import accounting_answers, correlated_answers
+from privacy import accounting_answers, correlated_answers, triehh_answers
 
 _MECHANISM = flags.DEFINE_enum(
     "mechanism", None, list(accounting_answers.ANSWERS), "What to account for."
@@ -110,7 +110,7 @@ flags.DEFINE_integer("cohort_size", None, "m, for the guarantee of given paramet
 flags.DEFINE_enum(
     "parameters",
     None,
-    accounting_answers.TRIEHH_PARAMETERS,
+    triehh_answers.PARAMETERS,
     "How threshold and cohort size are found for --epsilon: those that find the rarest "
     "words (tight, if not set), or those of Zhu et al. 2020 (corollary1).",
 )
