@@ -32,10 +32,10 @@ import pandas as pd
 import tensorflow as tf
 
 from federated_hh import alphabet as alphabet_lib
-from federated_hh import contributions
+from federated_hh import contributions, found_words
 from federated_hh import trie as trie_lib
+from federated_hh.found_words import FoundWord
 from federated_hh.ldp_triehh_parameters import (
-    NOISE_STANDARD_ERRORS,
     Aggregation,
     LdpTrieHHParameters,
     ReportSampling,
@@ -54,37 +54,6 @@ from simulation import client_words, runtime
 _DEVICES_PER_BLOCK = 25_000
 _MANY_BLOCKS = 40
 _MOST_DEVICES_PER_BLOCK = 100_000
-
-
-@dataclasses.dataclass(frozen=True)
-class FoundWord:
-    """A word that was found.
-
-    Attributes:
-        text: The word.
-        pass_number: The pass that found it, from 1.
-        level: The level that completed it, from 1: its number of characters.
-        votes: The reports of that level that spoke for it.
-        estimate: The debiased count: of how many clients of that level's cohort it
-            was one of the items reported on.
-        standard_error: Of the estimate.
-    """
-
-    text: str
-    pass_number: int
-    level: int
-    votes: int
-    estimate: float
-    standard_error: float
-
-    def stands_out(self, standard_errors: float) -> bool:
-        """Returns whether the estimate is at least so many standard errors.
-
-        Args:
-            standard_errors: At least 0; 0 for any estimate.
-        """
-        is_cut = standard_errors > 0
-        return not is_cut or self.estimate >= standard_errors * self.standard_error
 
 
 @dataclasses.dataclass(frozen=True)
@@ -392,18 +361,14 @@ class LdpTrieHH(algorithm.Algorithm[LdpTrieHHState, np.ndarray]):
         least: int,
     ) -> dict[str, float | int]:
         """Returns how the votes of what a level keeps compare with its noise."""
-        law = self.parameters.vote_law(self._randomizer(state.trie.num_candidates))
-        cut = self.parameters.min_standard_errors
-        # Whatever the trie, the votes for what nobody of this cohort holds are noise.
-        tail = law.noise_tail(max(least, law.least_votes(cut)))
-        in_noise = votes < law.least_votes(NOISE_STANDARD_ERRORS)
-        return {
-            "prefixes_in_noise": int(np.count_nonzero(in_noise)),
-            "words_released": sum(word.stands_out(cut) for word in found),
-            "expected_false_words": self._new_words(state) * tail,
-            "noise_standard_deviation": float(law.standard_error(np.zeros([]))),
-            "least_estimate_kept": float(law.estimate(np.array(least))),
-        }
+        return found_words.against_noise(
+            self.parameters.vote_law(self._randomizer(state.trie.num_candidates)),
+            found,
+            votes,
+            least_votes=least,
+            new_words=self._new_words(state),
+            min_standard_errors=self.parameters.min_standard_errors,
+        )
 
     def _new_words(self, state: LdpTrieHHState) -> int:
         """Returns how many candidates of a level are words not found before."""

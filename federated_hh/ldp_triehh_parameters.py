@@ -9,18 +9,14 @@ import math
 from collections.abc import Callable
 
 from federated_hh import alphabet as alphabet_lib
-from federated_hh import contributions
+from federated_hh import contributions, found_words
 from federated_hh.randomizers import argument_checks as randomizer_checks
 from federated_hh.randomizers import local_randomizer, subset_selection
-from privacy import argument_checks, vote_law
+from privacy import argument_checks, ldp_triehh_detection, vote_law
 
 _MAX_INT32 = 2**31 - 1
 # The largest bound of TFF's secure sums.
 _MAX_SUM = 2**62 - 1
-
-# An estimate below so many of its standard errors is called noise. Of 1,000 candidates
-# that nobody holds one or two are above.
-NOISE_STANDARD_ERRORS = 3.0
 
 
 class ReportSampling(enum.Enum):
@@ -72,7 +68,7 @@ class LdpTrieHHParameters:
     make_randomizer: Callable[[float, int], local_randomizer.LocalRandomizer] = (
         subset_selection.SubsetSelection
     )
-    min_standard_errors: float = NOISE_STANDARD_ERRORS
+    min_standard_errors: float = found_words.NOISE_STANDARD_ERRORS
 
     def __post_init__(self):
         for name in (
@@ -178,6 +174,40 @@ class LdpTrieHHParameters:
         if math.isinf(self.epsilon):
             return None
         return self.make_randomizer(self.epsilon, num_candidates + 1)
+
+    def detection(
+        self,
+        num_clients: int,
+        alphabet: alphabet_lib.Alphabet,
+        reported_share: float = 1.0,
+        competing: int = 0,
+    ) -> ldp_triehh_detection.LdpTrieHHDetection:
+        """Returns which words a run can find.
+
+        Args:
+            num_clients: Of the population.
+            alphabet: Of the trie.
+            reported_share: See `LdpTrieHHDetection`.
+            competing: See `LdpTrieHHDetection`.
+        """
+
+        def probabilities(domain_size: int) -> tuple[float, float]:
+            law = self.vote_law(self.randomizer(domain_size - 1))
+            return law.own, law.other
+
+        return ldp_triehh_detection.LdpTrieHHDetection(
+            num_clients=num_clients,
+            cohort_size=self.cohort_size,
+            contribution_bound=self.contribution_bound,
+            max_depth=self.max_depth,
+            max_prefixes=self.max_prefixes,
+            num_characters=alphabet.size,
+            probabilities=probabilities,
+            num_passes=self.num_passes,
+            min_standard_errors=self.min_standard_errors,
+            reported_share=reported_share,
+            competing=competing,
+        )
 
     def vote_law(
         self, randomizer: local_randomizer.LocalRandomizer | None

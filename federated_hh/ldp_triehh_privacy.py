@@ -2,15 +2,18 @@
 
 import dataclasses
 import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from federated_hh import alphabet as alphabet_lib
 from federated_hh import ldp_triehh
 from federated_hh.ldp_triehh_parameters import LdpTrieHHParameters
 from federated_hh.ldp_triehh_report import RunSummary
-from privacy import anonymity
+from federated_hh.randomizers import argument_checks
+from privacy import anonymity, detection, ldp_triehh_detection
 from privacy import statement as statement_lib
 
 _ANONYMITY_COLUMNS = [
@@ -23,17 +26,52 @@ def summarize(
     metrics: pd.DataFrame,
     statement: statement_lib.PrivacyStatement,
     alpha: float,
+    findable: Sequence[dict[str, Any]],
 ) -> RunSummary:
-    """Returns the privacy part of a run's report.
+    """Returns what a run's report has beside the results.
 
     Args:
         algorithm: What was run.
         metrics: A row a level of each repeat, with repeat, level and candidates.
         statement: Of the run.
         alpha: Of the approximate k-anonymity.
+        findable: From `what_is_found`.
     """
     table, text = anonymity_of(algorithm.parameters, algorithm.alphabet, metrics, alpha)
-    return RunSummary(algorithm, statement, table, text)
+    return RunSummary(algorithm, statement, table, text, findable)
+
+
+def what_is_found(algorithm: ldp_triehh.LdpTrieHH) -> list[dict[str, Any]]:
+    """Returns which words a run can find, beside settings that find more.
+
+    Args:
+        algorithm: What is to be run. Of its population counts only how many clients it
+            has, and which share of their distinct words clients can report on.
+
+    Returns:
+        See `detection.rows`.
+    """
+    parameters, population = algorithm.parameters, algorithm.population
+    held = np.diff(population.row_splits)
+    reported = np.minimum(held, parameters.contribution_bound)
+    own = parameters.detection(
+        population.num_clients,
+        algorithm.alphabet,
+        max(1, int(reported.sum())) / max(1, int(held.sum())),
+    )
+
+    def with_epsilon(epsilon: float) -> Callable[[int], tuple[float, float]]:
+        other = dataclasses.replace(parameters, epsilon=epsilon)
+        return other.detection(population.num_clients, algorithm.alphabet).probabilities
+
+    largest = argument_checks.MAX_EPSILON
+    return detection.rows(
+        ldp_triehh_detection.alternatives(
+            own,
+            epsilon=parameters.epsilon,
+            with_epsilon=with_epsilon if parameters.epsilon + 2 <= largest else None,
+        )
+    )
 
 
 def anonymity_of(

@@ -1,6 +1,8 @@
 """What an LDP TrieHH run leaves: tables, plots, and the page that holds them."""
 
 import dataclasses
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -8,6 +10,7 @@ from matplotlib import figure as figure_lib
 
 from federated_hh import ldp_triehh
 from federated_hh.ldp_triehh_results import Results
+from privacy import detection
 from privacy import statement as statement_lib
 from simulation import page, plots, run_directory
 
@@ -37,12 +40,14 @@ class RunSummary:
         anonymity: A row for each way to evaluate approximate k-anonymity; without
             rows where there is none.
         anonymity_text: What to know about it, Markdown.
+        findable: What could be found, known before the run: `detection.rows`.
     """
 
     algorithm: ldp_triehh.LdpTrieHH
     statement: statement_lib.PrivacyStatement
     anonymity: pd.DataFrame
     anonymity_text: str
+    findable: Sequence[dict[str, Any]]
 
 
 def write(
@@ -54,6 +59,9 @@ def write(
     report.section("The run", covered=False).text(
         _summary_text(metrics, results, summary.algorithm)
     )
+    before = report.section("What can be found", covered=False)
+    before.text(_findable_text(summary))
+    before.table("detectable.csv", pd.DataFrame(summary.findable))
     coverage = report.section("Coverage", covered=False)
     coverage.text(_coverage_text(results.counting_clients))
     means = results.coverage.set_index("pass_number")
@@ -133,6 +141,17 @@ def _words_text(last: pd.Series, cut: float) -> str:
         f"{last['released_coverage']:.1%} of what the clients typed; at most "
         f"{last['expected_false']:,.1f} are expected to be noise. Leaving words out is "
         "post-processing: it costs no privacy."
+    )
+
+
+def _findable_text(summary: RunSummary) -> str:
+    return (
+        f"Known before the run. {detection.sentences(summary.findable)} That is for a "
+        "word that shares no prefix with another, as if all that competes with it for "
+        "the places of a level were noise: a word whose prefixes others share needs "
+        "fewer holders, and where people share more prefixes than a level keeps, words "
+        "need more. A holder reports on it with the chance of an average word of an "
+        "average client."
     )
 
 

@@ -108,9 +108,19 @@ def run(arguments: experiment_flags.Arguments) -> None:
 
     # TensorFlow comes last: it takes seconds to import.
     from federated_hh import ldp_triehh_privacy, ldp_triehh_report, ldp_triehh_results
+    from privacy import detection
     from rounds import experiment
 
     algorithm = _make_algorithm(options, _POPULATION.read(), population)
+    findable = ldp_triehh_privacy.what_is_found(algorithm)
+    logging.info(
+        "%s clients, %s a level of %d, local epsilon %g: %s",
+        f"{population.num_clients:,}",
+        f"{options.cohort_size:,}",
+        algorithm.max_rounds,
+        options.local_epsilon,
+        detection.sentences(findable),
+    )
 
     def report(directory, outcome, statement) -> None:
         logging.info("Counting the coverage.")
@@ -122,7 +132,11 @@ def run(arguments: experiment_flags.Arguments) -> None:
             counting_clients=options.counting_clients,
         )
         summary = ldp_triehh_privacy.summarize(
-            algorithm, directory.metrics(), statement, options.anonymity_alpha
+            algorithm,
+            directory.metrics(),
+            statement,
+            options.anonymity_alpha,
+            findable,
         )
         ldp_triehh_report.write(directory, results, summary)
         _print_outcome(results)

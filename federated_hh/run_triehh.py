@@ -38,7 +38,12 @@ def run(arguments: experiment_flags.Arguments) -> None:
             parameters.threshold,
             parameters.cohort_size,
         )
-    logging.info(_summary(parameters, delta, redraws, options.discovery_rate))
+    from privacy import detection
+
+    findable = detection.rows(options.what_is_found(parameters))
+    logging.info(
+        "%s %s", _summary(parameters, delta, redraws), detection.sentences(findable)
+    )
 
     # TensorFlow comes last: it takes seconds to import.
     from federated_hh import alphabet as alphabet_lib
@@ -58,7 +63,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
     def report(directory, outcome, statement) -> None:
         repeats = [state.trie.words() for state in outcome.states]
         results = triehh_report.evaluate(algorithm, repeats, options.max_k)
-        triehh_report.write(directory, algorithm, results, statement)
+        triehh_report.write(directory, algorithm, results, statement, findable)
 
     done = experiment.run_experiment(
         algorithm,
@@ -76,11 +81,8 @@ def run(arguments: experiment_flags.Arguments) -> None:
     print(f"Report: {done.path}/report.html")
 
 
-def _summary(
-    parameters, delta: float, redraws_each_round: bool, discovery_rate: float
-) -> str:
+def _summary(parameters, delta: float, redraws_each_round: bool) -> str:
     from privacy import statement
-    from privacy import triehh as triehh_privacy
 
     try:
         found = parameters.guarantee(delta=delta, redraws_each_round=redraws_each_round)
@@ -90,17 +92,10 @@ def _summary(
         )
     except ValueError:
         guarantee = "no guarantee"
-    needed = triehh_privacy.holders_needed(parameters, discovery_rate)
-    found_if = (
-        "No word can be found"
-        if needed is None
-        else f"A word that {needed:,} clients hold is found with probability "
-        f"{discovery_rate:g}"
-    )
     return (
         f"{parameters.population_size:,} clients, cohorts of "
         f"{parameters.cohort_size:,}, threshold {parameters.threshold}, maximum "
-        f"length {parameters.max_length}: {guarantee}. {found_if}."
+        f"length {parameters.max_length}: {guarantee}."
     )
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from simulation.options import OptionError, check, option
 
 if TYPE_CHECKING:  # imports NumPy
+    from privacy import detection
     from privacy.triehh import TrieHHParameters
 
 # No population has more clients.
@@ -171,7 +172,7 @@ class TrieHHOptions:
                 the guarantee.
         """
         if self.threshold is None:
-            return self._solved(num_clients)
+            return self._solve(**self._request(num_clients))
         from privacy import triehh as triehh_privacy
 
         assert self.cohort_size is not None  # both are given, or none
@@ -193,15 +194,35 @@ class TrieHHOptions:
                 ) from error
         return parameters
 
-    def _solved(self, num_clients: int) -> "TrieHHParameters":
-        from privacy import triehh_solver, triehh_theorem1
+    def what_is_found(
+        self, parameters: "TrieHHParameters"
+    ) -> "list[detection.Alternative]":
+        """Returns which words a run can find, beside settings that find more.
 
-        request: dict[str, Any] = {
+        Args:
+            parameters: From `parameters_for`.
+        """
+        from privacy import triehh_detection
+
+        own = triehh_detection.TrieHHDetection(parameters, self.redraws_each_round)
+        is_solved = self.threshold is None
+        return triehh_detection.alternatives(
+            own,
+            self._solve if is_solved else None,
+            self._request(parameters.population_size) if is_solved else {},
+        )
+
+    def _request(self, num_clients: int) -> dict[str, Any]:
+        return {
             "population_size": num_clients,
             "max_length": self.max_length,
             "epsilon": self.epsilon,
             "delta": self.delta_for(num_clients),
         }
+
+    def _solve(self, **request: Any) -> "TrieHHParameters":
+        from privacy import triehh_solver, triehh_theorem1
+
         if self.parameters == "corollary1":
             return triehh_theorem1.solve_parameters(**request)
         return triehh_solver.solve_parameters(

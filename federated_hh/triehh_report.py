@@ -1,7 +1,9 @@
 """What a TrieHH run leaves: tables, plots, and the page that holds them."""
 
 import dataclasses
+import itertools
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -9,6 +11,7 @@ from matplotlib import figure as figure_lib
 
 from federated_hh import evaluation, selection, triehh
 from federated_hh import trie as trie_lib
+from privacy import detection, triehh_detection
 from privacy import statement as statement_lib
 from privacy import triehh as triehh_privacy
 from simulation import page, plots, run_directory
@@ -32,8 +35,10 @@ class Results:
         scores: See `evaluation.scores_at_k` and `mean_and_interval`.
         discovery: A row for each of the most frequent words: word, true_count,
             true_rank, discovery_rate, fits (whether it can be completed within the
-            maximum length), and, in the single-word setting, worst_case_rate
-            (Proposition 1).
+            maximum length), predicted_rate (the probability that it is found, from
+            the true counts of all its prefixes: exact in the single-word setting, and
+            else as if every vote were drawn from what all clients type), and, in the
+            single-word setting, worst_case_rate (Proposition 1).
     """
 
     heavy_hitters: pd.DataFrame
@@ -84,6 +89,7 @@ def _discovery(
     words = [algorithm.population.word(i) for i in table.pop("word_id")]
     table.insert(0, "word", words)
     table["fits"] = [len(word) < algorithm.parameters.max_length for word in words]
+    table["predicted_rate"] = _predicted_rates(algorithm, words, truth)
     if algorithm.word_selection is selection.WordSelection.MOST_FREQUENT:
         table["worst_case_rate"] = triehh_privacy.worst_case_discovery_rate(
             table["true_count"].to_numpy(np.int64), algorithm.parameters
@@ -91,16 +97,63 @@ def _discovery(
     return table
 
 
+def _predicted_rates(
+    algorithm: triehh.TrieHH, words: Sequence[str], truth: evaluation.GroundTruth
+) -> list[float]:
+    """Returns how likely each word is found, given how many hold its prefixes."""
+    law = triehh_detection.TrieHHDetection(
+        algorithm.parameters,
+        algorithm.word_selection is selection.WordSelection.BY_FREQUENCY,
+    )
+    asked = [_prefixes(word, algorithm.parameters.max_length) for word in words]
+    holders: dict[str, float] = dict.fromkeys(itertools.chain(*asked), 0.0)
+    for word, count in zip(
+        algorithm.population.words.to_pylist(), truth.counts.tolist(), strict=True
+    ):
+        for prefix in _prefixes(word, algorithm.parameters.max_length):
+            if prefix in holders:
+                holders[prefix] += count
+    return [
+        law.word_rate([holders[prefix] for prefix in prefixes])
+        if len(word) < algorithm.parameters.max_length
+        else 0.0
+        for word, prefixes in zip(words, asked, strict=True)
+    ]
+
+
+def _prefixes(word: str, max_length: int) -> list[str]:
+    """Returns a word's prefixes of 1 symbol to max_length, its end written as NUL."""
+    ended = f"{word}\0"
+    return [ended[:size] for size in range(1, min(len(ended), max_length) + 1)]
+
+
 def write(
     directory: run_directory.RunDirectory,
     algorithm: triehh.TrieHH,
     results: Results,
     statement: statement_lib.PrivacyStatement,
+    findable: Sequence[dict[str, Any]],
 ) -> None:
-    """Writes the tables, plots, privacy statement and report of a run."""
+    """Writes the tables, plots, privacy statement and report of a run.
+
+    Args:
+        directory: Of the run.
+        algorithm: What was run.
+        results: What it found.
+        statement: Of the run.
+        findable: What could be found, known before the run: `detection.rows`.
+    """
     metrics, words = directory.metrics(), results.heavy_hitters
     report = page.Page(directory, "TrieHH")
     report.section("The run", covered=False).text(_summary(algorithm, metrics, words))
+    before = report.section("What can be found", covered=False)
+    before.text(
+        f"Known before the run. {detection.sentences(findable)} The probability is "
+        "exact for a word that shares no prefix with another; words that do are found "
+        "more often: `predicted rate` in `discovery_rate.csv` has that of the words "
+        "here."
+    )
+    before.table("detectable.csv", pd.DataFrame(findable))
     found = report.section("Heavy hitters", covered=False)
     found.text(
         "The words of the first repeat with the most votes. `true count` and `true "

@@ -8,13 +8,11 @@ from typing import Any
 from privacy import (
     argument_checks,
     correlated_answers,
+    detectable_answers,
     neighbours,
     shuffling,
-    triehh_solver,
-    triehh_statement,
-    triehh_theorem1,
+    triehh_answers,
 )
-from privacy import triehh as triehh_accounting
 from privacy.shuffling import Method, Randomizer, Reports
 
 # Of each numeric flag: the largest value, and why.
@@ -49,6 +47,13 @@ LIMITS: dict[str, tuple[float, str]] = {
     "alphabet_size": (2**21, "Unicode has fewer characters"),
     "kept_prefixes": (2**31 - 1, "candidates are numbered with 31 bits"),
     "alpha": (1, "it is a probability"),
+    "contribution_bound": (1e6, "nobody holds more items"),
+    "max_depth": (1000, "no word has as many characters"),
+    "num_passes": (1000, "every pass takes clients of its own for every level"),
+    "min_standard_errors": (1000, "no estimate stands out as far from the noise"),
+    "reported_share": (1, "it is a probability"),
+    "competing_prefixes": (2**31 - 1, "candidates are numbered with 31 bits"),
+    "word_length": (1e6, "no word has as many characters"),
 }
 
 # The smallest value, and why, of those flags that are not merely above 0.
@@ -61,7 +66,6 @@ _MOST_TREES = 10**6
 _SHOWN_TREES = 20
 
 RANDOMIZERS = [randomizer.value for randomizer in Randomizer]
-TRIEHH_PARAMETERS = ["tight", "corollary1"]
 
 Rows = list[dict[str, Any]]
 
@@ -188,112 +192,6 @@ def shuffle(
             rows.append(row(f"epsilon at delta = {delta:g}", found.epsilon, basis))
         else:
             rows.append(row(f"by {method.name.lower()}", found.epsilon, found.bound))
-    return rows
-
-
-def triehh(
-    *,
-    population: int,
-    max_length: int,
-    epsilon: float | None = None,
-    delta: float | None = None,
-    threshold: int | None = None,
-    cohort_size: int | None = None,
-    parameters: str | None = None,
-    discovery_rate: float | None = None,
-    redraws_each_round: bool = False,
-) -> Rows:
-    """Answers for a TrieHH run: parameters for a guarantee, or the other way round.
-
-    Args:
-        population: n.
-        max_length: L, end symbol included.
-        epsilon: Wanted epsilon; with delta.
-        delta: Wanted delta; with epsilon, to find threshold and cohort size for.
-        threshold: theta; with cohort_size, and either epsilon or delta, to find the
-            other.
-        cohort_size: m; with threshold.
-        parameters: How they are found for epsilon: "tight" or "corollary1".
-        discovery_rate: What "tight" finds the rarest words at; 0.9 if not set.
-        redraws_each_round: Whether users draw a new word in every round.
-
-    Returns:
-        theta, m, gamma, the holders that a word needs, and the guarantee by each
-        bound.
-
-    Raises:
-        ValueError: An argument is missing or outside its range.
-    """
-    wanted = (epsilon is not None, delta is not None)
-    if threshold is not None and cohort_size is not None and sum(wanted) == 1:
-        if parameters is not None:
-            raise ValueError("parameters needs epsilon and delta, to find them for")
-        chosen = triehh_accounting.TrieHHParameters(
-            population, cohort_size, threshold, max_length
-        )
-    elif all(wanted) and threshold is None and cohort_size is None:
-        chosen = _solve_triehh(
-            parameters or "tight",
-            discovery_rate,
-            population_size=population,
-            max_length=max_length,
-            epsilon=epsilon,
-            delta=delta,
-            redraws_each_round=redraws_each_round,
-        )
-    else:
-        raise ValueError(
-            "triehh needs either epsilon and delta, or threshold and cohort_size and "
-            "one of the two"
-        )
-    rate = 0.9 if discovery_rate is None else discovery_rate
-    needed = triehh_accounting.holders_needed(chosen, rate)
-    return [
-        row("threshold (theta)", chosen.threshold, ""),
-        row("cohort size (m)", chosen.cohort_size, ""),
-        row("gamma", chosen.gamma, "m / sqrt(n)"),
-        row(
-            f"holders for a discovery rate of {rate:g}",
-            "not possible" if needed is None else needed,
-            "Zhu et al. 2020, Proposition 1",
-        ),
-        *_triehh_guarantees(chosen, epsilon, delta, redraws_each_round),
-    ]
-
-
-def _solve_triehh(parameters: str, discovery_rate: float | None, **request):
-    if parameters == "tight":
-        if discovery_rate is not None:
-            request["discovery_rate"] = discovery_rate
-        return triehh_solver.solve_parameters(**request)
-    if parameters != "corollary1":
-        raise ValueError(
-            f"parameters is {parameters!r}; it has to be one of {TRIEHH_PARAMETERS}"
-        )
-    del request["redraws_each_round"]  # Corollary 2: the same delta
-    return triehh_theorem1.solve_parameters(**request)
-
-
-def _triehh_guarantees(
-    parameters, epsilon: float | None, delta: float | None, redraws: bool
-) -> Rows:
-    who = f"{neighbours.Adjacency.EMPTIED.value}, one-sided (from D to D' only)"
-    found = parameters.guarantee(
-        delta=delta,
-        epsilon=epsilon if delta is None else None,
-        redraws_each_round=redraws,
-    )
-    pairs = [(triehh_statement.bound_name(found), found[:2])]
-    violated = triehh_theorem1.violated_condition(parameters)
-    theorem_1 = "Zhu et al. 2020, " + ("Corollary 2" if redraws else "Theorem 1")
-    if violated is None:
-        pairs.append((theorem_1, triehh_theorem1.guarantee(parameters)))
-    rows = []
-    for name, (epsilon, reached) in pairs:
-        rows.append(row("epsilon", epsilon, f"{name}; {who}"))
-        rows.append(row("delta", reached, f"{name}; {who}"))
-    if violated is not None:
-        rows.append(row("epsilon", "-", f"{theorem_1} does not apply: {violated}"))
     return rows
 
 
@@ -468,7 +366,8 @@ ANSWERS: dict[str, Callable[..., Rows]] = {
     "blt": correlated_answers.blt,
     "tree_against_blt": correlated_answers.tree_against_blt,
     "shuffle": shuffle,
-    "triehh": triehh,
+    "triehh": triehh_answers.triehh,
+    "ldp_triehh": detectable_answers.ldp_triehh,
     "k_anonymity": k_anonymity,
     "cohort_size": cohort_size,
 }

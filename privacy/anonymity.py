@@ -33,7 +33,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from privacy import argument_checks, blanket
+from privacy import argument_checks, blanket, vote_law
 
 LARGEST_REPORTS = 10**11
 
@@ -233,34 +233,15 @@ class VotingLevel:
         )
 
     def _threshold_law(self, share: float) -> tuple[np.ndarray, np.ndarray]:
-        """Computes the law of tau, the eta-th largest of s - 1 vote counts.
-
-        The counts are taken as independent binomials; tau >= c if and only if at
-        least eta of them are >= c.
-        """
-        from scipy import stats
-
-        mean = self.num_reports * share
-        spread = math.sqrt(mean) + 1
-        values = np.arange(
-            max(0, math.floor(mean - 12 * spread)), math.ceil(mean + 40 * spread)
+        """Computes the law of tau, the eta-th largest of s - 1 vote counts."""
+        return vote_law.threshold_law(
+            self.num_reports, share, self.domain_size - 1, self.kept_prefixes
         )
-        above = stats.binom.sf(values - 1, self.num_reports, share)
-        # SciPy warns where a tail underflows to the 0 that it returns.
-        with np.errstate(divide="ignore"):
-            at_least = stats.binom.sf(
-                self.kept_prefixes - 1, self.domain_size - 1, above
-            )
-        law = at_least - np.append(at_least[1:], 0.0)
-        return values, law
 
     def _kept(self, holders: int, values: np.ndarray, law: np.ndarray) -> float:
         """Computes P(f(holders) >= tau)."""
         from scipy import stats
 
-        used = np.flatnonzero(law > 0)
-        part = slice(used[0], used[-1] + 1)
-        values, law = values[part], law[part]
         # The holders' own votes are elsewhere with a chance below 1e-25.
         mean = holders * self.include_probability
         reach = 12 * math.sqrt(mean) + 12

@@ -251,7 +251,7 @@ def renyi_composition(
         ValueError: There is no mechanism, or delta is outside its range.
     """
     if not curves:
-        raise ValueError("curves must name at least one mechanism, got none")
+        raise ValueError("curves names no mechanism; it has to name at least one")
     delta = argument_checks.probability("delta", delta)
     return _best_renyi_order(
         lambda order: math.fsum(curve(order) for curve in curves), delta

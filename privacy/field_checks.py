@@ -48,7 +48,7 @@ def texts(owner: Any, name: str, may_be_empty: bool = False):
     for value in values:
         if not isinstance(value, str) or not value.strip():
             raise ValueError(
-                f"{name} must hold texts that are not empty, got {value!r}"
+                f"{name} has {value!r}; it has to hold texts that are not empty"
             )
     object.__setattr__(owner, name, tuple(values))
 
@@ -63,7 +63,9 @@ def mapping(owner: Any, name: str, kinds: tuple[type, ...]):
     plain = {}
     for key, value in mapping.items():
         if not isinstance(key, str) or not key.strip():
-            raise ValueError(f"{name} must have texts as names, got {key!r}")
+            raise ValueError(
+                f"{name} has the name {key!r}; it has to have texts as names"
+            )
         if not isinstance(value, kinds) or value in ("", "inf"):
             raise ValueError(f"{name}[{key!r}] must not be {value!r}")
         # NumPy's numbers are told apart here, so that JSON takes them.

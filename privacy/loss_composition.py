@@ -101,7 +101,7 @@ def composed_epsilon(mechanisms: Sequence[Mechanisms], delta: float) -> float:
     """
     delta = argument_checks.probability("delta", delta)
     if not mechanisms:
-        raise ValueError("mechanisms must name at least one, got none")
+        raise ValueError("mechanisms names none; it has to name at least one")
     count = sum(each.count for each in mechanisms)
     left = [each.delta_at(each.largest) for each in mechanisms]
     spent = math.fsum(

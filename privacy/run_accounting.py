@@ -15,6 +15,10 @@ Examples: one for each mechanism, what runs cost together, all numbers of the pa
       --num_reports=30000000
   scripts/run privacy.run_accounting --mechanism=triehh --population=100000 \
       --epsilon=2 --delta=1e-10 --max_length=10
+  scripts/run privacy.run_accounting --mechanism=triehh --population=100000 \
+      --epsilon=2 --delta=1e-10 --max_length=10 --detectable --plot=found.png
+  scripts/run privacy.run_accounting --mechanism=ldp_triehh --detectable \
+      --population=4727 --local_epsilon=10 --max_depth=12 --kept_prefixes=300
   scripts/run privacy.run_accounting --mechanism=k_anonymity --local_epsilon=10 \
       --alphabet_size=100 --kept_prefixes=10000 --num_reports=30000000 --alpha=0.95
   scripts/run privacy.run_accounting --mechanism=cohort_size --epsilon=1 \
@@ -36,7 +40,7 @@ from typing import Any, NoReturn
 
 from absl import app, flags
 
-from privacy import accounting_answers, correlated_answers
+from privacy import accounting_answers, correlated_answers, triehh_answers
 
 _MECHANISM = flags.DEFINE_enum(
     "mechanism", None, list(accounting_answers.ANSWERS), "What to account for."
@@ -106,7 +110,7 @@ flags.DEFINE_integer("cohort_size", None, "m, for the guarantee of given paramet
 flags.DEFINE_enum(
     "parameters",
     None,
-    accounting_answers.TRIEHH_PARAMETERS,
+    triehh_answers.PARAMETERS,
     "How threshold and cohort size are found for --epsilon: those that find the rarest "
     "words (tight, if not set), or those of Zhu et al. 2020 (corollary1).",
 )
@@ -118,6 +122,39 @@ flags.DEFINE_bool(
 )
 flags.DEFINE_integer("alphabet_size", None, "|X|, symbols of LDP TrieHH.")
 flags.DEFINE_integer("kept_prefixes", None, "eta_max, prefixes that a level keeps.")
+flags.DEFINE_bool(
+    "detectable",
+    None,
+    "Print how frequent a word has to be for TrieHH or LDP TrieHH to find it.",
+)
+flags.DEFINE_string(
+    "plot", None, "With --detectable: write a plot over n to this file (.png, .pdf)."
+)
+flags.DEFINE_integer(
+    "word_length",
+    None,
+    "With --detectable: characters of the word; 6, and the longest, if not set.",
+)
+flags.DEFINE_integer(
+    "contribution_bound", None, "B, reports of a client; 60 if not set."
+)
+flags.DEFINE_integer("max_depth", None, "D, levels of LDP TrieHH; 15 if not set.")
+flags.DEFINE_integer("num_passes", None, "Passes of LDP TrieHH; 1 if not set.")
+flags.DEFINE_float(
+    "min_standard_errors",
+    None,
+    "Standard errors that a released word's estimate has at least; 3 if not set.",
+)
+flags.DEFINE_float(
+    "reported_share",
+    None,
+    "How likely a client that holds a word reports on it; 1 if not set.",
+)
+flags.DEFINE_integer(
+    "competing_prefixes",
+    None,
+    "Prefixes that have more votes than the word at every level; 0 if not set.",
+)
 flags.DEFINE_float("alpha", None, "alpha of approximate k-anonymity, such as 0.95.")
 
 

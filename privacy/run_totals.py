@@ -132,7 +132,7 @@ def totals(runs: Sequence[Run], delta: float) -> list[dict[str, Any]]:
     """
     argument_checks.probability("delta", delta)
     if not runs:
-        raise ValueError("compose must name at least one run, got none")
+        raise ValueError("compose names no run; it has to name at least one")
     found: list[dict[str, Any]] = []
     reasons: dict[Unit, str] = {}
     for unit in _units(runs):

@@ -105,7 +105,7 @@ class Reports:
         if self.domain_size is not None:
             argument_checks.integer("domain_size", self.domain_size, 2)
         elif self.randomizer is Randomizer.SUBSET_SELECTION:
-            raise ValueError("domain_size is needed for subset_selection, got None")
+            raise ValueError("domain_size is None; subset_selection needs it")
 
     @property
     def replacement_epsilon(self) -> float:
@@ -216,7 +216,7 @@ def amplify_over_levels(
         ValueError: An argument is outside its range.
     """
     if not domain_sizes:
-        raise ValueError("domain_sizes must name at least one level, got none")
+        raise ValueError("domain_sizes names no level; it has to name at least one")
     by_size = {
         size: amplify(
             Reports(

@@ -92,3 +92,36 @@ class VoteLaw:
         from scipy import stats
 
         return float(stats.binom.sf(votes - 1, self.num_reports, self.other))
+
+
+def threshold_law(
+    num_reports: int, share: float, candidates: int, kept: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Computes the law of the votes that the last of the kept candidates has.
+
+    Args:
+        num_reports: Reports that were summed, at least 1.
+        share: Probability that a report votes for a candidate, the same for all.
+        candidates: At least 1.
+        kept: How many of them with the most votes are kept, at least 1.
+
+    Returns:
+        Numbers of votes, and their probabilities: int64 and float64, shape [values].
+        Candidates' votes are taken as independent, which they are but for the fixed
+        size of a report.
+    """
+    from scipy import stats
+
+    mean = num_reports * share
+    spread = math.sqrt(mean) + 1
+    values = np.arange(
+        max(0, math.floor(mean - 12 * spread)), math.ceil(mean + 40 * spread)
+    )
+    above = stats.binom.sf(values - 1, num_reports, share)
+    # SciPy warns where a tail underflows to the 0 that it returns.
+    with np.errstate(divide="ignore"):
+        at_least = stats.binom.sf(kept - 1, candidates, above)
+    law = at_least - np.append(at_least[1:], 0.0)
+    used = np.flatnonzero(law > 0)
+    part = slice(used[0], used[-1] + 1)
+    return values[part], law[part]

@@ -6,6 +6,7 @@ import numpy as np
 from absl.testing import absltest
 
 from federated_hh import alphabet, selection, triehh, triehh_report
+from privacy import detection, triehh_detection
 from privacy import statement as statement_lib
 from privacy import triehh as triehh_privacy
 from randomness import noise_keys
@@ -101,7 +102,11 @@ class ReportTest(ReportTestCase):
     def test_page_has_words_scores_and_statement(self):
         statement = self.process.plan.statement(self.outcome.record, 1e-9)
         self.assertEqual(statement.basis, "realised")
-        triehh_report.write(self.directory, self.process, self.results, statement)
+        law = triehh_detection.TrieHHDetection(self.parameters)
+        findable = detection.rows(triehh_detection.alternatives(law, None, {}))
+        triehh_report.write(
+            self.directory, self.process, self.results, statement, findable
+        )
         page = (self.directory.path / "report.html").read_text()
         for expected in (
             ">ab<",

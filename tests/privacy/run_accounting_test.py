@@ -55,6 +55,56 @@ class AnswersTest(parameterized.TestCase):
         )
         self.assertLen(values["epsilon at delta = 1e-10"], 4)
 
+    def test_what_can_be_found(self):
+        path = pathlib.Path(self.create_tempdir().full_path) / "found.png"
+        given = ("--epsilon=2", "--delta=1e-10", "--discovery_rate=0.9")
+        asked = ("--detectable", "--word_length=9", "--format=csv", f"--plot={path}")
+        done = accounting_program.run(*_TRIEHH, *given, *asked)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        rows = list(csv.DictReader(io.StringIO(done.stdout)))
+        needed = _values(*_TRIEHH, *given)["holders for a discovery rate of 0.9"]
+        self.assertEqual(int(rows[0]["holders"]), needed[0])
+        self.assertEqual(float(rows[0]["share"]), needed[0] / 100_000)
+        self.assertLen({row["setting"] for row in rows}, 3)
+        self.assertTrue(path.read_bytes().startswith(b"\x89PNG"))
+        done = accounting_program.run(
+            "--mechanism=ldp_triehh",
+            "--detectable",
+            "--population=4727",
+            "--local_epsilon=10",
+            "--max_depth=12",
+            "--kept_prefixes=300",
+            "--alphabet_size=28",
+            "--word_length=6",
+        )
+        self.assertEqual(done.returncode, 0, done.stderr)
+        lines = done.stdout.splitlines()
+        self.assertLen(lines, 1 + 3 * 2)
+        self.assertStartsWith(lines[1], "as given")
+        self.assertIn("each holder reports on it", lines[1])
+
+    @parameterized.parameters(
+        (("--plot=x.png", "--epsilon=2", "--delta=1e-10"), "are for --detectable"),
+        (
+            (
+                "--detectable",
+                "--plot=x.png",
+                "--threshold=9",
+                "--cohort_size=99",
+                "--delta=1e-10",
+            ),
+            "--plot needs --epsilon and --delta",
+        ),
+        (
+            ("--detectable", "--word_length=10", "--epsilon=2", "--delta=1e-10"),
+            "word_length is 10; it has to be at most 9",
+        ),
+    )
+    def test_what_can_be_found_is_refused(self, arguments, message):
+        done = accounting_program.run(*_TRIEHH, *arguments)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn(message, done.stderr)
+
     def test_blt(self):
         run = ("--num_rounds=60", "--min_separation=9", "--max_participation=4")
         given = (

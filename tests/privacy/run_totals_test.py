@@ -266,7 +266,7 @@ class ProgramTest(parameterized.TestCase):
             ([path], (), "--compose takes --delta"),
             ([path], ("--delta=1e-6", "--epsilon=1"), "--compose takes --delta"),
             ([path], ("--delta=2",), "delta is 2.0; it has to be"),
-            ([""], None, "compose must name at least one run"),
+            ([""], None, "compose names no run"),
             (
                 [path, other],
                 ("--delta=5e-10",),
