@@ -2,10 +2,11 @@
 
 import inspect
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from privacy import (
+    answer_rows,
     argument_checks,
     correlated_answers,
     detectable_answers,
@@ -13,6 +14,7 @@ from privacy import (
     shuffling,
     triehh_answers,
 )
+from privacy.answer_rows import Rows, row
 from privacy.shuffling import Method, Randomizer, Reports
 
 # Of each numeric flag: the largest value, and why.
@@ -61,13 +63,7 @@ LOWEST: dict[str, tuple[float, str]] = {
     "noise_multiplier": (1e-3, "with less, rho is above 500,000: no guarantee"),
 }
 
-# Restarts beyond these are as many trees.
-_MOST_TREES = 10**6
-_SHOWN_TREES = 20
-
 RANDOMIZERS = [randomizer.value for randomizer in Randomizer]
-
-Rows = list[dict[str, Any]]
 
 
 def dp_ftrl(
@@ -103,7 +99,7 @@ def dp_ftrl(
     """
     from privacy import conversions, noise_calibration, tree_aggregation
 
-    restarts = restart_rounds(num_rounds, restart_first, restart_period)
+    restarts = answer_rows.restart_rounds(num_rounds, restart_first, restart_period)
     argument_checks.integer("group_size", group_size, 1)
     run = tree_aggregation.TreeAggregation(
         noise_multiplier=noise_multiplier,
@@ -115,24 +111,13 @@ def dp_ftrl(
     unit = neighbours.Adjacency.ZERO_OUT.value
     rows = [
         row("max participation (MaxP)", run.max_participation, unit),
-        row("rounds of each tree", abridged(run.tree_lengths), ""),
+        row("rounds of each tree", answer_rows.abridged(run.tree_lengths), ""),
         row("squared sensitivity (S2)", run.square_sum, "exact worst case"),
-        row("zCDP (rho)", run.rho, unit),
+        *answer_rows.zcdp(run.rho, delta, unit),
     ]
-    for conversion in conversions.ZcdpConversion:
-        rows.append(
-            row(
-                f"epsilon at delta = {delta:g}",
-                conversions.zcdp_to_epsilon(run.rho, delta, conversion),
-                f"{unit}; {conversion.value}",
-            )
-        )
     if group_size > 1:
         rho = conversions.group_zcdp(run.rho, group_size)
-        who = f"user with {group_size} devices"
-        rows.append(row("zCDP (rho)", rho, who))
-        epsilon = conversions.zcdp_to_epsilon(rho, delta)
-        rows.append(row(f"epsilon at delta = {delta:g}", epsilon, who))
+        rows += answer_rows.best_zcdp(rho, delta, f"user with {group_size} devices")
     if count_stddev is not None:
         split = noise_calibration.delta_noise_multiplier(noise_multiplier, count_stddev)
         rows.append(
@@ -322,42 +307,6 @@ def call(answer: Callable[..., Rows], name: str, values: dict[str, Any]) -> Rows
         if parameter.default is parameter.empty and flag not in values:
             raise ValueError(f"--{flag} is needed for --mechanism={name}")
     return answer(**values)
-
-
-def restart_rounds(
-    num_rounds: int, first: int | None, period: int | None
-) -> tuple[int, ...]:
-    """Returns the restarts that flags ask for; none where `first` is None.
-
-    Raises:
-        ValueError: An argument is outside its range, or restarts are too many.
-    """
-    from privacy import tree_aggregation
-
-    if first is None:
-        if period is not None:
-            raise ValueError("restart_period needs restart_first")
-        return ()
-    period = num_rounds if period is None else period
-    if period > 0 and num_rounds / period > _MOST_TREES:
-        raise ValueError(
-            f"restart_period is {period}; it has to be at least "
-            f"{-(-num_rounds // _MOST_TREES)} for num_rounds = {num_rounds}: at most "
-            f"{_MOST_TREES} trees"
-        )
-    return tree_aggregation.restart_schedule(num_rounds, first, period)
-
-
-def abridged(lengths: Sequence[int]) -> str:
-    """Returns the first of many lengths, as text."""
-    shown = ", ".join(map(str, lengths[:_SHOWN_TREES]))
-    more = len(lengths) - _SHOWN_TREES
-    return f"{shown}, and {more} more" if more > 0 else shown
-
-
-def row(quantity: str, value: Any, basis: str) -> dict[str, Any]:
-    """Returns a row of an answer."""
-    return {"quantity": quantity, "value": value, "basis": basis}
 
 
 # By mechanism.

@@ -4,11 +4,11 @@ import dataclasses
 import math
 from typing import Any
 
-from privacy import argument_checks, neighbours
-
-Rows = list[dict[str, Any]]
+from privacy import answer_rows, argument_checks, neighbours
+from privacy.answer_rows import Rows, row
 
 _UNIT = neighbours.Adjacency.ZERO_OUT.value
+_REPLACED = neighbours.Adjacency.REPLACE_CLIENT.value
 TABLES = ["xu_2023"]
 # The search for a matrix looks at all of them many hundred times.
 _MOST_ROUNDS = 100_000
@@ -48,10 +48,9 @@ def blt(
     Raises:
         ValueError: An argument is outside its range.
     """
-    from privacy import conversions, correlated_noise, toeplitz, tree_aggregation
-    from privacy.accounting_answers import abridged, restart_rounds, row
+    from privacy import correlated_noise, toeplitz, tree_aggregation
 
-    restarts = restart_rounds(num_rounds, restart_first, restart_period)
+    restarts = answer_rows.restart_rounds(num_rounds, restart_first, restart_period)
     lengths = tree_aggregation.tree_lengths(num_rounds, restarts)
     most = _participation(num_rounds, min_separation, max_participation)
     matrix = _matrix(max(lengths), min_separation, most, buffers, forgotten, weights)
@@ -63,7 +62,7 @@ def blt(
     squares = [toeplitz.largest_error(matrix, length) ** 2 for length in lengths]
     rows = [
         row("max participation (MaxP)", most, _UNIT),
-        row("rounds of each block", abridged(lengths), ""),
+        row("rounds of each block", answer_rows.abridged(lengths), ""),
         row("forgotten a round", _listed(matrix.forgotten), "1 - q of each buffer"),
         row("weights", _listed(matrix.weights), "w of each buffer"),
         row(
@@ -71,16 +70,9 @@ def blt(
             square,
             "exact worst case" if len(lengths) == 1 else "bound over the blocks",
         ),
-        row("zCDP (rho)", rho, _UNIT),
+        *answer_rows.zcdp(rho, delta, _UNIT),
+        *answer_rows.best_zcdp(4 * rho, delta, _REPLACED),
     ]
-    for conversion in conversions.ZcdpConversion:
-        epsilon = conversions.zcdp_to_epsilon(rho, delta, conversion)
-        basis = f"{_UNIT}; {conversion.value}"
-        rows.append(row(f"epsilon at delta = {delta:g}", epsilon, basis))
-    replaced, unit = 4 * rho, neighbours.Adjacency.REPLACE_CLIENT.value
-    rows.append(row("zCDP (rho)", replaced, unit))
-    epsilon = conversions.zcdp_to_epsilon(replaced, delta)
-    rows.append(row(f"epsilon at delta = {delta:g}", epsilon, unit))
     noise = noise_multiplier * math.sqrt(sum(squares))
     rows.append(row("noise on the worst prefix sum", noise, "in clip norms"))
     return rows

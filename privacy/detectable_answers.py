@@ -13,13 +13,12 @@ from privacy import (
     triehh,
     triehh_detection,
 )
+from privacy.answer_rows import Rows
 
 RANDOMIZERS = ["subset_selection", "k_ary", "asymmetric_one_hot", "symmetric_one_hot"]
 
 # Populations of a plot: from a hundredth of the given one to a hundred times it.
 _PLOTTED = tuple(np.geomspace(0.01, 100, 13))
-
-Rows = list[dict[str, Any]]
 
 
 def ldp_triehh(

@@ -11,10 +11,9 @@ from privacy import (
     triehh_theorem1,
 )
 from privacy import triehh as triehh_lib
+from privacy.answer_rows import Rows, row
 
 PARAMETERS = ["tight", "corollary1"]
-
-Rows = list[dict[str, Any]]
 
 
 def triehh(
@@ -57,8 +56,6 @@ def triehh(
     Raises:
         ValueError: An argument is missing or outside its range.
     """
-    from privacy.accounting_answers import row
-
     if not detectable and (word_length is not None or plot is not None):
         raise ValueError("--word_length and --plot are for --detectable")
     wanted = (epsilon is not None, delta is not None)
@@ -126,8 +123,6 @@ def _solve_triehh(parameters: str, discovery_rate: float | None, **request):
 def _triehh_guarantees(
     parameters, epsilon: float | None, delta: float | None, redraws: bool
 ) -> Rows:
-    from privacy.accounting_answers import row
-
     who = f"{neighbours.Adjacency.EMPTIED.value}, one-sided (from D to D' only)"
     found = parameters.guarantee(
         delta=delta,
