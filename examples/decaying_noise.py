@@ -6,10 +6,10 @@ scripts/run rounds.run_algorithm --algorithm=examples.decaying_noise:Training \
 
 import dataclasses
 
+from options.fields import option
 from privacy import training_plan, update_noise
 from rounds import timers
 from simulation import sentence_tokenizers
-from simulation.options import option
 from training import client_sentences, dp_ftrl, preparation, training_options
 from training import vocabulary as vocabulary_lib
 

@@ -11,7 +11,7 @@ import pandas as pd
 
 from federated_hh import word_questions
 from federated_hh.randomizers import by_name
-from simulation.options import option
+from options.fields import option
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

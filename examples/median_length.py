@@ -12,7 +12,7 @@ import pandas as pd
 
 from federated_hh import word_questions
 from federated_hh.randomizers import k_ary
-from simulation.options import option
+from options.fields import option
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,7 @@ import os
 import string
 from typing import TYPE_CHECKING
 
-from simulation.options import OptionError, check, option
+from options.fields import OptionError, check, option
 from simulation.population_options import PopulationOptions
 
 if TYPE_CHECKING:  # imports TensorFlow

@@ -12,7 +12,8 @@ import math
 from absl import app, flags, logging
 
 from federated_hh import ldp_triehh_options
-from simulation import experiment_flags, option_flags, population_flags
+from options import option_flags
+from simulation import experiment_flags, population_flags
 
 _PROGRAM = "federated_hh.run_ldp_triehh"
 

@@ -6,7 +6,8 @@ scripts/run federated_hh.run_triehh --flagfile=configs/triehh_demo.flagfile
 from absl import app, flags, logging
 
 from federated_hh.triehh_options import TrieHHOptions
-from simulation import experiment_flags, option_flags, population_flags
+from options import option_flags
+from simulation import experiment_flags, population_flags
 
 _PROGRAM = "federated_hh.run_triehh"
 

@@ -3,7 +3,7 @@
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from simulation.options import OptionError, check, option
+from options.fields import OptionError, check, option
 
 if TYPE_CHECKING:  # imports NumPy
     from privacy import detection

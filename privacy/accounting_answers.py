@@ -1,7 +1,6 @@
 """The answers of the command line: rows of quantity, value and what it rests on."""
 
 import inspect
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -16,54 +15,6 @@ from privacy import (
 )
 from privacy.answer_rows import Rows, row
 from privacy.shuffling import Method, Randomizer, Reports
-
-# Of each numeric flag: the largest value, and why.
-LIMITS: dict[str, tuple[float, str]] = {
-    "noise_multiplier": (1e9, "the guarantee is as good as perfect long before"),
-    "num_rounds": (1e9, "no training has as many"),
-    "max_participation": (1e9, "no training has as many rounds"),
-    "min_separation": (1e9, "no training has as many rounds"),
-    "restart_first": (1e9, "no training has as many rounds"),
-    "restart_period": (1e9, "no training has as many rounds"),
-    "buffers": (4, "a fifth is of no use"),
-    "count_stddev": (1e12, "beyond it the count is of no use, and costs nothing"),
-    "group_size": (1e6, "nobody has as many devices"),
-    "delta": (1, "it is a probability"),
-    "epsilon": (1e3, "it would guarantee nothing"),
-    "local_epsilon": (100, "a report tells all long before"),
-    "num_reports": (
-        1e12,
-        "100 for each human; beyond it binomial laws lose their digits and need more "
-        "memory than there is",
-    ),
-    "domain_size": (2**31 - 1, "items are numbered with 31 bits"),
-    "honest_fraction": (1, "it is a share"),
-    "population": (1e12, "100 for each human"),
-    "max_length": (1e6, "no word has as many symbols"),
-    "threshold": (1e12, "it cannot be above the population"),
-    "cohort_size": (1e12, "it cannot be above the population"),
-    "discovery_rate": (
-        0.999999,
-        "1 word in a million is missed at it, and the search would take long beyond",
-    ),
-    "alphabet_size": (2**21, "Unicode has fewer characters"),
-    "kept_prefixes": (2**31 - 1, "candidates are numbered with 31 bits"),
-    "alpha": (1, "it is a probability"),
-    "contribution_bound": (1e6, "nobody holds more items"),
-    "max_depth": (1000, "no word has as many characters"),
-    "num_passes": (1000, "every pass takes clients of its own for every level"),
-    "min_standard_errors": (1000, "no estimate stands out as far from the noise"),
-    "reported_share": (1, "it is a probability"),
-    "competing_prefixes": (2**31 - 1, "candidates are numbered with 31 bits"),
-    "word_length": (1e6, "no word has as many characters"),
-}
-
-# The smallest value, and why, of those flags that are not merely above 0.
-LOWEST: dict[str, tuple[float, str]] = {
-    "noise_multiplier": (1e-3, "with less, rho is above 500,000: no guarantee"),
-}
-
-RANDOMIZERS = [randomizer.value for randomizer in Randomizer]
 
 
 def dp_ftrl(
@@ -293,16 +244,6 @@ def call(answer: Callable[..., Rows], name: str, values: dict[str, Any]) -> Rows
     for flag in values:
         if flag not in known:
             raise ValueError(f"--{flag} is no flag of --mechanism={name}")
-        most, reason = LIMITS.get(flag, (math.inf, ""))
-        if isinstance(values[flag], int | float) and values[flag] > most:
-            raise ValueError(
-                f"{flag} is {values[flag]}; it has to be at most {most:.8g} ({reason})"
-            )
-        least, reason = LOWEST.get(flag, (-math.inf, ""))
-        if isinstance(values[flag], int | float) and values[flag] < least:
-            raise ValueError(
-                f"{flag} is {values[flag]}; it has to be at least {least:g} ({reason})"
-            )
     for flag, parameter in known.items():
         if parameter.default is parameter.empty and flag not in values:
             raise ValueError(f"--{flag} is needed for --mechanism={name}")
@@ -320,7 +261,3 @@ ANSWERS: dict[str, Callable[..., Rows]] = {
     "k_anonymity": k_anonymity,
     "cohort_size": cohort_size,
 }
-# All flags that an answer may take.
-ARGUMENTS = sorted(
-    {n for answer in ANSWERS.values() for n in inspect.signature(answer).parameters}
-)

@@ -9,7 +9,6 @@ from privacy.answer_rows import Rows, row
 
 _UNIT = neighbours.Adjacency.ZERO_OUT.value
 _REPLACED = neighbours.Adjacency.REPLACE_CLIENT.value
-TABLES = ["xu_2023"]
 # The search for a matrix looks at all of them many hundred times.
 _MOST_ROUNDS = 100_000
 

@@ -40,7 +40,8 @@ from typing import Any, NoReturn
 
 from absl import app, flags
 
-from privacy import accounting_answers, correlated_answers, triehh_answers
+from options import option_flags
+from privacy import accounting_answers, accounting_options
 
 _MECHANISM = flags.DEFINE_enum(
     "mechanism", None, list(accounting_answers.ANSWERS), "What to account for."
@@ -56,106 +57,7 @@ _COMPOSE = flags.DEFINE_list(
 )
 _FORMAT = flags.DEFINE_enum("format", "text", ["text", "json", "csv"], "Of the output.")
 
-# The default None tells a flag that is not set, so that a mechanism can insist.
-flags.DEFINE_float("noise_multiplier", None, "z, the noise's deviation over the clip.")
-flags.DEFINE_integer("num_rounds", None, "T, rounds of training.")
-flags.DEFINE_integer(
-    "max_participation",
-    None,
-    "MaxP, rounds a device takes part in at most; what MinS allows if not set.",
-)
-flags.DEFINE_integer(
-    "min_separation", None, "MinS, rounds strictly between two of a device."
-)
-flags.DEFINE_integer(
-    "restart_first", None, "First round after which the noise starts anew."
-)
-flags.DEFINE_integer("restart_period", None, "Rounds between restarts.")
-flags.DEFINE_integer("buffers", None, "d, vectors that BLT remembers; 2 if not set.")
-flags.DEFINE_string(
-    "forgotten", None, "Of a given BLT: what each buffer loses a round, with commas."
-)
-flags.DEFINE_string("weights", None, "Of a given BLT: of each buffer, with commas.")
-flags.DEFINE_enum(
-    "table",
-    None,
-    correlated_answers.TABLES,
-    "Compare tree and BLT for all runs of a paper.",
-)
-flags.DEFINE_float(
-    "count_stddev", None, "sigma_b, noise on the count of unclipped devices, if any."
-)
-flags.DEFINE_integer("group_size", None, "Devices of a user, for a user's guarantee.")
-flags.DEFINE_float("delta", None, "Delta, between 0 and 1.")
-flags.DEFINE_float("epsilon", None, "Wanted central epsilon.")
-flags.DEFINE_enum(
-    "randomizer", None, accounting_answers.RANDOMIZERS, "Local randomizer of a report."
-)
-flags.DEFINE_float(
-    "local_epsilon",
-    None,
-    "Local epsilon of a report (of symmetric_one_hot: for deletion).",
-)
-flags.DEFINE_integer("num_reports", None, "Reports that are shuffled or summed.")
-flags.DEFINE_integer(
-    "domain_size", None, "Items of a report, the 'no item' symbol included."
-)
-flags.DEFINE_float("honest_fraction", None, "Share of honest reports; 1 if not set.")
-flags.DEFINE_integer("population", None, "n, users of a TrieHH run.")
-flags.DEFINE_integer(
-    "max_length", None, "L, symbols of the longest word, its end included."
-)
-flags.DEFINE_integer("threshold", None, "theta, for the guarantee of given parameters.")
-flags.DEFINE_integer("cohort_size", None, "m, for the guarantee of given parameters.")
-flags.DEFINE_enum(
-    "parameters",
-    None,
-    triehh_answers.PARAMETERS,
-    "How threshold and cohort size are found for --epsilon: those that find the rarest "
-    "words (tight, if not set), or those of Zhu et al. 2020 (corollary1).",
-)
-flags.DEFINE_float(
-    "discovery_rate", None, "How surely a word is to be found; 0.9 if not set."
-)
-flags.DEFINE_bool(
-    "redraws_each_round", None, "Whether users draw a new word in every round."
-)
-flags.DEFINE_integer("alphabet_size", None, "|X|, symbols of LDP TrieHH.")
-flags.DEFINE_integer("kept_prefixes", None, "eta_max, prefixes that a level keeps.")
-flags.DEFINE_bool(
-    "detectable",
-    None,
-    "Print how frequent a word has to be for TrieHH or LDP TrieHH to find it.",
-)
-flags.DEFINE_string(
-    "plot", None, "With --detectable: write a plot over n to this file (.png, .pdf)."
-)
-flags.DEFINE_integer(
-    "word_length",
-    None,
-    "With --detectable: characters of the word; 6, and the longest, if not set.",
-)
-flags.DEFINE_integer(
-    "contribution_bound", None, "B, reports of a client; 60 if not set."
-)
-flags.DEFINE_integer("max_depth", None, "D, levels of LDP TrieHH; 15 if not set.")
-flags.DEFINE_integer("num_passes", None, "Passes of LDP TrieHH; 1 if not set.")
-flags.DEFINE_float(
-    "min_standard_errors",
-    None,
-    "Standard errors that a released word's estimate has at least; 3 if not set.",
-)
-flags.DEFINE_float(
-    "reported_share",
-    None,
-    "How likely a client that holds a word reports on it; 1 if not set.",
-)
-flags.DEFINE_integer(
-    "competing_prefixes",
-    None,
-    "Prefixes that have more votes than the word at every level; 0 if not set.",
-)
-flags.DEFINE_float("alpha", None, "alpha of approximate k-anonymity, such as 0.95.")
+_OPTIONS = option_flags.define(accounting_options.AccountingOptions)
 
 
 def main(argv: Sequence[str]):
@@ -210,11 +112,8 @@ def render(rows: Sequence[dict[str, Any]], form: str) -> str:
 
 def _answer() -> list[dict[str, Any]]:
     # Only what was set is passed on, so that a flag of another mechanism is refused.
-    values = {
-        name: flags.FLAGS[name].value
-        for name in accounting_answers.ARGUMENTS
-        if flags.FLAGS[name].value is not None
-    }
+    given = dataclasses.asdict(_OPTIONS.read())
+    values = {name: value for name, value in given.items() if value is not None}
     if _PAPER_TABLES.value:
         if _MECHANISM.value is not None or _COMPOSE.value is not None or values:
             raise ValueError("--paper_tables takes no other flag but --format")

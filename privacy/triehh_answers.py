@@ -4,6 +4,7 @@ import functools
 from typing import Any
 
 from privacy import (
+    accounting_options,
     detectable_answers,
     neighbours,
     triehh_solver,
@@ -12,8 +13,6 @@ from privacy import (
 )
 from privacy import triehh as triehh_lib
 from privacy.answer_rows import Rows, row
-
-PARAMETERS = ["tight", "corollary1"]
 
 
 def triehh(
@@ -114,7 +113,8 @@ def _solve_triehh(parameters: str, discovery_rate: float | None, **request):
         return triehh_solver.solve_parameters(**request)
     if parameters != "corollary1":
         raise ValueError(
-            f"parameters is {parameters!r}; it has to be one of {PARAMETERS}"
+            f"parameters is {parameters!r}; it has to be one of "
+            f"{accounting_options.TRIEHH_PARAMETERS}"
         )
     del request["redraws_each_round"]  # Corollary 2: the same delta
     return triehh_theorem1.solve_parameters(**request)

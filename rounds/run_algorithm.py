@@ -3,7 +3,7 @@
 scripts/run rounds.run_algorithm --algorithm=examples.histogram:Histogram --epsilon=2
 
 The class derives from `rounds.algorithm.Algorithm` and has `Options`, a dataclass of
-`simulation.options.option` fields, of which its flags are made, `contents`, "words" or
+`options.fields.option` fields, of which its flags are made, `contents`, "words" or
 "sentences", and `of(options, population, cache, seed)`, which makes it.
 """
 
@@ -14,14 +14,14 @@ from typing import Any
 
 from absl import app, flags
 
+from options import option_flags
+from options.fields import check, option
 from simulation import (
     experiment_flags,
-    option_flags,
     own_parts,
     population_flags,
     startup,
 )
-from simulation.options import check, option
 
 _PROGRAM = "rounds.run_algorithm"
 

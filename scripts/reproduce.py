@@ -16,7 +16,8 @@ from typing import Any
 from absl import app, flags
 
 import studies
-from simulation import experiment_flags, option_flags, prepared_data
+from options import option_flags
+from simulation import experiment_flags, prepared_data
 
 _PROGRAM = "scripts.reproduce"
 

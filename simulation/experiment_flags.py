@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from absl import app, flags, logging
 
-from simulation import option_flags, startup
-from simulation.options import OptionError, check, option
+from options import option_flags
+from options.fields import OptionError, check, option
+from simulation import startup
 
 if TYPE_CHECKING:  # imports NumPy
     from randomness import noise_keys

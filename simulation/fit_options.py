@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from simulation.options import check, option
+from options.fields import check, option
 
 WORD_LISTS = ("english", "own", "own_counts")
 

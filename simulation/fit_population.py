@@ -12,7 +12,8 @@ scripts/run federated_hh.run_ldp_triehh --flagfile=RUN/simulator/population.flag
 
 from absl import app, flags, logging
 
-from simulation import experiment_flags, option_flags, population_flags
+from options import option_flags
+from simulation import experiment_flags, population_flags
 from simulation.fit_options import FitOptions
 
 _PROGRAM = "simulation.fit_population"

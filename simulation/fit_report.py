@@ -8,11 +8,11 @@ import numpy as np
 import pandas as pd
 from matplotlib import figure as figure_lib
 
+from options import fields
 from simulation import (
     client_words,
     fit_options,
     fitted_law,
-    options,
     page,
     plots,
     population_numbers,
@@ -264,7 +264,7 @@ program that takes a population.
 def _flags(simulated: population_options.PopulationOptions) -> list[str]:
     """Returns the options that are not the defaults, as flags."""
     found = []
-    for name, field in options.fields_of(type(simulated)).items():
+    for name, field in fields.fields_of(type(simulated)).items():
         value = getattr(simulated, name)
         if value != field.default or name in ("source", "num_clients"):
             found.append(f"--{field.flag}={value}")

@@ -16,6 +16,7 @@ from typing import Any
 ROOMS = (
     "examples",
     "federated_hh",
+    "options",
     "privacy",
     "randomness",
     "rounds",

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from absl import flags, logging
 
-from simulation import option_flags, options, population, prepared_data
+from options import option_flags
+from options.fields import option
+from simulation import population, prepared_data
 from simulation.population_options import PopulationOptions
 
 if TYPE_CHECKING:
@@ -23,7 +25,7 @@ _NOT_OF_SENTENCES = ("word_column", "count_column")
 class _CacheOptions:
     """Where populations are kept: of a machine, and not of what is computed."""
 
-    population_cache: str = options.option(
+    population_cache: str = option(
         str(prepared_data.DEFAULT_CACHE),
         "Directory where prepared populations are kept for later runs.",
     )

@@ -7,8 +7,8 @@ import dataclasses
 import re
 from typing import Any
 
+from options.fields import OptionError, check, option
 from simulation import tokenizers
-from simulation.options import OptionError, check, option
 
 SYNTHETIC = "synthetic"
 FORMATS = ("auto", "csv", "tsv", "jsonl", "parquet", "word_counts")

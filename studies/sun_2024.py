@@ -6,9 +6,9 @@ import os
 import string
 from typing import TYPE_CHECKING, ClassVar
 
-from simulation import options as options_lib
+from options import fields as options_lib
+from options.fields import option
 from simulation import population_options
-from simulation.options import option
 from studies import target_words
 
 if TYPE_CHECKING:  # TensorFlow comes with these: it takes seconds to import

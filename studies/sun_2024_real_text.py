@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, ClassVar
 
 import pandas as pd
 
+from options import fields as options_lib
+from options.fields import REQUIRED, option
 from privacy import neighbours
-from simulation import options as options_lib
 from simulation import population_options, prepared_data, tables
-from simulation.options import REQUIRED, option
 from studies import study, sun_2024
 
 if TYPE_CHECKING:  # TensorFlow comes with these: it takes seconds to import

@@ -19,9 +19,9 @@ from typing import ClassVar
 import matplotlib.ticker
 import pandas as pd
 
-from simulation import options as options_lib
+from options import fields as options_lib
+from options.fields import REQUIRED, option
 from simulation import plots, prepared_data, run_directory, run_record, tables
-from simulation.options import REQUIRED, option
 from studies import study
 
 _FILES = "blog-authorship/posts-*.jsonl.xz"

@@ -5,7 +5,8 @@ scripts/run training.run_training --flagfile=configs/training_demo.flagfile
 
 from absl import app, flags, logging
 
-from simulation import experiment_flags, option_flags, population_flags
+from options import option_flags
+from simulation import experiment_flags, population_flags
 from simulation.population_options import LanguageOptions
 from training.training_options import TrainingOptions
 

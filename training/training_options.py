@@ -8,7 +8,7 @@ import dataclasses
 import math
 from typing import TYPE_CHECKING
 
-from simulation.options import REQUIRED, OptionError, check, option
+from options.fields import REQUIRED, OptionError, check, option
 
 if TYPE_CHECKING:  # these import NumPy
     from privacy import toeplitz

@@ -6,7 +6,7 @@ from absl.testing import absltest, parameterized
 
 from federated_hh.ldp_triehh_options import LdpTrieHHOptions, characters_of
 from federated_hh.triehh_options import TrieHHOptions
-from simulation.options import OptionError
+from options.fields import OptionError
 from simulation.population_options import PopulationOptions
 
 

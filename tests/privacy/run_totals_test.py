@@ -265,7 +265,7 @@ class ProgramTest(parameterized.TestCase):
             ([str(old)], None, "old: schema_version is 2; it has to be 3"),
             ([path], (), "--compose takes --delta"),
             ([path], ("--delta=1e-6", "--epsilon=1"), "--compose takes --delta"),
-            ([path], ("--delta=2",), "delta is 2.0; it has to be"),
+            ([path], ("--delta=2",), "delta=2: has to be a number in "),
             ([""], None, "compose names no run"),
             (
                 [path, other],

@@ -6,9 +6,9 @@ import numpy as np
 from absl.testing import absltest, parameterized
 from scipy import linalg, optimize, stats
 
+from options.fields import fields_of
 from privacy import blt, toeplitz
 from rounds import timers
-from simulation.options import fields_of
 from training import client_update, examples
 from training.training_options import TrainingOptions
 

@@ -1,11 +1,11 @@
-"""Flags made of the options of a dataclass: see `simulation.options`."""
+"""Flags made of the options of a dataclass: see `options.fields`."""
 
 from collections.abc import Collection, Mapping
 from typing import Any, Generic, TypeVar
 
 from absl import flags
 
-from simulation import options
+from options import fields as fields_lib
 
 # So that flags belong to the module that asks for them.
 flags.disclaim_key_flags()
@@ -19,7 +19,7 @@ class OptionFlags(Generic[Options]):
     def __init__(
         self,
         options_class: type[Options],
-        fields: Collection[options.OptionField],
+        fields: Collection[fields_lib.OptionField],
         defaults: Mapping[str, Any],
     ):
         """Registers a flag for each field; `define` is how to call it."""
@@ -59,7 +59,7 @@ def define(
             defaults.
         defaults: Other defaults of this program, by the fields' names.
     """
-    fields = options.fields_of(options_class)
+    fields = fields_lib.fields_of(options_class)
     names = fields if only is None else only
     return OptionFlags(options_class, [fields[n] for n in names], defaults or {})
 
@@ -67,7 +67,7 @@ def define(
 class _IntParser(flags.IntegerParser):
     """Parses an integer that is an option."""
 
-    def __init__(self, field: options.OptionField):
+    def __init__(self, field: fields_lib.OptionField):
         super().__init__()
         self._field = field
         self.syntactic_help = field.range
@@ -80,7 +80,7 @@ class _IntParser(flags.IntegerParser):
 class _FloatParser(flags.FloatParser):
     """Parses a number that is an option."""
 
-    def __init__(self, field: options.OptionField):
+    def __init__(self, field: fields_lib.OptionField):
         super().__init__()
         self._field = field
         self.syntactic_help = field.range
@@ -93,8 +93,8 @@ class _FloatParser(flags.FloatParser):
 _PARSERS = {int: _IntParser, float: _FloatParser}
 
 
-def _define(field: options.OptionField, default: Any) -> None:
-    default = None if default is options.REQUIRED else default
+def _define(field: fields_lib.OptionField, default: Any) -> None:
+    default = None if default is fields_lib.REQUIRED else default
     name = field.flag
     if field.kind in _PARSERS:
         parser = _PARSERS[field.kind](field)

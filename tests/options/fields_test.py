@@ -8,8 +8,8 @@ import numpy as np
 from absl import flags
 from absl.testing import absltest, flagsaver, parameterized
 
-from simulation import option_flags
-from simulation.options import REQUIRED, OptionError, check, fields_of, option
+from options import option_flags
+from options.fields import REQUIRED, OptionError, check, fields_of, option
 
 
 class Colour(enum.Enum):

@@ -11,7 +11,7 @@ once what an option is called, its default, its range and what it means.
         def __post_init__(self):
             check(self)
 
-`simulation.option_flags` makes flags of such a class. Importing this module, or one
+`options.option_flags` makes flags of such a class. Importing this module, or one
 that has options, registers none.
 """
 

@@ -1,0 +1,1 @@
+"""Options that know their range and meaning, and flags made of them."""
