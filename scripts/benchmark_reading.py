@@ -6,9 +6,8 @@ Writes a file of posts, as CSV and as Parquet, and has it made into a population
 turns: by `simulation.population.prepare`, which groups, filters, numbers, orders and
 writes the words, and by a loop with the csv module, `str.split` and a counter a user,
 which keeps them in memory. Each turn is a process of its own; its processor time and
-its peak memory are those of the whole process, the start of Python and its imports
-included. What else the machine does changes all of them alike: compare those of one
-run.
+peak memory are those of the whole process, the start of Python and imports included.
+What else the machine does changes all of them alike: compare those of one run.
 """
 
 import collections

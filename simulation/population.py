@@ -3,7 +3,6 @@
 Imports nothing heavy, so that flags can be parsed and wrong ones refused at once.
 """
 
-import importlib
 import inspect
 import json
 import os
@@ -98,7 +97,7 @@ def prepare(
 
     def make(directory: pathlib.Path, origin: dict[str, Any]) -> None:
         with column_writer.new_population(directory) as writer:
-            metadata = _build(writer, options, tokenizer)
+            metadata = _build(writer, options, tokenizer, identity)
             if describe(options, tokenizer) != identity:
                 raise PopulationError(prepared_data.changed_while_read(options.source))
             words, client_ids = metadata.pop("words"), metadata.pop("client_ids")
@@ -114,7 +113,7 @@ def prepare(
     )
 
 
-def _build(writer, options, tokenizer) -> dict[str, Any]:
+def _build(writer, options, tokenizer, identity) -> dict[str, Any]:
     """Writes the columns; returns the metadata with "words" and "client_ids"."""
     if tokenizer is None:
         tokenizer = tokenizers.get_tokenizer(options.tokenizer)
@@ -127,9 +126,14 @@ def _build(writer, options, tokenizer) -> dict[str, Any]:
         refuse=options.out_of_alphabet == "refuse",
         only_words=word_table.read_dictionary(options.only_words),
     )
-    kind = "synthetic_english" if options.source == SYNTHETIC else "files"
-    reader = importlib.import_module(f"simulation.readers.{kind}")
-    metadata = reader.build(writer, options, tokenizer, table)
+    if options.is_synthetic:
+        from simulation.readers import synthetic_english
+
+        metadata = synthetic_english.build(writer, options, tokenizer, table, identity)
+    else:
+        from simulation.readers import files
+
+        metadata = files.build(writer, options, tokenizer, table)
     return metadata | {"alphabet": alphabet}
 
 

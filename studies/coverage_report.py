@@ -39,6 +39,7 @@ def summarize(runs: pd.DataFrame) -> pd.DataFrame:
         for column in ("epsilon", "sampler", "num_passes", "cohort_size"):
             row[column] = group[column].iloc[0]
         row["paper_coverage"] = group["paper_coverage"].astype(float).iloc[0]
+        row["held_out_coverage"] = group["held_out_coverage"].astype(float).mean()
         row["seconds"] = group["seconds"].mean()
         rows.append(row)
     return pd.concat(rows, ignore_index=True)
@@ -70,12 +71,15 @@ def to_markdown(title: str, summary: pd.DataFrame, notes: Sequence[str]) -> str:
         summary: From `summarize`.
         notes: What to know about it, a sentence or more each.
     """
+    has_held_out = bool(summary["held_out_coverage"].notna().any())
     lines = [
         f"### {title}",
         "",
         "| setting | clients a level | repeats | words found | real | "
-        "true coverage (95%) | estimated | paper |",
-        "|---|--:|--:|--:|--:|--:|--:|--:|",
+        "true coverage (95%) | estimated | paper |"
+        + " of other clients |"
+        * has_held_out,
+        "|---|--:|--:|--:|--:|--:|--:|--:|" + "--:|" * has_held_out,
     ]
     for row in summary.itertuples():
         paper = "" if math.isnan(row.paper_coverage) else f"{row.paper_coverage:.1%}"
@@ -88,9 +92,14 @@ def to_markdown(title: str, summary: pd.DataFrame, notes: Sequence[str]) -> str:
             f"{row.words_found:,.0f} | "
             f"{row.words_real:,.0f} | {row.coverage:.2%}{interval} | "
             f"{row.estimated_coverage:.2%} | {paper} |"
+            + (f" {_percent(row.held_out_coverage)} |" if has_held_out else "")
         )
     lines += ["", *[f"* {note}" for note in notes]]
     return "\n".join(lines) + "\n"
+
+
+def _percent(share: float) -> str:
+    return "" if math.isnan(share) else f"{share:.2%}"
 
 
 def plot(title: str, summary: pd.DataFrame) -> bytes:

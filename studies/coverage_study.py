@@ -3,7 +3,7 @@
 import dataclasses
 import math
 import pathlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import pandas as pd
@@ -11,6 +11,7 @@ from absl import logging
 
 from federated_hh import alphabet as alphabet_lib
 from federated_hh import (
+    coverage,
     ldp_triehh,
     ldp_triehh_parameters,
     ldp_triehh_results,
@@ -34,12 +35,14 @@ class Setting:
         population: The clients.
         parameters: Of LDP TrieHH.
         paper_coverage: What the paper reports, in [0, 1]; None where it does not.
+        held_out: Other clients, on whom the words found are judged too; None for none.
     """
 
     name: str
     population: client_words.ClientWords
     parameters: ldp_triehh_parameters.LdpTrieHHParameters
     paper_coverage: float | None = None
+    held_out: client_words.ClientWords | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -92,15 +95,18 @@ class CoverageStudy:
             runs: a row for each pass: the parameters, words_found, words_real, coverage
             (of all words found until then), estimated_coverage and standard_error (by
             all who took no part), the same of the words above the cut by standard
-            errors (`ldp_triehh_results.Results`), and seconds (of all levels). levels:
-            a row for each
-            level: its metrics, and a digest of its cohort. `part` gets the words found.
+            errors (`ldp_triehh_results.Results`), held_out_coverage (of what the
+            held-out clients typed; nan without such), and seconds (of all levels).
+            levels: a row for each level: its metrics, and a digest of its cohort.
+            `part` gets the words found.
         """
         results, levels = self._run(setting, repeat, part)
         part.simulator.write_table(WORDS_FILE, results.words.assign(repeat=repeat))
         passes = results.repeats.drop(columns="repeat")
-        coverage = passes["coverage"].iloc[-1]
-        logging.info("Coverage %.2f%%.", 100 * coverage)
+        passes["held_out_coverage"] = _held_out_coverage(
+            setting.held_out, results.words, passes["pass_number"]
+        )
+        logging.info("Coverage %.2f%%.", 100 * passes["coverage"].iloc[-1])
         parameters = setting.parameters
         row = {
             "epsilon": parameters.epsilon,
@@ -175,6 +181,27 @@ def check_sizes(
         )
     except ValueError as error:
         raise ValueError(f"setting {name!r}: {error}") from error
+
+
+def _held_out_coverage(
+    held_out: client_words.ClientWords | None,
+    words: pd.DataFrame,
+    passes: Iterable[int],
+) -> list[float]:
+    """Returns how much of what other clients typed is made of the words found.
+
+    Args:
+        held_out: The other clients, if any.
+        words: A row a word found, with the pass that found it.
+        passes: For each of these, the words found until then count.
+    """
+    if held_out is None:
+        return [math.nan for _ in passes]
+    totals = coverage.WordTotals.of(held_out)
+    return [
+        totals.coverage(words["word"][words["pass_number"] <= number])
+        for number in passes
+    ]
 
 
 def words_of(setting: str, directory: pathlib.Path) -> pd.DataFrame:

@@ -6,9 +6,11 @@ their place: far fewer clients, so fewer of them a level, and fewer prefixes kep
 """
 
 import dataclasses
+import glob
 import os
 import pathlib
 import string
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 import pandas as pd
@@ -16,7 +18,7 @@ import pandas as pd
 from options import fields as options_lib
 from options.fields import REQUIRED, option
 from privacy import neighbours
-from simulation import population_options, prepared_data, tables
+from simulation import population_options, tables
 from studies import study, sun_2024
 
 if TYPE_CHECKING:  # TensorFlow comes with these: it takes seconds to import
@@ -43,37 +45,54 @@ class DataSet:
 
     Attributes:
         name: In tables.
-        files: Pattern of its files in the data directory; JSON lines or CSV.
+        files: Patterns of its files in the data directory; JSON lines or CSV.
         contribution_bound: B: few of its clients have more unknown words.
         max_prefixes: eta_max.
         drop_pattern: What is no text in it: mark-up, and names of other users.
         drop_users: Users who are none, if any.
+        held_out: Patterns of files of other users, on whom the words found are judged.
     """
 
     name: str
-    files: str
+    files: tuple[str, ...]
     contribution_bound: int
     max_prefixes: int
     drop_pattern: str
     drop_users: str | None = None
+    held_out: tuple[str, ...] = ()
 
     def setting(self, epsilon: float) -> str:
         """Returns the name of its setting with a local epsilon."""
         return f"{self.name}, epsilon {epsilon:g}"
 
 
+# The corpus's marks for links and characters.
+_BLOG_MARKS = "urlLink|&[a-z]+;?|nbsp"
+
 DATA_SETS = (
     DataSet(
         "blogs",
-        "blog-authorship/posts-*.jsonl.xz",
+        ("blog-authorship/posts-*.jsonl.xz",),
         60,
         300,
-        # The corpus's marks for links and characters.
-        drop_pattern="urlLink|&[a-z]+;?|nbsp",
+        drop_pattern=_BLOG_MARKS,
+    ),
+    # Words of some bloggers, judged on others: does what is found say more than who
+    # was asked? The corpus has a blogger's posts in one file.
+    DataSet(
+        "blogs-held-out",
+        ("blog-authorship/posts-0[0-8]-of-*.jsonl.xz",),
+        60,
+        300,
+        drop_pattern=_BLOG_MARKS,
+        held_out=(
+            "blog-authorship/posts-09-of-*.jsonl.xz",
+            "blog-authorship/posts-1?-of-*.jsonl.xz",
+        ),
     ),
     DataSet(
         "chat",
-        "ubuntu-irc/messages.csv.xz",
+        ("ubuntu-irc/messages.csv.xz",),
         10,
         120,
         # Whom a message is for; the channel's bots.
@@ -82,7 +101,7 @@ DATA_SETS = (
     ),
     DataSet(
         "tweets",
-        "sentiment140-partial/tweets.csv.xz",
+        ("sentiment140-partial/tweets.csv.xz",),
         3,
         60,
         drop_pattern=r"@\w+|&[a-z]+;",
@@ -114,20 +133,26 @@ class Options:
 
 
 def _population(
-    data_set: DataSet, data_dir: str, cache: str | os.PathLike[str]
+    data_set: DataSet,
+    files: Sequence[str],
+    data_dir: str,
+    cache: str | os.PathLike[str],
 ) -> "client_words.ClientWords":
     """Returns the population of a data set: words that the dictionary does not have.
 
     Clients without such words are in it: a server that samples cannot know them.
+
+    Args:
+        data_set: The data set.
+        files: Patterns of the files to take.
+        data_dir: The directory that has them.
+        cache: Where populations are kept.
     """
     from simulation import population
 
-    files = prepared_data.parts_of(data_dir, data_set.files)
-    source = files[0]
-    if len(files) > 1:
-        source = prepared_data.join_parts(files, cache, f"{data_set.name}.jsonl.xz")
+    paths = (os.path.join(glob.escape(data_dir), pattern) for pattern in files)
     options = population_options.PopulationOptions(
-        source=str(source),
+        source=",".join(paths),
         tokenizer="words",
         alphabet=_CHARACTERS,
         known_words=str(pathlib.Path(data_dir) / _DICTIONARY),
@@ -178,13 +203,19 @@ def prepare(
 
     settings = {}
     for data_set in DATA_SETS:
-        clients = _population(data_set, options.data_dir, cache)
+        data_dir = options.data_dir
+        clients = _population(data_set, data_set.files, data_dir, cache)
+        others = None
+        if data_set.held_out:
+            others = _population(data_set, data_set.held_out, data_dir, cache)
         for epsilon in (_PRIVATE, _OPEN):
             parameters = _parameters(
                 data_set, clients.num_clients, epsilon, options.max_depth
             )
             setting = data_set.setting(epsilon)
-            settings[setting] = coverage_study.Setting(setting, clients, parameters)
+            settings[setting] = coverage_study.Setting(
+                setting, clients, parameters, held_out=others
+            )
 
     def more_files(found, directory) -> dict[str, bytes]:
         return _more_files(settings, found["levels"], directory)

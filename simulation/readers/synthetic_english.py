@@ -25,10 +25,10 @@ from simulation import (
 from simulation.readers import (
     alias_table,
     common_law,
+    kept_words,
     memory,
     pitman_yor,
     typed_numbers,
-    word_codes,
     word_list,
     word_table,
 )
@@ -106,43 +106,17 @@ class Typing:
     Attributes:
         keep_probability: That something of a typed word is kept.
         dropped_probabilities: That nothing is, by reason.
-        words: Those kept, in the order of their spelling; their ids are the places.
         share_beyond: Of the common law, what it gives to words that the list lacks.
     """
 
-    def __init__(
-        self,
-        tokenizer: tokenizers.Tokenizer,
-        table: word_table.WordTable,
-        words: Mapping[str, float],
-        law: common_law.CommonLaw,
-    ) -> None:
-        """Puts the whole word list through the tokenizer and the filters.
+    def __init__(self, kept: kept_words.KeptWords, law: common_law.CommonLaw) -> None:
+        """Takes what is kept of the word list.
 
         Args:
-            tokenizer: Cuts each typed word.
-            table: Filters, and names, the words.
-            words: The word list with frequencies, the most frequent first.
+            kept: What is kept of each typed word.
             law: Of the words kept.
-
-        Raises:
-            PopulationError: If nothing of the list is kept, or a word is refused.
         """
-        ranks = range(1, len(words) + 1)
-        codes, lengths = word_codes.WordCodes(table, tokenizer).of(list(words), ranks)
-        table.check_refused()
-        frequencies = np.fromiter(words.values(), np.float64, len(words))
-        is_kept = codes >= 0
-        owners = np.repeat(np.arange(len(words)), lengths)
-        num_kept = np.bincount(owners[is_kept], minlength=len(words))
-        has_kept = num_kept > 0
-        weights = frequencies[has_kept]
-        dropped = _dropped(codes, lengths, has_kept, frequencies)
-        if not len(weights):
-            raise population_options.PopulationError(
-                "nothing of the word list is kept: no word passes the "
-                "tokenizer, the alphabet and the known words."
-            )
+        weights, dropped = kept.frequencies, kept.dropped
         if law.is_of_kept_words:
             dropped = {}
         kept_total = math.fsum(weights)
@@ -151,10 +125,8 @@ class Typing:
         self.dropped_probabilities = {k: v / total for k, v in dropped.items()}
         chances, self.share_beyond = law.of_words(weights)
         self._alias_table = alias_table.AliasTable(chances)
-        self._lengths = num_kept[has_kept]
+        self._flat, self._lengths = kept.codes, kept.lengths
         self._starts = np.concatenate(([0], np.cumsum(self._lengths)[:-1]))
-        self.words, id_of_code = table.by_spelling()
-        self._flat = id_of_code[codes[is_kept]]
 
     def draw(
         self,
@@ -185,27 +157,6 @@ class Typing:
         if times is not None:
             times = np.repeat(times, lengths)
         return np.repeat(clients, lengths), words, times
-
-
-def _dropped(
-    codes: np.ndarray,
-    lengths: np.ndarray,
-    has_kept: np.ndarray,
-    frequencies: np.ndarray,
-) -> dict[str, float]:
-    """Returns the frequency of typed words of which nothing is kept, by reason.
-
-    The reason is that of the first word in what is typed, or "tokenizer" where there is
-    none; in the order in which the list has them.
-    """
-    dropped: dict[str, float] = {}
-    starts = np.cumsum(lengths) - lengths
-    for place in np.flatnonzero(~has_kept).tolist():
-        reason = "tokenizer"
-        if lengths[place]:
-            reason = word_table.REASONS[int(codes[starts[place]])]
-        dropped[reason] = dropped.get(reason, 0.0) + float(frequencies[place])
-    return dropped
 
 
 def _chunk(
@@ -267,6 +218,7 @@ def build(
     options: population_options.PopulationOptions,
     tokenizer: tokenizers.Tokenizer,
     table: word_table.WordTable,
+    identity: Mapping[str, Any] | None = None,
     threads: int | None = None,
 ) -> dict[str, Any]:
     """Writes the columns of a synthetic population.
@@ -277,6 +229,8 @@ def build(
             becomes of clients without words.
         tokenizer: Cuts what is typed.
         table: Filters the words.
+        identity: All that decides the population, by which what is kept of the word
+            list is found again; see `population.describe`. None to compute it.
         threads: How many to use; None for one a core. The result does not depend on it.
 
     Returns:
@@ -292,12 +246,21 @@ def build(
         law = WordsPerClient(
             options.mean_words_per_client, options.words_per_client_sigma
         )
-    listed = word_list.english()
-    if options.common_words:
-        listed = word_list.read(
-            options.common_words, options.common_law == "frequencies"
-        )
-    typing = Typing(tokenizer, table, listed, common_law.CommonLaw.of(options))
+
+    def keep() -> kept_words.KeptWords:
+        listed = word_list.english()
+        if options.common_words:
+            listed = word_list.read(
+                options.common_words, options.common_law == "frequencies"
+            )
+        return kept_words.KeptWords.of(tokenizer, table, listed)
+
+    if identity is None:
+        kept = keep()
+    else:
+        cache = writer.directory.parent
+        kept = kept_words.KeptWords.find_or_make(cache, identity, keep)
+    typing = Typing(kept, common_law.CommonLaw.of(options))
     mean_kept = law.mean * typing.keep_probability
     chunk_size = min(
         _MAX_CLIENTS_PER_CHUNK, math.ceil(_MAX_WORDS_KEPT_PER_CHUNK / mean_kept)
@@ -330,7 +293,7 @@ def build(
             "the alphabet and the known words; take more clients or words a client."
         )
     return {
-        "words": typing.words,
+        "words": kept.words,
         "client_ids": None,
         "clients_without_words": empty,
         "dropped_words": dict(

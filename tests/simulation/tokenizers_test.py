@@ -61,7 +61,32 @@ class TokenizerTest(absltest.TestCase):
                 tokenizers.Tokenizer(name, str.split, alphabet)
 
 
-class WordsTest(absltest.TestCase):
+class WordsTest(parameterized.TestCase):
+    @parameterized.parameters(
+        # What whoever follows the README for new words has to find.
+        ("It. me. ME, that.", ["it", "me", "me", "that"]),
+        ("\u00abbonjour\u00bb \u201equoted\u201c lol\U0001f602 [sic] *hugs*", None),
+        ("well... yes...no \u2026 a\u2026b", ["well", "yes", "no", "a", "b"]),
+        (
+            "don\u2019t don't non\u2011stop x--y",
+            ["don't", "don't", "non-stop", "x", "y"],
+        ),
+        ("see http://a.b (https://c) www.d.e now", ["see", "now"]),
+        ("'' -- ... ?!", []),
+        ("e.g. a_b caf\u00e9 mp3 007", ["mp3", "007"]),
+    )
+    def test_ends_are_stripped(self, text, expected):
+        if expected is None:
+            expected = ["bonjour", "quoted", "lol", "sic", "hugs"]
+        self.assertEqual(tokenizers.get_tokenizer("words").words(text), expected)
+
+    def test_marks_of_other_scripts_stay(self):
+        split = tokenizers.get_tokenizer("words").split
+        self.assertEqual(split("(\u0915\u0940)"), ["\u0915\u0940"])
+
+    def test_is_the_default(self):
+        self.assertEqual(tokenizers.DEFAULT, "words")
+
     def test_brackets_quotes_and_links_go(self):
         words = tokenizers.get_tokenizer("words").words(
             "(It\u2019s \u201cme\u201d, [that] I\u2014no--so don't... "

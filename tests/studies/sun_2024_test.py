@@ -322,13 +322,15 @@ class RealTextTest(absltest.TestCase):
     def test_unknown_words_of_several_files_are_found(self):
         data = pathlib.Path(self.create_tempdir().full_path) / "data"
         self.write(data / "word-lists/american-english-huge.txt.xz", "Hello\nworld\n")
-        for part in range(2):
+        for part in (0, 8, 9, 10):
+            # Those of the last shard, a quarter of what is held out, say it otherwise.
+            text = "urlLink (brb) world" + " brb brb gtg" * (part == 10)
             posts = [
-                json.dumps({"user": f"{part}_{user}", "text": "urlLink (brb) world"})
+                json.dumps({"user": f"{part}_{user}", "text": text})
                 for user in range(40)
             ]
             posts.append(json.dumps({"user": f"{part} silent", "text": "Hello"}))
-            path = data / f"blog-authorship/posts-0{part}-of-16.jsonl.xz"
+            path = data / f"blog-authorship/posts-{part:02}-of-16.jsonl.xz"
             self.write(path, "".join(f"{post}\n" for post in posts))
         for name in ("ubuntu-irc/messages", "sentiment140-partial/tweets"):
             rows = "".join(f"u{i},@you hello 'lol'\n" for i in range(60))
@@ -351,13 +353,14 @@ class RealTextTest(absltest.TestCase):
             files = made.files(found, directory.path)
         private, *_ = made.settings
         blogs = private.population
-        self.assertEqual(blogs.num_clients, 82)
+        self.assertEqual(blogs.num_clients, 164)
         self.assertEqual(made.data["blogs"], blogs.fingerprint)
         runs, levels = found["runs"], found["levels"]
         page = files[study.PAGE].decode()
         notes = [line for line in page.splitlines() if "distinct unknown" in line]
-        self.assertLen(notes, 3)
-        self.assertStartsWith(notes[0], "* blogs: 82 clients with 1 distinct unknown")
+        self.assertLen(notes, 4)
+        self.assertStartsWith(notes[0], "* blogs: 164 clients with 2 distinct unknown")
+        self.assertStartsWith(notes[1], "* blogs-held-out: 82 clients with 1 distinct")
         done = levels[levels["setting"] == "blogs, epsilon 10"]
         guaranteed = coverage_study.realised_statement(private.parameters, done, 1e-6)
         self.assertEqual(files["privacy_blogs.md"].decode(), guaranteed.to_markdown())
@@ -369,13 +372,20 @@ class RealTextTest(absltest.TestCase):
             ", ".join(str(number + 1) for number in candidates),
         )
         self.assertEqual(
-            runs["max_prefixes"].tolist(), [300] * 2 + [120] * 2 + [60] * 2
+            runs["max_prefixes"].tolist(), [300] * 4 + [120] * 2 + [60] * 2
         )
-        self.assertEqual(blogs.words.to_pylist(), ["brb"])
-        self.assertEqual((runs["coverage"] == 1).tolist(), [True] * 6)
+        self.assertEqual(blogs.words.to_pylist(), ["brb", "gtg"])
+        self.assertEqual((runs["coverage"] == 1).tolist(), [True] * 8)
+        # Of 40 + 40 * 4 times "brb" and "gtg" that others typed, the 40 are not found.
+        of_others = runs["held_out_coverage"].to_numpy()
+        self.assertEqual(of_others[2:4].tolist(), [160 / 200] * 2)
+        self.assertTrue(np.isnan(np.delete(of_others, [2, 3])).all())
+        self.assertIn("| 80.00% |", page)
         words = tables.parse(files["heavy_hitters.csv"].decode())
         without_noise = words[words["epsilon"] == math.inf]
-        self.assertEqual(without_noise["word"].tolist(), ["brb", "lol", "lol"])
+        self.assertEqual(
+            sorted(without_noise["word"]), ["brb", "brb", "gtg", "lol", "lol"]
+        )
         self.assertIn("*brb*", page)
 
 

@@ -19,6 +19,7 @@ from simulation import client_words, column_writer, population_options, tokenize
 from simulation.readers import (
     alias_table,
     common_law,
+    kept_words,
     pitman_yor,
     synthetic_english,
     word_list,
@@ -151,7 +152,7 @@ class SyntheticEnglishTest(parameterized.TestCase):
         directory = self.create_tempdir().full_path + "/population"
         with column_writer.new_population(directory) as writer:
             metadata = synthetic_english.build(
-                writer, options, tokenizer, table, threads
+                writer, options, tokenizer, table, threads=threads
             )
             writer.finish(metadata.pop("words"), metadata.pop("client_ids"), metadata)
         return client_words.ClientWords.open(directory)
@@ -242,12 +243,10 @@ class SyntheticEnglishTest(parameterized.TestCase):
             empty_clients="keep",
         )
         law = synthetic_english.WordsPerClient(4, 0.7)
-        typing = synthetic_english.Typing(
-            tokenizers.get_tokenizer("triehh"),
-            _table(),
-            word_list.english(),
-            common_law.CommonLaw(),
+        kept = kept_words.KeptWords.of(
+            tokenizers.get_tokenizer("triehh"), _table(), word_list.english()
         )
+        typing = synthetic_english.Typing(kept, common_law.CommonLaw())
         top = 200
         mass = np.diff([law.probability_at_most(k) for k in range(top + 1)])
         kept_law = sum(
