@@ -14,5 +14,6 @@ MODULES = {
     "zhu_figure4": "studies.zhu_2020",
     "zhu_figure6": "studies.zhu_2020",
     "zhu_table2": "studies.zhu_2020",
+    "zhu_table2_printed": "studies.zhu_2020",
     "zhu_theory": "studies.zhu_2020_theory",
 }

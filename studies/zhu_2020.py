@@ -15,11 +15,14 @@ if TYPE_CHECKING:  # TensorFlow comes with these: it takes seconds to import
 
 TITLES = {
     "zhu_table2": "Table 2 and Figure 5 of Zhu et al. 2020: unknown words",
+    "zhu_table2_printed": "Table 2 and Figure 5 of Zhu et al. 2020, at the frequencies "
+    "of its appendix D.2",
     "zhu_figure4": "Figures 3 and 4 of Zhu et al. 2020: one word a user",
     "zhu_figure6": "Figures 6 and 7 of Zhu et al. 2020: many words a user",
 }
 # Users with a word, in the paper's two data sets of one word each; with the first, the
 # paper's local epsilons of SFP come out (results/zhu_theory).
+_OOV = ("zhu_table2", "zhu_table2_printed")
 _USERS, _OOV_USERS = 659_774, 6_000_000
 _TWEETS = "sentiment140-partial/tweets.csv.xz"
 _DICTIONARY = "word-lists/american-english-huge.txt.xz"
@@ -124,7 +127,7 @@ def population_of(
     from studies import resampling, target_words
 
     data, values, dictionary = _source(options)
-    is_oov = name == "zhu_table2"
+    is_oov = name in _OOV
     if is_oov:
         if dictionary is None and "csv_columns" in values:
             raise options_lib.OptionError(
@@ -136,6 +139,9 @@ def population_of(
     users = population.prepare(
         population_options.PopulationOptions(tokenizer="triehh", **values), cache
     )
+    if name == "zhu_table2_printed":
+        data = f"the 100 words that the paper prints, the rest from {data}"
+        users = _printed(users, cache)
     number = options.resample_clients
     if number is None:
         number = _OOV_USERS if is_oov else _USERS
@@ -145,6 +151,7 @@ def population_of(
         return data, users, users
     what = {
         "zhu_table2": resampling.OCCURRENCES,
+        "zhu_table2_printed": resampling.OCCURRENCES,
         "zhu_figure4": resampling.FAVORITES,
         "zhu_figure6": resampling.CLIENTS,
     }[name]
@@ -157,6 +164,23 @@ def population_of(
         resampling.CLIENTS: "users with all their words",
     }[what]
     return f"{data}; {number:,} {drawn} drawn from their frequencies", users, clients
+
+
+def _printed(
+    users: "client_words.ClientWords", cache: str | os.PathLike[str]
+) -> "client_words.ClientWords":
+    """Returns one user who has the printed words, and others, as often as printed."""
+    from simulation import population
+    from studies import zhu_2020_printed
+
+    return population.prepare(
+        population_options.PopulationOptions(
+            source=zhu_2020_printed.counts_file(users, cache),
+            format="word_counts",
+            tokenizer="triehh",
+        ),
+        cache,
+    )
 
 
 def prepare(
@@ -215,7 +239,7 @@ def _settings(
 
     few, many = options.num_repeats, options.discovery_repeats
     triehh = (contestants.TRIEHH, contestants.TIGHT_TRIEHH)
-    if name == "zhu_table2":
+    if name in _OOV:
         chosen = [(c, e, few) for c in (*contestants.ALL, *own) for e in _EPSILONS]
     else:
         chosen = [(c, e, many) for c in triehh for e in _MORE_EPSILONS]
