@@ -208,13 +208,13 @@ def binned(discovery: pd.DataFrame) -> pd.DataFrame:
     )
     table["bin"] = pd.cut(table["share"], edges, labels=False)
     rows = []
-    for key, group in table.groupby(["line", "epsilon", "bin"], sort=False):
+    keys = ["contestant", "variant", "line", "epsilon", "bin"]
+    for key, group in table.groupby(keys, sort=False):
         trials = int(group["runs"].sum())
         low, high = intervals.of_share(group["runs_found"].sum(), trials)
         rows.append(
             {
-                "line": key[0],
-                "epsilon": key[1],
+                **dict(zip(keys[:-1], key, strict=False)),
                 "words": len(group),
                 "share": group["share"].mean(),
                 "runs": int(group["runs"].iloc[0]),
@@ -238,6 +238,12 @@ def _panels(title: str, epsilons: Sequence[float], x_label: str, y_label: str):
     return figure, panels
 
 
+def _look(rows: pd.DataFrame) -> tuple[str, str]:
+    """Returns the color and the style of a line."""
+    contestant, variant = rows["contestant"].iloc[0], rows["variant"].iloc[0]
+    return _COLORS.get(contestant, _OTHER_COLOR), _STYLES.get(variant, "-")
+
+
 def plot_scores(scores: pd.DataFrame, column: str, title: str) -> bytes:
     """Plots a score over K, a panel an epsilon; returns a PNG."""
     epsilons = sorted(scores["epsilon"].unique())
@@ -246,11 +252,8 @@ def plot_scores(scores: pd.DataFrame, column: str, title: str) -> bytes:
         of_epsilon = scores[scores["epsilon"] == epsilon]
         for line, group in of_epsilon.groupby("line", sort=False):
             table = group.set_index("k")
-            name, variant = group["contestant"].iloc[0], group["variant"].iloc[0]
-            color = _COLORS.get(name, _OTHER_COLOR)
-            axes.plot(
-                table[column], label=line, color=color, ls=_STYLES.get(variant, "-")
-            )
+            color, style = _look(group)
+            axes.plot(table[column], label=line, color=color, ls=style)
             plots.band(axes, table[f"{column}_low"], table[f"{column}_high"], color)
         axes.set_xlim(scores["k"].min(), scores["k"].max())
     plots.legend(panels[-1], below=True)
@@ -270,8 +273,14 @@ def plot_discovery(discovery: pd.DataFrame) -> bytes:
         of_epsilon = discovery[discovery["epsilon"] == epsilon]
         for line, group in of_epsilon.groupby("line", sort=False):
             table = group.set_index("share")
-            color = _COLORS.get(str(line), _OTHER_COLOR)
-            axes.plot(table["discovery_rate"], "o-", ms=3, color=color, label=str(line))
+            color, style = _look(group)
+            axes.plot(
+                table["discovery_rate"],
+                f"o{style}",
+                ms=2,
+                color=color,
+                label=str(line),
+            )
             plots.band(
                 axes, table["discovery_rate_low"], table["discovery_rate_high"], color
             )
@@ -285,7 +294,7 @@ def plot_discovery(discovery: pd.DataFrame) -> bytes:
                 )
         axes.set_xscale("log")
         axes.xaxis.set_major_formatter(
-            matplotlib.ticker.PercentFormatter(1, symbol="%")
+            matplotlib.ticker.FuncFormatter(lambda share, _: f"{share:.3g}")
         )
     plots.legend(panels[-1], below=True)
     return plots.png(figure)
