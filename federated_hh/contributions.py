@@ -6,23 +6,18 @@ devices, for use inside a client computation (Sun et al. 2024, Algorithm 2, line
 to 13).
 """
 
+import dataclasses
 import enum
-import math
-from collections.abc import Iterator
 
 import numpy as np
 import tensorflow as tf
 
-from federated_hh import alphabet as alphabet_lib
 from federated_hh.randomizers import local_randomizer
-from simulation import client_words, column_writer, ordered_work, progress
+from simulation import client_words
 
 # The bits of the keys that items are chosen by: a count above, a tie-breaker below.
 _COUNT_BITS = 31
 _RANDOM_BITS = 32
-# So many rows of some 50 words are sorted in the processor's cache.
-_ROWS_AT_ONCE = 1 << 12
-_ENTRIES_AT_ONCE = 1 << 22
 
 
 class ItemSampler(enum.Enum):
@@ -34,98 +29,24 @@ class ItemSampler(enum.Enum):
     RANDOM = "random"
 
 
-class SpelledPopulation:
-    """A population's words in the order of their spelling, within each client.
+@dataclasses.dataclass(frozen=True)
+class MappedItems:
+    """Where the worker finds the items of a population's devices.
 
-    In that order, words that share a prefix stand side by side, so that a device
-    merges them without sorting. The columns are derived from the population's once,
-    and mapped into the worker's memory from their files.
+    A device's words stand in the order of their spelling, so that those which share a
+    prefix are neighbors, and a device merges them without sorting.
 
     Attributes:
-        population: The population.
-        codes: uint16, shape [words, length]: the words' codes, by spelling.
-        places: int64, shape [words]: for each word of `codes`, its index in the
-            population's words.
+        population: The population, whose files have to stay where they are.
     """
 
-    def __init__(
-        self,
-        population: client_words.ClientWords,
-        alphabet: alphabet_lib.Alphabet,
-        length: int,
-    ):
-        """Sorts the words, and the clients' rows if no earlier run has.
+    population: client_words.ClientWords
 
-        Args:
-            population: The population.
-            alphabet: Has all characters of the words.
-            length: How many symbols of a word matter.
-
-        Raises:
-            ValueError: If a word has a character outside the alphabet.
-        """
-        self.population = population
-        codes = alphabet.encode(population.words, length)
-        self.places = np.lexsort(codes.T[::-1])
-        self.codes = codes[self.places]
-        name = f"spelled_{length}_{alphabet.fingerprint}"
-        self._words_path, self._counts_path = population.derived_columns(
-            [f"{name}_words", f"{name}_counts"], self._spell
-        )
-
-    def _spell(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Yields the words' ranks and counts, each row in the order of the ranks."""
-        population = self.population
-        ranks = np.empty(len(self.places), np.int64)
-        ranks[self.places] = np.arange(len(self.places))
-        splits = population.row_splits
-        # The row, the rank and the count make one number, whose order is the rows'.
-        rank_bits = max(1, (len(ranks) - 1).bit_length())
-        count_bits = self._largest_count().bit_length()
-        rows_at_once = min(_ROWS_AT_ONCE, 1 << (63 - rank_bits - count_bits))
-        num_clients = population.num_clients
-
-        def spell(index: int) -> tuple[np.ndarray, np.ndarray]:
-            first = index * rows_at_once
-            last = min(first + rows_at_once, num_clients)
-            ends = splits[first : last + 1]
-            keys = np.repeat(np.arange(last - first), np.diff(ends)) << rank_bits
-            keys |= ranks[self._read("word_ids", ends[0], ends[-1])]
-            keys <<= count_bits
-            keys |= self._read("counts", ends[0], ends[-1])
-            keys.sort()
-            words = (keys >> count_bits) & ((1 << rank_bits) - 1)
-            counts = keys & ((1 << count_bits) - 1)
-            return words.astype(np.int32), counts.astype(np.int32)
-
-        pieces = math.ceil(num_clients / rows_at_once)
-        with progress.Progress("Sorting words", num_clients, "clients") as bar:
-            for index, columns in enumerate(ordered_work.in_order(spell, pieces)):
-                yield columns
-                bar.set(min((index + 1) * rows_at_once, num_clients))
-
-    def _largest_count(self) -> int:
-        largest = 1
-        for first in range(0, self.population.num_entries, _ENTRIES_AT_ONCE):
-            last = min(first + _ENTRIES_AT_ONCE, self.population.num_entries)
-            largest = max(largest, int(self._read("counts", first, last).max()))
-        return largest
-
-    def _read(self, name: str, first: int, last: int) -> np.ndarray:
-        """Returns a part of a column, which stays out of this process's memory."""
-        dtype = column_writer.COLUMNS[name]
-        return np.fromfile(
-            self.population.column_path(name),
-            dtype,
-            int(last - first),
-            offset=int(first) * dtype.itemsize,
-        )
-
-    def _column(self, path: str) -> tf.Tensor:
+    def _column(self, name: str) -> tf.Tensor:
         return tf.raw_ops.ImmutableConst(
             dtype=tf.int32,
             shape=[self.population.num_entries],
-            memory_region_name=path,
+            memory_region_name=self.population.column_path(name),
         )
 
     def items_of_block(
@@ -141,8 +62,8 @@ class SpelledPopulation:
         Args:
             sampler: What a device with more than `bound` items does.
             clients: int64, shape [block]: indices into the population.
-            candidate_of_word: int32, shape [words]: for each word of `codes` the
-                candidate that it begins with, or -1.
+            candidate_of_word: int32, shape [words]: for each word of the population
+                the candidate that it begins with, or -1.
             bound: The most items of a device.
             seed: int32, shape [2]: the block's seed.
 
@@ -180,7 +101,7 @@ class SpelledPopulation:
         entries = tf.ragged.range(
             tf.gather(splits, clients), tf.gather(splits, clients + 1)
         )
-        words = tf.gather(self._column(self._words_path), entries.values)
+        words = tf.gather(self._column("word_ids"), entries.values)
         items = tf.gather(candidate_of_word, words)
         # Words without a candidate leave first: a known word may stand between two
         # that share a prefix.
@@ -200,9 +121,7 @@ class SpelledPopulation:
         places = tf.where(is_first)[:, 0]
         totals = None
         if sampler is ItemSampler.GREEDY:
-            counts = tf.gather(
-                self._column(self._counts_path), tf.gather(entries.values, kept)
-            )
+            counts = tf.gather(self._column("counts"), tf.gather(entries.values, kept))
             sums = tf.cumsum(tf.cast(counts, tf.int64))
             sums = tf.concat([[0], sums], axis=0)
             sums = tf.gather(sums, tf.concat([places, row_splits[-1:]], axis=0))

@@ -64,10 +64,24 @@ class WordTotals:
 
         Args:
             words: The words found; those that nobody has cover nothing.
+
+        Returns:
+            nan where nothing was contributed.
         """
         places = self.places(words)
         found = int(self.contributions[places[places >= 0]].sum())
-        return found / int(self.contributions.sum())
+        every = int(self.contributions.sum())
+        return found / every if every else math.nan
+
+    def of_length(self, least: int) -> "WordTotals":
+        """Returns the contributions of words of so many characters or more.
+
+        Args:
+            least: Shorter words are taken for never contributed; their holders stay.
+        """
+        lengths = np.fromiter(map(len, self.index), np.int64, len(self.index))
+        counted = np.where(lengths >= least, self.contributions, 0)
+        return dataclasses.replace(self, contributions=counted)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,13 +112,20 @@ class CountingTask:
         clients: The group: int64, shape [clients], distinct.
     """
 
-    def __init__(self, population: client_words.ClientWords, clients: np.ndarray):
+    def __init__(
+        self,
+        population: client_words.ClientWords,
+        clients: np.ndarray,
+        counted: np.ndarray | None = None,
+    ):
         """Takes a group of clients.
 
         Args:
             population: The population.
             clients: Indices into it: int64, distinct; a random sample of clients, for
                 the standard error to mean anything.
+            counted: The words that count, whether found or not: bool, shape [words];
+                None for all.
 
         Raises:
             ValueError: If there is no client, or one that does not exist.
@@ -118,6 +139,7 @@ class CountingTask:
             )
         self.clients = np.sort(clients)
         self._population = population
+        self._counted = counted
 
     def estimates(
         self, word_sets: Sequence[np.ndarray], population_size: int | None = None
@@ -131,10 +153,8 @@ class CountingTask:
 
         Returns:
             An estimate a set: the ratio of two sums over the clients, with the
-            standard error of a ratio estimator (Cochran 1977, Section 6.4).
-
-        Raises:
-            ValueError: If the group contributed nothing.
+            standard error of a ratio estimator (Cochran 1977, Section 6.4); nan where
+            the group contributed nothing.
         """
         population = self._population
         is_found = np.zeros([len(word_sets), population.num_words], bool)
@@ -151,11 +171,11 @@ class CountingTask:
             entries += np.arange(len(entries))
             words = population.word_ids[entries]
             counts = population.counts[entries].astype(np.int64)
+            if self._counted is not None:
+                counts *= self._counted[words]
             every[part] = _sums(counts, ends)
             for row, mask in zip(found, is_found, strict=True):
                 row[part] = _sums(np.where(mask[words], counts, 0), ends)
-        if not every.any():
-            raise ValueError(f"the {len(every)} clients of the group have no words")
         size = population.num_clients if population_size is None else population_size
         return [_ratio(row, every, size) for row in found]
 
@@ -184,6 +204,8 @@ def _ratio(
     found: np.ndarray, every: np.ndarray, population_size: int
 ) -> CoverageEstimate:
     total = int(every.sum())
+    if not total:
+        return CoverageEstimate(math.nan, math.nan, len(every), 0)
     ratio = int(found.sum()) / total
     size = len(every)
     error = 0.0

@@ -34,12 +34,12 @@ class GroundTruth:
         selection: selection_lib.WordSelection,
     ) -> "GroundTruth":
         """Counts the words of a population, in the setting of a selection."""
-        splits = population.row_splits
-        lengths = np.diff(splits)
         if selection is selection_lib.WordSelection.MOST_FREQUENT:
-            word_ids = population.word_ids[splits[:-1][lengths > 0]]
-            counts = np.bincount(word_ids, minlength=population.num_words)
+            favorites = population.favorites[population.favorites >= 0]
+            counts = np.bincount(favorites, minlength=population.num_words)
         else:
+            splits = population.row_splits
+            lengths = np.diff(splits)
             totals = np.add.reduceat(
                 population.counts, splits[:-1][lengths > 0], dtype=np.int64
             )

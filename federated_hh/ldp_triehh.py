@@ -11,6 +11,10 @@ eta_max candidates with most votes (all of those equal to the last), and takes k
 candidates that end as words. A further pass does it again without the words that
 earlier ones found.
 
+Where eta_max is more than the prefixes that people share, most of what is kept is
+noise. Prefixes stay, as Algorithm 2 has it; of the words, those are released whose
+estimate is at least `min_standard_errors` of its standard errors (`released`).
+
     algorithm = LdpTrieHH(population, parameters, alphabet)
     outcome = run.run(algorithm, directory, seed=1)
     print(outcome.states[0].found)
@@ -31,6 +35,7 @@ from federated_hh import alphabet as alphabet_lib
 from federated_hh import contributions
 from federated_hh import trie as trie_lib
 from federated_hh.ldp_triehh_parameters import (
+    NOISE_STANDARD_ERRORS,
     Aggregation,
     LdpTrieHHParameters,
     ReportSampling,
@@ -71,6 +76,15 @@ class FoundWord:
     votes: int
     estimate: float
     standard_error: float
+
+    def stands_out(self, standard_errors: float) -> bool:
+        """Returns whether the estimate is at least so many standard errors.
+
+        Args:
+            standard_errors: At least 0; 0 for any estimate.
+        """
+        is_cut = standard_errors > 0
+        return not is_cut or self.estimate >= standard_errors * self.standard_error
 
 
 @dataclasses.dataclass(frozen=True)
@@ -191,11 +205,10 @@ class LdpTrieHH(algorithm.Algorithm[LdpTrieHHState, np.ndarray]):
             aggregation=aggregation,
             population_has_empty_users=population_has_empty_users,
         )
-        self._spelled = contributions.SpelledPopulation(
-            population, alphabet, parameters.max_depth + 1
-        )
-        words = population.words.take(self._spelled.places)
-        self._place_of_word = {word: i for i, word in enumerate(words.to_pylist())}
+        self._items = contributions.MappedItems(population)
+        self._codes = alphabet.encode(population.words, parameters.max_depth + 1)
+        words = population.words.to_pylist()
+        self._place_of_word = {word: i for i, word in enumerate(words)}
         # Levels with as many candidates are the same computation.
         self._level = functools.lru_cache(maxsize=1)(self._build_level)
         # Of the class that the parameters name, which can do more than a plan needs.
@@ -237,9 +250,11 @@ class LdpTrieHH(algorithm.Algorithm[LdpTrieHHState, np.ndarray]):
         )
 
     def results(self, state: LdpTrieHHState) -> Mapping[str, pd.DataFrame]:
-        """Returns the words found, those with the largest estimates first."""
+        """Returns the released words, those with the largest estimates first."""
         names = [field.name for field in dataclasses.fields(FoundWord)]
-        rows = [dataclasses.astuple(word) for word in state.found]
+        least = self.parameters.min_standard_errors
+        released = [word for word in state.found if word.stands_out(least)]
+        rows = [dataclasses.astuple(word) for word in released]
         table = pd.DataFrame(rows, columns=names).rename(columns={"text": "word"})
         table = table.sort_values("estimate", ascending=False, kind="stable")
         return {"heavy_hitters": table.reset_index(drop=True)}
@@ -254,7 +269,8 @@ class LdpTrieHH(algorithm.Algorithm[LdpTrieHHState, np.ndarray]):
             f"pass {row['pass_number']} of {self.parameters.num_passes}, level "
             f"{row['level']} of {self.parameters.max_depth}: "
             f"{row['prefixes_kept']:,} of {row['candidates']:,} candidates kept, "
-            f"{row['words_found']:,} words found"
+            f"{row['words_found']:,} words found, {row['words_released']:,} released, "
+            f"at most {row['expected_false_words']:,.1f} of them expected to be noise"
         )
 
     def _collect(
@@ -275,7 +291,7 @@ class LdpTrieHH(algorithm.Algorithm[LdpTrieHHState, np.ndarray]):
         A device walks the trie along its words. A word is walked once here, not once
         for each device that has it, and devices look the result up.
         """
-        candidates = state.trie.candidates_of(self._spelled.codes)
+        candidates = state.trie.candidates_of(self._codes)
         known = [
             self._place_of_word[word.text]
             for word in state.found
@@ -293,7 +309,7 @@ class LdpTrieHH(algorithm.Algorithm[LdpTrieHHState, np.ndarray]):
             randomizer, largest = self._randomizer(num_candidates), bound
 
         def votes_of_block(message, block):
-            items = self._spelled.items_of_block(
+            items = self._items.items_of_block(
                 parameters.sampler,
                 block["clients"],
                 message["candidate_of_word"],
@@ -332,9 +348,12 @@ class LdpTrieHH(algorithm.Algorithm[LdpTrieHHState, np.ndarray]):
 
         Returns:
             The next state, and the metrics of the level: how many clients, reports,
-            candidates, prefixes kept and words found; the votes that the last kept
-            candidate has, the estimated count that follows from them, and the standard
-            deviation of the estimate for a prefix that nobody has.
+            candidates, prefixes kept and words found; how many of the kept prefixes
+            are inside the noise, with an estimate below 3 standard errors; how many
+            words are released, and how many candidates for a word that nobody of the
+            cohort reports on are released on average, at most; the votes that the
+            last kept candidate has, the estimated count that follows from them, and
+            the standard deviation of the estimate for a prefix that nobody has.
 
         Raises:
             ValueError: If ties leave more prefixes than the next level can extend.
@@ -353,7 +372,7 @@ class LdpTrieHH(algorithm.Algorithm[LdpTrieHHState, np.ndarray]):
             "least_votes_kept": least,
             "prefixes_kept": len(kept),
             "words_found": len(found),
-            **self._noise(len(released), least),
+            **self._noise(state, found, released[kept], least),
         }
         pass_number = state.pass_number
         finished = False
@@ -365,18 +384,34 @@ class LdpTrieHH(algorithm.Algorithm[LdpTrieHHState, np.ndarray]):
         words = (*state.found, *found)
         return LdpTrieHHState(trie, words, pass_number, finished), metrics
 
-    def _noise(self, num_candidates: int, least: int) -> dict[str, float]:
-        """Returns how a level's least votes compare with its noise."""
-        randomizer = self._randomizer(num_candidates)
-        deviation, estimate = 0.0, float(least)
-        if randomizer is not None:
-            reports = self.parameters.reports_per_level
-            deviation = math.sqrt(randomizer.variance(np.zeros(1), reports)[0])
-            estimate = float(randomizer.estimate(np.array([least]), reports)[0])
+    def _noise(
+        self,
+        state: LdpTrieHHState,
+        found: list[FoundWord],
+        votes: np.ndarray,
+        least: int,
+    ) -> dict[str, float | int]:
+        """Returns how the votes of what a level keeps compare with its noise."""
+        law = self.parameters.vote_law(self._randomizer(state.trie.num_candidates))
+        cut = self.parameters.min_standard_errors
+        # Whatever the trie, the votes for what nobody of this cohort holds are noise.
+        tail = law.noise_tail(max(least, law.least_votes(cut)))
+        in_noise = votes < law.least_votes(NOISE_STANDARD_ERRORS)
         return {
-            "noise_standard_deviation": deviation,
-            "least_estimate_kept": estimate,
+            "prefixes_in_noise": int(np.count_nonzero(in_noise)),
+            "words_released": sum(word.stands_out(cut) for word in found),
+            "expected_false_words": self._new_words(state) * tail,
+            "noise_standard_deviation": float(law.standard_error(np.zeros([]))),
+            "least_estimate_kept": float(law.estimate(np.array(least))),
         }
+
+    def _new_words(self, state: LdpTrieHHState) -> int:
+        """Returns how many candidates of a level are words not found before."""
+        frontier = state.trie.frontier()
+        known = {word.text for word in state.found if word.level == state.level}
+        if not known:
+            return len(frontier)
+        return sum(self.alphabet.decode(codes) not in known for codes in frontier)
 
     def _kept(self, votes: np.ndarray) -> tuple[np.ndarray, int]:
         """Returns the candidates to keep, and the least votes that one of them has.

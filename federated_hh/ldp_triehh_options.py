@@ -128,6 +128,15 @@ class LdpTrieHHOptions:
         most=_MOST,
         why="clients are numbered with 31 bits",
     )
+    min_standard_errors: float = option(
+        3,
+        "Found words are released if their estimate is at least so many of its "
+        "standard errors; 0 for all that Algorithm 2 finds. This is post-processing: "
+        "it costs no privacy and leaves the run as it is.",
+        least=0,
+        most=1000,
+        why="no estimate of 2^31 clients stands out as far from the noise",
+    )
     anonymity_alpha: float = option(
         0.95,
         "Alpha of the approximate k-anonymity to find k for.",
@@ -234,6 +243,7 @@ class LdpTrieHHOptions:
             num_passes=self.num_passes,
             sampler=contributions.ItemSampler(self.sampler),
             make_randomizer=by_name.randomizer(self.randomizer),
+            min_standard_errors=self.min_standard_errors,
         )
 
 

@@ -12,11 +12,15 @@ from federated_hh import alphabet as alphabet_lib
 from federated_hh import contributions
 from federated_hh.randomizers import argument_checks as randomizer_checks
 from federated_hh.randomizers import local_randomizer, subset_selection
-from privacy import argument_checks
+from privacy import argument_checks, vote_law
 
 _MAX_INT32 = 2**31 - 1
 # The largest bound of TFF's secure sums.
 _MAX_SUM = 2**62 - 1
+
+# An estimate below so many of its standard errors is called noise. Of 1,000 candidates
+# that nobody holds one or two are above.
+NOISE_STANDARD_ERRORS = 3.0
 
 
 class ReportSampling(enum.Enum):
@@ -53,6 +57,9 @@ class LdpTrieHHParameters:
         sampler: Which items a client reports on that has more than B.
         make_randomizer: Makes a local randomizer from epsilon and the size of its
             domain: a class, or anything else whose repr says all about it.
+        min_standard_errors: Of what is found, those words are released whose estimate
+            is at least so many of its standard errors; 0 for all. It costs no privacy
+            and changes nothing in the run, whose later passes know all words found.
     """
 
     cohort_size: int
@@ -65,6 +72,7 @@ class LdpTrieHHParameters:
     make_randomizer: Callable[[float, int], local_randomizer.LocalRandomizer] = (
         subset_selection.SubsetSelection
     )
+    min_standard_errors: float = NOISE_STANDARD_ERRORS
 
     def __post_init__(self):
         for name in (
@@ -75,6 +83,7 @@ class LdpTrieHHParameters:
             "num_passes",
         ):
             argument_checks.integer(name, getattr(self, name), 1)
+        argument_checks.not_negative("min_standard_errors", self.min_standard_errors)
         if self.epsilon != math.inf:
             randomizer_checks.check_epsilon(self.epsilon)
 
@@ -169,6 +178,22 @@ class LdpTrieHHParameters:
         if math.isinf(self.epsilon):
             return None
         return self.make_randomizer(self.epsilon, num_candidates + 1)
+
+    def vote_law(
+        self, randomizer: local_randomizer.LocalRandomizer | None
+    ) -> vote_law.VoteLaw:
+        """Returns the law of a candidate's votes.
+
+        Args:
+            randomizer: Of the level, from `randomizer`.
+        """
+        own, other = 1.0, 0.0
+        if randomizer is not None:
+            own = float(randomizer.own_probability)
+            other = float(randomizer.other_probability)
+        return vote_law.VoteLaw(
+            num_reports=self.reports_per_level, own=own, other=other
+        )
 
 
 def check_num_candidates(prefixes: int, candidates: int) -> None:

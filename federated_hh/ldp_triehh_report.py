@@ -16,6 +16,15 @@ _NUM_ERROR_BARS = 150
 _LIMIT = 1.96  # standard errors of a 95% interval
 # Columns of the words found that the simulator adds.
 _TRUTH = ["expected_holders", "true_count", "real"]
+# What the report shows of each level.
+_LEVEL_COLUMNS = [
+    "candidates",
+    "prefixes_kept",
+    "prefixes_in_noise",
+    "words_found",
+    "words_released",
+    "expected_false_words",
+]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,16 +56,28 @@ def write(
     )
     coverage = report.section("Coverage", covered=False)
     coverage.text(_coverage_text(results.counting_clients))
-    caption = "Means over the repeats, by pass"
-    coverage.table("coverage.csv", results.repeats, caption, shown=results.coverage)
+    means = results.coverage.set_index("pass_number")
+    of_released = means.columns.str.contains("released|expected")
+    caption = "Of the words released: means over the repeats, by pass"
+    coverage.show(means.loc[:, of_released].reset_index(), caption)
+    caption = "Of all words that Algorithm 2 finds, noise among them"
+    coverage.show(means.loc[:, ~of_released].reset_index(), caption)
+    coverage.file("coverage.csv", results.repeats)
     coverage.plot("coverage.png", plot_coverage(results))
     levels = report.section("Level by level", covered=False)
     levels.text(
         "Ties with the last of the kept prefixes are kept, so there can be more of "
         "them than the maximum. Where the weakest one's estimate is within the "
-        "noise, most of the kept prefixes are noise; noise that happens to end "
-        "counts as a word found that is not real."
+        "noise, most of the kept prefixes are noise: `prefixes in noise` are those "
+        "with an estimate below 3 standard errors. They stay, as the algorithm has "
+        "it; noise that happens to end counts as a word found that is not real. "
+        "`expected false words`: how many candidates for a word that nobody of the "
+        "level's cohort reports on are released on average, at most. Each report "
+        "speaks for such a candidate with the same probability, so that the law of "
+        "its votes is known."
     )
+    means = metrics.groupby(["pass_number", "level"])[_LEVEL_COLUMNS].mean()
+    levels.show(means.reset_index(), "Means over the repeats")
     levels.file("levels.csv", results.levels)
     levels.plot("levels.png", plot_levels(results.levels, metrics))
     _add_words(report.section("Words found", covered=False), results.words)
@@ -73,7 +94,6 @@ def _summary_text(
     metrics: pd.DataFrame, results: Results, algorithm: ldp_triehh.LdpTrieHH
 ) -> str:
     parameters, population = algorithm.parameters, algorithm.population
-    last = results.coverage.iloc[-1]
     repeats = results.repeats["repeat"].nunique()
     seconds = metrics["seconds"].sum()
     return (
@@ -88,18 +108,42 @@ def _summary_text(
         f"{parameters.max_prefixes:,} prefixes a level (and ties); reports sampled "
         f"`{algorithm.report_sampling.value}`, aggregation "
         f"`{algorithm.aggregation.value}`; {repeats} repeat(s). "
+        f"{_words_text(results.coverage.iloc[-1], parameters.min_standard_errors)} "
+        f"Levels took {seconds:.1f} s in all."
+    )
+
+
+def _words_text(last: pd.Series, cut: float) -> str:
+    """Returns what the last pass left, in a sentence or two."""
+    found = (
         f"{last['words_found']:,.0f} words were found a repeat, "
-        f"{last['words_real']:,.0f} of them real, which make up "
-        f"{last['coverage']:.1%} of what the clients typed. Levels took {seconds:.1f} "
-        "s in all."
+        f"{last['words_real']:,.0f} of them real, which make up {last['coverage']:.1%} "
+        "of what the clients typed."
+    )
+    if not cut:
+        return (
+            f"{found} None is left out for its noise (--min_standard_errors=0): at "
+            f"most {last['expected_false']:,.1f} are expected to be noise."
+        )
+    released, real = last["words_released"], last["released_real"]
+    precision = f" ({real / released:.1%})" if released else ""
+    return (
+        f"{found} Released are those whose estimate is at least {cut:g} of its "
+        f"standard errors: {released:,.0f}, {real:,.0f} of them real{precision}, with "
+        f"{last['released_coverage']:.1%} of what the clients typed; at most "
+        f"{last['expected_false']:,.1f} are expected to be noise. Leaving words out is "
+        "post-processing: it costs no privacy."
     )
 
 
 def _coverage_text(counting_clients: int) -> str:
     text = (
-        "Coverage: what clients typed of the words found, over all that they typed. "
+        "Coverage: what clients typed of the words, over all that they typed. "
         "`coverage` is the truth in the whole population. `low`, `high`: 95% intervals "
-        "over the repeats. "
+        "over the repeats. `expected false` is the most that the words released are "
+        "expected to have of words that nobody of a cohort reported on. Words of one "
+        "character are left out of all counts, and of what clients typed: the first "
+        "level starts from all characters, and may keep every one that ends. "
     )
     if not counting_clients:
         return text + (
@@ -116,7 +160,9 @@ def _coverage_text(counting_clients: int) -> str:
 
 def _add_words(section: page.Section, words: pd.DataFrame) -> None:
     section.text(
-        "The words of the first repeat with the largest estimates. `estimate` is "
+        "The words released in the first repeat with the largest estimates; "
+        "`simulator/heavy_hitters.csv` has those left out too, as not `released`. "
+        "`estimate` is "
         "debiased: of how many clients of the level's cohort the word was an item that "
         "they reported on. `expected holders` is how many clients of such a cohort "
         "have the word; the estimate is of fewer where clients have more words than "
@@ -124,14 +170,15 @@ def _add_words(section: page.Section, words: pd.DataFrame) -> None:
         "was positive, so weak estimates are too large. `true count` and `real` are "
         "the simulator's ground truth, which no guarantee covers."
     )
-    first = words[words["repeat"] == 0].drop(columns="repeat")
+    released = words[words["released"]].drop(columns="released")
+    first = released[released["repeat"] == 0].drop(columns="repeat")
     false = first[~first["real"]]
     section.table(
         "heavy_hitters.csv",
         words,
         "Real words",
         shown=first[first["real"]].head(_NUM_SHOWN),
-        released=words.drop(columns=_TRUTH),
+        released=released.drop(columns=_TRUTH),
     )
     section.show(false.head(5), f"Not real: {len(false):,} in all, the first of them")
     section.plot("estimates.png", plot_estimates(words))
@@ -142,16 +189,20 @@ def plot_coverage(results: Results) -> figure_lib.Figure:
     figure, axes = plots.single(
         "Coverage of what clients typed", "level, all passes", "coverage"
     )
-    coverage = results.levels.groupby("round")["coverage"]
-    axes.plot(coverage.mean(), color=plots.BLUE, label="true")
-    plots.band(axes, coverage.min(), coverage.max())
+    by_round = results.levels.groupby("round")
+    for column, label, color in (
+        ("coverage", "all words found", plots.GREEN),
+        ("released_coverage", "words released", plots.BLUE),
+    ):
+        axes.plot(by_round[column].mean(), color=color, label=label)
+        plots.band(axes, by_round[column].min(), by_round[column].max(), color)
     depth = results.levels["level"].max()
-    estimates = results.repeats.dropna(subset="estimated_coverage")
+    estimates = results.repeats.dropna(subset="released_estimate")
     if len(estimates):
         axes.errorbar(
             estimates["pass_number"] * depth,
-            estimates["estimated_coverage"],
-            yerr=_LIMIT * estimates["standard_error"],
+            estimates["released_estimate"],
+            yerr=_LIMIT * estimates["released_standard_error"],
             fmt="o",
             markersize=4,
             color=plots.ORANGE,
@@ -171,15 +222,27 @@ def plot_levels(levels: pd.DataFrame, metrics: pd.DataFrame) -> figure_lib.Figur
         ["Words found", "Prefixes kept", "Weakest prefix kept, and the noise"],
         "level, all passes",
     )
-    words = levels.groupby("round")[["words_found", "words_real"]].mean()
-    real, false = words["words_real"], words["words_found"] - words["words_real"]
-    panels[0].bar(words.index, real, color=plots.BLUE, label="real")
-    panels[0].bar(words.index, false, bottom=real, color=plots.ORANGE, label="not")
+    columns = ["words_found", "words_released", "released_real"]
+    words = levels.groupby("round")[columns].mean()
+    found, released, real = (words[column] for column in columns)
+    parts = {
+        "released, real": (real, plots.BLUE),
+        "released, not real": (released - real, plots.ORANGE),
+        "left out": (found - released, plots.MUTED),
+    }
+    below = 0 * real
+    for label, (part, color) in parts.items():
+        panels[0].bar(words.index, part, bottom=below, color=color, label=label)
+        below = below + part
     plots.legend(panels[0])
     depth = levels["level"].max()
     rounds = (metrics["pass_number"] - 1) * depth + metrics["level"]
     means = metrics.groupby(rounds).mean()
-    panels[1].bar(means.index, means["prefixes_kept"], color=plots.BLUE)
+    kept, in_noise = means["prefixes_kept"], means["prefixes_in_noise"]
+    panels[1].bar(means.index, kept, color=plots.BLUE, label="outside the noise")
+    panels[1].bar(means.index, in_noise, color=plots.MUTED, label="inside")
+    panels[1].set_ylim(top=1.5 * max(kept.max(), 1))  # room for the legend
+    plots.legend(panels[1])
     curves = {
         "least_estimate_kept": ("estimated clients", plots.BLUE),
         "noise_standard_deviation": ("standard deviation of noise", plots.ORANGE),

@@ -121,6 +121,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
         results = ldp_triehh_results.evaluate(
             algorithm,
             [state.found for state in outcome.states],
+            directory.metrics(),
             arguments.seed,
             counting_clients=options.counting_clients,
         )
@@ -142,15 +143,21 @@ def run(arguments: experiment_flags.Arguments) -> None:
 
 
 def _print_outcome(results) -> None:
+    from federated_hh import ldp_triehh_results
+
     last = results.coverage.iloc[-1]
     words = results.words
-    real = words[words["real"] & (words["repeat"] == 0)]["word"].head(10)
+    best = words["real"] & words["released"] & (words["repeat"] == 0)
+    best &= words["level"] >= ldp_triehh_results.LEAST_CHARACTERS
+    real = words[best]["word"].head(10)
     names = f" The most frequent: {', '.join(real)}." if len(real) else ""
-    estimate = last["estimated_coverage"]
+    estimate = last["released_estimate"]
     estimated = "" if math.isnan(estimate) else f" (estimated: {estimate:.1%})"
     print(
-        f"{last['words_found']:,.0f} words found, {last['words_real']:,.0f} of them "
-        f"real; coverage {last['coverage']:.1%}{estimated}.{names}"
+        f"{last['words_released']:,.0f} words released of {last['words_found']:,.0f} "
+        f"found, at most {last['expected_false']:,.1f} of them expected to be noise; "
+        f"{last['released_real']:,.0f} are real. Coverage "
+        f"{last['released_coverage']:.1%}{estimated}.{names}"
     )
 
 

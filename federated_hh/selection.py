@@ -58,14 +58,14 @@ class MappedPopulation:
             int32, shape [block]: indices into the population's words; -1 for a client
             that has no word.
         """
+        if selection is WordSelection.MOST_FREQUENT:
+            favorites = self._column("favorites", self.population.favorites)
+            return tf.gather(favorites, clients)
         splits = self._column("row_splits", self.population.row_splits)
         word_ids = self._column("word_ids", self.population.word_ids)
         starts = tf.gather(splits, clients)
         ends = tf.gather(splits, clients + 1)
-        if selection is WordSelection.MOST_FREQUENT:
-            entries = starts  # rows are sorted by decreasing count
-        else:
-            entries = self._entries_by_frequency(starts, ends, bits)
+        entries = self._entries_by_frequency(starts, ends, bits)
         # A client without words must not read the next client's row, nor past the
         # end of the column.
         has_word = ends > starts

@@ -119,8 +119,7 @@ class _Loop(Generic[S]):
         self._save_every = save_every
         self._keep = keep
         self._observers: Sequence[Observer] = observers
-        plan = self._plan
-        code = software.digest_with(algorithm, plan)
+        code = software.digest_with(algorithm, self._plan)
         # What asks: algorithm, plan, data and seed; and those with the code.
         self._asks = steps.identity_of(algorithm, seed, "")
         self._code = steps.identity_of(algorithm, seed, code)[:16]

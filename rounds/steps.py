@@ -100,7 +100,7 @@ def facts_of(algorithm: Algorithm[Any, Any]) -> dict[str, Any]:
 
 
 def public_stream(seed: int, repeat: int) -> streams.Stream:
-    """Returns the stream that a sampler draws from where nobody need not know it."""
+    """Returns the stream that a sampler draws from where cohorts are no secret."""
     return streams.Stream(seed, ("repeat", repeat, "cohorts"))
 
 

@@ -34,7 +34,7 @@ _RESULTS_DIR = flags.DEFINE_string(
 _CACHE = flags.DEFINE_string(
     "population_cache",
     None,
-    "Directory where prepared populations are kept. A full-scale one takes 24 GB.",
+    "Directory where prepared populations are kept. A full-scale one takes 12 GB.",
 )
 flags.adopt_module_key_flags(experiment_flags)
 # The flags of the study that the command line names.

@@ -1,5 +1,7 @@
 """Turns a stream of (client, word) occurrences into the rows of a population."""
 
+import dataclasses
+
 import numpy as np
 
 
@@ -35,66 +37,101 @@ def _sorted_groups(
     return positions, np.append(0, np.flatnonzero(changed) + 1)
 
 
-def combine(
-    clients: np.ndarray,
-    words: np.ndarray,
-    counts: np.ndarray | None = None,
-    by_count: bool = True,
+def _totals(
+    counts: np.ndarray | None, positions: np.ndarray, starts: np.ndarray
+) -> np.ndarray:
+    """Returns how often each group of occurrences comes in all: int64 [groups]."""
+    if counts is None:
+        return np.diff(starts, append=len(positions))
+    return np.add.reduceat(counts[positions].astype(np.int64), starts)
+
+
+def by_appearance(
+    clients: np.ndarray, words: np.ndarray, counts: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Adds up the occurrences of each word at each client.
+    """Adds up the occurrences of each word at each client, in order of appearance.
 
     Args:
         clients: Integers [n], at least 0; the order of occurrences is that of the
             client's data.
         words: Integers [n], at least 0.
-        counts: Integers [n], at least 1; None if all are 1.
-        by_count: Whether a client's words come in canonical order (by decreasing
-            count, ties by first appearance), or else in order of first appearance.
+        counts: Integers [n], at least 1.
 
     Returns:
-        The clients (ascending), words and counts of the distinct pairs.
+        The clients (ascending), words and counts of the distinct pairs; a client's
+        words in order of first appearance.
     """
     size = len(clients)
     if not size:
         return (np.zeros(0, np.int64),) * 3
     positions, starts = _sorted_groups(clients, words)
-    if counts is None:
-        totals = np.diff(starts, append=size)
-    else:
-        totals = np.add.reduceat(counts[positions].astype(np.int64), starts)
     # Groups are sorted by position too, so the first is the first appearance. Listed
     # by position, those put each client's words in order of first appearance.
     total_at = np.zeros(size, np.int64)
-    total_at[positions[starts]] = totals
+    total_at[positions[starts]] = _totals(counts, positions, starts)
     first = np.flatnonzero(total_at)
     owners = clients[first]
     if (owners[1:] < owners[:-1]).any():
         first = first[np.argsort(owners, kind="stable")]
-    if by_count:
-        first = first[_order_by_count(clients[first], total_at[first])]
     return clients[first], words[first], total_at[first]
 
 
-def _order_by_count(clients: np.ndarray, totals: np.ndarray) -> np.ndarray:
-    """Returns the stable order by (client, decreasing total), clients ascending.
+@dataclasses.dataclass(frozen=True)
+class Rows:
+    """Clients with their words in canonical order.
 
-    Most totals of real text are 1: those keep their order behind the others, so that
-    only the others need sorting.
+    Attributes:
+        word_ids: int64 [entries]: ascending within a client.
+        counts: int64 [entries]: how often the client has the word.
+        row_lengths: int64 [clients].
+        favorites: int64 [clients]: the word that the client has most often, of equally
+            frequent ones the one that came first; -1 for a client without words.
     """
-    once = totals == 1
-    several = np.flatnonzero(~once)
-    several = several[np.lexsort((-totals[several], clients[several]))]
-    # An entry that comes once moves behind all entries of its client that come more
-    # often: those before it are in front already.
-    several_before = np.cumsum(~once)
-    row_ends = np.flatnonzero(np.diff(clients, append=clients[-1] + 1))
-    row_sizes = np.diff(row_ends, prepend=-1)
-    at_row_end = np.repeat(several_before[row_ends], row_sizes)
-    places = np.arange(len(totals)) + (at_row_end - several_before)
-    order = np.empty(len(totals), np.int64)
-    order[places[once]] = np.flatnonzero(once)
-    # What remains are the places at the front of each row, in row order.
-    front = np.ones(len(totals), bool)
-    front[places[once]] = False
-    order[np.flatnonzero(front)] = several
-    return order
+
+    word_ids: np.ndarray
+    counts: np.ndarray
+    row_lengths: np.ndarray
+    favorites: np.ndarray
+
+    def without_empty(self) -> "Rows":
+        """Returns the clients that have a word."""
+        kept = self.row_lengths > 0
+        return dataclasses.replace(
+            self, row_lengths=self.row_lengths[kept], favorites=self.favorites[kept]
+        )
+
+
+def rows(
+    clients: np.ndarray,
+    words: np.ndarray,
+    counts: np.ndarray | None,
+    num_clients: int,
+) -> Rows:
+    """Makes rows of occurrences.
+
+    Args:
+        clients: Integers [n], from 0 to below `num_clients`; the order of occurrences
+            is that of the client's data.
+        words: Integers [n], at least 0.
+        counts: Integers [n], at least 1; None if all are 1.
+        num_clients: How many rows to make.
+    """
+    size = len(clients)
+    lengths = np.zeros(num_clients, np.int64)
+    favorites = np.full(num_clients, -1, np.int64)
+    if not size:
+        none = np.zeros(0, np.int64)
+        return Rows(none, none, lengths, favorites)
+    positions, starts = _sorted_groups(clients, words)
+    totals = _totals(counts, positions, starts)
+    first = positions[starts]
+    owners, word_ids = clients[first], words[first].astype(np.int64)
+    row_starts = np.append(0, np.flatnonzero(owners[1:] != owners[:-1]) + 1)
+    row_lengths = np.diff(row_starts, append=len(owners))
+    have = owners[row_starts]
+    lengths[have] = row_lengths
+    # Of the entries with the largest total, the one that appeared first.
+    largest = np.maximum.reduceat(totals, row_starts)
+    appeared = np.where(totals == np.repeat(largest, row_lengths), first, size)
+    favorites[have] = words[np.minimum.reduceat(appeared, row_starts)]
+    return Rows(word_ids, totals, lengths, favorites)

@@ -7,13 +7,14 @@ map into memory without reading or copying them:
     counts.bin       int32 [num_entries]      how often the client has the word
     row_splits.bin   int64 [num_clients + 1]  client i's entries are
                                               row_splits[i]:row_splits[i + 1]
+    favorites.bin    int32 [num_clients]      the word a client has most often, or -1
     words.arrow      the distinct words, one large_string column "word"
     client_ids.arrow the clients' names; absent where they are "0", "1", ...
     population.json  sizes, origin and fingerprint; written last
 
-Within a client the words are distinct and in canonical order: by decreasing count, of
-equal counts the word that came first in the client's data first. So a client's most
-frequent word is the first entry of its row.
+The words stand in the order of their spelling (that of Python's strings), and so do
+those of a client: its words that share a prefix are neighbors, whatever the prefix. Of
+words that a client has equally often the favorite came first in its data.
 """
 
 import functools
@@ -25,6 +26,7 @@ import numpy as np
 import pyarrow as pa
 
 from simulation import (
+    canonical_rows,
     column_checks,
     column_metadata,
     column_writer,
@@ -89,6 +91,9 @@ class ClientWords:
                     clients + 1,
                     column_checks.Splits(_INT64, clients, entries, least=0),
                 ),
+                "favorites": raw_columns.Column(
+                    _INT32, clients, column_checks.Values(_INT32, -1, words - 1)
+                ),
             },
             strings={"word": words, "client_id": clients},
             optional=["client_id"],
@@ -117,31 +122,27 @@ class ClientWords:
             FileExistsError: If `directory` exists.
         """
         ids: dict[str, int] = {}
-        word_ids: dict[str, int] = {}
-        flat: list[tuple[int, int]] = []
-        lengths: list[int] = []
+        found: dict[str, int] = {}
+        flat: list[tuple[int, int, int]] = []
         for client_id, words in rows:
             if client_id in ids:
                 raise ValueError(f"rows: client id {client_id!r} comes twice.")
             ids[client_id] = len(ids)
-            totals: dict[int, int] = {}
             for word, count in words:
                 if count < 1:
                     raise ValueError(
                         f"rows: count of {word!r} at client {client_id!r} is "
                         f"{count}, must be in 1..{column_writer.MAX_COUNT}."
                     )
-                index = word_ids.setdefault(word, len(word_ids))
-                totals[index] = totals.get(index, 0) + count
-            # A stable sort leaves equal counts in order of first appearance.
-            row = sorted(totals.items(), key=lambda item: -item[1])
-            flat.extend(row)
-            lengths.append(len(row))
-        entries = np.array(flat, np.int64).reshape(-1, 2)
+                flat.append((ids[client_id], found.setdefault(word, len(found)), count))
+        spelled = sorted(found)
+        places = {word: place for place, word in enumerate(spelled)}
+        id_of_word = np.array([places[word] for word in found], np.int64)
+        clients, occurrences, counts = np.array(flat, np.int64).reshape(-1, 3).T
         column_writer.write_columns(
             directory,
-            [(entries[:, 0], entries[:, 1], np.array(lengths, np.int64))],
-            words=list(word_ids),
+            [canonical_rows.rows(clients, id_of_word[occurrences], counts, len(ids))],
+            words=spelled,
             client_ids=list(ids),
             metadata={"source": {"kind": "rows"}},
         )
@@ -183,8 +184,13 @@ class ClientWords:
         return self._map("row_splits")
 
     @functools.cached_property
+    def favorites(self) -> np.ndarray:
+        """Each client's most frequent word: int32 [num_clients], -1 for none."""
+        return self._map("favorites")
+
+    @functools.cached_property
     def words(self) -> pa.LargeStringArray:
-        """The distinct words, memory-mapped; some may be held by no client."""
+        """The distinct words by spelling, memory-mapped; not all may be held."""
         return raw_columns.read_strings(
             os.path.join(self.directory, column_writer.WORDS_FILE)
         )
@@ -209,24 +215,27 @@ class ClientWords:
         return str(index) if ids is None else ids[int(index)].as_py()
 
     def client(self, index: int) -> list[tuple[str, int]]:
-        """Returns a client's words with counts, in canonical order.
+        """Returns a client's words with counts.
 
         Args:
             index: The client, in [0, num_clients).
 
         Returns:
-            Words and counts, the most frequent first.
+            Words and counts: the favorite, then the most frequent first, of equally
+            frequent ones by spelling.
         """
         _check_index("index", index, self.num_clients)
         row = slice(*self.row_splits[index : index + 2].tolist())
-        words = self.words.take(pa.array(self.word_ids[row])).to_pylist()
-        return list(zip(words, self.counts[row].tolist(), strict=True))
+        ids, counts = self.word_ids[row], self.counts[row]
+        order = np.lexsort((ids, ids != self.favorites[index], -counts))
+        words = self.words.take(pa.array(ids[order])).to_pylist()
+        return list(zip(words, counts[order].tolist(), strict=True))
 
     def column_path(self, name: str) -> str:
         """Returns the absolute path of a raw column file.
 
         Args:
-            name: "word_ids", "counts" or "row_splits".
+            name: "word_ids", "counts", "row_splits" or "favorites".
         """
         if name not in column_writer.COLUMNS:
             raise ValueError(

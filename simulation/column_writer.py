@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from simulation import atomic_files, column_metadata, raw_columns
+from simulation import atomic_files, canonical_rows, column_metadata, raw_columns
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 MAX_COUNT = int(np.iinfo(np.int32).max)
 WORDS_FILE = "words.arrow"
 CLIENT_IDS_FILE = "client_ids.arrow"
@@ -19,6 +20,7 @@ COLUMNS: dict[str, np.dtype] = {
     "word_ids": np.dtype("<i4"),
     "counts": np.dtype("<i4"),
     "row_splits": np.dtype("<i8"),
+    "favorites": np.dtype("<i4"),
 }
 
 
@@ -38,25 +40,28 @@ class ColumnWriter:
         self._columns = raw_columns.RawColumnWriter(directory, COLUMNS)
         self._columns.append("row_splits", np.zeros(1, np.int64))
 
-    def append_rows(
-        self, word_ids: np.ndarray, counts: np.ndarray, row_lengths: np.ndarray
-    ) -> None:
-        """Appends clients, whose entries are in canonical order.
+    def append_rows(self, rows: canonical_rows.Rows) -> None:
+        """Appends clients.
 
         Args:
-            word_ids: Integers [entries], indices into the words given to `finish`.
-            counts: Integers [entries], in 1..2**31-1.
-            row_lengths: Integers [clients], the number of entries of each client.
+            rows: Their words, as indices into the words given to `finish`; counts are
+                in 1..2**31-1.
 
         Raises:
-            ValueError: If the lengths do not add up, or a value is out of range.
+            ValueError: If the lengths do not add up, a value is out of range, or the
+                words of a client do not ascend.
         """
+        word_ids, counts, row_lengths = rows.word_ids, rows.counts, rows.row_lengths
         row_ends = self._num_entries + np.cumsum(row_lengths, dtype=np.int64)
         added = int(row_ends[-1]) - self._num_entries if len(row_ends) else 0
         if not len(word_ids) == len(counts) == added:
             raise ValueError(
                 f"{len(word_ids)} word ids and {len(counts)} counts for rows of "
                 f"{added} entries in all."
+            )
+        if len(rows.favorites) != len(row_lengths):
+            raise ValueError(
+                f"{len(rows.favorites)} favorites for {len(row_lengths)} rows."
             )
         if (row_lengths < 0).any() or (word_ids < 0).any():
             raise ValueError("word_ids and row_lengths must be at least 0.")
@@ -67,9 +72,15 @@ class ColumnWriter:
             )
         if added:
             self._max_word_id = max(self._max_word_id, int(word_ids.max()))
+            ascends = word_ids[1:] > word_ids[:-1]
+            between = np.cumsum(row_lengths)[:-1] - 1  # the last entry of each row
+            ascends[between[(between >= 0) & (between < len(ascends))]] = True
+            if not ascends.all():
+                raise ValueError("word_ids must ascend within each row.")
         self._columns.append("word_ids", word_ids)
         self._columns.append("counts", counts)
         self._columns.append("row_splits", row_ends)
+        self._columns.append("favorites", rows.favorites)
         self._num_clients += len(row_lengths)
         self._num_entries += added
 
@@ -82,7 +93,7 @@ class ColumnWriter:
         """Writes the word table, the client ids and, last, the metadata.
 
         Args:
-            words: The distinct words.
+            words: The distinct words, in the order of their spelling (`str`'s own).
             client_ids: One id a client; None for "0", "1", ...
             metadata: JSON values kept beside the sizes: origin, what was left out.
         """
@@ -95,7 +106,10 @@ class ColumnWriter:
             raise ValueError(
                 f"word id {self._max_word_id} for a table of {len(words)} words."
             )
-        self._columns.write_strings("word", words)
+        spelled = pa.array(words, pa.large_string())
+        if not pc.all(pc.less(spelled[:-1], spelled[1:])).as_py() and len(words) > 1:
+            raise ValueError("words must be distinct, in the order of their spelling.")
+        self._columns.write_strings("word", spelled)
         if client_ids is not None:
             self._columns.write_strings("client_id", client_ids)
         self._columns.finish(
@@ -139,7 +153,7 @@ def new_population(directory: str | os.PathLike[str]) -> Iterator[ColumnWriter]:
 
 def write_columns(
     directory: str | os.PathLike[str],
-    chunks: Iterable[tuple[np.ndarray, np.ndarray, np.ndarray]],
+    chunks: Iterable[canonical_rows.Rows],
     words: Sequence[str] | pa.Array,
     client_ids: Sequence[str] | pa.Array | None,
     metadata: Mapping[str, Any],
@@ -148,12 +162,12 @@ def write_columns(
 
     Args:
         directory: Where; must not exist.
-        chunks: (word_ids, counts, row_lengths) as in `ColumnWriter.append_rows`.
-        words: The distinct words.
+        chunks: See `ColumnWriter.append_rows`.
+        words: The distinct words, in the order of their spelling.
         client_ids: One id a client; None for "0", "1", ...
         metadata: JSON values kept in `population.json`.
     """
     with new_population(directory) as writer:
-        for word_ids, counts, row_lengths in chunks:
-            writer.append_rows(word_ids, counts, row_lengths)
+        for rows in chunks:
+            writer.append_rows(rows)
         writer.finish(words, client_ids, metadata)

@@ -79,9 +79,9 @@ class Law:
         )
         # Given how often each comes, in which order is a matter of chance.
         words = rng.permutation(np.repeat(np.arange(len(first)), often))
-        owners, words, counts = canonical_rows.combine(owners, words, times, False)
-        splits = np.append(0, np.cumsum(np.bincount(owners, minlength=num_clients)))
-        return population_numbers.Rows(words, counts, splits)
+        rows = canonical_rows.rows(owners, words, times, num_clients)
+        splits = np.append(0, np.cumsum(rows.row_lengths))
+        return population_numbers.Rows(rows.word_ids, rows.counts, splits)
 
 
 @dataclasses.dataclass(frozen=True)

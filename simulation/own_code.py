@@ -72,7 +72,7 @@ def _modules_of(
         yield base.__module__
         if base.__module__ == "__main__" and not _file_of("__main__"):
             yield from _collect(base, base.__qualname__, cells)
-    if kind is not value and _file_is_looked_into(kind.__module__):
+    if kind is not value and _may_hold_own_code(kind.__module__):
         try:
             held = vars(value)
         except TypeError:  # it has slots
@@ -85,7 +85,7 @@ def _slots(value: Any) -> tuple[str, ...]:
     return (slots,) if isinstance(slots, str) else tuple(slots)
 
 
-def _file_is_looked_into(module: str) -> bool:
+def _may_hold_own_code(module: str) -> bool:
     """Returns whether objects of a module's classes may hold a user's code."""
     file = _file_of(module)
     return file is None or not any(map(file.is_relative_to, _INSTALLED))

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 # Options that name a file.
 _FILES = {"known_words", "only_words", "common_words", "words_per_client"}
 # Part of a prepared population's name: a change in what is written needs another.
-_FORMAT_VERSION = 4
+_FORMAT_VERSION = 5
 
 
 def describe(

@@ -91,7 +91,9 @@ class CoverageStudy:
         Returns:
             runs: a row for each pass: the parameters, words_found, words_real, coverage
             (of all words found until then), estimated_coverage and standard_error (by
-            all who took no part), and seconds (of all levels). levels: a row for each
+            all who took no part), the same of the words above the cut by standard
+            errors (`ldp_triehh_results.Results`), and seconds (of all levels). levels:
+            a row for each
             level: its metrics, and a digest of its cohort. `part` gets the words found.
         """
         results, levels = self._run(setting, repeat, part)
@@ -130,7 +132,11 @@ class CoverageStudy:
         levels = part.metrics().drop(columns="repeat")
         levels["cohort"] = [asked.cohort for asked in outcome.record.rounds.rounds]
         results = ldp_triehh_results.evaluate(
-            algorithm, [outcome.states[0].found], seed, counting_clients=None
+            algorithm,
+            [outcome.states[0].found],
+            part.metrics(),
+            seed,
+            counting_clients=None,
         )
         return results, levels
 

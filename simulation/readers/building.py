@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from simulation import column_writer, population_options, tokenizers
+from simulation import canonical_rows, column_writer, population_options, tokenizers
 from simulation.readers import fields, grouping, memory, opening, word_table
 
 _WORDS_BETWEEN_MEMORY_CHECKS = 1 << 20
@@ -86,18 +86,19 @@ class PopulationBuilder:
             )
         kept: list[str] = []
         low = without_words = 0
-        for word_ids, counts, row_lengths in self._grouper.rows(len(names)):
-            clients = names[low : low + len(row_lengths)]
-            low += len(row_lengths)
-            without_words += int((row_lengths == 0).sum())
-            self._check_counts(word_ids, counts, row_lengths, clients)
+        words, id_of_word = self._table.by_spelling()
+        for rows in self._grouper.rows(len(names), id_of_word):
+            clients = names[low : low + len(rows.row_lengths)]
+            low += len(rows.row_lengths)
+            without_words += int((rows.row_lengths == 0).sum())
+            self._check_counts(rows, words, clients)
             if empty_clients == "drop":
-                clients = list(itertools.compress(clients, row_lengths.tolist()))
-                row_lengths = row_lengths[row_lengths > 0]
+                clients = list(itertools.compress(clients, rows.row_lengths.tolist()))
+                rows = rows.without_empty()
             kept.extend(clients)
-            self._writer.append_rows(word_ids, counts, row_lengths)
+            self._writer.append_rows(rows)
         return {
-            "words": self._table.words(),
+            "words": words,
             "client_ids": kept,
             "num_rows": self._num_rows,
             "clients_without_words": without_words,
@@ -109,18 +110,16 @@ class PopulationBuilder:
         self._unchecked = 0
 
     def _check_counts(
-        self,
-        word_ids: np.ndarray,
-        counts: np.ndarray,
-        row_lengths: np.ndarray,
-        names: list[str],
+        self, rows: canonical_rows.Rows, words: list[str], names: list[str]
     ) -> None:
+        counts = rows.counts
         if len(counts) and counts.max() > column_writer.MAX_COUNT:
             entry = int(counts.argmax())
-            client = int(np.searchsorted(np.cumsum(row_lengths), entry, side="right"))
+            ends = np.cumsum(rows.row_lengths)
+            client = int(np.searchsorted(ends, entry, side="right"))
             raise population_options.PopulationError(
                 f"client {names[client]!r} has the word "
-                f"{self._table.words()[word_ids[entry]]!r} {counts[entry]} times in "
+                f"{words[rows.word_ids[entry]]!r} {counts[entry]} times in "
                 f"all, must be at most {column_writer.MAX_COUNT}."
             )
 

@@ -67,16 +67,17 @@ class Grouper:
         return len(self._paths)
 
     def rows(
-        self, num_clients: int
-    ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        self, num_clients: int, id_of_word: np.ndarray | None = None
+    ) -> Iterator[canonical_rows.Rows]:
         """Yields the rows of all clients and removes the runs.
 
         Args:
             num_clients: Above every client added.
+            id_of_word: Integers [words]: what the words added are called in the rows;
+                None for the same.
 
         Yields:
-            Word ids, counts (int64) and row lengths of consecutive clients from 0, in
-            canonical order.
+            Consecutive clients from 0.
         """
         self._end_run(spill=False)
         # How many entries of the runs belong to the clients before each.
@@ -89,24 +90,28 @@ class Grouper:
             limit = ends[low] + self._entries_in_memory
             high = int(np.searchsorted(ends, limit, side="right")) - 1
             high = max(high, low + 1)  # one client may be larger than the limit
-            yield self._merge(low, high)
+            yield self._merge(low, high, id_of_word)
             low = high
         self._runs.clear()
         for path in self._paths:
             path.unlink()
         self._paths.clear()
 
-    def _merge(self, low: int, high: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _merge(
+        self, low: int, high: int, id_of_word: np.ndarray | None
+    ) -> canonical_rows.Rows:
         parts = []
         for run in self._runs:
             start, end = np.searchsorted(run["client"], [low, high])
             parts.append(run[start:end])
         # In the order of the runs, a client's entries are in order of appearance.
         entries = np.concatenate(parts) if parts else np.zeros(0, _ENTRY)
-        clients, words, counts = canonical_rows.combine(
-            entries["client"] - low, entries["word"], entries["count"]
+        words = entries["word"]
+        if id_of_word is not None:
+            words = id_of_word[words]
+        return canonical_rows.rows(
+            entries["client"] - low, words, entries["count"], high - low
         )
-        return words, counts, np.bincount(clients, minlength=high - low)
 
     def _end_run(self, spill: bool) -> None:
         if not self._words:
@@ -115,7 +120,7 @@ class Grouper:
         clients = np.repeat(np.frombuffer(self._row_clients, np.int32), lengths)
         counts = np.repeat(np.frombuffer(self._row_counts, np.int64), lengths)
         words = np.frombuffer(self._words, np.int32)
-        columns = canonical_rows.combine(clients, words, counts, by_count=False)
+        columns = canonical_rows.by_appearance(clients, words, counts)
         run = np.empty(len(columns[0]), _ENTRY)
         run["client"], run["word"], run["count"] = columns
         self._start_buffers()

@@ -115,7 +115,8 @@ class SentenceBuilder:
         try:
             kept: list[str] = []
             low = 0
-            for numbers, _, row_lengths in self._grouper.rows(len(names)):
+            for rows in self._grouper.rows(len(names)):
+                numbers, row_lengths = rows.word_ids, rows.row_lengths
                 clients = names[low : low + len(row_lengths)]
                 low += len(row_lengths)
                 kept += itertools.compress(clients, row_lengths.tolist())

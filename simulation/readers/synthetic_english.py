@@ -105,6 +105,7 @@ class Typing:
     Attributes:
         keep_probability: That something of a typed word is kept.
         dropped_probabilities: That nothing is, by reason.
+        words: Those kept, in the order of their spelling; their ids are the places.
         share_beyond: Of the common law, what it gives to words that the list lacks.
     """
 
@@ -161,7 +162,8 @@ class Typing:
         self._alias_table = alias_table.AliasTable(chances)
         self._lengths = np.array(lengths)
         self._starts = np.concatenate(([0], np.cumsum(self._lengths)[:-1]))
-        self._flat = np.array(flat)
+        self.words, id_of_code = table.by_spelling()
+        self._flat = id_of_code[flat]
 
     def draw(
         self,
@@ -200,7 +202,7 @@ def _chunk(
     options: population_options.PopulationOptions,
     law: WordsPerClient | typed_numbers.TypedNumbers,
     typing: Typing,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+) -> tuple[canonical_rows.Rows, np.ndarray]:
     """Draws a chunk of clients.
 
     Args:
@@ -211,8 +213,7 @@ def _chunk(
         typing: Of the words.
 
     Returns:
-        word_ids, counts, row_lengths of the chunk, and how many typed words were
-        dropped for each reason.
+        The clients, and how many typed words were dropped for each reason.
     """
     seeds = np.random.SeedSequence(options.seed, spawn_key=(index,))
     rng = np.random.Generator(np.random.SFC64(seeds))
@@ -231,13 +232,7 @@ def _chunk(
         )
         owners = owners[anew]
     owners, words, times = typing.draw(rng, owners, times)
-    owners, words, counts = canonical_rows.combine(owners, words, times)
-    return (
-        words.astype(np.int32),
-        counts.astype(np.int32),
-        np.bincount(owners, minlength=size),
-        dropped,
-    )
+    return canonical_rows.rows(owners, words, times, size), dropped
 
 
 def _check_disk(
@@ -306,16 +301,16 @@ def build(
     chunks = math.ceil(num_clients / chunk_size)
     with progress.Progress("Drawing synthetic English", num_clients, "clients") as bar:
         for index, chunk in enumerate(ordered_work.in_order(draw, chunks, threads)):
-            word_ids, counts, row_lengths, chunk_dropped = chunk
+            rows, chunk_dropped = chunk
             dropped += chunk_dropped
-            without = int((row_lengths == 0).sum())
+            without = int((rows.row_lengths == 0).sum())
             empty += without
-            if without and options.empty_clients == "drop":
-                row_lengths = row_lengths[row_lengths > 0]
             if index == 0:
-                per_client = 8 * (len(word_ids) + len(row_lengths)) / len(chunk[2])
+                per_client = 12 + 8 * len(rows.word_ids) / len(rows.row_lengths)
                 _check_disk(writer, options, per_client)
-            writer.append_rows(word_ids, counts, row_lengths)
+            if without and options.empty_clients == "drop":
+                rows = rows.without_empty()
+            writer.append_rows(rows)
             bar.set(min((index + 1) * chunk_size, num_clients))
     if empty == num_clients:
         raise population_options.PopulationError(
@@ -323,7 +318,7 @@ def build(
             "the alphabet and the known words; take more clients or words a client."
         )
     return {
-        "words": table.words(),
+        "words": typing.words,
         "client_ids": None,
         "clients_without_words": empty,
         "dropped_words": dict(

@@ -4,6 +4,8 @@ import os
 from collections.abc import Set
 from typing import Any
 
+import numpy as np
+
 from simulation import population_options
 from simulation.readers import opening
 
@@ -124,9 +126,17 @@ class WordTable:
         """Number of distinct words that are kept."""
         return self._num_words
 
-    def words(self) -> list[str]:
-        """Returns the kept words by id."""
-        return [word for word, code in self._codes.items() if code >= 0]
+    def by_spelling(self) -> tuple[list[str], np.ndarray]:
+        """Returns the kept words in the order of their spelling.
+
+        Returns:
+            The words, and of each id the word's place among them: int64 [num_words].
+        """
+        words = [word for word, code in self._codes.items() if code >= 0]
+        order = sorted(range(len(words)), key=words.__getitem__)
+        places = np.empty(len(words), np.int64)
+        places[order] = np.arange(len(words))
+        return [words[i] for i in order], places
 
     def code(self, word: str, line: int) -> int:
         """Returns a word's id, or one of `REASONS` to leave it out; counts nothing.

@@ -106,8 +106,28 @@ class CoverageTest(parameterized.TestCase):
 
     def test_a_group_without_words(self):
         task = coverage.CountingTask(self.population, np.array([1]))
-        with self.assertRaisesRegex(ValueError, "have no words"):
-            task.estimates([np.array([0])])
+        [estimate] = task.estimates([np.array([0])])
+        self.assertEqual(estimate.contributions, 0)
+        self.assertTrue(math.isnan(estimate.coverage))
+        self.assertTrue(math.isnan(estimate.standard_error))
+
+    def test_words_that_do_not_count(self):
+        places = self.totals.places(["a", "b", "d"])
+        counted = np.ones(self.population.num_words, bool)
+        counted[places[2]] = False
+        task = coverage.CountingTask(self.population, np.array([4, 0]), counted)
+        estimates = task.estimates([places, places[:1]])
+        # Of a, b and e; the five of d are neither found nor there to be found.
+        self.assertAlmostEqual(estimates[0].coverage, 8 / 9)
+        self.assertAlmostEqual(estimates[1].coverage, 5 / 9)
+
+    def test_short_words_do_not_count(self):
+        totals = coverage.WordTotals(
+            np.array([3, 2, 4]), np.array([1, 1, 2]), {"a": 0, "bb": 1, "ccc": 2}
+        )
+        self.assertAlmostEqual(totals.of_length(2).coverage(["a", "bb"]), 2 / 6)
+        self.assertTrue(math.isnan(totals.of_length(4).coverage(["a"])))
+        np.testing.assert_array_equal(totals.of_length(4).holders, totals.holders)
 
 
 if __name__ == "__main__":

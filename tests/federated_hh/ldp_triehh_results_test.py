@@ -4,6 +4,7 @@ import os
 import tempfile
 
 import numpy as np
+import pandas as pd
 from absl.testing import absltest
 
 from federated_hh import alphabet as alphabet_lib
@@ -52,21 +53,25 @@ class ResultsTest(absltest.TestCase):
             epsilon=5.0,
             num_passes=2,
             sampler=contributions.ItemSampler.RANDOM,
+            min_standard_errors=9.0,
         )
         cls.algorithm = ldp_triehh.LdpTrieHH(
             cls.population, parameters, alphabet_lib.Alphabet("abc")
         )
         by_hand = steps.Steps(cls.algorithm, seed=_SEED, noise_key=_KEY)
-        cls.found, cls.asked = [], []
+        cls.found, cls.asked, rows = [], [], []
         for repeat in range(_REPEATS):
             place, cohorts = by_hand.begin(repeat), []
             while (query := cls.algorithm.next_query(place.state)) is not None:
                 drawn = by_hand.draw(place)
                 cohorts.append(drawn.cohort)
                 total = by_hand.ask(place, query, drawn.cohort)
-                place = by_hand.update(place, query, drawn, total).place
+                done = by_hand.update(place, query, drawn, total)
+                rows.append({"repeat": repeat, **done.metrics})
+                place = done.place
             cls.found.append(place.state.found)
             cls.asked.append(cohorts)
+        cls.metrics = pd.DataFrame(rows)
 
     def test_counting_group_took_part_in_nothing(self):
         for repeat, asked in enumerate(self.asked):
@@ -87,6 +92,7 @@ class ResultsTest(absltest.TestCase):
         results = ldp_triehh_results.evaluate(
             self.algorithm,
             self.found,
+            self.metrics,
             _SEED,
             counting_clients=None,
         )
@@ -112,27 +118,47 @@ class ResultsTest(absltest.TestCase):
                 row = results.repeats.query(
                     "repeat == @repeat and pass_number == @number"
                 ).iloc[0]
-                covered = sum(typed.get(word, 0) for word in until["word"])
-                share = covered / sum(typed.values())
-                self.assertEqual(row["words_found"], len(until))
-                self.assertEqual(row["words_real"], until["real"].sum())
-                self.assertAlmostEqual(row["coverage"], share)
-                # Six standard errors: false alarms below 1e-8 for each of four.
-                self.assertLess(
-                    abs(row["estimated_coverage"] - share), 6 * row["standard_error"]
-                )
                 last = results.levels.query(
                     "repeat == @repeat and pass_number == @number and level == 2"
                 ).iloc[0]
-                self.assertAlmostEqual(last["coverage"], share)
+                self.check_scores(row, last, until, typed)
+                self.assertAlmostEqual(
+                    row["expected_false"],
+                    self.metrics.query(
+                        "repeat == @repeat and pass_number <= @number and level == 2"
+                    )["expected_false_words"].sum(),
+                )
         means = results.repeats.groupby("pass_number")["coverage"].mean()
         np.testing.assert_allclose(results.coverage["coverage"], means)
         self.assertTrue((results.coverage["coverage_low"] <= means.to_numpy()).all())
+
+    def check_scores(self, row, last, words, typed):
+        """Words of one character are not scored; strong ones are scored twice."""
+        typed = {word: count for word, count in typed.items() if len(word) > 1}
+        words = words[words["word"].str.len() > 1]
+        strong = words[words["estimate"] >= 9 * words["standard_error"]]
+        self.assertBetween(len(strong), 1, len(words) - 1)
+        scores = "words_found words_real coverage estimated_coverage standard_error"
+        of_released = (
+            "words_released released_real released_coverage released_estimate "
+            "released_standard_error"
+        )
+        for found, names in ((words, scores), (strong, of_released)):
+            size, real, coverage, estimate, error = names.split()
+            share = sum(typed.get(word, 0) for word in found["word"])
+            share /= sum(typed.values())
+            self.assertEqual(row[size], len(found))
+            self.assertEqual(row[real], sum(word in typed for word in found["word"]))
+            self.assertAlmostEqual(row[coverage], share)
+            self.assertAlmostEqual(last[coverage], share)
+            # Six standard errors: false alarms below 1e-8 for each of eight.
+            self.assertLess(abs(row[estimate] - share), 6 * row[error])
 
     def test_without_counting_clients_there_is_no_estimate(self):
         results = ldp_triehh_results.evaluate(
             self.algorithm,
             self.found,
+            self.metrics,
             _SEED,
             counting_clients=0,
         )

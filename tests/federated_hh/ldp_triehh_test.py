@@ -391,13 +391,17 @@ class LevelsTest(LdpTrieHHTestCase):
                 "least_votes_kept": 1,
                 "prefixes_kept": 2,
                 "words_found": 1,
+                "prefixes_in_noise": 0,
+                "words_released": 1,
+                "expected_false_words": 0.0,
                 "noise_standard_deviation": 0.0,
                 "least_estimate_kept": 1.0,
             },
         )
         self.assertEqual(
             algorithm.progress(metrics),
-            "pass 1 of 1, level 1 of 1: 2 of 12 candidates kept, 1 words found",
+            "pass 1 of 1, level 1 of 1: 2 of 12 candidates kept, 1 words found, 1 "
+            "released, at most 0.0 of them expected to be noise",
         )
 
     def test_metrics_say_how_strong_the_noise_is(self):
@@ -416,6 +420,79 @@ class LevelsTest(LdpTrieHHTestCase):
         self.assertAlmostEqual(metrics["noise_standard_deviation"], deviation)
         estimate = (metrics["least_votes_kept"] - 40 * (1 - p)) / (2 * p - 1)
         self.assertAlmostEqual(metrics["least_estimate_kept"], estimate)
+
+    def test_words_inside_the_noise_are_not_released(self):
+        # The estimate of the weakest word is 2 of its standard errors by the formulas
+        # of Wang et al. 2017, of the next one 4.
+        algorithm = self.algorithm(
+            self.population([{"a": 1}] * 100),
+            cohort_size=100,
+            contribution_bound=4,
+            epsilon=1.0,
+            make_randomizer=one_hot.SymmetricOneHotEncoding,
+        )
+        p = math.e / (1 + math.e)
+
+        def votes_of(errors):
+            # Own and other reports have the same variance in this encoding.
+            return 400 * (1 - p) + errors * math.sqrt(400 * p * (1 - p))
+
+        votes = np.zeros(12, np.int64)
+        votes[[3, 7, 11]] = [round(votes_of(e)) for e in (2, 4, 9)]
+        votes[2] = round(votes_of(2.5))
+        state, metrics = algorithm.update(algorithm.initialize(0), votes)
+        self.assertEqual({word.text for word in state.found}, set("abc"))
+        released = algorithm.results(state)["heavy_hitters"]
+        self.assertEqual(released["word"].tolist(), ["c", "b"])
+        self.assertEqual(metrics["words_found"], 3)
+        self.assertEqual(metrics["words_released"], 2)
+        self.assertEqual(metrics["prefixes_kept"], 4)
+        self.assertEqual(metrics["prefixes_in_noise"], 2)
+        # Three candidates for a word, each with a binomial number of votes.
+        cut = math.ceil(votes_of(3))
+        tail = sum(
+            math.comb(400, v) * (1 - p) ** v * p ** (400 - v) for v in range(cut, 401)
+        )
+        self.assertAlmostEqual(metrics["expected_false_words"], 3 * tail)
+        every = dataclasses.replace(algorithm.parameters, min_standard_errors=0.0)
+        whole = ldp_triehh.LdpTrieHH(algorithm.population, every, _ABC, num_blocks=3)
+        _, metrics = whole.update(whole.initialize(0), votes)
+        self.assertEqual(metrics["words_released"], 3)
+        self.assertEqual(metrics["prefixes_in_noise"], 2)
+        self.assertLen(whole.results(state)["heavy_hitters"], 3)
+
+    def test_expected_false_words_are_those_of_runs_without_words(self):
+        # Nobody holds anything, so that all that is found is noise: 3 passes of 4
+        # levels. What is known from earlier passes is not found again.
+        clients = [{"a" * 9: 1}] * 1200
+        algorithm = self.algorithm(
+            self.population(clients),
+            _NINE,
+            cohort_size=100,
+            max_depth=4,
+            max_prefixes=60,
+            contribution_bound=3,
+            num_passes=3,
+            epsilon=2.0,
+            min_standard_errors=1.5,
+        )
+        random = np.random.default_rng(5)
+        expected, seen = [], []
+        for _ in range(40):
+            state = algorithm.initialize(0)
+            while (query := algorithm.next_query(state)) is not None:
+                size = query.facts[local_reports_plan.CANDIDATES]
+                randomizer = algorithm.parameters.randomizer(size)
+                histogram = np.zeros(size + 1, np.int64)
+                histogram[-1] = 300
+                votes = randomizer.sum_of_reports(histogram, int(random.integers(1e9)))
+                state, metrics = algorithm.update(state, votes[:size])
+                expected.append(metrics["expected_false_words"])
+                seen.append(metrics["words_released"])
+        # The sum of independent, rare events is nearly Poisson, whose variance is its
+        # mean: six standard deviations, a false alarm below 1e-8.
+        self.assertGreater(sum(expected), 400)
+        self.assertLess(abs(sum(seen) - sum(expected)), 6 * math.sqrt(sum(expected)))
 
     def test_ties_at_the_last_place_are_kept(self):
         algorithm = self.algorithm(self.population([{"a": 1}]), max_prefixes=3)

@@ -11,26 +11,9 @@ from privacy import clones, local_reports_plan, realised
 from privacy import plan as plan_lib
 from privacy.neighbours import Unit
 from randomness import noise_keys, streams
-from rounds import steps
+from rounds import samplers, steps
 
 _DELTA = 1e-8
-
-
-@dataclasses.dataclass(frozen=True)
-class _Cohorts(plan_lib.Sampler):
-    sampling: plan_lib.Sampling = plan_lib.Sampling.DISJOINT
-    num_clients: int = 5_000
-    cohort_size: int = 1_000
-    is_secret: bool = False
-
-    def initialize(self):
-        return None
-
-    def draw(self, places, number, stream):
-        raise NotImplementedError
-
-    def limits(self, num_rounds):
-        return plan_lib.Limits(1, num_rounds - 1)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,7 +69,7 @@ def _reports(**changes):
 
 def _plan(**changes):
     return plan_lib.Plan(
-        sampler=_Cohorts(),
+        sampler=samplers.DisjointCohorts(5_000, 1_000),
         contribution=_reports(**changes),
         mechanism=plan_lib.NoNoise(),
     )
@@ -277,7 +260,7 @@ class BadPlansTest(parameterized.TestCase):
 
     def test_other_cohorts_have_no_theorem(self):
         with self.assertRaisesRegex(ValueError, "no theorem is proved for uniform"):
-            dataclasses.replace(_plan(), sampler=_Cohorts(plan_lib.Sampling.UNIFORM))
+            dataclasses.replace(_plan(), sampler=samplers.UniformCohorts(5_000, 1_000))
 
 
 if __name__ == "__main__":

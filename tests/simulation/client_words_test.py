@@ -14,7 +14,7 @@ from absl.testing import absltest, parameterized
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simulation import atomic_files, client_words, column_writer
+from simulation import atomic_files, canonical_rows, client_words, column_writer
 
 ClientWords = client_words.ClientWords
 
@@ -47,8 +47,8 @@ class ClientWordsTest(parameterized.TestCase):
     def test_rows_come_back_in_canonical_order(self):
         population = ClientWords.from_rows(self.directory, _ROWS)
 
-        # "sun" and "moon" have two each; "sun" came first.
-        self.assertEqual(population.client(0), [("star", 5), ("sun", 2), ("moon", 2)])
+        # "sun" and "moon" have two each; by spelling, "moon" comes first.
+        self.assertEqual(population.client(0), [("star", 5), ("moon", 2), ("sun", 2)])
         self.assertEqual(population.client(1), [])
         self.assertEqual(population.client(2), [("star", 3)])
         self.assertEqual(population.num_clients, 3)
@@ -56,7 +56,7 @@ class ClientWordsTest(parameterized.TestCase):
         self.assertEqual(population.num_entries, 4)
         self.assertEqual(population.client_id(1), "bob")
         self.assertEqual(
-            [population.word(i) for i in range(3)], ["sun", "moon", "star"]
+            [population.word(i) for i in range(3)], ["moon", "star", "sun"]
         )
         self.assertEqual(os.listdir(self.parent), ["population"])
 
@@ -101,14 +101,22 @@ class ClientWordsTest(parameterized.TestCase):
             totals = {}
             for word, count in row:
                 totals[word] = totals.get(word, 0) + count
-            first = list(totals)
+            # `max` takes the first of the most frequent ones.
+            favorite = max(totals, key=totals.__getitem__, default=None)
             expected = sorted(
-                totals.items(), key=lambda item: (-item[1], first.index(item[0]))
+                totals.items(), key=lambda item: (-item[1], item[0] != favorite, item)
             )
             self.assertEqual(population.client(i), expected)
+            ids = population.word_ids[slice(*population.row_splits[i : i + 2])]
+            self.assertEqual([population.word(j) for j in ids], sorted(totals))
+            if totals:
+                self.assertEqual(population.word(population.favorites[i]), favorite)
+            else:
+                self.assertEqual(population.favorites[i], -1)
 
     def test_without_client_ids_they_are_numbers(self):
-        chunks = [(np.array([0]), np.array([4]), np.array([0, 1]))] * 2
+        chunk = canonical_rows.rows(np.array([1]), np.array([0]), np.array([4]), 2)
+        chunks = [chunk] * 2
         column_writer.write_columns(self.directory, chunks, ["w"], None, {"a": 1})
         population = ClientWords.open(self.directory)
         self.assertIsNone(population.client_ids)
@@ -134,26 +142,48 @@ class ClientWordsTest(parameterized.TestCase):
         self.assertEmpty(os.listdir(self.parent))
 
     def test_inconsistent_columns_are_refused(self):
-        one = np.array([1])
-        for word_ids, counts, lengths in [
-            (one, one, [2]),
-            (one, np.array([1, 1]), [1]),
-            (np.array([2]), one, [1]),
+        one, two = np.array([1]), np.array([1, 1])
+        for word_ids, counts, lengths, favorites in [
+            (one, one, [2], one),
+            (one, two, [1], one),
+            (np.array([2]), one, [1], one),
+            (one, one, [1], two),
+            (np.array([1, 0]), two, [2], one),  # not in the order of spelling
+            (two, two, [2], one),  # a word twice
         ]:
             with self.assertRaises(ValueError):
                 column_writer.write_columns(
                     self.directory,
-                    [(word_ids, counts, np.array(lengths))],
+                    [
+                        canonical_rows.Rows(
+                            word_ids, counts, np.array(lengths), favorites
+                        )
+                    ],
                     ["a", "b"],
                     None,
                     {},
                 )
+        chunk = canonical_rows.Rows(one, one, one, one)
         with self.assertRaisesRegex(ValueError, "2 client ids for 1 clients"):
-            chunk = (one, one, one)
             column_writer.write_columns(
                 self.directory, [chunk], ["a", "b"], ["u", "v"], {}
             )
+        for words in (["b", "a"], ["a", "a"], ["a", "ä", "z"]):
+            with self.assertRaisesRegex(ValueError, "order of their spelling"):
+                column_writer.write_columns(self.directory, [chunk], words, None, {})
         self.assertFalse(self.directory.exists())
+
+    def test_rows_may_descend_where_one_ends(self):
+        rows = canonical_rows.Rows(
+            np.array([0, 1, 0, 1]),
+            np.ones(4, np.int64),
+            np.array([0, 2, 0, 0, 1, 1, 0]),
+            np.array([-1, 0, -1, -1, 0, 1, -1]),
+        )
+        column_writer.write_columns(self.directory, [rows], ["a", "b"], None, {})
+        population = ClientWords.open(self.directory)
+        self.assertEqual(population.client(1), [("a", 1), ("b", 1)])
+        self.assertEqual(population.client(5), [("b", 1)])
 
     def test_indices_out_of_range_are_refused(self):
         population = ClientWords.from_rows(self.directory, _ROWS)
@@ -294,10 +324,10 @@ class InterruptedWritingTest(absltest.TestCase):
         source = """
             import sys, time
             import numpy as np
-            from simulation import column_writer
+            from simulation import canonical_rows, column_writer
             def chunks():
                 one = np.ones(1, np.int32)
-                yield one, one, one
+                yield canonical_rows.Rows(one, one, one, one)
                 print("written", flush=True)
                 time.sleep(600)
             column_writer.write_columns(sys.argv[1], chunks(), ["a", "b"], None, {})
@@ -329,12 +359,11 @@ class InterruptedWritingTest(absltest.TestCase):
         source = """
             import sys
             import numpy as np
-            from simulation import column_writer
+            from simulation import canonical_rows, column_writer
             ones = np.ones(100_000, np.int32)
+            rows = canonical_rows.Rows(ones, ones, ones, ones)
             try:
-                column_writer.write_columns(
-                    sys.argv[1], [(ones, ones, ones)], ["a", "b"], None, {}
-                )
+                column_writer.write_columns(sys.argv[1], [rows], ["a", "b"], None, {})
             except OSError as error:
                 print(type(error).__name__)
         """
@@ -354,11 +383,11 @@ class InterruptedWritingTest(absltest.TestCase):
         source = """
             import sys, time
             import numpy as np
-            from simulation import column_writer
+            from simulation import canonical_rows, column_writer
             def chunks():
                 time.sleep(0.5)
                 one = np.ones(1, np.int32)
-                yield one, one, one
+                yield canonical_rows.Rows(one, one, one, one)
             try:
                 column_writer.write_columns(sys.argv[1], chunks(), ["a", "b"], None, {})
                 print("wrote")

@@ -24,7 +24,13 @@ from simulation import (
 
 _ROWS = [("ann", [("sun", 2), ("moon", 1)]), ("bob", []), ("cid", [("sea", 7)])]
 _TEXT = [("ann", [[0, 1], [2]]), ("bob", [[2**31 - 1]])]
-_WORDS_FILES = ("word_ids.bin", "counts.bin", "row_splits.bin", "words.arrow")
+_WORDS_FILES = (
+    "word_ids.bin",
+    "counts.bin",
+    "row_splits.bin",
+    "favorites.bin",
+    "words.arrow",
+)
 _TEXT_FILES = ("tokens.bin", "sentence_splits.bin", "client_splits.bin")
 _OLD = 3.0  # seconds: longer than a file takes to be believed to be at rest
 
@@ -131,10 +137,10 @@ class DamagedFilesTest(parameterized.TestCase):
         client_words.ClientWords.from_rows(self.words, _ROWS)
         opened = self._files_read()
         # Just written: it may change once more within one tick of the clock.
-        self.assertLen(opened, 5)
-        self.assertLen(self._files_read(), 5)
+        self.assertLen(opened, 6)
+        self.assertLen(self._files_read(), 6)
         time.sleep(_OLD)
-        self.assertLen(self._files_read(), 5)
+        self.assertLen(self._files_read(), 6)
         self.assertEmpty(self._files_read())
         # A change that leaves size and time of modification as they were.
         path = self.words / "counts.bin"
@@ -227,6 +233,8 @@ class HostileColumnsTest(parameterized.TestCase):
         ("row_splits", np.int64([0, 2, 2, 2]), "the rows end at 2, must be 3"),
         ("word_ids", np.int32([0, 3, 1]), r"values lie in 0..3, must be in 0..2"),
         ("word_ids", np.int32([0, -1, 1]), r"values lie in -1..1"),
+        ("favorites", np.int32([0, 3, 1]), r"values lie in 0..3, must be in -1..2"),
+        ("favorites", np.int32([0, -2, 1]), r"values lie in -2..1"),
         ("counts", np.int32([1, 0, 1]), r"values lie in 0..1"),
         ("counts", np.int32([1, 1]), "counts.bin of 8 bytes for 3 values"),
     )

@@ -13,6 +13,7 @@ import numpy as np
 from absl.testing import absltest
 
 from simulation import (
+    canonical_rows,
     client_text,
     client_words,
     column_metadata,
@@ -130,7 +131,7 @@ class FullDiskTest(absltest.TestCase):
             column_writer.new_population(self.parent / "p") as writer,
         ):
             one = np.ones(1, np.int64)
-            writer.append_rows(one, one, one)
+            writer.append_rows(canonical_rows.Rows(one, one, one, one))
         with (
             self.assertRaisesRegex(ValueError, "was not finished"),
             client_text.new_text(self.parent / "t") as partial,

@@ -38,7 +38,7 @@ class BadRowsTest(files_test_case.FilesTestCase):
         self.assertIn("quote is not closed", reasons[9])
         self.assertEqual(
             self.words_of(path),
-            {"ann": [("sun", 1)], "bob": [("moon", 2), ("two", 1), ("lines", 1)]},
+            {"ann": [("sun", 1)], "bob": [("moon", 2), ("lines", 1), ("two", 1)]},
         )
 
     def test_an_unclosed_quote_does_not_swallow_the_file(self):

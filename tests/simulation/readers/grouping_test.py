@@ -10,13 +10,23 @@ from hypothesis import strategies as st
 
 from simulation.readers import grouping
 
+# The words added are called otherwise in the rows.
+_ID_OF_WORD = (np.arange(300) * 7 + 3) % 300
+
 
 def _expected(rows, num_clients):
     clients = [{} for _ in range(num_clients)]
     for client, words, count in rows:
         for word in words:
             clients[client][word] = clients[client].get(word, 0) + count
-    return [sorted(c.items(), key=lambda item: -item[1]) for c in clients]
+    return [
+        (
+            sorted((int(_ID_OF_WORD[word]), times) for word, times in row.items()),
+            # `max` takes the first of the most frequent ones.
+            int(_ID_OF_WORD[max(row, key=row.__getitem__)]) if row else -1,
+        )
+        for row in clients
+    ]
 
 
 class GrouperTest(absltest.TestCase):
@@ -27,10 +37,14 @@ class GrouperTest(absltest.TestCase):
             grouper.add(client, words, count)
         num_runs = grouper.num_runs
         result = []
-        for word_ids, counts, row_lengths in grouper.rows(num_clients):
-            entries = list(zip(word_ids.tolist(), counts.tolist(), strict=True))
-            for end, length in zip(np.cumsum(row_lengths), row_lengths, strict=True):
-                result.append(entries[end - length : end])
+        for made in grouper.rows(num_clients, _ID_OF_WORD):
+            ids, counts = made.word_ids.tolist(), made.counts.tolist()
+            entries = list(zip(ids, counts, strict=True))
+            ends = np.cumsum(made.row_lengths)
+            for end, length, favorite in zip(
+                ends, made.row_lengths, made.favorites.tolist(), strict=True
+            ):
+                result.append((entries[end - length : end], favorite))
         self.assertEmpty(os.listdir(directory))
         return result, num_runs
 
@@ -68,11 +82,11 @@ class GrouperTest(absltest.TestCase):
         rows = [(0, [0], 2**31 - 1)] * 3
         for entries_in_memory in (1, 100):
             result, _ = self._group(rows, 1, entries_in_memory)
-            self.assertEqual(result, [[(0, 3 * (2**31 - 1))]])
+            self.assertEqual(result, [([(3, 3 * (2**31 - 1))], 3)])
 
     def test_no_rows(self):
         self.assertEqual(self._group([], 0, 10), ([], 0))
-        self.assertEqual(self._group([], 2, 10), ([[], []], 0))
+        self.assertEqual(self._group([], 2, 10), ([([], -1)] * 2, 0))
 
 
 if __name__ == "__main__":
