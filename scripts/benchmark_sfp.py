@@ -137,7 +137,7 @@ def measure():
                 "words_found": found,
             }
             looped = min(number, _MOST_LOOPED.value)
-            words = [clients.word(i) for i in clients.word_ids[:looped]]
+            words = [clients.word(i) for i in clients.favorites[:looped]]
             reports, one = time_loop(words, _FRAGMENTS.value, _EPSILON.value)
             symbols = len(typed.metadata["alphabet"]) + 1
             row |= {

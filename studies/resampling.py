@@ -12,11 +12,10 @@ from typing import Any
 import numpy as np
 
 from federated_hh import evaluation, selection
-from simulation import client_words, column_writer, prepared_data
+from simulation import canonical_rows, client_words, column_writer, prepared_data
 
-_FORMAT_VERSION = 1
+_FORMAT_VERSION = 2
 _CLIENTS_AT_ONCE = 1 << 20
-_Chunk = tuple[np.ndarray, np.ndarray, np.ndarray]
 # What is drawn: clients with the most frequent word of a client, with an occurrence of
 # a word, or with all that a client has.
 FAVORITES, OCCURRENCES, CLIENTS = "favorites", "occurrences", "clients"
@@ -76,7 +75,7 @@ def _words(
     num_clients: int,
     what: str,
     random: np.random.Generator,
-) -> Iterator[_Chunk]:
+) -> Iterator[canonical_rows.Rows]:
     """Yields clients of one word each, those of one word side by side."""
     if what == FAVORITES:
         weights = evaluation.GroundTruth.of(
@@ -89,14 +88,14 @@ def _words(
     drawn = random.multinomial(num_clients, weights / weights.sum())
     words = np.repeat(np.arange(population.num_words), drawn)
     ones = np.ones(num_clients, np.int64)
-    yield words, ones, ones
+    yield canonical_rows.Rows(words, ones, ones, words)
 
 
 def _clients(
     population: client_words.ClientWords,
     num_clients: int,
     random: np.random.Generator,
-) -> Iterator[_Chunk]:
+) -> Iterator[canonical_rows.Rows]:
     """Yields clients with all words of a client drawn."""
     splits = np.asarray(population.row_splits)
     for first in range(0, num_clients, _CLIENTS_AT_ONCE):
@@ -107,4 +106,9 @@ def _clients(
         entries = np.arange(ends[-1]) + np.repeat(
             splits[drawn] - (ends - lengths), lengths
         )
-        yield population.word_ids[entries], population.counts[entries], lengths
+        yield canonical_rows.Rows(
+            population.word_ids[entries],
+            population.counts[entries],
+            lengths,
+            population.favorites[drawn],
+        )

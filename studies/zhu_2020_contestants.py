@@ -22,7 +22,7 @@ from studies import comparison
 _LENGTH = 10
 # Words as long as TrieHH's.
 _LDP_DEPTH = _LENGTH - 1
-_LDP_PREFIXES = 200
+_LDP_PREFIXES = 500
 # T of the paper, and the most words of a decode.
 THRESHOLDS = (20, 80)
 _MOST_WORDS = 10_000_000
