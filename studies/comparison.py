@@ -214,7 +214,7 @@ class Comparison:
             runs: a row for each run and variant, with how many words were found, how
             many of them are real, precision, and the seconds of its rounds. scores: one
             for each K, with recall and F1. discovery: one for each of the most frequent
-            words, with how many of the runs found it. `part` gets the statement.
+            words, with how many of the runs found it. `part` gets the statement of a run.
         """
         algorithm = self.algorithms[setting.name]
         start = time.perf_counter()
@@ -227,7 +227,8 @@ class Comparison:
             save_every=1_000,
         )
         logging.info("%.1f s.", time.perf_counter() - start)
-        made = algorithm.plan.statement(outcome.record, self.delta)
+        # Of one run: all runs of a study together are nobody's mechanism.
+        made = algorithm.plan.statement(None, self.delta)
         part.simulator.write_bytes("privacy.md", made.to_markdown().encode())
         epsilon, bound = stated_epsilon(algorithm.plan, self.delta)
         local = _local_epsilon(algorithm.plan, self.delta)

@@ -126,7 +126,7 @@ class ScoresTest(ComparisonTestCase):
         self.assertEqual(set(runs["line"]), {"Fixed"})
         self.assertLess(runs["stated_epsilon"].max(), 4.0)
         self.assertTrue(runs["local_epsilon"].isna().all())
-        self.assertIn("realised", statement)
+        self.assertIn("planned", statement)
         scores = comparison.scores_of(tables).set_index("k")
         np.testing.assert_allclose(scores["recall"], [1, 0.5, 0.25])
         # At K = 4: precision 1 and 1/2, recall 1/4.
