@@ -214,7 +214,7 @@ class Comparison:
             runs: a row for each run and variant, with how many words were found, how
             many of them are real, precision, and the seconds of its rounds. scores: one
             for each K, with recall and F1. discovery: one for each of the most frequent
-            words, with how many of the runs found it. `part` gets the statement of a run.
+            words, with how many of the runs found it. `part` gets what one run states.
         """
         algorithm = self.algorithms[setting.name]
         start = time.perf_counter()
