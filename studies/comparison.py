@@ -154,6 +154,7 @@ class Comparison:
         clients: The population.
         alphabet: Of its words.
         word_selection: See `Task`.
+        delta: Of all guarantees, in (0, 1).
         data: The fingerprints of the populations, by name.
         seed: Of all runs' cohorts, at least 0.
         ks: The K for which the true top K are scored.
@@ -166,16 +167,12 @@ class Comparison:
     clients: client_words.ClientWords
     alphabet: alphabet_lib.Alphabet
     word_selection: selection.WordSelection
+    delta: float
     data: Mapping[str, str]
     seed: int
     ks: tuple[int, ...]
     report: Callable[["Comparison", study.Tables], dict[str, bytes]]
     num_repeats: int = 1
-
-    @property
-    def delta(self) -> float:
-        """Of all guarantees: 1/n^2."""
-        return self.clients.num_clients**-2
 
     @functools.cached_property
     def algorithms(self) -> Mapping[str, algorithm_lib.Algorithm[Any, Any]]:

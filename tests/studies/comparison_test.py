@@ -17,8 +17,6 @@ from rounds import algorithm, samplers
 from simulation import client_words, run_directory
 from studies import comparison
 
-_DELTA = 400**-2
-
 
 @dataclasses.dataclass(frozen=True)
 class _State:
@@ -83,6 +81,7 @@ class ComparisonTestCase(absltest.TestCase):
             clients=clients,
             alphabet=alphabet.Alphabet("abcdefghijklmnopqrstuvwxyz'"),
             word_selection=selection.WordSelection.MOST_FREQUENT,
+            delta=clients.num_clients**-2,
             data={},
             seed=1,
             ks=(1, 2, 4),
@@ -117,7 +116,6 @@ class ScoresTest(ComparisonTestCase):
         study = self.comparison(
             self.clients(words), (comparison.Setting(fixed, 4.0, 4),)
         )
-        self.assertEqual(study.delta, _DELTA)
         tables, statement = self.run_part(study)
         runs = tables["runs"]
         self.assertEqual(list(runs["words_found"]), [1, 2, 1, 2])
