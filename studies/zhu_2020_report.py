@@ -270,7 +270,7 @@ def plot_discovery(discovery: pd.DataFrame) -> bytes:
     figure, panels = _panels(
         "Discovery rate of words of like frequency",
         epsilons,
-        "share of users who hold the word",
+        "frequency of the word",
         "share of runs that find it",
     )
     for axes, epsilon in zip(panels, epsilons, strict=True):
