@@ -20,6 +20,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import tensorflow as tf
 
 from federated_hh import alphabet as alphabet_lib
@@ -177,6 +178,15 @@ class TrieHH(algorithm.Algorithm[TrieHHState, np.ndarray]):
             "words_completed": len(state.trie.words()),
         }
         return TrieHHState(trie, round_number, finished), metrics
+
+    def results(self, state: TrieHHState) -> Mapping[str, pd.DataFrame]:
+        """Returns the words found, by the rounds that completed them; no votes."""
+        words = state.trie.words()
+        columns = {
+            "word": np.array([word.text for word in words], object),
+            "round": np.array([word.level for word in words], np.int64),
+        }
+        return {"heavy_hitters": pd.DataFrame(columns)}
 
     def _collect(
         self, state: TrieHHState, cohort: np.ndarray, stream: streams.Stream

@@ -10,6 +10,8 @@ from privacy import argument_checks, clones
 # Balle et al. 2019, Theorem 5.3 and the lemmas it rests on: a Chernoff bound of the
 # number of blanket reports has this constant.
 _CHERNOFF = 1 - math.exp(-2)
+# Of a grid of epsilons.
+_STEPS = 1000
 
 
 def largest_valid_local_epsilon(num_reports: int, delta: float) -> float:
@@ -144,3 +146,43 @@ def hoeffding_blanket_local_epsilon(
     while excess(local) > 0:
         local *= 1 - 1e-13
     return local
+
+
+def hoeffding_blanket_epsilon(
+    local_epsilon: float, delta: float, num_reports: int
+) -> float:
+    """Finds the central epsilon that Balle et al. 2019, Theorem 5.3, gives.
+
+    The bound falls with epsilon at first, and rises again where its first factor
+    does; the first crossing is sought on a grid, and made fine by bisection.
+
+    Args:
+        local_epsilon: Local epsilon for replacement, in (0, 100].
+        delta: Wanted central delta, in (0, 1).
+        num_reports: Reports n, at least 2.
+
+    Returns:
+        An epsilon whose bound is at most delta, within 1e-9; the local epsilon itself
+        where the theorem gives none below it.
+
+    Raises:
+        ValueError: An argument is outside its range.
+    """
+    delta = argument_checks.probability("delta", delta)
+
+    def enough(epsilon: float) -> bool:
+        bound = hoeffding_blanket_log_delta(epsilon, local_epsilon, num_reports)
+        return bound <= math.log(delta)
+
+    low = 0.0
+    for step in range(1, _STEPS + 1):
+        high = local_epsilon * step / _STEPS
+        if enough(high):
+            break
+        low = high
+    else:
+        return local_epsilon
+    while high - low > 1e-9:
+        middle = (low + high) / 2
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return high

@@ -20,6 +20,7 @@ import pandas as pd
 from absl import app, flags
 
 from privacy import triehh, triehh_solver, triehh_theorem1
+from scripts import comparison_tables
 from simulation import startup, tables
 
 _WRITE = flags.DEFINE_bool("write", False, "Write the tables that differ anew.")
@@ -414,6 +415,7 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     "triehh_parameters": triehh_parameters,
     "training_blogs": training_blogs,
     "training_blt": training_blt,
+    **comparison_tables.TABLES,
 }
 
 

@@ -1,6 +1,7 @@
 """Local randomizers by the names that flags have."""
 
 from federated_hh.randomizers import (
+    count_mean_sketch,
     k_ary,
     local_randomizer,
     one_hot,
@@ -13,6 +14,7 @@ NAMES: dict[str, type[local_randomizer.LocalRandomizer]] = {
     "k_ary": k_ary.KAryRandomizedResponse,
     "asymmetric_one_hot": one_hot.AsymmetricOneHotEncoding,
     "symmetric_one_hot": one_hot.SymmetricOneHotEncoding,
+    "count_mean_sketch": count_mean_sketch.CountMeanSketch,
 }
 
 

@@ -12,6 +12,7 @@ import abc
 import dataclasses
 import fractions
 import functools
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -176,19 +177,40 @@ class LocalRandomizer(abc.ABC):
             ValueError: See `randomize`.
         """
         items, seed = self._checked(items, seed)
-        batch = max(1, _VALUES_AT_ONCE // self.values_per_report)
+        return self._sum_in_batches(
+            items, seed, self.tally, [self.domain_size], self.values_per_report
+        )
+
+    def _sum_in_batches(
+        self,
+        items: tf.Tensor,
+        seed: tf.Tensor,
+        count: Callable[[tf.Tensor], tf.Tensor],
+        shape: Sequence[int],
+        values_per_report: int,
+    ) -> tf.Tensor:
+        """Draws reports in batches, and adds up what is counted of each batch.
+
+        Args:
+            items: Checked.
+            seed: Checked.
+            count: From reports to int64 counts of a shape.
+            shape: That one.
+            values_per_report: How many numbers a report has in memory.
+        """
+        batch = max(1, _VALUES_AT_ONCE // values_per_report)
         num_batches = (tf.size(items) + batch - 1) // batch
 
         def add_batch(index, counts):
             start = index * batch
             batch_seed = fold_in(seed, index)
             reports = self._randomize(items[start : start + batch], batch_seed)
-            return index + 1, counts + self.tally(reports)
+            return index + 1, counts + count(reports)
 
         _, counts = tf.while_loop(
             lambda index, _: index < num_batches,
             add_batch,
-            [tf.constant(0), tf.zeros([self.domain_size], tf.int64)],
+            [tf.constant(0), tf.zeros(shape, tf.int64)],
             parallel_iterations=1,
         )
         return counts

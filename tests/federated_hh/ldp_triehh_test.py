@@ -779,6 +779,11 @@ class RandomizersTest(LdpTrieHHTestCase):
                 1 / (1 + math.exp(3)),
             ),
             by_name.NAMES["asymmetric_one_hot"]: (0.5, 1 / (1 + math.exp(3))),
+            # In one of 1,024 cases two items have one cell.
+            by_name.NAMES["count_mean_sketch"]: (
+                1 / (1 + math.exp(-1.5)),
+                1 / (1 + math.exp(1.5)) * 1023 / 1024 + 1 / (1 + math.exp(-1.5)) / 1024,
+            ),
             # One of 13 items: ceil(13 / (e^3 + 1)).
             by_name.NAMES["subset_selection"]: (1 / (1 + 12 * math.exp(-3)), None),
         }

@@ -1,7 +1,7 @@
 """The algorithms that the engine's contract is tested with.
 
 A case makes an algorithm over data "a" or "b", with a plan "a" or "b"; the algorithm
-ends after a few rounds, of which no two ask the same.
+ends after a few rounds, of which no two ask the same, or after one.
 """
 
 import contextlib
@@ -18,6 +18,8 @@ from federated_hh import (
     ldp_triehh,
     ldp_triehh_parameters,
     selection,
+    sfp,
+    sfp_options,
     triehh,
 )
 from privacy import (
@@ -187,6 +189,24 @@ def _ldp_triehh(folder: str, data: str, plan: str) -> ldp_triehh.LdpTrieHH:
     return ldp_triehh.LdpTrieHH(population, parameters, alphabet.Alphabet("abc"))
 
 
+def _sfp(folder: str, data: str, plan: str) -> sfp.SequenceFragmentPuzzle:
+    words = ["ab"] * 30 + ["ac" if data == "a" else "bc"] * 20 + ["c"] * 10
+    population = client_words.ClientWords.from_rows(
+        os.path.join(folder, "words"),
+        [(str(i), [(word, 2), ("ba", 1)]) for i, word in enumerate(words)],
+    )
+    options = sfp_options.SfpOptions(
+        epsilon={"a": 5.0, "b": 6.0}[plan],
+        threshold=3,
+        max_length=4,
+        num_word_hashes=4,
+        num_hashes=8,
+        num_cells=16,
+        cohort_size=50,
+    )
+    return sfp.SequenceFragmentPuzzle(population, options, alphabet.Alphabet("abc"))
+
+
 def _training(folder: str, data: str, plan: str) -> dp_ftrl.DpFtrl:
     clients = training_test_case.random_clients(9, seed={"a": 1, "b": 2}[data])
     text = client_text.ClientText.from_rows(
@@ -232,6 +252,7 @@ CASES = {
     "triehh": Case(_triehh, (triehh.vote_metrics,), delta=0.9),
     "ldp_triehh": Case(_ldp_triehh),
     "median_length": Case(_median_length),
+    "sfp": Case(_sfp, repeats=4),
     "sums": Case(lambda folder, data, plan: Sums(data, plan), save_every=3),
     "training": Case(_training, (dp_ftrl.update_metrics,), save_every=3),
 }

@@ -216,12 +216,17 @@ class KilledTest(ContractTestCase):
 
 class RefusedTest(ContractTestCase):
     def interrupted(self, case):
-        """Returns a run that was killed after its second round was asked."""
+        """Returns a run that was killed when its second round was to be asked.
+
+        That of an algorithm of one round is the first of its second repeat.
+        """
         path = self.new_folder()
         ask = steps.Steps.ask
+        asked = []
 
         def kill(self_, place, query, cohort):
-            if place.rounds == 1:
+            asked.append(place.rounds)
+            if len(asked) == 2:
                 raise Killed
             return ask(self_, place, query, cohort)
 
@@ -344,7 +349,7 @@ class NoiseTest(ContractTestCase):
         self.assertLen(set(seen), len(seen))
 
     def streams_of(self, by_hand, repeat):
-        """Returns what clients and mechanism draw in the first two rounds."""
+        """Returns what clients and mechanism draw in the first rounds, two at most."""
         seen = []
 
         def note(cohort, stream):
@@ -366,7 +371,7 @@ class NoiseTest(ContractTestCase):
                 type(algorithm), "update", lambda s, state, _: (state, {})
             ),
         ):
-            for _ in range(2):
+            for _ in range(min(2, algorithm.max_rounds)):
                 drawn = by_hand.draw(place)
                 total = by_hand.ask(place, query, drawn.cohort)
                 place = by_hand.update(place, query, drawn, total).place

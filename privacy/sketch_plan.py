@@ -1,0 +1,250 @@
+"""One report a client of a sketch, in one round, as a plan (Sequence Fragment Puzzle).
+
+Each client goes to one of a few groups at random, whatever it holds, and sends one
+report of a local randomizer whose sum is a sketch: a table of counts, a table a group.
+The sums are released as they are.
+"""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+
+from privacy import (
+    argument_checks,
+    closed_forms,
+    ldp_triehh_statement,
+    local_reports_plan,
+    realised,
+    statement,
+)
+from privacy import plan as plan_lib
+from privacy.guarantee import Guarantee
+from privacy.neighbours import Adjacency
+from randomness import streams
+
+# Facts of the round.
+REPORTS = "reports"
+_BALLE = "closed form, Balle et al. 2019 Theorem 5.3 (as Zhu et al. 2020 have it)"
+
+
+class Sketch(Protocol):
+    """A local randomizer whose sum is a table, and what it has to say of itself.
+
+    Its repr says all that its reports depend on.
+    """
+
+    @property
+    def guarantee(self) -> local_reports_plan.Known:
+        """What a report guarantees."""
+
+    @property
+    def domain_size(self) -> int:
+        """The items that a report is about."""
+
+    @property
+    def sketch_shape(self) -> tuple[int, int]:
+        """The shape of a group's table."""
+
+    def sketch_of_histogram(
+        self, histogram: np.ndarray, seed: np.random.SeedSequence
+    ) -> np.ndarray:
+        """Draws the sum of independent reports: int64, `sketch_shape`.
+
+        Args:
+            histogram: int64 [domain_size]: the reports of each true item.
+            seed: Of all that is random.
+        """
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SketchReports(plan_lib.Contribution):
+    """One report of a sketch a client; a client without an item has one for that.
+
+    Attributes:
+        sketch: The randomizer.
+        num_groups: Into how many groups clients go, each equally likely; at least 1.
+        draws_sum: Whether the simulation computes how many clients of each group have
+            each item, of which the sketches are drawn, and not every report by itself.
+        algorithm: What the reports are for, in statements.
+        population_has_empty_users: Whether clients without an item are in the
+            population.
+    """
+
+    sketch: Sketch
+    num_groups: int
+    draws_sum: bool
+    algorithm: str
+    population_has_empty_users: bool = False
+
+    def __post_init__(self):
+        argument_checks.integer("num_groups", self.num_groups, 1)
+
+    @property
+    def local_epsilon(self) -> float:
+        """Of a report, for the exchange of its item."""
+        return self.sketch.guarantee.replacement_epsilon
+
+    def reported(
+        self, total: Any, facts: plan_lib.Facts, stream: streams.Stream
+    ) -> np.ndarray:
+        """Returns the sketches of the groups.
+
+        Args:
+            total: int64 [num_groups, domain_size], true items, where `draws_sum`; else
+                the sketches: int64 [num_groups, *sketch_shape].
+            facts: Of the round: `REPORTS` in all.
+            stream: Of the round.
+
+        Raises:
+            ValueError: The sum is of another shape or number of reports.
+        """
+        sketch = self.sketch
+        shape = (sketch.domain_size,) if self.draws_sum else sketch.sketch_shape
+        if total.shape != (self.num_groups, *shape):
+            raise ValueError(
+                f"the sum has the shape {total.shape}; it has to be "
+                f"{(self.num_groups, *shape)}"
+            )
+        if not self.draws_sum:
+            return total
+        if total.sum() != facts[REPORTS]:
+            raise ValueError(
+                f"the sum is of {total.sum():,} items; {facts[REPORTS]:,} clients were "
+                "asked, and each has one"
+            )
+        return np.stack(
+            [
+                sketch.sketch_of_histogram(
+                    histogram, stream.seed_sequence("sketch", group)
+                )
+                for group, histogram in enumerate(total)
+            ]
+        )
+
+
+_Plan: TypeAlias = plan_lib.Plan[Any, SketchReports, plan_lib.NoNoise]
+
+
+class _Theorem:
+    """That of reports of any local randomizer, and Balle et al.'s closed form."""
+
+    def check(self, plan: _Plan) -> None:
+        """Raises `ValueError` where a report has no local guarantee."""
+        epsilon = plan.contribution.local_epsilon
+        if not (epsilon > 0 and math.isfinite(epsilon)):
+            raise ValueError(
+                f"sketch has a replacement epsilon of {epsilon}; it has to be finite "
+                "and above 0"
+            )
+
+    def check_round(
+        self, plan: plan_lib.Plan, number: int, facts: plan_lib.Facts
+    ) -> None:
+        """Raises `ValueError` for a second round, or another number of reports."""
+        plan_lib.check_number(number, 1, "the number of rounds")
+        if facts.get(REPORTS) != plan.sampler.cohort_size:
+            raise ValueError(
+                f"{REPORTS} is {facts.get(REPORTS)}; a cohort of "
+                f"{plan.sampler.cohort_size:,} sends as many"
+            )
+
+    def statement(
+        self,
+        plan: _Plan,
+        record: plan_lib.Record | None,
+        delta: float,
+        repeats: int,
+    ) -> statement.PrivacyStatement:
+        """Returns the statement; see `ldp_triehh_statement`, with one report a user."""
+        reports = plan.contribution
+        rounds = record.rounds if record else None
+        made = ldp_triehh_statement.ldp_triehh_statement(
+            _run_of(plan, rounds, repeats), delta=delta, rounds=rounds
+        )
+        num_repeats = rounds.num_repeats if rounds else repeats
+        clients = plan.sampler.cohort_size
+        parameters = {
+            "local_epsilon": reports.local_epsilon,
+            "delta": delta,
+            "clients (n)": clients,
+            "groups": reports.num_groups,
+            "items": reports.sketch.domain_size,
+            "sketch": repr(reports.sketch),
+            "num_repeats": num_repeats,
+            "users_without_items": "counted"
+            if reports.population_has_empty_users
+            else "left out",
+        }
+        guarantees = made.guarantees
+        if clients > 1:
+            guarantees += (_balle(reports, clients, delta, num_repeats),)
+        return dataclasses.replace(
+            made,
+            protected=(
+                "The one item that a client reports on, and with it all that the "
+                "client holds; in one round"
+                + (f" of each of {num_repeats} repeats." if num_repeats > 1 else ".")
+            ),
+            mechanism_output=(
+                "Local: every report. Central: the sums of the groups' reports, and so "
+                "the items with the largest estimates, and all that is made of them."
+            ),
+            parameters=parameters,
+            guarantees=guarantees,
+        )
+
+    def spent(
+        self, plan: _Plan, repeats: Sequence[plan_lib.Repeat], delta: float
+    ) -> plan_lib.Metrics:
+        """Returns nothing: there is one round."""
+        del plan, repeats, delta
+        return {}
+
+
+def _run_of(
+    plan: _Plan, rounds: realised.RealisedRounds | None, repeats: int
+) -> ldp_triehh_statement.LdpTrieHHRun:
+    reports = plan.contribution
+    return ldp_triehh_statement.LdpTrieHHRun(
+        local_epsilon=reports.local_epsilon,
+        cohort_size=plan.sampler.cohort_size,
+        contribution_bound=1,
+        domain_sizes=[reports.sketch.domain_size]
+        * (len(rounds.rounds) if rounds else 0),
+        max_depth=1,
+        num_passes=1,
+        max_prefixes=1,
+        sampler="greedy",
+        aggregation="secure_sum",
+        num_repeats=rounds.num_repeats if rounds else repeats,
+        has_empty_users=reports.population_has_empty_users,
+        randomizer=type(reports.sketch).__name__,
+        algorithm=reports.algorithm,
+    )
+
+
+def _balle(
+    reports: SketchReports, clients: int, delta: float, repeats: int
+) -> Guarantee:
+    """Returns what one repeat costs by the theorem that the paper takes."""
+    epsilon = closed_forms.hoeffding_blanket_epsilon(
+        reports.local_epsilon, delta, clients
+    )
+    return Guarantee(
+        epsilon=epsilon,
+        delta=delta,
+        bound=_BALLE,
+        is_upper_bound=True,
+        one_sided=False,
+        adjacency=Adjacency.REPLACE_ONE_ITEM,
+        assumptions=("only the shuffled reports, or their sum, are seen",),
+        of_one_repeat=repeats > 1,
+    )
+
+
+plan_lib.register(
+    plan_lib.Sampling.DISJOINT, SketchReports, plan_lib.NoNoise, _Theorem()
+)

@@ -1,0 +1,96 @@
+"""Tables of the documents on the comparison of Zhu et al. 2020, from its results."""
+
+import math
+import pathlib
+from collections.abc import Mapping, Sequence
+
+import pandas as pd
+
+from simulation import tables
+
+_RESULTS = pathlib.Path(__file__).parent.parent / "results"
+
+
+def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    lines = [f"| {' | '.join(header)} |", f"|---|{'--:|' * (len(header) - 1)}"]
+    return lines + [f"| {' | '.join(row)} |" for row in rows]
+
+
+def _summary(study: str) -> pd.DataFrame:
+    return tables.read(_RESULTS / study / "summary.csv")
+
+
+def _shown(row: Mapping, column: str) -> str:
+    """Returns a mean with its interval, both to two digits."""
+    mean, low, high = (f"{row[f'{column}{end}']:.2f}" for end in ("", "_low", "_high"))
+    return mean if low == high == mean else f"{mean} ({low}–{high})"
+
+
+def table2() -> list[str]:
+    """Recall at 50 and precision, beside the paper's."""
+    rows = []
+    counted = _summary("zhu_table2").set_index(["line", "epsilon"])
+    for row in _summary("zhu_table2_printed").to_dict("records"):
+        other = counted.loc[(row["line"], row["epsilon"])]
+        recall, precision = row["paper_recall_at_50"], row["paper_precision"]
+        paper = "" if math.isnan(recall) else f"{recall:g}, {precision:g}"
+        rows.append(
+            [
+                row["line"],
+                f"{row['epsilon']:g}",
+                paper,
+                _shown(row, "recall_at_50"),
+                _shown(row, "precision"),
+                _shown(other, "recall_at_50"),
+                _shown(other, "precision"),
+            ]
+        )
+    header = ["Table 2", "ε", "paper: recall at 50, precision"]
+    for data in ("as printed", "as counted"):
+        header += [f"{data}: recall", "precision"]
+    return _table(header, rows)
+
+
+def _by_epsilon(study: str, column: str, name: str) -> list[str]:
+    summary = _summary(study)
+    epsilons = sorted(summary["epsilon"].unique())
+    rows = []
+    for line, group in summary.groupby("line", sort=False):
+        of = {row["epsilon"]: row for row in group.to_dict("records")}
+        shown = [_shown(of[e], column) if e in of else "" for e in epsilons]
+        rows.append([str(line), *shown])
+    return _table([name, *[f"ε = {e:g}" for e in epsilons]], rows)
+
+
+def figure4() -> list[str]:
+    """F1 of the top 100 words, one word a user."""
+    return _by_epsilon("zhu_figure4", "f1_at_100", "F1 of the top 100")
+
+
+def figure6() -> list[str]:
+    """Recall of the top 200 words, many words a user."""
+    return _by_epsilon("zhu_figure6", "recall_at_200", "recall of the top 200")
+
+
+def cost() -> list[str]:
+    """What SFP costs, beside a loop over users."""
+    rows = [
+        [
+            f"{row['clients']:,.0f}",
+            f"{row['ours_cpu_seconds']:.1f} s",
+            f"{row['loop_reports_seconds_of_all']:,.1f} s",
+            f"{row['loop_decode_seconds_of_all']:,.0f} s",
+        ]
+        for row in tables.read(_RESULTS / "benchmark_sfp" / "cost.csv").to_dict(
+            "records"
+        )
+    ]
+    return _table(["clients", "ours, all", "loop: reports", "loop: decode"], rows)
+
+
+TABLES = {
+    "zhu_table2": table2,
+    "zhu_figure4": figure4,
+    "zhu_figure6": figure6,
+    "benchmark_sfp": cost,
+}

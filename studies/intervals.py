@@ -1,0 +1,90 @@
+"""Intervals of numbers that lie in [0, 1], and stay there."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+_CONFIDENCE = 0.95
+
+
+def wilson(
+    mean: np.ndarray, standard_error: np.ndarray, quantile: np.ndarray | float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the ends of Wilson's score interval of a mean of numbers in [0, 1].
+
+    A mean m with standard error s says as much as a share among m (1 - m) / s^2 draws:
+    for a share of n draws that is n, and the interval is Wilson's of 1927. Inside of
+    [0, 1] it is near m - quantile s to m + quantile s; it never leaves [0, 1].
+
+    Args:
+        mean: In [0, 1].
+        standard_error: Of it, at least 0.
+        quantile: Of the standardized mean, above 0.
+
+    Returns:
+        The lower and the upper ends. Where the standard error is 0, or the mean 0 or 1
+        (all numbers were the same), both are the mean.
+    """
+    mean, error = np.broadcast_arrays(
+        np.asarray(mean, float), np.asarray(standard_error, float)
+    )
+    spread = mean * (1 - mean)
+    known = (error > 0) & (spread > 0)
+    # quantile^2 / draws.
+    ratio = np.zeros_like(mean)
+    np.divide(quantile**2 * error**2, spread, out=ratio, where=known)
+    center = (mean + ratio / 2) / (1 + ratio)
+    half = np.sqrt(spread * ratio + ratio**2 / 4) / (1 + ratio)
+    low, high = np.clip(center - half, 0, 1), np.clip(center + half, 0, 1)
+    return np.where(known, low, mean), np.where(known, high, mean)
+
+
+def of_share(successes: np.ndarray, trials: int) -> tuple[np.ndarray, np.ndarray]:
+    """Returns Wilson's 95% interval of a probability.
+
+    Args:
+        successes: Integers in [0, trials].
+        trials: At least 1.
+
+    Returns:
+        The lower and the upper ends.
+    """
+    quantile = stats.norm.ppf((1 + _CONFIDENCE) / 2)
+    share = np.asarray(successes, float) / trials
+    center = (share + quantile**2 / (2 * trials)) / (1 + quantile**2 / trials)
+    half = np.sqrt(share * (1 - share) / trials + quantile**2 / (4 * trials**2))
+    half *= quantile / (1 + quantile**2 / trials)
+    return np.clip(center - half, 0, 1), np.clip(center + half, 0, 1)
+
+
+def of_means(
+    rows: pd.DataFrame, keys: Sequence[str], columns: Sequence[str]
+) -> pd.DataFrame:
+    """Averages columns with values in [0, 1], with 95% intervals.
+
+    Args:
+        rows: One for each repeat of each key.
+        keys: The columns that name what is repeated; in the order of their first rows.
+        columns: What is averaged.
+
+    Returns:
+        A row a key, with `repeats`, and for each column c: c, c_low and c_high, by
+        `wilson` with a quantile of Student's t; empty ends where there is one repeat.
+    """
+    found = []
+    for key, group in rows.groupby(list(keys), sort=False, dropna=False):
+        row = dict(zip(keys, key if isinstance(key, tuple) else (key,), strict=True))
+        row["repeats"] = len(group)
+        for column in columns:
+            values = group[column].dropna().to_numpy(float)
+            row[column] = values.mean() if len(values) else np.nan
+            row[f"{column}_low"] = row[f"{column}_high"] = np.nan
+            if len(values) > 1:
+                error = values.std(ddof=1) / np.sqrt(len(values))
+                quantile = stats.t.ppf((1 + _CONFIDENCE) / 2, len(values) - 1)
+                low, high = wilson(row[column], error, quantile)
+                row[f"{column}_low"], row[f"{column}_high"] = float(low), float(high)
+        found.append(row)
+    return pd.DataFrame(found)
