@@ -13,6 +13,17 @@ from simulation import tables as tables_lib
 from studies import study
 
 _MOST_LEVEL_LABELS = 4  # of the x axis, side by side
+# Of a setting: see `federated_hh.ldp_triehh_results.Results`.
+_MEANS = (
+    "words_found",
+    "words_real",
+    "coverage",
+    "estimated_coverage",
+    "words_released",
+    "released_real",
+    "released_coverage",
+    "expected_false",
+)
 
 
 def summarize(runs: pd.DataFrame) -> pd.DataFrame:
@@ -23,15 +34,14 @@ def summarize(runs: pd.DataFrame) -> pd.DataFrame:
 
     Returns:
         A row a setting, in the order of `runs`, of the state after the last pass: the
-        parameters, repeats, and words_found, words_real, coverage, estimated_coverage
-        and standard_error, each with a 95% Student t interval (`_low`, `_high`).
+        parameters, repeats, and the `_MEANS` of its repeats, each with a 95% Student t
+        interval (`_low`, `_high`).
     """
     last = runs[runs["pass_number"] == runs["num_passes"]]
     rows = []
     for name, group in last.groupby("setting", sort=False):
-        columns = ["words_found", "words_real", "coverage", "estimated_coverage"]
         of_repeats = [
-            pd.DataFrame({"setting": [name], **{c: [row[c]] for c in columns}})
+            pd.DataFrame({"setting": [name], **{c: [row[c]] for c in _MEANS}})
             for row in group.to_dict("records")
         ]
         row = evaluation.mean_and_interval(of_repeats, "setting")
@@ -73,9 +83,10 @@ def to_markdown(title: str, summary: pd.DataFrame, notes: Sequence[str]) -> str:
     lines = [
         f"### {title}",
         "",
-        "| setting | clients a level | repeats | words found | real | "
-        "true coverage (95%) | estimated | paper |",
-        "|---|--:|--:|--:|--:|--:|--:|--:|",
+        "| setting | clients a level | repeats | words found (real) | "
+        "true coverage (95%) | estimated | words above the cut (real) | their coverage "
+        "| paper |",
+        "|---|--:|--:|--:|--:|--:|--:|--:|--:|",
     ]
     for row in summary.itertuples():
         paper = "" if math.isnan(row.paper_coverage) else f"{row.paper_coverage:.1%}"
@@ -85,9 +96,10 @@ def to_markdown(title: str, summary: pd.DataFrame, notes: Sequence[str]) -> str:
             interval = f" ± {half:.2%}"
         lines.append(
             f"| {row.setting} | {row.cohort_size:,} | {row.repeats} | "
-            f"{row.words_found:,.0f} | "
-            f"{row.words_real:,.0f} | {row.coverage:.2%}{interval} | "
-            f"{row.estimated_coverage:.2%} | {paper} |"
+            f"{row.words_found:,.0f} ({row.words_real:,.0f}) | "
+            f"{row.coverage:.2%}{interval} | {row.estimated_coverage:.2%} | "
+            f"{row.words_released:,.0f} ({row.released_real:,.0f}) | "
+            f"{row.released_coverage:.2%} | {paper} |"
         )
     lines += ["", *[f"* {note}" for note in notes]]
     return "\n".join(lines) + "\n"
