@@ -78,7 +78,6 @@ _PATHS = (
     "only_words",
     "common_words",
     "words_per_client",
-    "target_list",
     "data_dir",
     "vocabulary",
     "initial_model",

@@ -13,6 +13,17 @@ from simulation import tables as tables_lib
 from studies import study
 
 _MOST_LEVEL_LABELS = 4  # of the x axis, side by side
+# Of a setting: see `federated_hh.ldp_triehh_results.Results`.
+_MEANS = (
+    "words_found",
+    "words_real",
+    "coverage",
+    "estimated_coverage",
+    "words_released",
+    "released_real",
+    "released_coverage",
+    "expected_false",
+)
 
 
 def summarize(runs: pd.DataFrame) -> pd.DataFrame:
@@ -23,15 +34,14 @@ def summarize(runs: pd.DataFrame) -> pd.DataFrame:
 
     Returns:
         A row a setting, in the order of `runs`, of the state after the last pass: the
-        parameters, repeats, and words_found, words_real, coverage, estimated_coverage
-        and standard_error, each with a 95% Student t interval (`_low`, `_high`).
+        parameters, repeats, and the `_MEANS` of its repeats, each with a 95% Student t
+        interval (`_low`, `_high`).
     """
     last = runs[runs["pass_number"] == runs["num_passes"]]
     rows = []
     for name, group in last.groupby("setting", sort=False):
-        columns = ["words_found", "words_real", "coverage", "estimated_coverage"]
         of_repeats = [
-            pd.DataFrame({"setting": [name], **{c: [row[c]] for c in columns}})
+            pd.DataFrame({"setting": [name], **{c: [row[c]] for c in _MEANS}})
             for row in group.to_dict("records")
         ]
         row = evaluation.mean_and_interval(of_repeats, "setting")
@@ -39,7 +49,8 @@ def summarize(runs: pd.DataFrame) -> pd.DataFrame:
         for column in ("epsilon", "sampler", "num_passes", "cohort_size"):
             row[column] = group[column].iloc[0]
         row["paper_coverage"] = group["paper_coverage"].astype(float).iloc[0]
-        row["held_out_coverage"] = group["held_out_coverage"].astype(float).mean()
+        if "held_out_coverage" in group:
+            row["held_out_coverage"] = group["held_out_coverage"].astype(float).mean()
         row["seconds"] = group["seconds"].mean()
         rows.append(row)
     return pd.concat(rows, ignore_index=True)
@@ -71,15 +82,14 @@ def to_markdown(title: str, summary: pd.DataFrame, notes: Sequence[str]) -> str:
         summary: From `summarize`.
         notes: What to know about it, a sentence or more each.
     """
-    has_held_out = bool(summary["held_out_coverage"].notna().any())
+    has_held_out = "held_out_coverage" in summary
     lines = [
         f"### {title}",
         "",
-        "| setting | clients a level | repeats | words found | real | "
-        "true coverage (95%) | estimated | paper |"
-        + " of other clients |"
-        * has_held_out,
-        "|---|--:|--:|--:|--:|--:|--:|--:|" + "--:|" * has_held_out,
+        "| setting | clients a level | repeats | words found (real) | "
+        "true coverage (95%) | estimated | words above the cut (real) | their coverage "
+        "| paper |" + " of other clients |" * has_held_out,
+        "|---|--:|--:|--:|--:|--:|--:|--:|--:|" + "--:|" * has_held_out,
     ]
     for row in summary.itertuples():
         paper = "" if math.isnan(row.paper_coverage) else f"{row.paper_coverage:.1%}"
@@ -89,9 +99,10 @@ def to_markdown(title: str, summary: pd.DataFrame, notes: Sequence[str]) -> str:
             interval = f" ± {half:.2%}"
         lines.append(
             f"| {row.setting} | {row.cohort_size:,} | {row.repeats} | "
-            f"{row.words_found:,.0f} | "
-            f"{row.words_real:,.0f} | {row.coverage:.2%}{interval} | "
-            f"{row.estimated_coverage:.2%} | {paper} |"
+            f"{row.words_found:,.0f} ({row.words_real:,.0f}) | "
+            f"{row.coverage:.2%}{interval} | {row.estimated_coverage:.2%} | "
+            f"{row.words_released:,.0f} ({row.released_real:,.0f}) | "
+            f"{row.released_coverage:.2%} | {paper} |"
             + (f" {_percent(row.held_out_coverage)} |" if has_held_out else "")
         )
     lines += ["", *[f"* {note}" for note in notes]]

@@ -96,16 +96,17 @@ class CoverageStudy:
             (of all words found until then), estimated_coverage and standard_error (by
             all who took no part), the same of the words above the cut by standard
             errors (`ldp_triehh_results.Results`), held_out_coverage (of what the
-            held-out clients typed; nan without such), and seconds (of all levels).
-            levels: a row for each level: its metrics, and a digest of its cohort.
-            `part` gets the words found.
+            held-out clients typed, where a setting has any), and seconds (of all
+            levels). levels: a row for each level: its metrics, and a digest of its
+            cohort. `part` gets the words found.
         """
         results, levels = self._run(setting, repeat, part)
         part.simulator.write_table(WORDS_FILE, results.words.assign(repeat=repeat))
         passes = results.repeats.drop(columns="repeat")
-        passes["held_out_coverage"] = _held_out_coverage(
-            setting.held_out, results.words, passes["pass_number"]
-        )
+        if any(row.held_out is not None for row in self.settings):
+            passes["held_out_coverage"] = _held_out_coverage(
+                setting.held_out, results.words, passes["pass_number"]
+            )
         logging.info("Coverage %.2f%%.", 100 * passes["coverage"].iloc[-1])
         parameters = setting.parameters
         row = {
@@ -198,6 +199,7 @@ def _held_out_coverage(
     if held_out is None:
         return [math.nan for _ in passes]
     totals = coverage.WordTotals.of(held_out)
+    totals = totals.of_length(ldp_triehh_results.LEAST_CHARACTERS)
     return [
         totals.coverage(words["word"][words["pass_number"] <= number])
         for number in passes

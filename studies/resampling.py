@@ -15,7 +15,7 @@ from federated_hh import evaluation, selection
 from simulation import canonical_rows, client_words, column_writer, prepared_data
 
 _FORMAT_VERSION = 2
-_CLIENTS_AT_ONCE = 1 << 20
+_CLIENTS_AT_ONCE = 1 << 16
 # What is drawn: clients with the most frequent word of a client, with an occurrence of
 # a word, or with all that a client has.
 FAVORITES, OCCURRENCES, CLIENTS = "favorites", "occurrences", "clients"
@@ -62,6 +62,7 @@ def resampled(
             if what == CLIENTS
             else _words(population, num_clients, what, random)
         )
+        origin = origin | {"drawn_from": population.num_clients}
         column_writer.write_columns(directory, chunks, population.words, None, origin)
 
     directory = prepared_data.find_or_make(cache, f"resampled-{what}", identity, make)

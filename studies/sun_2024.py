@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING, ClassVar
 from options import fields as options_lib
 from options.fields import option
 from simulation import population_options
-from studies import target_words
 
 if TYPE_CHECKING:  # TensorFlow comes with these: it takes seconds to import
     from federated_hh import ldp_triehh_parameters
-    from simulation import client_words
     from studies import coverage_study
 
 # The clients of the paper's settings are 15 million; some more take part in the
@@ -21,24 +19,12 @@ if TYPE_CHECKING:  # TensorFlow comes with these: it takes seconds to import
 _CLIENTS = 15_500_000
 # Words of the English list.
 _LIST_WORDS = 318_465
+# Clients who are people who blogged.
+BLOGGERS = "bloggers"
 INTERVALS = (
     "Intervals are over repeats, each with cohorts, local samples and noise of its "
     "own, on one population. Settings have noise of their own, and the cohorts in "
     "common with settings of as many clients a level."
-)
-# What keeps the numbers of a synthetic population from being Gboard's.
-_HABITS = (
-    "The population: each client's target words are a Pitman-Yor process with discount "
-    "{0.client_discount:g} and concentration {0.client_concentration:g} over a common "
-    "law, {1}; {0.mean_words_per_client:g} words a client on average. "
-    "`simulation.fit_population` fits such a law to real text."
-)
-_DIFFERENCES = (
-    "Where this differs from the paper's population: all clients draw words "
-    "independently from one distribution, which mixes some words in fashion with the "
-    "tail of a list of 318,465 English words. How often Gboard's users repeat a word, "
-    "and how many share it, is not published. Fashion is what separates the samplers "
-    "here: the greedy one spends a device's reports on it, and the tail goes short."
 )
 
 
@@ -103,23 +89,25 @@ class Options:
         most=1000,
     )
     mean_words_per_client: float = option(
-        3600.0,
-        "Mean number of words that a client types in the paper's T = 60 days; with "
-        "--target_share=0.05, one in twenty is a target word.",
+        132.0,
+        "Mean number of words that a client types: of target words, or, with "
+        "--common_law=frequencies, of all words, of which --target_share are target "
+        "words.",
         least=2,
         most=population_options.MAX_MEAN_WORDS,
     )
     words_per_client_sigma: float = option(
-        0.7,
+        1.11,
         "Standard deviation of the logarithm of that number: how heavy its tail is.",
         least=0,
         most=population_options.MAX_SIGMA,
     )
     client_law: str = option(
-        "independent",
-        "Law of the words of a client, as of any synthetic population. With "
-        "'pitman_yor' a client has habits, as real users do.",
-        choices=population_options.CLIENT_LAWS,
+        "pitman_yor",
+        "Law of the words of a client, as of any synthetic population: with "
+        "'pitman_yor' a client has habits, as real users do. With 'bloggers' clients "
+        "are the bloggers of --data_dir, drawn with replacement.",
+        choices=(*population_options.CLIENT_LAWS, BLOGGERS),
     )
     client_discount: float = option(
         0.81,
@@ -134,7 +122,7 @@ class Options:
         most=population_options.MAX_CONCENTRATION,
     )
     common_law: str = option(
-        "frequencies",
+        "pitman_yor",
         "How likely the target words are: as in English, or, with 'pitman_yor', the "
         "expected masses of such a law by rank. Then all words that a client types "
         "are target words.",
@@ -152,16 +140,17 @@ class Options:
         above=-1,
         most=population_options.MAX_CONCENTRATION,
     )
-    target_list: str | None = option(
+    data_dir: str | None = option(
         None,
-        "File of the target words, one a line, the most frequent first, instead of the "
-        "rare end of English: such as a dictionary's words that real text has seldom "
-        "(`studies.target_words.seldom_typed_file`). Needs --common_law=pitman_yor.",
+        "The directory that holds the data sets blog-authorship and word-lists. Target "
+        "words are then those of the dictionary in the lowest --target_share of what "
+        "bloggers typed, the paper's rule; without it, those of the English list.",
     )
     trending_share: float = option(
-        0.75,
-        "Share of the target words typed that are words in fashion; the others are "
-        "typed at the frequencies of English.",
+        0.0,
+        "Share of the target words typed that are words in fashion, a stress test: "
+        "those are far more frequent than the paper's rule allows. The others come by "
+        "the common law.",
         least=0,
         below=1,
     )
@@ -205,11 +194,19 @@ class Options:
 
     def __post_init__(self):
         options_lib.check(self)
-        if self.target_list and self.common_law != "pitman_yor":
+        if self.client_law == BLOGGERS and not self.data_dir:
+            raise options_lib.OptionError(
+                self, "{client_law=}: needs {data_dir}, where the bloggers are"
+            )
+        if self.data_dir and BLOGGERS != self.client_law != "pitman_yor":
+            raise options_lib.OptionError(
+                self, "{data_dir=}: {client_law=} does not read it"
+            )
+        if self.data_dir and self.common_law != "pitman_yor":
             raise options_lib.OptionError(
                 self,
-                "{target_list=}: needs {common_law=pitman_yor}; a list has no "
-                "frequencies",
+                "{data_dir=}: needs {common_law=pitman_yor}; its target words have an "
+                "order, but no frequencies that hold for others",
             )
 
     @property
@@ -253,13 +250,13 @@ def prepare(
         ValueError: If a setting cannot be run; before a population is prepared.
     """
     from federated_hh import alphabet as alphabet_lib
-    from studies import coverage_study, sun_2024_production
+    from studies import coverage_study, sun_2024_population, sun_2024_production
 
     alphabet = alphabet_lib.Alphabet(string.printable)
     parameters = {row.name: options.parameters(row) for row in SETTINGS[name]}
     for row, values in parameters.items():
         coverage_study.check_sizes(row, values, alphabet, options.num_clients)
-    population = _population(options, cache)
+    population = sun_2024_population.prepare(options, cache)
 
     def guarantees(tables, directory) -> dict[str, bytes]:
         del directory
@@ -278,63 +275,6 @@ def prepare(
         data={"population": population.fingerprint},
         alphabet=alphabet,
         seed=seed,
-        notes=(
-            f"Population: {population.num_clients:,} synthetic clients with "
-            f"{population.num_words:,} distinct target words, "
-            f"{population.num_entries / population.num_clients:.1f} of them a client "
-            f"on average; scale {options.scale:g}.",
-            _population_note(options),
-            INTERVALS,
-        ),
+        notes=(*sun_2024_population.notes(options, population), INTERVALS),
         more_files=guarantees if name == "oov_production" else None,
-    )
-
-
-def _population_note(options: Options) -> str:
-    """Returns what keeps the numbers of the population from being Gboard's."""
-    if options.client_law == "independent":
-        return _DIFFERENCES
-    law = "the frequencies of English"
-    if options.common_law == "pitman_yor":
-        law = (
-            "the expected masses of a Pitman-Yor law with discount "
-            f"{options.common_discount:g} and concentration "
-            f"{options.common_concentration:g}, by rank"
-        )
-    if options.trending_share:
-        law += f", {options.trending_share:.0%} of it words in fashion"
-    return _HABITS.format(options, law)
-
-
-def _population(
-    options: Options, cache: str | os.PathLike[str]
-) -> "client_words.ClientWords":
-    """Returns the synthetic population that types the target words."""
-    from simulation import population
-
-    known = None
-    if not options.target_list:
-        known = target_words.known_words_file(
-            cache, options.target_share, options.vocabulary_size
-        )
-    return population.prepare(
-        population_options.PopulationOptions(
-            tokenizer="whitespace",
-            known_words=known,
-            common_words=options.target_list,
-            client_law=options.client_law,
-            client_discount=options.client_discount,
-            client_concentration=options.client_concentration,
-            common_law=options.common_law,
-            common_discount=options.common_discount,
-            common_concentration=options.common_concentration,
-            num_clients=options.num_clients,
-            mean_words_per_client=options.mean_words_per_client,
-            words_per_client_sigma=options.words_per_client_sigma,
-            trending_share=options.trending_share,
-            trending_words=options.trending_words,
-            trending_exponent=options.trending_exponent,
-            seed=options.population_seed,
-        ),
-        cache,
     )

@@ -239,30 +239,50 @@ class CoverageStudyTest(parameterized.TestCase):
         (row,) = tables.parse(files["summary.csv"].decode()).to_dict("records")
         self.assertEqual((row["num_passes"], row["cohort_size"]), (2, 10))
 
-    def test_clients_with_habits_type_a_list(self):
+    def test_target_words_of_bloggers(self):
+        # 97 words of the dictionary, of which all but "the" are the lowest 6%.
+        text = "the " * 92 + "zebra zebra quagga okapi lol lol lol lol"
+        data = pathlib.Path(self.create_tempdir().full_path)
+        (data / "blog-authorship").mkdir()
+        (data / "word-lists").mkdir()
+        (data / "word-lists" / "american-english-huge.txt.xz").write_bytes(
+            lzma.compress(b"the\nzebra\nquagga\nokapi\n")
+        )
+        posts = [{"user": "1", "text": text}, {"user": "2", "text": "Okapi, urlLink"}]
+        (data / "blog-authorship" / "posts-00.jsonl.xz").write_bytes(
+            lzma.compress("".join(json.dumps(post) + "\n" for post in posts).encode())
+        )
         cache = self.create_tempdir().full_path
-        targets = self.create_tempfile(content="zebra\nquagga\nokapi\n").full_path
-        made = sun_2024.prepare(
-            "oov_table1",
-            sun_2024.Options(
+
+        def prepare(**changes):
+            options = sun_2024.Options(
                 scale=2e-5,
                 max_depth=3,
                 max_prefixes=20,
                 num_repeats=1,
+                data_dir=str(data),
                 mean_words_per_client=20,
-                client_law="pitman_yor",
-                common_law="pitman_yor",
-                target_list=targets,
-                trending_share=0,
-            ),
-            seed=1,
-            cache=cache,
-        )
-        population = made.settings[0].population
-        self.assertEqual(population.words.to_pylist(), ["zebra", "quagga", "okapi"])
-        self.assertEqual(population.num_clients, 310)
+                target_share=0.06,
+                **changes,
+            )
+            return sun_2024.prepare("oov_table1", options, seed=1, cache=cache)
+
+        made = prepare()
+        clients = made.settings[0].population
+        self.assertEqual(clients.words.to_pylist(), ["okapi", "quagga", "zebra"])
+        self.assertEqual(clients.num_clients, 310)
+        self.assertIn("dictionary in the lowest 6% of what bloggers", made.notes[0])
         self.assertIn("Pitman-Yor process with discount 0.81", made.notes[1])
         self.assertIn("15030, by rank; 20 words", made.notes[1])
+
+        made = prepare(client_law="bloggers")
+        clients = made.settings[0].population
+        self.assertEqual(clients.num_clients, 310)
+        self.assertIn("stands for 155 clients", made.notes[1])
+        rows = {tuple(clients.client(i)) for i in range(310)}
+        self.assertEqual(
+            rows, {(("zebra", 2), ("okapi", 1), ("quagga", 1)), (("okapi", 1),)}
+        )
 
     def test_production_privacy_beside_the_papers(self):
         # The independent values of the notes: 0.1755 at s = 10,101; k = 49 for
@@ -302,7 +322,9 @@ class CoverageStudyTest(parameterized.TestCase):
         ({"num_repeats": 0}, r"num_repeats=0: has to be an integer in \[1, 1000\]"),
         ({"target_share": 1.0}, r"target_share=1.0: .* \(0, 1\)"),
         ({"vocabulary_size": 0}, "vocabulary_size=0"),
-        ({"target_list": "a.txt"}, "target_list=a.txt: needs common_law=pitman_yor"),
+        ({"client_law": "bloggers"}, "client_law=bloggers: needs data_dir"),
+        ({"client_law": "independent", "data_dir": "d"}, "does not read it"),
+        ({"common_law": "frequencies", "data_dir": "d"}, "needs common_law="),
     )
     def test_bad_options(self, values, message):
         with self.assertRaisesRegex(ValueError, message):
