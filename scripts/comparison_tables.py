@@ -1,23 +1,16 @@
 """Tables of the documents on the comparison of Zhu et al. 2020, from its results."""
 
 import math
-import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import pandas as pd
 
+from scripts.table_text import RESULTS, table
 from simulation import tables
-
-_RESULTS = pathlib.Path(__file__).parent.parent / "results"
-
-
-def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    lines = [f"| {' | '.join(header)} |", f"|---|{'--:|' * (len(header) - 1)}"]
-    return lines + [f"| {' | '.join(row)} |" for row in rows]
 
 
 def _summary(study: str) -> pd.DataFrame:
-    return tables.read(_RESULTS / study / "summary.csv")
+    return tables.read(RESULTS / study / "summary.csv")
 
 
 def _shown(row: Mapping, column: str) -> str:
@@ -48,7 +41,7 @@ def table2() -> list[str]:
     header = ["Table 2", "ε", "paper: recall at 50, precision"]
     for data in ("as printed", "as counted"):
         header += [f"{data}: recall", "precision"]
-    return _table(header, rows)
+    return table(header, rows)
 
 
 def _by_epsilon(study: str, column: str, name: str) -> list[str]:
@@ -59,7 +52,7 @@ def _by_epsilon(study: str, column: str, name: str) -> list[str]:
         of = {row["epsilon"]: row for row in group.to_dict("records")}
         shown = [_shown(of[e], column) if e in of else "" for e in epsilons]
         rows.append([str(line), *shown])
-    return _table([name, *[f"ε = {e:g}" for e in epsilons]], rows)
+    return table([name, *[f"ε = {e:g}" for e in epsilons]], rows)
 
 
 def figure4() -> list[str]:
@@ -81,11 +74,11 @@ def cost() -> list[str]:
             f"{row['loop_reports_seconds_of_all']:,.1f} s",
             f"{row['loop_decode_seconds_of_all']:,.0f} s",
         ]
-        for row in tables.read(_RESULTS / "benchmark_sfp" / "cost.csv").to_dict(
+        for row in tables.read(RESULTS / "benchmark_sfp" / "cost.csv").to_dict(
             "records"
         )
     ]
-    return _table(["clients", "ours, all", "loop: reports", "loop: decode"], rows)
+    return table(["clients", "ours, all", "loop: reports", "loop: decode"], rows)
 
 
 TABLES = {

@@ -20,13 +20,13 @@ import pandas as pd
 from absl import app, flags
 
 from privacy import triehh, triehh_solver, triehh_theorem1
-from scripts import comparison_tables
+from scripts import comparison_tables, coverage_tables
+from scripts.table_text import RESULTS, table
 from simulation import startup, tables
 
 _WRITE = flags.DEFINE_bool("write", False, "Write the tables that differ anew.")
 
 _ROOT = pathlib.Path(__file__).parent.parent
-_RESULTS = _ROOT / "results"
 _MARK = re.compile(r"<!-- table (?P<name>.+?) -->")
 _NOT_MEASURED = "not measured: "
 _NUMBER = re.compile(r"\d")
@@ -43,7 +43,7 @@ _DISCOVERY_RATE = 0.9
 def documents() -> list[pathlib.Path]:
     """Returns the Markdown files whose tables are checked."""
     pages = sorted((_ROOT / "docs").glob("**/*.md"))
-    return [_ROOT / "README.md", *pages, _RESULTS / "README.md"]
+    return [_ROOT / "README.md", *pages, RESULTS / "README.md"]
 
 
 def marked_tables(text: str) -> Iterator[tuple[str | None, int, list[str]]]:
@@ -99,130 +99,11 @@ def renewed(text: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Returns a Markdown table, its columns but the first set to the right."""
-    lines = [f"| {' | '.join(header)} |", f"|---|{'--:|' * (len(header) - 1)}"]
-    return lines + [f"| {' | '.join(row)} |" for row in rows]
-
-
-def _mean(row, name: str = "coverage") -> str:
-    """Returns a mean with its interval, both to a hundredth of a percent."""
-    low, high = row[f"{name}_low"], row[f"{name}_high"]
-    if math.isnan(low):
-        return f"{row[name]:.2%}"
-    return f"{row[name]:.2%} ± {(high - low) / 2:.2%}"
-
-
-def _summary(study: str) -> list[pd.Series]:
-    table = tables.read(_RESULTS / study / "summary.csv")
-    return [row for _, row in table.iterrows()]
-
-
-def oov_table1() -> list[str]:
-    """Table 1 of Sun et al. 2024."""
-    return _table(
-        [
-            "Table 1: coverage, epsilon 10",
-            "N",
-            "here",
-            "words found (real)",
-            "paper",
-        ],
-        [
-            [
-                row["setting"].replace(",", " sampler,", 1),
-                f"{row['cohort_size']:,}",
-                _mean(row),
-                f"{row['words_found']:,.0f} ({row['words_real']:,.0f})",
-                f"{row['paper_coverage']:.1%}",
-            ]
-            for row in _summary("oov_table1")
-        ],
-    )
-
-
-def oov_population() -> list[str]:
-    """How Table 1 moves with the population."""
-    populations = {
-        "as_in_table1": "as above",
-        "nothing_in_fashion": "nothing in fashion: `--trending_share=0`",
-        "fewer_words": "a third of the words: `--mean_words_per_client=1200`",
-        "more_repetition": "more repetition: `--mean_words_per_client=5400 "
-        "--trending_words=110 --trending_exponent=0`",
-        "more_repetition_full_scale": "the last at full scale",
-    }
-    return _table(
-        [
-            "coverage at a quarter of the clients, three repeats "
-            "(`results/oov_population`)",
-            "greedy",
-            "random",
-            "random, two passes",
-        ],
-        [
-            [label, *[_mean(row) for row in _summary(f"oov_population/{name}")]]
-            for name, label in populations.items()
-        ],
-    )
-
-
-def oov_figure1() -> list[str]:
-    """Figure 1 of Sun et al. 2024."""
-    rows = _summary("oov_figure1")
-    names = [row["setting"].removeprefix("epsilon ") for row in rows]
-    return _table(
-        ["epsilon", *[name.replace("inf", "infinite") for name in names]],
-        [
-            ["coverage", *[_mean(row) for row in rows]],
-            [
-                "words found that are real",
-                *[f"{row['words_real']:,.0f}" for row in rows],
-            ],
-        ],
-    )
-
-
-def oov_production() -> list[str]:
-    """What the production setting of Sun et al. 2024 guaranteed."""
-    table = tables.read(_RESULTS / "oov_production" / "guarantees.csv").fillna("")
-    return [
-        "| guarantee | here | paper |",
-        "|---|---|---|",
-        *[f"| {' | '.join(row)} |" for row in table.itertuples(index=False, name=None)],
-    ]
-
-
-def oov_real_text() -> list[str]:
-    """Words that a large dictionary does not know, in real text."""
-    rows = _summary("oov_real_text")
-    settings = {row["setting"]: row for row in rows}
-    return _table(
-        [
-            "",
-            "N",
-            "coverage, epsilon 10",
-            "without privacy",
-            "words found (real), epsilon 10",
-        ],
-        [
-            [
-                name,
-                f"{settings[f'{name}, epsilon 10']['cohort_size']:,}",
-                _mean(settings[f"{name}, epsilon 10"]),
-                _mean(settings[f"{name}, epsilon inf"]),
-                f"{settings[f'{name}, epsilon 10']['words_found']:,.0f} "
-                f"({settings[f'{name}, epsilon 10']['words_real']:,.0f})",
-            ]
-            for name in ("blogs", "chat", "tweets")
-        ],
-    )
-
-
 def _randomizers(epsilon: float, domain_size: int) -> list[str]:
-    table = tables.read(_RESULTS / "randomizers" / "side_by_side.csv")
-    table = table[(table["epsilon"] == epsilon) & (table["domain_size"] == domain_size)]
+    found = tables.read(RESULTS / "randomizers" / "side_by_side.csv")
+    found = found[(found["epsilon"] == epsilon) & (found["domain_size"] == domain_size)]
     rows = []
-    for row in table.to_dict("records"):
+    for row in found.to_dict("records"):
         name = row["randomizer"].replace("k-ary response", "k-ary randomized response")
         guarantee = f"replacement {row['replacement_epsilon']:g}"
         if name == "symmetric one-hot":
@@ -240,9 +121,9 @@ def _randomizers(epsilon: float, domain_size: int) -> list[str]:
                 _seconds(row["cpu_microseconds_per_report"] / 1e6),
             ]
         )
-    reports = int(table["reports"].iloc[0])
+    reports = int(found["reports"].iloc[0])
     count = "10⁶" if reports == 10**6 else f"{reports / 1e7:g}·10⁷"
-    return _table(
+    return table(
         [
             f"at epsilon = {epsilon:g}, {domain_size:,} items, {count} reports",
             "guarantee",
@@ -265,7 +146,7 @@ def _seconds(value: float) -> str:
 
 def training_demo() -> list[str]:
     """The demo of training beside words by frequency and the best possible."""
-    folder = _RESULTS / "training_demo"
+    folder = RESULTS / "training_demo"
     last = tables.read(folder / "metrics.csv").iloc[-1]
     ours = {name: last[f"held_out_{name}"] for name in _METRICS}
     frequencies, best = (
@@ -273,7 +154,7 @@ def training_demo() -> list[str]:
         for name in ("unigram_baseline", "best_possible")
     )
     epsilon = math.ceil(last["epsilon"] * 10) / 10
-    return _table(
+    return table(
         ["", "loss", "one suggestion right", "three"],
         [
             [
@@ -307,7 +188,7 @@ _LEARNED = (
 
 def training_blogs() -> list[str]:
     """What the mechanisms learn from bloggers' sentences."""
-    folder = _RESULTS / "training_blogs"
+    folder = RESULTS / "training_blogs"
     runs = tables.read(folder / "runs.csv").groupby("setting").last()
     chat = tables.read(folder / "dp_ftrl_from_chat.csv").iloc[-1]
     rows = [
@@ -327,12 +208,12 @@ def training_blogs() -> list[str]:
     frequencies = json.loads((folder / "unigram_baseline.json").read_text())
     by_frequency = pd.Series({f"held_out_{k}": v for k, v in frequencies.items()})
     rows.append([*_learned("words by frequency alone", by_frequency)[:-1], ""])
-    return _table(_LEARNED, rows)
+    return table(_LEARNED, rows)
 
 
 def training_blt() -> list[str]:
     """What a tree and correlated noise let a model learn, at one epsilon or noise."""
-    runs = tables.read(_RESULTS / "training_blt" / "runs.csv").groupby("setting").last()
+    runs = tables.read(RESULTS / "training_blt" / "runs.csv").groupby("setting").last()
     rows = [
         _learned(f"{name} (zCDP {runs.loc[setting]['rho']:.3f})", runs.loc[setting])
         for name, setting in (
@@ -341,7 +222,7 @@ def training_blt() -> list[str]:
             ("BLT at its noise, z = 2.516", "blt_less_epsilon"),
         )
     ]
-    return _table(_LEARNED, rows)
+    return table(_LEARNED, rows)
 
 
 def _learned(name: str, row: pd.Series) -> list[str]:
@@ -363,7 +244,7 @@ def model_parameters() -> list[str]:
         model.cifg_language_model(size + special).num_parameters()
         for size in sizes.values()
     ]
-    return _table(
+    return table(
         ["words", *sizes],
         [
             ["ours", *[f"{count / 1e6:.1f} M" for count in counts]],
@@ -394,7 +275,7 @@ def triehh_parameters() -> list[str]:
         rows.append(row)
     holders = f"holders for {_DISCOVERY_RATE:g}"
     header = ["n, L, (ε, δ)", "by Corollary 1: θ, m", holders, "here: θ, m", holders]
-    return _table(header, rows)
+    return table(header, rows)
 
 
 def _power(exponent: int) -> str:
@@ -403,11 +284,7 @@ def _power(exponent: int) -> str:
 
 
 TABLES: dict[str, Callable[[], list[str]]] = {
-    "oov_table1": oov_table1,
-    "oov_population": oov_population,
-    "oov_figure1": oov_figure1,
-    "oov_production": oov_production,
-    "oov_real_text": oov_real_text,
+    **coverage_tables.TABLES,
     "randomizers_thousand": lambda: _randomizers(4, 1001),
     "randomizers_million": lambda: _randomizers(10, 1_000_001),
     "training_demo": training_demo,
