@@ -1,6 +1,7 @@
 """Flags made of the options of a dataclass: see `options.fields`."""
 
-from collections.abc import Collection, Mapping
+import sys
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 from absl import flags
@@ -62,6 +63,28 @@ def define(
     fields = fields_lib.fields_of(options_class)
     names = fields if only is None else only
     return OptionFlags(options_class, [fields[n] for n in names], defaults or {})
+
+
+def parse(arguments: Sequence[str]) -> list[str]:
+    """Parses a command line, with its errors as one line and exit code 2.
+
+    Args:
+        arguments: The program and its arguments, as in `sys.argv`.
+
+    Returns:
+        The program and what is left beside flags, for the program's `main`. It is what
+        `app.run` takes as its `flags_parser`.
+    """
+    try:
+        return flags.FLAGS(arguments)
+    except flags.Error as error:
+        message = str(error).removeprefix("flag ")
+    except UnicodeError as error:
+        message = f"--flagfile: has to be text in UTF-8 ({error})"
+    except ValueError as error:  # as of --noresume=1
+        message = str(error)
+    print(f"error: {' '.join(message.split())}", file=sys.stderr)
+    sys.exit(2)
 
 
 class _IntParser(flags.IntegerParser):

@@ -143,12 +143,5 @@ def _fail(error: Exception | str) -> NoReturn:
     sys.exit(2)
 
 
-def _parse_flags(arguments: Sequence[str]) -> list[str]:
-    try:
-        return flags.FLAGS(arguments)
-    except flags.Error as error:
-        _fail(error)
-
-
 if __name__ == "__main__":
-    app.run(main, flags_parser=_parse_flags)
+    app.run(main, flags_parser=option_flags.parse)

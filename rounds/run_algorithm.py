@@ -109,7 +109,7 @@ def parse_flags(arguments: Sequence[str]) -> list[str]:
     except (ValueError, TypeError, RuntimeError, OSError, flags.Error) as error:
         print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
         sys.exit(2)
-    return experiment_flags.parse_flags(arguments)
+    return option_flags.parse(arguments)
 
 
 def _check_flags() -> None:

@@ -49,10 +49,10 @@ def parse_flags(arguments: Sequence[str]) -> list[str]:
         arguments: The program and its arguments, as in `sys.argv`.
 
     Returns:
-        What `experiment_flags.parse_flags` does.
+        What `option_flags.parse` does.
     """
     define_study_flags(arguments)
-    return experiment_flags.parse_flags(arguments)
+    return option_flags.parse(arguments)
 
 
 def define_study_flags(arguments: Sequence[str]) -> None:

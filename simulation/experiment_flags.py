@@ -118,33 +118,11 @@ class Arguments:
         )
 
 
-def parse_flags(arguments: Sequence[str]) -> list[str]:
-    """Parses a command line, with its errors as one line and exit code 2.
-
-    Args:
-        arguments: The program and its arguments, as in `sys.argv`.
-
-    Returns:
-        The program and what is left beside flags, for the program's `main`. It is what
-        `app.run` takes as its `flags_parser`.
-    """
-    try:
-        return flags.FLAGS(arguments)
-    except flags.Error as error:
-        message = str(error).removeprefix("flag ")
-    except UnicodeError as error:
-        message = f"--flagfile: has to be text in UTF-8 ({error})"
-    except ValueError as error:  # as of --noresume=1
-        message = str(error)
-    print(f"error: {' '.join(message.split())}", file=sys.stderr)
-    sys.exit(2)
-
-
 def look_ahead(arguments: Sequence[str], name: str) -> tuple[str | None, bool]:
     """Reads the flag that decides which other flags there are.
 
     Args:
-        arguments: As for `parse_flags`, which says what else is wrong with them.
+        arguments: As for `option_flags.parse`, which says what else is wrong with them.
         name: The flag's.
 
     Returns:

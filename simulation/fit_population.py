@@ -76,4 +76,4 @@ def main(argv: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    app.run(main, flags_parser=experiment_flags.parse_flags)
+    app.run(main, flags_parser=option_flags.parse)

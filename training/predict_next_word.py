@@ -1,37 +1,61 @@
 """Types with a trained model.
 
-scripts/run training.predict_next_word --model=runs/training/.../model "see you"
+scripts/run training.predict_next_word --model=runs/training/... "see you"
 """
 
+import dataclasses
+import pathlib
 import sys
 
-from absl import app, flags
+from absl import app
 
+from options import option_flags
+from options.fields import REQUIRED, check, option
 from simulation import startup
 
-_MODEL = flags.DEFINE_string(
-    "model", None, "The exported model: the directory 'model' of a run.", required=True
-)
-_NUM_WORDS = flags.DEFINE_integer(
-    "num_words", 3, "How many next words to suggest.", lower_bound=1
-)
+# Of a run's directory.
+_MODEL = "model"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TypingOptions:
+    """How to type."""
+
+    model: str = option(
+        REQUIRED, "The directory of a run, or the model exported in it."
+    )
+    num_words: int = option(3, "How many next words to suggest.", least=1, most=100_000)
+
+    def __post_init__(self):
+        check(self)
+
+
+_OPTIONS = option_flags.define(TypingOptions)
 
 
 def main(argv: list[str]) -> None:
     """Prints the suggestions for each text."""
     texts = argv[1:] or [""]
+    try:
+        options = _OPTIONS.read()
+    except ValueError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
+    path = pathlib.Path(options.model).expanduser()
+    if (path / _MODEL).is_dir():
+        path /= _MODEL
     startup.silence_tensorflow()
     from training import exported_model
 
     try:
-        predictor = exported_model.NextWordPredictor(_MODEL.value)
+        predictor = exported_model.NextWordPredictor(str(path))
     except (ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(1)
     for text in texts:
-        for word, probability in predictor.suggest(text, _NUM_WORDS.value):
+        for word, probability in predictor.suggest(text, options.num_words):
             print(f"{text} [{word}] {probability:.2%}".lstrip())
 
 
 if __name__ == "__main__":
-    app.run(main)
+    app.run(main, flags_parser=option_flags.parse)

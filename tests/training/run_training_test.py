@@ -98,7 +98,7 @@ class RunTrainingTest(absltest.TestCase):
             ),
             (
                 "training.predict_next_word",
-                f"--model={whole / 'model'}",
+                f"--model={whole}",
                 "--num_words=2",
                 "see you",
             ),
