@@ -134,8 +134,14 @@ def plot(title: str, summary: pd.DataFrame) -> bytes:
             )
     else:
         places, points = np.arange(len(summary)), summary
-        rotation = 20 if len(summary) > _MOST_LEVEL_LABELS else 0
-        axes.set_xticks(places, summary["setting"], rotation=rotation)
+        slanted = len(summary) > _MOST_LEVEL_LABELS
+        axes.set_xticks(
+            places,
+            summary["setting"],
+            rotation=20 if slanted else 0,
+            horizontalalignment="right" if slanted else "center",
+            rotation_mode="anchor" if slanted else "default",
+        )
         axes.set_xlim(-0.5, len(summary) - 0.5)
     _points(axes, places, points)
     axes.set_ylim(0, 1)
