@@ -8,10 +8,10 @@ import dataclasses
 
 from privacy import training_plan, update_noise
 from rounds import timers
-from simulation import sentence_tokenizers
+from simulation import client_sentences, sentence_tokenizers
+from simulation import vocabulary as vocabulary_lib
 from simulation.options import option
-from training import client_sentences, dp_ftrl, preparation, training_options
-from training import vocabulary as vocabulary_lib
+from training import dp_ftrl, preparation, training_options
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
