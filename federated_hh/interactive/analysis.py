@@ -4,6 +4,7 @@ A subclass says what the next recipe is, and what follows from its estimates.
 """
 
 import abc
+import contextlib
 import dataclasses
 import functools
 from collections.abc import Mapping
@@ -181,6 +182,10 @@ class Analysis(algorithm.Algorithm[S, device_reports_plan.Batch]):
             "aggregate_epsilon": recipe.aggregate_epsilon,
             **metrics,
         }
+
+    def worker(self) -> contextlib.AbstractContextManager[Any]:
+        """Returns the context that the devices need."""
+        return self.devices.worker()
 
     def _estimates(self, recipe, released) -> Estimates | None:
         if released.counts is None:

@@ -1,6 +1,8 @@
 """All devices of a simulation, as an analyst's query reaches them."""
 
 import abc
+import contextlib
+from typing import Any
 
 import numpy as np
 
@@ -16,6 +18,7 @@ from federated_hh.interactive import (
 from federated_hh.interactive import recipe as recipe_lib
 from privacy.device_reports_plan import Batch
 from randomness import streams
+from simulation import runtime
 
 # Bits of reports that are in memory at once.
 _BITS_AT_ONCE = 2**24
@@ -57,6 +60,10 @@ class Fleet(abc.ABC):
         self._asked = (*earlier, recipe.to_json()) if is_everybody else None
         chances = stream.generator("which row").random(len(cohort))
         return self._ask(recipe, cohort, chances, stream)
+
+    def worker(self) -> contextlib.AbstractContextManager[Any]:
+        """Returns the context that queries are asked in: by default none."""
+        return contextlib.nullcontext()
 
     @abc.abstractmethod
     def _forget(self, cohort: np.ndarray) -> None:
@@ -106,6 +113,10 @@ class DeviceFleet(Fleet):
     def devices(self) -> device.Devices:
         """The devices."""
         return self._devices
+
+    def worker(self) -> contextlib.AbstractContextManager[Any]:
+        """Returns TFF's worker, for a secure sum."""
+        return runtime.tff_worker()
 
     def _forget(self, cohort: np.ndarray) -> None:
         self._devices.accountant.forget(cohort.tolist())
