@@ -85,7 +85,10 @@ class VectorFleet(fleet.Fleet):
             return nobody
         names = budget.scopes(fields)
         rows = np.concatenate([self._spent[name][cohort] for name in names], axis=1)
-        kinds, kind = np.unique(rows, axis=0, return_inverse=True)
+        if (rows == rows[:1]).all():  # as where everybody was asked the same
+            kinds, kind = rows[:1], np.zeros(len(rows), np.int64)
+        else:
+            kinds, kind = np.unique(rows, axis=0, return_inverse=True)
         answers = np.array([self._decide(row, names, fields, recipe) for row in kinds])
         admitted = answers[kind.reshape(-1)]
         units = recipe.aggregate_units
