@@ -9,9 +9,9 @@ import dataclasses
 from options.fields import option
 from privacy import training_plan, update_noise
 from rounds import timers
-from simulation import sentence_tokenizers
-from training import client_sentences, dp_ftrl, preparation, training_options
-from training import vocabulary as vocabulary_lib
+from simulation import client_sentences, sentence_tokenizers
+from simulation import vocabulary as vocabulary_lib
+from training import dp_ftrl, preparation, training_options
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -68,14 +68,17 @@ def build_algorithm(directory: str, cohort: int, num_words: int, num_units: int,
     """Returns DP-FTRL on synthetic sentences, prepared in a directory."""
     from privacy import training_plan, update_noise
     from rounds import timers
-    from simulation import population_options, sentence_tokenizers
-    from training import (
+    from simulation import (
         client_sentences,
+        population_options,
+        sentence_tokenizers,
+        vocabulary,
+    )
+    from training import (
         client_update,
         dp_ftrl,
         examples,
         model,
-        vocabulary,
     )
 
     words = vocabulary.Vocabulary.from_english(num_words)

@@ -235,7 +235,8 @@ def _learned(name: str, row: pd.Series) -> list[str]:
 
 def model_parameters() -> list[str]:
     """How many numbers the models of the paper's vocabularies have."""
-    from training import model, vocabulary  # here: TensorFlow takes seconds to import
+    from simulation import vocabulary
+    from training import model  # here: TensorFlow takes seconds to import
 
     sizes = {f"{k} x 1024": k * 1024 for k in (10, 20, 30)}
     sizes |= {f"{k},000": k * 1000 for k in (10, 20, 30)}

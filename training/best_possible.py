@@ -13,9 +13,9 @@ import dataclasses
 import numpy as np
 from scipy import special
 
+from simulation import vocabulary as vocabulary_lib
 from simulation.readers import synthetic_sentences
 from training import evaluation
-from training import vocabulary as vocabulary_lib
 
 _ROWS_AT_A_TIME = 128
 _FIRST_WORD = len(vocabulary_lib.SPECIAL_TOKENS)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import numpy as np
 import tensorflow as tf
 
-from training import vocabulary
+from simulation import vocabulary
 
 # The words that a keyboard offers at a time.
 _NUM_SUGGESTIONS = 3

@@ -10,8 +10,7 @@ import dataclasses
 import numpy as np
 import tensorflow as tf
 
-from simulation import client_text
-from training import vocabulary
+from simulation import client_text, vocabulary
 
 
 @dataclasses.dataclass(frozen=True)

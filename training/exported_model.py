@@ -9,8 +9,8 @@ import numpy as np
 import tensorflow as tf
 
 from simulation import sentence_tokenizers
+from simulation import vocabulary as vocabulary_lib
 from training import model as model_lib
-from training import vocabulary as vocabulary_lib
 
 VOCABULARY_FILE = "vocabulary.txt"
 

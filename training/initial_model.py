@@ -14,8 +14,8 @@ import numpy as np
 
 from rounds import checkpoints
 from simulation import run_directory, run_files, run_record
+from simulation import vocabulary as vocabulary_lib
 from training import exported_model
-from training import vocabulary as vocabulary_lib
 
 Weights = collections.OrderedDict[str, np.ndarray]
 

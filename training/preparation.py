@@ -6,6 +6,7 @@ from typing import Any
 from privacy import model_updates
 from privacy import plan as plan_lib
 from simulation import client_text
+from simulation import vocabulary as vocabulary_lib
 from training import (
     client_update,
     dp_ftrl,
@@ -15,7 +16,6 @@ from training import (
     model,
     training_options,
 )
-from training import vocabulary as vocabulary_lib
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

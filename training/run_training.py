@@ -21,7 +21,7 @@ flags.adopt_module_key_flags(experiment_flags)
 
 def _vocabulary(options: TrainingOptions):
     """Returns the vocabulary, and what is public about it."""
-    from training import vocabulary as lib
+    from simulation import vocabulary as lib
 
     if options.vocabulary is not None:
         words = lib.Vocabulary.read(options.vocabulary)
@@ -82,8 +82,7 @@ def _best_possible(options: TrainingOptions, vocabulary, tokenizer):
 
 def run(arguments: experiment_flags.Arguments) -> None:
     """Runs the experiment that the flags describe."""
-    from simulation import sentence_tokenizers
-    from training import client_sentences
+    from simulation import client_sentences, sentence_tokenizers
 
     options = _OPTIONS.read()
     parameters = options.server_parameters()

@@ -22,9 +22,11 @@ from federated_hh import (
     sfp_options,
     triehh,
 )
+from federated_hh.interactive import ngrams, vector_fleet
 from privacy import (
     blt,
     correlated_noise,
+    device_policy,
     model_updates,
     training_plan,
     triehh_plan,
@@ -34,6 +36,7 @@ from privacy import plan as plan_lib
 from privacy import triehh as triehh_privacy
 from rounds import algorithm, run, samplers, timers
 from simulation import client_text, client_words, population_options
+from tests.federated_hh.interactive import cases as statistics_cases
 from tests.training import training_test_case
 from training import client_update, dp_ftrl, examples
 
@@ -244,6 +247,31 @@ def _median_length(folder: str, data: str, plan: str) -> median_length.MedianLen
     )
 
 
+def _statistics(folder: str, data: str, plan: str) -> ngrams.NGrams:
+    # Everybody is asked every query, so that devices have budgets to remember.
+    del folder
+    limits = device_policy.Limits(
+        aggregate_epsilon=6.0, reports=2, local_epsilon={"a": 3.0, "b": 2.0}[plan]
+    )
+    approval = statistics_cases.approval(
+        limits=limits, fields={"ngrams": limits}, delta=1e-3
+    )
+    stored = statistics_cases.stored(200, seed={"a": 1, "b": 2}[data])
+    return ngrams.NGrams(
+        vector_fleet.VectorFleet(approval, stored),
+        approval,
+        samplers.UniformCohorts(200, 200),
+        tokens=stored.words,
+        length=3,
+        is_interactive=True,
+        max_prefixes=3,
+        false_positives=50.0,
+        epsilon=3.0,
+        aggregation="secure_sum",
+        fingerprint=data,
+    )
+
+
 CASES = {
     "tally": Case(lambda folder, data, plan: Tally(data, plan), delta=0.9),
     "tally_saved_seldom": Case(
@@ -253,6 +281,8 @@ CASES = {
     "ldp_triehh": Case(_ldp_triehh),
     "median_length": Case(_median_length),
     "sfp": Case(_sfp, repeats=4),
+    # The third query is refused by all.
+    "statistics": Case(_statistics, save_every=2),
     "sums": Case(lambda folder, data, plan: Sums(data, plan), save_every=3),
     "training": Case(_training, (dp_ftrl.update_metrics,), save_every=3),
 }

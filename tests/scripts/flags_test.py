@@ -18,6 +18,7 @@ _ROOT = pathlib.Path(scripts.__file__).parent.parent
 _PROGRAMS = (
     ("federated_hh.run_triehh", ("--epsilon=4",), set()),
     ("federated_hh.run_ldp_triehh", (), {("epsilon", "inf")}),
+    ("federated_hh.run_statistics", (), set()),
     ("training.run_training", ("--cohort_size=5", "--clip_norm=1"), set()),
     ("scripts.reproduce", ("--study=oov_table1",), set()),
 )

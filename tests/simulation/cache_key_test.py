@@ -8,8 +8,13 @@ import pathlib
 
 from absl.testing import absltest, parameterized
 
-from simulation import population, population_options, sentence_tokenizers
-from training import client_sentences, vocabulary
+from simulation import (
+    client_sentences,
+    population,
+    population_options,
+    sentence_tokenizers,
+    vocabulary,
+)
 
 # Another value for each field, beside those that `setUp` makes files for.
 _OTHER = {

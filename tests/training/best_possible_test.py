@@ -8,9 +8,9 @@ import numpy as np
 from absl.testing import absltest, parameterized
 
 from simulation import client_text, population_options, sentence_tokenizers
+from simulation import vocabulary as vocabulary_lib
 from simulation.readers import synthetic_sentences
 from training import best_possible, examples
-from training import vocabulary as vocabulary_lib
 
 _OOV, _EOS = vocabulary_lib.OOV, vocabulary_lib.EOS
 

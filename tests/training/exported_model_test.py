@@ -6,7 +6,8 @@ import numpy as np
 import tensorflow as tf
 from absl.testing import absltest
 
-from training import exported_model, model, vocabulary
+from simulation import vocabulary
+from training import exported_model, model
 
 _LENGTH = 4
 

@@ -12,8 +12,8 @@ from absl.testing import absltest, parameterized
 from privacy import model_updates, training_plan
 from randomness import noise_keys
 from rounds import algorithm, run, timers
-from simulation import run_directory
-from training import dp_ftrl, exported_model, initial_model, model, vocabulary
+from simulation import run_directory, vocabulary
+from training import dp_ftrl, exported_model, initial_model, model
 
 
 class Doubling(algorithm.Algorithm):

@@ -11,7 +11,8 @@ import numpy as np
 from absl.testing import absltest
 
 import training
-from training import initial_model, model, vocabulary
+from simulation import vocabulary
+from training import initial_model, model
 
 _FLAGS = (
     "--vocabulary_size=50",

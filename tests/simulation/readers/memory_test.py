@@ -7,9 +7,14 @@ from unittest import mock
 
 from absl.testing import absltest
 
-from simulation import population, population_options, sentence_tokenizers
+from simulation import (
+    client_sentences,
+    population,
+    population_options,
+    sentence_tokenizers,
+    vocabulary,
+)
 from simulation.readers import memory
-from training import client_sentences, vocabulary
 
 _MIB = 1 << 20
 

@@ -7,10 +7,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from absl.testing import absltest, parameterized
 
-from simulation import population_options, sentence_tokenizers
+from simulation import (
+    client_sentences,
+    population_options,
+    sentence_tokenizers,
+    vocabulary,
+)
 from simulation.readers import sources
 from tests.simulation.readers import files_test_case
-from training import client_sentences, vocabulary
 
 _HEADER = "user,text\n"
 

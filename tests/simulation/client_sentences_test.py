@@ -5,8 +5,13 @@ import pathlib
 
 from absl.testing import absltest
 
-from simulation import population, population_options, sentence_tokenizers
-from training import client_sentences, vocabulary
+from simulation import (
+    client_sentences,
+    population,
+    population_options,
+    sentence_tokenizers,
+    vocabulary,
+)
 
 _SHARED = pathlib.Path(population.__file__).parents[2] / "shared" / "data"
 

@@ -13,8 +13,8 @@ from simulation import (
     prepared_data,
     sentence_tokenizers,
 )
+from simulation import vocabulary as vocabulary_lib
 from simulation.readers import sentences, sources, synthetic_sentences
-from training import vocabulary as vocabulary_lib
 
 # Part of the directory's name: a change in what is written needs another.
 _FORMAT_VERSION = 3

@@ -5,8 +5,7 @@ import pathlib
 
 from absl.testing import absltest, parameterized
 
-from simulation import population_options, sentence_tokenizers
-from training import vocabulary
+from simulation import population_options, sentence_tokenizers, vocabulary
 
 _SPECIAL = "<pad>\n<oov>\n<bos>\n<eos>\n"
 

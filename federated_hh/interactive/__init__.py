@@ -1,0 +1,1 @@
+"""Interactive federated statistics (McMillan et al. 2022)."""

@@ -1,0 +1,96 @@
+"""Who adds reports up (McMillan et al. 2022, section 4.4.1).
+
+An aggregator shows nothing of a report but as part of a sum, and the sum of no batch
+that is smaller than the minimum that travelled with its reports.
+"""
+
+import abc
+import functools
+
+import numpy as np
+import tensorflow_federated as tff
+
+from privacy.device_reports_plan import Batch
+
+# Taken out of TFF's way, as in rounds.block_round.
+from simulation import runtime  # noqa: F401
+
+
+class Aggregator(abc.ABC):
+    """Adds up the reports of one query at a time.
+
+    Attributes:
+        name: In statements.
+    """
+
+    name: str
+
+    @abc.abstractmethod
+    def begin(self, num_cells: int) -> None:
+        """Begins a batch, and deletes what is left of the last one.
+
+        Args:
+            num_cells: Of each report.
+        """
+
+    @abc.abstractmethod
+    def add(self, reports: np.ndarray, minimum_cohort: int) -> None:
+        """Takes reports.
+
+        Args:
+            reports: bool [reports, cells].
+            minimum_cohort: What their devices ask for.
+        """
+
+    @abc.abstractmethod
+    def close(self) -> Batch:
+        """Ends the batch, and returns what comes of it."""
+
+
+class SecureSum(Aggregator):
+    """TFF's secure sum, over clients that are blocks of devices."""
+
+    name = "secure_sum"
+
+    def __init__(self):
+        self.begin(1)
+
+    def begin(self, num_cells: int) -> None:
+        """Begins a batch; see `Aggregator`."""
+        self._num_cells = num_cells
+        self._sums: list[np.ndarray] = []
+        self._largest = self._reports = self._minimum_cohort = 0
+
+    def add(self, reports: np.ndarray, minimum_cohort: int) -> None:
+        """Takes reports; see `Aggregator`."""
+        if reports.shape[1:] != (self._num_cells,):
+            raise ValueError(
+                f"reports has the shape {reports.shape}; it has to be [reports, "
+                f"{self._num_cells}]"
+            )
+        self._sums.append(np.count_nonzero(reports, axis=0).astype(np.int64))
+        self._largest = max(self._largest, len(reports))
+        self._reports += len(reports)
+        self._minimum_cohort = max(self._minimum_cohort, minimum_cohort)
+
+    def close(self) -> Batch:
+        """Returns the sum, where there are enough reports."""
+        counts = None
+        if self._reports and self._reports >= self._minimum_cohort:
+            # A power of two, so that few computations are compiled.
+            most = 1 << (self._largest - 1).bit_length()
+            counts = np.asarray(_secure_sum(self._num_cells, most)(self._sums))
+        batch = Batch(counts, self._reports, self._minimum_cohort)
+        self.begin(1)
+        return batch
+
+
+@functools.lru_cache(maxsize=8)
+def _secure_sum(num_cells: int, largest: int):
+    sums_type = tff.TensorType(np.int64, [num_cells])
+
+    @tff.federated_computation(tff.FederatedType(sums_type, tff.CLIENTS))
+    def total(sums):
+        return tff.federated_secure_sum(sums, np.int64(largest))
+
+    return total

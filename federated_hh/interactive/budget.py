@@ -1,0 +1,141 @@
+"""The accountant on a device: what may still be answered (McMillan et al. 2022, 4.3).
+
+What is spent is kept in SQLite. A query is charged, on disk, before it is answered: a
+device that stops in between has lost budget and told nothing.
+"""
+
+import contextlib
+import dataclasses
+import sqlite3
+from collections.abc import Collection, Iterable, Mapping
+
+from federated_hh.interactive import recipe as recipe_lib
+from privacy import device_policy
+
+_ANALYSIS = "the analysis"
+
+
+@dataclasses.dataclass(frozen=True)
+class Refusal:
+    """Why a query is not answered.
+
+    Attributes:
+        check: Of section 4.3: 1, 2 or 3.
+        reason: For the device's log.
+    """
+
+    check: int
+    reason: str
+
+
+def decide(
+    policy: device_policy.Policy,
+    spent: Mapping[str, device_policy.Spent],
+    fields: Collection[str],
+    recipe: recipe_lib.Recipe,
+) -> Refusal | None:
+    """Returns why a query must not be answered, or None where it may.
+
+    Args:
+        policy: Of the analysis.
+        spent: So far, by scope; see `scopes`.
+        fields: All data fields that the query reads.
+        recipe: The query's.
+    """
+    for scope in scopes(fields):
+        check = 1 if scope == _ANALYSIS else 2
+        name = scope if check == 1 else f"the field {scope}"
+        limits = policy.limits if check == 1 else policy.fields.get(scope)
+        if limits is None:
+            return Refusal(check, f"{name} is not part of the analysis")
+        if recipe.local_epsilon > limits.local_epsilon:
+            return Refusal(
+                check,
+                f"{name} allows a local epsilon of {limits.local_epsilon:g}, and "
+                f"{recipe.local_epsilon:g} is asked for",
+            )
+        before = spent.get(scope, device_policy.Spent())
+        if reason := policy.refusal(before, limits, recipe.aggregate_units):
+            return Refusal(check, f"of {name} {reason}")
+    epsilon = policy.cohort_epsilon(recipe.local_units, recipe.minimum_cohort)
+    if epsilon > recipe.aggregate_epsilon:
+        return Refusal(
+            3,
+            f"a cohort of {recipe.minimum_cohort:,} has an aggregate epsilon of "
+            f"{epsilon:.6g}, more than the {recipe.aggregate_epsilon:g} asked for",
+        )
+    return None
+
+
+def scopes(fields: Collection[str]) -> list[str]:
+    """Returns what a query spends of: the analysis, then the fields that it reads."""
+    return [_ANALYSIS, *sorted(fields)]
+
+
+class Accountant(contextlib.AbstractContextManager):
+    """What a block of devices has spent, each device on its own."""
+
+    def __init__(self, policy: device_policy.Policy, path: str = ":memory:"):
+        """Opens what is on file, or begins.
+
+        Args:
+            policy: Of the analysis.
+            path: Of the database; in memory by default.
+        """
+        self._policy = policy
+        self._database = sqlite3.connect(path, isolation_level=None)
+        # On disk when a transaction ends, whatever happens to the power.
+        self._database.execute("pragma synchronous = extra")
+        self._database.execute(
+            "create table if not exists spent (device integer, scope text, "
+            "units integer not null, squares integer not null, "
+            "reports integer not null, primary key (device, scope)) without rowid"
+        )
+
+    def spent(self, device: int) -> dict[str, device_policy.Spent]:
+        """Returns what a device has spent, by scope."""
+        found = self._database.execute(
+            "select scope, units, squares, reports from spent where device = ?",
+            (device,),
+        )
+        return {scope: device_policy.Spent(*numbers) for scope, *numbers in found}
+
+    def charge(
+        self, device: int, fields: Collection[str], recipe: recipe_lib.Recipe
+    ) -> Refusal | None:
+        """Charges a query, or refuses it and charges nothing.
+
+        Args:
+            device: That is asked.
+            fields: All data fields that the query reads.
+            recipe: The query's.
+
+        Returns:
+            None where it is charged, for good: it may be answered once now.
+        """
+        self._database.execute("begin immediate")
+        try:
+            before = self.spent(device)
+            refusal = decide(self._policy, before, fields, recipe)
+            if refusal is None:
+                none = device_policy.Spent()
+                for scope in scopes(fields):
+                    after = before.get(scope, none).and_(recipe.aggregate_units)
+                    self._database.execute(
+                        "insert or replace into spent values (?, ?, ?, ?, ?)",
+                        (device, scope, *dataclasses.astuple(after)),
+                    )
+            self._database.execute("commit")
+        except BaseException:
+            self._database.execute("rollback")
+            raise
+        return refusal
+
+    def forget(self, devices: Iterable[int]) -> None:
+        """Takes devices back to the beginning: of another simulated repeat."""
+        self._database.executemany(
+            "delete from spent where device = ?", ((device,) for device in devices)
+        )
+
+    def __exit__(self, *exception) -> None:
+        self._database.close()

@@ -1,0 +1,130 @@
+"""A device's events: streams with a schema, kept for an approved time, in SQLite.
+
+One database holds a block of devices, each event with the device that it is of. No
+query ever sees it: what a query may see of one device is copied into a sandbox (see
+`verification`).
+"""
+
+import contextlib
+import dataclasses
+import re
+import sqlite3
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9]*")
+_TYPES = ("INTEGER", "REAL", "TEXT")
+_OWN = ("device", "time")
+
+
+@dataclasses.dataclass(frozen=True)
+class EventStream:
+    """A kind of events.
+
+    Attributes:
+        name: Of the stream, and of the table that queries name.
+        fields: SQL's type by field: "INTEGER", "REAL" or "TEXT".
+        retention: How long an event is kept, in seconds.
+    """
+
+    name: str
+    fields: Mapping[str, str]
+    retention: float
+
+    def __post_init__(self):
+        for name in (self.name, *self.fields):
+            # They become part of statements.
+            if not _NAME.fullmatch(name) or name.lower() in _OWN:
+                raise ValueError(
+                    f"a stream or field is called {name!r}; it has to be letters and "
+                    "digits, and neither device nor time"
+                )
+        if not self.fields:
+            raise ValueError(f"fields of {self.name} is empty; it has to have a field")
+        for name, kind in self.fields.items():
+            if kind not in _TYPES:
+                raise ValueError(
+                    f"{name} is of type {kind!r}; it has to be one of "
+                    f"{', '.join(_TYPES)}"
+                )
+        if not self.retention > 0:
+            raise ValueError(f"retention is {self.retention} s; it has to be above 0 s")
+
+    def columns(self) -> str:
+        """Returns the fields as a table's columns."""
+        return ", ".join(f"{name} {kind}" for name, kind in self.fields.items())
+
+
+class EventStore(contextlib.AbstractContextManager):
+    """The events of a block of devices."""
+
+    def __init__(self, streams: Sequence[EventStream], path: str = ":memory:"):
+        """Opens a database, and makes its tables where there are none.
+
+        Args:
+            streams: Those that events are donated to.
+            path: Of the file; in memory by default.
+        """
+        self._streams = {stream.name: stream for stream in streams}
+        self._database = sqlite3.connect(path, isolation_level=None)
+        for stream in streams:
+            self._database.execute(
+                f"create table if not exists {stream.name} "
+                f"(device INTEGER NOT NULL, time REAL NOT NULL, {stream.columns()})"
+            )
+            self._database.execute(
+                f"create index if not exists {stream.name}Devices on {stream.name} "
+                "(device, time)"
+            )
+
+    def donate(self, stream: str, events: Iterable[Sequence[Any]]) -> None:
+        """Adds events of any devices.
+
+        Args:
+            stream: Where to.
+            events: Each a device, a time in seconds, and the fields' values in order.
+
+        Raises:
+            ValueError: If there is no such stream.
+        """
+        if stream not in self._streams:
+            raise ValueError(
+                f"stream is {stream!r}; it has to be one of {', '.join(self._streams)}"
+            )
+        places = ", ".join("?" * (2 + len(self._streams[stream].fields)))
+        with self._transaction():
+            self._database.executemany(
+                f"insert into {stream} values ({places})", events
+            )
+
+    def rows(self, stream: str, device: int, now: float) -> list[tuple[Any, ...]]:
+        """Returns the fields of a device's events that are not too old."""
+        fields = ", ".join(self._streams[stream].fields)
+        return self._database.execute(
+            f"select {fields} from {stream} where device = ? and time > ? "
+            "order by time, rowid",
+            (device, now - self._streams[stream].retention),
+        ).fetchall()
+
+    def expire(self, now: float) -> int:
+        """Deletes the events that are too old, and returns how many they were."""
+        with self._transaction():
+            return sum(
+                self._database.execute(
+                    f"delete from {name} where time <= ?", (now - stream.retention,)
+                ).rowcount
+                for name, stream in self._streams.items()
+            )
+
+    @contextlib.contextmanager
+    def _transaction(self):
+        self._database.execute("begin")
+        try:
+            yield
+        except BaseException:
+            self._database.execute("rollback")
+            raise
+        self._database.execute("commit")
+
+    def __exit__(self, *exception) -> None:
+        self._database.close()

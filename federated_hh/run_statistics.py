@@ -1,0 +1,89 @@
+"""Interactive federated statistics: an analyst asks, devices decide what they answer.
+
+scripts/run federated_hh.run_statistics --flagfile=configs/statistics_ngrams.flagfile
+"""
+
+from absl import app, flags, logging
+
+from federated_hh.statistics_options import StatisticsOptions
+from options import option_flags
+from simulation import experiment_flags, population_flags
+from simulation.population_options import LanguageOptions
+
+_PROGRAM = "federated_hh.run_statistics"
+
+_OPTIONS = option_flags.define(StatisticsOptions)
+_LANGUAGE = option_flags.define(LanguageOptions)
+_POPULATION = population_flags.PopulationFlags("sentences")
+flags.adopt_module_key_flags(experiment_flags)
+
+
+def _check_flags() -> None:
+    _OPTIONS.read()
+    _LANGUAGE.read()
+    _POPULATION.read()
+
+
+def run(arguments: experiment_flags.Arguments) -> None:
+    """Runs the analysis that the flags describe."""
+    from simulation import client_sentences, sentence_tokenizers, vocabulary
+
+    options = _OPTIONS.read()
+    tokens = vocabulary.Vocabulary.from_english(options.num_tokens)
+    text = client_sentences.prepare(
+        _POPULATION.read(),
+        tokens,
+        sentence_tokenizers.get_sentence_tokenizer("keyboard"),
+        _POPULATION.cache,
+        _LANGUAGE.read(),
+    )
+    # TensorFlow comes last: it takes seconds to import.
+    from federated_hh.interactive import preparation, statistics_report
+    from rounds import experiment
+
+    prepared = preparation.prepare(options, text, tokens, arguments.seed)
+    if options.show_device_log is not None:
+        prepared.check_device(options.show_device_log)
+    algorithm = prepared.algorithm
+    logging.info("%s", preparation.summary(algorithm, options))
+
+    def report(directory, outcome, statement) -> None:
+        statistics_report.write(
+            directory,
+            prepared,
+            outcome.states[0],
+            statement,
+            max_k=options.max_k,
+            device=options.show_device_log,
+        )
+
+    done = experiment.run_experiment(
+        algorithm,
+        program=_PROGRAM,
+        delta=options.delta,
+        report=report,
+        **vars(arguments),
+    )
+    found = algorithm.results(done.outcome.states[0])["ngrams"]
+    print(f"{len(found)} n-grams found, the longest and most frequent first:")
+    order = ["words", "estimate"]
+    print(
+        found.sort_values(order, ascending=False).head(10).to_string(index=False)
+        if len(found)
+        else "none"
+    )
+    if options.show_device_log is not None:
+        print(f"The log of device {options.show_device_log}:")
+        print(prepared.device_log(options.show_device_log).to_string(index=False))
+    print(f"Report: {done.path}/report.html")
+
+
+def main(argv: list[str]) -> None:
+    """Checks the flags and runs."""
+    experiment_flags.run_program(
+        argv, _PROGRAM, _check_flags, run, is_synthetic=_POPULATION.is_synthetic
+    )
+
+
+if __name__ == "__main__":
+    app.run(main, flags_parser=option_flags.parse)

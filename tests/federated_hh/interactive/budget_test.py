@@ -1,0 +1,238 @@
+"""Tests of budgets: the checks of section 4.3, crashes, and hostile analysts."""
+
+import dataclasses
+import fractions
+import functools
+import math
+import os
+import signal
+import subprocess
+import sys
+
+import hypothesis
+import mpmath
+from absl.testing import absltest, parameterized
+from hypothesis import strategies as st
+
+from federated_hh.interactive import budget
+from privacy import device_policy, shuffling
+from tests.federated_hh.interactive import cases
+
+_BOTH = frozenset(["age", "ngrams"])
+_GRAMS = frozenset(["ngrams"])
+_CRASH = """
+import os, signal, sys
+from federated_hh.interactive import budget, recipe
+from privacy import device_policy, shuffling
+limits = device_policy.Limits(aggregate_epsilon=1, reports=2, local_epsilon=5)
+accountant = budget.Accountant(
+    device_policy.Policy(
+        analysis="a",
+        limits=limits,
+        fields={"ngrams": limits},
+        randomizer=shuffling.Randomizer.ASYMMETRIC_ONE_HOT,
+        delta=1e-6,
+    ),
+    sys.argv[1],
+)
+assert accountant.charge(7, ["ngrams"], recipe.Recipe.parse(sys.argv[2])) is None
+os.kill(os.getpid(), signal.SIGKILL)  # before anything is answered
+"""
+
+
+def _asks(epsilon, local=2, minimum=10**9):
+    return cases.recipe(
+        privacyBudget__cohortAggregateEpsilon=epsilon,
+        privacyBudget__localEpsilon=local,
+        privacyBudget__minimumCohort=minimum,
+    )
+
+
+class AccountantTest(parameterized.TestCase):
+    def open(self, path=":memory:", **changes):
+        policy = cases.approval(**changes).policy
+        return self.enter_context(budget.Accountant(policy, path))
+
+    def test_checks_come_in_the_order_of_the_paper(self):
+        for recipe, fields, check in (
+            # Each is beyond that check and all after it.
+            (_asks(1.1, local=6, minimum=2), _BOTH, 1),
+            (_asks(1.1, minimum=2), _BOTH, 1),
+            (_asks(0.6, minimum=2), _BOTH, 2),
+            (_asks(0.5, local=2.5, minimum=2), _BOTH, 2),
+            (_asks(0.5, minimum=2), {"name"}, 2),
+            (_asks(0.5, minimum=2), _BOTH, 3),
+        ):
+            accountant = self.open()
+            self.assertEqual(accountant.charge(1, fields, recipe).check, check)
+            # Nothing is charged where nothing is answered.
+            self.assertEqual(accountant.spent(1), {})
+
+    def test_minimum_cohort_is_that_of_the_amplification(self):
+        reports = shuffling.Reports(
+            randomizer=shuffling.Randomizer.ASYMMETRIC_ONE_HOT, local_epsilon=2
+        )
+        asymmetric = shuffling.Randomizer.ASYMMETRIC_ONE_HOT
+        least = device_policy.minimum_cohort(asymmetric, 2_000_000, 500_000, 1e-6)
+        for count, is_enough in ((least, True), (least - 1, False)):
+            found = shuffling.amplify(reports, num_reports=count, delta=1e-6)
+            self.assertEqual(found.epsilon <= 0.5, is_enough)
+            refusal = self.open().charge(1, _GRAMS, _asks(0.5, minimum=count))
+            self.assertEqual(refusal is None, is_enough)
+        # The symmetric encoding has half the local epsilon for deletion.
+        symmetric = shuffling.Randomizer.SYMMETRIC_ONE_HOT
+        policy = cases.approval(randomizer=symmetric).policy
+        reports = shuffling.Reports(randomizer=symmetric, local_epsilon=1)
+        found = shuffling.amplify(reports, num_reports=100, delta=1e-6)
+        self.assertEqual(policy.cohort_epsilon(2_000_000, 100), found.epsilon)
+
+    def test_devices_and_fields_are_charged_each_for_itself(self):
+        accountant = self.open()
+        self.assertIsNone(accountant.charge(1, _BOTH, _asks(0.25)))
+        self.assertIsNone(accountant.charge(1, _GRAMS, _asks(0.125)))
+        self.assertIsNone(accountant.charge(2, _GRAMS, _asks(1)))
+        both, grams = device_policy.Spent(250_000, 250_000**2, 1), 125_000
+        self.assertEqual(
+            accountant.spent(1),
+            {"the analysis": both.and_(grams), "age": both, "ngrams": both.and_(grams)},
+        )
+        # Age allows two reports of 0.5 together; n-grams three of 1.
+        self.assertIsNone(accountant.charge(1, _BOTH, _asks(0.25)))
+        self.assertEqual(accountant.charge(1, _BOTH, _asks(1e-6)).check, 2)
+        self.assertEqual(accountant.charge(1, _GRAMS, _asks(1e-6)).check, 2)
+        self.assertEqual(accountant.charge(2, _GRAMS, _asks(1e-6)).check, 1)
+        accountant.forget([1])
+        self.assertEqual(accountant.spent(1), {})
+        self.assertLen(accountant.spent(2), 2)
+
+    def test_no_drift(self):
+        limits = device_policy.Limits(
+            aggregate_epsilon=0.3, reports=900, local_epsilon=5
+        )
+        accountant = self.open(limits=limits, fields={"ngrams": limits})
+        for _ in range(3):
+            self.assertIsNone(accountant.charge(1, _GRAMS, _asks(0.1)))
+        self.assertEqual(accountant.charge(1, _GRAMS, _asks(1e-6)).check, 1)
+
+    def test_kept_when_the_device_stops_before_it_answers(self):
+        path = os.path.join(self.create_tempdir().full_path, "spent.sqlite")
+        root = os.path.dirname(os.path.dirname(os.path.abspath(budget.__file__)))
+        done = subprocess.run(
+            [sys.executable, "-c", _CRASH, path, cases.figure_4()],
+            env={**os.environ, "PYTHONPATH": os.path.dirname(root)},
+            capture_output=True,
+            text=True,
+        )
+        self.assertEqual(done.returncode, -signal.SIGKILL, done.stderr)
+        spent = self.open(path).spent(7)
+        self.assertEqual(spent["ngrams"], device_policy.Spent(250_000, 250_000**2, 1))
+
+    def test_advanced_composition_allows_more_and_no_more_than_its_theorem(self):
+        limits = device_policy.Limits(
+            aggregate_epsilon=1.0, reports=900, local_epsilon=5
+        )
+        accountant = self.open(
+            limits=limits,
+            fields={"ngrams": limits},
+            composition=device_policy.Composition.ADVANCED,
+            slack=1e-6,
+        )
+        answered = 0
+        while accountant.charge(1, _GRAMS, _asks(0.01)) is None:
+            answered += 1
+
+        def epsilon(count):
+            squares = count * mpmath.mpf("0.01") ** 2
+            return mpmath.sqrt(2 * mpmath.log(10**6) * squares) + squares / 2
+
+        self.assertGreater(answered, 100)
+        self.assertLessEqual(epsilon(answered), 1)
+        self.assertGreater(epsilon(answered + 1), 1)
+        policy = cases.approval(
+            limits=limits, composition=device_policy.Composition.ADVANCED, slack=1e-6
+        ).policy
+        self.assertAlmostEqual(policy.total_delta(), 901e-6, delta=1e-15)
+
+    @parameterized.parameters(
+        ({"slack": 0.1}, "slack is"),
+        ({"composition": device_policy.Composition.ADVANCED}, "slack is"),
+        ({"delta": 0}, "delta"),
+        ({"fields": {}}, "fields is"),
+    )
+    def test_bad_policies(self, changes, message):
+        values = dataclasses.asdict(cases.approval().policy) | {"limits": None}
+        with self.assertRaisesRegex(ValueError, message):
+            device_policy.Policy(**values | changes)
+        for bad in ({"aggregate_epsilon": 1e-7}, {"reports": 0}, {"reports": 901}):
+            limits = {"aggregate_epsilon": 1, "reports": 1, "local_epsilon": 1}
+            with self.assertRaisesRegex(ValueError, next(iter(bad))):
+                device_policy.Limits(**limits | bad)
+
+
+_queries = st.tuples(
+    st.integers(0, 2),
+    st.sampled_from([_BOTH, _GRAMS, frozenset(["age"]), frozenset(), {"name"}]),
+    st.one_of(
+        st.integers(1, 2_000_000),
+        st.sampled_from([1, 249_999, 250_000, 333_333, 500_000, 10**6, 10**8]),
+    ),
+    # Few, as bounds of privacy take a while.
+    st.sampled_from([1_000_000, 2_000_000, 5_000_000, 6_000_000]),
+    st.sampled_from([2, 5000, 10**5, 2**53 - 1]),
+)
+
+
+class HostileAnalystTest(parameterized.TestCase):
+    @parameterized.parameters(*device_policy.Composition)
+    @hypothesis.settings(max_examples=60, deadline=None)
+    @hypothesis.given(queries=st.lists(_queries, max_size=40))
+    def test_no_device_ever_exceeds_a_limit(self, composition, queries):
+        is_advanced = composition is device_policy.Composition.ADVANCED
+        slack = 1e-6 if is_advanced else None
+        policy = cases.approval(composition=composition, slack=slack).policy
+        template = cases.recipe()
+        # What left each device, by an account of the test's own.
+        answered = {device: [] for device in range(3)}
+        with budget.Accountant(policy) as accountant:
+            for device, fields, units, local, minimum in queries:
+                recipe = dataclasses.replace(
+                    template,
+                    aggregate_units=units,
+                    local_units=local,
+                    minimum_cohort=minimum,
+                )
+                if accountant.charge(device, fields, recipe) is None:
+                    answered[device].append((fields, recipe))
+        for asked in answered.values():
+            for name, limits in (("", policy.limits), *policy.fields.items()):
+                used = [r for fields, r in asked if not name or name in fields]
+                self.check(used, limits, slack)
+            self.assertTrue(all(fields <= _BOTH for fields, _ in asked))
+
+    def check(self, used, limits, slack):
+        self.assertLessEqual(len(used), limits.reports)
+        epsilons = [fractions.Fraction(r.aggregate_units, 10**6) for r in used]
+        squares = float(sum(e**2 for e in epsilons))
+        spent = float(sum(epsilons))
+        if slack is not None:
+            advanced = math.sqrt(-2 * math.log(slack) * squares) + squares / 2
+            spent = min(spent, advanced)
+        self.assertLessEqual(spent, limits.aggregate_epsilon + 1e-15)
+        for recipe in used:
+            self.assertLessEqual(recipe.local_epsilon, limits.local_epsilon)
+            reports = shuffling.Reports(
+                randomizer=shuffling.Randomizer.ASYMMETRIC_ONE_HOT,
+                local_epsilon=recipe.local_epsilon,
+            )
+            if recipe.minimum_cohort <= 10**5:
+                found = _amplified(reports, recipe.minimum_cohort)
+                self.assertLessEqual(found, recipe.aggregate_epsilon)
+
+
+@functools.cache
+def _amplified(reports, count):
+    return shuffling.amplify(reports, num_reports=count, delta=1e-6).epsilon
+
+
+if __name__ == "__main__":
+    absltest.main()
