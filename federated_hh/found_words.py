@@ -65,7 +65,9 @@ def against_noise(
     Returns:
         Metrics: see `LdpTrieHH.update`.
     """
-    # Whatever the trie, the votes for what nobody of this cohort holds are noise.
+    # Whatever the trie, the votes for what nobody of this cohort holds are noise. Where
+    # the places bind, the threshold is of the same votes: the mean may then be above
+    # this by one part in the number of such candidates.
     tail = law.noise_tail(max(least_votes, law.least_votes(min_standard_errors)))
     in_noise = kept_votes < law.least_votes(NOISE_STANDARD_ERRORS)
     return {

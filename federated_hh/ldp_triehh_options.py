@@ -132,7 +132,8 @@ class LdpTrieHHOptions:
         3,
         "Found words are released if their estimate is at least so many of its "
         "standard errors; 0 for all that Algorithm 2 finds. This is post-processing: "
-        "it costs no privacy and leaves the run as it is.",
+        "it costs no privacy and leaves the run as it is. A later pass does not ask "
+        "again for a word that was found, released or not.",
         least=0,
         most=1000,
         why="no estimate of 2^31 clients stands out as far from the noise",

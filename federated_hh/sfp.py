@@ -251,7 +251,8 @@ class SequenceFragmentPuzzle(algorithm.Algorithm[SfpState, np.ndarray]):
                 f"threshold is {fragments.items.shape[1]}: the fragments that it keeps "
                 f"make {work:,} words, more than max_words = "
                 f"{self.options.max_words:,}; use a smaller threshold, a larger "
-                "epsilon, or more clients"
+                "epsilon, or more clients; another run asks anew, and costs "
+                "epsilon again"
             )
         found: dict[str, None] = {}
         for _, pairs in sorted(by_hash.items()):

@@ -166,6 +166,8 @@ def _answer(
     rates = detection.PROBABILITIES if discovery_rate is None else (discovery_rate,)
     own = settings[0].detection
     assert own is not None  # the setting itself
+    if own.max_characters < 1:
+        raise ValueError("words of one symbol, their end, are none: nothing is found")
     if word_length is not None and word_length > own.max_characters:
         raise ValueError(
             f"word_length is {word_length}; it has to be at most {own.max_characters}, "

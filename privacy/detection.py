@@ -151,6 +151,8 @@ def sentences(table: Sequence[dict[str, Any]]) -> str:
     Args:
         table: From `rows`; its first setting is the user's own.
     """
+    if not table:
+        return "Words of one symbol, their end, are none: nothing is found."
     own = [row for row in table if row["setting"] == table[0]["setting"]]
     length = own[0]["characters"]
     likely = max(row["probability"] for row in own)

@@ -25,6 +25,7 @@ from privacy import argument_checks, blanket, detection, vote_law
 
 # Standard deviations beyond which a law is cut off: less than 1e-9 is lost.
 _REACH = 6
+_MOST_CANDIDATES = 2**31 - 1
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -123,10 +124,13 @@ class LdpTrieHHDetection(detection.Detection):
         if characters > self.max_depth:
             return 0.0
         *first, last = self._levels[:characters]
-        kept = self._kept(last, holders, is_last=True)
+        reached = 1.0
         for level, number in collections.Counter(first).items():
-            kept *= self._kept(level, holders, is_last=False) ** number
-        return 1 - (1 - kept) ** self.num_passes
+            reached *= self._kept(level, holders, is_last=False) ** number
+        released = reached * self._kept(last, holders, is_last=True)
+        # What a pass finds is not asked for again, whether it is released or not.
+        found = reached * self._kept(last, holders, is_last=False)
+        return released * sum((1 - found) ** i for i in range(self.num_passes))
 
     @functools.cached_property
     def _levels(self) -> list["_Level"]:
@@ -135,6 +139,12 @@ class LdpTrieHHDetection(detection.Detection):
         known: dict[int, _Level] = {}
         for _ in range(self.max_depth):
             candidates = prefixes * (self.num_characters + 1)
+            if candidates > _MOST_CANDIDATES:
+                raise ValueError(
+                    f"with {self.cohort_size * self.contribution_bound:,} reports a "
+                    f"level, ties leave {prefixes:,} prefixes of noise: more than can "
+                    "be numbered. Take more reports, or a larger epsilon"
+                )
             if candidates not in known:
                 known[candidates] = self._level(candidates)
             level = known[candidates]

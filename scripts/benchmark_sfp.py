@@ -123,7 +123,10 @@ def measure():
     rows = []
     with tempfile.TemporaryDirectory() as cache:
         typed = population.prepare(
-            population_options.PopulationOptions(num_clients=20_000), cache
+            population_options.PopulationOptions(
+                num_clients=20_000, tokenizer="triehh"
+            ),
+            cache,
         )
         for number in map(int, _CLIENTS.value):
             clients = resampling.resampled(

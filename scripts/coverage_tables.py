@@ -45,7 +45,7 @@ def oov_table1_fashion() -> list[str]:
     rows = summary("oov_table1_fashion")
     return table(
         [
-            "coverage at a quarter of the clients, three repeats",
+            "coverage at a quarter of the clients, two repeats",
             *[row["setting"] for row in rows],
         ],
         [["three quarters of it in fashion", *[mean(row) for row in rows]]],
@@ -113,7 +113,7 @@ def oov_real_text() -> list[str]:
             "words found (real)",
             "above 3 standard errors (real)",
             "their coverage",
-            "of other bloggers",
+            "words found, of other bloggers",
         ],
         shown,
     )

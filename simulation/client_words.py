@@ -115,7 +115,7 @@ class ClientWords:
                 have no words.
 
         Returns:
-            The population, its clients and words in order of first appearance.
+            The population, its clients in order of first appearance.
 
         Raises:
             ValueError: On a repeated client id or a count out of range.

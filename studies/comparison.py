@@ -19,6 +19,8 @@ from absl import logging
 
 from federated_hh import alphabet as alphabet_lib
 from federated_hh import evaluation, selection
+from privacy import guarantee as guarantee_lib
+from privacy import neighbours
 from privacy import plan as plan_lib
 from randomness import noise_keys
 from rounds import algorithm as algorithm_lib
@@ -118,30 +120,42 @@ class Setting:
 def stated_epsilon(
     plan: plan_lib.Plan[Any, Any, Any], delta: float
 ) -> tuple[float, str]:
-    """Returns the smallest proved epsilon of one run, and the bound that gave it.
+    """Returns a client's smallest proved epsilon of one run, and what gave it.
 
     Args:
         plan: Of the algorithm.
         delta: The most that a guarantee may have.
 
     Raises:
-        ValueError: If nothing is guaranteed.
+        ValueError: If nothing is guaranteed to all that a client has.
     """
     proved = [
         guarantee
-        for guarantee in plan.statement(None, delta).guarantees
+        for guarantee in _of_a_client(plan, delta)
         if guarantee.is_upper_bound and guarantee.delta <= delta * (1 + _SLACK)
     ]
     if not proved:
-        raise ValueError(f"the plan guarantees nothing at delta = {delta:g}")
+        raise ValueError(f"the plan guarantees a client nothing at delta = {delta:g}")
     best = min(proved, key=lambda guarantee: guarantee.epsilon)
     return best.epsilon, best.bound
 
 
 def _local_epsilon(plan: plan_lib.Plan[Any, Any, Any], delta: float) -> float:
-    """Returns the epsilon of each report by itself; nan where it has none."""
-    pure = [g.epsilon for g in plan.statement(None, delta).guarantees if g.delta == 0]
+    """Returns the epsilon of all that a client sends; nan where it has none."""
+    pure = [g.epsilon for g in _of_a_client(plan, delta) if g.delta == 0]
     return min(pure, default=math.nan)
+
+
+def _of_a_client(
+    plan: plan_lib.Plan[Any, Any, Any], delta: float
+) -> list[guarantee_lib.Guarantee]:
+    """Returns what is guaranteed to a client, and not to one of its items alone."""
+    one_item = getattr(plan.contribution, "bound", 1) == 1
+    return [
+        guarantee
+        for guarantee in plan.statement(None, delta).guarantees
+        if guarantee.unit is neighbours.Unit.CLIENT or one_item
+    ]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -88,7 +88,7 @@ def to_markdown(title: str, summary: pd.DataFrame, notes: Sequence[str]) -> str:
         "",
         "| setting | clients a level | repeats | words found (real) | "
         "true coverage (95%) | estimated | words above the cut (real) | their coverage "
-        "| paper |" + " of other clients |" * has_held_out,
+        "| paper |" + " words found, of other clients |" * has_held_out,
         "|---|--:|--:|--:|--:|--:|--:|--:|--:|" + "--:|" * has_held_out,
     ]
     for row in summary.itertuples():

@@ -218,7 +218,7 @@ def prepare(
         word_selection=selection.WordSelection.BY_FREQUENCY
         if many
         else selection.WordSelection.MOST_FREQUENT,
-        # Section 5 has delta below 5e-9 for many words a user, which is 1/(300n).
+        # Section 5 has delta below 5e-9 for many words a user: most likely 1/(300n).
         delta=1 / (300 * clients.num_clients) if many else clients.num_clients**-2,
         data={
             data.partition(";")[0]: users.fingerprint,

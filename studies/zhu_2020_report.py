@@ -77,7 +77,7 @@ def files(
         ["words_found", "words_real", "stated_epsilon", "local_epsilon", "seconds"]
     ]
     runs = runs.merge(details.mean().reset_index(), on=["line", "epsilon"])
-    summary = _summary(runs, scores)
+    summary = _summary(runs, scores, name.startswith("zhu_table2"))
     made = {
         "runs.csv": found["runs"],
         "scores.csv": scores,
@@ -109,8 +109,10 @@ def files(
     }
 
 
-def _summary(runs: pd.DataFrame, scores: pd.DataFrame) -> pd.DataFrame:
-    """Returns a row a line and epsilon: precision, scores at some K, the paper's."""
+def _summary(
+    runs: pd.DataFrame, scores: pd.DataFrame, is_table_2: bool
+) -> pd.DataFrame:
+    """Returns a row a line and epsilon: precision, scores at some K, Table 2's."""
     at = scores.set_index(["line", "epsilon", "k"])
     rows = []
     for row in runs.to_dict("records"):
@@ -118,8 +120,9 @@ def _summary(runs: pd.DataFrame, scores: pd.DataFrame) -> pd.DataFrame:
         for k, column in ((_RECALL_AT, "recall"), (100, "f1"), (200, "recall")):
             for end in ("", "_low", "_high"):
                 row[f"{column}_at_{k}{end}"] = at.loc[(*key, k), column + end]
-        recall, precision = PAPER_TABLE_2.get(key, (np.nan, np.nan))
-        row |= {"paper_recall_at_50": recall, "paper_precision": precision}
+        if is_table_2:
+            recall, precision = PAPER_TABLE_2.get(key, (np.nan, np.nan))
+            row |= {"paper_recall_at_50": recall, "paper_precision": precision}
         rows.append(row)
     return pd.DataFrame(rows)
 
@@ -186,8 +189,8 @@ def _with_interval(row: dict, column: str) -> str:
 def _paper(name: str, row: dict, which: str) -> str:
     line, epsilon = row["line"], row["epsilon"]
     if name.startswith("zhu_table2"):
-        column = "paper_precision" if which == "precision" else "paper_recall_at_50"
-        return "" if math.isnan(row[column]) else f"{row[column]:g}"
+        printed = PAPER_TABLE_2.get((line, epsilon))
+        return "" if printed is None else f"{printed[which == 'precision']:g}"
     if which == "precision" or epsilon != 4:
         return ""
     known = PAPER_F1_AT_100 if name == "zhu_figure4" else PAPER_RECALL_AT_200

@@ -132,6 +132,15 @@ class LdpTrieHHDetectionTest(parameterized.TestCase):
         self.assertAlmostEqual(twice.rate(100, 2), 1 - (1 - longer) ** 2)
         self.assertEqual(law.rate(900, 4), 0)
 
+    def test_a_pass_does_not_ask_again_for_what_was_found_and_not_released(self):
+        found = self.law(min_standard_errors=0.0).rate(100, 1)
+        released = self.law().rate(100, 1)
+        self.assertBetween(released, 0.05, found - 0.05)
+        # Released by the first pass, or not found by it and released by the second.
+        self.assertAlmostEqual(
+            self.law(num_passes=2).rate(100, 1), released + (1 - found) * released
+        )
+
     def test_without_privacy_only_the_places_count(self):
         law = self.law(
             probabilities=ldp_triehh_detection.probabilities_of("k_ary", math.inf)

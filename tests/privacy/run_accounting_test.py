@@ -385,6 +385,29 @@ class BadInputTest(parameterized.TestCase):
             "discovery_rate=0.9.*: has to be .*0.999999.*long",
         ),
         (
+            (
+                "--mechanism=ldp_triehh",
+                "--detectable",
+                "--population=15",
+                "--local_epsilon=1e-7",
+                "--contribution_bound=1",
+                "--word_length=3",
+            ),
+            "with 1 reports a level, ties leave .* prefixes of noise",
+        ),
+        (
+            (
+                "--mechanism=triehh",
+                "--detectable",
+                "--population=1000",
+                "--threshold=10",
+                "--cohort_size=100",
+                "--delta=1e-6",
+                "--max_length=1",
+            ),
+            "words of one symbol, their end, are none",
+        ),
+        (
             ("--mechanism=triehh", "--population=1000", "--max_length=5"),
             "either epsilon and delta, or threshold and cohort_size and one",
         ),

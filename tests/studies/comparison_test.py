@@ -9,7 +9,7 @@ import pandas as pd
 from absl.testing import absltest
 
 from examples import known_words
-from federated_hh import alphabet, selection
+from federated_hh import alphabet, ldp_triehh, ldp_triehh_parameters, selection
 from privacy import plan as plan_lib
 from privacy import triehh_plan
 from randomness import noise_keys
@@ -176,6 +176,24 @@ class PlugInTest(ComparisonTestCase):
             code = file.read().partition("class KnownWords")[2]
         lines = [line for line in code.splitlines() if line.strip()]
         self.assertLess(len(lines), 40)
+
+
+class StatedEpsilonTest(absltest.TestCase):
+    def test_a_guarantee_of_one_item_is_none_of_a_client_that_has_more(self):
+        def plan(bound):
+            parameters = ldp_triehh_parameters.LdpTrieHHParameters(
+                cohort_size=2_000,
+                max_depth=1,
+                max_prefixes=10,
+                contribution_bound=bound,
+                epsilon=4.0,
+            )
+            return ldp_triehh.plan_of(parameters, 2_000)
+
+        one, _ = comparison.stated_epsilon(plan(1), 2.5e-9)
+        self.assertLess(one, 4)
+        ten, _ = comparison.stated_epsilon(plan(10), 2.5e-9)
+        self.assertGreater(ten, 5)
 
 
 if __name__ == "__main__":
