@@ -62,9 +62,7 @@ class ClientText:
             ValueError: If it is damaged, or holds something else.
         """
         directory = os.path.abspath(directory)
-        metadata, files = column_metadata.read(directory, SCHEMA_VERSION)
-        if metadata.get("contents") != "sentences":
-            raise ValueError(f"{directory} holds no sentences, but words of clients.")
+        metadata, files = column_metadata.read(directory, SCHEMA_VERSION, "sentences")
         clients, sentences, tokens = column_metadata.sizes_of(
             directory, metadata, ("num_clients", "num_sentences", "num_tokens")
         )

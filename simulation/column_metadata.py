@@ -50,21 +50,24 @@ def write(
 
 
 def read(
-    directory: str, schema_version: int
+    directory: str, schema_version: int, contents: str | None = None
 ) -> tuple[dict[str, Any], dict[str, verified_files.WrittenFile]]:
     """Returns the metadata of a directory, and what was written into its files.
 
     Args:
         directory: Absolute path.
         schema_version: The one that the caller reads.
+        contents: What it has to hold, other than words.
 
     Raises:
         FileNotFoundError: If there is none.
         DamagedFileError: If it cannot be read, or is not what was written.
-        ValueError: If it has another schema version.
+        ValueError: If it has another schema version, or holds words.
     """
     path = os.path.join(directory, METADATA_FILE)
     metadata = _load(path, directory)
+    if contents is not None and metadata.get("contents") != contents:
+        raise ValueError(f"{directory} holds no {contents}, but words of clients.")
     version = metadata.get("schema_version")
     if version != schema_version:
         raise ValueError(

@@ -53,7 +53,7 @@ class ResultsTest(absltest.TestCase):
             epsilon=5.0,
             num_passes=2,
             sampler=contributions.ItemSampler.RANDOM,
-            min_standard_errors=9.0,
+            min_standard_errors=12.5,
         )
         cls.algorithm = ldp_triehh.LdpTrieHH(
             cls.population, parameters, alphabet_lib.Alphabet("abc")
@@ -136,7 +136,7 @@ class ResultsTest(absltest.TestCase):
         """Words of one character are not scored; strong ones are scored twice."""
         typed = {word: count for word, count in typed.items() if len(word) > 1}
         words = words[words["word"].str.len() > 1]
-        strong = words[words["estimate"] >= 9 * words["standard_error"]]
+        strong = words[words["estimate"] >= 12.5 * words["standard_error"]]
         self.assertBetween(len(strong), 1, len(words) - 1)
         scores = "words_found words_real coverage estimated_coverage standard_error"
         of_released = (

@@ -148,6 +148,7 @@ class RunLdpTrieHHTest(parameterized.TestCase):
         result = _run(
             "--population=words.tsv",
             "--population_format=word_counts",
+            "--tokenizer=whitespace",
             "--epsilon=inf",
             "--cohort_size=10",
             "--max_depth=6",

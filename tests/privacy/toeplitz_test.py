@@ -175,7 +175,7 @@ class SensitivityTest(parameterized.TestCase):
         observed = functools.partial(toeplitz.observed_square_sensitivity, matrix)
         for clients, rounds, regex in (
             ([1, 2], [1], "of one length"),
-            ([1], [3], "between 0 and 2"),
+            ([1], [3], "from 0 to 2"),
             ([1, 1], [2, 2], "client 1 takes part twice in round 2"),
             ([1.0], [2], "to be of integers"),
         ):
