@@ -63,6 +63,8 @@ class ClientText:
         """
         directory = os.path.abspath(directory)
         metadata, files = column_metadata.read(directory, SCHEMA_VERSION, "sentences")
+        if metadata.get("contents") != "sentences":
+            raise ValueError(f"{directory}/population.json: it holds no sentences.")
         clients, sentences, tokens = column_metadata.sizes_of(
             directory, metadata, ("num_clients", "num_sentences", "num_tokens")
         )

@@ -66,8 +66,8 @@ def read(
     """
     path = os.path.join(directory, METADATA_FILE)
     metadata = _load(path, directory)
-    if contents is not None and metadata.get("contents") != contents:
-        raise ValueError(f"{directory} holds no {contents}, but words of clients.")
+    if contents is not None and "num_entries" in metadata:  # which words have
+        raise ValueError(f"{path}: it holds no {contents}, but words of clients.")
     version = metadata.get("schema_version")
     if version != schema_version:
         raise ValueError(
