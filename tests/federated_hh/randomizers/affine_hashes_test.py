@@ -8,25 +8,15 @@ import tensorflow as tf
 from absl.testing import absltest, parameterized
 
 from federated_hh.randomizers import affine_hashes
-
-
-def every_function(num_bits, num_cells):
-    """Returns all functions of a family, as columns of `AffineHashes`."""
-    return np.array(list(itertools.product(range(num_cells), repeat=num_bits + 1)))
-
-
-def with_columns(columns, num_cells, domain_size):
-    hashes = affine_hashes.AffineHashes(len(columns), num_cells, domain_size)
-    hashes.__dict__["columns"] = np.asarray(columns, np.int32)
-    return hashes
+from tests.federated_hh.randomizers import affine_hashes_case
 
 
 class ThreeWiseTest(parameterized.TestCase):
     @parameterized.parameters((3, 2), (2, 4))
     def test_the_cells_of_any_three_items_are_uniform(self, num_bits, num_cells):
-        functions = every_function(num_bits, num_cells)
+        functions = affine_hashes_case.every_function(num_bits, num_cells)
         size = 2**num_bits
-        hashes = with_columns(functions, num_cells, size)
+        hashes = affine_hashes_case.with_columns(functions, num_cells, size)
         cells = np.array(
             [hashes.cells(np.arange(len(functions)), item) for item in range(size)]
         )

@@ -12,7 +12,7 @@ import numpy as np
 from absl.testing import absltest, parameterized
 
 from federated_hh.randomizers import count_mean_sketch
-from tests.federated_hh.randomizers import affine_hashes_test, enumeration
+from tests.federated_hh.randomizers import affine_hashes_case, enumeration
 
 _FALSE_ALARM = 1e-6
 
@@ -108,7 +108,7 @@ class EstimateTest(parameterized.TestCase):
         randomizer = _small()
         right = randomizer.own_probability
         items = [i for i, number in enumerate(histogram) for _ in range(number)]
-        every = affine_hashes_test.every_function(2, 2).tolist()
+        every = affine_hashes_case.every_function(2, 2).tolist()
         first = np.zeros(3)
         second = np.zeros(3)
         for families in itertools.product(every, repeat=2):
