@@ -113,7 +113,7 @@ class ReproduceTest(parameterized.TestCase):
         self.assertIn(message, errors)
 
     @parameterized.parameters(
-        ("oov_table1", "trending_share", "data_dir"),
+        ("oov_table1", "trending_share", "settings"),
         ("training_blogs", "data_dir", "trending_share"),
     )
     def test_help_has_the_flags_of_the_study(self, study, own, others):
