@@ -131,10 +131,12 @@ def threshold_law(
     end = math.ceil(mean + 40 * spread)
     if end - least > _MOST_VALUES:
         # The steps are between where it is all but certain and all but impossible.
-        certain = np.linspace(least, end, _STEPS).astype(np.int64)
-        chances = at_least_kept(certain)
-        least = int(certain[max(0, np.searchsorted(-chances, -(1 - 1e-12)) - 1)])
-        end = int(certain[min(_STEPS - 1, np.searchsorted(-chances, -1e-12))]) + 1
+        places = np.linspace(least, end, _STEPS).astype(np.int64)
+        chances = at_least_kept(places)
+        low = np.count_nonzero(chances >= 1 - 1e-12)
+        high = np.count_nonzero(chances > 1e-12)
+        least = int(places[max(0, low - 1)])
+        end = int(places[min(_STEPS - 1, high)]) + 1
     values = np.unique(
         np.linspace(least, end - 1, min(end - least, _STEPS)).astype(np.int64)
         if end - least > _MOST_VALUES

@@ -80,7 +80,7 @@ class VoteLawTest(parameterized.TestCase):
             values, chances = vote_law.threshold_law(*settings)
         with mock.patch.object(vote_law, "_MOST_VALUES", 10**8):
             all_values, all_chances = vote_law.threshold_law(*settings)
-        self.assertLen(values, 512)
+        self.assertBetween(len(values), 200, 512)
         self.assertAlmostEqual(chances.sum(), 1)
         mean, exact = values @ chances, all_values @ all_chances
         spread = math.sqrt((all_values - exact) ** 2 @ all_chances)
