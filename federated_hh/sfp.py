@@ -22,6 +22,7 @@ from typing import Any, Self
 import numpy as np
 import pandas as pd
 import tensorflow as tf
+from absl import logging
 
 from federated_hh import alphabet as alphabet_lib
 from federated_hh import selection, sfp_options
@@ -67,7 +68,8 @@ class SfpState:
 
     Attributes:
         fragments: None before the round.
-        words: Those that were found, as `SequenceFragmentPuzzle.stitch` has them.
+        words: Those that were found, as `SequenceFragmentPuzzle.stitch` has them; none
+            where they would be more than `max_words`.
     """
 
     fragments: Fragments | None = None
@@ -184,15 +186,17 @@ class SequenceFragmentPuzzle(algorithm.Algorithm[SfpState, np.ndarray]):
         Args:
             state: Before the round.
             released: int64 [positions, *sketch_shape].
-
-        Raises:
-            StitchingError: See `stitch`.
         """
         del state
         found = [self._largest(sketch) for sketch in released]
         items, estimates = (np.stack(part) for part in zip(*found, strict=True))
         fragments = Fragments(items, estimates)
-        words = self.stitch(fragments)
+        words: tuple[str, ...] = ()
+        try:
+            words = self.stitch(fragments)
+        except StitchingError as error:
+            # What was asked for stays: it has cost epsilon.
+            logging.warning("No words were made: %s.", error)
         metrics = {
             "reports": int(released[:, :, -1].sum()),
             "fragments": items.size,
@@ -250,9 +254,9 @@ class SequenceFragmentPuzzle(algorithm.Algorithm[SfpState, np.ndarray]):
             raise StitchingError(
                 f"threshold is {fragments.items.shape[1]}: the fragments that it keeps "
                 f"make {work:,} words, more than max_words = "
-                f"{self.options.max_words:,}; use a smaller threshold, a larger "
-                "epsilon, or more clients; another run asks anew, and costs "
-                "epsilon again"
+                f"{self.options.max_words:,}; stitch(fragments.first(T)) takes fewer "
+                "of the fragments and costs nothing, another run with a smaller "
+                "threshold, a larger epsilon or more clients costs epsilon again"
             )
         found: dict[str, None] = {}
         for _, pairs in sorted(by_hash.items()):

@@ -27,6 +27,22 @@ from randomness import streams
 
 # Facts of the round.
 REPORTS = "reports"
+_ASSUMPTIONS = (
+    "A secure sum for each group, or a shuffler of all reports, shows the server "
+    "nothing of a report by itself: the central guarantees rest on it. The simulation "
+    "computes the sums in the clear.",
+    "Every client that is asked sends exactly one report, also one that holds nothing: "
+    "a report that never arrives is one less to hide among. In the simulation nobody "
+    "drops out.",
+    "Reports are drawn as the local randomizer says, by honest clients, independently "
+    "of each other.",
+)
+_NOT_COUNTED = (
+    statement.SIMULATOR_KNOWLEDGE,
+    "Choices made by looking at the data (alphabet, length, threshold, parameters, "
+    "number of repeats), the time at which a device takes part, and that it does.",
+    "Further runs with the same clients: each costs its own epsilon and delta.",
+)
 _BALLE = "closed form, Balle et al. 2019 Theorem 5.3 (as Zhu et al. 2020 have it)"
 
 
@@ -194,6 +210,17 @@ class _Theorem:
             ),
             parameters=parameters,
             guarantees=guarantees,
+            accounting=_accounting(clients),
+            assumptions=(
+                *_ASSUMPTIONS,
+                ldp_triehh_statement.NOISE_KEY,
+                *(
+                    ()
+                    if reports.population_has_empty_users
+                    else (ldp_triehh_statement.POPULATION_IS_PUBLIC,)
+                ),
+            ),
+            not_counted=_NOT_COUNTED,
         )
 
     def spent(
@@ -202,6 +229,22 @@ class _Theorem:
         """Returns nothing: there is one round."""
         del plan, repeats, delta
         return {}
+
+
+def _accounting(clients: int) -> str:
+    return (
+        f"There is one round of {clients:,} reports, one of each client. "
+        + (
+            "Their sum, or all of them shuffled, has the central epsilon: by clones, "
+            "which holds for every local randomizer, and by the closed form that the "
+            "paper takes. The groups' sums are a function of that: which group a "
+            "client is in is a part of its report, drawn whatever it holds. "
+            if clients > 1
+            else "A single report is not amplified. "
+        )
+        + "Repeats are composed from bounds of delta at every epsilon, as privacy loss "
+        "distributions."
+    )
 
 
 def _run_of(

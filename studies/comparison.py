@@ -297,7 +297,10 @@ class Comparison:
         truth: evaluation.GroundTruth,
         found: Mapping[str, Sequence[np.ndarray]],
     ) -> list[dict[str, Any]]:
-        """Returns how many runs found each of the most frequent words."""
+        """Returns which runs found each of the most frequent words.
+
+        `found_in_run` has a 1 for each run that did, and a 0 for each that did not.
+        """
         rows: list[dict[str, Any]] = []
         for variant, runs in found.items():
             table = evaluation.discovery_rates(runs, truth, _MOST_RANKS)
@@ -308,6 +311,10 @@ class Comparison:
             table["runs_found"] = (
                 (table.pop("discovery_rate") * len(runs)).round().astype(int)
             )
+            in_run = np.stack([np.isin(ids, words) for words in runs], axis=1)
+            table["found_in_run"] = [
+                "".join("01"[found] for found in row) for row in in_run.tolist()
+            ]
             table["worst_case"] = np.nan
             if setting.contestant.worst_case:
                 table["worst_case"] = setting.contestant.worst_case(
