@@ -6,7 +6,6 @@ reports is released where there are at least as many as the devices asked for
 """
 
 import dataclasses
-from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -91,7 +90,7 @@ class MinimumCohort(plan_lib.Mechanism[None]):
 _Plan: TypeAlias = plan_lib.Plan[Any, DeviceReports, MinimumCohort]
 
 
-class _Theorem:
+class _Theorem(plan_lib.Theorem):
     """Composition over the queries that a device answers."""
 
     def check(self, plan: _Plan) -> None:
@@ -127,13 +126,6 @@ class _Theorem:
         """Returns the statement; delta is that of the policy."""
         del delta
         return _statement(plan, record, repeats)
-
-    def spent(
-        self, plan: _Plan, repeats: Sequence[plan_lib.Repeat], delta: float
-    ) -> plan_lib.Metrics:
-        """Returns nothing: what a device has spent is on the device."""
-        del plan, repeats, delta
-        return {}
 
 
 def _statement(

@@ -76,8 +76,8 @@ _ASSUMPTIONS = (
 # Of a population without users who hold nothing.
 POPULATION_IS_PUBLIC = (
     "Users without an item were left out of the population, so that who is in it, and "
-    "when it is asked, depends on who has items: that is taken to be public, and whether "
-    "a user has any item at all is not protected."
+    "when it is asked, depends on who has items: that is taken to be public, and "
+    "whether a user has any item at all is not protected."
 )
 
 _NOT_COUNTED = (

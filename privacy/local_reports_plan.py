@@ -6,7 +6,7 @@ randomizer; their sum is released as it is.
 
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -219,7 +219,7 @@ def one_report(
 _Plan: TypeAlias = plan_lib.Plan[Any, LocalReports, plan_lib.NoNoise]
 
 
-class _Theorem:
+class _Theorem(plan_lib.Theorem):
     """What `ldp_triehh_statement` has, from a plan."""
 
     def check(self, plan: _Plan) -> None:
@@ -267,13 +267,6 @@ class _Theorem:
             delta=delta,
             rounds=record.rounds if record else None,
         )
-
-    def spent(
-        self, plan: _Plan, repeats: Sequence[plan_lib.Repeat], delta: float
-    ) -> plan_lib.Metrics:
-        """Returns nothing: who took part in a level takes part in no other."""
-        del plan, repeats, delta
-        return {}
 
 
 def _run_of(

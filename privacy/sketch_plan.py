@@ -7,7 +7,6 @@ The sums are released as they are.
 
 import dataclasses
 import math
-from collections.abc import Sequence
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -144,7 +143,7 @@ class SketchReports(plan_lib.Contribution):
 _Plan: TypeAlias = plan_lib.Plan[Any, SketchReports, plan_lib.NoNoise]
 
 
-class _Theorem:
+class _Theorem(plan_lib.Theorem):
     """That of reports of any local randomizer, and Balle et al.'s closed form."""
 
     def check(self, plan: _Plan) -> None:
@@ -222,13 +221,6 @@ class _Theorem:
             ),
             not_counted=_NOT_COUNTED,
         )
-
-    def spent(
-        self, plan: _Plan, repeats: Sequence[plan_lib.Repeat], delta: float
-    ) -> plan_lib.Metrics:
-        """Returns nothing: there is one round."""
-        del plan, repeats, delta
-        return {}
 
 
 def _accounting(clients: int) -> str:
