@@ -26,7 +26,8 @@ class Collected(aggregation.Aggregator):
 
     name = "collected"
 
-    def begin(self, num_cells):
+    def begin(self, num_cells, minimum_cohort, stream):
+        del minimum_cohort, stream
         self.reports = np.zeros((0, num_cells), bool)
         self.minimum = 0
 
