@@ -18,6 +18,9 @@ _LIMB_BITS = 16
 LIMBS = 64 // _LIMB_BITS
 # Float64 holds all integers up to here.
 _EXACT = 2**53
+# So many values below 2^61 add up to less than 2^64.
+_MOST_PARTS = 7
+# Values that are worked on at once.
 _TILE = 2**15
 _LOW_HALF = np.uint64(2**32 - 1)
 
@@ -166,11 +169,12 @@ class Matrix:
         self._field, self._columns = field, rows.shape[1]
         self._parts = 1
         while largest_sum << self._width > _EXACT:
-            self._parts += 1
-            if self._parts > field.exponent:
+            if self._parts == _MOST_PARTS:
                 raise ValueError(
-                    f"largest_sum is {largest_sum:,}; it has to be at most 2^52"
+                    f"largest_sum is {largest_sum:,}; it has to be at most "
+                    f"{_EXACT >> self._width:,}"
                 )
+            self._parts += 1
         mask = np.uint64(2**self._width - 1)
         self._floats = np.concatenate(
             [

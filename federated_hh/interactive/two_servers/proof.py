@@ -23,7 +23,7 @@ import numpy as np
 from federated_hh.interactive.two_servers import field as field_lib
 
 # More would take long to prepare a proof for.
-_MOST_GATES = 128
+_MOST_GATES = 64
 
 
 class BitProof:
@@ -44,7 +44,7 @@ class BitProof:
         Args:
             num_cells: L, at least 1.
             field: That shares are of.
-            gates: g; by default about the root of L, at most 128.
+            gates: g; by default about the root of L, at most 64.
 
         Raises:
             ValueError: If the field is too small for the gates.
