@@ -7,6 +7,7 @@ and is sent what the other tells it. The two take the same steps in the same ord
 import collections
 import dataclasses
 import hashlib
+import itertools
 from collections.abc import Generator, Mapping
 from typing import TypeAlias
 
@@ -74,11 +75,16 @@ class _Batch:
         self.proof = proof.BitProof(terms.num_cells, field_lib.Field())
         self.total = np.zeros(self.proof.table_size, np.uint64)
         self.accepted, self.blocks = 0, 0
-        self.names = hashlib.sha256()
-        # Of reports that are shared and not yet proved.
-        self.waiting: list[bytes] = []
-        self.tables = np.zeros((0, self.proof.table_size), np.uint64)
+        # A digest of the identifiers of those that are accepted, in order.
+        self.names = b""
         self.gammas = np.zeros(self.proof.wires, np.uint64)
+        self.forget_waiting()
+
+    def forget_waiting(self) -> None:
+        """Deletes the reports that are shared and not yet proved."""
+        self.waiting: list[bytes] = []
+        # New, as a part of the old array would keep all of it.
+        self.tables = np.zeros((0, self.proof.table_size), np.uint64)
 
 
 class Server:
@@ -171,7 +177,7 @@ class Server:
         others = np.frombuffer(theirs, "<u8").reshape(opened.shape)
         is_good = batch.proof.accepts(opened, others, batch.gammas)
         names = [batch.waiting[place] for place in at]
-        batch.waiting, batch.tables = [], batch.tables[:0]
+        batch.forget_waiting()
         self._add(batch, names, tables, is_good)
         refused[NOT_PROVED] = int(len(is_good) - is_good.sum())
         return Answer(+refused, None, batch.accepted)
@@ -183,7 +189,7 @@ class Server:
             return Answer({})
         terms = batch.terms
         said = repr((terms.number, terms.num_cells, terms.minimum_cohort))
-        said += f" {batch.accepted} {batch.names.hexdigest()}"
+        said += f" {batch.accepted} {batch.names.hex()}"
         theirs = yield said.encode()
         refused = {INCOMPLETE: len(batch.waiting)} if batch.waiting else {}
         if theirs != said.encode() or batch.accepted < terms.minimum_cohort:
@@ -243,9 +249,8 @@ class Server:
             batch.total,
             batch.proof.field.sum(tables if is_good.all() else tables[is_good]),
         )
-        for name, good in zip(names, is_good.tolist(), strict=True):
-            if good:
-                batch.names.update(name)
+        good = b"".join(itertools.compress(names, is_good.tolist()))
+        batch.names = hashlib.sha256(batch.names + good).digest()
         batch.accepted += int(is_good.sum())
 
     def _random(self, batch: _Batch, purpose: str) -> bytes:
