@@ -290,9 +290,9 @@ def _parameters(plan: _Plan, repeats: int) -> dict[str, float | int | str]:
 # What more is assumed of an aggregation, by name.
 _OF_AGGREGATIONS = {
     "two_servers": (
-        "The two servers do not collude, and each does what the protocol says. It holds "
-        "one additive share of a report, and the values that both open to check a proof "
-        "are uniform whatever the report is.",
+        "The two servers do not collude, and each does what the protocol says. It has "
+        "one additive share of a report, and the values that both open to check a "
+        "proof are uniform whatever the report is.",
         "A report that is no vector of 0 and 1 is left out, and counts for no minimum "
         "cohort. One that is and lies is counted: no proof covers that.",
     ),

@@ -46,11 +46,10 @@ class TwoServers(aggregation.Aggregator):
         """Begins a batch; see `Aggregator`."""
         self._number, self._batches = self._batches, self._batches + 1
         self._minimum_cohort = minimum_cohort
-        # By the batch too: a round that is asked again must not look like a replay.
-        self._stream = stream.at("two servers", self._number)
+        self._stream = stream
         self._proof = proof.BitProof(num_cells, field.Field())
         self._blocks = self._sent = 0
-        keys = (self._stream.bits("server", i).bytes(0, 16) for i in range(2))
+        keys = (stream.bits("server", i, self._number).bytes(0, 16) for i in range(2))
         first, second = (
             server.Terms(
                 self._number, num_cells, minimum_cohort, int.from_bytes(key, "little")
@@ -71,14 +70,15 @@ class TwoServers(aggregation.Aggregator):
             self._add_block(reports[first : first + size], minimum_cohort)
 
     def _add_block(self, reports: np.ndarray, minimum_cohort: int) -> None:
-        stream = self._stream.at("clients", self._blocks)
+        stream = self._stream.at("block", self._blocks)
         self._blocks, self._sent = self._blocks + 1, self._sent + len(reports)
         block = client.ClientBlock(
             self._proof,
             reports,
             batch=self._number,
             minimum_cohort=minimum_cohort,
-            stream=stream,
+            # By the batch too: a round that is asked again is no replay.
+            stream=stream.at("clients", self._number),
         )
         chances = stream.generator("who drops out").random(len(reports))
         stays = (chances >= self._drop_out).tolist()

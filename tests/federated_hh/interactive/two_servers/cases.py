@@ -34,13 +34,13 @@ class Batches:
         )
         self.pair.step("open", first, second)
 
-    def clients(self, reports, minimum=None, batch=None):
+    def clients(self, reports, minimum=None, kind=client.ClientBlock):
         """Returns clients with these reports, their random numbers their own."""
         self.blocks += 1
-        return client.ClientBlock(
+        return kind(
             self.proof,
             reports,
-            batch=self.number if batch is None else batch,
+            batch=self.number,
             minimum_cohort=self.minimum if minimum is None else minimum,
             stream=streams.Stream(7, ("block", self.blocks)),
         )
