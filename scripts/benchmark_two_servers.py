@@ -49,7 +49,8 @@ def time_sum(num_cells: int, number: int):
     import numpy as np
     import psutil
 
-    from federated_hh.interactive.two_servers import aggregator, pair
+    from federated_hh.interactive.two_servers import aggregator, field, pair, proof
+    from privacy import device_reports_plan
     from randomness import streams
 
     def seconds_of_servers():
@@ -70,7 +71,8 @@ def time_sum(num_cells: int, number: int):
             wall += time.perf_counter() - before[1]
         batch = servers.close()
         of_servers = seconds_of_servers() - started
-        sizes = aggregator.proof.BitProof(num_cells, aggregator.field.Field())
+        sizes = proof.BitProof(num_cells, field.Field())
+    assert isinstance(batch, device_reports_plan.CheckedBatch)
     if batch.counts is None or (batch.counts != expected).any():
         raise RuntimeError(f"the sum of {number:,} reports is not theirs")
     return {

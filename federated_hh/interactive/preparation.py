@@ -122,6 +122,7 @@ def prepare(
         epsilon=options.query_epsilon,
         aggregation=options.aggregation,
         fingerprint=text.fingerprint,
+        drop_out=options.drop_out,
     )
     return Prepared(algorithm, stored)
 

@@ -257,9 +257,11 @@ def _statistics(data: str, plan: str, aggregation: str) -> ngrams.NGrams:
         limits=limits, fields={"ngrams": limits}, delta=1e-3
     )
     stored = statistics_cases.stored(200, seed={"a": 1, "b": 2}[data])
+    drop_out = 0.0
     devices: fleet.Fleet = vector_fleet.VectorFleet(approval, stored)
     if aggregation == aggregator.TwoServers.name:
-        servers = aggregator.TwoServers(pair.LocalPair(), drop_out=0.1)
+        drop_out = 0.1
+        servers = aggregator.TwoServers(pair.LocalPair(), drop_out=drop_out)
         devices = fleet.DeviceFleet(approval, stored, servers)
     return ngrams.NGrams(
         devices,
@@ -273,6 +275,7 @@ def _statistics(data: str, plan: str, aggregation: str) -> ngrams.NGrams:
         epsilon=3.0,
         aggregation=aggregation,
         fingerprint=data,
+        drop_out=drop_out,
     )
 
 

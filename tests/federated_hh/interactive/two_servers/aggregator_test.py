@@ -3,7 +3,7 @@
 import numpy as np
 from absl.testing import absltest, parameterized
 
-from federated_hh.interactive import fleet
+from federated_hh.interactive import analysis, fleet
 from federated_hh.interactive.two_servers import aggregator, pair
 from privacy import device_reports_plan
 from randomness import streams
@@ -81,6 +81,16 @@ class TwoServersTest(parameterized.TestCase):
             self.assertEqual(spent["the analysis"].reports, 1)
         again = devices.ask(recipe, np.arange(300), (), _stream())
         self.assertEqual(again.refused, batch.refused)
+
+    def test_a_query_asks_for_no_more_than_will_stay(self):
+        self.assertEqual(analysis.reports_expected(3000, 0.0), 3000)
+        generator = np.random.default_rng(5)
+        for size, drop_out in ((100, 0.5), (3000, 0.05), (10**6, 0.2)):
+            expected = analysis.reports_expected(size, drop_out)
+            stay = generator.binomial(size, 1 - drop_out, 20_000)
+            self.assertGreaterEqual(stay.min(), expected)
+            self.assertLess(stay.min() - expected, 4 * stay.std())
+        self.assertEqual(analysis.reports_expected(2, 0.9), 0)
 
     def test_what_was_refused_is_a_metric(self):
         mechanism = device_reports_plan.MinimumCohort()
