@@ -8,7 +8,7 @@ from federated_hh.interactive.two_servers import aggregator, pair
 from privacy import device_reports_plan
 from randomness import streams
 from rounds import samplers
-from tests.federated_hh.interactive import cases, fleet_test
+from tests.federated_hh.interactive import cases, collected
 from tests.federated_hh.interactive.two_servers import cases as server_cases
 
 
@@ -24,9 +24,9 @@ class TwoServersTest(parameterized.TestCase):
             dataTypeContent={"ngrams": cases.FIGURE_4["dataTypeContent"]["ngrams"]},
             privacyBudget__minimumCohort=5000,
         )
-        collected = fleet_test.Collected()
+        in_the_open = collected.Collected()
         batches = []
-        for one in (collected, aggregator.TwoServers()):
+        for one in (in_the_open, aggregator.TwoServers()):
             devices = fleet.DeviceFleet(approval, stored, one)
             with devices.worker():
                 batches.append(devices.ask(recipe, np.arange(300), (), _stream()))
@@ -36,7 +36,7 @@ class TwoServersTest(parameterized.TestCase):
         self.assertEqual(batches[1].minimum_cohort, 5000)
         shared = aggregator.TwoServers(pair.LocalPair())
         shared.begin(recipe.content.num_cells, 300, _stream())
-        shared.add(collected.reports, 300)
+        shared.add(in_the_open.reports, 300)
         found = shared.close()
         np.testing.assert_array_equal(found.counts, batches[0].counts)
         self.assertEqual(
