@@ -59,6 +59,18 @@ class Batch:
 
 
 @dataclasses.dataclass(frozen=True)
+class CheckedBatch(Batch):
+    """What an aggregation holds that may refuse reports.
+
+    Attributes:
+        refused: How many reports were sent and are not among `reports`: not
+            well-formed, sent twice or too late, or not sent to the end.
+    """
+
+    refused: int
+
+
+@dataclasses.dataclass(frozen=True)
 class Aggregate:
     """What an analyst gets of a query.
 
@@ -84,7 +96,10 @@ class MinimumCohort(plan_lib.Mechanism[None]):
         least = max(total.minimum_cohort, int(facts[MINIMUM_COHORT]))
         is_enough = total.reports >= least
         counts = total.counts if is_enough else None
-        return plan_lib.Release(Aggregate(counts, total.reports), state)
+        metrics = {}
+        if isinstance(total, CheckedBatch):
+            metrics["refused"] = total.refused
+        return plan_lib.Release(Aggregate(counts, total.reports), state, metrics)
 
 
 _Plan: TypeAlias = plan_lib.Plan[Any, DeviceReports, MinimumCohort]
@@ -171,6 +186,7 @@ def _statement(
             f"The aggregation ({reports.aggregation}) shows nothing of a report but as "
             "part of a sum of at least the minimum cohort. The simulation holds the "
             "reports in the clear.",
+            *_OF_AGGREGATIONS.get(reports.aggregation, ()),
             "The devices of a batch are honest: each colluding one is one less to hide "
             "among.",
             "Whether a device answers follows from the recipes that it got, not from "
@@ -263,6 +279,16 @@ def _parameters(plan: _Plan, repeats: int) -> dict[str, float | int | str]:
     return found
 
 
+# What more is assumed of an aggregation, by name.
+_OF_AGGREGATIONS = {
+    "two_servers": (
+        "The two servers do not collude, and each does what the protocol says. It has "
+        "one additive share of a report, and the values that both open to check a "
+        "proof are uniform whatever the report is.",
+        "A report that is no vector of 0 and 1 is left out, and counts for no minimum "
+        "cohort. One that is and lies is counted: no proof covers that.",
+    ),
+}
 _DISJOINT = plan_lib.Sampling.DISJOINT
 for _sampling in (_DISJOINT, plan_lib.Sampling.UNIFORM):
     plan_lib.register(_sampling, DeviceReports, MinimumCohort, _Theorem())

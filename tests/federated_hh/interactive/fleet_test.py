@@ -7,7 +7,6 @@ import numpy as np
 from absl.testing import absltest, parameterized
 
 from federated_hh.interactive import (
-    aggregation,
     contents,
     device,
     events,
@@ -18,25 +17,7 @@ from privacy import device_policy, device_reports_plan
 from privacy import plan as plan_lib
 from randomness import streams
 from rounds import samplers
-from tests.federated_hh.interactive import cases
-
-
-class Collected(aggregation.Aggregator):
-    """Keeps all reports, for the tests to see."""
-
-    name = "collected"
-
-    def begin(self, num_cells):
-        self.reports = np.zeros((0, num_cells), bool)
-        self.minimum = 0
-
-    def add(self, reports, minimum_cohort):
-        self.reports = np.concatenate([self.reports, reports])
-        self.minimum = max(self.minimum, minimum_cohort)
-
-    def close(self):
-        counts = np.count_nonzero(self.reports, axis=0).astype(np.int64)
-        return device_reports_plan.Batch(counts, len(self.reports), self.minimum)
+from tests.federated_hh.interactive import cases, collected
 
 
 def _stream(number):
@@ -87,7 +68,7 @@ def _recipe(name, **changes):
 class FleetTest(parameterized.TestCase):
     def fleets(self, approval=None, num_devices=300):
         approval, stored = approval or cases.approval(), cases.stored(num_devices)
-        self.collected = Collected()
+        self.collected = collected.Collected()
         return (
             fleet.DeviceFleet(approval, stored, self.collected),
             vector_fleet.VectorFleet(approval, stored),
