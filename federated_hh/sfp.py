@@ -37,6 +37,8 @@ from simulation import client_words, population
 _BLOCK_SIZE = 200_000
 # Of all positions together: each is a number that a block gives back.
 _MAX_ITEMS = 1 << 27
+# Of the sketches of all positions.
+_MAX_CELLS = 1 << 27
 
 
 class StitchingError(ValueError):
@@ -123,6 +125,14 @@ class SequenceFragmentPuzzle(algorithm.Algorithm[SfpState, np.ndarray]):
                 f"{alphabet.num_symbols:,} symbols and {options.num_positions} "
                 f"positions it makes {num_items:,} fragments; at most {_MAX_ITEMS:,} "
                 "are possible"
+            )
+        num_cells = options.num_positions * math.prod(self.sketch.sketch_shape)
+        if num_cells > _MAX_CELLS:
+            raise ValueError(
+                f"num_hashes is {options.num_hashes:,}: with num_cells = "
+                f"{options.num_cells:,} and {options.num_positions} positions the "
+                f"sketches have {num_cells:,} numbers; at most {_MAX_CELLS:,} are "
+                "possible"
             )
         draws_sum = options.report_sampling == "aggregate"
         self.plan = plan_lib.Plan(
@@ -281,7 +291,11 @@ class SequenceFragmentPuzzle(algorithm.Algorithm[SfpState, np.ndarray]):
         return items, estimates[items]
 
     def _noise(self, released: np.ndarray) -> float:
-        """Returns the mean standard deviation of estimates of what nobody has."""
+        """Returns the mean standard deviation of estimates of what nobody has.
+
+        By the noise of the reports alone: frequent items that meet others under a hash
+        function add to it; see `variance_of_collisions`.
+        """
         reports = released[:, :, -1].sum(axis=1)
         variances = [self.sketch.variance(np.zeros(1), int(n))[0] for n in reports]
         return float(np.mean(np.sqrt(variances)))

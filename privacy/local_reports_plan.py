@@ -96,6 +96,11 @@ class LocalReports(plan_lib.Contribution):
     population_has_empty_users: bool = False
     algorithm: str = "LDP TrieHH"
 
+    @property
+    def local_epsilon(self) -> float:
+        """Of the B reports together."""
+        return self.bound * self.replacement_epsilon
+
     def __post_init__(self):
         for name in ("bound", "max_depth", "num_passes", "max_prefixes"):
             argument_checks.integer(name, getattr(self, name), 1)

@@ -103,6 +103,14 @@ class Sampler(abc.ABC, Generic[P]):
 class Contribution:
     """What one client may send in a round; a frozen dataclass."""
 
+    @property
+    def local_epsilon(self) -> float | None:
+        """Of all that a client sends in a round, whoever sees it, for replacement.
+
+        None where what a client sends is not private by itself.
+        """
+        return None
+
     def reported(self, total: Any, facts: Facts, stream: streams.Stream) -> Any:
         """Returns the sum of what clients send, from what the simulation computed.
 

@@ -140,12 +140,6 @@ def stated_epsilon(
     return best.epsilon, best.bound
 
 
-def _local_epsilon(plan: plan_lib.Plan[Any, Any, Any], delta: float) -> float:
-    """Returns the epsilon of all that a client sends; nan where it has none."""
-    pure = [g.epsilon for g in _of_a_client(plan, delta) if g.delta == 0]
-    return min(pure, default=math.nan)
-
-
 def _of_a_client(
     plan: plan_lib.Plan[Any, Any, Any], delta: float
 ) -> list[guarantee_lib.Guarantee]:
@@ -242,7 +236,8 @@ class Comparison:
         made = algorithm.plan.statement(None, self.delta)
         part.simulator.write_bytes("privacy.md", made.to_markdown().encode())
         epsilon, bound = stated_epsilon(algorithm.plan, self.delta)
-        local = _local_epsilon(algorithm.plan, self.delta)
+        local = algorithm.plan.contribution.local_epsilon
+        local = math.nan if local is None else local
         seconds = part.metrics().groupby("repeat")["seconds"].sum()
         truth = evaluation.GroundTruth.of(self.clients, self.word_selection)
         place = {word: i for i, word in enumerate(self.clients.words.to_pylist())}

@@ -338,6 +338,12 @@ class OptionsTest(SfpTestCase):
         with self.assertRaisesRegex(ValueError, message):
             sfp_options.SfpOptions(**values)
 
+    def test_too_large_sketches(self):
+        with self.assertRaisesRegex(
+            ValueError, "num_hashes is 1,048,576: with num_cells = 1,048,576 and 2 po"
+        ):
+            self.algorithm(["a"], num_hashes=2**20, num_cells=2**20)
+
     def test_too_many_fragments(self):
         with self.assertRaisesRegex(
             ValueError, "num_word_hashes is 1,048,576: .* 5 po"
