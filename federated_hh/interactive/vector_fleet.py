@@ -176,15 +176,21 @@ class _Encoder:
         for name, kind in self.content.types.items():
             if isinstance(kind, contents.PrefixTree) and name == "ngrams":
                 part = self._of_grams(kind, self.events.grams[places])
-            elif isinstance(kind, contents.BucketedType) and name == "age":
-                part = np.searchsorted(
-                    kind.boundaries, self.events.ages[owners], side="right"
-                )
+            elif isinstance(kind, contents.BucketedType) and name != "ngrams":
+                numbers = self._numbers(name, places, owners)
+                part = np.searchsorted(kind.boundaries, numbers, side="right")
             else:  # a number is no text, and a text no number
                 part = np.zeros(len(places), np.int64)
             cells = cells * kind.num_cells + part
             uncovered += part == 0
         return cells, uncovered
+
+    def _numbers(
+        self, name: str, places: np.ndarray, owners: np.ndarray
+    ) -> np.ndarray:
+        if name == "age":
+            return self.events.ages[owners]
+        return self.events.seconds[places]
 
     def _of_grams(self, tree: contents.PrefixTree, grams: np.ndarray) -> np.ndarray:
         # What a word is among the tokens, with -1 for an unknown one; by the word's
