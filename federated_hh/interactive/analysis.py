@@ -118,14 +118,13 @@ class Analysis(algorithm.Algorithm[S, device_reports_plan.Batch]):
 
         Args:
             state: Before it is asked.
-            query: A SELECT.
+            query: A SELECT of the fields of its content.
             content: Of its rows.
             epsilon: Of the aggregate, in whole millionths.
         """
         policy = self.approval.policy
-        limit = min(
-            limits.local_epsilon for limits in (policy.limits, *policy.fields.values())
-        )
+        fields = (policy.fields[name] for name in content.types)
+        limit = min(limits.local_epsilon for limits in (policy.limits, *fields))
         local_units, minimum = report_budget(
             policy.randomizer,
             policy.delta,

@@ -170,14 +170,13 @@ class Distribution(analysis.Analysis[State]):
                 "quantiles": pd.DataFrame(dict.fromkeys(_QUANTILE_COLUMNS, empty)),
             }
         found = nested_histograms.combine(state.histograms)
-        shares, stderrs = found.shares()
         edges = [-np.inf, *found.boundaries, np.inf]
         values, errors = found.quantiles(QUANTILES)
         buckets = (
             edges[:-1],
             edges[1:],
-            shares,
-            stderrs,
+            found.shares,
+            found.share_stderrs,
             np.append(found.below, 1.0),
             np.append(found.stderrs, 0.0),
         )

@@ -46,28 +46,19 @@ class Distribution:
     Attributes:
         boundaries: float64 [boundaries], ascending: where it is known.
         below: float64 [boundaries]: the estimated share below each.
-        covariance: float64 [boundaries, boundaries]: of `below`.
+        stderrs: float64 [boundaries]: of `below`.
+        share_stderrs: float64 [boundaries + 1]: of `shares`.
     """
 
     boundaries: np.ndarray
     below: np.ndarray
-    covariance: np.ndarray
+    stderrs: np.ndarray
+    share_stderrs: np.ndarray
 
     @property
-    def stderrs(self) -> np.ndarray:
-        """Standard errors of `below`."""
-        return np.sqrt(np.diag(self.covariance))
-
-    def shares(self) -> tuple[np.ndarray, np.ndarray]:
-        """Returns what lies in each cell, and its standard error: [boundaries + 1]."""
-        num = len(self.boundaries)
-        differences = np.diff(np.eye(num + 1, num, -1), axis=0)
-        differences = np.concatenate([differences, np.zeros((1, num))])
-        differences[-1, -1] = -1
-        shares = differences @ self.below
-        shares[-1] += 1
-        variances = ((differences @ self.covariance) * differences).sum(axis=1)
-        return shares, np.sqrt(np.maximum(variances, 0))
+    def shares(self) -> np.ndarray:
+        """The estimated share of each cell: float64 [boundaries + 1]."""
+        return np.diff(self.below, prepend=0, append=1)
 
     def monotone(self) -> np.ndarray:
         """Returns `below` made ascending, in [0, 1].
@@ -124,28 +115,32 @@ def combine(histograms: Sequence[Histogram]) -> Distribution:
             )
         places.append(at)
     # First as if all cells were empty, then with the variances that shares give.
-    shares = np.zeros(len(boundaries) + 1)
-    for _ in range(2):
-        found = _least_squares(boundaries, histograms, places, shares)
-        shares = np.diff(found.monotone(), prepend=0, append=1)
-    return found
+    found = _estimate(boundaries, histograms, places, np.zeros(len(boundaries)))
+    return _estimate(boundaries, histograms, places, found.monotone())
 
 
-def _least_squares(
+def _estimate(
     boundaries: np.ndarray,
     histograms: Sequence[Histogram],
     places: Sequence[np.ndarray],
-    shares: np.ndarray,
+    below: np.ndarray,
 ) -> Distribution:
-    """Returns the best linear estimate, of covariances that some shares give."""
+    """Returns the best linear estimate, of covariances that some distribution gives.
+
+    The covariance of a histogram's cells is diag(variances) - cells cells^T, divided by
+    its reports.
+    """
+    laws = []
+    for histogram, at in zip(histograms, places, strict=True):
+        cells = np.diff(below[at], prepend=0, append=1 if below.any() else 0)
+        variances = histogram.empty_variance * (1 - cells)
+        laws.append((cells, variances + (histogram.full_variance + 1) * cells))
+    if len(histograms) == 1:
+        return _of_one(histograms[0], *laws[0])
     num = len(boundaries)
     precision, weighted = np.zeros((num, num)), np.zeros(num)
-    below = np.cumsum(shares)[:-1]
-    for histogram, at in zip(histograms, places, strict=True):
-        cells = np.diff(below[at], prepend=0, append=shares.sum())
-        variances = histogram.empty_variance * (1 - cells)
-        variances += (histogram.full_variance + 1) * cells
-        # The inverse of diag(variances) - cells cells^T, by Sherman and Morrison.
+    for histogram, at, (cells, variances) in zip(histograms, places, laws, strict=True):
+        # The inverse by Sherman and Morrison.
         ratio = cells / variances
         inverse = np.diag(1 / variances)
         inverse += np.outer(ratio, ratio) / (1 - ratio @ cells)
@@ -155,14 +150,40 @@ def _least_squares(
         given[-1] -= 1
         precision[np.ix_(at, at)] += _differences(_differences(inverse).T).T
         weighted[at] += _differences(inverse @ given)
-    factor = linalg.cho_factor(precision)
+    covariance = linalg.inv(precision)
+    of_cells = np.diff(np.pad(covariance, 1), axis=0)
+    of_cells = np.diff(of_cells, axis=1)
     return Distribution(
-        boundaries,
-        linalg.cho_solve(factor, weighted),
-        linalg.cho_solve(factor, np.eye(num)),
+        boundaries, covariance @ weighted, _root(covariance), _root(of_cells)
+    )
+
+
+def _of_one(
+    histogram: Histogram, cells: np.ndarray, variances: np.ndarray
+) -> Distribution:
+    """Returns the same of one histogram, without matrices.
+
+    Its shares miss a sum of one; each takes of the difference what its covariance with
+    the sum says.
+    """
+    with_sum = variances - cells * cells.sum()
+    total = with_sum.sum()
+    shares = histogram.shares - with_sum * (histogram.shares.sum() - 1) / total
+    of_below = np.cumsum(variances) - np.cumsum(cells) ** 2
+    of_below -= np.cumsum(with_sum) ** 2 / total
+    of_shares = variances - cells**2 - with_sum**2 / total
+    return Distribution(
+        histogram.boundaries,
+        np.cumsum(shares)[:-1],
+        np.sqrt(np.maximum(of_below[:-1], 0) / histogram.reports),
+        np.sqrt(np.maximum(of_shares, 0) / histogram.reports),
     )
 
 
 def _differences(rows: np.ndarray) -> np.ndarray:
     """Returns D^T rows, where D makes cells of shares below boundaries."""
     return rows[:-1] - rows[1:]
+
+
+def _root(covariance: np.ndarray) -> np.ndarray:
+    return np.sqrt(np.maximum(np.diag(covariance), 0))

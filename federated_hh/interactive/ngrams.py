@@ -35,6 +35,9 @@ class Found:
     reports: int
 
 
+_NOTHING = Found((), np.zeros(0), np.zeros(0), 0)
+
+
 @dataclasses.dataclass(frozen=True)
 class State(analysis.Asked):
     """What is known so far.
@@ -109,7 +112,11 @@ class NGrams(analysis.Analysis[State]):
             paths = ((),)
         if not paths:
             return None
-        content = contents.Content({"ngrams": contents.PrefixTree(paths, self.tokens)})
+        return self._ask(state, contents.PrefixTree(paths, self.tokens))
+
+    def _ask(self, state: State, tree: contents.PrefixTree) -> recipe_lib.Recipe:
+        """Returns the recipe about the n-grams of a tree."""
+        content = contents.Content({"ngrams": tree})
         query = f"select ngrams from {events.STREAM.name}"
         return self.make_recipe(state, query, content, self._epsilon)
 
@@ -120,7 +127,7 @@ class NGrams(analysis.Analysis[State]):
         estimates: analysis.Estimates | None,
     ) -> tuple[State, Mapping[str, float | int]]:
         """Keeps the n-grams that stand out of the noise."""
-        found = Found((), np.zeros(0), np.zeros(0), 0)
+        found = _NOTHING
         if estimates is not None:
             found = self._standing_out(recipe.content, estimates)
         state = dataclasses.replace(state, levels=(*state.levels, found))
@@ -131,9 +138,7 @@ class NGrams(analysis.Analysis[State]):
     ) -> Found:
         tree = content.types["ngrams"]
         assert isinstance(tree, contents.PrefixTree)
-        cells = np.arange(1, tree.num_cells)
-        # Neither the end of a sentence nor an unknown word goes on.
-        cells = cells[(cells - 1) % tree.branches >= 2]
+        cells = known_cells(tree)
         # The noise of a cell that nobody has: the smallest there is.
         noise = float(estimates.stderrs.min())
         share = min(0.5, self._false_positives / len(cells))
@@ -161,6 +166,15 @@ class NGrams(analysis.Analysis[State]):
                     "share": found.estimates / max(found.reports, 1),
                 }
             )
-            for i, found in enumerate(state.levels)
+            for i, found in enumerate(state.levels or (_NOTHING,))
         ]
         return {"ngrams": pd.concat(tables, ignore_index=True)}
+
+
+def known_cells(tree: contents.PrefixTree) -> np.ndarray:
+    """Returns the cells of n-grams of known words: int64.
+
+    Neither the end of a sentence nor an unknown word is a word that goes on.
+    """
+    cells = np.arange(1, tree.num_cells)
+    return cells[(cells - 1) % tree.branches >= 2]

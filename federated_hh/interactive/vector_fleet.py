@@ -77,11 +77,9 @@ class VectorFleet(fleet.Fleet):
     def _admitted(self, recipe: recipe_lib.Recipe, cohort: np.ndarray) -> np.ndarray:
         """Charges who answers; returns who does: bool [devices]."""
         nobody = np.zeros(len(cohort), bool)
-        if self._approval.objection(recipe):
-            return nobody
         try:
-            fields = self._sandbox.verify(recipe.query, [*recipe.content.types])
-        except verification.QueryRefusedError:
+            fields = self._approval.verify(recipe, self._sandbox)
+        except device.RecipeRefusedError:
             return nobody
         names = budget.scopes(fields)
         rows = np.concatenate([self._spent[name][cohort] for name in names], axis=1)
@@ -129,12 +127,7 @@ class VectorFleet(fleet.Fleet):
         Raises:
             ValueError: If the query does more than to name fields.
         """
-        plain = _PLAIN.fullmatch(recipe.query)
-        if plain is None:
-            raise ValueError(
-                f"query is {recipe.query!r}; vectorised devices answer only 'select "
-                f"... from {events.STREAM.name}' with names of fields"
-            )
+        check_plain(recipe.query)
         encoder = _Encoder(recipe.content, self._events, self._place_of)
         found = np.empty(len(numbers), np.int64)
         for first in range(0, len(numbers), _DEVICES_AT_ONCE):
@@ -157,6 +150,15 @@ class VectorFleet(fleet.Fleet):
         before = np.concatenate([[0], so_far])[firsts]
         wanted = (chances * (so_far[ends - 1] - before)).astype(np.int64)
         return cells[np.searchsorted(so_far, before + wanted + 1)]
+
+
+def check_plain(query: str) -> None:
+    """Raises `ValueError` where an approved query does more than to name fields."""
+    if _PLAIN.fullmatch(query) is None:
+        raise ValueError(
+            f"query is {query!r}; vectorised devices answer only 'select ... from "
+            f"{events.STREAM.name}' with names of fields"
+        )
 
 
 @dataclasses.dataclass
