@@ -64,18 +64,14 @@ def run(arguments: experiment_flags.Arguments) -> None:
         report=report,
         **vars(arguments),
     )
-    found = algorithm.results(done.outcome.states[0])["ngrams"]
-    print(f"{len(found)} n-grams found, the longest and most frequent first:")
-    order = ["words", "estimate"]
-    print(
-        found.sort_values(order, ascending=False).head(10).to_string(index=False)
-        if len(found)
-        else "none"
-    )
+    state = done.outcome.states[0]
+    print(statistics_report.headline(algorithm, state))
     if options.show_device_log is not None:
         print(f"The log of device {options.show_device_log}:")
         print(prepared.device_log(options.show_device_log).to_string(index=False))
     print(f"Report: {done.path}/report.html")
+    for number, reason in prepared.complaints(state):
+        raise ValueError(f"--recipe={options.recipe[number]}: {reason}")
 
 
 def main(argv: list[str]) -> None:

@@ -197,12 +197,13 @@ def told(
         verification.Sandbox(approval.query_class) as sandbox,
         budget.Accountant(approval.policy) as accountant,
     ):
+        reason: Told | None = None
         for one in (*earlier, recipe):
             try:
                 fields = approval.verify(one, sandbox)
             except RecipeRefusedError as error:
-                reason: Told | None = error.told
+                reason = error.told
                 continue
             refusal = accountant.charge(0, fields, one)
-            reason = refusal and _CHECKS[refusal.check]
-    return reason and reason.value
+            reason = None if refusal is None else _CHECKS[refusal.check]
+    return None if reason is None else reason.value

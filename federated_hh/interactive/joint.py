@@ -7,7 +7,6 @@ figure 4. The static one asks once for the pairs of all ages and all n-grams.
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -53,15 +52,18 @@ class State(ngrams.State):
 class Joint(ngrams.NGrams):
     """Finds pairs of an age and an n-gram that stand out of the noise."""
 
+    @property
+    def lengths(self) -> range:
+        """How many words the n-grams have that queries ask about without an age."""
+        return range(1, self.length) if self.is_interactive else range(0)
+
     def initialize(self, repeat: int) -> State:
         """Returns that nothing is known."""
         del repeat
         return State((), 0)
 
-    def _ask(
-        self, state: ngrams.State, tree: contents.PrefixTree
-    ) -> recipe_lib.Recipe:
-        if state.queries < self.max_rounds - 1:
+    def _ask(self, state: ngrams.State, tree: contents.PrefixTree) -> recipe_lib.Recipe:
+        if state.queries < len(self.lengths):
             return super()._ask(state, tree)
         content = contents.Content({"age": AGES, "ngrams": tree})
         query = f"select age, ngrams from {events.STREAM.name}"
@@ -83,9 +85,7 @@ class Joint(ngrams.NGrams):
         assert isinstance(state, State)
         return dataclasses.replace(state, pairs=pairs), {"found": found}
 
-    def _pairs(
-        self, content: contents.Content, estimates: analysis.Estimates
-    ) -> Pairs:
+    def _pairs(self, content: contents.Content, estimates: analysis.Estimates) -> Pairs:
         tree = content.types["ngrams"]
         assert isinstance(tree, contents.PrefixTree)
         shape = (AGES.num_cells, tree.num_cells)
@@ -112,16 +112,17 @@ class Joint(ngrams.NGrams):
         """Returns what was found.
 
         Returns:
-            ngrams: see `NGrams`, of all queries but the last; pairs: of each n-gram
-            with a pair found a row an age: ngram, age, estimate, stderr, share (of the
-            reports), found (whether the pair itself stands out).
+            ngrams: see `NGrams`, of all queries but the last, if any; pairs: of each
+            n-gram with a pair found a row an age: ngram, age, estimate, stderr, share
+            (of the reports), found (whether the pair itself stands out).
         """
         assert isinstance(state, State)
         pairs = state.pairs
         empty = np.zeros((0, AGES.num_cells))
         pairs = pairs or Pairs((), empty, empty, empty.astype(bool), 0)
         ages = [AGES.name(cell) for cell in range(AGES.num_cells)]
-        return super().results(state) | {
+        return {
+            **(super().results(state) if self.lengths else {}),
             "pairs": pd.DataFrame(
                 {
                     "ngram": np.repeat(np.array(pairs.grams, object), len(ages)),
@@ -131,5 +132,5 @@ class Joint(ngrams.NGrams):
                     "share": pairs.counts.reshape(-1) / max(pairs.reports, 1),
                     "found": pairs.is_found.reshape(-1),
                 }
-            )
+            ),
         }

@@ -84,6 +84,11 @@ class NGrams(analysis.Analysis[State]):
         self._false_positives = false_positives
         self._epsilon = epsilon
 
+    @property
+    def lengths(self) -> range:
+        """How many words the n-grams have that the queries ask about."""
+        return range(1 if self.is_interactive else self.length, self.length + 1)
+
     def describe(self) -> dict[str, Any]:
         """Returns what a sum depends on beside the plan."""
         return super().describe() | {
@@ -155,11 +160,10 @@ class NGrams(analysis.Analysis[State]):
 
     def results(self, state: State) -> Mapping[str, pd.DataFrame]:
         """Returns the n-grams found, a row each."""
-        first = 1 if self.is_interactive else self.length
         tables = [
             pd.DataFrame(
                 {
-                    "words": np.full(len(found.grams), first + i, np.int64),
+                    "words": np.full(len(found.grams), self.lengths[0] + i, np.int64),
                     "ngram": np.array(found.grams, object),
                     "estimate": found.estimates,
                     "stderr": found.stderrs,

@@ -86,9 +86,7 @@ class OwnRecipes(analysis.Analysis[State]):
             told = TOO_FEW if refusal is None else f"{NOTHING}: {refusal}"
             answer = Answer(told, np.zeros(0), np.zeros(0), 0)
         else:
-            answer = Answer(
-                "", estimates.counts, estimates.stderrs, estimates.reports
-            )
+            answer = Answer("", estimates.counts, estimates.stderrs, estimates.reports)
         return dataclasses.replace(state, answers=(*state.answers, answer)), {}
 
     def results(self, state: State) -> Mapping[str, pd.DataFrame]:

@@ -187,9 +187,7 @@ class _Encoder:
             uncovered += part == 0
         return cells, uncovered
 
-    def _numbers(
-        self, name: str, places: np.ndarray, owners: np.ndarray
-    ) -> np.ndarray:
+    def _numbers(self, name: str, places: np.ndarray, owners: np.ndarray) -> np.ndarray:
         if name == "age":
             return self.events.ages[owners]
         return self.events.seconds[places]

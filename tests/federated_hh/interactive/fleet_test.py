@@ -271,7 +271,9 @@ class FleetTest(parameterized.TestCase):
             )
         grams = np.zeros((1, 6), np.int32)
         words = tuple(map(str, range(2000)))
-        stored = events.NGramEvents(words, grams, np.array([0, 1]), *2 * [np.array([20])])
+        stored = events.NGramEvents(
+            words, grams, np.array([0, 1]), *2 * [np.array([20])]
+        )
         with self.assertRaisesRegex(ValueError, "n-grams have 6 words"):
             vector_fleet.VectorFleet(approval, stored)
 
