@@ -43,7 +43,11 @@ class StatisticsOptions:
         most=10_000,
     )
     max_prefixes: int = option(
-        50, "The most n-grams that a query finds.", least=1, most=100_000
+        50,
+        "The most n-grams that the next query goes on from: those of the largest "
+        "estimates.",
+        least=1,
+        most=100_000,
     )
     false_positives: float = option(
         0.1,

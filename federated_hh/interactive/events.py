@@ -99,6 +99,20 @@ class NGramEvents:
         ages = _ages(_mean_lengths(words, devices, vocabulary.words), seed)
         return cls(vocabulary.words, grams, devices, ages, _seconds(devices, seed))
 
+    def first(self, most: int) -> "NGramEvents":
+        """Returns the same devices with at most so many of their first events each."""
+        sizes = np.minimum(np.diff(self.splits), most)
+        splits = np.append(0, np.cumsum(sizes))
+        places = np.arange(splits[-1]) + np.repeat(
+            self.splits[:-1] - splits[:-1], sizes
+        )
+        return dataclasses.replace(
+            self,
+            grams=self.grams[places],
+            splits=splits,
+            seconds=self.seconds[places],
+        )
+
     def text_of(self, gram: Sequence[int]) -> str:
         """Returns an n-gram as a device stores it: words with blanks between them."""
         return " ".join(

@@ -10,13 +10,18 @@ from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
-from scipy import stats
 
 from federated_hh.interactive import analysis, contents, events, ngrams
 from federated_hh.interactive import recipe as recipe_lib
 
 # Of the figure.
 AGES = contents.BucketedType((20, 30, 40, 50, 60, 70, 80))
+
+
+def ages_of(stored: events.NGramEvents) -> tuple[np.ndarray, list[str]]:
+    """Returns the age's bucket of each device, int64 [devices], and their names."""
+    buckets = np.searchsorted(AGES.boundaries, stored.ages, side="right")
+    return buckets, [AGES.name(cell) for cell in range(AGES.num_cells)]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,13 +85,13 @@ class Joint(ngrams.NGrams):
             return super().learn(state, recipe, estimates)
         pairs = None
         if estimates is not None:
-            pairs = self._pairs(recipe.content, estimates)
+            pairs = self._pairs(recipe, estimates)
         found = 0 if pairs is None else int(pairs.is_found.sum())
         assert isinstance(state, State)
         return dataclasses.replace(state, pairs=pairs), {"found": found}
 
-    def _pairs(self, content: contents.Content, estimates: analysis.Estimates) -> Pairs:
-        tree = content.types["ngrams"]
+    def _pairs(self, recipe: recipe_lib.Recipe, estimates: analysis.Estimates) -> Pairs:
+        tree = recipe.content.types["ngrams"]
         assert isinstance(tree, contents.PrefixTree)
         shape = (AGES.num_cells, tree.num_cells)
         known = ngrams.known_cells(tree)
@@ -94,12 +99,11 @@ class Joint(ngrams.NGrams):
             values.reshape(shape).T[known]
             for values in (estimates.counts, estimates.stderrs)
         )
-        noise = float(estimates.stderrs.min())
-        share = min(0.5, self._false_positives / counts.size)
-        is_found = counts > noise * float(stats.norm.isf(share))
+        chance = min(0.5, self._false_positives / counts.size)
+        is_found = counts > self.least_estimate(recipe, estimates.reports, chance)
         rows = np.flatnonzero(is_found.any(axis=1))
         order = np.argsort(-counts[rows].sum(axis=1), kind="stable")
-        rows = rows[order[: self._max_prefixes]]
+        rows = rows[order]
         return Pairs(
             tuple(" ".join(tree.path(cell)) for cell in known[rows].tolist()),
             counts[rows],

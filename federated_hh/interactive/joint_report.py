@@ -78,9 +78,7 @@ def evaluate(
     """
     pairs = algorithm.results(state)["pairs"]
     pairs = pairs[pairs["found"]].drop(columns="found").reset_index(drop=True)
-    buckets = np.searchsorted(joint.AGES.boundaries, stored.ages, side="right")
-    names = [joint.AGES.name(cell) for cell in range(joint.AGES.num_cells)]
-    truth = ground_truth.Holders.of(stored, algorithm.length, buckets, names)
+    truth = ground_truth.Holders.of(stored, algorithm.length, *joint.ages_of(stored))
     ranks = truth.ranks
     keys = list(zip(pairs["ngram"], pairs["age"], strict=True))
     pairs["true_holders"] = np.array([truth.counts.get(k, 0) for k in keys], np.int64)

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy import stats
 
 from federated_hh.interactive import analysis, contents, events
 from federated_hh.interactive import recipe as recipe_lib
@@ -70,7 +69,7 @@ class NGrams(analysis.Analysis[State]):
             tokens: The known words.
             length: Words of an n-gram, at least 1.
             is_interactive: Whether to grow a tree; else all is asked at once.
-            max_prefixes: The most n-grams that a level keeps.
+            max_prefixes: The most n-grams that the next query goes on from.
             false_positives: How many n-grams that nobody has a query finds on average,
                 at most.
             epsilon: Of the aggregates of all queries that one device answers.
@@ -112,7 +111,8 @@ class NGrams(analysis.Analysis[State]):
         if not self.is_interactive:
             paths = tuple(itertools.product(self.tokens, repeat=self.length - 1))
         elif state.levels:
-            paths = tuple(tuple(gram.split()) for gram in state.levels[-1].grams)
+            grams = state.levels[-1].grams[: self._max_prefixes]
+            paths = tuple(tuple(gram.split()) for gram in grams)
         else:
             paths = ((),)
         if not paths:
@@ -134,23 +134,20 @@ class NGrams(analysis.Analysis[State]):
         """Keeps the n-grams that stand out of the noise."""
         found = _NOTHING
         if estimates is not None:
-            found = self._standing_out(recipe.content, estimates)
+            found = self._standing_out(recipe, estimates)
         state = dataclasses.replace(state, levels=(*state.levels, found))
         return state, {"found": len(found.grams)}
 
     def _standing_out(
-        self, content: contents.Content, estimates: analysis.Estimates
+        self, recipe: recipe_lib.Recipe, estimates: analysis.Estimates
     ) -> Found:
-        tree = content.types["ngrams"]
+        tree = recipe.content.types["ngrams"]
         assert isinstance(tree, contents.PrefixTree)
         cells = known_cells(tree)
-        # The noise of a cell that nobody has: the smallest there is.
-        noise = float(estimates.stderrs.min())
-        share = min(0.5, self._false_positives / len(cells))
-        is_kept = estimates.counts[cells] > noise * float(stats.norm.isf(share))
-        kept = cells[is_kept]
-        order = np.argsort(-estimates.counts[kept], kind="stable")
-        kept = kept[order[: self._max_prefixes]]
+        chance = min(0.5, self._false_positives / len(cells))
+        least = self.least_estimate(recipe, estimates.reports, chance)
+        kept = cells[estimates.counts[cells] > least]
+        kept = kept[np.argsort(-estimates.counts[kept], kind="stable")]
         return Found(
             tuple(" ".join(tree.path(cell)) for cell in kept.tolist()),
             estimates.counts[kept],

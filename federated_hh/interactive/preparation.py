@@ -2,6 +2,7 @@
 
 import dataclasses
 import pathlib
+from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
@@ -123,6 +124,26 @@ def prepare(
     """
     recipes = [_read(name) for name in options.recipe]
     stored = events.NGramEvents.of(text, vocabulary, options.ngram_words, seed)
+    return Prepared(algorithm_of(options, stored, text.fingerprint, recipes), stored)
+
+
+def algorithm_of(
+    options: statistics_options.StatisticsOptions,
+    stored: events.NGramEvents,
+    fingerprint: str,
+    recipes: Sequence[recipe_lib.Recipe] = (),
+) -> analysis.Analysis[Any]:
+    """Returns the analysis of devices that store some events.
+
+    Args:
+        options: Of the analysis.
+        stored: The events; the known words are those of their vocabulary.
+        fingerprint: Of what was typed.
+        recipes: An analyst's own, if any.
+
+    Raises:
+        ValueError: If there are too few devices.
+    """
     approval = approval_of(options)
     devices: fleet.Fleet
     if options.devices == "real":
@@ -143,32 +164,29 @@ def prepare(
     common = (devices, approval, sampler)
     named = {
         "aggregation": aggregation.SecureSum.name,
-        "fingerprint": text.fingerprint,
+        "fingerprint": fingerprint,
     }
-    algorithm: analysis.Analysis[Any]
     if recipes:
-        algorithm = own_recipes.OwnRecipes(*common, recipes=recipes, **named)
-    elif options.analysis == "distribution":
-        algorithm = distribution.Distribution(
+        return own_recipes.OwnRecipes(*common, recipes=recipes, **named)
+    if options.analysis == "distribution":
+        return distribution.Distribution(
             *common,
             buckets=buckets_of(options),
             max_queries=queries,
             epsilon=options.query_epsilon,
             **named,
         )
-    else:
-        kind = joint.Joint if options.analysis == "joint" else ngrams.NGrams
-        algorithm = kind(
-            *common,
-            tokens=vocabulary.words,
-            length=options.ngram_words,
-            is_interactive=options.strategy == "interactive",
-            max_prefixes=options.max_prefixes,
-            false_positives=options.false_positives,
-            epsilon=options.query_epsilon,
-            **named,
-        )
-    return Prepared(algorithm, stored)
+    kind = joint.Joint if options.analysis == "joint" else ngrams.NGrams
+    return kind(
+        *common,
+        tokens=stored.words,
+        length=options.ngram_words,
+        is_interactive=options.strategy == "interactive",
+        max_prefixes=options.max_prefixes,
+        false_positives=options.false_positives,
+        epsilon=options.query_epsilon,
+        **named,
+    )
 
 
 def buckets_of(options: statistics_options.StatisticsOptions) -> distribution.Buckets:
