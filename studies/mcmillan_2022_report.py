@@ -42,12 +42,12 @@ _COLORS = (
     plots.INK,
 )
 _NOTE = (
-    "All ways of an analysis have the same cohort aggregate epsilon and delta in total. "
-    "`interactive` asks every device every query, so that its reports have a larger "
-    "local epsilon together; with one report a device that of one report stays, as in "
-    "`static`. Intervals (95%, Student t) are over repeats, each with noise and samples "
-    f"of its own, on one population. Popular are the {analyses.TOP} 3-grams, or pairs of "
-    "age and 3-gram, that most devices hold."
+    "All ways of an analysis have the same cohort aggregate epsilon and delta in "
+    "total. `interactive` asks every device every query, so that its reports together "
+    "have a larger local epsilon; with one report a device it is that of one report, "
+    "as in `static`. Intervals (95%, Student t) are over repeats, each with noise and "
+    "samples of its own, on one population. Popular are the "
+    f"{analyses.TOP} 3-grams, or pairs of age and 3-gram, that most devices hold."
 )
 
 
@@ -133,8 +133,8 @@ def page(title: str, summary: pd.DataFrame) -> str:
             "",
             f"**{analysis}**",
             "",
-            f"| devices | asked | repeats | queries | cells | local epsilon | {label} | "
-            + " | ".join(name for _, name in more)
+            "| devices | asked | repeats | queries | cells | local epsilon | "
+            + " | ".join([label, *(name for _, name in more)])
             + " |",
             "|---|---|--:|--:|--:|--:|--:|--:|--:|",
         ]
