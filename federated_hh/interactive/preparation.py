@@ -1,7 +1,6 @@
 """The devices and the analysis of a run of interactive statistics, from its options."""
 
 import dataclasses
-import pathlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -110,6 +109,7 @@ def prepare(
     text: client_text.ClientText,
     vocabulary: vocabulary_lib.Vocabulary,
     seed: int,
+    recipes: Sequence[recipe_lib.Recipe] = (),
 ) -> Prepared:
     """Prepares a run.
 
@@ -118,11 +118,12 @@ def prepare(
         text: What the devices' owners typed.
         vocabulary: That the text is in: the known words.
         seed: Of what is synthetic of the events.
+        recipes: An analyst's own, if any.
 
     Raises:
-        ValueError: If there are too few devices, or a recipe is none.
+        ValueError: If there are too few devices, or vectorised ones cannot answer a
+            recipe.
     """
-    recipes = [_read(name) for name in options.recipe]
     stored = events.NGramEvents.of(text, vocabulary, options.ngram_words, seed)
     return Prepared(algorithm_of(options, stored, text.fingerprint, recipes), stored)
 
@@ -142,7 +143,7 @@ def algorithm_of(
         recipes: An analyst's own, if any.
 
     Raises:
-        ValueError: If there are too few devices.
+        ValueError: See `prepare`.
     """
     approval = approval_of(options)
     devices: fleet.Fleet
@@ -199,16 +200,6 @@ def buckets_of(options: statistics_options.StatisticsOptions) -> distribution.Bu
         split_stderrs=options.split_stderrs,
         most=_MOST_BUCKETS,
     )
-
-
-def _read(name: str) -> recipe_lib.Recipe:
-    """Returns the recipe in a file."""
-    try:
-        return recipe_lib.Recipe.parse(pathlib.Path(name).read_text("utf-8"))
-    except OSError as error:
-        raise ValueError(f"--recipe={name}: {error.strerror}") from error
-    except ValueError as error:
-        raise ValueError(f"--recipe={name}: {error}") from error
 
 
 def summary(
