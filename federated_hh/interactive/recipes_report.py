@@ -21,6 +21,10 @@ def show(
         number = name.removeprefix("histogram_")
         histogram = report.section(f"The answer to recipe {number}", covered=True)
         largest = table.sort_values("estimate", ascending=False)
+        histogram.text(
+            "The cells with the largest estimates first: of many cells that nobody has "
+            "some are among them by chance."
+        )
         histogram.table(f"{name}.csv", table, shown=largest.head(_NUM_SHOWN))
         histogram.plot(f"{name}.png", plot_histogram(table))
 

@@ -87,6 +87,15 @@ class JointTest(parameterized.TestCase):
             self.assertEqual(recipe.content.names(cell), figure.content.names(cell))
         self.assertEqual(recipe.query, figure.query)
 
+    def test_a_query_goes_on_from_the_most_frequent(self):
+        algorithm = _joint(cases.stored(20_000))
+        found = ngrams.Found(("i", "a", "home", "and"), np.ones(4), np.ones(4), 20_000)
+        recipe = algorithm.recipe(joint.State((), 1, (found,)))
+        leaves = recipe.content.types["ngrams"].leaves
+        self.assertEqual(leaves, (("i",), ("a",), ("home",)))
+        nothing = ngrams.Found((), np.zeros(0), np.zeros(0), 20_000)
+        self.assertIsNone(algorithm.recipe(joint.State((), 1, (nothing,))))
+
     def planted(self):
         """Returns devices of which a third of those in their forties has one 3-gram."""
         stored = cases.stored(20_000, seed=3)
