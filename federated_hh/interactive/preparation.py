@@ -82,11 +82,7 @@ def approval_of(options: statistics_options.StatisticsOptions) -> device.Approva
     fields = {"seconds" if options.analysis == "distribution" else "ngrams": limits}
     if options.analysis == "joint":
         # More sensitive: only the last query may read it.
-        fields["age"] = device_policy.Limits(
-            aggregate_epsilon=options.query_epsilon,
-            reports=1,
-            local_epsilon=options.local_epsilon,
-        )
+        fields["age"] = dataclasses.replace(limits, reports=1)
     composition = device_policy.Composition(options.composition)
     is_basic = composition is device_policy.Composition.BASIC
     return device.Approval(

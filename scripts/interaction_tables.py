@@ -1,4 +1,4 @@
-"""Tables of the documents on interactive statistics, from their results."""
+"""Tables of the documents on what interaction gains, from its results."""
 
 from collections.abc import Mapping
 from typing import Any
