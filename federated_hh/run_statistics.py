@@ -26,9 +26,11 @@ def _check_flags() -> None:
 
 def run(arguments: experiment_flags.Arguments) -> None:
     """Runs the analysis that the flags describe."""
+    from federated_hh.interactive import recipe
     from simulation import client_sentences, sentence_tokenizers, vocabulary
 
     options = _OPTIONS.read()
+    recipes = [recipe.Recipe.read(path) for path in options.recipe]
     tokens = vocabulary.Vocabulary.from_english(options.num_tokens)
     text = client_sentences.prepare(
         _POPULATION.read(),
@@ -41,7 +43,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
     from federated_hh.interactive import preparation, statistics_report
     from rounds import experiment
 
-    prepared = preparation.prepare(options, text, tokens, arguments.seed)
+    prepared = preparation.prepare(options, text, tokens, arguments.seed, recipes)
     if options.show_device_log is not None:
         prepared.check_device(options.show_device_log)
     algorithm = prepared.algorithm
@@ -64,18 +66,14 @@ def run(arguments: experiment_flags.Arguments) -> None:
         report=report,
         **vars(arguments),
     )
-    found = algorithm.results(done.outcome.states[0])["ngrams"]
-    print(f"{len(found)} n-grams found, the longest and most frequent first:")
-    order = ["words", "estimate"]
-    print(
-        found.sort_values(order, ascending=False).head(10).to_string(index=False)
-        if len(found)
-        else "none"
-    )
+    state = done.outcome.states[0]
+    print(statistics_report.headline(algorithm, state))
     if options.show_device_log is not None:
         print(f"The log of device {options.show_device_log}:")
         print(prepared.device_log(options.show_device_log).to_string(index=False))
     print(f"Report: {done.path}/report.html")
+    for number, reason in prepared.complaints(state):
+        raise ValueError(f"{options.recipe[number]}: {reason}")
 
 
 def main(argv: list[str]) -> None:

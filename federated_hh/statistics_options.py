@@ -13,11 +13,24 @@ class StatisticsOptions:
         OptionError: If an option is not allowed, or options do not go together.
     """
 
+    analysis: str = option(
+        "ngrams",
+        "What is asked, and what devices allow. ngrams: popular n-grams. joint: pairs "
+        "of an owner's age and a popular n-gram. distribution: of the seconds between "
+        "words.",
+        choices=("ngrams", "joint", "distribution"),
+    )
     strategy: str = option(
         "interactive",
-        "How popular n-grams are found. interactive: a query a word, each about what "
-        "follows the n-grams that the last one found. static: one query about all.",
+        "interactive: each query depends on earlier answers; of n-grams one asks about "
+        "the words that follow those found, of a distribution one splits the buckets "
+        "with large counts. static: one query about all n-grams, or a fixed grid.",
         choices=("interactive", "static"),
+    )
+    recipe: tuple[str, ...] = option(
+        (),
+        "Files with recipes, which are asked as they are, one after the other, in the "
+        "place of those of --analysis; devices allow what they allow of that.",
     )
     ngram_words: int = option(
         3, "Words of the longest n-grams.", least=1, most=6, why="each is a query"
@@ -30,13 +43,44 @@ class StatisticsOptions:
         most=10_000,
     )
     max_prefixes: int = option(
-        50, "The most n-grams that a query finds.", least=1, most=100_000
+        50,
+        "The most n-grams that the next query goes on from: those of the largest "
+        "estimates.",
+        least=1,
+        most=100_000,
     )
     false_positives: float = option(
         0.1,
-        "How many n-grams that no device has a query finds on average, at most.",
+        "How many n-grams, or pairs with an age, that no device has a query finds on "
+        "average, at most.",
         above=0,
         most=1000,
+    )
+    max_seconds: float = option(
+        600.0,
+        "Where the last bucket of a distribution begins; the first begins at 0.",
+        above=0,
+        most=1e9,
+        unit="seconds",
+    )
+    distribution_queries: int = option(
+        4, "Queries of an interactive distribution.", least=1, most=50
+    )
+    first_buckets: int = option(
+        16, "Equal buckets of the first query of a distribution.", least=1, most=1000
+    )
+    split_parts: int = option(
+        8, "Into how many equal parts a bucket is split.", least=2, most=100
+    )
+    split_stderrs: float = option(
+        3.0,
+        "A bucket is split if each part would be at least so many standard errors of "
+        "an empty bucket.",
+        above=0,
+        most=1000,
+    )
+    grid_buckets: int = option(
+        1024, "Equal buckets of a static distribution.", least=1, most=4096
     )
     cohorts: str = option(
         "disjoint",
@@ -114,14 +158,7 @@ class StatisticsOptions:
                 raise OptionError(
                     self, f"{{{name}=}} has more than six digits behind the point"
                 )
-        cells = 1 + self.num_tokens ** (self.ngram_words - 1) * (2 + self.num_tokens)
-        if self.strategy == "static" and cells > 2**24:
-            raise OptionError(
-                self,
-                "{strategy=} with {num_tokens=} and {ngram_words=} asks about {cells:,}"
-                " cells at once; a report has at most 16,777,216: take fewer words",
-                cells=cells,
-            )
+        self._check_cells()
         is_shared = self.aggregation == "two_servers"
         if is_shared and self.devices != "real":
             raise OptionError(
@@ -134,10 +171,27 @@ class StatisticsOptions:
         if self.show_device_log is not None and self.devices != "real":
             raise OptionError(self, "{show_device_log} needs {devices=real}")
 
+    def _check_cells(self) -> None:
+        cells = 1 + self.num_tokens ** (self.ngram_words - 1) * (2 + self.num_tokens)
+        cells *= 8 if self.analysis == "joint" else 1
+        is_asked = self.strategy == "static" and not self.recipe
+        if is_asked and self.analysis != "distribution" and cells > 2**24:
+            raise OptionError(
+                self,
+                "{strategy=} with {analysis=}, {num_tokens=} and {ngram_words=} asks "
+                "about {cells:,} cells at once; a report has at most 16,777,216: take "
+                "fewer words",
+                cells=cells,
+            )
+
     @property
     def num_queries(self) -> int:
-        """The most queries of the analysis."""
-        return self.ngram_words if self.strategy == "interactive" else 1
+        """The most queries of the analysis that devices answer."""
+        if self.strategy == "static":
+            return 1
+        if self.analysis == "distribution":
+            return self.distribution_queries
+        return self.ngram_words
 
     @property
     def query_epsilon(self) -> float:

@@ -81,6 +81,7 @@ _PATHS = (
     "data_dir",
     "vocabulary",
     "initial_model",
+    "recipe",
 )
 
 
@@ -279,7 +280,9 @@ def _make_paths_absolute() -> None:
     """Makes a run independent of the directory that it was begun in."""
     for name in _PATHS:
         path = flags.FLAGS[name].value if name in flags.FLAGS else None
-        if path and path != "synthetic":
+        if isinstance(path, list | tuple):
+            flags.FLAGS[name].value = [os.path.abspath(one) for one in path]
+        elif path and path != "synthetic":
             flags.FLAGS[name].value = os.path.abspath(path)
 
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any, TypeVar
 
 import numpy as np
+from scipy import stats
 
 from federated_hh.interactive import contents, device, fleet
 from federated_hh.interactive import recipe as recipe_lib
@@ -123,14 +124,13 @@ class Analysis(algorithm.Algorithm[S, device_reports_plan.Batch]):
 
         Args:
             state: Before it is asked.
-            query: A SELECT.
+            query: A SELECT of the fields of its content.
             content: Of its rows.
             epsilon: Of the aggregate, in whole millionths.
         """
         policy = self.approval.policy
-        limit = min(
-            limits.local_epsilon for limits in (policy.limits, *policy.fields.values())
-        )
+        fields = (policy.fields[name] for name in content.types)
+        limit = min(limits.local_epsilon for limits in (policy.limits, *fields))
         local_units, minimum = report_budget(
             policy.randomizer,
             policy.delta,
@@ -187,6 +187,21 @@ class Analysis(algorithm.Algorithm[S, device_reports_plan.Batch]):
             "aggregate_epsilon": recipe.aggregate_epsilon,
             **metrics,
         }
+
+    def least_estimate(
+        self, recipe: recipe_lib.Recipe, reports: int, chance: float
+    ) -> float:
+        """Returns the estimate above which a cell stands out of the noise.
+
+        Args:
+            recipe: The query's.
+            reports: How many there were.
+            chance: With which a cell that nobody has may be above it: the ones of such
+                a cell are binomial, whose tail is not that of a normal law.
+        """
+        randomizer = device.randomizer_of(self.approval.policy, recipe)
+        ones = stats.binom.isf(chance, reports, float(randomizer.other_probability))
+        return float(randomizer.estimate(np.array([int(ones)]), reports)[0])
 
     def worker(self) -> contextlib.AbstractContextManager[Any]:
         """Returns the context that the devices need."""

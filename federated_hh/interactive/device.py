@@ -1,11 +1,43 @@
 """A device's own decisions: verify, budget, then answer with noise or not at all."""
 
 import dataclasses
+import enum
+from collections.abc import Iterable
 
 from federated_hh.interactive import budget, device_log, store, verification
 from federated_hh.interactive import recipe as recipe_lib
 from federated_hh.randomizers import one_hot
 from privacy import device_policy, shuffling
+
+
+class Told(enum.Enum):
+    """The reasons of a refusal that an analyst may know: nothing hidden is in them."""
+
+    VERSION = "devices do not know the version of the recipe"
+    ANALYSIS = "the AnalysisIdentifier is not approved"
+    COHORT = "cohorts has what is not approved as not sensitive"
+    QUERY = verification.PUBLIC_REASON
+    CHECK_1 = "check 1, of what the whole analysis may spend"
+    CHECK_2 = "check 2, of what a data field may spend"
+    CHECK_3 = (
+        "check 3: minimumCohort reports of localEpsilon do not have the "
+        "cohortAggregateEpsilon"
+    )
+
+
+_CHECKS = {1: Told.CHECK_1, 2: Told.CHECK_2, 3: Told.CHECK_3}
+
+
+class RecipeRefusedError(ValueError):
+    """A recipe must not be answered; the message is for the device's log.
+
+    Attributes:
+        told: What an analyst may know of it.
+    """
+
+    def __init__(self, told: Told, message: str):
+        super().__init__(message)
+        self.told = told
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,16 +60,37 @@ class Approval:
                 f"{', '.join(sorted(self.query_class.fields))}"
             )
 
-    def objection(self, recipe: recipe_lib.Recipe) -> str | None:
-        """Returns why a recipe is not even looked into, or None where it is."""
+    def verify(
+        self, recipe: recipe_lib.Recipe, sandbox: verification.Sandbox
+    ) -> frozenset[str]:
+        """Returns the data fields that a recipe reads, before any budget.
+
+        Args:
+            recipe: From an analyst.
+            sandbox: Of the query class.
+
+        Raises:
+            RecipeRefusedError: If the recipe must not be answered, whatever is left.
+        """
         if recipe.version not in self.policy.versions:
-            return f"version {recipe.version} of recipes is not known"
+            raise RecipeRefusedError(
+                Told.VERSION, f"version {recipe.version} of recipes is not known"
+            )
         if recipe.analysis != self.policy.analysis:
-            return f"the analysis {recipe.analysis} is not approved"
+            raise RecipeRefusedError(
+                Told.ANALYSIS, f"the analysis {recipe.analysis} is not approved"
+            )
         for name in recipe.cohorts:
             if name not in self.policy.cohorts:
-                return f"the cohort {name} is not approved as not sensitive"
-        return None
+                raise RecipeRefusedError(
+                    Told.COHORT, f"the cohort {name} is not approved as not sensitive"
+                )
+        try:
+            return sandbox.verify(recipe.query, [*recipe.content.types])
+        except verification.QueryRefusedError as error:
+            raise RecipeRefusedError(
+                Told.QUERY, f"{verification.PUBLIC_REASON}: {error}"
+            ) from None
 
 
 def randomizer_of(
@@ -87,19 +140,15 @@ class Devices:
             device: That is asked.
             recipe: What it is asked.
         """
-        refusal = self.approval.objection(recipe)
-        fields: frozenset[str] = frozenset()
-        if refusal is None:
-            try:
-                fields = self.sandbox.verify(recipe.query, [*recipe.content.types])
-            except verification.QueryRefusedError as error:
-                refusal = f"{verification.PUBLIC_REASON}: {error}"
-        if refusal is None:
-            found = self.accountant.charge(device, fields, recipe)
-            if found is not None:
-                refusal = f"check {found.check}: {found.reason}"
+        try:
+            fields = self.approval.verify(recipe, self.sandbox)
+        except RecipeRefusedError as error:
+            self.log.refused(device, recipe, str(error))
+            return False
+        refusal = self.accountant.charge(device, fields, recipe)
         if refusal is not None:
-            self.log.refused(device, recipe, refusal)
+            reason = f"check {refusal.check}: {refusal.reason}"
+            self.log.refused(device, recipe, reason)
         return refusal is None
 
     def true_cell(
@@ -127,3 +176,34 @@ class Devices:
             rows = []
         cells = recipe.content.best_cells(rows)
         return cells[int(chance * len(cells))] if cells else 0
+
+
+def told(
+    approval: Approval,
+    recipe: recipe_lib.Recipe,
+    earlier: Iterable[recipe_lib.Recipe] = (),
+) -> str | None:
+    """Returns what an analyst may know of why a recipe is refused; None where it isn't.
+
+    It follows from what ships with every device and from the recipes that it got, as
+    an analyst could find out with a device of his own that holds no data.
+
+    Args:
+        approval: What ships with each device.
+        recipe: The recipe.
+        earlier: Those that devices were asked before.
+    """
+    with (
+        verification.Sandbox(approval.query_class) as sandbox,
+        budget.Accountant(approval.policy) as accountant,
+    ):
+        reason: Told | None = None
+        for one in (*earlier, recipe):
+            try:
+                fields = approval.verify(one, sandbox)
+            except RecipeRefusedError as error:
+                reason = error.told
+                continue
+            refusal = accountant.charge(0, fields, one)
+            reason = None if refusal is None else _CHECKS[refusal.check]
+    return None if reason is None else reason.value

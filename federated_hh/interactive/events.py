@@ -1,9 +1,15 @@
-"""What simulated devices store: n-grams that they typed, and their owners' ages.
+"""What simulated devices store: n-grams that were typed, when, and owners' ages.
 
 The n-grams are of the population's sentences: one event for each word, the word with
-those that follow it in its sentence. Ages are synthetic: nobody's, drawn for each
-device from one law (`AGE_SHARES`) and the public seed, and have nothing to do with
-what it types.
+those that follow it in its sentence. The rest is synthetic, nobody's, and drawn from
+the public seed:
+
+* An owner's age has the law `AGE_SHARES`, and is the higher the longer the known words
+  of the device are on average: the normal scores of both are correlated by
+  `AGE_CORRELATION`. So n-grams of long words are typed by older owners.
+* The seconds before a word, since the last one, have nothing to do with the words. They
+  are log-normal: `PAUSE_SHARE` of them pauses, the others typing, whose median is the
+  device's own.
 """
 
 import dataclasses
@@ -12,6 +18,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
+from scipy import special
 
 from federated_hh.interactive import store
 from randomness import seeds
@@ -19,11 +26,18 @@ from simulation import client_text
 from simulation import vocabulary as vocabulary_lib
 
 STREAM = store.EventStream(
-    "KeyboardNGrams", {"age": "INTEGER", "ngrams": "TEXT"}, retention=90 * 86_400
+    "KeyboardNGrams",
+    {"age": "INTEGER", "ngrams": "TEXT", "seconds": "REAL"},
+    retention=90 * 86_400,
 )
 # Of decades from 10 to 80 years.
 AGE_SHARES = (0.10, 0.20, 0.20, 0.17, 0.14, 0.11, 0.08)
 _FIRST_AGE = 10
+AGE_CORRELATION = 0.5
+PAUSE_SHARE = 0.06
+# Medians in seconds, and standard deviations of the logarithm: of pauses; of a device's
+# median typing; and of its typing.
+PAUSE_LAW, DEVICE_LAW, TYPING_SPREAD = (20.0, 1.2), (0.6, 0.3), 0.5
 # In `NGramEvents.grams`: no word any more, and a word outside the vocabulary.
 NONE, UNKNOWN = -2, -1
 _UNKNOWN_WORD = "\N{REPLACEMENT CHARACTER}"
@@ -38,12 +52,14 @@ class NGramEvents:
         grams: int32 [events, n]: words, UNKNOWN or NONE; the first is not NONE.
         splits: int64 [devices + 1]: the events of device i are splits[i:i + 2].
         ages: int64 [devices], in years.
+        seconds: float32 [events]: before the first word, above 0.
     """
 
     words: tuple[str, ...]
     grams: np.ndarray
     splits: np.ndarray
     ages: np.ndarray
+    seconds: np.ndarray
 
     @property
     def num_devices(self) -> int:
@@ -64,7 +80,7 @@ class NGramEvents:
             text: The sentences, in the words of `vocabulary`.
             vocabulary: Of the text.
             length: Words of an n-gram, at least 1; fewer at the end of a sentence.
-            seed: Of the ages.
+            seed: Of the ages and seconds.
         """
         if length < 1:
             raise ValueError(f"length is {length}; it has to be at least 1")
@@ -80,11 +96,22 @@ class NGramEvents:
             has = places + i < ends
             grams[has, i] = words[places[has] + i]
         devices = splits[np.asarray(text.client_splits)]
-        shares = np.array(AGE_SHARES)
-        generator = seeds.generator(seed, "synthetic ages")
-        decades = generator.choice(len(shares), text.num_clients, p=shares)
-        ages = _FIRST_AGE + 10 * decades + generator.integers(0, 10, text.num_clients)
-        return cls(vocabulary.words, grams, devices, ages)
+        ages = _ages(_mean_lengths(words, devices, vocabulary.words), seed)
+        return cls(vocabulary.words, grams, devices, ages, _seconds(devices, seed))
+
+    def first(self, most: int) -> "NGramEvents":
+        """Returns the same devices with at most so many of their first events each."""
+        sizes = np.minimum(np.diff(self.splits), most)
+        splits = np.append(0, np.cumsum(sizes))
+        places = np.arange(splits[-1]) + np.repeat(
+            self.splits[:-1] - splits[:-1], sizes
+        )
+        return dataclasses.replace(
+            self,
+            grams=self.grams[places],
+            splits=splits,
+            seconds=self.seconds[places],
+        )
 
     def text_of(self, gram: Sequence[int]) -> str:
         """Returns an n-gram as a device stores it: words with blanks between them."""
@@ -97,10 +124,14 @@ class NGramEvents:
         """Returns all events as `EventStore.donate` takes them, a second apart."""
         owners = np.repeat(np.arange(self.num_devices), np.diff(self.splits))
         times = np.arange(len(self.grams)) - self.splits[owners]
-        for owner, time, gram in zip(
-            owners.tolist(), times.tolist(), self.grams.tolist(), strict=True
+        for owner, time, gram, seconds in zip(
+            owners.tolist(),
+            times.tolist(),
+            self.grams.tolist(),
+            self.seconds.tolist(),
+            strict=True,
         ):
-            yield owner, time, int(self.ages[owner]), self.text_of(gram)
+            yield owner, time, int(self.ages[owner]), self.text_of(gram), seconds
 
     @property
     def now(self) -> float:
@@ -112,3 +143,50 @@ class NGramEvents:
                 f"fewer than the {STREAM.retention:,} s that events are kept"
             )
         return float(longest)
+
+
+def _mean_lengths(
+    words: np.ndarray, splits: np.ndarray, vocabulary: Sequence[str]
+) -> np.ndarray:
+    """Returns how long each device's known words are on average: float64 [devices].
+
+    Args:
+        words: int32 [words]: places in the vocabulary, or UNKNOWN.
+        splits: int64 [devices + 1]: the words of device i are splits[i:i + 2].
+        vocabulary: The known words.
+    """
+    lengths = np.append([len(word) for word in vocabulary], 0)  # UNKNOWN is the last
+    sums, counts = (
+        np.diff(np.append(0, np.cumsum(values))[splits])
+        for values in (lengths[words], words >= 0)
+    )
+    return sums / np.maximum(counts, 1)
+
+
+def _ages(mean_lengths: np.ndarray, seed: int) -> np.ndarray:
+    """Draws ages, which go with the words' lengths: int64 [devices]."""
+    generator = seeds.generator(seed, "synthetic ages")
+    num = len(mean_lengths)
+    ranks = np.empty(num)
+    # Equal lengths in a random order.
+    ranks[np.lexsort((generator.random(num), mean_lengths))] = np.arange(num)
+    scores = AGE_CORRELATION * special.ndtri((ranks + 0.5) / num)
+    scores += np.sqrt(1 - AGE_CORRELATION**2) * generator.standard_normal(num)
+    ends = np.cumsum(AGE_SHARES)[:-1]
+    decades = np.searchsorted(ends, special.ndtr(scores), side="right")
+    return _FIRST_AGE + 10 * decades + generator.integers(0, 10, num)
+
+
+def _seconds(splits: np.ndarray, seed: int) -> np.ndarray:
+    """Draws the seconds before each word: float32 [events]."""
+    generator = seeds.generator(seed, "synthetic seconds")
+    num = int(splits[-1])
+    median, spread = DEVICE_LAW
+    devices = np.log(median) + spread * generator.standard_normal(len(splits) - 1)
+    logs = generator.standard_normal(num, np.float32)
+    is_pause = generator.random(num, np.float32) < PAUSE_SHARE
+    medians = np.repeat(devices.astype(np.float32), np.diff(splits))
+    pause_median, pause_spread = PAUSE_LAW
+    centers = np.where(is_pause, np.float32(np.log(pause_median)), medians)
+    spreads = np.where(is_pause, np.float32(pause_spread), np.float32(TYPING_SPREAD))
+    return np.exp(centers + spreads * logs)

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy import stats
 
 from federated_hh.interactive import analysis, contents, events
 from federated_hh.interactive import recipe as recipe_lib
@@ -33,6 +32,9 @@ class Found:
     estimates: np.ndarray
     stderrs: np.ndarray
     reports: int
+
+
+_NOTHING = Found((), np.zeros(0), np.zeros(0), 0)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,7 +69,7 @@ class NGrams(analysis.Analysis[State]):
             tokens: The known words.
             length: Words of an n-gram, at least 1.
             is_interactive: Whether to grow a tree; else all is asked at once.
-            max_prefixes: The most n-grams that a level keeps.
+            max_prefixes: The most n-grams that the next query goes on from.
             false_positives: How many n-grams that nobody has a query finds on average,
                 at most.
             epsilon: Of the aggregates of all queries that one device answers.
@@ -80,6 +82,11 @@ class NGrams(analysis.Analysis[State]):
         self._max_prefixes = max_prefixes
         self._false_positives = false_positives
         self._epsilon = epsilon
+
+    @property
+    def lengths(self) -> range:
+        """How many words the n-grams have that the queries ask about."""
+        return range(1 if self.is_interactive else self.length, self.length + 1)
 
     def describe(self) -> dict[str, Any]:
         """Returns what a sum depends on beside the plan."""
@@ -104,12 +111,17 @@ class NGrams(analysis.Analysis[State]):
         if not self.is_interactive:
             paths = tuple(itertools.product(self.tokens, repeat=self.length - 1))
         elif state.levels:
-            paths = tuple(tuple(gram.split()) for gram in state.levels[-1].grams)
+            grams = state.levels[-1].grams[: self._max_prefixes]
+            paths = tuple(tuple(gram.split()) for gram in grams)
         else:
             paths = ((),)
         if not paths:
             return None
-        content = contents.Content({"ngrams": contents.PrefixTree(paths, self.tokens)})
+        return self._ask(state, contents.PrefixTree(paths, self.tokens))
+
+    def _ask(self, state: State, tree: contents.PrefixTree) -> recipe_lib.Recipe:
+        """Returns the recipe about the n-grams of a tree."""
+        content = contents.Content({"ngrams": tree})
         query = f"select ngrams from {events.STREAM.name}"
         return self.make_recipe(state, query, content, self._epsilon)
 
@@ -120,27 +132,22 @@ class NGrams(analysis.Analysis[State]):
         estimates: analysis.Estimates | None,
     ) -> tuple[State, Mapping[str, float | int]]:
         """Keeps the n-grams that stand out of the noise."""
-        found = Found((), np.zeros(0), np.zeros(0), 0)
+        found = _NOTHING
         if estimates is not None:
-            found = self._standing_out(recipe.content, estimates)
+            found = self._standing_out(recipe, estimates)
         state = dataclasses.replace(state, levels=(*state.levels, found))
         return state, {"found": len(found.grams)}
 
     def _standing_out(
-        self, content: contents.Content, estimates: analysis.Estimates
+        self, recipe: recipe_lib.Recipe, estimates: analysis.Estimates
     ) -> Found:
-        tree = content.types["ngrams"]
+        tree = recipe.content.types["ngrams"]
         assert isinstance(tree, contents.PrefixTree)
-        cells = np.arange(1, tree.num_cells)
-        # Neither the end of a sentence nor an unknown word goes on.
-        cells = cells[(cells - 1) % tree.branches >= 2]
-        # The noise of a cell that nobody has: the smallest there is.
-        noise = float(estimates.stderrs.min())
-        share = min(0.5, self._false_positives / len(cells))
-        is_kept = estimates.counts[cells] > noise * float(stats.norm.isf(share))
-        kept = cells[is_kept]
-        order = np.argsort(-estimates.counts[kept], kind="stable")
-        kept = kept[order[: self._max_prefixes]]
+        cells = known_cells(tree)
+        chance = min(0.5, self._false_positives / len(cells))
+        least = self.least_estimate(recipe, estimates.reports, chance)
+        kept = cells[estimates.counts[cells] > least]
+        kept = kept[np.argsort(-estimates.counts[kept], kind="stable")]
         return Found(
             tuple(" ".join(tree.path(cell)) for cell in kept.tolist()),
             estimates.counts[kept],
@@ -150,17 +157,25 @@ class NGrams(analysis.Analysis[State]):
 
     def results(self, state: State) -> Mapping[str, pd.DataFrame]:
         """Returns the n-grams found, a row each."""
-        first = 1 if self.is_interactive else self.length
         tables = [
             pd.DataFrame(
                 {
-                    "words": np.full(len(found.grams), first + i, np.int64),
+                    "words": np.full(len(found.grams), self.lengths[0] + i, np.int64),
                     "ngram": np.array(found.grams, object),
                     "estimate": found.estimates,
                     "stderr": found.stderrs,
                     "share": found.estimates / max(found.reports, 1),
                 }
             )
-            for i, found in enumerate(state.levels)
+            for i, found in enumerate(state.levels or (_NOTHING,))
         ]
         return {"ngrams": pd.concat(tables, ignore_index=True)}
+
+
+def known_cells(tree: contents.PrefixTree) -> np.ndarray:
+    """Returns the cells of n-grams of known words: int64.
+
+    Neither the end of a sentence nor an unknown word is a word that goes on.
+    """
+    cells = np.arange(1, tree.num_cells)
+    return cells[(cells - 1) % tree.branches >= 2]

@@ -1,19 +1,26 @@
 """The devices and the analysis of a run of interactive statistics, from its options."""
 
 import dataclasses
+from collections.abc import Sequence
+from typing import Any
 
 import pandas as pd
 
 from federated_hh import statistics_options
 from federated_hh.interactive import (
     aggregation,
+    analysis,
     device,
+    distribution,
     events,
     fleet,
+    joint,
     ngrams,
+    own_recipes,
     vector_fleet,
     verification,
 )
+from federated_hh.interactive import recipe as recipe_lib
 from federated_hh.interactive.two_servers import aggregator as two_servers
 from privacy import device_policy, shuffling
 from privacy import plan as plan_lib
@@ -21,7 +28,15 @@ from rounds import samplers
 from simulation import client_text
 from simulation import vocabulary as vocabulary_lib
 
-_ANALYSIS = "org.example.insights.keyboard-ngrams"
+_IDENTIFIERS = {
+    "ngrams": "org.example.insights.keyboard-ngrams",
+    "joint": "org.example.insights.keyboard-ngrams-age",
+    "distribution": "org.example.insights.keyboard-seconds",
+}
+# As in the paper's figure 4.
+_COHORTS = ("locale",)
+# Of a query of the interactive distribution.
+_MOST_BUCKETS = 1000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,7 +48,7 @@ class Prepared:
         stored: What the devices store.
     """
 
-    algorithm: ngrams.NGrams
+    algorithm: analysis.Analysis[Any]
     stored: events.NGramEvents
 
     def check_device(self, number: int) -> None:
@@ -43,6 +58,12 @@ class Prepared:
                 f"--show_device_log is {number}; it has to be below the "
                 f"{self.stored.num_devices:,} devices"
             )
+
+    def complaints(self, state: Any) -> list[tuple[int, str]]:
+        """Returns which own recipes had no answer, and what may be told of it."""
+        if isinstance(self.algorithm, own_recipes.OwnRecipes):
+            return self.algorithm.complaints(state)
+        return []
 
     def device_log(self, number: int) -> pd.DataFrame:
         """Returns what a device shows its owner, a row a query."""
@@ -59,19 +80,24 @@ def approval_of(options: statistics_options.StatisticsOptions) -> device.Approva
         reports=1 if options.cohorts == "disjoint" else options.num_queries,
         local_epsilon=options.local_epsilon,
     )
+    fields = {"seconds" if options.analysis == "distribution" else "ngrams": limits}
+    if options.analysis == "joint":
+        # More sensitive: only the last query may read it.
+        fields["age"] = dataclasses.replace(limits, reports=1)
     composition = device_policy.Composition(options.composition)
     is_basic = composition is device_policy.Composition.BASIC
     return device.Approval(
         device_policy.Policy(
-            analysis=_ANALYSIS,
+            analysis=_IDENTIFIERS[options.analysis],
             limits=limits,
-            fields={"ngrams": limits},
+            fields=fields,
             randomizer=shuffling.Randomizer(f"{options.randomizer}_one_hot"),
             delta=options.delta,
             composition=composition,
             slack=None if is_basic else options.delta,
+            cohorts=_COHORTS,
         ),
-        verification.QueryClass(events.STREAM, frozenset(["ngrams"])),
+        verification.QueryClass(events.STREAM, frozenset(fields)),
     )
 
 
@@ -80,6 +106,7 @@ def prepare(
     text: client_text.ClientText,
     vocabulary: vocabulary_lib.Vocabulary,
     seed: int,
+    recipes: Sequence[recipe_lib.Recipe] = (),
 ) -> Prepared:
     """Prepares a run.
 
@@ -87,12 +114,34 @@ def prepare(
         options: Of the analysis.
         text: What the devices' owners typed.
         vocabulary: That the text is in: the known words.
-        seed: Of the synthetic ages.
+        seed: Of what is synthetic of the events.
+        recipes: An analyst's own, if any.
 
     Raises:
-        ValueError: If there are too few devices.
+        ValueError: If there are too few devices, or vectorised ones cannot answer a
+            recipe.
     """
     stored = events.NGramEvents.of(text, vocabulary, options.ngram_words, seed)
+    return Prepared(algorithm_of(options, stored, text.fingerprint, recipes), stored)
+
+
+def algorithm_of(
+    options: statistics_options.StatisticsOptions,
+    stored: events.NGramEvents,
+    fingerprint: str,
+    recipes: Sequence[recipe_lib.Recipe] = (),
+) -> analysis.Analysis[Any]:
+    """Returns the analysis of devices that store some events.
+
+    Args:
+        options: Of the analysis.
+        stored: The events; the known words are those of their vocabulary.
+        fingerprint: Of what was typed.
+        recipes: An analyst's own, if any.
+
+    Raises:
+        ValueError: See `prepare`.
+    """
     approval = approval_of(options)
     devices: fleet.Fleet
     if options.devices == "real":
@@ -102,7 +151,10 @@ def prepare(
         devices = fleet.DeviceFleet(approval, stored, aggregator)
     else:
         devices = vector_fleet.VectorFleet(approval, stored)
-    num, queries = stored.num_devices, options.num_queries
+    for recipe in recipes:
+        if options.devices != "real" and device.told(approval, recipe) is None:
+            vector_fleet.check_plain(recipe.query)
+    num, queries = stored.num_devices, len(recipes) or options.num_queries
     sampler: plan_lib.Sampler
     if options.cohorts == "disjoint":
         if num < queries:
@@ -110,25 +162,49 @@ def prepare(
         sampler = samplers.DisjointCohorts(num, num // queries)
     else:
         sampler = samplers.UniformCohorts(num, num)
-    algorithm = ngrams.NGrams(
-        devices,
-        approval,
-        sampler,
-        tokens=vocabulary.words,
+    common = (devices, approval, sampler)
+    named: dict[str, Any] = {
+        "aggregation": options.aggregation,
+        "fingerprint": fingerprint,
+        "drop_out": options.drop_out,
+    }
+    if recipes:
+        return own_recipes.OwnRecipes(*common, recipes=recipes, **named)
+    if options.analysis == "distribution":
+        return distribution.Distribution(
+            *common,
+            buckets=buckets_of(options),
+            max_queries=queries,
+            epsilon=options.query_epsilon,
+            **named,
+        )
+    kind = joint.Joint if options.analysis == "joint" else ngrams.NGrams
+    return kind(
+        *common,
+        tokens=stored.words,
         length=options.ngram_words,
         is_interactive=options.strategy == "interactive",
         max_prefixes=options.max_prefixes,
         false_positives=options.false_positives,
         epsilon=options.query_epsilon,
-        aggregation=options.aggregation,
-        fingerprint=text.fingerprint,
-        drop_out=options.drop_out,
+        **named,
     )
-    return Prepared(algorithm, stored)
+
+
+def buckets_of(options: statistics_options.StatisticsOptions) -> distribution.Buckets:
+    """Returns the buckets of a distribution."""
+    is_static = options.strategy == "static"
+    return distribution.Buckets(
+        largest=options.max_seconds,
+        first=options.grid_buckets if is_static else options.first_buckets,
+        parts=options.split_parts,
+        split_stderrs=options.split_stderrs,
+        most=_MOST_BUCKETS,
+    )
 
 
 def summary(
-    algorithm: ngrams.NGrams, options: statistics_options.StatisticsOptions
+    algorithm: analysis.Analysis[Any], options: statistics_options.StatisticsOptions
 ) -> str:
     """Returns what a run is about to do, in a sentence."""
     first = algorithm.recipe(algorithm.initialize(0))

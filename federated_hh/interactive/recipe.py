@@ -133,6 +133,21 @@ class Recipe:
             minimum_cohort=minimum,
         )
 
+    @classmethod
+    def read(cls, path: str) -> "Recipe":
+        """Reads a recipe from a file, in UTF-8.
+
+        Raises:
+            RecipeError: See `parse`; or if there is no such file. The message begins
+                with the file.
+        """
+        try:
+            return cls.parse(pathlib.Path(path).read_text("utf-8"))
+        except OSError as error:
+            raise RecipeError(f"{path}: {error.strerror}") from error
+        except ValueError as error:
+            raise RecipeError(f"{path}: {error}") from error
+
     def to_json(self) -> str:
         """Returns the text that `parse` reads as this recipe."""
         return json.dumps(

@@ -77,11 +77,9 @@ class VectorFleet(fleet.Fleet):
     def _admitted(self, recipe: recipe_lib.Recipe, cohort: np.ndarray) -> np.ndarray:
         """Charges who answers; returns who does: bool [devices]."""
         nobody = np.zeros(len(cohort), bool)
-        if self._approval.objection(recipe):
-            return nobody
         try:
-            fields = self._sandbox.verify(recipe.query, [*recipe.content.types])
-        except verification.QueryRefusedError:
+            fields = self._approval.verify(recipe, self._sandbox)
+        except device.RecipeRefusedError:
             return nobody
         names = budget.scopes(fields)
         rows = np.concatenate([self._spent[name][cohort] for name in names], axis=1)
@@ -129,12 +127,7 @@ class VectorFleet(fleet.Fleet):
         Raises:
             ValueError: If the query does more than to name fields.
         """
-        plain = _PLAIN.fullmatch(recipe.query)
-        if plain is None:
-            raise ValueError(
-                f"query is {recipe.query!r}; vectorised devices answer only 'select "
-                f"... from {events.STREAM.name}' with names of fields"
-            )
+        check_plain(recipe.query)
         encoder = _Encoder(recipe.content, self._events, self._place_of)
         found = np.empty(len(numbers), np.int64)
         for first in range(0, len(numbers), _DEVICES_AT_ONCE):
@@ -159,6 +152,15 @@ class VectorFleet(fleet.Fleet):
         return cells[np.searchsorted(so_far, before + wanted + 1)]
 
 
+def check_plain(query: str) -> None:
+    """Raises `ValueError` where an approved query does more than to name fields."""
+    if _PLAIN.fullmatch(query) is None:
+        raise ValueError(
+            f"query is {query!r}; vectorised devices answer only 'select ... from "
+            f"{events.STREAM.name}' with names of fields"
+        )
+
+
 @dataclasses.dataclass
 class _Encoder:
     """`Content.best_cells` of events in arrays."""
@@ -176,15 +178,19 @@ class _Encoder:
         for name, kind in self.content.types.items():
             if isinstance(kind, contents.PrefixTree) and name == "ngrams":
                 part = self._of_grams(kind, self.events.grams[places])
-            elif isinstance(kind, contents.BucketedType) and name == "age":
-                part = np.searchsorted(
-                    kind.boundaries, self.events.ages[owners], side="right"
-                )
+            elif isinstance(kind, contents.BucketedType) and name != "ngrams":
+                numbers = self._numbers(name, places, owners)
+                part = np.searchsorted(kind.boundaries, numbers, side="right")
             else:  # a number is no text, and a text no number
                 part = np.zeros(len(places), np.int64)
             cells = cells * kind.num_cells + part
             uncovered += part == 0
         return cells, uncovered
+
+    def _numbers(self, name: str, places: np.ndarray, owners: np.ndarray) -> np.ndarray:
+        if name == "age":
+            return self.events.ages[owners]
+        return self.events.seconds[places]
 
     def _of_grams(self, tree: contents.PrefixTree, grams: np.ndarray) -> np.ndarray:
         # What a word is among the tokens, with -1 for an unknown one; by the word's

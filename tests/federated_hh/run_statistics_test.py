@@ -12,6 +12,9 @@ from absl.testing import absltest
 import federated_hh
 from simulation import tables
 
+_FIGURE_4 = (
+    pathlib.Path(federated_hh.__file__).parents[1] / "configs/statistics_figure4.json"
+)
 _SMALL = (
     "--num_clients=3000",
     "--mean_words_per_client=10",
@@ -75,7 +78,7 @@ class RunStatisticsTest(absltest.TestCase):
         local = sum(metrics["local_epsilon"])
         self.assertAlmostEqual(privacy["guarantees"][1]["epsilon"], local)
         page = (path / "report.html").read_text()
-        for text in ("The queries", "The log of device 7", "Against the truth"):
+        for text in ("The queries", "The log of device 7", "against the truth"):
             self.assertIn(text, page)
 
     def test_two_servers_add_up_who_stays(self):
@@ -97,6 +100,95 @@ class RunStatisticsTest(absltest.TestCase):
         self.assertIn("the", tables.read(path / "ngrams.csv")["ngram"].tolist())
         privacy = json.loads((path / "privacy.json").read_text())
         self.assertIn("do not collude", " ".join(privacy["assumptions"]))
+
+    def test_analyses_leave_tables_and_plots(self):
+        for analysis, files in (
+            ("joint", ("pairs.csv", "pairs.png", "ngrams.csv", "simulator/pairs.csv")),
+            (
+                "distribution",
+                ("buckets.csv", "quantiles.csv", "simulator/distribution.png"),
+            ),
+        ):
+            path = self.scratch / analysis
+            done = _run(
+                *_SMALL,
+                self.cache,
+                f"--output_dir={path}",
+                f"--analysis={analysis}",
+                "--devices=vectorised",
+                "--epsilon=8",
+                "--false_positives=50",
+                "--distribution_queries=2",
+            )
+            self.assertEqual(done.returncode, 0, done.stderr)
+            for name in files:
+                self.assertTrue((path / name).exists(), name)
+            page = (path / "report.html").read_text()
+            self.assertIn("a cohort aggregate epsilon of", page)
+
+    def test_recipes_are_asked_as_they_are(self):
+        good = json.loads(_FIGURE_4.read_text())
+        good["privacyBudget"] = {
+            "localEpsilon": 2,
+            "cohortAggregateEpsilon": 0.5,
+            "minimumCohort": 2000,
+        }
+        # More than there are devices; about what may be asked twice.
+        too_few = {
+            "query": "select ngrams from KeyboardNGrams",
+            "dataTypeContent": {"ngrams": good["dataTypeContent"]["ngrams"]},
+            "privacyBudget": {**good["privacyBudget"], "minimumCohort": 5000},
+        }
+        changes = (
+            ({}, "answered"),
+            ({"version": "0"}, "no device answered: devices do not know the version"),
+            ({"query": "select * from KeyboardNGrams"}, "not in the approved class"),
+            ({}, "check 2"),
+            (too_few, "fewer reports than the minimum cohort"),
+            (too_few, "check 1"),
+        )
+        files = []
+        for i, (change, _) in enumerate(changes):
+            files.append(self.scratch / f"recipe_{i}.json")
+            files[-1].write_text(json.dumps(good | change))
+        path = self.scratch / "own"
+        done = _run(
+            *_SMALL,
+            self.cache,
+            f"--output_dir={path}",
+            "--analysis=joint",
+            "--cohorts=everybody",
+            "--epsilon=4",
+            f"--recipe={','.join(map(str, files))}",
+        )
+        # All were asked; the first without an answer is the error.
+        self.assertEqual(done.returncode, 1)
+        last = done.stderr.splitlines()[-1]
+        self.assertIn(f"{files[1]}: no device answered: devices do not know", last)
+        outcomes = tables.read(path / "recipes.csv")["outcome"].tolist()
+        self.assertLen(outcomes, len(changes))
+        for outcome, (_, expected) in zip(outcomes, changes, strict=True):
+            self.assertIn(expected, outcome)
+        self.assertLen(tables.read(path / "histogram_1.csv"), 272)
+        self.assertTrue((path / "histogram_1.png").exists())
+
+    def test_files_that_are_no_recipes_are_one_line(self):
+        figure = json.loads(_FIGURE_4.read_text())
+        content = figure["dataTypeContent"]
+        bad = self.scratch / "bad.json"
+        for change, message in (
+            ({"age": {**content["age"], "boundaries": [20, 40, 30]}}, "age.boundaries"),
+            ({"ngrams": {**content["ngrams"], "tokens": ["a"]}}, "not in tokens"),
+        ):
+            bad.write_text(
+                json.dumps({**figure, "dataTypeContent": {**content, **change}})
+            )
+            done = _run(f"--recipe={bad}", f"--output_dir={self.scratch / 'none'}")
+            self.assertEqual(done.returncode, 1)
+            self.assertRegex(done.stderr.splitlines()[-1], f"{bad}: .*{message}")
+        done = _run("--recipe=/no/such", f"--output_dir={self.scratch / 'none'}")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("/no/such: No such file", done.stderr.splitlines()[-1])
 
     def test_bad_flags_are_one_line(self):
         for flags, message in (

@@ -22,7 +22,7 @@ from federated_hh import (
     sfp_options,
     triehh,
 )
-from federated_hh.interactive import fleet, ngrams, vector_fleet
+from federated_hh.interactive import distribution, fleet, ngrams, vector_fleet
 from federated_hh.interactive.two_servers import aggregator, pair
 from privacy import (
     blt,
@@ -279,6 +279,30 @@ def _statistics(data: str, plan: str, aggregation: str) -> ngrams.NGrams:
     )
 
 
+def _distribution(folder: str, data: str, plan: str) -> distribution.Distribution:
+    # No device is asked twice.
+    del folder
+    limits = device_policy.Limits(
+        aggregate_epsilon=6.0, reports=1, local_epsilon={"a": 3.0, "b": 2.0}[plan]
+    )
+    approval = statistics_cases.approval(
+        limits=limits, fields={"seconds": limits}, delta=1e-3
+    )
+    stored = statistics_cases.stored(200, seed={"a": 1, "b": 2}[data])
+    return distribution.Distribution(
+        vector_fleet.VectorFleet(approval, stored),
+        approval,
+        samplers.DisjointCohorts(200, 50),
+        buckets=distribution.Buckets(
+            largest=4.0, first=4, parts=2, split_stderrs=0.1, most=20
+        ),
+        max_queries=4,
+        epsilon=6.0,
+        aggregation="secure_sum",
+        fingerprint=data,
+    )
+
+
 CASES = {
     "tally": Case(lambda folder, data, plan: Tally(data, plan), delta=0.9),
     "tally_saved_seldom": Case(
@@ -295,6 +319,7 @@ CASES = {
     "statistics_two_servers": Case(
         lambda folder, data, plan: _statistics(data, plan, "two_servers"), save_every=2
     ),
+    "distribution": Case(_distribution),
     "sums": Case(lambda folder, data, plan: Sums(data, plan), save_every=3),
     "training": Case(_training, (dp_ftrl.update_metrics,), save_every=3),
 }

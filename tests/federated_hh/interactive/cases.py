@@ -86,6 +86,9 @@ def approval(**changes):
             "age": device_policy.Limits(
                 aggregate_epsilon=0.5, reports=2, local_epsilon=2.0
             ),
+            "seconds": device_policy.Limits(
+                aggregate_epsilon=1.0, reports=4, local_epsilon=5.0
+            ),
         },
         "randomizer": shuffling.Randomizer.ASYMMETRIC_ONE_HOT,
         "delta": 1e-6,
@@ -114,4 +117,10 @@ def stored(num_devices=300, seed=1):
         grams,
         np.concatenate([[0], np.cumsum(sizes)]),
         generator.integers(10, 90, num_devices),
+        # Halves are boundaries of tests; float32 has them and what is near them.
+        np.where(
+            generator.random(len(grams)) < 0.2,
+            generator.integers(0, 8, len(grams)) / 2,
+            generator.exponential(1.0, len(grams)),
+        ).astype(np.float32),
     )

@@ -38,6 +38,7 @@ _DEEP = {
         },
     }
 }
+_SECONDS = {"dataType": "BucketedType", "boundaries": [0.1, 0.5, 1.0, 1.25, 2.5]}
 _CONTENTS = {
     "both": ("age, ngrams", cases.FIGURE_4["dataTypeContent"]),
     "swapped": (
@@ -54,7 +55,21 @@ _CONTENTS = {
     "age": ("age", _AGE),
     "root": ("ngrams", _ROOT),
     "deep": ("ngrams", _DEEP),
+    "seconds": ("seconds", {"seconds": _SECONDS}),
+    "seconds_of_leaves": (
+        "seconds, ngrams",
+        {
+            "seconds": _SECONDS,
+            **_NGRAMS,
+            "combinations": {
+                "dataType": "CombinationType",
+                "structure": ["seconds", "ngrams"],
+            },
+        },
+    ),
     # A field as what it is not: nothing fits.
+    "words_as_number": ("ngrams", {"ngrams": _SECONDS}),
+    "seconds_as_words": ("seconds", {"seconds": _NGRAMS["ngrams"]}),
     "age_as_words": ("age", {"age": _NGRAMS["ngrams"]}),
 }
 
@@ -93,7 +108,7 @@ class FleetTest(parameterized.TestCase):
             np.testing.assert_array_equal(
                 vector.true_cells(recipe, some, chances[some]), found[some]
             )
-        if name == "age_as_words":
+        if "_as_" in name:
             self.assertEqual(set(cells), {0})
         else:
             self.assertGreater(len(set(cells)), 5)
@@ -116,6 +131,7 @@ class FleetTest(parameterized.TestCase):
             (_recipe("both"), np.arange(40)),
             (_recipe("ngrams", privacyBudget__localEpsilon=5.1), half),
             (_recipe("ngrams"), np.arange(40)),
+            (_recipe("seconds"), np.arange(40)),
             (_recipe("ngrams"), np.arange(40)),
         ]
         counts = []
@@ -236,7 +252,9 @@ class FleetTest(parameterized.TestCase):
             )
         grams = np.zeros((1, 6), np.int32)
         words = tuple(map(str, range(2000)))
-        stored = events.NGramEvents(words, grams, np.array([0, 1]), np.array([20]))
+        stored = events.NGramEvents(
+            words, grams, np.array([0, 1]), *2 * [np.array([20])]
+        )
         with self.assertRaisesRegex(ValueError, "n-grams have 6 words"):
             vector_fleet.VectorFleet(approval, stored)
 
@@ -301,8 +319,9 @@ class EventsTest(parameterized.TestCase):
         stored = cases.stored(50)
         rows = list(stored.rows())
         self.assertLen(rows, len(stored.grams))
-        for owner, time, age, text in rows:
+        for owner, time, age, text, seconds in rows:
             self.assertEqual(age, stored.ages[owner])
+            self.assertEqual(seconds, stored.seconds[stored.splits[owner] + time])
             words = stored.grams[stored.splits[owner] + time].tolist()
             expected = [stored.words[w] for w in words if w >= 0]
             tree = contents.PrefixTree(((),), stored.words)

@@ -1,0 +1,81 @@
+"""What is shown of an analyst's own recipes."""
+
+import numpy as np
+import pandas as pd
+from matplotlib import figure as figure_lib
+
+from federated_hh.interactive import contents, events, own_recipes
+from simulation import page, plots
+
+_NUM_SHOWN = 40
+
+
+def show(
+    report: page.Page, algorithm: own_recipes.OwnRecipes, state: own_recipes.State
+) -> None:
+    """Adds what was released; see `ngrams_report.show`."""
+    results = dict(algorithm.results(state))
+    section = report.section("Recipes", covered=True)
+    section.table("recipes.csv", results.pop("recipes"))
+    for name, table in results.items():
+        number = name.removeprefix("histogram_")
+        histogram = report.section(f"The answer to recipe {number}", covered=True)
+        largest = table.sort_values("estimate", ascending=False)
+        histogram.text(
+            "The cells with the largest estimates first: of many cells that nobody has "
+            "some are among them by chance."
+        )
+        histogram.table(f"{name}.csv", table, shown=largest.head(_NUM_SHOWN))
+        histogram.plot(f"{name}.png", plot_histogram(table))
+
+
+def show_truth(
+    report: page.Page,
+    algorithm: own_recipes.OwnRecipes,
+    state: own_recipes.State,
+    stored: events.NGramEvents,
+    max_k: int,
+) -> None:
+    """Adds nothing: what a query would find on all devices is not known."""
+    del report, algorithm, state, stored, max_k
+
+
+def headline(algorithm: own_recipes.OwnRecipes, state: own_recipes.State) -> str:
+    """Returns what a program says at its end."""
+    lines = []
+    results = algorithm.results(state)
+    for row in results["recipes"].itertuples():
+        lines.append(f"Recipe {row.recipe}, {row.cells:,} cells: {row.outcome}.")
+        if f"histogram_{row.number}" in results:
+            table = results[f"histogram_{row.number}"]
+            largest = table.sort_values("estimate", ascending=False).head(10)
+            lines.append(largest.to_string(index=False))
+    return "\n".join(lines)
+
+
+def plot_histogram(table: pd.DataFrame) -> figure_lib.Figure:
+    """Plots the cells with the largest estimates, with two standard errors."""
+    fields = [
+        name
+        for name in table.columns
+        if name not in ("cell", "estimate", "stderr", "share")
+    ]
+    largest = table.sort_values("estimate", ascending=False).head(_NUM_SHOWN)[::-1]
+    names = largest[fields].agg(", ".join, axis=1)
+    figure, axes = plots.single("The largest cells", "reports (estimated)", "")
+    figure.set_figheight(1.5 + 0.18 * len(largest))
+    axes.barh(np.arange(len(largest)), largest["estimate"], color=plots.BLUE)
+    axes.errorbar(
+        largest["estimate"],
+        np.arange(len(largest)),
+        xerr=2 * largest["stderr"],
+        fmt="none",
+        color=plots.INK,
+        linewidth=1,
+    )
+    axes.set_yticks(
+        np.arange(len(largest)),
+        [name.replace(contents.OOV, "(other)") for name in names],
+        fontsize=7,
+    )
+    return figure
