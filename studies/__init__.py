@@ -6,6 +6,7 @@ A module of a paper has `Options`, whose fields are the flags of its studies, an
 
 # The module of each study; `scripts.reproduce --study` takes these names.
 MODULES = {
+    "mcmillan_figure1": "studies.mcmillan_2022_privacy",
     "oov_table1": "studies.sun_2024",
     "oov_figure1": "studies.sun_2024",
     "oov_production": "studies.sun_2024",
