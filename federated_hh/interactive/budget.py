@@ -6,8 +6,9 @@ device that stops in between has lost budget and told nothing.
 
 import contextlib
 import dataclasses
+import json
 import sqlite3
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from federated_hh.interactive import recipe as recipe_lib
 from privacy import device_policy
@@ -113,23 +114,87 @@ class Accountant(contextlib.AbstractContextManager):
         Returns:
             None where it is charged, for good: it may be answered once now.
         """
+        return self.charge_each([device], fields, recipe)[0]
+
+    def charge_each(
+        self,
+        devices: Sequence[int],
+        fields: Collection[str],
+        recipe: recipe_lib.Recipe,
+    ) -> list[Refusal | None]:
+        """Charges each of some devices a query, as `charge` does, in one transaction.
+
+        Args:
+            devices: That are asked, each once.
+            fields: All data fields that the query reads.
+            recipe: The query's.
+
+        Returns:
+            By device. All that is charged is on disk, before any device may answer.
+        """
+        names = scopes(fields)
+        # By what was spent before: what becomes of the query, and what is spent after.
+        decided: dict[tuple, tuple[Refusal | None, list[tuple]]] = {}
+        refusals: list[Refusal | None] = []
         self._database.execute("begin immediate")
         try:
-            before = self.spent(device)
-            refusal = decide(self._policy, before, fields, recipe)
-            if refusal is None:
-                none = device_policy.Spent()
-                for scope in scopes(fields):
-                    after = before.get(scope, none).and_(recipe.aggregate_units)
-                    self._database.execute(
-                        "insert or replace into spent values (?, ?, ?, ?, ?)",
-                        (device, scope, *dataclasses.astuple(after)),
-                    )
+            before = self._spent_by(devices, names)
+            rows = []
+            for device in devices:
+                spent = before.get(device, {})
+                kind = tuple(spent.get(name) for name in names)
+                if kind not in decided:
+                    decided[kind] = self._decide(spent, fields, recipe)
+                refusal, after = decided[kind]
+                refusals.append(refusal)
+                rows += [(device, *row) for row in after]
+            self._database.executemany(
+                "insert or replace into spent values (?, ?, ?, ?, ?)", rows
+            )
             self._database.execute("commit")
         except BaseException:
             self._database.execute("rollback")
             raise
-        return refusal
+        return refusals
+
+    def _spent_by(
+        self, devices: Sequence[int], names: Collection[str]
+    ) -> dict[int, dict[str, tuple[int, ...]]]:
+        """Returns what devices have spent of some scopes, by device and scope."""
+        found: dict[int, dict[str, tuple[int, ...]]] = {}
+        rows = self._database.execute(
+            "select device, scope, units, squares, reports from spent "
+            "where device in (select value from json_each(?))",
+            (json.dumps([*devices]),),
+        )
+        for device, scope, *numbers in rows:
+            if scope in names:
+                found.setdefault(device, {})[scope] = tuple(numbers)
+        return found
+
+    def _decide(
+        self,
+        spent: Mapping[str, tuple[int, ...]],
+        fields: Collection[str],
+        recipe: recipe_lib.Recipe,
+    ) -> tuple[Refusal | None, list[tuple]]:
+        """Returns what becomes of a query, and the rows of what is spent after it."""
+        before = {
+            scope: device_policy.Spent(*numbers) for scope, numbers in spent.items()
+        }
+        refusal = decide(self._policy, before, fields, recipe)
+        if refusal is not None:
+            return refusal, []
+        none = device_policy.Spent()
+        return None, [
+            (
+                scope,
+                *dataclasses.astuple(
+                    before.get(scope, none).and_(recipe.aggregate_units)
+                ),
+            )
+            for scope in scopes(fields)
+        ]
 
     def forget(self, devices: Iterable[int]) -> None:
         """Takes devices back to the beginning: of another simulated repeat."""

@@ -9,7 +9,7 @@ import functools
 import itertools
 import math
 import numbers
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 OOV, END = "OOV", "end-token"
@@ -17,6 +17,8 @@ _ROOT, _NULL = "root", "null"
 _RESERVED = (_ROOT, _NULL)
 # A vector of more cells is none that devices send.
 MOST_CELLS = 2**24
+# Values of a field whose buckets are remembered.
+_KEPT_VALUES = 2**16
 
 
 class ContentError(ValueError):
@@ -248,17 +250,21 @@ class Content:
         Returns:
             In the order of the rows; empty where there are none.
         """
-        found = [self._cell(row) for row in rows]
-        fewest = min((uncovered for _, uncovered in found), default=0)
-        return [cell for cell, uncovered in found if uncovered == fewest]
-
-    def _cell(self, row: Mapping[str, Any]) -> tuple[int, int]:
-        cell = uncovered = 0
+        cells, uncovered = [0] * len(rows), [0] * len(rows)
         for name, kind in self.types.items():
-            part = kind.cell(row[name])
-            uncovered += part == 0
-            cell = cell * kind.num_cells + part
-        return cell, uncovered
+            size, cell_of = kind.num_cells, self._cell_of[name]
+            for i, row in enumerate(rows):
+                part = cell_of(row[name])
+                cells[i] = cells[i] * size + part
+                uncovered[i] += part == 0
+        fewest = min(uncovered, default=0)
+        return [cell for cell, n in zip(cells, uncovered, strict=True) if n == fewest]
+
+    @functools.cached_property
+    def _cell_of(self) -> dict[str, Callable[[Any], int]]:
+        """By field, the cell of a value; devices have many of the same values."""
+        remember = functools.lru_cache(maxsize=_KEPT_VALUES, typed=True)
+        return {name: remember(kind.cell) for name, kind in self.types.items()}
 
     def names(self, cell: int) -> dict[str, str]:
         """Returns the name of a cell in each field."""

@@ -1,6 +1,7 @@
 """A device's own decisions: verify, budget, then answer with noise or not at all."""
 
 import dataclasses
+from collections.abc import Sequence
 
 from federated_hh.interactive import budget, device_log, store, verification
 from federated_hh.interactive import recipe as recipe_lib
@@ -77,30 +78,37 @@ class Devices:
     accountant: budget.Accountant
     log: device_log.DeviceLog
 
-    def admits(self, device: int, recipe: recipe_lib.Recipe) -> bool:
-        """Decides whether a device answers, and charges it if it does.
+    def admitted(self, devices: Sequence[int], recipe: recipe_lib.Recipe) -> list[bool]:
+        """Decides which devices answer, each on its own, and charges those.
 
         That follows from the recipe and from recipes before it, never from the
         device's data. The log says why not.
 
         Args:
-            device: That is asked.
-            recipe: What it is asked.
+            devices: That are asked, each once.
+            recipe: What they are asked.
         """
-        refusal = self.approval.objection(recipe)
-        fields: frozenset[str] = frozenset()
-        if refusal is None:
+        refusals: list[str | None] = [self.approval.objection(recipe)] * len(devices)
+        if refusals and refusals[0] is None:
             try:
                 fields = self.sandbox.verify(recipe.query, [*recipe.content.types])
             except verification.QueryRefusedError as error:
-                refusal = f"{verification.PUBLIC_REASON}: {error}"
-        if refusal is None:
-            found = self.accountant.charge(device, fields, recipe)
-            if found is not None:
-                refusal = f"check {found.check}: {found.reason}"
-        if refusal is not None:
-            self.log.refused(device, recipe, refusal)
-        return refusal is None
+                reason = f"{verification.PUBLIC_REASON}: {error}"
+                refusals = [reason] * len(devices)
+            else:
+                refusals = [
+                    None if found is None else f"check {found.check}: {found.reason}"
+                    for found in self.accountant.charge_each(devices, fields, recipe)
+                ]
+        self.log.refused(
+            [
+                (device, refusal)
+                for device, refusal in zip(devices, refusals, strict=True)
+                if refusal is not None
+            ],
+            recipe,
+        )
+        return [refusal is None for refusal in refusals]
 
     def true_cell(
         self, device: int, recipe: recipe_lib.Recipe, now: float, chance: float

@@ -26,6 +26,8 @@ AGE_SHARES = (0.10, 0.20, 0.20, 0.17, 0.14, 0.11, 0.08)
 _FIRST_AGE = 10
 # In `NGramEvents.grams`: no word any more, and a word outside the vocabulary.
 NONE, UNKNOWN = -2, -1
+# Whose texts are in memory at once.
+_EVENTS_AT_ONCE = 2**16
 _UNKNOWN_WORD = "\N{REPLACEMENT CHARACTER}"
 
 
@@ -97,10 +99,17 @@ class NGramEvents:
         """Returns all events as `EventStore.donate` takes them, a second apart."""
         owners = np.repeat(np.arange(self.num_devices), np.diff(self.splits))
         times = np.arange(len(self.grams)) - self.splits[owners]
-        for owner, time, gram in zip(
-            owners.tolist(), times.tolist(), self.grams.tolist(), strict=True
-        ):
-            yield owner, time, int(self.ages[owner]), self.text_of(gram)
+        for first in range(0, len(self.grams), _EVENTS_AT_ONCE):
+            block = slice(first, first + _EVENTS_AT_ONCE)
+            distinct, which = np.unique(self.grams[block], axis=0, return_inverse=True)
+            texts = np.array([*map(self.text_of, distinct.tolist())], object)
+            yield from zip(
+                owners[block].tolist(),
+                times[block].tolist(),
+                self.ages[owners[block]].tolist(),
+                texts[which.reshape(-1)].tolist(),
+                strict=True,
+            )
 
     @property
     def now(self) -> float:

@@ -8,9 +8,11 @@ import os
 import signal
 import subprocess
 import sys
+from unittest import mock
 
 import hypothesis
 import mpmath
+import numpy as np
 from absl.testing import absltest, parameterized
 from hypothesis import strategies as st
 
@@ -104,6 +106,38 @@ class AccountantTest(parameterized.TestCase):
         accountant.forget([1])
         self.assertEqual(accountant.spent(1), {})
         self.assertLen(accountant.spent(2), 2)
+
+    def test_a_block_is_charged_as_its_devices_one_by_one(self):
+        together, apart = self.open(), self.open()
+        generator = np.random.default_rng(5)
+        kinds = [_BOTH, _GRAMS, frozenset(["age"]), frozenset(["name"])]
+        outcomes = set()
+        for _ in range(25):
+            devices = generator.choice(8, generator.integers(1, 9), replace=False)
+            fields = kinds[generator.choice(4, p=[0.4, 0.3, 0.2, 0.1])]
+            recipe = _asks(float(generator.choice([0.25, 0.125, 0.4])))
+            found = together.charge_each(devices.tolist(), fields, recipe)
+            alone = [apart.charge(i, fields, recipe) for i in devices.tolist()]
+            self.assertEqual(found, alone)
+            outcomes.add(len({refusal is None for refusal in found}))
+            for i in range(8):
+                self.assertEqual(together.spent(i), apart.spent(i))
+        # Some blocks were of devices that differ.
+        self.assertEqual(outcomes, {1, 2})
+
+    def test_a_block_is_charged_whole_or_not_at_all(self):
+        accountant = self.open()
+        with self.assertRaises(TypeError):
+            accountant.charge_each([1, 2, object()], _GRAMS, _asks(0.25))
+        with (
+            mock.patch.object(budget, "decide", side_effect=[None, KeyboardInterrupt]),
+            self.assertRaises(KeyboardInterrupt),
+        ):
+            self.assertIsNone(accountant.charge(1, _BOTH, _asks(0.25)))
+            accountant.charge_each([1, 2], _GRAMS, _asks(0.25))
+        self.assertLen(accountant.spent(1), 3)
+        self.assertEqual(accountant.spent(2), {})
+        self.assertIsNone(accountant.charge(2, _GRAMS, _asks(0.25)))
 
     def test_no_drift(self):
         limits = device_policy.Limits(
