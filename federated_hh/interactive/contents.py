@@ -241,23 +241,29 @@ class Content:
         """The cells of a report: the product of those of the fields."""
         return math.prod(kind.num_cells for kind in self.types.values())
 
-    def best_cells(self, rows: Sequence[Mapping[str, Any]]) -> list[int]:
+    def best_cells(self, rows: Sequence[Sequence[Any]]) -> list[int]:
         """Returns the cells of the rows with the fewest fields that are not covered.
 
         Args:
-            rows: Values by field; others are ignored.
+            rows: A value for each field, in the order of `types`.
 
         Returns:
             In the order of the rows; empty where there are none.
         """
+        if not rows:
+            return []
         cells, uncovered = [0] * len(rows), [0] * len(rows)
-        for name, kind in self.types.items():
-            size, cell_of = kind.num_cells, self._cell_of[name]
-            for i, row in enumerate(rows):
-                part = cell_of(row[name])
-                cells[i] = cells[i] * size + part
-                uncovered[i] += part == 0
-        fewest = min(uncovered, default=0)
+        columns = zip(*rows, strict=True)
+        for column, (name, kind) in zip(columns, self.types.items(), strict=True):
+            parts, size = [*map(self._cell_of[name], column)], kind.num_cells
+            cells = [
+                cell * size + part for cell, part in zip(cells, parts, strict=True)
+            ]
+            if 0 in parts:
+                uncovered = [
+                    n + (part == 0) for n, part in zip(uncovered, parts, strict=True)
+                ]
+        fewest = min(uncovered)
         return [cell for cell, n in zip(cells, uncovered, strict=True) if n == fewest]
 
     @functools.cached_property

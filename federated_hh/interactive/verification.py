@@ -162,8 +162,8 @@ class Sandbox(contextlib.AbstractContextManager):
 
     def answer(
         self, query: str, columns: Sequence[str], rows: Sequence[tuple[Any, ...]]
-    ) -> list[dict[str, Any]]:
-        """Returns what a query finds in a device's rows.
+    ) -> list[tuple[Any, ...]]:
+        """Returns what a query finds in a device's rows, in the order of `columns`.
 
         Args:
             query: Verified here, if it was not before.
@@ -186,7 +186,10 @@ class Sandbox(contextlib.AbstractContextManager):
             self._fill((), ())
         if len(found) > _MOST_ROWS:
             raise QueryFailedError(f"it finds more than {_MOST_ROWS:,} rows")
-        return [dict(zip(names, row, strict=True)) for row in found]
+        if names == [*columns]:
+            return found
+        places = [names.index(column) for column in columns]
+        return [tuple(row[place] for place in places) for row in found]
 
     def _fill(self, rows: Sequence[Sequence[Any]], is_read: Sequence[bool]) -> None:
         """Takes away all rows and puts others there, with nulls for what is not read.
