@@ -4,12 +4,12 @@ Every type of content has a cell 0 for what it does not cover, "out of vocabular
 """
 
 import abc
+import bisect
 import dataclasses
 import functools
 import itertools
 import math
-import numbers
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 OOV, END = "OOV", "end-token"
@@ -17,8 +17,6 @@ _ROOT, _NULL = "root", "null"
 _RESERVED = (_ROOT, _NULL)
 # A vector of more cells is none that devices send.
 MOST_CELLS = 2**24
-# Values of a field whose buckets are remembered.
-_KEPT_VALUES = 2**16
 
 
 class ContentError(ValueError):
@@ -85,11 +83,11 @@ class BucketedType(DataType):
 
     def cell(self, value: Any) -> int:
         """Returns how many boundaries are at most the value."""
-        if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        if isinstance(value, bool) or not isinstance(value, int | float):
             return 0
         if math.isnan(value):
             return 0
-        return sum(boundary <= value for boundary in self.boundaries)
+        return bisect.bisect_right(self.boundaries, value)
 
     def name(self, cell: int) -> str:
         """Returns the interval."""
@@ -145,6 +143,10 @@ class PrefixTree(DataType):
     def _depths(self) -> list[int]:
         return sorted({len(path) for path in self.leaves}, reverse=True)
 
+    @functools.cached_property
+    def _first_words(self) -> set[str]:
+        return {path[0] for path in self.leaves if path}
+
     @property
     def branches(self) -> int:
         """What can follow a leaf: the end, an unknown word, and each token."""
@@ -159,7 +161,10 @@ class PrefixTree(DataType):
         """Returns the bucket of a text of words, or 0 where it has no leaf."""
         if not isinstance(value, str):
             return 0
-        words = tuple(value.split())
+        # No more words than are looked at; what is left over is one more.
+        words = tuple(value.split(None, self._depths[0] + 1))
+        if self._depths[-1] and (not words or words[0] not in self._first_words):
+            return 0
         for depth in self._depths:
             leaf = self._leaf_of.get(words[:depth])
             if len(words) >= depth and leaf is not None:
@@ -254,8 +259,8 @@ class Content:
             return []
         cells, uncovered = [0] * len(rows), [0] * len(rows)
         columns = zip(*rows, strict=True)
-        for column, (name, kind) in zip(columns, self.types.items(), strict=True):
-            parts, size = [*map(self._cell_of[name], column)], kind.num_cells
+        for column, kind in zip(columns, self.types.values(), strict=True):
+            parts, size = [*map(kind.cell, column)], kind.num_cells
             cells = [
                 cell * size + part for cell, part in zip(cells, parts, strict=True)
             ]
@@ -265,12 +270,6 @@ class Content:
                 ]
         fewest = min(uncovered)
         return [cell for cell, n in zip(cells, uncovered, strict=True) if n == fewest]
-
-    @functools.cached_property
-    def _cell_of(self) -> dict[str, Callable[[Any], int]]:
-        """By field, the cell of a value; devices have many of the same values."""
-        remember = functools.lru_cache(maxsize=_KEPT_VALUES, typed=True)
-        return {name: remember(kind.cell) for name, kind in self.types.items()}
 
     def names(self, cell: int) -> dict[str, str]:
         """Returns the name of a cell in each field."""

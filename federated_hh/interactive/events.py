@@ -37,7 +37,8 @@ class NGramEvents:
 
     Attributes:
         words: The vocabulary; n-grams are places in it.
-        grams: int32 [events, n]: words, UNKNOWN or NONE; the first is not NONE.
+        grams: int32 [events, n]: words, UNKNOWN or NONE; the first is not NONE, and
+            after NONE nothing else comes.
         splits: int64 [devices + 1]: the events of device i are splits[i:i + 2].
         ages: int64 [devices], in years.
     """
@@ -95,19 +96,27 @@ class NGramEvents:
             for word in itertools.takewhile(lambda word: word != NONE, gram)
         )
 
+    def _texts(self, grams: np.ndarray) -> list[str]:
+        """Returns what `text_of` does, of many n-grams: int32 [n-grams, n]."""
+        words = np.array(["", _UNKNOWN_WORD, *self.words], object)
+        spaced = np.array(["", *(f" {word}" for word in words[1:])], object)
+        # Places of the words in these, from NONE on.
+        texts = words[grams[:, 0] - NONE]
+        for column in grams.T[1:]:
+            texts += spaced[column - NONE]
+        return texts.tolist()
+
     def rows(self) -> Iterator[tuple[Any, ...]]:
         """Returns all events as `EventStore.donate` takes them, a second apart."""
         owners = np.repeat(np.arange(self.num_devices), np.diff(self.splits))
         times = np.arange(len(self.grams)) - self.splits[owners]
         for first in range(0, len(self.grams), _EVENTS_AT_ONCE):
             block = slice(first, first + _EVENTS_AT_ONCE)
-            distinct, which = np.unique(self.grams[block], axis=0, return_inverse=True)
-            texts = np.array([*map(self.text_of, distinct.tolist())], object)
             yield from zip(
                 owners[block].tolist(),
                 times[block].tolist(),
                 self.ages[owners[block]].tolist(),
-                texts[which.reshape(-1)].tolist(),
+                self._texts(self.grams[block]),
                 strict=True,
             )
 
