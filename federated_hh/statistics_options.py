@@ -64,9 +64,9 @@ class StatisticsOptions:
     )
     composition: str = option(
         "basic",
-        "How devices add up the epsilons of their answers; 'advanced' costs --delta "
-        "once more.",
-        choices=("basic", "advanced"),
+        "How devices add up what their answers cost; 'advanced' costs --delta once "
+        "more, 'renyi' costs it once in all.",
+        choices=("basic", "advanced", "renyi"),
     )
     randomizer: str = option(
         "asymmetric",

@@ -14,6 +14,8 @@ from federated_hh.interactive import recipe as recipe_lib
 from privacy import device_policy
 
 _ANALYSIS = "the analysis"
+# What is kept of each scope, in this order.
+COLUMNS = tuple(field.name for field in dataclasses.fields(device_policy.Spent))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,7 +58,7 @@ def decide(
                 f"{recipe.local_epsilon:g} is asked for",
             )
         before = spent.get(scope, device_policy.Spent())
-        if reason := policy.refusal(before, limits, recipe.aggregate_units):
+        if reason := policy.refusal(before, limits, cost_of(policy, recipe)):
             return Refusal(check, f"of {name} {reason}")
     epsilon = policy.cohort_epsilon(recipe.local_units, recipe.minimum_cohort)
     if epsilon > recipe.aggregate_epsilon:
@@ -66,6 +68,15 @@ def decide(
             f"{epsilon:.6g}, more than the {recipe.aggregate_epsilon:g} asked for",
         )
     return None
+
+
+def cost_of(
+    policy: device_policy.Policy, recipe: recipe_lib.Recipe
+) -> device_policy.Spent:
+    """Returns what an answer to a recipe spends, of each scope."""
+    return policy.cost(
+        recipe.aggregate_units, recipe.local_units, recipe.minimum_cohort
+    )
 
 
 def scopes(fields: Collection[str]) -> list[str]:
@@ -87,16 +98,16 @@ class Accountant(contextlib.AbstractContextManager):
         self._database = sqlite3.connect(path, isolation_level=None)
         # On disk when a transaction ends, whatever happens to the power.
         self._database.execute("pragma synchronous = extra")
+        numbers = ", ".join(f"{name} integer not null" for name in COLUMNS)
         self._database.execute(
             "create table if not exists spent (device integer, scope text, "
-            "units integer not null, squares integer not null, "
-            "reports integer not null, primary key (device, scope)) without rowid"
+            f"{numbers}, primary key (device, scope)) without rowid"
         )
 
     def spent(self, device: int) -> dict[str, device_policy.Spent]:
         """Returns what a device has spent, by scope."""
         found = self._database.execute(
-            "select scope, units, squares, reports from spent where device = ?",
+            f"select scope, {', '.join(COLUMNS)} from spent where device = ?",
             (device,),
         )
         return {scope: device_policy.Spent(*numbers) for scope, *numbers in found}
@@ -148,8 +159,9 @@ class Accountant(contextlib.AbstractContextManager):
                 refusal, after = decided[kind]
                 refusals.append(refusal)
                 rows += [(device, *row) for row in after]
+            places = ", ".join("?" * (2 + len(COLUMNS)))
             self._database.executemany(
-                "insert or replace into spent values (?, ?, ?, ?, ?)", rows
+                f"insert or replace into spent values ({places})", rows
             )
             self._database.execute("commit")
         except BaseException:
@@ -163,7 +175,7 @@ class Accountant(contextlib.AbstractContextManager):
         """Returns what devices have spent of some scopes, by device and scope."""
         found: dict[int, dict[str, tuple[int, ...]]] = {}
         rows = self._database.execute(
-            "select device, scope, units, squares, reports from spent "
+            f"select device, scope, {', '.join(COLUMNS)} from spent "
             "where device in (select value from json_each(?))",
             (json.dumps([*devices]),),
         )
@@ -185,13 +197,11 @@ class Accountant(contextlib.AbstractContextManager):
         refusal = decide(self._policy, before, fields, recipe)
         if refusal is not None:
             return refusal, []
-        none = device_policy.Spent()
+        none, cost = device_policy.Spent(), cost_of(self._policy, recipe)
         return None, [
             (
                 scope,
-                *dataclasses.astuple(
-                    before.get(scope, none).and_(recipe.aggregate_units)
-                ),
+                *dataclasses.astuple(before.get(scope, none).and_(cost)),
             )
             for scope in scopes(fields)
         ]

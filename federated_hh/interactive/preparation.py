@@ -7,6 +7,7 @@ import pandas as pd
 from federated_hh import statistics_options
 from federated_hh.interactive import (
     aggregation,
+    analysis,
     device,
     events,
     fleet,
@@ -60,6 +61,9 @@ def approval_of(options: statistics_options.StatisticsOptions) -> device.Approva
     )
     composition = device_policy.Composition(options.composition)
     is_basic = composition is device_policy.Composition.BASIC
+    order = None
+    if composition is device_policy.Composition.RENYI:
+        order = device_policy.renyi_order(options.epsilon, options.delta)
     return device.Approval(
         device_policy.Policy(
             analysis=_ANALYSIS,
@@ -69,6 +73,7 @@ def approval_of(options: statistics_options.StatisticsOptions) -> device.Approva
             delta=options.delta,
             composition=composition,
             slack=None if is_basic else options.delta,
+            order=order,
         ),
         verification.QueryClass(events.STREAM, frozenset(["ngrams"])),
     )
@@ -115,7 +120,11 @@ def prepare(
         is_interactive=options.strategy == "interactive",
         max_prefixes=options.max_prefixes,
         false_positives=options.false_positives,
-        epsilon=options.query_epsilon,
+        epsilon=analysis.query_epsilon(
+            approval.policy,
+            1 if options.cohorts == "disjoint" else queries,
+            sampler.cohort_size,
+        ),
         aggregation=aggregation.SecureSum.name,
         fingerprint=text.fingerprint,
     )
