@@ -20,7 +20,7 @@ import pandas as pd
 from absl import app, flags
 
 from privacy import triehh, triehh_solver, triehh_theorem1
-from scripts import comparison_tables, coverage_tables
+from scripts import comparison_tables, coverage_tables, statistics_tables
 from scripts.table_text import RESULTS, table
 from simulation import startup, tables
 
@@ -294,6 +294,7 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     "training_blogs": training_blogs,
     "training_blt": training_blt,
     **comparison_tables.TABLES,
+    **statistics_tables.TABLES,
 }
 
 
