@@ -4,7 +4,7 @@ import math
 
 from scripts.table_text import RESULTS, table
 from simulation import tables
-from studies import mcmillan_2022_privacy, mcmillan_2022_trust
+from studies import mcmillan_2022_privacy, mcmillan_2022_trust_models
 
 
 def _rows(study: str, name: str) -> list[dict]:
@@ -81,16 +81,16 @@ def trust_models() -> list[str]:
         rows.setdefault(row["model"], []).append(shown)
         if row["devices"] not in sizes:
             sizes.append(row["devices"])
-    models = {model.name: model for model in mcmillan_2022_trust.MODELS}
+    models = {model.name: model for model in mcmillan_2022_trust_models.MODELS}
     return table(
         [
             "trust model",
             *[f"{size:,} devices" for size in sizes],
             "who is trusted",
-            "guarantee against who adds up",
+            "left without that",
         ],
         [
-            [name, *errors, models[name].trusted, models[name].seen]
+            [name, *errors, models[name].trusted, models[name].left]
             for name, errors in rows.items()
         ],
     )

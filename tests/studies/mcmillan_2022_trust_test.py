@@ -12,17 +12,18 @@ from scipy import stats
 from privacy import shuffling
 from randomness import streams
 from studies import mcmillan_2022_trust as trust
+from studies import mcmillan_2022_trust_models as models
 
 _DEVICES = 5000
 
 
 class NoiseTest(parameterized.TestCase):
     def test_laplace_noise_has_its_law(self):
-        noise = trust.discrete_laplace(0)
+        noise = models.discrete_laplace(0)
         # A replacement changes two cells by one: twice 1/2 is epsilon.
         law = stats.dlaplace(0.5)
         self.assertAlmostEqual(noise.variance(None), law.var(), places=9)
-        zeros = np.zeros(trust.CELLS, np.int64)
+        zeros = np.zeros(models.CELLS, np.int64)
         drawn = np.concatenate(
             [noise.draw(zeros, streams.Stream(1, (run,))) for run in range(60)]
         )
@@ -37,7 +38,7 @@ class NoiseTest(parameterized.TestCase):
 
     def test_gaussian_noise_has_the_guarantee(self):
         accountant = pld.PLDAccountant()
-        multiplier = trust.gaussian_stddev() / math.sqrt(2)
+        multiplier = models.gaussian_stddev() / math.sqrt(2)
         accountant.compose(dp_accounting.GaussianDpEvent(multiplier))
         self.assertAlmostEqual(accountant.get_epsilon(1e-6), 1.0, delta=1e-3)
 
@@ -51,7 +52,7 @@ class NoiseTest(parameterized.TestCase):
         ),
     )
     def test_reports_have_the_largest_local_epsilon(self, name, local, kind):
-        (model,) = (m for m in trust.MODELS if m.name == name)
+        (model,) = (m for m in models.MODELS if m.name == name)
         found = model.noise(_DEVICES).local_epsilon
         if local is not None:
             self.assertEqual(found, local)
