@@ -26,6 +26,8 @@ from privacy import argument_checks, binomial_grid, clones, conversions
 _WHOLE_RANGE = 4000
 
 _FAR_BLOCKS = 24
+# Of counts, where that makes a bound tighter only.
+_MOST_BLOCKS = 40_000
 
 
 def symmetric_one_hot_rho(
@@ -224,8 +226,11 @@ def _log_moment(coins: int, order: float, bits: tuple[float, float]) -> float:
     lowest = max(0, math.floor(trials / 2 - reach))
     # The ratio of the two laws grows with u, and the mass falls away from the mean:
     # a block of counts is bounded by its ends, which changes the logarithm of a term
-    # by 0.006 at most.
-    width = max(1, math.floor(5e-4 * trials / (order * contrast)))
+    # by 0.006 at most, and that of a moment near 1, as of a low order, by a fiftieth
+    # where this does not make too many blocks.
+    near_one = max(0.02 * (order - 1) * contrast, 2 * reach / _MOST_BLOCKS)
+    width = 5e-4 * trials / (order * contrast)
+    width = max(1, math.floor(min(width, near_one)))
     first_counts = np.arange(lowest, trials - lowest + 1, width)
     last_counts = np.minimum(first_counts + width - 1, trials - lowest)
     likeliest = np.clip(trials // 2, first_counts, last_counts)

@@ -33,15 +33,17 @@ class RhoTest(parameterized.TestCase):
         # What is beyond 11 standard deviations and 45 coins more is bounded.
         self.assertLessEqual(found, exact * (1 + 1e-6) + 1e-9)
 
-    def test_blocks_cost_little(self):
-        # 95,000 coins on average, in blocks, against the sum over each count.
-        local, n, order = 3.0, 10**6, 150.0
+    @parameterized.parameters((10**6, 150.0), (10**7, 30.0))
+    def test_blocks_cost_little(self, n, order):
+        # 95,000 coins on average or more, in blocks, against the sum over each count.
+        local = 3.0
         honest = 1 / (1 + math.exp(-local))
         mean = n * 2 * (1 - honest)
+        reach, step = int(8 * math.sqrt(mean)), int(math.sqrt(mean) / 12)
         logs = []
-        for coins in range(int(mean) - 2500, int(mean) + 2500, 25):
+        for coins in range(int(mean) - reach, int(mean) + reach, step):
             trials = coins + 1
-            x = np.arange(trials // 2 - 3000, trials // 2 + 3000)
+            x = np.arange(trials // 2 - 5 * reach // 4, trials // 2 + 5 * reach // 4)
             u = x / trials
             first = honest * u + (1 - honest) * (1 - u)
             terms = (
@@ -52,7 +54,7 @@ class RhoTest(parameterized.TestCase):
             )
             logs.append(
                 stats.binom.logpmf(coins, n - 1, 2 * (1 - honest))
-                + math.log(25)
+                + math.log(step)
                 + special.logsumexp(terms)
             )
         middle = 2 * special.logsumexp(logs) / (order - 1)
