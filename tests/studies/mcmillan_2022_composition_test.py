@@ -1,6 +1,7 @@
 """Tests of how many queries a budget admits, against dp-accounting and a device."""
 
 import dataclasses
+import functools
 
 import pandas as pd
 from absl.testing import absltest
@@ -14,9 +15,14 @@ from tests.federated_hh.interactive import cases
 _SETTING = composition.Setting("asymmetric", 3.0)
 
 
+@functools.cache
+def _queries(cohort):
+    return composition.queries(_SETTING, cohort)
+
+
 class QueriesTest(absltest.TestCase):
     def test_a_device_answers_as_many(self):
-        found = composition.queries(_SETTING, 20_000)
+        found = _queries(20_000)
         order = device_policy.renyi_order(1.0, 1e-6)
         limits = device_policy.Limits(
             aggregate_epsilon=1.0, reports=900, local_epsilon=5
@@ -45,7 +51,7 @@ class QueriesTest(absltest.TestCase):
             self.assertEqual(epsilon <= 1, is_within)
 
     def test_counts_are_the_most(self):
-        found = composition.queries(_SETTING, 20_000)
+        found = _queries(20_000)
         self.assertGreater(found["renyi"], found["advanced"])
         for count, is_within in ((found["basic"], True), (found["basic"] + 1, False)):
             epsilon = _SETTING.epsilon(20_000, 1e-6 / count)
