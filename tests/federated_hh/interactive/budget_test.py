@@ -232,6 +232,18 @@ class AccountantTest(parameterized.TestCase):
             self.assertIsNone(basic.charge(1, _GRAMS, recipe))
         self.assertIsNotNone(basic.charge(1, _GRAMS, recipe))
 
+    def test_renyi_limits_are_exact(self):
+        policy = cases.approval(**_RENYI).policy
+        with mpmath.workdps(40):
+            conversion = mpmath.log1p(mpmath.mpf(-1) / 50)
+            conversion -= mpmath.log(50 * mpmath.mpf(1e-6)) / 49
+            allowed = int(mpmath.floor((1 - conversion) * 10**12))
+        one = device_policy.Spent(1, 1, 1, 1)
+        for divergence, is_allowed in ((allowed - 1, True), (allowed, False)):
+            spent = device_policy.Spent(divergence=divergence)
+            reason = policy.refusal(spent, policy.limits, one)
+            self.assertEqual(reason is None, is_allowed)
+
     @parameterized.parameters((1.0, 1e-6), (0.3, 1e-9), (5.0, 1e-6), (10.0, 1e-3))
     def test_the_order_is_near_the_best(self, epsilon, slack):
         def room(order):
