@@ -22,6 +22,7 @@ from typing import Any, Self
 import numpy as np
 import pandas as pd
 import tensorflow as tf
+from absl import logging
 
 from federated_hh import alphabet as alphabet_lib
 from federated_hh import selection, sfp_options
@@ -36,6 +37,8 @@ from simulation import client_words, population
 _BLOCK_SIZE = 200_000
 # Of all positions together: each is a number that a block gives back.
 _MAX_ITEMS = 1 << 27
+# Of the sketches of all positions.
+_MAX_CELLS = 1 << 27
 
 
 class StitchingError(ValueError):
@@ -67,7 +70,8 @@ class SfpState:
 
     Attributes:
         fragments: None before the round.
-        words: Those that were found, as `SequenceFragmentPuzzle.stitch` has them.
+        words: Those that were found, as `SequenceFragmentPuzzle.stitch` has them; none
+            where they would be more than `max_words`.
     """
 
     fragments: Fragments | None = None
@@ -121,6 +125,14 @@ class SequenceFragmentPuzzle(algorithm.Algorithm[SfpState, np.ndarray]):
                 f"{alphabet.num_symbols:,} symbols and {options.num_positions} "
                 f"positions it makes {num_items:,} fragments; at most {_MAX_ITEMS:,} "
                 "are possible"
+            )
+        num_cells = options.num_positions * math.prod(self.sketch.sketch_shape)
+        if num_cells > _MAX_CELLS:
+            raise ValueError(
+                f"num_hashes is {options.num_hashes:,}: with num_cells = "
+                f"{options.num_cells:,} and {options.num_positions} positions the "
+                f"sketches have {num_cells:,} numbers; at most {_MAX_CELLS:,} are "
+                "possible"
             )
         draws_sum = options.report_sampling == "aggregate"
         self.plan = plan_lib.Plan(
@@ -184,15 +196,17 @@ class SequenceFragmentPuzzle(algorithm.Algorithm[SfpState, np.ndarray]):
         Args:
             state: Before the round.
             released: int64 [positions, *sketch_shape].
-
-        Raises:
-            StitchingError: See `stitch`.
         """
         del state
         found = [self._largest(sketch) for sketch in released]
         items, estimates = (np.stack(part) for part in zip(*found, strict=True))
         fragments = Fragments(items, estimates)
-        words = self.stitch(fragments)
+        words: tuple[str, ...] = ()
+        try:
+            words = self.stitch(fragments)
+        except StitchingError as error:
+            # What was asked for stays: it has cost epsilon.
+            logging.warning("No words were made: %s.", error)
         metrics = {
             "reports": int(released[:, :, -1].sum()),
             "fragments": items.size,
@@ -250,9 +264,9 @@ class SequenceFragmentPuzzle(algorithm.Algorithm[SfpState, np.ndarray]):
             raise StitchingError(
                 f"threshold is {fragments.items.shape[1]}: the fragments that it keeps "
                 f"make {work:,} words, more than max_words = "
-                f"{self.options.max_words:,}; use a smaller threshold, a larger "
-                "epsilon, or more clients; another run asks anew, and costs "
-                "epsilon again"
+                f"{self.options.max_words:,}; stitch(fragments.first(T)) takes fewer "
+                "of the fragments and costs nothing, another run with a smaller "
+                "threshold, a larger epsilon or more clients costs epsilon again"
             )
         found: dict[str, None] = {}
         for _, pairs in sorted(by_hash.items()):
@@ -277,7 +291,11 @@ class SequenceFragmentPuzzle(algorithm.Algorithm[SfpState, np.ndarray]):
         return items, estimates[items]
 
     def _noise(self, released: np.ndarray) -> float:
-        """Returns the mean standard deviation of estimates of what nobody has."""
+        """Returns the mean standard deviation of estimates of what nobody has.
+
+        By the noise of the reports alone: frequent items that meet others under a hash
+        function add to it; see `variance_of_collisions`.
+        """
         reports = released[:, :, -1].sum(axis=1)
         variances = [self.sketch.variance(np.zeros(1), int(n))[0] for n in reports]
         return float(np.mean(np.sqrt(variances)))

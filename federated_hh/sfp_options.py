@@ -53,7 +53,8 @@ class SfpOptions:
     )
     max_words: int = option(
         1_000_000,
-        "The most words that fragments are stitched to; more stop the run.",
+        "The most words that fragments are stitched to; where they would be more, none "
+        "is made, and the fragments are what is found.",
         least=1,
         most=10**8,
     )

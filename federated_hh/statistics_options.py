@@ -80,6 +80,19 @@ class StatisticsOptions:
         "of reports is drawn.",
         choices=("real", "vectorised"),
     )
+    aggregation: str = option(
+        "secure_sum",
+        "Who adds reports up. secure_sum: TFF's secure sum. two_servers: two processes "
+        "that each get a share of a report and check its proof, with --devices=real.",
+        choices=("secure_sum", "two_servers"),
+    )
+    drop_out: float = option(
+        0.0,
+        "With --aggregation=two_servers, the share of the devices that are gone before "
+        "both servers have their messages; they have spent their budget.",
+        least=0,
+        below=1,
+    )
     show_device_log: int | None = option(
         None,
         "Show the log of this device, from 0, with --devices=real: every query that it "
@@ -109,6 +122,15 @@ class StatisticsOptions:
                 " cells at once; a report has at most 16,777,216: take fewer words",
                 cells=cells,
             )
+        is_shared = self.aggregation == "two_servers"
+        if is_shared and self.devices != "real":
+            raise OptionError(
+                self,
+                "{aggregation=} needs {devices=real}: vectorised devices draw the sum "
+                "of their reports, so that there is nothing to share",
+            )
+        if self.drop_out and not is_shared:
+            raise OptionError(self, "{drop_out=} needs {aggregation=two_servers}")
         if self.show_device_log is not None and self.devices != "real":
             raise OptionError(self, "{show_device_log} needs {devices=real}")
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from privacy import (
+    argument_checks,
     detection,
     detection_plot,
     ldp_triehh_detection,
@@ -71,6 +72,13 @@ def ldp_triehh(
         raise ValueError(
             "--mechanism=ldp_triehh answers --detectable; for its guarantee ask "
             "--mechanism=shuffle, for anonymity --mechanism=k_anonymity"
+        )
+    argument_checks.integer("alphabet_size", alphabet_size, 2)
+    argument_checks.integer("competing_prefixes", competing_prefixes, 0)
+    if competing_prefixes >= kept_prefixes:
+        raise ValueError(
+            f"competing_prefixes is {competing_prefixes:,}; it has to be below "
+            f"kept_prefixes, which is {kept_prefixes:,}: they take all places"
         )
     levels = max_depth * num_passes
     if cohort_size is None:

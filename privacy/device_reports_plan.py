@@ -7,7 +7,6 @@ reports is released where there are at least as many as the devices asked for
 
 import dataclasses
 import math
-from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -61,6 +60,18 @@ class Batch:
 
 
 @dataclasses.dataclass(frozen=True)
+class CheckedBatch(Batch):
+    """What an aggregation holds that may refuse reports.
+
+    Attributes:
+        refused: How many reports were sent and are not among `reports`: not
+            well-formed, sent twice or too late, or not sent to the end.
+    """
+
+    refused: int
+
+
+@dataclasses.dataclass(frozen=True)
 class Aggregate:
     """What an analyst gets of a query.
 
@@ -86,13 +97,16 @@ class MinimumCohort(plan_lib.Mechanism[None]):
         least = max(total.minimum_cohort, int(facts[MINIMUM_COHORT]))
         is_enough = total.reports >= least
         counts = total.counts if is_enough else None
-        return plan_lib.Release(Aggregate(counts, total.reports), state)
+        metrics = {}
+        if isinstance(total, CheckedBatch):
+            metrics["refused"] = total.refused
+        return plan_lib.Release(Aggregate(counts, total.reports), state, metrics)
 
 
 _Plan: TypeAlias = plan_lib.Plan[Any, DeviceReports, MinimumCohort]
 
 
-class _Theorem:
+class _Theorem(plan_lib.Theorem):
     """Composition over the queries that a device answers."""
 
     def check(self, plan: _Plan) -> None:
@@ -128,13 +142,6 @@ class _Theorem:
         """Returns the statement; delta is that of the policy."""
         del delta
         return _statement(plan, record, repeats)
-
-    def spent(
-        self, plan: _Plan, repeats: Sequence[plan_lib.Repeat], delta: float
-    ) -> plan_lib.Metrics:
-        """Returns nothing: what a device has spent is on the device."""
-        del plan, repeats, delta
-        return {}
 
 
 def _statement(
@@ -187,6 +194,7 @@ def _statement(
             f"The aggregation ({reports.aggregation}) shows nothing of a report but as "
             "part of a sum of at least the minimum cohort. The simulation holds the "
             "reports in the clear.",
+            *_OF_AGGREGATIONS.get(reports.aggregation, ()),
             "The devices of a batch are honest: each colluding one is one less to hide "
             "among.",
             "Whether a device answers follows from the recipes that it got, not from "
@@ -290,6 +298,16 @@ def _parameters(plan: _Plan, repeats: int) -> dict[str, float | int | str]:
     return found
 
 
+# What more is assumed of an aggregation, by name.
+_OF_AGGREGATIONS = {
+    "two_servers": (
+        "The two servers do not collude, and each does what the protocol says. It has "
+        "one additive share of a report, and the values that both open to check a "
+        "proof are uniform whatever the report is.",
+        "A report that is no vector of 0 and 1 is left out, and counts for no minimum "
+        "cohort. One that is and lies is counted: no proof covers that.",
+    ),
+}
 _DISJOINT = plan_lib.Sampling.DISJOINT
 for _sampling in (_DISJOINT, plan_lib.Sampling.UNIFORM):
     plan_lib.register(_sampling, DeviceReports, MinimumCohort, _Theorem())

@@ -26,6 +26,8 @@ from privacy import argument_checks, blanket, detection, vote_law
 # Standard deviations beyond which a law is cut off: less than 1e-9 is lost.
 _REACH = 6
 _MOST_CANDIDATES = 2**31 - 1
+# From this standard deviation on, votes are taken as normal: 1e-3 of it is one vote.
+_NORMAL_FROM = 5_000
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -172,13 +174,27 @@ class LdpTrieHHDetection(detection.Detection):
 
     def _kept(self, level: "_Level", holders: int, *, is_last: bool) -> float:
         """Computes how likely a level keeps a prefix, or releases a word."""
-        votes, chances = self._own_votes(holders, level.law.own)
         needed = (
             np.maximum(level.least_votes, level.cut) if is_last else (level.least_votes)
         )
-        mean = holders * self.cohort_size / self.num_clients * self.reported_share
-        rest = max(0, level.law.num_reports - round(mean))
+        reporting = holders * self.cohort_size / self.num_clients * self.reported_share
+        rest = max(0, level.law.num_reports - round(reporting))
+        mean, variance = self._own_moments(holders, level.law.own)
+        other = level.law.other
+        whole = math.sqrt(variance + rest * other * (1 - other))
+        if whole > _NORMAL_FROM:
+            return level.reached_normally(mean + rest * other, whole, needed)
+        votes, chances = self._own_votes(holders, level.law.own)
         return level.reached(votes, chances, needed, rest)
+
+    def _own_moments(self, holders: int, own: float) -> tuple[float, float]:
+        """Returns mean and variance of the votes that holders in a cohort give."""
+        n, size = self.num_clients, self.cohort_size
+        share = own * self.reported_share
+        there = holders * size / n
+        spread = there * (1 - holders / n) * (n - size) / max(1, n - 1)
+        mean = there * share
+        return mean, mean * (1 - share) + share**2 * spread
 
     def _own_votes(self, holders: int, own: float) -> tuple[np.ndarray, np.ndarray]:
         """Returns the law of the votes that holders in a cohort give for their word.
@@ -188,12 +204,7 @@ class LdpTrieHHDetection(detection.Detection):
         """
         from scipy import stats
 
-        n, size = self.num_clients, self.cohort_size
-        share = own * self.reported_share
-        there = holders * size / n
-        spread = there * (1 - holders / n) * (n - size) / max(1, n - 1)
-        mean = there * share
-        variance = mean * (1 - share) + share**2 * spread
+        mean, variance = self._own_moments(holders, own)
         if variance <= 1e-9 * mean:  # all or none hold it, and every vote is true
             return np.array([round(mean)]), np.array([1.0])
         trials = max(math.ceil(mean), round(mean**2 / max(mean - variance, 1e-9)))
@@ -242,6 +253,19 @@ class _Level:
             tails = stats.binom.sf(missing - 1, rest, self.law.other)
         reached = np.convolve(tails, chances, "valid")
         return float(np.clip(weights @ reached[distinct - distinct[0]], 0.0, 1.0))
+
+    def reached_normally(self, mean: float, spread: float, needed: np.ndarray) -> float:
+        """Computes what `reached` does, of votes that are very many.
+
+        Args:
+            mean: Of the candidate's votes.
+            spread: Their standard deviation.
+            needed: See `reached`.
+        """
+        from scipy import stats
+
+        tails = stats.norm.sf(needed - 0.5, mean, spread)
+        return float(np.clip(tails @ self.chances, 0.0, 1.0))
 
 
 def probabilities_of(

@@ -51,6 +51,16 @@ _AGGREGATION = {
     ),
 }
 
+# How reports are drawn in the simulation, and who must not know it.
+NOISE_KEY = (
+    "The simulation draws reports from the run's noise key: who knows it can take the "
+    "noise off. Keep it secret where results on real data leave the house. Runs that "
+    "differ in a parameter, in the cohorts or in the population have noise of their "
+    "own, also with the same key. The generators behind it (PCG64, Philox), keyed with "
+    "64 bits or more of a hash of the key, are taken for random by all who do not have "
+    "it; they are not cryptographic."
+)
+
 _ASSUMPTIONS = (
     "A user who holds fewer items reports 'no item' the more often, and samplers are "
     "consistent: exchanging one item of a user changes at most one of those that are "
@@ -60,18 +70,14 @@ _ASSUMPTIONS = (
     "In the simulation nobody drops out.",
     "Reports are drawn as the local randomizer says, by honest clients, independently "
     "of each other.",
-    "The simulation draws them from the run's noise key: who knows it can take the "
-    "noise off. Keep it secret where results on real data leave the house. Runs that "
-    "differ in a parameter, in the cohorts or in the population have noise of their "
-    "own, also with the same key. The generators behind it (PCG64, Philox), keyed with "
-    "64 bits or more of a hash of the key, are taken for random by all who do not have "
-    "it; they are not cryptographic.",
+    NOISE_KEY,
 )
 
-_POPULATION_IS_PUBLIC = (
+# Of a population without users who hold nothing.
+POPULATION_IS_PUBLIC = (
     "Users without an item were left out of the population, so that who is in it, and "
-    "in which level, depends on who has items: that is taken to be public, and whether "
-    "a user has any item at all is not protected."
+    "when it is asked, depends on who has items: that is taken to be public, and "
+    "whether a user has any item at all is not protected."
 )
 
 _NOT_COUNTED = (
@@ -212,7 +218,7 @@ def ldp_triehh_statement(
             _AGGREGATION[run.aggregation],
             _participation(run),
             *_ASSUMPTIONS,
-            *(() if run.has_empty_users else (_POPULATION_IS_PUBLIC,)),
+            *(() if run.has_empty_users else (POPULATION_IS_PUBLIC,)),
         ),
         not_counted=_NOT_COUNTED,
         realised=None if rounds is None else rounds.summary(),

@@ -6,7 +6,7 @@ randomizer; their sum is released as it is.
 
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -95,6 +95,11 @@ class LocalReports(plan_lib.Contribution):
     max_candidates: int | None = dataclasses.field(default=None, repr=False)
     population_has_empty_users: bool = False
     algorithm: str = "LDP TrieHH"
+
+    @property
+    def local_epsilon(self) -> float:
+        """Of the B reports together."""
+        return self.bound * self.replacement_epsilon
 
     def __post_init__(self):
         for name in ("bound", "max_depth", "num_passes", "max_prefixes"):
@@ -219,7 +224,7 @@ def one_report(
 _Plan: TypeAlias = plan_lib.Plan[Any, LocalReports, plan_lib.NoNoise]
 
 
-class _Theorem:
+class _Theorem(plan_lib.Theorem):
     """What `ldp_triehh_statement` has, from a plan."""
 
     def check(self, plan: _Plan) -> None:
@@ -267,13 +272,6 @@ class _Theorem:
             delta=delta,
             rounds=record.rounds if record else None,
         )
-
-    def spent(
-        self, plan: _Plan, repeats: Sequence[plan_lib.Repeat], delta: float
-    ) -> plan_lib.Metrics:
-        """Returns nothing: who took part in a level takes part in no other."""
-        del plan, repeats, delta
-        return {}
 
 
 def _run_of(

@@ -10,7 +10,7 @@ import abc
 import dataclasses
 import enum
 from collections.abc import Mapping, Sequence
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -102,6 +102,14 @@ class Sampler(abc.ABC, Generic[P]):
 
 class Contribution:
     """What one client may send in a round; a frozen dataclass."""
+
+    @property
+    def local_epsilon(self) -> float | None:
+        """Of all that a client sends in a round, whoever sees it, for replacement.
+
+        None where what a client sends is not private by itself.
+        """
+        return None
 
     def reported(self, total: Any, facts: Facts, stream: streams.Stream) -> Any:
         """Returns the sum of what clients send, from what the simulation computed.
@@ -199,15 +207,18 @@ class Repeat:
     places: Any
 
 
-class Theorem(Protocol):
+class Theorem(abc.ABC):
     """What is proved of one combination."""
 
+    @abc.abstractmethod
     def check(self, plan: "Plan[Any, Any, Any]") -> None:
         """Raises `ValueError` where a condition is not met."""
 
+    @abc.abstractmethod
     def check_round(self, plan: "Plan", number: int, facts: Facts) -> None:
         """Raises `ValueError` where a round is none of what is proved."""
 
+    @abc.abstractmethod
     def statement(
         self,
         plan: "Plan[Any, Any, Any]",
@@ -220,7 +231,13 @@ class Theorem(Protocol):
     def spent(
         self, plan: "Plan[Any, Any, Any]", repeats: Sequence[Repeat], delta: float
     ) -> Metrics:
-        """Returns what is known of the cost so far, for the metrics of a round."""
+        """Returns what is known of the cost so far, for the metrics of a round.
+
+        By default nothing: where nobody is asked twice, what a run costs does not
+        depend on how far it has come.
+        """
+        del plan, repeats, delta
+        return {}
 
 
 _theorems: list[tuple[Sampling, type, type, Theorem]] = []

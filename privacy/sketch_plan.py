@@ -7,7 +7,6 @@ The sums are released as they are.
 
 import dataclasses
 import math
-from collections.abc import Sequence
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -27,6 +26,22 @@ from randomness import streams
 
 # Facts of the round.
 REPORTS = "reports"
+_ASSUMPTIONS = (
+    "A secure sum for each group, or a shuffler of all reports, shows the server "
+    "nothing of a report by itself: the central guarantees rest on it. The simulation "
+    "computes the sums in the clear.",
+    "Every client that is asked sends exactly one report, also one that holds nothing: "
+    "a report that never arrives is one less to hide among. In the simulation nobody "
+    "drops out.",
+    "Reports are drawn as the local randomizer says, by honest clients, independently "
+    "of each other.",
+)
+_NOT_COUNTED = (
+    statement.SIMULATOR_KNOWLEDGE,
+    "Choices made by looking at the data (alphabet, length, threshold, parameters, "
+    "number of repeats), the time at which a device takes part, and that it does.",
+    "Further runs with the same clients: each costs its own epsilon and delta.",
+)
 _BALLE = "closed form, Balle et al. 2019 Theorem 5.3 (as Zhu et al. 2020 have it)"
 
 
@@ -128,7 +143,7 @@ class SketchReports(plan_lib.Contribution):
 _Plan: TypeAlias = plan_lib.Plan[Any, SketchReports, plan_lib.NoNoise]
 
 
-class _Theorem:
+class _Theorem(plan_lib.Theorem):
     """That of reports of any local randomizer, and Balle et al.'s closed form."""
 
     def check(self, plan: _Plan) -> None:
@@ -194,14 +209,34 @@ class _Theorem:
             ),
             parameters=parameters,
             guarantees=guarantees,
+            accounting=_accounting(clients),
+            assumptions=(
+                *_ASSUMPTIONS,
+                ldp_triehh_statement.NOISE_KEY,
+                *(
+                    ()
+                    if reports.population_has_empty_users
+                    else (ldp_triehh_statement.POPULATION_IS_PUBLIC,)
+                ),
+            ),
+            not_counted=_NOT_COUNTED,
         )
 
-    def spent(
-        self, plan: _Plan, repeats: Sequence[plan_lib.Repeat], delta: float
-    ) -> plan_lib.Metrics:
-        """Returns nothing: there is one round."""
-        del plan, repeats, delta
-        return {}
+
+def _accounting(clients: int) -> str:
+    return (
+        f"There is one round of {clients:,} reports, one of each client. "
+        + (
+            "Their sum, or all of them shuffled, has the central epsilon: by clones, "
+            "which holds for every local randomizer, and by the closed form that the "
+            "paper takes. The groups' sums are a function of that: which group a "
+            "client is in is a part of its report, drawn whatever it holds. "
+            if clients > 1
+            else "A single report is not amplified. "
+        )
+        + "Repeats are composed from bounds of delta at every epsilon, as privacy loss "
+        "distributions."
+    )
 
 
 def _run_of(

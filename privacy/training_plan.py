@@ -145,7 +145,7 @@ def plan_of(
     )
 
 
-class _Theorem:
+class _Theorem(plan_lib.Theorem):
     """docs/integer_noise.md, and `tree_aggregation`."""
 
     def check(self, plan: _Plan) -> None:

@@ -4,7 +4,6 @@ Other algorithms with one vote a client are covered too, at L times a round's de
 """
 
 import dataclasses
-from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -86,7 +85,7 @@ def parameters_of(plan: _Plan) -> TrieHHParameters:
     )
 
 
-class _Theorem:
+class _Theorem(plan_lib.Theorem):
     """docs/triehh_privacy.md."""
 
     def check(self, plan: _Plan) -> None:
@@ -116,13 +115,6 @@ class _Theorem:
             num_runs=repeats,
             population_has_empty_users=plan.contribution.population_has_empty_users,
         )
-
-    def spent(
-        self, plan: _Plan, repeats: Sequence[plan_lib.Repeat], delta: float
-    ) -> plan_lib.Metrics:
-        """Returns nothing: what a run costs does not depend on when it ends."""
-        del plan, repeats, delta
-        return {}
 
 
 plan_lib.register(plan_lib.Sampling.UNIFORM, OneVote, Threshold, _Theorem())

@@ -4,7 +4,8 @@ A report speaks for its true item with probability `own`, and for any one other 
 with probability `other` (the "pure" protocols of Wang et al. 2017: Subset Selection,
 k-ary response, one-hot encodings). Reports are independent, so a candidate that nobody
 holds has Binomial(reports, other) votes, whatever the others hold, and one with k
-holders Binomial(k, own) + Binomial(reports - k, other). Nothing is approximated.
+holders Binomial(k, own) + Binomial(reports - k, other). Nothing is approximated, but
+for laws of very many values, which are cut into steps (`threshold_law`).
 """
 
 import dataclasses
@@ -13,6 +14,10 @@ import math
 import numpy as np
 
 from privacy import argument_checks
+
+# A law of more values than this is computed at some of them.
+_MOST_VALUES = 1 << 17
+_STEPS = 1 << 12
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -108,19 +113,36 @@ def threshold_law(
     Returns:
         Numbers of votes, and their probabilities: int64 and float64, shape [values].
         Candidates' votes are taken as independent, which they are but for the fixed
-        size of a report.
+        size of a report. Of very many values 4,096 stand for all, each for itself and
+        those up to the next one.
     """
     from scipy import stats
 
+    def at_least_kept(values: np.ndarray) -> np.ndarray:
+        """Returns how likely `kept` candidates have at least so many votes."""
+        above = stats.binom.sf(values - 1, num_reports, share)
+        # SciPy warns where a tail underflows to the 0 that it returns.
+        with np.errstate(divide="ignore"):
+            return stats.binom.sf(kept - 1, candidates, above)
+
     mean = num_reports * share
     spread = math.sqrt(mean) + 1
-    values = np.arange(
-        max(0, math.floor(mean - 12 * spread)), math.ceil(mean + 40 * spread)
+    least = max(0, math.floor(mean - 12 * spread))
+    end = math.ceil(mean + 40 * spread)
+    if end - least > _MOST_VALUES:
+        # The steps are between where it is all but certain and all but impossible.
+        places = np.linspace(least, end, _STEPS).astype(np.int64)
+        chances = at_least_kept(places)
+        low = np.count_nonzero(chances >= 1 - 1e-12)
+        high = np.count_nonzero(chances > 1e-12)
+        least = int(places[max(0, low - 1)])
+        end = int(places[min(_STEPS - 1, high)]) + 1
+    values = np.unique(
+        np.linspace(least, end - 1, min(end - least, _STEPS)).astype(np.int64)
+        if end - least > _MOST_VALUES
+        else np.arange(least, end)
     )
-    above = stats.binom.sf(values - 1, num_reports, share)
-    # SciPy warns where a tail underflows to the 0 that it returns.
-    with np.errstate(divide="ignore"):
-        at_least = stats.binom.sf(kept - 1, candidates, above)
+    at_least = at_least_kept(values)
     law = at_least - np.append(at_least[1:], 0.0)
     used = np.flatnonzero(law > 0)
     part = slice(used[0], used[-1] + 1)

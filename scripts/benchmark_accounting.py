@@ -9,25 +9,41 @@ number of clones band by band, over its whole range, at each of some bisections.
 the median of --repeats, theirs is run once. One core each: pin it (`taskset -c 0`).
 """
 
+import dataclasses
 import math
 import statistics
 import time
 from collections.abc import Callable
 
 import numpy as np
-from absl import app, flags
+from absl import app
 
+from options import option_flags
+from options.fields import check, option
 from privacy import clones, paper_tables, worst_participation
 
-_REPEATS = flags.DEFINE_integer("repeats", 5, "Repeats of ours.", lower_bound=1)
-_ROUNDS = flags.DEFINE_integer("num_rounds", 930, "Rounds T of DP-FTRL.", 1)
-_SEPARATION = flags.DEFINE_integer("min_separation", 212, "MinS.", 0)
-_PARTICIPATION = flags.DEFINE_integer("max_participation", 4, "MaxP.", 1)
-_REPORTS = flags.DEFINE_integer("num_reports", 10**5, "Reports to shuffle.", 2)
-_LOCAL_EPSILON = flags.DEFINE_float("local_epsilon", 4.0, "Their local epsilon.")
-_DELTA = flags.DEFINE_float("delta", 1e-6, "Delta.")
-_STEP = flags.DEFINE_integer("step", 100, "Clones of a band of the procedure.", 1)
-_BISECTIONS = flags.DEFINE_integer("bisections", 10, "Of the procedure.", 1)
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options:
+    """What is computed."""
+
+    repeats: int = option(5, "Repeats of ours.", least=1, most=1000)
+    num_rounds: int = option(930, "Rounds T of DP-FTRL.", least=1, most=10**6)
+    min_separation: int = option(212, "MinS.", least=0, most=10**6)
+    max_participation: int = option(4, "MaxP.", least=1, most=1000)
+    num_reports: int = option(10**5, "Reports to shuffle.", least=2, most=10**9)
+    local_epsilon: float = option(
+        4.0, "Local epsilon of the reports.", above=0, most=40
+    )
+    delta: float = option(1e-6, "Delta.", above=0, below=1)
+    step: int = option(100, "Clones of a band of the procedure.", least=1, most=10**6)
+    bisections: int = option(10, "Bisections of the procedure.", least=1, most=100)
+
+    def __post_init__(self):
+        check(self)
+
+
+_FLAGS = option_flags.define(Options)
 
 
 def main(argv):
@@ -50,8 +66,8 @@ def _tree_aggregation():
         tree_aggregation_accountant as accountant,
     )
 
-    rounds, separation = _ROUNDS.value, _SEPARATION.value
-    most = _PARTICIPATION.value
+    rounds, separation = _FLAGS.read().num_rounds, _FLAGS.read().min_separation
+    most = _FLAGS.read().max_participation
     ours = _median(lambda: worst_participation.square_sum((rounds,), most, separation))
     theirs = _timed(
         lambda: round(
@@ -69,10 +85,16 @@ def _tree_aggregation():
 
 
 def _shuffling():
-    local, n, delta = _LOCAL_EPSILON.value, _REPORTS.value, _DELTA.value
+    local, n, delta = (
+        _FLAGS.read().local_epsilon,
+        _FLAGS.read().num_reports,
+        _FLAGS.read().delta,
+    )
     ours = _median(lambda: clones.ClonePair(local, n, stronger=False).epsilon(delta))
     theirs = _timed(
-        lambda: _procedure_of_2021(local, n, delta, _STEP.value, _BISECTIONS.value)
+        lambda: _procedure_of_2021(
+            local, n, delta, _FLAGS.read().step, _FLAGS.read().bisections
+        )
     )
     name = f"epsilon of {n:g} reports of {local:g}-LDP, procedure of 2021"
     return name, ours, theirs
@@ -123,7 +145,7 @@ def _procedure_of_2021(
 
 
 def _median(call: Callable[[], float]) -> tuple[float, float]:
-    runs = [_timed(call) for _ in range(_REPEATS.value)]
+    runs = [_timed(call) for _ in range(_FLAGS.read().repeats)]
     return statistics.median(seconds for seconds, _ in runs), runs[0][1]
 
 
@@ -141,4 +163,4 @@ def _print_row(name: str, ours: tuple[float, float], theirs: tuple[float, float]
 
 
 if __name__ == "__main__":
-    app.run(main)
+    app.run(main, flags_parser=option_flags.parse)

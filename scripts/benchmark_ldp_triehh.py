@@ -24,6 +24,7 @@ sum of their resident memory, looked at every 20 ms, with and without the pages 
 mapped files, which the system may drop at any time.
 """
 
+import dataclasses
 import itertools
 import json
 import math
@@ -35,40 +36,53 @@ import sys
 import tempfile
 import time
 
-from absl import app, flags
+from absl import app
 
+from options import option_flags
+from options.fields import check, option
 from scripts import resource_usage
 from simulation import startup
 
-_RESULTS_DIR = flags.DEFINE_string(
-    "results_dir", "results/benchmark_ldp_triehh", "Where to write."
-)
-_CACHE_DIR = flags.DEFINE_string(
-    "cache_dir", None, "Where the population is kept; by default it is not."
-)
-_STUDY_SCALE = flags.DEFINE_float(
-    "study_scale",
-    1.0,
-    "Part of the paper's clients in `study`, at most 1: takes 12 GB of disk meanwhile. "
-    "0 leaves it out.",
-    lower_bound=0.0,
-    upper_bound=1.0,
-)
-_NUM_CLIENTS = flags.DEFINE_integer(
-    "num_clients",
-    10_100_000,
-    "Clients that type; not all of them type a target word.",
-    100_000,
-)
-_MEAN_WORDS = flags.DEFINE_float(
-    "mean_words_per_client", 1000.0, "Mean number of words that a client types.", 1.0
-)
-_DEVICES = flags.DEFINE_integer(
-    "devices", 5_000, "Devices of the measurements with reports one by one.", 100
-)
-_SINGLE_DEVICES = flags.DEFINE_integer(
-    "single_devices", 100, "Devices with a TFF client each.", 1
-)
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options:
+    """Where to measure, and how much."""
+
+    results_dir: str = option("results/benchmark_ldp_triehh", "Where to write.")
+    cache_dir: str | None = option(
+        None, "Where the population is kept; by default it is not."
+    )
+    study_scale: float = option(
+        1.0,
+        "Part of the paper's clients in `study`: takes 12 GB of disk meanwhile. 0 "
+        "leaves it out.",
+        least=0,
+        most=1,
+    )
+    num_clients: int = option(
+        10_100_000,
+        "Clients that type; not all of them type a target word.",
+        least=100_000,
+        most=10**9,
+    )
+    mean_words_per_client: float = option(
+        1000.0, "Mean number of words that a client types.", least=1, most=10_000
+    )
+    devices: int = option(
+        5_000,
+        "Devices of the measurements with reports one by one.",
+        least=100,
+        most=10**7,
+    )
+    single_devices: int = option(
+        100, "Devices with a TFF client each.", least=1, most=10**5
+    )
+
+    def __post_init__(self):
+        check(self)
+
+
+_FLAGS = option_flags.define(Options)
 
 _SEED = 1
 _EPSILON = 10.0
@@ -92,9 +106,9 @@ def measure_study(directory: str):
 
     arguments = {
         "study": "oov_table1",
-        "scale": _STUDY_SCALE.value,
-        "num_repeats": 1,
-        "seed": _SEED,
+        "scale": str(_FLAGS.read().study_scale),
+        "num_repeats": "1",
+        "seed": str(_SEED),
         "population_cache": os.path.join(directory, "study_population"),
         "output_dir": os.path.join(directory, "study"),
         "results_dir": os.path.join(directory, "study_results"),
@@ -233,8 +247,12 @@ def measure_per_report(population, alphabet, place):
         )
 
     for way, devices, num_blocks in (
-        ("blocks of devices", _DEVICES.value, 4),
-        ("a TFF client a device", _SINGLE_DEVICES.value, _SINGLE_DEVICES.value),
+        ("blocks of devices", _FLAGS.read().devices, 4),
+        (
+            "a TFF client a device",
+            _FLAGS.read().single_devices,
+            _FLAGS.read().single_devices,
+        ),
     ):
         algorithm = build_algorithm(
             population,
@@ -378,8 +396,8 @@ def prepare(directory: str):
 
     return population_lib.prepare(
         population_lib.PopulationOptions(
-            num_clients=_NUM_CLIENTS.value,
-            mean_words_per_client=_MEAN_WORDS.value,
+            num_clients=_FLAGS.read().num_clients,
+            mean_words_per_client=_FLAGS.read().mean_words_per_client,
             tokenizer="whitespace",
             known_words=target_words.known_words_file(directory, 0.05),
         ),
@@ -400,7 +418,7 @@ def measure(scratch: str, results_directory: str) -> None:
     from simulation import atomic_files, runtime, software, tables
 
     commit = software.version()  # before results change the tree
-    cache_directory = _CACHE_DIR.value or scratch
+    cache_directory = _FLAGS.read().cache_dir or scratch
 
     def write(name: str, contents: bytes) -> None:
         atomic_files.write_file(os.path.join(results_directory, name), contents)
@@ -410,7 +428,7 @@ def measure(scratch: str, results_directory: str) -> None:
         write(f"{name}.csv", tables.write(table, significant_digits=6).encode())
 
     origin = {}
-    if _STUDY_SCALE.value:
+    if _FLAGS.read().study_scale:
         study, whole = measure_study(scratch)
         show("study", study)
         origin["study"] = str(whole)
@@ -439,13 +457,13 @@ def main(argv: list[str]) -> None:
     """Makes the directories, and measures."""
     del argv
     startup.silence_tensorflow()
-    os.makedirs(_RESULTS_DIR.value, exist_ok=True)
+    os.makedirs(_FLAGS.read().results_dir, exist_ok=True)
     scratch = tempfile.mkdtemp(prefix="benchmark_ldp_triehh_")
     try:
-        measure(scratch, _RESULTS_DIR.value)
+        measure(scratch, _FLAGS.read().results_dir)
     finally:
         shutil.rmtree(scratch)
 
 
 if __name__ == "__main__":
-    app.run(main)
+    app.run(main, flags_parser=option_flags.parse)

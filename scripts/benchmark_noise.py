@@ -8,13 +8,28 @@ mean over them. `ratio` is to the best of the independent noise, of the same run
 `vectors`, of 8 bytes a parameter, are what is remembered between rounds.
 """
 
+import dataclasses
 import time
 
-from absl import app, flags
+from absl import app
 
-_PARAMETERS = flags.DEFINE_integer("parameters", 2_400_000, "Of the model.", 1)
-_ROUNDS = flags.DEFINE_integer("rounds", 8, "That are measured.", 1)
-_NOISE_MULTIPLIER = flags.DEFINE_float("noise_multiplier", 7.0, "z.", 0.001)
+from options import option_flags
+from options.fields import check, option
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options:
+    """What noise is drawn."""
+
+    parameters: int = option(2_400_000, "Parameters of the model.", least=1, most=10**9)
+    rounds: int = option(8, "Rounds that are measured.", least=1, most=10**6)
+    noise_multiplier: float = option(7.0, "z.", least=0.001, most=10**6)
+
+    def __post_init__(self):
+        check(self)
+
+
+_FLAGS = option_flags.define(Options)
 _SEED = 1
 
 
@@ -43,12 +58,12 @@ def measure():
     from randomness import streams
     from rounds import codec
 
-    total = np.zeros(_PARAMETERS.value, np.int64)
-    stddev = _NOISE_MULTIPLIER.value * 2**32
+    total = np.zeros(_FLAGS.read().parameters, np.int64)
+    stddev = _FLAGS.read().noise_multiplier * 2**32
     noises = kinds()
     states = dict.fromkeys(noises, integer_noise.NoiseState())
     seconds: dict[str, list[float]] = {name: [] for name in noises}
-    for number in range(_ROUNDS.value + 1):
+    for number in range(_FLAGS.read().rounds + 1):
         history = number.to_bytes(32, "little")
         for name, noise in noises.items():
             stream = streams.Stream(_SEED, ("benchmark", name), history)
@@ -81,4 +96,4 @@ def main(argv: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    app.run(main)
+    app.run(main, flags_parser=option_flags.parse)

@@ -14,12 +14,25 @@ import statistics
 import tempfile
 import time
 
-from absl import app, flags
+from absl import app
 
+from options import option_flags
+from options.fields import check, option
 from simulation import population_options
 
-_NUM_CLIENTS = flags.DEFINE_integer("num_clients", 50_000, "Clients of each.")
-_NUM_REPEATS = flags.DEFINE_integer("num_repeats", 5, "Turns.")
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options:
+    """What is drawn."""
+
+    num_clients: int = option(50_000, "Clients of each.", least=1, most=10**9)
+    num_repeats: int = option(5, "Turns.", least=1, most=1000)
+
+    def __post_init__(self):
+        check(self)
+
+
+_FLAGS = option_flags.define(Options)
 
 _HABITS = population_options.PopulationOptions(
     tokenizer="whitespace",
@@ -62,7 +75,7 @@ def measure(options: population_options.PopulationOptions) -> tuple[float, float
 def main(argv: list[str]) -> None:
     """Measures and prints."""
     del argv
-    habits = dataclasses.replace(_HABITS, num_clients=_NUM_CLIENTS.value)
+    habits = dataclasses.replace(_HABITS, num_clients=_FLAGS.read().num_clients)
     same_words = dataclasses.replace(habits, client_law="independent")
     _, distinct = measure(habits)
     _, independent = measure(same_words)
@@ -77,7 +90,7 @@ def main(argv: list[str]) -> None:
         ),
     }
     seconds: dict[str, list[float]] = {name: [] for name in kinds}
-    for _ in range(_NUM_REPEATS.value):
+    for _ in range(_FLAGS.read().num_repeats):
         for name, options in kinds.items():
             taken, distinct = measure(options)
             seconds[name].append(taken)
@@ -93,4 +106,4 @@ def main(argv: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    app.run(main)
+    app.run(main, flags_parser=option_flags.parse)

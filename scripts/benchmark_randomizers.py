@@ -16,6 +16,7 @@ Times of one core: NumPy and, in this process, TensorFlow run on one thread; of 
 worker it is the processor time that counts.
 """
 
+import dataclasses
 import json
 import os
 import platform
@@ -24,20 +25,31 @@ import sys
 import time
 from typing import Any
 
-from absl import app, flags
+from absl import app
 
+from options import option_flags
+from options.fields import check, option
 from simulation import startup
 
-_RESULTS_DIR = flags.DEFINE_string(
-    "results_dir", "results/randomizers", "Where to write."
-)
-_REPEATS = flags.DEFINE_integer("repeats", 3, "Repeats; the median time counts.", 1)
-_MOST_ONE_BY_ONE = flags.DEFINE_integer(
-    "most_one_by_one", 10**7, "The most reports to draw one by one.", 10**4
-)
-_CLIENT_REPORTS = flags.DEFINE_integer(
-    "client_reports", 10**6, "Reports of the TFF client computations.", 1
-)
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options:
+    """How much is measured."""
+
+    results_dir: str = option("results/randomizers", "Where to write.")
+    repeats: int = option(3, "Repeats; the median time counts.", least=1, most=1000)
+    most_one_by_one: int = option(
+        10**7, "The most reports to draw one by one.", least=10**4, most=10**9
+    )
+    client_reports: int = option(
+        10**6, "Reports of the TFF client computations.", least=1, most=10**9
+    )
+
+    def __post_init__(self):
+        check(self)
+
+
+_FLAGS = option_flags.define(Options)
 
 _GBOARD: dict[str, Any] = {"epsilon": 10.0, "domain_size": 10**6 + 1}
 _GBOARD_REPORTS = 6 * 10**7
@@ -359,7 +371,7 @@ def main(argv: list[str]) -> None:
 
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(1)
-    directory = _RESULTS_DIR.value
+    directory = _FLAGS.read().results_dir
     os.makedirs(directory, exist_ok=True)
 
     def write(name: str, contents: bytes) -> None:
@@ -369,16 +381,16 @@ def main(argv: list[str]) -> None:
         print(f"\n{name}\n{table.to_string(index=False)}", flush=True)
         write(f"{name}.csv", tables.write(table, significant_digits=6).encode())
 
-    client = measure_client(_CLIENT_REPORTS.value, _REPEATS.value)
+    client = measure_client(_FLAGS.read().client_reports, _FLAGS.read().repeats)
     show("client_reports", client)
-    side_by_side = measure_side_by_side(_REPEATS.value)
+    side_by_side = measure_side_by_side(_FLAGS.read().repeats)
     show("side_by_side", side_by_side)
     write("error.png", plot_errors(side_by_side))
-    sums = measure_sums(_REPEATS.value, _MOST_ONE_BY_ONE.value)
+    sums = measure_sums(_FLAGS.read().repeats, _FLAGS.read().most_one_by_one)
     show("sum_of_reports", sums)
     write("sum_of_reports.png", plot_sums(sums))
     write("about.json", json.dumps(about(sys.argv[1:]), indent=2).encode() + b"\n")
 
 
 if __name__ == "__main__":
-    app.run(main)
+    app.run(main, flags_parser=option_flags.parse)

@@ -12,6 +12,7 @@ What else the machine does changes all of them alike: compare those of one run.
 
 import collections
 import csv
+import dataclasses
 import json
 import os
 import pathlib
@@ -23,15 +24,29 @@ import tempfile
 import time
 
 import numpy as np
-from absl import app, flags
+from absl import app
 
-_NUM_ROWS = flags.DEFINE_integer("num_rows", 400_000, "Posts; 42 MB by default.")
-_NUM_USERS = flags.DEFINE_integer("num_users", 50_000, "Who write them.")
-_NUM_REPEATS = flags.DEFINE_integer("num_repeats", 3, "Turns.")
-_FILE = flags.DEFINE_string(
-    "file", None, "A CSV file of your own with columns user and text, in their place."
-)
-_TURN = flags.DEFINE_string("turn", None, "Set by the benchmark for its processes.")
+from options import option_flags
+from options.fields import check, option
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options:
+    """What is read."""
+
+    num_rows: int = option(400_000, "Posts; 42 MB by default.", least=1, most=10**9)
+    num_users: int = option(50_000, "Who write them.", least=1, most=10**9)
+    num_repeats: int = option(3, "Turns.", least=1, most=1000)
+    file: str | None = option(
+        None, "A CSV file of your own with columns user and text, in their place."
+    )
+    turn: str | None = option(None, "Set by the benchmark for its processes.")
+
+    def __post_init__(self):
+        check(self)
+
+
+_FLAGS = option_flags.define(Options)
 
 _WORDS_A_POST = 16.0
 _TURNS = ("plain Python, csv", "ours, csv", "ours, parquet")
@@ -45,7 +60,7 @@ def write_posts(path: pathlib.Path) -> None:
     english = word_list.english()
     words = np.array(list(english))
     chances = np.array(list(english.values()))
-    lengths = 1 + rng.poisson(_WORDS_A_POST, _NUM_ROWS.value)
+    lengths = 1 + rng.poisson(_WORDS_A_POST, _FLAGS.read().num_rows)
     drawn = rng.choice(words, lengths.sum(), p=chances / chances.sum()).tolist()
     marks = rng.random(len(drawn))
     for place in np.flatnonzero(marks < 0.05).tolist():
@@ -54,8 +69,10 @@ def write_posts(path: pathlib.Path) -> None:
         drawn[place] = f"{drawn[place].capitalize()}."
     for place in np.flatnonzero((marks >= 0.1) & (marks < 0.102)).tolist():
         drawn[place] = f'"{drawn[place]}"'
-    shares = rng.lognormal(size=_NUM_USERS.value)
-    users = rng.choice(_NUM_USERS.value, _NUM_ROWS.value, p=shares / shares.sum())
+    shares = rng.lognormal(size=_FLAGS.read().num_users)
+    users = rng.choice(
+        _FLAGS.read().num_users, _FLAGS.read().num_rows, p=shares / shares.sum()
+    )
     ends = np.cumsum(lengths).tolist()
     with path.open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
@@ -115,9 +132,10 @@ def run_turn(turn: str, path: pathlib.Path) -> dict[str, float]:
 def main(argv: list[str]) -> None:
     """Measures and prints."""
     del argv
-    if _TURN.value:
-        read = plain_python if _TURN.value == _TURNS[0] else ours
-        pairs = read(_FILE.value)
+    options = _FLAGS.read()
+    if options.turn and options.file:
+        read = plain_python if options.turn == _TURNS[0] else ours
+        pairs = read(options.file)
         seconds = time.process_time()
         status = pathlib.Path("/proc/self/status").read_text().splitlines()
         peak = next(line for line in status if line.startswith("VmHWM:"))
@@ -128,14 +146,14 @@ def main(argv: list[str]) -> None:
     with tempfile.TemporaryDirectory(prefix="benchmark_reading_") as scratch:
         kinds = ("csv", "parquet")
         paths = {kind: pathlib.Path(scratch) / f"posts.{kind}" for kind in kinds}
-        if _FILE.value:
-            paths["csv"] = pathlib.Path(_FILE.value).absolute()
+        if options.file:
+            paths["csv"] = pathlib.Path(options.file).absolute()
         else:
             write_posts(paths["csv"])
         write_parquet(paths["csv"], paths["parquet"])
         print(f"{paths['csv'].stat().st_size / 1e6:.1f} MB of CSV", flush=True)
         done: dict[str, list[dict[str, float]]] = {turn: [] for turn in _TURNS}
-        for _ in range(_NUM_REPEATS.value):
+        for _ in range(options.num_repeats):
             for turn in _TURNS:
                 done[turn].append(run_turn(turn, paths[turn.rsplit(" ", 1)[1]]))
     for turn, reports in done.items():
@@ -152,4 +170,4 @@ def main(argv: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    app.run(main)
+    app.run(main, flags_parser=option_flags.parse)

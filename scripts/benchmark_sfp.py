@@ -11,6 +11,7 @@ is a whole run: the client computation in a TFF worker, the sum of the reports, 
 decode. Processor seconds, with those of the worker.
 """
 
+import dataclasses
 import hashlib
 import json
 import os
@@ -19,22 +20,33 @@ import sys
 import tempfile
 import time
 
-from absl import app, flags
+from absl import app
 
+from options import option_flags
+from options.fields import check, option
 from scripts import resource_usage
 from simulation import startup
 
-_CLIENTS = flags.DEFINE_list(
-    "clients", ["5000", "50000", "659774", "6000000"], "Clients, at each of which."
-)
-_MOST_LOOPED = flags.DEFINE_integer(
-    "most_looped", 50_000, "The most clients that the loop is given.", 1
-)
-_FRAGMENTS = flags.DEFINE_integer("fragments", 50, "That the loop decodes.", 1)
-_EPSILON = flags.DEFINE_float("epsilon", 4.29, "Local epsilon.", 0.001)
-_RESULTS_DIR = flags.DEFINE_string(
-    "results_dir", "results/benchmark_sfp", "Where the table goes."
-)
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options:
+    """What is measured."""
+
+    clients: tuple[str, ...] = option(
+        ("5000", "50000", "659774", "6000000"), "Clients, at each of which."
+    )
+    most_looped: int = option(
+        50_000, "The most clients that the loop is given.", least=1, most=10**9
+    )
+    fragments: int = option(50, "Fragments that the loop decodes.", least=1, most=10**6)
+    epsilon: float = option(4.29, "Local epsilon.", least=0.001, most=40)
+    results_dir: str = option("results/benchmark_sfp", "Where the table goes.")
+
+    def __post_init__(self):
+        check(self)
+
+
+_FLAGS = option_flags.define(Options)
 _SEED = 1
 _FUNCTIONS, _CELLS, _POSITIONS = 2048, 1024, 5
 
@@ -128,20 +140,22 @@ def measure():
             ),
             cache,
         )
-        for number in map(int, _CLIENTS.value):
+        for number in map(int, _FLAGS.read().clients):
             clients = resampling.resampled(
                 typed, number, resampling.FAVORITES, seed=_SEED, cache=cache
             )
-            cpu, wall, found = time_ours(clients, _EPSILON.value)
+            cpu, wall, found = time_ours(clients, _FLAGS.read().epsilon)
             row = {
                 "clients": number,
                 "ours_cpu_seconds": cpu,
                 "ours_wall_seconds": wall,
                 "words_found": found,
             }
-            looped = min(number, _MOST_LOOPED.value)
+            looped = min(number, _FLAGS.read().most_looped)
             words = [clients.word(i) for i in clients.favorites[:looped]]
-            reports, one = time_loop(words, _FRAGMENTS.value, _EPSILON.value)
+            reports, one = time_loop(
+                words, _FLAGS.read().fragments, _FLAGS.read().epsilon
+            )
             symbols = len(typed.metadata["alphabet"]) + 1
             row |= {
                 "loop_clients": looped,
@@ -167,14 +181,14 @@ def main(argv: list[str]) -> None:
         "data": "synthetic English: most frequent words of 20,000 clients, resampled",
         "machine": f"{platform.machine()}, {os.cpu_count()} cores",
     }
-    os.makedirs(_RESULTS_DIR.value, exist_ok=True)
+    os.makedirs(_FLAGS.read().results_dir, exist_ok=True)
     for name, text in (
         ("cost.csv", tables.write(table, significant_digits=6)),
         ("about.json", json.dumps(about, indent=2) + "\n"),
     ):
-        path = os.path.join(_RESULTS_DIR.value, name)
+        path = os.path.join(_FLAGS.read().results_dir, name)
         atomic_files.write_file(path, text.encode())
 
 
 if __name__ == "__main__":
-    app.run(main)
+    app.run(main, flags_parser=option_flags.parse)

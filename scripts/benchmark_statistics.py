@@ -140,12 +140,17 @@ def make_approval(recipe):
 def measure_real(num_devices: int) -> list[dict[str, Any]]:
     """Returns what each step costs of a query to real devices."""
     from federated_hh.interactive import aggregation
+    from randomness import streams
 
     clock = Clock()
     recipe = make_recipe(("age", "ngrams"), 9)
     with tempfile.TemporaryDirectory() as folder:
         total = aggregation.SecureSum()
-        total.begin(recipe.content.num_cells)
+        total.begin(
+            recipe.content.num_cells,
+            recipe.minimum_cohort,
+            streams.Stream(_SEED, ("aggregation",)),
+        )
         for first in range(0, num_devices, _BLOCK):
             size = min(_BLOCK, num_devices - first)
             stored = make_events(size, _SEED + first)

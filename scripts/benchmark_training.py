@@ -22,6 +22,7 @@ Memory is that of this process and the worker together, the most within a round,
 at every 20 ms; with and without pages that are shared, such as those of mapped files.
 """
 
+import dataclasses
 import json
 import os
 import platform
@@ -30,27 +31,38 @@ import sys
 import tempfile
 import time
 
-from absl import app, flags
+from absl import app
 
+from options import option_flags
+from options.fields import check, option
 from simulation import startup
 
-_RESULTS_DIR = flags.DEFINE_string(
-    "results_dir", "results/benchmark_training", "Where to write."
-)
-_PARTS = flags.DEFINE_enum(
-    "parts", "all", ["all", "noise"], "What to measure; noise takes half a minute."
-)
-_COHORT = flags.DEFINE_integer("cohort", 100, "Clients of a round of the large model.")
-_ROUNDS = flags.DEFINE_integer("rounds", 4, "Rounds of the large model.", 1)
-_SMALL_COHORTS = flags.DEFINE_list(
-    "small_cohorts", ["10", "50", "200"], "Clients of rounds of the small model."
-)
-_SMALL_ROUNDS = flags.DEFINE_integer(
-    "small_rounds", 300, "Rounds of the small model.", 100
-)
-_MEAN_WORDS = flags.DEFINE_float(
-    "mean_words_per_client", 200.0, "Mean number of words that a client writes.", 16.0
-)
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options:
+    """What is measured."""
+
+    results_dir: str = option("results/benchmark_training", "Where to write.")
+    parts: str = option(
+        "all", "What to measure; noise takes half a minute.", choices=("all", "noise")
+    )
+    cohort: int = option(
+        100, "Clients of a round of the large model.", least=1, most=10**6
+    )
+    rounds: int = option(4, "Rounds of the large model.", least=1, most=10**6)
+    small_cohorts: tuple[str, ...] = option(
+        ("10", "50", "200"), "Clients of rounds of the small model."
+    )
+    small_rounds: int = option(300, "Rounds of the small model.", least=100, most=10**6)
+    mean_words_per_client: float = option(
+        200.0, "Mean number of words that a client writes.", least=16, most=10_000
+    )
+
+    def __post_init__(self):
+        check(self)
+
+
+_FLAGS = option_flags.define(Options)
 
 _NUM_CLIENTS = 20_000
 _SEED = 1
@@ -84,7 +96,8 @@ def build_algorithm(directory: str, cohort: int, num_words: int, num_units: int,
     words = vocabulary.Vocabulary.from_english(num_words)
     text = client_sentences.prepare(
         population_options.PopulationOptions(
-            num_clients=_NUM_CLIENTS, mean_words_per_client=_MEAN_WORDS.value
+            num_clients=_NUM_CLIENTS,
+            mean_words_per_client=_FLAGS.read().mean_words_per_client,
         ),
         words,
         sentence_tokenizers.get_sentence_tokenizer("keyboard"),
@@ -269,7 +282,7 @@ def about() -> dict[str, object]:
         "commit": software.version(),
         "data": (
             f"synthetic sentences, {_NUM_CLIENTS:,} clients who write "
-            f"{_MEAN_WORDS.value:g} words each on average"
+            f"{_FLAGS.read().mean_words_per_client:g} words each on average"
         ),
         "machine": f"{platform.machine()}, {os.cpu_count()} cores",
         "cores used": len(os.sched_getaffinity(0)),
@@ -296,22 +309,24 @@ def measure(cache_directory: str, results_directory: str) -> None:
         write(f"{name}.csv", tables.write(table, significant_digits=6).encode())
 
     noise = measure_noise()
-    if _PARTS.value == "noise":
+    if _FLAGS.read().parts == "noise":
         print(noise.to_string(index=False))
         return
     origin = about()  # before the results change the repository
     show("noise", noise, len(noise))
     # The small model first: the large one would leave its memory to this process.
     parts = []
-    for clients in sorted(int(number) for number in _SMALL_COHORTS.value):
+    for clients in sorted(int(number) for number in _FLAGS.read().small_cohorts):
         parts.append(
             measure_part(cache_directory, clients, _ROUNDS_OF_A_COHORT, _SMALL)
         )
     over_cohorts = pd.concat(parts)
     show("memory_over_cohorts", over_cohorts, len(over_cohorts))
-    over_rounds = measure_part(cache_directory, 20, _SMALL_ROUNDS.value, _SMALL)
+    over_rounds = measure_part(cache_directory, 20, _FLAGS.read().small_rounds, _SMALL)
     show("memory_over_rounds", over_rounds, 5)
-    large = measure_part(cache_directory, _COHORT.value, _ROUNDS.value, _LARGE)
+    large = measure_part(
+        cache_directory, _FLAGS.read().cohort, _FLAGS.read().rounds, _LARGE
+    )
     show("round", large, len(large))
     write("memory.png", plot_memory(over_cohorts, over_rounds))
     found = origin | {"summary": summary(noise, large, over_cohorts, over_rounds)}
@@ -325,13 +340,13 @@ def main(argv: list[str]) -> None:
     if len(argv) > 1:
         raise app.UsageError(f"arguments are flags; what is {argv[1]!r}?")
     startup.silence_tensorflow()
-    os.makedirs(_RESULTS_DIR.value, exist_ok=True)
+    os.makedirs(_FLAGS.read().results_dir, exist_ok=True)
     scratch = tempfile.mkdtemp(prefix="benchmark_training_")
     try:
-        measure(scratch, _RESULTS_DIR.value)
+        measure(scratch, _FLAGS.read().results_dir)
     finally:
         shutil.rmtree(scratch)
 
 
 if __name__ == "__main__":
-    app.run(main)
+    app.run(main, flags_parser=option_flags.parse)

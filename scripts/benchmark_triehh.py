@@ -16,21 +16,35 @@ of this process and the worker, looked at every 20 ms.
 """
 
 import collections
+import dataclasses
 import shutil
 import tempfile
 import time
 
-from absl import app, flags
+from absl import app
 
+from options import option_flags
+from options.fields import check, option
 from scripts import resource_usage
 from simulation import startup
 
-_NUM_CLIENTS = flags.DEFINE_integer("num_clients", 1_000_000, "Clients that type.")
-_EPSILON = flags.DEFINE_float("epsilon", 4.0, "Epsilon of the run.")
-_MAX_LENGTH = flags.DEFINE_integer("max_length", 10, "Maximum length L.")
-_DEVICES = flags.DEFINE_integer("devices", 1000, "Devices for the alternatives.")
-_ROUNDS = flags.DEFINE_integer("rounds", 3, "Rounds for the alternatives.")
-_SEED = flags.DEFINE_integer("seed", 1, "Seed of everything.")
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options:
+    """What is run."""
+
+    num_clients: int = option(1_000_000, "Clients that type.", least=1, most=10**9)
+    epsilon: float = option(4.0, "Epsilon of the run.", above=0, most=100)
+    max_length: int = option(10, "Maximum length L.", least=1, most=100)
+    devices: int = option(1000, "Devices for the alternatives.", least=1, most=10**7)
+    rounds: int = option(3, "Rounds for the alternatives.", least=1, most=100)
+    seed: int = option(1, "Seed of everything.", least=0, most=2**63 - 1)
+
+    def __post_init__(self):
+        check(self)
+
+
+_FLAGS = option_flags.define(Options)
 
 
 def build_dataset_round(alphabet, capacity: int):
@@ -148,6 +162,7 @@ def measure_alternatives(algorithm, rounds, devices):
 def main(argv: list[str]) -> None:
     """Measures and prints."""
     del argv
+    options = _FLAGS.read()
     startup.silence_tensorflow()
     from federated_hh import alphabet as alphabet_lib
     from federated_hh import selection, triehh
@@ -163,35 +178,37 @@ def main(argv: list[str]) -> None:
             start = time.perf_counter()
             population = population_lib.prepare(
                 population_lib.PopulationOptions(
-                    num_clients=_NUM_CLIENTS.value, seed=_SEED.value
+                    num_clients=options.num_clients,
+                    seed=options.seed,
+                    tokenizer="triehh",
                 ),
                 scratch,
             )
             prepared = time.perf_counter() - start
         n = population.num_clients
         print(
-            f"population: {_NUM_CLIENTS.value:,} clients prepared in {prepared:.1f} s, "
-            f"{_NUM_CLIENTS.value / prepared:,.0f} a second; peak memory "
-            f"{memory.peak_bytes / 2**30:.2f} GiB"
+            f"population: {options.num_clients:,} clients prepared in "
+            f"{prepared:.1f} s, {options.num_clients / prepared:,.0f} a second; peak "
+            f"memory {memory.peak_bytes / 2**30:.2f} GiB"
         )
         # The paper's, so that figures of earlier versions compare.
         parameters = triehh_theorem1.solve_parameters(
             population_size=n,
-            max_length=_MAX_LENGTH.value,
-            epsilon=_EPSILON.value,
+            max_length=options.max_length,
+            epsilon=options.epsilon,
             delta=1 / n**2,
         )
         alphabet = alphabet_lib.Alphabet(tokenizers.get_tokenizer("triehh").alphabet)
         plan = triehh.plan_of(parameters, selection.WordSelection.MOST_FREQUENT)
         algorithm = triehh.TrieHH(population, plan, alphabet)
         by_hand = steps.Steps(
-            algorithm, seed=1, noise_key=noise_keys.NoiseKey.of_seed(_SEED.value)
+            algorithm, seed=1, noise_key=noise_keys.NoiseKey.of_seed(options.seed)
         )
         with resource_usage.Usage() as memory, runtime.tff_worker():
             first, _ = measure_blocks(algorithm, by_hand)
             second, rounds = measure_blocks(algorithm, by_hand)
         print(
-            f"TrieHH, {n:,} clients, epsilon {_EPSILON.value:g}, delta 1/n^2, cohorts "
+            f"TrieHH, {n:,} clients, epsilon {options.epsilon:g}, delta 1/n^2, cohorts "
             f"of {parameters.cohort_size:,}: {len(first)} rounds in {sum(first):.2f} s "
             f"(again, with the computations built: {sum(second):.2f} s); peak memory "
             f"of all processes {memory.peak_bytes / 2**30:.2f} GiB"
@@ -199,9 +216,9 @@ def main(argv: list[str]) -> None:
         with runtime.tff_worker():
             measure_alternatives(algorithm, rounds[:1], 10)  # builds them
             seconds, seen = measure_alternatives(
-                algorithm, rounds[: _ROUNDS.value], _DEVICES.value
+                algorithm, rounds[: options.rounds], options.devices
             )
-        measured = min(_ROUNDS.value, len(rounds))
+        measured = min(options.rounds, len(rounds))
         ours = measured * parameters.cohort_size / sum(second[:measured])
         print(f"devices a second over the first {measured} rounds:")
         print(f"  blocks of devices (ours)               {ours:12,.0f}")
@@ -217,4 +234,4 @@ def main(argv: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    app.run(main)
+    app.run(main, flags_parser=option_flags.parse)

@@ -284,6 +284,26 @@ def _power(exponent: int) -> str:
     return "10" + str(exponent).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
 
 
+def benchmark_two_servers() -> list[str]:
+    """What sums by two servers cost."""
+    found = tables.read(RESULTS / "benchmark_two_servers" / "cost.csv")
+    rows = []
+    for row in found.to_dict("records"):
+        servers = [row[f"server_{i}_cpu_seconds"] for i in range(2)]
+        seconds = [row["clients_cpu_seconds"], *servers, row["cpu_seconds"]]
+        rows.append(
+            [
+                f"{row['reports']:,} of {row['cells']:,} cells",
+                *[f"{value:.1f} s" for value in seconds],
+                _seconds(row["cpu_microseconds_per_report"] / 1e6),
+                f"{row['values_of_a_share']:,} and {row['values_of_a_proof']}",
+                f"{row['refused']}",
+            ]
+        )
+    header = ["reports", "clients", "server 0", "server 1", "altogether", "one report"]
+    return table([*header, "values of share and proof", "refused"], rows)
+
+
 TABLES: dict[str, Callable[[], list[str]]] = {
     **coverage_tables.TABLES,
     "randomizers_thousand": lambda: _randomizers(4, 1001),
@@ -293,6 +313,7 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     "triehh_parameters": triehh_parameters,
     "training_blogs": training_blogs,
     "training_blt": training_blt,
+    "benchmark_two_servers": benchmark_two_servers,
     **comparison_tables.TABLES,
     **statistics_tables.TABLES,
 }

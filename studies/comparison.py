@@ -140,12 +140,6 @@ def stated_epsilon(
     return best.epsilon, best.bound
 
 
-def _local_epsilon(plan: plan_lib.Plan[Any, Any, Any], delta: float) -> float:
-    """Returns the epsilon of all that a client sends; nan where it has none."""
-    pure = [g.epsilon for g in _of_a_client(plan, delta) if g.delta == 0]
-    return min(pure, default=math.nan)
-
-
 def _of_a_client(
     plan: plan_lib.Plan[Any, Any, Any], delta: float
 ) -> list[guarantee_lib.Guarantee]:
@@ -242,7 +236,8 @@ class Comparison:
         made = algorithm.plan.statement(None, self.delta)
         part.simulator.write_bytes("privacy.md", made.to_markdown().encode())
         epsilon, bound = stated_epsilon(algorithm.plan, self.delta)
-        local = _local_epsilon(algorithm.plan, self.delta)
+        local = algorithm.plan.contribution.local_epsilon
+        local = math.nan if local is None else local
         seconds = part.metrics().groupby("repeat")["seconds"].sum()
         truth = evaluation.GroundTruth.of(self.clients, self.word_selection)
         place = {word: i for i, word in enumerate(self.clients.words.to_pylist())}
@@ -297,7 +292,10 @@ class Comparison:
         truth: evaluation.GroundTruth,
         found: Mapping[str, Sequence[np.ndarray]],
     ) -> list[dict[str, Any]]:
-        """Returns how many runs found each of the most frequent words."""
+        """Returns which runs found each of the most frequent words.
+
+        `found_in_run` has a 1 for each run that did, and a 0 for each that did not.
+        """
         rows: list[dict[str, Any]] = []
         for variant, runs in found.items():
             table = evaluation.discovery_rates(runs, truth, _MOST_RANKS)
@@ -308,6 +306,10 @@ class Comparison:
             table["runs_found"] = (
                 (table.pop("discovery_rate") * len(runs)).round().astype(int)
             )
+            in_run = np.stack([np.isin(ids, words) for words in runs], axis=1)
+            table["found_in_run"] = [
+                "".join("01"[found] for found in row) for row in in_run.tolist()
+            ]
             table["worst_case"] = np.nan
             if setting.contestant.worst_case:
                 table["worst_case"] = setting.contestant.worst_case(

@@ -1,5 +1,6 @@
 """Intervals of numbers that lie in [0, 1], and stay there."""
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -24,8 +25,9 @@ def wilson(
         quantile: Of the standardized mean, above 0.
 
     Returns:
-        The lower and the upper ends. Where the standard error is 0, or the mean 0 or 1
-        (all numbers were the same), both are the mean.
+        The lower and the upper ends. Both are nan where the standard error is 0, or the
+        mean 0 or 1: numbers that were all the same do not tell how far off their mean
+        may be.
     """
     mean, error = np.broadcast_arrays(
         np.asarray(mean, float), np.asarray(standard_error, float)
@@ -38,25 +40,7 @@ def wilson(
     center = (mean + ratio / 2) / (1 + ratio)
     half = np.sqrt(spread * ratio + ratio**2 / 4) / (1 + ratio)
     low, high = np.clip(center - half, 0, 1), np.clip(center + half, 0, 1)
-    return np.where(known, low, mean), np.where(known, high, mean)
-
-
-def of_share(successes: np.ndarray, trials: int) -> tuple[np.ndarray, np.ndarray]:
-    """Returns Wilson's 95% interval of a probability.
-
-    Args:
-        successes: Integers in [0, trials].
-        trials: At least 1.
-
-    Returns:
-        The lower and the upper ends.
-    """
-    quantile = stats.norm.ppf((1 + _CONFIDENCE) / 2)
-    share = np.asarray(successes, float) / trials
-    center = (share + quantile**2 / (2 * trials)) / (1 + quantile**2 / trials)
-    half = np.sqrt(share * (1 - share) / trials + quantile**2 / (4 * trials**2))
-    half *= quantile / (1 + quantile**2 / trials)
-    return np.clip(center - half, 0, 1), np.clip(center + half, 0, 1)
+    return np.where(known, low, np.nan), np.where(known, high, np.nan)
 
 
 def of_means(
@@ -71,7 +55,8 @@ def of_means(
 
     Returns:
         A row a key, with `repeats`, and for each column c: c, c_low and c_high, by
-        `wilson` with a quantile of Student's t; empty ends where there is one repeat.
+        `wilson` with a quantile of Student's t; empty ends where there is one repeat,
+        or all were the same.
     """
     found = []
     for key, group in rows.groupby(list(keys), sort=False, dropna=False):
@@ -80,11 +65,23 @@ def of_means(
         for column in columns:
             values = group[column].dropna().to_numpy(float)
             row[column] = values.mean() if len(values) else np.nan
-            row[f"{column}_low"] = row[f"{column}_high"] = np.nan
-            if len(values) > 1:
-                error = values.std(ddof=1) / np.sqrt(len(values))
-                quantile = stats.t.ppf((1 + _CONFIDENCE) / 2, len(values) - 1)
-                low, high = wilson(row[column], error, quantile)
-                row[f"{column}_low"], row[f"{column}_high"] = float(low), float(high)
+            row[f"{column}_low"], row[f"{column}_high"] = of_mean(values)
         found.append(row)
     return pd.DataFrame(found)
+
+
+def of_mean(values: np.ndarray) -> tuple[float, float]:
+    """Returns the 95% interval of a mean, by `wilson` with Student's t.
+
+    Args:
+        values: float64 [repeats], in [0, 1], of independent repeats.
+
+    Returns:
+        The lower and the upper end; both nan where there are none.
+    """
+    if len(values) < 2 or (values == values[0]).all():
+        return math.nan, math.nan
+    error = values.std(ddof=1) / np.sqrt(len(values))
+    quantile = stats.t.ppf((1 + _CONFIDENCE) / 2, len(values) - 1)
+    low, high = wilson(values.mean(), error, quantile)
+    return float(low), float(high)

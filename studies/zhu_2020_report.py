@@ -41,7 +41,7 @@ _BINS = 24
 _NOTES = (
     "95% intervals are over runs, each with cohorts, reports and noise of its own, on "
     "one population: Wilson's score interval with the standard error of the mean and "
-    "Student's t, which stays in [0, 1]; of discovery rates Wilson's for a share.",
+    "Student's t, which stays in [0, 1]; none where all runs have the same.",
     "Precision and recall are the paper's: which words found are some client's word, "
     "and which of the true top K are among all words found.",
     "delta is {delta}. `TrieHH` has the parameters of Corollary 1, `tighter guarantee` "
@@ -207,7 +207,7 @@ def binned(discovery: pd.DataFrame) -> pd.DataFrame:
 
     Returns:
         A row for each line, epsilon and bin with words: words, share (the mean), runs,
-        discovery_rate with its 95% interval, and worst_case, the mean.
+        discovery_rate with its 95% interval over runs, and worst_case, the mean.
     """
     table = discovery[discovery["characters"] <= _LONGEST].copy()
     edges = np.geomspace(
@@ -217,17 +217,18 @@ def binned(discovery: pd.DataFrame) -> pd.DataFrame:
     rows = []
     keys = ["contestant", "variant", "line", "epsilon", "bin"]
     for key, group in table.groupby(keys, sort=False):
-        trials = int(group["runs"].sum())
-        low, high = intervals.of_share(group["runs_found"].sum(), trials)
+        in_run = np.array([[*map(int, runs)] for runs in group["found_in_run"]])
+        # Words of one run are found or missed together: they share its cohorts.
+        low, high = intervals.of_mean(in_run.mean(axis=0))
         rows.append(
             {
                 **dict(zip(keys[:-1], key, strict=False)),
                 "words": len(group),
                 "share": group["share"].mean(),
                 "runs": int(group["runs"].iloc[0]),
-                "discovery_rate": group["runs_found"].sum() / trials,
-                "discovery_rate_low": float(low),
-                "discovery_rate_high": float(high),
+                "discovery_rate": in_run.mean(),
+                "discovery_rate_low": low,
+                "discovery_rate_high": high,
                 "worst_case": group["worst_case"].mean(),
             }
         )

@@ -5,15 +5,18 @@ that is smaller than the minimum that travelled with its reports.
 """
 
 import abc
+import contextlib
 import functools
+from typing import Any
 
 import numpy as np
 import tensorflow_federated as tff
 
 from privacy.device_reports_plan import Batch
+from randomness import streams
 
 # Taken out of TFF's way, as in rounds.block_round.
-from simulation import runtime  # noqa: F401
+from simulation import runtime
 
 
 class Aggregator(abc.ABC):
@@ -25,12 +28,20 @@ class Aggregator(abc.ABC):
 
     name: str
 
+    def worker(self) -> contextlib.AbstractContextManager[Any]:
+        """Returns the context that it works in: by default none."""
+        return contextlib.nullcontext()
+
     @abc.abstractmethod
-    def begin(self, num_cells: int) -> None:
+    def begin(
+        self, num_cells: int, minimum_cohort: int, stream: streams.Stream
+    ) -> None:
         """Begins a batch, and deletes what is left of the last one.
 
         Args:
             num_cells: Of each report.
+            minimum_cohort: The fewest reports that are released.
+            stream: What it draws random numbers from, if any.
         """
 
     @abc.abstractmethod
@@ -53,13 +64,23 @@ class SecureSum(Aggregator):
     name = "secure_sum"
 
     def __init__(self):
-        self.begin(1)
+        self._delete(1, 0)
 
-    def begin(self, num_cells: int) -> None:
+    def worker(self) -> contextlib.AbstractContextManager[Any]:
+        """Returns TFF's worker."""
+        return runtime.tff_worker()
+
+    def begin(
+        self, num_cells: int, minimum_cohort: int, stream: streams.Stream
+    ) -> None:
         """Begins a batch; see `Aggregator`."""
-        self._num_cells = num_cells
+        del stream
+        self._delete(num_cells, minimum_cohort)
+
+    def _delete(self, num_cells: int, minimum_cohort: int) -> None:
+        self._num_cells, self._minimum_cohort = num_cells, minimum_cohort
         self._sums: list[np.ndarray] = []
-        self._largest = self._reports = self._minimum_cohort = 0
+        self._largest = self._reports = 0
 
     def add(self, reports: np.ndarray, minimum_cohort: int) -> None:
         """Takes reports; see `Aggregator`."""
@@ -81,7 +102,7 @@ class SecureSum(Aggregator):
             most = 1 << (self._largest - 1).bit_length()
             counts = np.asarray(_secure_sum(self._num_cells, most)(self._sums))
         batch = Batch(counts, self._reports, self._minimum_cohort)
-        self.begin(1)
+        self._delete(1, 0)
         return batch
 
 

@@ -7,6 +7,7 @@ import abc
 import contextlib
 import dataclasses
 import functools
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
@@ -63,6 +64,7 @@ class Analysis(algorithm.Algorithm[S, device_reports_plan.Batch]):
         max_queries: int,
         aggregation: str,
         fingerprint: str,
+        drop_out: float = 0.0,
     ):
         """Makes the plan.
 
@@ -73,6 +75,8 @@ class Analysis(algorithm.Algorithm[S, device_reports_plan.Batch]):
             max_queries: The most queries, at least 1.
             aggregation: Who adds reports up.
             fingerprint: Of the devices' data.
+            drop_out: The share of the devices that will be gone before their reports
+                are summed, in [0, 1).
         """
         self.devices = devices
         self.approval = approval
@@ -86,7 +90,7 @@ class Analysis(algorithm.Algorithm[S, device_reports_plan.Batch]):
             ),
             mechanism=device_reports_plan.MinimumCohort(),
         )
-        self._fingerprint = fingerprint
+        self._fingerprint, self._drop_out = fingerprint, drop_out
 
     @abc.abstractmethod
     def recipe(self, state: S) -> recipe_lib.Recipe | None:
@@ -106,10 +110,11 @@ class Analysis(algorithm.Algorithm[S, device_reports_plan.Batch]):
 
     def describe(self) -> dict[str, Any]:
         """Returns what a sum depends on beside the plan; a subclass adds to it."""
-        return {
+        found: dict[str, Any] = {
             "population": self._fingerprint,
             "devices": type(self.devices).__name__,
         }
+        return found | ({"drop_out": self._drop_out} if self._drop_out else {})
 
     def make_recipe(
         self, state: Asked, query: str, content: contents.Content, epsilon: float
@@ -131,7 +136,7 @@ class Analysis(algorithm.Algorithm[S, device_reports_plan.Batch]):
             policy.delta,
             limit,
             epsilon,
-            self.plan.sampler.cohort_size,
+            reports_expected(self.plan.sampler.cohort_size, self._drop_out),
         )
         return recipe_lib.Recipe(
             identifier=f"{50001 + state.queries}",
@@ -274,6 +279,17 @@ def _largest(is_allowed: Callable[[int], bool], most: int) -> int:
     if low == 0:
         raise ValueError("a device cannot answer so many queries within its policy")
     return low
+
+
+def reports_expected(cohort_size: int, drop_out: float) -> int:
+    """Returns how many reports will come of a cohort but for one time in 10^9.
+
+    Args:
+        cohort_size: How many devices are asked.
+        drop_out: The probability with which each is gone.
+    """
+    stddev = math.sqrt(cohort_size * drop_out * (1 - drop_out))
+    return max(0, math.floor(cohort_size * (1 - drop_out) - 6 * stddev))
 
 
 @functools.lru_cache(maxsize=64)

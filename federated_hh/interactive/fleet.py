@@ -18,7 +18,6 @@ from federated_hh.interactive import (
 from federated_hh.interactive import recipe as recipe_lib
 from privacy.device_reports_plan import Batch
 from randomness import streams
-from simulation import runtime
 
 # Bits of reports that are in memory at once.
 _BITS_AT_ONCE = 2**24
@@ -117,8 +116,8 @@ class DeviceFleet(Fleet):
         return self._devices
 
     def worker(self) -> contextlib.AbstractContextManager[Any]:
-        """Returns TFF's worker, for a secure sum."""
-        return runtime.tff_worker()
+        """Returns what the aggregator works in."""
+        return self._aggregator.worker()
 
     def _forget(self, cohort: np.ndarray) -> None:
         self._devices.accountant.forget(cohort.tolist())
@@ -133,7 +132,9 @@ class DeviceFleet(Fleet):
     def _ask(self, recipe, cohort, chances, stream) -> Batch:
         num_cells = recipe.content.num_cells
         randomizer = device.randomizer_of(self._approval.policy, recipe)
-        self._aggregator.begin(num_cells)
+        self._aggregator.begin(
+            num_cells, recipe.minimum_cohort, stream.at("aggregation")
+        )
         size = min(max(1, _BITS_AT_ONCE // num_cells), _DEVICES_AT_ONCE)
         for first in range(0, len(cohort), size):
             block = slice(first, first + size)

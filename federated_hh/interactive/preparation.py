@@ -15,6 +15,7 @@ from federated_hh.interactive import (
     vector_fleet,
     verification,
 )
+from federated_hh.interactive.two_servers import aggregator as two_servers
 from privacy import device_policy, shuffling
 from privacy import plan as plan_lib
 from rounds import samplers
@@ -100,7 +101,10 @@ def prepare(
     approval = approval_of(options)
     devices: fleet.Fleet
     if options.devices == "real":
-        devices = fleet.DeviceFleet(approval, stored, aggregation.SecureSum())
+        aggregator: aggregation.Aggregator = aggregation.SecureSum()
+        if options.aggregation == two_servers.TwoServers.name:
+            aggregator = two_servers.TwoServers(drop_out=options.drop_out)
+        devices = fleet.DeviceFleet(approval, stored, aggregator)
     else:
         devices = vector_fleet.VectorFleet(approval, stored)
     num, queries = stored.num_devices, options.num_queries
@@ -123,10 +127,11 @@ def prepare(
         epsilon=analysis.query_epsilon(
             approval.policy,
             1 if options.cohorts == "disjoint" else queries,
-            sampler.cohort_size,
+            analysis.reports_expected(sampler.cohort_size, options.drop_out),
         ),
-        aggregation=aggregation.SecureSum.name,
+        aggregation=options.aggregation,
         fingerprint=text.fingerprint,
+        drop_out=options.drop_out,
     )
     return Prepared(algorithm, stored)
 

@@ -81,7 +81,7 @@ class PopulationBuilder:
         size = len(rows)
         users = map(self._clients.__getitem__, rows.users)
         clients = np.fromiter(users, np.int32, size)
-        codes, lengths = self._codes.of(rows.contents, rows.lines)
+        codes, lengths = self._codes.of(rows.contents, rows.place)
         counts = rows.counts
         if counts is not None:
             counts = np.repeat(counts, lengths)

@@ -119,12 +119,14 @@ class Rows:
         users: The client id of each, not empty.
         contents: The text, or word, of each.
         counts: How often the user has the word: int64 [rows]; None for once each.
+        file: Which file they are of, for messages; "" where that goes without saying.
     """
 
     lines: Sequence[int]
     users: Sequence[str]
     contents: Sequence[str]
     counts: np.ndarray | None = None
+    file: str = ""
 
     def __len__(self) -> int:
         return len(self.lines)
@@ -140,7 +142,17 @@ class Rows:
             list(itertools.compress(self.users, chosen)),
             list(itertools.compress(self.contents, chosen)),
             None if self.counts is None else self.counts[np.array(chosen, bool)],
+            self.file,
         )
+
+    def place(self, row: int) -> str:
+        """Returns where a row stands, for messages.
+
+        Args:
+            row: From 0.
+        """
+        line = self.lines[row]
+        return f"{self.file}:{line}" if self.file else f"line {line}"
 
 
 def checked(

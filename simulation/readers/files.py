@@ -1,5 +1,6 @@
 """Builds a population from files of one of the known formats."""
 
+import dataclasses
 import functools
 import re
 from collections.abc import Iterator
@@ -57,11 +58,13 @@ def _rows(
         if found == "parquet":
             from simulation.readers import parquet
 
-            yield from parquet.read(path, wanted, bad)
+            batches = parquet.read(path, wanted, bad)
         elif found == "jsonl":
-            yield from json_lines.read(path, options, wanted, bad)
+            batches = json_lines.read(path, options, wanted, bad)
         else:
-            yield from delimited.read(path, found, options, wanted, bad)
+            batches = delimited.read(path, found, options, wanted, bad)
+        for rows in batches:
+            yield dataclasses.replace(rows, file=path)
 
 
 def _cleaned(
@@ -88,7 +91,7 @@ def _cleaned(
             rows = rows.where(chosen)
         if pattern and not are_words:
             texts = [pattern.sub(" ", text) for text in rows.contents]
-            rows = fields.Rows(rows.lines, rows.users, texts, rows.counts)
+            rows = dataclasses.replace(rows, contents=texts)
         yield rows
 
 

@@ -64,8 +64,9 @@ class KeptWords:
             PopulationError: If nothing of the list is kept, or a word is refused.
         """
         size = len(listed)
-        ranks = range(1, size + 1)
-        codes, lengths = word_codes.WordCodes(table, tokenizer).of(list(listed), ranks)
+        codes, lengths = word_codes.WordCodes(table, tokenizer).of(
+            list(listed), lambda rank: f"entry {rank + 1:,} of the word list"
+        )
         table.check_refused()
         is_kept = codes >= 0
         owners = np.repeat(np.arange(size), lengths)

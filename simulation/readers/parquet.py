@@ -11,6 +11,8 @@ from simulation import population_options, progress
 from simulation.readers import bad_rows, fields
 
 _ROWS_PER_BATCH = 1 << 13
+# Batches are joined up to here: the larger, the fewer tokens are looked up again.
+_BYTES_AT_ONCE = 1 << 22
 
 
 def _check_type(path: str, flag: str, field: pa.Field) -> None:
@@ -81,6 +83,20 @@ def _rows(
     return fields.checked(places, [users, *others], wanted, bad, wrong)
 
 
+def _columns(file: pq.ParquetFile, names: list[str]) -> Iterator[list[list[Any]]]:
+    """Yields the values of columns, of some megabytes of rows at a time."""
+    waiting: list[list[Any]] = [[] for _ in names]
+    size = 0
+    for batch in file.iter_batches(_ROWS_PER_BATCH, columns=names):
+        for values, name in zip(waiting, names, strict=True):
+            values += _values(batch.column(name))
+        size += batch.nbytes
+        if size >= _BYTES_AT_ONCE:
+            yield waiting
+            waiting, size = [[] for _ in names], 0
+    yield waiting
+
+
 def read(
     path: str, wanted: fields.Fields, bad: bad_rows.BadRows
 ) -> Iterator[fields.Rows]:
@@ -108,8 +124,7 @@ def read(
             number = 0
             bar = progress.Progress(f"Reading {path}", file.metadata.num_rows, "rows")
             with bar:
-                for batch in file.iter_batches(_ROWS_PER_BATCH, columns=names):
-                    columns = [_values(batch.column(name)) for name in names]
+                for columns in _columns(file, names):
                     yield _rows(number + 1, columns, wanted, bad)
                     number += len(columns[0])
                     bar.set(number)

@@ -46,12 +46,20 @@ class _Codes(dict):
         return code
 
     def of(self, tokens: pa.LargeStringArray) -> np.ndarray:
-        """Returns the codes of tokens: int32."""
-        # Many tokens are few distinct ones: Python sees these alone.
+        """Returns the codes of tokens, of which white space follows all but the last.
+
+        Args:
+            tokens: As `_tokens` has them.
+
+        Returns:
+            int32 [tokens].
+        """
+        # Many tokens are few distinct ones: Python sees these alone. They stand one
+        # after the other; a last one without white space is also the last of them.
         encoded = tokens.dictionary_encode()
-        distinct = encoded.dictionary.to_numpy(zero_copy_only=False)
+        distinct = _text_of(encoded.dictionary).split()
         found = map(self.__getitem__, distinct)
-        codes = np.fromiter(found, np.int32, len(distinct))
+        codes = np.fromiter(found, np.int32, len(encoded.dictionary))
         return codes[encoded.indices.to_numpy()]
 
 
@@ -74,13 +82,13 @@ class WordCodes:
             self._codes = _Codes(functools.partial(_code_of, self._rule, table))
 
     def of(
-        self, texts: Sequence[str], lines: Sequence[int]
+        self, texts: Sequence[str], place: Callable[[int], str]
     ) -> tuple[np.ndarray, np.ndarray]:
         """Returns the codes of the words of texts.
 
         Args:
             texts: Cut into words, in order.
-            lines: Where each stands, for messages.
+            place: Returns where one of them stands, for messages.
 
         Returns:
             int32 [words]: ids, or keys of `word_table.REASONS`; and int64 [texts]: how
@@ -97,11 +105,15 @@ class WordCodes:
             if joined.count(_END_TOKEN) == len(texts) - 1 and (
                 not opening.has_undecodable(joined)
             ):
-                return self._of_joined(self._rule, joined, lines)
-        return self._of_each(texts, lines)
+                return self._of_joined(self._rule, joined, len(texts), place)
+        return self._of_each(texts, place)
 
     def _of_joined(
-        self, rule: tokenizers.TokenRule, joined: str, lines: Sequence[int]
+        self,
+        rule: tokenizers.TokenRule,
+        joined: str,
+        num_texts: int,
+        place: Callable[[int], str],
     ) -> tuple[np.ndarray, np.ndarray]:
         """Returns the codes of texts that stand between `_END_TOKEN`."""
         tokens = _tokens(rule.normalize(joined))
@@ -109,14 +121,14 @@ class WordCodes:
         is_word = codes > _NO_WORD
         text_of = np.cumsum(codes == _END)[is_word]
         if self._table.refuses:
-            for place in np.flatnonzero(codes == word_table.OUT_OF_ALPHABET).tolist():
-                text = int((codes[:place] == _END).sum())
-                word = rule.word(tokens[place].as_py().rstrip())
-                self._table.refuse(str(word), lines[text])
-        return codes[is_word], np.bincount(text_of, minlength=len(lines))
+            for at in np.flatnonzero(codes == word_table.OUT_OF_ALPHABET).tolist():
+                text = int((codes[:at] == _END).sum())
+                word = rule.word(tokens[at].as_py().rstrip())
+                self._table.refuse(str(word), place(text))
+        return codes[is_word], np.bincount(text_of, minlength=num_texts)
 
     def _of_each(
-        self, texts: Sequence[str], lines: Sequence[int]
+        self, texts: Sequence[str], place: Callable[[int], str]
     ) -> tuple[np.ndarray, np.ndarray]:
         """Returns the codes of texts that are cut one by one."""
         words, lengths = list(texts), np.ones(len(texts), np.int64)
@@ -127,27 +139,34 @@ class WordCodes:
         try:
             codes = np.fromiter(map(self._table.code, words), np.int32, len(words))
         except word_table.NotAWordError as error:
-            place = next(i for i, word in enumerate(words) if word is error.word)
-            text = int(np.searchsorted(np.cumsum(lengths), place, side="right"))
+            at = next(i for i, word in enumerate(words) if word is error.word)
+            text = int(np.searchsorted(np.cumsum(lengths), at, side="right"))
             raise population_options.PopulationError(
-                f"line {lines[text]}: {error}"
+                f"{place(text)}: {error}"
             ) from None
         if self._table.refuses:
             ends = np.cumsum(lengths)
-            for place in np.flatnonzero(codes == word_table.OUT_OF_ALPHABET).tolist():
-                text = int(np.searchsorted(ends, place, side="right"))
-                self._table.refuse(words[place], lines[text])
+            for at in np.flatnonzero(codes == word_table.OUT_OF_ALPHABET).tolist():
+                text = int(np.searchsorted(ends, at, side="right"))
+                self._table.refuse(words[at], place(text))
         return codes, lengths
 
 
 def _code_of(
     rule: tokenizers.TokenRule, table: word_table.WordTable, token: str
 ) -> int:
-    """Returns the code of a token, which white space may follow."""
-    if token.startswith(_END_TOKEN):
+    """Returns the code of a token."""
+    if token == _END_TOKEN:
         return _END
-    word = rule.word(token.rstrip())
+    word = rule.word(token)
     return table.code(word) if word else _NO_WORD
+
+
+def _text_of(strings: pa.LargeStringArray) -> str:
+    """Returns all strings, joined."""
+    _, offsets, data = strings.buffers()
+    ends = np.frombuffer(offsets, np.int64)[strings.offset :][: len(strings) + 1]
+    return bytes(data[ends[0] : ends[-1]]).decode()
 
 
 def _tokens(text: str) -> pa.LargeStringArray:

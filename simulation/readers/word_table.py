@@ -106,17 +106,17 @@ class WordTable:
         """Whether a word with another character is an error."""
         return self._refuse
 
-    def refuse(self, word: str, line: int) -> None:
+    def refuse(self, word: str, place: str) -> None:
         """Notes a word with another character.
 
         Args:
             word: The word.
-            line: Where it stands, from 1.
+            place: Where it stands.
 
         Raises:
             PopulationError: If enough were seen to show.
         """
-        self._offenders.append(f"{word!r} (line {line})")
+        self._offenders.append(f"{word!r} ({place})")
         if len(self._offenders) == _MAX_OFFENDERS:
             self.check_refused()
 

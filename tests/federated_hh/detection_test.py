@@ -5,6 +5,7 @@ import math
 import os
 import string
 import tempfile
+from unittest import mock
 
 import numpy as np
 from absl.testing import absltest
@@ -42,6 +43,24 @@ def states_after(algorithm, repeats):
             place = by_hand.update(place, query, drawn, total).place
         states.append(place.state)
     return states
+
+
+class NormalVotesTest(absltest.TestCase):
+    def test_rates_of_very_many_votes(self):
+        detection = ldp_triehh_detection.LdpTrieHHDetection(
+            num_clients=3_000_000,
+            cohort_size=500_000,
+            contribution_bound=2,
+            max_depth=4,
+            max_prefixes=100,
+            num_characters=30,
+            probabilities=ldp_triehh_detection.probabilities_of("k_ary", 3),
+        )
+        half = detection.holders_needed(0.5, 2)
+        for holders in (half // 2, half, 2 * half):
+            exact = detection.rate(holders, 2)
+            with mock.patch.object(ldp_triehh_detection, "_NORMAL_FROM", 0):
+                self.assertAlmostEqual(detection.rate(holders, 2), exact, delta=0.01)
 
 
 class DetectionTest(absltest.TestCase):

@@ -78,11 +78,34 @@ class RunStatisticsTest(absltest.TestCase):
         for text in ("The queries", "The log of device 7", "Against the truth"):
             self.assertIn(text, page)
 
+    def test_two_servers_add_up_who_stays(self):
+        path = self.scratch / "shared"
+        done = _run(
+            *_SMALL,
+            self.cache,
+            f"--output_dir={path}",
+            "--cohorts=everybody",
+            "--aggregation=two_servers",
+            "--drop_out=0.05",
+        )
+        self.assertEqual(done.returncode, 0, done.stderr)
+        metrics = pd.read_csv(path / "metrics.csv")
+        total = metrics["reports"] + metrics["refused"]
+        self.assertEqual(total.tolist(), [3000, 3000])
+        # Six standard deviations of 150.
+        self.assertTrue((metrics["refused"] - 150).abs().lt(72).all())
+        self.assertIn("the", tables.read(path / "ngrams.csv")["ngram"].tolist())
+        privacy = json.loads((path / "privacy.json").read_text())
+        self.assertIn("do not collude", " ".join(privacy["assumptions"]))
+
     def test_bad_flags_are_one_line(self):
         for flags, message in (
             (("--epsilon=0.0000001",), "--epsilon"),
             (("--strategy=static", "--num_tokens=300"), "cells at once"),
             (("--show_device_log=1", "--devices=vectorised"), "--show_device_log"),
+            (("--aggregation=two_servers", "--devices=vectorised"), "--devices=real"),
+            (("--drop_out=0.1",), "--aggregation=two_servers"),
+            (("--aggregation=two_servers", "--drop_out=1"), "--drop_out"),
             ((*_SMALL, self.cache, "--show_device_log=3000"), "--show_device_log"),
         ):
             done = _run(*flags, f"--output_dir={self.scratch / 'bad'}")

@@ -235,6 +235,21 @@ class DecodeTest(SfpTestCase):
         with self.assertRaisesRegex(sfp.StitchingError, "759,375"):
             self.stitched(rows, max_length=10, max_words=759_374)
 
+    def test_too_many_words_do_not_lose_what_was_asked_for(self):
+        algorithm = self.algorithm(["ab", "bc", "ca"] * 300, max_words=1)
+        with self.assertLogs(level="WARNING") as logged:
+            _, step = self.round(algorithm)
+        self.assertIn("more than max_words = 1", logged.output[0])
+        state = step.place.state
+        self.assertEqual(state.words, ())
+        self.assertEqual(state.fragments.items.shape, (2, 3))
+        self.assertIsNone(algorithm.next_query(state))
+        one = sfp.Fragments(*(np.array(self.items_of("ab"))[:, None] for _ in range(2)))
+        kept = [set(row) for row in state.fragments.items.tolist()]
+        for row, item in zip(kept, one.items[:, 0], strict=True):
+            self.assertIn(item, row)
+        self.assertEqual(algorithm.stitch(one), ("ab",))
+
 
 class PlanTest(SfpTestCase):
     def statement(self, algorithm, repeats=1, delta=1e-6):
@@ -257,6 +272,9 @@ class PlanTest(SfpTestCase):
         for guarantee in central:
             self.assertLess(guarantee.epsilon, balle[0].epsilon)
         self.assertIn("SequenceFragmentPuzzle with CountMeanSketch", made.mechanism)
+        # There is one round, without levels, and nothing is counted beside it.
+        for text in (made.accounting, *made.assumptions, *made.not_counted):
+            self.assertNotRegex(text, r"\blevels?\b|counting task")
 
     def test_repeats_cost_more(self):
         algorithm = self.algorithm(["ab"] * 1_000, epsilon=3.0)
@@ -319,6 +337,12 @@ class OptionsTest(SfpTestCase):
     def test_bad_options(self, values, message):
         with self.assertRaisesRegex(ValueError, message):
             sfp_options.SfpOptions(**values)
+
+    def test_too_large_sketches(self):
+        with self.assertRaisesRegex(
+            ValueError, "num_hashes is 1,048,576: with num_cells = 1,048,576 and 2 po"
+        ):
+            self.algorithm(["a"], num_hashes=2**20, num_cells=2**20)
 
     def test_too_many_fragments(self):
         with self.assertRaisesRegex(

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from unittest import mock
 
 import numpy as np
 from absl.testing import absltest, parameterized
@@ -62,6 +63,30 @@ class VoteLawTest(parameterized.TestCase):
         self.assertEqual(law.least_votes(0), 0)
         self.assertEqual(law.least_votes(100), 21)
         self.assertEqual(law.noise_tail(21), 0)
+
+    def test_threshold_by_enumeration(self):
+        # The third largest of four independent numbers of votes.
+        one = law_by_enumeration(0.4, 0.2, 3, 0)
+        expected = np.zeros(4)
+        for votes in itertools.product(range(4), repeat=4):
+            expected[sorted(votes)[-3]] += math.prod(one[list(votes)])
+        values, chances = vote_law.threshold_law(3, 0.2, 4, 3)
+        np.testing.assert_allclose(chances, expected[values], atol=1e-12)
+        self.assertAlmostEqual(chances.sum(), 1)
+
+    def test_threshold_of_many_votes_is_computed_in_steps(self):
+        settings = (4 * 10**8, 0.3, 100_000, 300)
+        with mock.patch.multiple(vote_law, _MOST_VALUES=1000, _STEPS=512):
+            values, chances = vote_law.threshold_law(*settings)
+        with mock.patch.object(vote_law, "_MOST_VALUES", 10**8):
+            all_values, all_chances = vote_law.threshold_law(*settings)
+        self.assertBetween(len(values), 200, 512)
+        self.assertAlmostEqual(chances.sum(), 1)
+        mean, exact = values @ chances, all_values @ all_chances
+        spread = math.sqrt((all_values - exact) ** 2 @ all_chances)
+        self.assertLess(abs(mean - exact), 0.05 * spread)
+        found = math.sqrt((values - mean) ** 2 @ chances)
+        self.assertLess(abs(found / spread - 1), 0.01)
 
     @parameterized.parameters(
         (dict(num_reports=0, own=0.5, other=0.1), "num_reports"),

@@ -22,7 +22,8 @@ from federated_hh import (
     sfp_options,
     triehh,
 )
-from federated_hh.interactive import ngrams, vector_fleet
+from federated_hh.interactive import fleet, ngrams, vector_fleet
+from federated_hh.interactive.two_servers import aggregator, pair
 from privacy import (
     blt,
     correlated_noise,
@@ -247,9 +248,8 @@ def _median_length(folder: str, data: str, plan: str) -> median_length.MedianLen
     )
 
 
-def _statistics(folder: str, data: str, plan: str) -> ngrams.NGrams:
+def _statistics(data: str, plan: str, aggregation: str) -> ngrams.NGrams:
     # Everybody is asked every query, so that devices have budgets to remember.
-    del folder
     limits = device_policy.Limits(
         aggregate_epsilon=6.0, reports=2, local_epsilon={"a": 3.0, "b": 2.0}[plan]
     )
@@ -257,8 +257,14 @@ def _statistics(folder: str, data: str, plan: str) -> ngrams.NGrams:
         limits=limits, fields={"ngrams": limits}, delta=1e-3
     )
     stored = statistics_cases.stored(200, seed={"a": 1, "b": 2}[data])
+    drop_out = 0.0
+    devices: fleet.Fleet = vector_fleet.VectorFleet(approval, stored)
+    if aggregation == aggregator.TwoServers.name:
+        drop_out = 0.1
+        servers = aggregator.TwoServers(pair.LocalPair(), drop_out=drop_out)
+        devices = fleet.DeviceFleet(approval, stored, servers)
     return ngrams.NGrams(
-        vector_fleet.VectorFleet(approval, stored),
+        devices,
         approval,
         samplers.UniformCohorts(200, 200),
         tokens=stored.words,
@@ -267,8 +273,9 @@ def _statistics(folder: str, data: str, plan: str) -> ngrams.NGrams:
         max_prefixes=3,
         false_positives=50.0,
         epsilon=3.0,
-        aggregation="secure_sum",
+        aggregation=aggregation,
         fingerprint=data,
+        drop_out=drop_out,
     )
 
 
@@ -282,7 +289,12 @@ CASES = {
     "median_length": Case(_median_length),
     "sfp": Case(_sfp, repeats=4),
     # The third query is refused by all.
-    "statistics": Case(_statistics, save_every=2),
+    "statistics": Case(
+        lambda folder, data, plan: _statistics(data, plan, "secure_sum"), save_every=2
+    ),
+    "statistics_two_servers": Case(
+        lambda folder, data, plan: _statistics(data, plan, "two_servers"), save_every=2
+    ),
     "sums": Case(lambda folder, data, plan: Sums(data, plan), save_every=3),
     "training": Case(_training, (dp_ftrl.update_metrics,), save_every=3),
 }

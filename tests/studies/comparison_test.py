@@ -133,6 +133,7 @@ class ScoresTest(ComparisonTestCase):
         discovery = tables["discovery"].set_index("true_rank")
         self.assertEqual(list(discovery["runs_found"]), [4, 0, 0, 0])
         self.assertEqual(list(discovery["runs"]), [4] * 4)
+        self.assertEqual(list(discovery["found_in_run"]), ["1111", *["0000"] * 3])
         self.assertEqual(list(discovery["share"]), [0.5, 0.25, 0.15, 0.1])
         self.assertEqual(list(discovery["characters"]), [3, 2, 3, 2])
 

@@ -8,21 +8,13 @@ from scipy import stats
 from studies import intervals
 
 
-class ShareTest(parameterized.TestCase):
-    @parameterized.product(successes=[0, 1, 7, 20], trials=[20, 200])
-    def test_as_scipy_has_it(self, successes, trials):
-        expected = stats.binomtest(successes, trials).proportion_ci(method="wilson")
-        low, high = intervals.of_share(np.array(successes), trials)
-        np.testing.assert_allclose((low, high), expected, atol=1e-12)
-
-
 class MeanTest(parameterized.TestCase):
     @parameterized.parameters((3, 10), (90, 100), (1, 1000))
     def test_a_share_is_a_mean_of_its_binomial_error(self, successes, trials):
         share = successes / trials
         error = np.sqrt(share * (1 - share) / trials)
         found = intervals.wilson(share, error, stats.norm.ppf(0.975))
-        expected = intervals.of_share(np.array(successes), trials)
+        expected = stats.binomtest(successes, trials).proportion_ci(method="wilson")
         np.testing.assert_allclose(found, expected, atol=1e-12)
 
     def test_in_the_middle_it_is_students(self):
@@ -33,6 +25,10 @@ class MeanTest(parameterized.TestCase):
     def test_it_stays_in_the_unit_interval(self):
         mean, error = np.meshgrid(np.linspace(0, 1, 101), np.geomspace(1e-6, 1, 30))
         low, high = intervals.wilson(mean, error, 12.7)
+        is_known = (mean > 0) & (mean < 1)
+        np.testing.assert_array_equal(np.isfinite(low), is_known)
+        np.testing.assert_array_equal(np.isfinite(high), is_known)
+        low, high, mean = low[is_known], high[is_known], mean[is_known]
         self.assertTrue(np.all((low >= 0) & (low <= mean)))
         self.assertTrue(np.all((high <= 1) & (high >= mean)))
 
@@ -64,7 +60,7 @@ class TableTest(absltest.TestCase):
         self.assertEqual(list(found["repeats"]), [3, 2, 1])
         np.testing.assert_allclose(found["score"], [0.4, 1.0, np.nan])
         # No two runs differ: nothing says how far off the mean may be.
-        self.assertEqual(tuple(found.loc[1, ["score_low", "score_high"]]), (1.0, 1.0))
+        self.assertTrue(found.loc[1, ["score_low", "score_high"]].isna().all())
         self.assertLess(found.loc[0, "score_low"], 0.2)
         self.assertTrue(np.isnan(found.loc[2, "score_low"]))
 

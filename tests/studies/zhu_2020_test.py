@@ -203,7 +203,7 @@ class SmallRunTest(absltest.TestCase):
         self.assertRegex(page, r"\| SFP, T = 80 \| 4 \|.*\| 0\.325 \|.*\| 0\.456 \|")
         shares = pd.read_csv(pathlib.Path(self._write(files, "scores.csv")))
         for end in ("", "_low", "_high"):
-            self.assertTrue(shares[f"recall{end}"].between(0, 1).all())
+            self.assertTrue(shares[f"recall{end}"].dropna().between(0, 1).all())
 
     def _write(self, files, name):
         path = self.create_tempfile(name).full_path
@@ -222,7 +222,7 @@ class ReportTest(absltest.TestCase):
                 "characters": [3, 4, 12, 5],
                 "share": [0.1, 0.099, 0.1, 0.001],
                 "runs": [10] * 4,
-                "runs_found": [10, 9, 0, 1],
+                "found_in_run": ["1" * 10, "1" * 9 + "0", "0" * 10, "0001000000"],
                 "worst_case": [0.9, 0.8, 0.9, 0.05],
             }
         )
@@ -235,6 +235,18 @@ class ReportTest(absltest.TestCase):
         self.assertAlmostEqual(table.loc[2, "worst_case"], 0.85)
         self.assertEqual(table.loc[1, "discovery_rate"], 0.1)
         self.assertBetween(table.loc[1, "discovery_rate_low"], 0, 0.1)
+        # Runs are the draws: 9 of 10 found both words, one found one of them.
+        shares = [1.0] * 9 + [0.5]
+        error = np.std(shares, ddof=1) / np.sqrt(10)
+        self.assertBetween(
+            table.loc[2, "discovery_rate_low"], 0.95 - 6 * error, 0.95 - 2 * error
+        )
+
+    def test_no_interval_where_runs_agree(self):
+        discovery = self.discovery()
+        discovery["found_in_run"] = "1" * 10
+        table = zhu_2020_report.binned(discovery)
+        self.assertTrue(table["discovery_rate_low"].isna().all())
 
     def test_plots_are_made(self):
         plot = zhu_2020_report.plot_discovery(zhu_2020_report.binned(self.discovery()))

@@ -8,7 +8,6 @@ from absl.testing import absltest, parameterized
 from dp_accounting import rdp
 
 from federated_hh.interactive import (
-    aggregation,
     analysis,
     budget,
     contents,
@@ -27,25 +26,7 @@ from privacy import (
 from privacy import plan as plan_lib
 from randomness import streams
 from rounds import samplers
-from tests.federated_hh.interactive import cases
-
-
-class Collected(aggregation.Aggregator):
-    """Keeps all reports, for the tests to see."""
-
-    name = "collected"
-
-    def begin(self, num_cells):
-        self.reports = np.zeros((0, num_cells), bool)
-        self.minimum = 0
-
-    def add(self, reports, minimum_cohort):
-        self.reports = np.concatenate([self.reports, reports])
-        self.minimum = max(self.minimum, minimum_cohort)
-
-    def close(self):
-        counts = np.count_nonzero(self.reports, axis=0).astype(np.int64)
-        return device_reports_plan.Batch(counts, len(self.reports), self.minimum)
+from tests.federated_hh.interactive import cases, collected
 
 
 def _stream(number):
@@ -96,7 +77,7 @@ def _recipe(name, **changes):
 class FleetTest(parameterized.TestCase):
     def fleets(self, approval=None, num_devices=300):
         approval, stored = approval or cases.approval(), cases.stored(num_devices)
-        self.collected = Collected()
+        self.collected = collected.Collected()
         return (
             fleet.DeviceFleet(approval, stored, self.collected),
             vector_fleet.VectorFleet(approval, stored),

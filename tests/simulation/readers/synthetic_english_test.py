@@ -425,7 +425,8 @@ class SyntheticEnglishTest(parameterized.TestCase):
     def test_refused_words_are_named(self):
         table = _table("abcdefghijklmnopqrstuvwxyz", refuse=True)
         with self.assertRaisesRegex(
-            population_options.PopulationError, r"outside the alphabet.*\(line \d+\)"
+            population_options.PopulationError,
+            r"outside the alphabet.*\(entry \d+ of the word list\)",
         ):
             self._build(table=table, num_clients=10)
 

@@ -1,0 +1,1 @@
+"""Sums by two servers that do not collude (Corrigan-Gibbs and Boneh 2017, Prio)."""

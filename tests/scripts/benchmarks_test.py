@@ -1,0 +1,60 @@
+"""Tests that benchmarks still run, on sizes too small to say anything."""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+from absl.testing import absltest, parameterized
+
+_ROOT = pathlib.Path(__file__).parents[2]
+
+
+class BenchmarksTest(parameterized.TestCase):
+    @parameterized.parameters(
+        (
+            "benchmark_accounting",
+            "--repeats=1 --num_reports=1000 --num_rounds=20",
+            "51",
+        ),
+        ("benchmark_noise", "--parameters=1000 --rounds=1", "BLT, 2 buffers"),
+        (
+            "benchmark_reading",
+            "--num_rows=2000 --num_users=100 --num_repeats=1",
+            "ours, parquet",
+        ),
+        (
+            "benchmark_sfp",
+            "--clients=2000 --most_looped=500 --fragments=2 --results_dir=results",
+            "2000",
+        ),
+        (
+            "benchmark_triehh",
+            "--num_clients=5000 --devices=5 --rounds=1",
+            "plain Python, no TFF",
+        ),
+    )
+    def test_it_runs(self, name, flags, shown):
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", f"scripts.{name}", *flags.split()],
+            env={**os.environ, "PYTHONPATH": str(_ROOT)},
+            cwd=self.create_tempdir().full_path,
+            capture_output=True,
+            text=True,
+        )
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn(shown, done.stdout)
+
+    def test_a_wrong_flag_is_one_line(self):
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", "scripts.benchmark_noise", "--rounds=0"],
+            env={**os.environ, "PYTHONPATH": str(_ROOT)},
+            capture_output=True,
+            text=True,
+        )
+        self.assertEqual(done.returncode, 2)
+        self.assertRegex(done.stderr, r"^error: --rounds=0: .*\n$")
+
+
+if __name__ == "__main__":
+    absltest.main()
