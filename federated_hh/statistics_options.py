@@ -108,9 +108,9 @@ class StatisticsOptions:
     )
     composition: str = option(
         "basic",
-        "How devices add up the epsilons of their answers; 'advanced' costs --delta "
-        "once more.",
-        choices=("basic", "advanced"),
+        "How devices add up what their answers cost; 'advanced' costs --delta once "
+        "more, 'renyi' costs it once in all.",
+        choices=("basic", "advanced", "renyi"),
     )
     randomizer: str = option(
         "asymmetric",
@@ -192,10 +192,3 @@ class StatisticsOptions:
         if self.analysis == "distribution":
             return self.distribution_queries
         return self.ngram_words
-
-    @property
-    def query_epsilon(self) -> float:
-        """Epsilon of the cohort aggregate of one query."""
-        if self.cohorts == "disjoint":
-            return self.epsilon
-        return int(self.epsilon * 1e6 / self.num_queries) / 1e6

@@ -6,6 +6,7 @@ reports is released where there are at least as many as the devices asked for
 """
 
 import dataclasses
+import math
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -181,6 +182,13 @@ def _statement(
                 else "Every device is asked every query, and its accountant composes "
                 f"those that it answers ({policy.composition.value} composition)."
             )
+            + (
+                " The Renyi divergences of the sums of minimum cohorts add up at order "
+                f"{policy.order}, and their total is turned into epsilon at the delta "
+                "stated (a Renyi filter: queries may depend on earlier answers)."
+                if policy.order is not None
+                else ""
+            )
         ),
         assumptions=(
             f"The aggregation ({reports.aggregation}) shows nothing of a report but as "
@@ -218,20 +226,21 @@ def _guarantees(
     if record:
         asked: dict[int, list[tuple[int, int]]] = {}
         for found in record.rounds.rounds:
-            pair = int(found.facts[LOCAL_UNITS]), int(found.facts[AGGREGATE_UNITS])
+            pair = int(found.facts[LOCAL_UNITS]), _composed(policy, found.facts)
             asked.setdefault(found.repeat, []).append(pair)
-        local_units, units = (
-            sum(
+        # Of each repeat, what one device answered.
+        local_units, of_aggregates = (
+            [
                 max(values) if is_disjoint else sum(values)
                 for values in ([pair[i] for pair in pairs] for pairs in asked.values())
-            )
+            ]
             for i in range(2)
         )
-        local = min(local, local_units / device_policy.UNITS)
-        aggregate = min(aggregate, units / device_policy.UNITS)
-    delta = (
-        min(1.0, policy.delta * repeats) if is_disjoint else policy.total_delta(repeats)
-    )
+        local = min(local, sum(local_units) / device_policy.UNITS)
+        aggregate = min(aggregate, math.fsum(map(policy.epsilon_of, of_aggregates)))
+    delta = min(1.0, policy.delta * repeats)
+    if not is_disjoint or policy.composition is device_policy.Composition.RENYI:
+        delta = policy.total_delta(repeats)
     common: dict[str, Any] = {
         "is_upper_bound": True,
         "one_sided": False,
@@ -257,6 +266,15 @@ def _guarantees(
     ]
 
 
+def _composed(policy: device_policy.Policy, facts: plan_lib.Facts) -> int:
+    """Returns what the composition adds up, of the cost of one query."""
+    cost = policy.cost(
+        int(facts[AGGREGATE_UNITS]), int(facts[LOCAL_UNITS]), int(facts[MINIMUM_COHORT])
+    )
+    is_renyi = policy.composition is device_policy.Composition.RENYI
+    return cost.divergence if is_renyi else cost.units
+
+
 def _parameters(plan: _Plan, repeats: int) -> dict[str, float | int | str]:
     policy = plan.contribution.policy
     found: dict[str, float | int | str] = {
@@ -265,6 +283,7 @@ def _parameters(plan: _Plan, repeats: int) -> dict[str, float | int | str]:
         "delta of a query": policy.delta,
         "composition": policy.composition.value,
         "slack of the composition": policy.slack or 0.0,
+        "order of the composition": policy.order or "none",
         "num_clients": plan.sampler.num_clients,
         "cohort_size": plan.sampler.cohort_size,
         "max_queries": plan.contribution.max_queries,

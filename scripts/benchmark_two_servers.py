@@ -8,22 +8,34 @@ of each server, without their start; the reports themselves are drawn beforehand
 sum is compared with that of the reports, and `refused` is how many are not in it.
 """
 
+import dataclasses
 import json
 import os
 import platform
 import sys
 import time
 
-from absl import app, flags
+from absl import app
 
+from options import option_flags
+from options.fields import check, option
 from simulation import startup
 
-_REPORTS = flags.DEFINE_list(
-    "reports", ["272:100000", "10000:10000"], "Cells and reports of each measurement."
-)
-_RESULTS_DIR = flags.DEFINE_string(
-    "results_dir", "results/benchmark_two_servers", "Where the table goes."
-)
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options:
+    """How much is shared."""
+
+    reports: tuple[str, ...] = option(
+        ("272:100000", "10000:10000"), "Cells and reports of each measurement."
+    )
+    results_dir: str = option("results/benchmark_two_servers", "Where the table goes.")
+
+    def __post_init__(self):
+        check(self)
+
+
+_FLAGS = option_flags.define(Options)
 _SEED = 1
 # Of a bit of a report: about what an encoding with a local epsilon of 2 has.
 _DENSITY = 0.2
@@ -96,7 +108,7 @@ def measure():
 
     # The first products make BLAS start its threads.
     time_sum(16, 1000)
-    pairs = [text.split(":") for text in _REPORTS.value]
+    pairs = [text.split(":") for text in _FLAGS.read().reports]
     return pd.DataFrame([time_sum(int(cells), int(number)) for cells, number in pairs])
 
 
@@ -117,14 +129,14 @@ def main(argv: list[str]) -> None:
         "data": f"random bits, each 1 with probability {_DENSITY}",
         "machine": f"{platform.machine()}, {os.cpu_count()} cores",
     }
-    os.makedirs(_RESULTS_DIR.value, exist_ok=True)
+    os.makedirs(_FLAGS.read().results_dir, exist_ok=True)
     for name, text in (
         ("cost.csv", tables.write(table, significant_digits=6)),
         ("about.json", json.dumps(about, indent=2) + "\n"),
     ):
-        path = os.path.join(_RESULTS_DIR.value, name)
+        path = os.path.join(_FLAGS.read().results_dir, name)
         atomic_files.write_file(path, text.encode())
 
 
 if __name__ == "__main__":
-    app.run(main)
+    app.run(main, flags_parser=option_flags.parse)

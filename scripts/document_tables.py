@@ -20,7 +20,12 @@ import pandas as pd
 from absl import app, flags
 
 from privacy import triehh, triehh_solver, triehh_theorem1
-from scripts import comparison_tables, coverage_tables, interaction_tables
+from scripts import (
+    comparison_tables,
+    coverage_tables,
+    interaction_tables,
+    statistics_tables,
+)
 from scripts.table_text import RESULTS, table
 from simulation import startup, tables
 
@@ -316,6 +321,7 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     "benchmark_two_servers": benchmark_two_servers,
     **comparison_tables.TABLES,
     **interaction_tables.TABLES,
+    **statistics_tables.TABLES,
 }
 
 

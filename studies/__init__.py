@@ -7,6 +7,9 @@ A module of a paper has `Options`, whose fields are the flags of its studies, an
 # The module of each study; `scripts.reproduce --study` takes these names.
 MODULES = {
     "mcmillan_analyses": "studies.mcmillan_2022_analyses",
+    "mcmillan_composition": "studies.mcmillan_2022_composition",
+    "mcmillan_figure1": "studies.mcmillan_2022_privacy",
+    "mcmillan_trust_models": "studies.mcmillan_2022_trust",
     "oov_table1": "studies.sun_2024",
     "oov_figure1": "studies.sun_2024",
     "oov_production": "studies.sun_2024",

@@ -8,7 +8,7 @@ import contextlib
 import dataclasses
 import functools
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import numpy as np
@@ -216,6 +216,84 @@ class Analysis(algorithm.Algorithm[S, device_reports_plan.Batch]):
             counts.clip(0, released.reports), released.reports
         )
         return Estimates(counts, np.sqrt(variances), released.reports)
+
+
+def query_epsilon(
+    policy: device_policy.Policy, queries: int, cohort_size: int
+) -> float:
+    """Returns the largest aggregate epsilon that a device gives each of some queries.
+
+    Args:
+        policy: Of the devices.
+        queries: How many queries all of which every device is to answer, with equal
+            epsilons; at least 1.
+        cohort_size: How many reports there will be of each.
+
+    Returns:
+        In whole millionths.
+
+    Raises:
+        ValueError: If no epsilon is so small that all are answered.
+    """
+    allowed = device_policy.units_of(policy.limits.aggregate_epsilon, "epsilon")
+    if policy.composition is device_policy.Composition.BASIC:
+        return allowed // queries / device_policy.UNITS
+    if policy.composition is device_policy.Composition.ADVANCED:
+        # Its cost is that of the aggregate epsilon alone.
+        units = _largest(
+            lambda units: _are_answered(policy, queries, policy.cost(units, 1, 2)),
+            allowed,
+        )
+        return units / device_policy.UNITS
+    most = device_policy.units_of(policy.limits.local_epsilon, "local_epsilon")
+    local_units = _largest(
+        lambda local: _are_answered(
+            policy, queries, policy.cost(1, local, cohort_size)
+        ),
+        most,
+    )
+    epsilon = policy.cohort_epsilon(local_units, cohort_size)
+    units = min(allowed, int(epsilon * device_policy.UNITS))
+    while units > 0:
+        budget = report_budget(
+            policy.randomizer,
+            policy.delta,
+            policy.limits.local_epsilon,
+            units / device_policy.UNITS,
+            cohort_size,
+        )
+        if _are_answered(policy, queries, policy.cost(units, *budget)):
+            break
+        # The minimum cohort that goes with it is smaller than the cohort.
+        units = units * 98 // 100
+    return units / device_policy.UNITS
+
+
+def _are_answered(
+    policy: device_policy.Policy, queries: int, cost: device_policy.Spent
+) -> bool:
+    """Returns whether a device answers some queries of the same cost."""
+    spent = device_policy.Spent()
+    for _ in range(queries - 1):
+        spent = spent.and_(cost)
+    return policy.refusal(spent, policy.limits, cost) is None
+
+
+def _largest(is_allowed: Callable[[int], bool], most: int) -> int:
+    """Returns the most of something that is allowed, to a ten-thousandth of `most`.
+
+    Raises:
+        ValueError: If none is.
+    """
+    if is_allowed(most):
+        return most
+    low, high = 0, most
+    while high - low > max(1, most // 10_000):
+        middle = (low + high) // 2
+        low, high = (middle, high) if is_allowed(middle) else (low, middle)
+    if low == 0:
+        raise ValueError("a device cannot answer so many queries within its policy")
+    return low
 
 
 def reports_expected(cohort_size: int, drop_out: float) -> int:

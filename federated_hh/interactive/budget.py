@@ -6,13 +6,16 @@ device that stops in between has lost budget and told nothing.
 
 import contextlib
 import dataclasses
+import json
 import sqlite3
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from federated_hh.interactive import recipe as recipe_lib
 from privacy import device_policy
 
 _ANALYSIS = "the analysis"
+# What is kept of each scope, in this order.
+COLUMNS = tuple(field.name for field in dataclasses.fields(device_policy.Spent))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,7 +58,7 @@ def decide(
                 f"{recipe.local_epsilon:g} is asked for",
             )
         before = spent.get(scope, device_policy.Spent())
-        if reason := policy.refusal(before, limits, recipe.aggregate_units):
+        if reason := policy.refusal(before, limits, cost_of(policy, recipe)):
             return Refusal(check, f"of {name} {reason}")
     epsilon = policy.cohort_epsilon(recipe.local_units, recipe.minimum_cohort)
     if epsilon > recipe.aggregate_epsilon:
@@ -65,6 +68,15 @@ def decide(
             f"{epsilon:.6g}, more than the {recipe.aggregate_epsilon:g} asked for",
         )
     return None
+
+
+def cost_of(
+    policy: device_policy.Policy, recipe: recipe_lib.Recipe
+) -> device_policy.Spent:
+    """Returns what an answer to a recipe spends, of each scope."""
+    return policy.cost(
+        recipe.aggregate_units, recipe.local_units, recipe.minimum_cohort
+    )
 
 
 def scopes(fields: Collection[str]) -> list[str]:
@@ -86,16 +98,16 @@ class Accountant(contextlib.AbstractContextManager):
         self._database = sqlite3.connect(path, isolation_level=None)
         # On disk when a transaction ends, whatever happens to the power.
         self._database.execute("pragma synchronous = extra")
+        numbers = ", ".join(f"{name} integer not null" for name in COLUMNS)
         self._database.execute(
             "create table if not exists spent (device integer, scope text, "
-            "units integer not null, squares integer not null, "
-            "reports integer not null, primary key (device, scope)) without rowid"
+            f"{numbers}, primary key (device, scope)) without rowid"
         )
 
     def spent(self, device: int) -> dict[str, device_policy.Spent]:
         """Returns what a device has spent, by scope."""
         found = self._database.execute(
-            "select scope, units, squares, reports from spent where device = ?",
+            f"select scope, {', '.join(COLUMNS)} from spent where device = ?",
             (device,),
         )
         return {scope: device_policy.Spent(*numbers) for scope, *numbers in found}
@@ -113,23 +125,86 @@ class Accountant(contextlib.AbstractContextManager):
         Returns:
             None where it is charged, for good: it may be answered once now.
         """
+        return self.charge_each([device], fields, recipe)[0]
+
+    def charge_each(
+        self,
+        devices: Sequence[int],
+        fields: Collection[str],
+        recipe: recipe_lib.Recipe,
+    ) -> list[Refusal | None]:
+        """Charges each of some devices a query, as `charge` does, in one transaction.
+
+        Args:
+            devices: That are asked, each once.
+            fields: All data fields that the query reads.
+            recipe: The query's.
+
+        Returns:
+            By device. All that is charged is on disk, before any device may answer.
+        """
+        names = scopes(fields)
+        # By what was spent before: what becomes of the query, and what is spent after.
+        decided: dict[tuple, tuple[Refusal | None, list[tuple]]] = {}
+        refusals: list[Refusal | None] = []
         self._database.execute("begin immediate")
         try:
-            before = self.spent(device)
-            refusal = decide(self._policy, before, fields, recipe)
-            if refusal is None:
-                none = device_policy.Spent()
-                for scope in scopes(fields):
-                    after = before.get(scope, none).and_(recipe.aggregate_units)
-                    self._database.execute(
-                        "insert or replace into spent values (?, ?, ?, ?, ?)",
-                        (device, scope, *dataclasses.astuple(after)),
-                    )
+            before = self._spent_by(devices, names)
+            rows = []
+            for device in devices:
+                spent = before.get(device, {})
+                kind = tuple(spent.get(name) for name in names)
+                if kind not in decided:
+                    decided[kind] = self._decide(spent, fields, recipe)
+                refusal, after = decided[kind]
+                refusals.append(refusal)
+                rows += [(device, *row) for row in after]
+            places = ", ".join("?" * (2 + len(COLUMNS)))
+            self._database.executemany(
+                f"insert or replace into spent values ({places})", rows
+            )
             self._database.execute("commit")
         except BaseException:
             self._database.execute("rollback")
             raise
-        return refusal
+        return refusals
+
+    def _spent_by(
+        self, devices: Sequence[int], names: Collection[str]
+    ) -> dict[int, dict[str, tuple[int, ...]]]:
+        """Returns what devices have spent of some scopes, by device and scope."""
+        found: dict[int, dict[str, tuple[int, ...]]] = {}
+        rows = self._database.execute(
+            f"select device, scope, {', '.join(COLUMNS)} from spent "
+            "where device in (select value from json_each(?))",
+            (json.dumps([*devices]),),
+        )
+        for device, scope, *numbers in rows:
+            if scope in names:
+                found.setdefault(device, {})[scope] = tuple(numbers)
+        return found
+
+    def _decide(
+        self,
+        spent: Mapping[str, tuple[int, ...]],
+        fields: Collection[str],
+        recipe: recipe_lib.Recipe,
+    ) -> tuple[Refusal | None, list[tuple]]:
+        """Returns what becomes of a query, and the rows of what is spent after it."""
+        before = {
+            scope: device_policy.Spent(*numbers) for scope, numbers in spent.items()
+        }
+        refusal = decide(self._policy, before, fields, recipe)
+        if refusal is not None:
+            return refusal, []
+        none, cost = device_policy.Spent(), cost_of(self._policy, recipe)
+        return None, [
+            (
+                scope,
+                *dataclasses.astuple(before.get(scope, none).and_(cost)),
+            )
+            for scope in scopes(fields)
+        ]
 
     def forget(self, devices: Iterable[int]) -> None:
         """Takes devices back to the beginning: of another simulated repeat."""

@@ -4,11 +4,11 @@ Every type of content has a cell 0 for what it does not cover, "out of vocabular
 """
 
 import abc
+import bisect
 import dataclasses
 import functools
 import itertools
 import math
-import numbers
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -83,11 +83,11 @@ class BucketedType(DataType):
 
     def cell(self, value: Any) -> int:
         """Returns how many boundaries are at most the value."""
-        if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        if isinstance(value, bool) or not isinstance(value, int | float):
             return 0
         if math.isnan(value):
             return 0
-        return sum(boundary <= value for boundary in self.boundaries)
+        return bisect.bisect_right(self.boundaries, value)
 
     def name(self, cell: int) -> str:
         """Returns the interval."""
@@ -143,6 +143,10 @@ class PrefixTree(DataType):
     def _depths(self) -> list[int]:
         return sorted({len(path) for path in self.leaves}, reverse=True)
 
+    @functools.cached_property
+    def _first_words(self) -> set[str]:
+        return {path[0] for path in self.leaves if path}
+
     @property
     def branches(self) -> int:
         """What can follow a leaf: the end, an unknown word, and each token."""
@@ -157,7 +161,10 @@ class PrefixTree(DataType):
         """Returns the bucket of a text of words, or 0 where it has no leaf."""
         if not isinstance(value, str):
             return 0
-        words = tuple(value.split())
+        # No more words than are looked at; what is left over is one more.
+        words = tuple(value.split(None, self._depths[0] + 1))
+        if self._depths[-1] and (not words or words[0] not in self._first_words):
+            return 0
         for depth in self._depths:
             leaf = self._leaf_of.get(words[:depth])
             if len(words) >= depth and leaf is not None:
@@ -239,26 +246,30 @@ class Content:
         """The cells of a report: the product of those of the fields."""
         return math.prod(kind.num_cells for kind in self.types.values())
 
-    def best_cells(self, rows: Sequence[Mapping[str, Any]]) -> list[int]:
+    def best_cells(self, rows: Sequence[Sequence[Any]]) -> list[int]:
         """Returns the cells of the rows with the fewest fields that are not covered.
 
         Args:
-            rows: Values by field; others are ignored.
+            rows: A value for each field, in the order of `types`.
 
         Returns:
             In the order of the rows; empty where there are none.
         """
-        found = [self._cell(row) for row in rows]
-        fewest = min((uncovered for _, uncovered in found), default=0)
-        return [cell for cell, uncovered in found if uncovered == fewest]
-
-    def _cell(self, row: Mapping[str, Any]) -> tuple[int, int]:
-        cell = uncovered = 0
-        for name, kind in self.types.items():
-            part = kind.cell(row[name])
-            uncovered += part == 0
-            cell = cell * kind.num_cells + part
-        return cell, uncovered
+        if not rows:
+            return []
+        cells, uncovered = [0] * len(rows), [0] * len(rows)
+        columns = zip(*rows, strict=True)
+        for column, kind in zip(columns, self.types.values(), strict=True):
+            parts, size = [*map(kind.cell, column)], kind.num_cells
+            cells = [
+                cell * size + part for cell, part in zip(cells, parts, strict=True)
+            ]
+            if 0 in parts:
+                uncovered = [
+                    n + (part == 0) for n, part in zip(uncovered, parts, strict=True)
+                ]
+        fewest = min(uncovered)
+        return [cell for cell, n in zip(cells, uncovered, strict=True) if n == fewest]
 
     def names(self, cell: int) -> dict[str, str]:
         """Returns the name of a cell in each field."""

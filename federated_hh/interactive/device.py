@@ -2,7 +2,7 @@
 
 import dataclasses
 import enum
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from federated_hh.interactive import budget, device_log, store, verification
 from federated_hh.interactive import recipe as recipe_lib
@@ -130,26 +130,35 @@ class Devices:
     accountant: budget.Accountant
     log: device_log.DeviceLog
 
-    def admits(self, device: int, recipe: recipe_lib.Recipe) -> bool:
-        """Decides whether a device answers, and charges it if it does.
+    def admitted(self, devices: Sequence[int], recipe: recipe_lib.Recipe) -> list[bool]:
+        """Decides which devices answer, each on its own, and charges those.
 
         That follows from the recipe and from recipes before it, never from the
         device's data. The log says why not.
 
         Args:
-            device: That is asked.
-            recipe: What it is asked.
+            devices: That are asked, each once.
+            recipe: What they are asked.
         """
+        refusals: list[str | None]
         try:
             fields = self.approval.verify(recipe, self.sandbox)
         except RecipeRefusedError as error:
-            self.log.refused(device, recipe, str(error))
-            return False
-        refusal = self.accountant.charge(device, fields, recipe)
-        if refusal is not None:
-            reason = f"check {refusal.check}: {refusal.reason}"
-            self.log.refused(device, recipe, reason)
-        return refusal is None
+            refusals = [str(error)] * len(devices)
+        else:
+            refusals = [
+                None if found is None else f"check {found.check}: {found.reason}"
+                for found in self.accountant.charge_each(devices, fields, recipe)
+            ]
+        self.log.refused(
+            [
+                (device, refusal)
+                for device, refusal in zip(devices, refusals, strict=True)
+                if refusal is not None
+            ],
+            recipe,
+        )
+        return [refusal is None for refusal in refusals]
 
     def true_cell(
         self, device: int, recipe: recipe_lib.Recipe, now: float, chance: float

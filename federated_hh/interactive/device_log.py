@@ -37,20 +37,37 @@ class DeviceLog(contextlib.AbstractContextManager):
         )
         self._database.execute("create index if not exists devices on log (device)")
 
-    def refused(self, device: int, recipe: recipe_lib.Recipe, reason: str) -> None:
-        """Writes down that a device refused a query, and why."""
-        self._add(device, recipe, "refused", reason, None)
+    def refused(
+        self, reasons: Iterable[tuple[int, str]], recipe: recipe_lib.Recipe
+    ) -> None:
+        """Writes down that devices refused a query, each with its reason."""
+        self._add(
+            recipe, "refused", ((device, reason, None) for device, reason in reasons)
+        )
 
     def answered(
-        self, device: int, recipe: recipe_lib.Recipe, report: np.ndarray
+        self, devices: Iterable[int], recipe: recipe_lib.Recipe, reports: np.ndarray
     ) -> None:
-        """Writes down the bits that a device sends: bool [cells], as hexadecimals."""
-        bits = np.packbits(report).tobytes().hex()
-        self._add(device, recipe, ANSWERED, "", bits)
+        """Writes down the bits that devices send: bool [devices, cells].
 
-    def answered_before(self, device: int, recipe: recipe_lib.Recipe) -> None:
-        """Writes down an answer that was given before a simulation was interrupted."""
-        self._add(device, recipe, ANSWERED, "in a simulation that was interrupted", "")
+        They are shown as hexadecimals.
+        """
+        packed = np.packbits(reports, axis=1)
+        self._add(
+            recipe,
+            ANSWERED,
+            (
+                (device, "", bits.tobytes().hex())
+                for device, bits in zip(devices, packed, strict=True)
+            ),
+        )
+
+    def answered_before(
+        self, devices: Iterable[int], recipe: recipe_lib.Recipe
+    ) -> None:
+        """Writes down answers that were given before a simulation was interrupted."""
+        reason = "in a simulation that was interrupted"
+        self._add(recipe, ANSWERED, ((device, reason, "") for device in devices))
 
     def of(self, device: int) -> pd.DataFrame:
         """Returns a device's log, a row a query."""
@@ -66,22 +83,33 @@ class DeviceLog(contextlib.AbstractContextManager):
             "delete from log where device = ?", ((device,) for device in devices)
         )
 
-    def _add(self, device, recipe, outcome: str, reason: str, report) -> None:
-        self._database.execute(
-            f"insert into log ({', '.join(_COLUMNS)}) "
-            "values (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (
-                device,
-                recipe.identifier,
-                recipe.query,
-                outcome,
-                reason,
-                recipe.local_epsilon,
-                recipe.aggregate_epsilon,
-                recipe.minimum_cohort,
-                report,
-            ),
+    def _add(
+        self,
+        recipe: recipe_lib.Recipe,
+        outcome: str,
+        entries: Iterable[tuple[int, str, str | None]],
+    ) -> None:
+        """Adds entries of a device, a reason and a report, in one transaction."""
+        asked = (recipe.identifier, recipe.query, outcome)
+        budget = (
+            recipe.local_epsilon,
+            recipe.aggregate_epsilon,
+            recipe.minimum_cohort,
         )
+        self._database.execute("begin")
+        try:
+            self._database.executemany(
+                f"insert into log ({', '.join(_COLUMNS)}) "
+                "values (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (
+                    (device, *asked, reason, *budget, report)
+                    for device, reason, report in entries
+                ),
+            )
+        except BaseException:
+            self._database.execute("rollback")
+            raise
+        self._database.execute("commit")
 
     def __exit__(self, *exception) -> None:
         self._database.close()

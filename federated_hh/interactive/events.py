@@ -40,6 +40,8 @@ PAUSE_SHARE = 0.06
 PAUSE_LAW, DEVICE_LAW, TYPING_SPREAD = (20.0, 1.2), (0.6, 0.3), 0.5
 # In `NGramEvents.grams`: no word any more, and a word outside the vocabulary.
 NONE, UNKNOWN = -2, -1
+# Whose texts are in memory at once.
+_EVENTS_AT_ONCE = 2**16
 _UNKNOWN_WORD = "\N{REPLACEMENT CHARACTER}"
 
 
@@ -49,7 +51,8 @@ class NGramEvents:
 
     Attributes:
         words: The vocabulary; n-grams are places in it.
-        grams: int32 [events, n]: words, UNKNOWN or NONE; the first is not NONE.
+        grams: int32 [events, n]: words, UNKNOWN or NONE; the first is not NONE, and
+            after NONE nothing else comes.
         splits: int64 [devices + 1]: the events of device i are splits[i:i + 2].
         ages: int64 [devices], in years.
         seconds: float32 [events]: before the first word, above 0.
@@ -120,18 +123,30 @@ class NGramEvents:
             for word in itertools.takewhile(lambda word: word != NONE, gram)
         )
 
+    def _texts(self, grams: np.ndarray) -> list[str]:
+        """Returns what `text_of` does, of many n-grams: int32 [n-grams, n]."""
+        words = np.array(["", _UNKNOWN_WORD, *self.words], object)
+        spaced = np.array(["", *(f" {word}" for word in words[1:])], object)
+        # Places of the words in these, from NONE on.
+        texts = words[grams[:, 0] - NONE]
+        for column in grams.T[1:]:
+            texts += spaced[column - NONE]
+        return texts.tolist()
+
     def rows(self) -> Iterator[tuple[Any, ...]]:
         """Returns all events as `EventStore.donate` takes them, a second apart."""
         owners = np.repeat(np.arange(self.num_devices), np.diff(self.splits))
         times = np.arange(len(self.grams)) - self.splits[owners]
-        for owner, time, gram, seconds in zip(
-            owners.tolist(),
-            times.tolist(),
-            self.grams.tolist(),
-            self.seconds.tolist(),
-            strict=True,
-        ):
-            yield owner, time, int(self.ages[owner]), self.text_of(gram), seconds
+        for first in range(0, len(self.grams), _EVENTS_AT_ONCE):
+            block = slice(first, first + _EVENTS_AT_ONCE)
+            yield from zip(
+                owners[block].tolist(),
+                times[block].tolist(),
+                self.ages[owners[block]].tolist(),
+                self._texts(self.grams[block]),
+                self.seconds[block].tolist(),
+                strict=True,
+            )
 
     @property
     def now(self) -> float:

@@ -21,6 +21,8 @@ from randomness import streams
 
 # Bits of reports that are in memory at once.
 _BITS_AT_ONCE = 2**24
+# Devices that are charged in one transaction.
+_DEVICES_AT_ONCE = 2**14
 
 
 class Fleet(abc.ABC):
@@ -122,9 +124,10 @@ class DeviceFleet(Fleet):
         self._devices.log.forget(cohort.tolist())
 
     def _charge(self, recipe: recipe_lib.Recipe, cohort: np.ndarray) -> None:
-        for number in cohort.tolist():
-            if self._devices.admits(number, recipe):
-                self._devices.log.answered_before(number, recipe)
+        for first in range(0, len(cohort), _DEVICES_AT_ONCE):
+            block = cohort[first : first + _DEVICES_AT_ONCE]
+            admitted = self._devices.admitted(block.tolist(), recipe)
+            self._devices.log.answered_before(block[admitted].tolist(), recipe)
 
     def _ask(self, recipe, cohort, chances, stream) -> Batch:
         num_cells = recipe.content.num_cells
@@ -132,23 +135,21 @@ class DeviceFleet(Fleet):
         self._aggregator.begin(
             num_cells, recipe.minimum_cohort, stream.at("aggregation")
         )
-        size = max(1, _BITS_AT_ONCE // num_cells)
+        size = min(max(1, _BITS_AT_ONCE // num_cells), _DEVICES_AT_ONCE)
         for first in range(0, len(cohort), size):
             block = slice(first, first + size)
-            numbers, cells = [], []
-            for number, chance in zip(
-                cohort[block].tolist(), chances[block].tolist(), strict=True
-            ):
-                if self._devices.admits(number, recipe):
-                    numbers.append(number)
-                    cells.append(
-                        self._devices.true_cell(number, recipe, self._now, chance)
-                    )
+            admitted = self._devices.admitted(cohort[block].tolist(), recipe)
+            numbers = cohort[block][admitted].tolist()
             if not numbers:
                 continue
+            cells = [
+                self._devices.true_cell(number, recipe, self._now, chance)
+                for number, chance in zip(
+                    numbers, chances[block][admitted].tolist(), strict=True
+                )
+            ]
             seed = stream.stateless_seed("reports", first)
             reports = randomizer.randomize(np.array(cells, np.int32), seed).numpy()
-            for number, report in zip(numbers, reports, strict=True):
-                self._devices.log.answered(number, recipe, report)
+            self._devices.log.answered(numbers, recipe, reports)
             self._aggregator.add(reports, recipe.minimum_cohort)
         return self._aggregator.close()

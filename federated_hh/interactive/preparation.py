@@ -86,6 +86,9 @@ def approval_of(options: statistics_options.StatisticsOptions) -> device.Approva
         fields["age"] = dataclasses.replace(limits, reports=1)
     composition = device_policy.Composition(options.composition)
     is_basic = composition is device_policy.Composition.BASIC
+    order = None
+    if composition is device_policy.Composition.RENYI:
+        order = device_policy.renyi_order(options.epsilon, options.delta)
     return device.Approval(
         device_policy.Policy(
             analysis=_IDENTIFIERS[options.analysis],
@@ -96,6 +99,7 @@ def approval_of(options: statistics_options.StatisticsOptions) -> device.Approva
             composition=composition,
             slack=None if is_basic else options.delta,
             cohorts=_COHORTS,
+            order=order,
         ),
         verification.QueryClass(events.STREAM, frozenset(fields)),
     )
@@ -170,12 +174,17 @@ def algorithm_of(
     }
     if recipes:
         return own_recipes.OwnRecipes(*common, recipes=recipes, **named)
+    epsilon = analysis.query_epsilon(
+        approval.policy,
+        1 if options.cohorts == "disjoint" else queries,
+        analysis.reports_expected(sampler.cohort_size, options.drop_out),
+    )
     if options.analysis == "distribution":
         return distribution.Distribution(
             *common,
             buckets=buckets_of(options),
             max_queries=queries,
-            epsilon=options.query_epsilon,
+            epsilon=epsilon,
             **named,
         )
     kind = joint.Joint if options.analysis == "joint" else ngrams.NGrams
@@ -186,7 +195,7 @@ def algorithm_of(
         is_interactive=options.strategy == "interactive",
         max_prefixes=options.max_prefixes,
         false_positives=options.false_positives,
-        epsilon=options.query_epsilon,
+        epsilon=epsilon,
         **named,
     )
 

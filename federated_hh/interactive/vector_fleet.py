@@ -53,9 +53,9 @@ class VectorFleet(fleet.Fleet):
         self._events = stored
         self._sandbox = verification.Sandbox(approval.query_class)
         self._place_of = {word: i for i, word in enumerate(stored.words)}
-        # int64 [devices, 3] a scope: units, squares and reports.
+        # int64 [devices, columns] a scope; see `budget.COLUMNS`.
         self._spent = {
-            scope: np.zeros((stored.num_devices, 3), np.int64)
+            scope: np.zeros((stored.num_devices, len(budget.COLUMNS)), np.int64)
             for scope in budget.scopes(approval.policy.fields)
         }
 
@@ -89,15 +89,16 @@ class VectorFleet(fleet.Fleet):
             kinds, kind = np.unique(rows, axis=0, return_inverse=True)
         answers = np.array([self._decide(row, names, fields, recipe) for row in kinds])
         admitted = answers[kind.reshape(-1)]
-        units = recipe.aggregate_units
-        for name in names:
-            self._spent[name][cohort[admitted]] += [units, units**2, 1]
+        if admitted.any():
+            cost = dataclasses.astuple(budget.cost_of(self._approval.policy, recipe))
+            for name in names:
+                self._spent[name][cohort[admitted]] += cost
         return admitted
 
     def _decide(self, row: np.ndarray, names, fields, recipe) -> bool:
         spent = {
             name: device_policy.Spent(*part.tolist())
-            for name, part in zip(names, row.reshape(-1, 3), strict=True)
+            for name, part in zip(names, row.reshape(len(names), -1), strict=True)
         }
         return budget.decide(self._approval.policy, spent, fields, recipe) is None
 

@@ -14,6 +14,7 @@ the query alone, and tells nothing of a device.
 
 import contextlib
 import dataclasses
+import itertools
 import re
 import sqlite3
 from collections.abc import Sequence
@@ -36,6 +37,7 @@ _FORBIDDEN_WORDS = re.compile(r"\b(join|using|natural)\b", re.IGNORECASE)
 _STEPS_BETWEEN_CHECKS = 1000
 _MOST_CHECKS = 1000  # a million steps of SQLite's machine, about 0.01 s
 _MOST_ROWS = 10_000
+_MOST_VARIABLES = 100
 _LIMITS = {
     sqlite3.SQLITE_LIMIT_LENGTH: 1_000_000,
     sqlite3.SQLITE_LIMIT_SQL_LENGTH: 10_000,
@@ -46,7 +48,7 @@ _LIMITS = {
     sqlite3.SQLITE_LIMIT_FUNCTION_ARG: 10,
     sqlite3.SQLITE_LIMIT_ATTACHED: 0,
     sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH: 50,
-    sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER: 100,
+    sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER: _MOST_VARIABLES,
     sqlite3.SQLITE_LIMIT_TRIGGER_DEPTH: 1,
     sqlite3.SQLITE_LIMIT_WORKER_THREADS: 0,
 }
@@ -93,8 +95,9 @@ class Sandbox(contextlib.AbstractContextManager):
         # Python keeps statements by their text: as a query begins with SELECT, these
         # are none of those that it can bring back.
         self._delete = f"delete from {stream.name}"
-        places = ", ".join("?" * len(stream.fields))
-        self._insert = f"insert into {stream.name} values ({places})"
+        self._insert = f"insert into {stream.name} values "
+        self._places = f"({', '.join('?' * len(stream.fields))})"
+        self._rows_at_once = max(1, _MOST_VARIABLES // len(stream.fields))
         self._is_trusted = True
         self._read: set[str] = set()
         self._selects = self._checks = 0
@@ -159,8 +162,8 @@ class Sandbox(contextlib.AbstractContextManager):
 
     def answer(
         self, query: str, columns: Sequence[str], rows: Sequence[tuple[Any, ...]]
-    ) -> list[dict[str, Any]]:
-        """Returns what a query finds in a device's rows.
+    ) -> list[tuple[Any, ...]]:
+        """Returns what a query finds in a device's rows, in the order of `columns`.
 
         Args:
             query: Verified here, if it was not before.
@@ -174,25 +177,36 @@ class Sandbox(contextlib.AbstractContextManager):
                 learn of it.
         """
         fields = self.verify(query, columns)
-        is_read = [field in fields for field in self._class.stream.fields]
-        self._fill([_where(is_read, row) for row in rows])
+        self._fill(rows, [field in fields for field in self._class.stream.fields])
         try:
             names, found = self._execute(self._database, query)
         except (sqlite3.Error, sqlite3.Warning) as error:
             raise QueryFailedError(str(error)) from None
         finally:
-            self._fill(())
+            self._fill((), ())
         if len(found) > _MOST_ROWS:
             raise QueryFailedError(f"it finds more than {_MOST_ROWS:,} rows")
-        return [dict(zip(names, row, strict=True)) for row in found]
+        if names == [*columns]:
+            return found
+        places = [names.index(column) for column in columns]
+        return [tuple(row[place] for place in places) for row in found]
 
-    def _fill(self, rows: Sequence[Sequence[Any]]) -> None:
-        """Takes away all rows and puts others there."""
+    def _fill(self, rows: Sequence[Sequence[Any]], is_read: Sequence[bool]) -> None:
+        """Takes away all rows and puts others there, with nulls for what is not read.
+
+        Many rows go in at once, as each statement takes its time.
+        """
         self._is_trusted = True
         try:
             self._database.execute(self._delete)
-            if rows:
-                self._database.executemany(self._insert, rows)
+            for first in range(0, len(rows), self._rows_at_once):
+                part = rows[first : first + self._rows_at_once]
+                if not all(is_read):
+                    part = [_where(is_read, row) for row in part]
+                self._database.execute(
+                    self._insert + ",".join([self._places] * len(part)),
+                    [*itertools.chain.from_iterable(part)],
+                )
         finally:
             self._is_trusted = False
 

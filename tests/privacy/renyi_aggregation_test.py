@@ -33,15 +33,17 @@ class RhoTest(parameterized.TestCase):
         # What is beyond 11 standard deviations and 45 coins more is bounded.
         self.assertLessEqual(found, exact * (1 + 1e-6) + 1e-9)
 
-    def test_blocks_cost_little(self):
-        # 95,000 coins on average, in blocks, against the sum over each count.
-        local, n, order = 3.0, 10**6, 150.0
+    @parameterized.parameters((10**6, 150.0), (10**7, 30.0))
+    def test_blocks_cost_little(self, n, order):
+        # 95,000 coins on average or more, in blocks, against the sum over each count.
+        local = 3.0
         honest = 1 / (1 + math.exp(-local))
         mean = n * 2 * (1 - honest)
+        reach, step = int(8 * math.sqrt(mean)), int(math.sqrt(mean) / 12)
         logs = []
-        for coins in range(int(mean) - 2500, int(mean) + 2500, 25):
+        for coins in range(int(mean) - reach, int(mean) + reach, step):
             trials = coins + 1
-            x = np.arange(trials // 2 - 3000, trials // 2 + 3000)
+            x = np.arange(trials // 2 - 5 * reach // 4, trials // 2 + 5 * reach // 4)
             u = x / trials
             first = honest * u + (1 - honest) * (1 - u)
             terms = (
@@ -52,7 +54,7 @@ class RhoTest(parameterized.TestCase):
             )
             logs.append(
                 stats.binom.logpmf(coins, n - 1, 2 * (1 - honest))
-                + math.log(25)
+                + math.log(step)
                 + special.logsumexp(terms)
             )
         middle = 2 * special.logsumexp(logs) / (order - 1)
@@ -60,13 +62,39 @@ class RhoTest(parameterized.TestCase):
         self.assertAlmostEqual(found, middle, delta=0.01 * middle)
         self.assertGreaterEqual(found, middle * (1 - 1e-4))
 
-    def test_bounds_every_small_data_set(self):
+    @parameterized.product(n=(2, 40, 300), local=(0.2, 3.0), order=(1.3, 60.0))
+    def test_asymmetric_equals_the_sum_over_coins(self, n, local, order):
+        other = 1 / (1 + math.exp(local))
+        exact = 0.0
+        for lower, upper in ((other, 0.5), (0.5, other)):
+            logs = []
+            for coins in range(n):
+                x = np.arange(coins + 2)
+                with np.errstate(divide="ignore"):
+                    one = stats.binom.logpmf(x - 1, coins, 0.5)
+                    none = stats.binom.logpmf(x, coins, 0.5)
+                first, second = (
+                    np.logaddexp(math.log(b) + one, math.log(1 - b) + none)
+                    for b in (upper, lower)
+                )
+                moment = special.logsumexp(order * first + (1 - order) * second)
+                logs.append(stats.binom.logpmf(coins, n - 1, 2 * other) + moment)
+            exact += special.logsumexp(logs) / (order - 1)
+        found = renyi_aggregation.asymmetric_one_hot_rho(order, local, n)
+        self.assertGreaterEqual(found, exact * (1 - 1e-9))
+        self.assertLessEqual(found, exact * (1 + 1e-6) + 1e-9)
+
+    @parameterized.parameters(False, True)
+    def test_bounds_every_small_data_set(self, symmetric):
+        rho = renyi_aggregation.asymmetric_one_hot_rho
+        if symmetric:
+            rho = renyi_aggregation.symmetric_one_hot_rho
         generator = np.random.default_rng(71)
         for _ in range(40):
             local = float(generator.uniform(0.2, 3.0))
             n = int(generator.integers(2, 5))
             order = float(generator.uniform(1.1, 12.0))
-            matrix, vectors = enumeration.one_hot(local, 3, symmetric=True)
+            matrix, vectors = enumeration.one_hot(local, 3, symmetric)
             others = generator.integers(3, size=n - 1).tolist()
             laws = [enumeration.sum_law(matrix, [x, *others], vectors) for x in (0, 1)]
             moment = math.fsum(
@@ -74,8 +102,7 @@ class RhoTest(parameterized.TestCase):
                 for total, chance in laws[0].items()
             )
             exact = math.log(moment) / (order - 1)
-            found = renyi_aggregation.symmetric_one_hot_rho(order, local, n)
-            self.assertLessEqual(exact, found * (1 + 1e-9))
+            self.assertLessEqual(exact, rho(order, local, n) * (1 + 1e-9))
 
 
 class EpsilonTest(parameterized.TestCase):

@@ -29,6 +29,16 @@ class BenchmarksTest(parameterized.TestCase):
             "2000",
         ),
         (
+            "benchmark_statistics",
+            "--real_devices=300 --vectorised_devices=10000 --results_dir=results",
+            "the whole query",
+        ),
+        (
+            "benchmark_two_servers",
+            "--reports=272:100 --results_dir=results",
+            "refused",
+        ),
+        (
             "benchmark_triehh",
             "--num_clients=5000 --devices=5 --rounds=1",
             "plain Python, no TFF",

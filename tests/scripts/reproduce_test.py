@@ -83,7 +83,7 @@ class ReproduceTest(parameterized.TestCase):
         self.assertIn("--scale=0.0001", told)
 
     @parameterized.parameters(
-        ((), 2, "error: --study is needed: one of oov_table1"),
+        ((), 2, "error: --study is needed: one of "),
         (("--scale=1",), 2, "error: --study is needed"),
         (("--study=training_blogs", "--scale=1"), 2, "Unknown command line flag 'sca"),
         (

@@ -8,18 +8,27 @@ import os
 import signal
 import subprocess
 import sys
+from unittest import mock
 
 import hypothesis
 import mpmath
+import numpy as np
 from absl.testing import absltest, parameterized
+from dp_accounting import rdp
 from hypothesis import strategies as st
 
 from federated_hh.interactive import budget
-from privacy import device_policy, shuffling
+from privacy import device_policy, renyi_aggregation, shuffling
 from tests.federated_hh.interactive import cases
 
 _BOTH = frozenset(["age", "ngrams"])
 _GRAMS = frozenset(["ngrams"])
+# Of the order, epsilon 0.5 of age is enough for something.
+_RENYI = {
+    "composition": device_policy.Composition.RENYI,
+    "slack": 1e-6,
+    "order": 50,
+}
 _CRASH = """
 import os, signal, sys
 from federated_hh.interactive import budget, recipe
@@ -91,7 +100,8 @@ class AccountantTest(parameterized.TestCase):
         self.assertIsNone(accountant.charge(1, _BOTH, _asks(0.25)))
         self.assertIsNone(accountant.charge(1, _GRAMS, _asks(0.125)))
         self.assertIsNone(accountant.charge(2, _GRAMS, _asks(1)))
-        both, grams = device_policy.Spent(250_000, 250_000**2, 1), 125_000
+        both = device_policy.Spent(250_000, 250_000**2, 1)
+        grams = device_policy.Spent(125_000, 125_000**2, 1)
         self.assertEqual(
             accountant.spent(1),
             {"the analysis": both.and_(grams), "age": both, "ngrams": both.and_(grams)},
@@ -104,6 +114,38 @@ class AccountantTest(parameterized.TestCase):
         accountant.forget([1])
         self.assertEqual(accountant.spent(1), {})
         self.assertLen(accountant.spent(2), 2)
+
+    def test_a_block_is_charged_as_its_devices_one_by_one(self):
+        together, apart = self.open(), self.open()
+        generator = np.random.default_rng(5)
+        kinds = [_BOTH, _GRAMS, frozenset(["age"]), frozenset(["name"])]
+        outcomes = set()
+        for _ in range(25):
+            devices = generator.choice(8, generator.integers(1, 9), replace=False)
+            fields = kinds[generator.choice(4, p=[0.4, 0.3, 0.2, 0.1])]
+            recipe = _asks(float(generator.choice([0.25, 0.125, 0.4])))
+            found = together.charge_each(devices.tolist(), fields, recipe)
+            alone = [apart.charge(i, fields, recipe) for i in devices.tolist()]
+            self.assertEqual(found, alone)
+            outcomes.add(len({refusal is None for refusal in found}))
+            for i in range(8):
+                self.assertEqual(together.spent(i), apart.spent(i))
+        # Some blocks were of devices that differ.
+        self.assertEqual(outcomes, {1, 2})
+
+    def test_a_block_is_charged_whole_or_not_at_all(self):
+        accountant = self.open()
+        with self.assertRaises(TypeError):
+            accountant.charge_each([1, 2, object()], _GRAMS, _asks(0.25))
+        with (
+            mock.patch.object(budget, "decide", side_effect=[None, KeyboardInterrupt]),
+            self.assertRaises(KeyboardInterrupt),
+        ):
+            self.assertIsNone(accountant.charge(1, _BOTH, _asks(0.25)))
+            accountant.charge_each([1, 2], _GRAMS, _asks(0.25))
+        self.assertLen(accountant.spent(1), 3)
+        self.assertEqual(accountant.spent(2), {})
+        self.assertIsNone(accountant.charge(2, _GRAMS, _asks(0.25)))
 
     def test_no_drift(self):
         limits = device_policy.Limits(
@@ -153,14 +195,81 @@ class AccountantTest(parameterized.TestCase):
         ).policy
         self.assertAlmostEqual(policy.total_delta(), 901e-6, delta=1e-15)
 
+    def test_renyi_composition_is_one_of_its_order(self):
+        limits = device_policy.Limits(
+            aggregate_epsilon=1.0, reports=900, local_epsilon=5
+        )
+        changes = {"limits": limits, "fields": {"ngrams": limits}, **_RENYI}
+        accountant = self.open(**changes)
+        # A large cohort: its divergence is small, whatever epsilon is asked for.
+        recipe = _asks(0.1, local=2, minimum=20_000)
+        answered = 0
+        while accountant.charge(1, _GRAMS, recipe) is None:
+            answered += 1
+        order = _RENYI["order"]
+        rho = renyi_aggregation.asymmetric_one_hot_rho(order, 2.0, 20_000)
+
+        def epsilon(count):
+            found, _ = rdp.compute_epsilon([order], [count * rho], 1e-6)
+            return found
+
+        self.assertGreater(answered, 50)
+        self.assertLessEqual(epsilon(answered), 1)
+        self.assertGreater(epsilon(answered + 1), 1)
+        policy = cases.approval(**changes).policy
+        self.assertEqual(policy.total_delta(), math.nextafter(1e-6, 1))
+        spent = accountant.spent(1)["ngrams"]
+        self.assertEqual(spent.reports, answered)
+        found = policy.epsilon_of(spent.divergence)
+        self.assertBetween(found, 0.99, 1)
+        self.assertAlmostEqual(found, epsilon(answered), places=6)
+        refusal = accountant.charge(1, _GRAMS, recipe)
+        self.assertEqual(refusal.check, 1)
+        self.assertIn("divergence", refusal.reason)
+        # Basic composition of the same reports allows ten.
+        basic = self.open(limits=limits, fields={"ngrams": limits})
+        for _ in range(10):
+            self.assertIsNone(basic.charge(1, _GRAMS, recipe))
+        self.assertIsNotNone(basic.charge(1, _GRAMS, recipe))
+
+    def test_renyi_limits_are_exact(self):
+        policy = cases.approval(**_RENYI).policy
+        with mpmath.workdps(40):
+            conversion = mpmath.log1p(mpmath.mpf(-1) / 50)
+            conversion -= mpmath.log(50 * mpmath.mpf(1e-6)) / 49
+            allowed = int(mpmath.floor((1 - conversion) * 10**12))
+        one = device_policy.Spent(1, 1, 1, 1)
+        for divergence, is_allowed in ((allowed - 1, True), (allowed, False)):
+            spent = device_policy.Spent(divergence=divergence)
+            reason = policy.refusal(spent, policy.limits, one)
+            self.assertEqual(reason is None, is_allowed)
+
+    @parameterized.parameters((1.0, 1e-6), (0.3, 1e-9), (5.0, 1e-6), (10.0, 1e-3))
+    def test_the_order_is_near_the_best(self, epsilon, slack):
+        def room(order):
+            # Of a divergence c order, the largest c.
+            of_divergence, _ = rdp.compute_epsilon([order], [50.0], slack)
+            return (epsilon - (of_divergence - 50)) / order
+
+        chosen = device_policy.renyi_order(epsilon, slack)
+        best = max(room(order) for order in range(2, 2000))
+        self.assertGreater(room(chosen), 0.9 * best)
+
     @parameterized.parameters(
         ({"slack": 0.1}, "slack is"),
         ({"composition": device_policy.Composition.ADVANCED}, "slack is"),
+        ({"composition": device_policy.Composition.RENYI}, "slack is"),
+        ({**_RENYI, "order": None}, "order is None"),
+        ({**_RENYI, "order": 1}, "order is 1"),
+        ({"order": 5}, "order is 5"),
+        ({**_RENYI, "order": 5}, "aggregate_epsilon is 1; it has to be above 2.8"),
+        ({**_RENYI, "randomizer": shuffling.Randomizer.K_ARY}, "composition is renyi"),
         ({"delta": 0}, "delta"),
         ({"fields": {}}, "fields is"),
     )
     def test_bad_policies(self, changes, message):
-        values = dataclasses.asdict(cases.approval().policy) | {"limits": None}
+        policy = cases.approval().policy
+        values = {f.name: getattr(policy, f.name) for f in dataclasses.fields(policy)}
         with self.assertRaisesRegex(ValueError, message):
             device_policy.Policy(**values | changes)
         for bad in ({"aggregate_epsilon": 1e-7}, {"reports": 0}, {"reports": 901}):
@@ -187,9 +296,12 @@ class HostileAnalystTest(parameterized.TestCase):
     @hypothesis.settings(max_examples=60, deadline=None)
     @hypothesis.given(queries=st.lists(_queries, max_size=40))
     def test_no_device_ever_exceeds_a_limit(self, composition, queries):
-        is_advanced = composition is device_policy.Composition.ADVANCED
-        slack = 1e-6 if is_advanced else None
-        policy = cases.approval(composition=composition, slack=slack).policy
+        changes = {}
+        if composition is device_policy.Composition.ADVANCED:
+            changes = {"composition": composition, "slack": 1e-6}
+        elif composition is device_policy.Composition.RENYI:
+            changes = _RENYI
+        policy = cases.approval(**changes).policy
         template = cases.recipe()
         # What left each device, by an account of the test's own.
         answered = {device: [] for device in range(3)}
@@ -206,17 +318,23 @@ class HostileAnalystTest(parameterized.TestCase):
         for asked in answered.values():
             for name, limits in (("", policy.limits), *policy.fields.items()):
                 used = [r for fields, r in asked if not name or name in fields]
-                self.check(used, limits, slack)
+                self.check(used, limits, policy)
             self.assertTrue(all(fields <= _BOTH for fields, _ in asked))
 
-    def check(self, used, limits, slack):
+    def check(self, used, limits, policy):
         self.assertLessEqual(len(used), limits.reports)
         epsilons = [fractions.Fraction(r.aggregate_units, 10**6) for r in used]
         squares = float(sum(e**2 for e in epsilons))
         spent = float(sum(epsilons))
-        if slack is not None:
-            advanced = math.sqrt(-2 * math.log(slack) * squares) + squares / 2
+        if policy.composition is device_policy.Composition.ADVANCED:
+            advanced = math.sqrt(-2 * math.log(policy.slack) * squares) + squares / 2
             spent = min(spent, advanced)
+        elif policy.composition is device_policy.Composition.RENYI:
+            rhos = [
+                _rho(policy.order, r.local_epsilon, min(r.minimum_cohort, 10**8))
+                for r in used
+            ]
+            spent, _ = rdp.compute_epsilon([policy.order], [sum(rhos)], policy.slack)
         self.assertLessEqual(spent, limits.aggregate_epsilon + 1e-15)
         for recipe in used:
             self.assertLessEqual(recipe.local_epsilon, limits.local_epsilon)
@@ -227,6 +345,11 @@ class HostileAnalystTest(parameterized.TestCase):
             if recipe.minimum_cohort <= 10**5:
                 found = _amplified(reports, recipe.minimum_cohort)
                 self.assertLessEqual(found, recipe.aggregate_epsilon)
+
+
+@functools.cache
+def _rho(order, local, count):
+    return renyi_aggregation.asymmetric_one_hot_rho(order, local, count)
 
 
 @functools.cache

@@ -5,15 +5,24 @@ import itertools
 
 import numpy as np
 from absl.testing import absltest, parameterized
+from dp_accounting import rdp
 
 from federated_hh.interactive import (
+    analysis,
+    budget,
     contents,
     device,
     events,
     fleet,
     vector_fleet,
 )
-from privacy import device_policy, device_reports_plan
+from privacy import (
+    device_policy,
+    device_reports_plan,
+    realised,
+    renyi_aggregation,
+    shuffling,
+)
 from privacy import plan as plan_lib
 from randomness import streams
 from rounds import samplers
@@ -113,12 +122,13 @@ class FleetTest(parameterized.TestCase):
         else:
             self.assertGreater(len(set(cells)), 5)
 
-    @parameterized.parameters(False, True)
-    def test_arrays_spend_what_devices_do(self, is_advanced):
+    @parameterized.parameters(*device_policy.Composition)
+    def test_arrays_spend_what_devices_do(self, composition):
         changes = {}
-        if is_advanced:
-            composition = device_policy.Composition.ADVANCED
+        if composition is not device_policy.Composition.BASIC:
             changes = {"composition": composition, "slack": 1e-6}
+        if composition is device_policy.Composition.RENYI:
+            changes["order"] = 50
         fleets = self.fleets(cases.approval(**changes), num_devices=40)
         half = np.arange(0, 40, 2)
         asked = [
@@ -293,6 +303,67 @@ class PlanTest(parameterized.TestCase):
             self.assertEqual((of_reports.epsilon, of_reports.delta), (local, 0))
             twice = self.plan(sampler).statement(None, 1e-9, repeats=2)
             self.assertEqual(twice.guarantees[0].epsilon, 2.0)
+
+    def test_statement_of_a_renyi_filter(self):
+        renyi = {
+            "composition": device_policy.Composition.RENYI,
+            "slack": 1e-7,
+            "order": 60,
+        }
+        plan = self.plan(samplers.UniformCohorts(9000, 9000), **renyi)
+        aggregate, _ = plan.statement(None, 1e-9).guarantees
+        self.assertEqual(aggregate.epsilon, 1.0)
+        self.assertAlmostEqual(aggregate.delta, 1e-7, delta=1e-15)
+        facts = {
+            device_reports_plan.CELLS: 3,
+            device_reports_plan.LOCAL_UNITS: 500_000,
+            device_reports_plan.AGGREGATE_UNITS: 900_000,
+            device_reports_plan.MINIMUM_COHORT: 9000,
+        }
+        rounds = realised.RealisedRounds(
+            tuple(realised.Round(0, i + 1, 9000, "0" * 64, facts=facts) for i in (0, 1))
+        )
+        record = plan_lib.Record(rounds)
+        aggregate, of_reports = plan.statement(record, 1e-9).guarantees
+        rho = renyi_aggregation.asymmetric_one_hot_rho(60, 0.5, 9000)
+        expected, _ = rdp.compute_epsilon([60], [2 * rho], 1e-7)
+        self.assertAlmostEqual(aggregate.epsilon, expected, places=6)
+        self.assertGreaterEqual(aggregate.epsilon, expected)
+        self.assertEqual(of_reports.epsilon, 1.0)
+
+    @parameterized.parameters(
+        *((composition, 3) for composition in device_policy.Composition),
+        (device_policy.Composition.RENYI, 40),
+    )
+    def test_all_queries_of_an_equal_epsilon_are_answered(self, composition, queries):
+        randomizer = shuffling.Randomizer.ASYMMETRIC_ONE_HOT
+        changes = {}
+        if composition is not device_policy.Composition.BASIC:
+            changes = {"slack": 1e-6}
+        if composition is device_policy.Composition.RENYI:
+            changes["order"] = device_policy.renyi_order(1.0, 1e-6)
+        limits = device_policy.Limits(
+            aggregate_epsilon=1.0, reports=queries, local_epsilon=6.0
+        )
+        policy = cases.approval(
+            composition=composition,
+            limits=limits,
+            fields={"ngrams": limits},
+            **changes,
+        ).policy
+        epsilon = analysis.query_epsilon(policy, queries, 50_000)
+        local, minimum = analysis.report_budget(randomizer, 1e-6, 6.0, epsilon, 50_000)
+        recipe = dataclasses.replace(
+            cases.recipe(),
+            local_units=local,
+            aggregate_units=device_policy.units_of(epsilon, "epsilon"),
+            minimum_cohort=minimum,
+        )
+        with budget.Accountant(policy) as accountant:
+            for _ in range(queries):
+                self.assertIsNone(accountant.charge(1, ["ngrams"], recipe))
+        if composition is device_policy.Composition.RENYI:
+            self.assertGreater(epsilon, 1.0 / queries)
 
     def test_devices_that_are_asked_again_are_all_asked(self):
         with self.assertRaisesRegex(ValueError, "cohort_size is 30"):

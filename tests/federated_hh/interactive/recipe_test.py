@@ -99,18 +99,17 @@ class RecipeTest(parameterized.TestCase):
     )
     def test_rows_become_cells(self, values, names, uncovered):
         content = cases.recipe().content
-        row = dict(zip(("age", "ngrams"), values, strict=True))
-        (cell,) = content.best_cells([row])
+        (cell,) = content.best_cells([values])
         self.assertEqual(tuple(content.names(cell).values()), names)
         self.assertEqual(names.count("OOV"), uncovered)
 
     def test_rows_that_fit_are_preferred(self):
         content = cases.recipe().content
         rows = [
-            {"age": 25, "ngrams": "world"},
-            {"age": 25, "ngrams": "i got a"},
-            {"age": 25, "ngrams": "i got a"},
-            {"age": 5, "ngrams": "i got a"},
+            (25, "world"),
+            (25, "i got a"),
+            (25, "i got a"),
+            (5, "i got a"),
         ]
         found = content.best_cells(rows)
         self.assertLen(found, 2)

@@ -174,7 +174,7 @@ class VerificationTest(parameterized.TestCase):
                 self.sandbox.answer(query, ["age"], _ROWS)
         # And nothing is left of it.
         rows = self.sandbox.answer(f"select age {_FROM}", ["age"], _ROWS)
-        self.assertEqual(rows, [{"age": 31}, {"age": 52}])
+        self.assertEqual(rows, [(31,), (52,)])
 
     @parameterized.parameters(*_ALLOWED)
     def test_allowed(self, query, fields, found):
@@ -184,14 +184,14 @@ class VerificationTest(parameterized.TestCase):
             return
         self.assertEqual(self.sandbox.verify(query, ["age"]), fields)
         rows = self.sandbox.answer(query, ["age"], _ROWS)
-        self.assertEqual([row["age"] for row in rows], found)
+        self.assertEqual(rows, [(age,) for age in found])
         self.assertEqual(self.sandbox.verify(query, ["age"]), fields)
 
     def test_a_query_sees_one_device_and_the_fields_that_it_pays_for(self):
         query = f"select age {_FROM}"
         for age in (20, 30):
             rows = self.sandbox.answer(query, ["age"], [(age, "x", "y")])
-            self.assertEqual(rows, [{"age": age}])
+            self.assertEqual(rows, [(age,)])
         self.assertEqual(self.sandbox.answer(query, ["age"], []), [])
         # Were a way found to read a field without the authorizer's being asked, as
         # USING is one, there would be nothing to read.
@@ -201,6 +201,15 @@ class VerificationTest(parameterized.TestCase):
                 query = f"select a.age {_FROM} a join KeyboardNGrams b using ({field})"
                 self.assertEqual(self.sandbox.verify(query, ["age"]), {"age"})
                 self.assertEqual(self.sandbox.answer(query, ["age"], _ROWS), [])
+
+    def test_columns_come_in_the_order_that_is_asked_for(self):
+        query = f"select ngrams, age {_FROM}"
+        rows = [(age, f"word{age}", "x") for age in range(75)]
+        for columns in (["age", "ngrams"], ["ngrams", "age"]):
+            found = self.sandbox.answer(query, columns, rows)
+            # More rows than go into the sandbox at once.
+            expected = [row[:2] if columns[0] == "age" else row[1::-1] for row in rows]
+            self.assertEqual(found, expected)
 
     def test_runaway_queries_are_stopped(self):
         tables = ", ".join(f"KeyboardNGrams k{i}" for i in range(4))
@@ -216,9 +225,7 @@ class VerificationTest(parameterized.TestCase):
 
     def test_what_fails_on_rows_is_no_refusal(self):
         query = f"select sum(9223372036854775807) as age {_FROM}"
-        self.assertEqual(
-            self.sandbox.answer(query, ["age"], _ROWS[:1])[0]["age"], 2**63 - 1
-        )
+        self.assertEqual(self.sandbox.answer(query, ["age"], _ROWS[:1]), [(2**63 - 1,)])
         with self.assertRaisesRegex(verification.QueryFailedError, "overflow"):
             self.sandbox.answer(query, ["age"], _ROWS)
 
