@@ -172,15 +172,19 @@ class StatisticsOptions:
             raise OptionError(self, "{show_device_log} needs {devices=real}")
 
     def _check_cells(self) -> None:
-        cells = 1 + self.num_tokens ** (self.ngram_words - 1) * (2 + self.num_tokens)
+        if self.recipe or self.analysis == "distribution":
+            return
+        prefixes = self.num_tokens ** (self.ngram_words - 1)
+        named = "{num_tokens=} and {ngram_words=}"
+        if self.strategy == "interactive" and prefixes > self.max_prefixes:
+            prefixes, named = self.max_prefixes, "{num_tokens=} and {max_prefixes=}"
+        cells = 1 + prefixes * (2 + self.num_tokens)
         cells *= 8 if self.analysis == "joint" else 1
-        is_asked = self.strategy == "static" and not self.recipe
-        if is_asked and self.analysis != "distribution" and cells > 2**24:
+        if cells > 2**24:
             raise OptionError(
                 self,
-                "{strategy=} with {analysis=}, {num_tokens=} and {ngram_words=} asks "
-                "about {cells:,} cells at once; a report has at most 16,777,216: take "
-                "fewer words",
+                f"{{strategy=}} with {{analysis=}}, {named} asks about up to "
+                "{cells:,} cells at once; a report has at most 16,777,216: take fewer",
                 cells=cells,
             )
 

@@ -16,6 +16,8 @@ from privacy import argument_checks, binomial_grid, renyi_aggregation, shuffling
 
 UNITS = 10**6
 _MOST_EPSILON = 100
+# Of a report, for replacement.
+LARGEST_LOCAL_EPSILON = 40
 # So that sums of squares of epsilons stay below 2^63.
 _MOST_REPORTS = 900
 _DIGITS = 50
@@ -103,7 +105,8 @@ class Policy:
         randomizer: What reports are made with.
         delta: Of the aggregate of one query, in (0, 1).
         composition: How the epsilons of several queries add up.
-        slack: delta' of the advanced and the Renyi composition, in (0, 1).
+        slack: delta' of the advanced and the Renyi composition, in (0, 1/2). Beyond
+            exp(-1/2) the advanced one would admit a single report above its limit.
         order: Of the Renyi composition, at least 2.
         versions: Of recipes that the device understands.
         cohorts: Names of data that are not sensitive.
@@ -129,9 +132,29 @@ class Policy:
             )
         if self.slack is not None:
             argument_checks.probability("slack", self.slack)
+            if self.slack >= 0.5:
+                raise ValueError(f"slack is {self.slack}; it has to be below 1/2")
+        for limits in (self.limits, *self.fields.values()):
+            if limits.local_epsilon > LARGEST_LOCAL_EPSILON:
+                raise ValueError(
+                    f"local_epsilon is {limits.local_epsilon:g}; it has to be at most "
+                    f"{LARGEST_LOCAL_EPSILON}, as devices toss coins of 64 bits"
+                )
         if not self.fields:
             raise ValueError("fields is empty; it has to name a data field")
         self._check_order()
+
+    @property
+    def terms(self) -> dict[str, str]:
+        """What the numbers that devices keep of what is spent mean, by name."""
+        return {
+            "analysis": self.analysis,
+            "randomizer": self.randomizer.value,
+            "delta": repr(self.delta),
+            "composition": self.composition.value,
+            "slack": repr(self.slack),
+            "order": repr(self.order),
+        }
 
     def _check_order(self) -> None:
         if (self.order is None) != (self.composition is not Composition.RENYI):

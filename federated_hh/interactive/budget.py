@@ -93,6 +93,10 @@ class Accountant(contextlib.AbstractContextManager):
         Args:
             policy: Of the analysis.
             path: Of the database; in memory by default.
+
+        Raises:
+            ValueError: If what is on file was spent under other terms: under another
+                analysis, randomizer, delta or composition. Limits may change.
         """
         self._policy = policy
         self._database = sqlite3.connect(path, isolation_level=None)
@@ -103,6 +107,27 @@ class Accountant(contextlib.AbstractContextManager):
             "create table if not exists spent (device integer, scope text, "
             f"{numbers}, primary key (device, scope)) without rowid"
         )
+        self._check_terms(path)
+
+    def _check_terms(self, path: str) -> None:
+        """Writes down the terms of the policy, or compares them with those on file."""
+        self._database.execute(
+            "create table if not exists terms (name text primary key, value text)"
+        )
+        self._database.execute("begin immediate")
+        known = dict(self._database.execute("select name, value from terms"))
+        for name, value in self._policy.terms.items():
+            if known.setdefault(name, value) != value:
+                self._database.execute("rollback")
+                self._database.close()
+                raise ValueError(
+                    f"{path} has what was spent under a policy with {name} "
+                    f"{known[name]}; the policy has {value}, and cannot go on from it"
+                )
+        self._database.executemany(
+            "insert or ignore into terms values (?, ?)", known.items()
+        )
+        self._database.execute("commit")
 
     def spent(self, device: int) -> dict[str, device_policy.Spent]:
         """Returns what a device has spent, by scope."""
@@ -142,7 +167,14 @@ class Accountant(contextlib.AbstractContextManager):
 
         Returns:
             By device. All that is charged is on disk, before any device may answer.
+
+        Raises:
+            ValueError: If a device comes twice.
         """
+        if len(set(devices)) < len(devices):
+            raise ValueError(
+                "devices has one twice; each may be charged once at a time"
+            )
         names = scopes(fields)
         # By what was spent before: what becomes of the query, and what is spent after.
         decided: dict[tuple, tuple[Refusal | None, list[tuple]]] = {}

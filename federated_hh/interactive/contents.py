@@ -14,7 +14,7 @@ from typing import Any
 
 OOV, END = "OOV", "end-token"
 _ROOT, _NULL = "root", "null"
-_RESERVED = (_ROOT, _NULL)
+_RESERVED = (_ROOT, _NULL, OOV, END)
 # A vector of more cells is none that devices send.
 MOST_CELLS = 2**24
 
@@ -201,9 +201,18 @@ class Content:
 
     Attributes:
         types: By field, those of the combination's structure in its order.
+
+    Raises:
+        ContentError: If it has more cells than a report.
     """
 
     types: Mapping[str, DataType]
+
+    def __post_init__(self):
+        if self.num_cells > MOST_CELLS:
+            raise ContentError(
+                f" has {self.num_cells:,} cells; a report has at most {MOST_CELLS:,}"
+            )
 
     @classmethod
     def of(cls, fields: Any) -> "Content":
@@ -234,12 +243,7 @@ class Content:
                     )
             except ContentError as error:
                 raise ContentError(f".{name}{error}") from None
-        content = cls(_in_order(types, structures))
-        if content.num_cells > MOST_CELLS:
-            raise ContentError(
-                f" has {content.num_cells:,} cells; a report has at most {MOST_CELLS:,}"
-            )
-        return content
+        return cls(_in_order(types, structures))
 
     @functools.cached_property
     def num_cells(self) -> int:

@@ -1,6 +1,7 @@
 """What a device can show its owner: every query, what became of it, and what left."""
 
 import contextlib
+import hashlib
 import sqlite3
 from collections.abc import Iterable
 
@@ -21,6 +22,10 @@ _COLUMNS = (
     "minimum_cohort",
     "report",
 )
+
+
+# Cells of a report that is kept whole: 16 kB a device.
+_MOST_SHOWN = 2**16
 
 
 class DeviceLog(contextlib.AbstractContextManager):
@@ -50,14 +55,15 @@ class DeviceLog(contextlib.AbstractContextManager):
     ) -> None:
         """Writes down the bits that devices send: bool [devices, cells].
 
-        They are shown as hexadecimals.
+        They are shown as hexadecimals; reports of very many cells by their SHA-256.
         """
         packed = np.packbits(reports, axis=1)
+        is_long = reports.shape[1] > _MOST_SHOWN
         self._add(
             recipe,
             ANSWERED,
             (
-                (device, "", bits.tobytes().hex())
+                (device, "", _shown(bits.tobytes(), is_long))
                 for device, bits in zip(devices, packed, strict=True)
             ),
         )
@@ -113,3 +119,7 @@ class DeviceLog(contextlib.AbstractContextManager):
 
     def __exit__(self, *exception) -> None:
         self._database.close()
+
+
+def _shown(packed: bytes, is_long: bool) -> str:
+    return "SHA-256 " + hashlib.sha256(packed).hexdigest() if is_long else packed.hex()

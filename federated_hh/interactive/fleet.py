@@ -131,7 +131,6 @@ class DeviceFleet(Fleet):
 
     def _ask(self, recipe, cohort, chances, stream) -> Batch:
         num_cells = recipe.content.num_cells
-        randomizer = device.randomizer_of(self._approval.policy, recipe)
         self._aggregator.begin(
             num_cells, recipe.minimum_cohort, stream.at("aggregation")
         )
@@ -149,6 +148,8 @@ class DeviceFleet(Fleet):
                 )
             ]
             seed = stream.stateless_seed("reports", first)
+            # A recipe that is admitted has a local epsilon that the policy allows.
+            randomizer = device.randomizer_of(self._approval.policy, recipe)
             reports = randomizer.randomize(np.array(cells, np.int32), seed).numpy()
             self._devices.log.answered(numbers, recipe, reports)
             self._aggregator.add(reports, recipe.minimum_cohort)

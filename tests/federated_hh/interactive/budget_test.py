@@ -36,7 +36,7 @@ from privacy import device_policy, shuffling
 limits = device_policy.Limits(aggregate_epsilon=1, reports=2, local_epsilon=5)
 accountant = budget.Accountant(
     device_policy.Policy(
-        analysis="a",
+        analysis="com.example.keyboard-ngrams",
         limits=limits,
         fields={"ngrams": limits},
         randomizer=shuffling.Randomizer.ASYMMETRIC_ONE_HOT,
@@ -169,6 +169,33 @@ class AccountantTest(parameterized.TestCase):
         spent = self.open(path).spent(7)
         self.assertEqual(spent["ngrams"], device_policy.Spent(250_000, 250_000**2, 1))
 
+    def test_what_is_on_file_belongs_to_its_terms(self):
+        path = os.path.join(self.create_tempdir().full_path, "spent.sqlite")
+        policy = cases.approval().policy
+        with budget.Accountant(policy, path) as accountant:
+            self.assertIsNone(accountant.charge(1, _GRAMS, _asks(0.25)))
+        more = dataclasses.replace(policy.limits, aggregate_epsilon=2)
+        with budget.Accountant(
+            dataclasses.replace(policy, limits=more), path
+        ) as accountant:
+            self.assertLen(accountant.spent(1), 2)
+        for changes in (
+            {"composition": device_policy.Composition.ADVANCED, "slack": 1e-6},
+            {**_RENYI, "order": 60},
+            {"delta": 1e-5},
+            {"randomizer": shuffling.Randomizer.SYMMETRIC_ONE_HOT},
+            {"analysis": "com.example.other"},
+        ):
+            other = dataclasses.replace(policy, **changes)
+            with self.assertRaisesRegex(ValueError, "under a policy with"):
+                budget.Accountant(other, path)
+
+    def test_a_device_is_charged_once_at_a_time(self):
+        accountant = self.open()
+        with self.assertRaisesRegex(ValueError, "devices has one twice"):
+            accountant.charge_each([3, 4, 3], _GRAMS, _asks(0.25))
+        self.assertEqual(accountant.spent(3), {})
+
     def test_advanced_composition_allows_more_and_no_more_than_its_theorem(self):
         limits = device_policy.Limits(
             aggregate_epsilon=1.0, reports=900, local_epsilon=5
@@ -264,7 +291,16 @@ class AccountantTest(parameterized.TestCase):
         ({"order": 5}, "order is 5"),
         ({**_RENYI, "order": 5}, "aggregate_epsilon is 1; it has to be above 2.8"),
         ({**_RENYI, "randomizer": shuffling.Randomizer.K_ARY}, "composition is renyi"),
+        ({**_RENYI, "slack": 0.5}, "slack is 0.5"),
         ({"delta": 0}, "delta"),
+        (
+            {
+                "limits": device_policy.Limits(
+                    aggregate_epsilon=1, reports=1, local_epsilon=41
+                )
+            },
+            "local_epsilon is 41",
+        ),
         ({"fields": {}}, "fields is"),
     )
     def test_bad_policies(self, changes, message):

@@ -1,6 +1,7 @@
 """Tests of devices: what they answer, what they log, and that arrays do the same."""
 
 import dataclasses
+import hashlib
 import itertools
 
 import numpy as np
@@ -12,6 +13,7 @@ from federated_hh.interactive import (
     budget,
     contents,
     device,
+    device_log,
     events,
     fleet,
     vector_fleet,
@@ -206,6 +208,22 @@ class FleetTest(parameterized.TestCase):
         ):
             self.assertIn(part, reason)
         self.assertLen(real.devices.log.of(0), 6)
+
+    @parameterized.parameters(6.000001, 41, 81, 100)
+    def test_a_local_epsilon_beyond_the_policy_is_refused(self, epsilon):
+        real, vector = self.fleets(num_devices=20)
+        recipe = _recipe("age", privacyBudget__localEpsilon=epsilon)
+        for devices in (real, vector):
+            batch = devices.ask(recipe, np.arange(20), (), _stream(0))
+            self.assertEqual(batch.reports, 0)
+        self.assertIn("local epsilon", real.devices.log.of(0)["reason"][0])
+
+    def test_long_reports_are_logged_by_their_digest(self):
+        log = device_log.DeviceLog()
+        report = np.zeros((1, 2**16 + 8), bool)
+        log.answered([5], _recipe("age"), report)
+        digest = hashlib.sha256(bytes(2**13 + 1)).hexdigest()
+        self.assertEqual(log.of(5)["report"][0], f"SHA-256 {digest}")
 
     def test_a_device_without_data_is_not_silent(self):
         real, _ = self.fleets(num_devices=3)

@@ -38,6 +38,7 @@ _BAD = {
     "child_twice": ({_TREE: {"root": ["i", "i"]}}, "tree.root", True),
     "two_words": ({_TOKENS: ["a b"]}, "ngrams.tokens", True),
     "no_tokens": ({_TOKENS: []}, "ngrams.tokens", True),
+    "name_of_a_cell": ({_TOKENS: ["OOV"], _TREE: {"root": []}}, "'OOV'", False),
     "reserved": ({_TOKENS: ["null"], _TREE: {"root": []}}, "'null'", False),
     "structure": (
         {"dataTypeContent__combinations__structure": ["age"]},
