@@ -177,8 +177,8 @@ class Sandbox(contextlib.AbstractContextManager):
                 learn of it.
         """
         fields = self.verify(query, columns)
-        self._fill(rows, [field in fields for field in self._class.stream.fields])
         try:
+            self._fill(rows, [field in fields for field in self._class.stream.fields])
             names, found = self._execute(self._database, query)
         except (sqlite3.Error, sqlite3.Warning) as error:
             raise QueryFailedError(str(error)) from None

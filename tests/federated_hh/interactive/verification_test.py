@@ -223,6 +223,16 @@ class VerificationTest(parameterized.TestCase):
         with self.assertRaisesRegex(verification.QueryFailedError, "10,000 rows"):
             self.sandbox.answer(query, ["age"], _ROWS * 60)
 
+    def test_rows_that_are_too_long_are_no_refusal(self):
+        rows = [(31, "a" * 1_100_000, "bob")]
+        query = f"select ngrams {_FROM}"
+        with self.assertRaisesRegex(verification.QueryFailedError, "too big"):
+            self.sandbox.answer(query, ["ngrams"], rows)
+        # And nothing is left of them, nor do they matter where they are not read.
+        self.assertEqual(self.sandbox.answer(query, ["ngrams"], []), [])
+        query = f"select age {_FROM}"
+        self.assertEqual(self.sandbox.answer(query, ["age"], rows), [(31,)])
+
     def test_what_fails_on_rows_is_no_refusal(self):
         query = f"select sum(9223372036854775807) as age {_FROM}"
         self.assertEqual(self.sandbox.answer(query, ["age"], _ROWS[:1]), [(2**63 - 1,)])
