@@ -42,7 +42,10 @@ PAUSE_LAW, DEVICE_LAW, TYPING_SPREAD = (20.0, 1.2), (0.6, 0.3), 0.5
 NONE, UNKNOWN = -2, -1
 # Whose texts are in memory at once.
 _EVENTS_AT_ONCE = 2**16
-_UNKNOWN_WORD = "\N{REPLACEMENT CHARACTER}"
+# Names of a prefix tree's own, which no recipe has among its tokens (`contents`): so
+# they are no known words, and a word that is asked about is no unknown one.
+_NO_TOKENS = ("null", "root")
+_UNKNOWN_WORD = _NO_TOKENS[0]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,7 +53,8 @@ class NGramEvents:
     """The events of all devices of a population.
 
     Attributes:
-        words: The vocabulary; n-grams are places in it.
+        words: The known words, which a recipe may ask about; n-grams are places in
+            them.
         grams: int32 [events, n]: words, UNKNOWN or NONE; the first is not NONE, and
             after NONE nothing else comes.
         splits: int64 [devices + 1]: the events of device i are splits[i:i + 2].
@@ -89,7 +93,10 @@ class NGramEvents:
             raise ValueError(f"length is {length}; it has to be at least 1")
         tokens = np.asarray(text.tokens)
         special = len(vocabulary_lib.SPECIAL_TOKENS)
-        words = np.where(tokens >= special, tokens - special, UNKNOWN).astype(np.int32)
+        known = tuple(word for word in vocabulary.words if word not in _NO_TOKENS)
+        place_of = {word: place for place, word in enumerate(known)}
+        places_of = [place_of.get(word, UNKNOWN) for word in vocabulary.words]
+        words = np.array([UNKNOWN] * special + places_of, np.int32)[tokens]
         splits = np.asarray(text.sentence_splits)
         # For each word the place where its sentence ends.
         ends = np.repeat(splits[1:], np.diff(splits))
@@ -99,8 +106,8 @@ class NGramEvents:
             has = places + i < ends
             grams[has, i] = words[places[has] + i]
         devices = splits[np.asarray(text.client_splits)]
-        ages = _ages(_mean_lengths(words, devices, vocabulary.words), seed)
-        return cls(vocabulary.words, grams, devices, ages, _seconds(devices, seed))
+        ages = _ages(_mean_lengths(words, devices, known), seed)
+        return cls(known, grams, devices, ages, _seconds(devices, seed))
 
     def first(self, most: int) -> "NGramEvents":
         """Returns the same devices with at most so many of their first events each."""

@@ -15,6 +15,8 @@ from typing import Any
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9]*")
 _TYPES = ("INTEGER", "REAL", "TEXT")
 _OWN = ("device", "time")
+# Of a text; what queries may do to longer ones would take devices too long.
+MOST_BYTES = 1000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,9 +70,15 @@ class EventStore(contextlib.AbstractContextManager):
         self._streams = {stream.name: stream for stream in streams}
         self._database = sqlite3.connect(path, isolation_level=None)
         for stream in streams:
+            columns = ", ".join(
+                f"{name} {kind} CONSTRAINT {name} CHECK "
+                f"(typeof({name}) in ('integer', 'real') "
+                f"or length(cast({name} as blob)) <= {MOST_BYTES})"
+                for name, kind in stream.fields.items()
+            )
             self._database.execute(
                 f"create table if not exists {stream.name} "
-                f"(device INTEGER NOT NULL, time REAL NOT NULL, {stream.columns()})"
+                f"(device INTEGER NOT NULL, time REAL NOT NULL, {columns})"
             )
             self._database.execute(
                 f"create index if not exists {stream.name}Devices on {stream.name} "
@@ -85,17 +93,27 @@ class EventStore(contextlib.AbstractContextManager):
             events: Each a device, a time in seconds, and the fields' values in order.
 
         Raises:
-            ValueError: If there is no such stream.
+            ValueError: If there is no such stream, or a text is too long; then no
+                event is added.
         """
         if stream not in self._streams:
             raise ValueError(
                 f"stream is {stream!r}; it has to be one of {', '.join(self._streams)}"
             )
         places = ", ".join("?" * (2 + len(self._streams[stream].fields)))
-        with self._transaction():
-            self._database.executemany(
-                f"insert into {stream} values ({places})", events
-            )
+        try:
+            with self._transaction():
+                self._database.executemany(
+                    f"insert into {stream} values ({places})", events
+                )
+        except sqlite3.IntegrityError as error:
+            if error.sqlite_errorname != "SQLITE_CONSTRAINT_CHECK":
+                raise
+            field = str(error).rpartition(" ")[2]  # the constraint's name
+            raise ValueError(
+                f"{field} of an event of {stream} has more than {MOST_BYTES:,} bytes; "
+                "it has to have at most so many"
+            ) from None
 
     def rows(self, stream: str, device: int, now: float) -> list[tuple[Any, ...]]:
         """Returns the fields of a device's events that are not too old."""

@@ -130,13 +130,15 @@ class VectorFleet(fleet.Fleet):
         """
         check_plain(recipe.query)
         encoder = _Encoder(recipe.content, self._events, self._place_of)
-        found = np.empty(len(numbers), np.int64)
-        for first in range(0, len(numbers), _DEVICES_AT_ONCE):
-            block = slice(first, first + _DEVICES_AT_ONCE)
+        found = np.zeros(len(numbers), np.int64)  # as who has no events
+        have = np.flatnonzero(np.diff(self._events.splits)[numbers])
+        for first in range(0, len(have), _DEVICES_AT_ONCE):
+            block = have[first : first + _DEVICES_AT_ONCE]
             found[block] = self._chosen(encoder, numbers[block], chances[block])
         return found
 
     def _chosen(self, encoder: "_Encoder", numbers, chances) -> np.ndarray:
+        """Returns the cells of devices that each have an event."""
         starts = self._events.splits[numbers]
         sizes = self._events.splits[numbers + 1] - starts
         ends = np.cumsum(sizes)

@@ -1,15 +1,39 @@
 """Tests of what devices store, and of its truth: against laws and enumerations."""
 
 import collections
+import os
 
 import numpy as np
 from absl.testing import absltest, parameterized
 
-from federated_hh.interactive import events, ground_truth, joint
+from federated_hh.interactive import contents, events, ground_truth, joint
+from simulation import client_text
+from simulation import vocabulary as vocabulary_lib
 from tests.federated_hh.interactive import cases
 
 
 class EventsTest(absltest.TestCase):
+    def test_words_that_no_recipe_can_name_are_unknown(self):
+        names = ["i", "root", "got", "null", "home"]
+        rows = [("a", [[4, 5, 6], [7, 1]]), ("b", [[8, 4]])]
+        path = os.path.join(self.create_tempdir().full_path, "text")
+        stored = events.NGramEvents.of(
+            client_text.ClientText.from_rows(path, rows),
+            vocabulary_lib.Vocabulary(names),
+            2,
+            seed=1,
+        )
+        unknown = stored.text_of([events.UNKNOWN])
+        texts = ["i null", "null got", "got", "null null", "null", "home i", "i"]
+        self.assertEqual(
+            [row[3] for row in stored.rows()],
+            [text.replace("null", unknown) for text in texts],
+        )
+        self.assertEqual(stored.words, ("i", "got", "home"))
+        for word in set(names) - set(stored.words):
+            with self.assertRaises(contents.ContentError):
+                contents.PrefixTree.of({"tree": {"root": []}, "tokens": [word]})
+
     def test_first_events(self):
         stored = cases.stored(50)
         first = stored.first(2)

@@ -34,6 +34,23 @@ class EventStoreTest(parameterized.TestCase):
                 events.donate("Other", [])
 
     @parameterized.parameters(
+        (20, "a" * 1001, "words"),
+        (20, "\N{EURO SIGN}" * 334, "words"),
+        ("a" * 1001, "a", "age"),
+        (20, b"a" * 1001, "words"),
+    )
+    def test_too_long_a_text_is_not_taken(self, age, words, field):
+        with store.EventStore([_STREAM]) as events:
+            events.donate("Typed", [(1, 1, None, "\N{EURO SIGN}" * 333)])
+            kept = events.rows("Typed", 1, 1)
+            self.assertLen(kept, 1)
+            with self.assertRaisesRegex(
+                ValueError, f"{field} of an event of Typed has more than 1,000 bytes"
+            ):
+                events.donate("Typed", [(1, 1, 20, "a"), (1, 1, age, words)])
+            self.assertEqual(events.rows("Typed", 1, 1), kept)
+
+    @parameterized.parameters(
         ("a b", {"x": "TEXT"}, 1, "called 'a b'"),
         ("a", {"x; drop": "TEXT"}, 1, "called 'x; drop'"),
         ("a", {"device": "TEXT"}, 1, "called 'device'"),

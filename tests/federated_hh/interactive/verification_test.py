@@ -2,6 +2,7 @@
 
 import re
 import time
+import tracemalloc
 from unittest import mock
 
 from absl.testing import absltest, parameterized
@@ -94,6 +95,15 @@ _REFUSED = (
     (f"select strftime('%s') as age {_FROM}", "function strftime"),
     (f"select current_timestamp as ngrams {_FROM}", "function current_timestamp"),
     (f"select load_extension('x') as ngrams {_FROM}", "function load_extension"),
+    (f"select age {_FROM} where ngrams regexp 'a'", "no such function"),
+    (f"select ngrams -> 'a' as age {_FROM}", "function ->"),
+    (f"select ngrams ->> 'a' as age {_FROM}", "function ->>"),
+    # What takes as long as the product of two texts' lengths, in one of its steps.
+    (f"select trim(ngrams, 'abc') as age {_FROM}", "function trim"),
+    (f"select ltrim(ngrams, 'abc') as age {_FROM}", "function ltrim"),
+    (f"select rtrim(ngrams, 'abc') as age {_FROM}", "function rtrim"),
+    (f"select trim(ngrams) as age {_FROM}", "function trim"),
+    (f"select instr(ngrams, 'abc') as age {_FROM}", "function instr"),
     # No SELECT at all.
     ("values (1)", "begin with SELECT"),
     (f"explain select age {_FROM}", "begin with SELECT"),
@@ -131,6 +141,8 @@ _REFUSED = (
     (f"select age {_FROM} where age = @a", "'@'"),
     (f"select age {_FROM} where age = $a", "'$'"),
     # What is too long.
+    (f"select length('{'a' * 4000}') as age {_FROM}", "too large"),
+    (f"select age {_FROM}{' ' * 4000}", "too large"),
     (f"select age {_FROM} where age in ({','.join(['1'] * 9000)})", "too large"),
     (f"select {'+'.join(['age'] * 60)} as age {_FROM}", "Expression tree"),
     (f"select 1 as age {', '.join([_FROM] + ['KeyboardNGrams'] * 70)}", "at most 64"),
@@ -140,6 +152,7 @@ _REFUSED = (
 )
 # Queries, the fields that they count as reading, and what they find.
 _ALLOWED = (
+    (f"select age {_FROM}{' ' * 3900}", {"age"}, [31, 52]),
     (f"select age {_FROM}", {"age"}, [31, 52]),
     ("  SELECT\nage FROM keyboardngrams", {"age"}, [31, 52]),
     ("select age from main.KeyboardNGrams", {"age"}, [31, 52]),
@@ -157,6 +170,42 @@ _ALLOWED = (
     (f"select 9e999 as age {_FROM} limit 1", {"age", "ngrams"}, [float("inf")]),
     (f"select length(ngrams) as age {_FROM}", {"ngrams"}, [11, 10]),
     (f"select age {_FROM} where ngrams = 'using contact'", None, []),
+)
+
+
+# Queries each of whose steps handles a text of 1,000 bytes, if it can, and what stops
+# them: each function and operation that may be used, the costly ones nested.
+_TEXTS = f"{_FROM} a, KeyboardNGrams b, KeyboardNGrams c"
+_UPPER = f"length({'upper(' * 8}a.ngrams{')' * 8})"
+_COSTLY = (
+    *(
+        (f"select max({'+'.join([part] * 25)}) as age {_TEXTS}", "interrupted")
+        for part in (
+            _UPPER,
+            _UPPER.replace("upper", "lower"),
+            "length(a.ngrams||b.age)",
+            "length(substr(a.ngrams,-2,1))",
+            "length(substr(a.ngrams,998,1))",
+            "length(nullif(a.ngrams,b.ngrams||1))",
+            "length(iif(b.age,a.ngrams||1,b.ngrams))",
+            "length(ifnull(a.ngrams||1,coalesce(b.ngrams||2,3)))",
+            "(max(a.ngrams,b.ngrams,c.ngrams,a.ngrams,b.ngrams)>min(b.ngrams,9))",
+            "(a.ngrams=b.ngrams collate nocase)",
+            "(cast(a.ngrams as blob)>b.ngrams)",
+            "(a.ngrams between b.ngrams and c.ngrams)",
+            "(a.ngrams||1 in (b.ngrams,c.ngrams,1,2,3))",
+            "abs(a.contact||b.age)",
+            "round(a.age+0.1234567,30)",
+            "length(a.age*1.23456789e-290)",
+        )
+    ),
+    (f"select sum(a.contact)+total(b.contact)+avg(1) as age {_TEXTS}", "interrupted"),
+    (f"select a.ngrams||b.age as age {_TEXTS} order by 1", "interrupted"),
+    (f"select a.age {_TEXTS} group by a.ngrams||b.age||c.age", "interrupted"),
+    (f"select count(distinct a.ngrams||b.age||c.age) as age {_TEXTS}", "interrupted"),
+    (f"select distinct a.ngrams||b.age||c.age as age {_TEXTS}", "10,000,000 bytes"),
+    (f"select a.ngrams as age {_TEXTS}", "10,000,000 bytes"),
+    (f"select a.ngrams||b.ngrams||c.ngrams as age {_TEXTS}", "too big"),
 )
 
 
@@ -222,6 +271,46 @@ class VerificationTest(parameterized.TestCase):
         query = f"select a.age {_FROM} a, KeyboardNGrams b"
         with self.assertRaisesRegex(verification.QueryFailedError, "10,000 rows"):
             self.sandbox.answer(query, ["age"], _ROWS * 60)
+
+    @parameterized.parameters(*_COSTLY)
+    def test_no_step_of_a_query_takes_long(self, query, reason):
+        fields = frozenset(["age", "ngrams", "contact"])
+        query_class = verification.QueryClass(_STREAM, fields)
+        sandbox = self.enter_context(verification.Sandbox(query_class))
+        texts, digits = "ab" * (store.MOST_BYTES // 2), "9" * 400
+        sandbox.verify(query, ["age"])
+        before = time.process_time()
+        with self.assertRaisesRegex(verification.QueryFailedError, reason):
+            sandbox.answer(query, ["age"], [(i, texts, digits) for i in range(200)])
+        self.assertLess(time.process_time() - before, 2)  # mostly below 0.2
+
+    def test_all_allowed_functions_are_among_the_costly(self):
+        cheap = {"count"}
+        queries = " ".join(query for query, _ in _COSTLY)
+        for name in verification.FUNCTIONS - cheap:
+            self.assertIn(f"{name}(", queries)
+
+    def test_what_is_found_takes_little_memory(self):
+        rows = [(i, "a" * 900, "x") for i in range(100)]
+        pairs = f"{_FROM} a, KeyboardNGrams b"
+        found = self.sandbox.answer(f"select a.ngrams as age {pairs}", ["age"], rows)
+        self.assertLen(found, 10_000)
+        tracemalloc.start()
+        self.addCleanup(tracemalloc.stop)
+        query = f"select a.ngrams||b.ngrams as age {pairs}"
+        with self.assertRaisesRegex(verification.QueryFailedError, "00,000 bytes"):
+            self.sandbox.answer(query, ["age"], rows)
+        self.assertLess(tracemalloc.get_traced_memory()[1], 15_000_000)
+
+    def test_rows_that_are_too_long_are_no_refusal(self):
+        rows = [(31, "a" * 1_100_000, "bob")]
+        query = f"select ngrams {_FROM}"
+        with self.assertRaisesRegex(verification.QueryFailedError, "too big"):
+            self.sandbox.answer(query, ["ngrams"], rows)
+        # And nothing is left of them, nor do they matter where they are not read.
+        self.assertEqual(self.sandbox.answer(query, ["ngrams"], []), [])
+        query = f"select age {_FROM}"
+        self.assertEqual(self.sandbox.answer(query, ["age"], rows), [(31,)])
 
     def test_what_fails_on_rows_is_no_refusal(self):
         query = f"select sum(9223372036854775807) as age {_FROM}"
