@@ -13,8 +13,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 OOV, END = "OOV", "end-token"
-_ROOT, _NULL = "root", "null"
-_RESERVED = (_ROOT, _NULL, OOV, END)
+_ROOT, NULL = "root", "null"
+# No recipe has these among its tokens.
+RESERVED = (_ROOT, NULL, OOV, END)
 # A vector of more cells is none that devices send.
 MOST_CELLS = 2**24
 
@@ -124,7 +125,7 @@ class PrefixTree(DataType):
         tokens = _words(".tokens", given)
         if not tokens:
             raise ContentError(".tokens is empty; it has to have a word")
-        for word in _RESERVED:
+        for word in RESERVED:
             if word in tokens:
                 raise ContentError(f".tokens has {word!r}, a name of the tree's own")
         if not isinstance(tree, dict) or _ROOT not in tree:
@@ -322,14 +323,14 @@ def _leaves(tree: Mapping[str, Any], tokens: set[str]) -> tuple[tuple[str, ...],
     children = {node: _words(f".tree.{node}", given) for node, given in tree.items()}
     for node, words in children.items():
         for word in words:
-            if word != _NULL and word not in tokens:
+            if word != NULL and word not in tokens:
                 raise ContentError(f".tree.{node} has {word!r}, which is not in tokens")
     reached, leaves = set(), []
 
     def visit(path: tuple[str, ...]) -> None:
         node = " ".join(path) or _ROOT
         reached.add(node)
-        words = [word for word in children.get(node, ()) if word != _NULL]
+        words = [word for word in children.get(node, ()) if word != NULL]
         for word in words:
             visit((*path, word))
         if not words:

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from federated_hh.interactive import store
+from federated_hh.interactive import contents, store
 from randomness import seeds
 from simulation import client_text
 from simulation import vocabulary as vocabulary_lib
@@ -42,10 +42,8 @@ PAUSE_LAW, DEVICE_LAW, TYPING_SPREAD = (20.0, 1.2), (0.6, 0.3), 0.5
 NONE, UNKNOWN = -2, -1
 # Whose texts are in memory at once.
 _EVENTS_AT_ONCE = 2**16
-# Names of a prefix tree's own, which no recipe has among its tokens (`contents`): so
-# they are no known words, and a word that is asked about is no unknown one.
-_NO_TOKENS = ("null", "root")
-_UNKNOWN_WORD = _NO_TOKENS[0]
+# No recipe can ask about it.
+_UNKNOWN_WORD = contents.NULL
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,7 +91,9 @@ class NGramEvents:
             raise ValueError(f"length is {length}; it has to be at least 1")
         tokens = np.asarray(text.tokens)
         special = len(vocabulary_lib.SPECIAL_TOKENS)
-        known = tuple(word for word in vocabulary.words if word not in _NO_TOKENS)
+        known = tuple(
+            word for word in vocabulary.words if word not in contents.RESERVED
+        )
         place_of = {word: place for place, word in enumerate(known)}
         places_of = [place_of.get(word, UNKNOWN) for word in vocabulary.words]
         words = np.array([UNKNOWN] * special + places_of, np.int32)[tokens]

@@ -81,7 +81,7 @@ class FleetEdgesTest(parameterized.TestCase):
         unknown = stored.text_of([events.UNKNOWN])
         with self.assertRaisesRegex(ValueError, unknown):
             _recipe([unknown])
-        recipe = _recipe([*stored.words, "\N{REPLACEMENT CHARACTER}", "OOV"])
+        recipe = _recipe([*stored.words, "\N{REPLACEMENT CHARACTER}", "unknown"])
         last = recipe.content.num_cells - 2
         for chance in (0.01, 0.5, 0.99):
             cells = self.cells(stored, recipe, chance)
