@@ -16,7 +16,8 @@ def _summary(study: str) -> pd.DataFrame:
 def _shown(row: Mapping, column: str) -> str:
     """Returns a mean with its interval, both to two digits."""
     mean, low, high = (f"{row[f'{column}{end}']:.2f}" for end in ("", "_low", "_high"))
-    return mean if low == high == mean else f"{mean} ({low}–{high})"
+    is_point = math.isnan(row[f"{column}_low"]) or low == high == mean
+    return mean if is_point else f"{mean} ({low}–{high})"
 
 
 def table2() -> list[str]:
