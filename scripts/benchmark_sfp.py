@@ -13,10 +13,6 @@ decode. Processor seconds, with those of the worker.
 
 import dataclasses
 import hashlib
-import json
-import os
-import platform
-import sys
 import tempfile
 import time
 
@@ -24,7 +20,7 @@ from absl import app
 
 from options import option_flags
 from options.fields import check, option
-from scripts import resource_usage
+from scripts import benchmark_results, resource_usage
 from simulation import startup
 
 
@@ -171,23 +167,14 @@ def main(argv: list[str]) -> None:
     """Measures, writes and prints."""
     del argv
     startup.silence_tensorflow()
-    from simulation import atomic_files, software, tables
-
     table = measure()
     print(table.to_string(index=False))
-    about = {
-        "command": " ".join(["scripts/run scripts.benchmark_sfp", *sys.argv[1:]]),
-        "commit": software.version(),
-        "data": "synthetic English: most frequent words of 20,000 clients, resampled",
-        "machine": f"{platform.machine()}, {os.cpu_count()} cores",
-    }
-    os.makedirs(_FLAGS.read().results_dir, exist_ok=True)
-    for name, text in (
-        ("cost.csv", tables.write(table, significant_digits=6)),
-        ("about.json", json.dumps(about, indent=2) + "\n"),
-    ):
-        path = os.path.join(_FLAGS.read().results_dir, name)
-        atomic_files.write_file(path, text.encode())
+    benchmark_results.write(
+        _FLAGS.read().results_dir,
+        "scripts.benchmark_sfp",
+        table,
+        data="synthetic English: most frequent words of 20,000 clients, resampled",
+    )
 
 
 if __name__ == "__main__":

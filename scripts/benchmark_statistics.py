@@ -15,11 +15,8 @@ Memory is the most there was since the program began.
 
 import contextlib
 import dataclasses
-import json
 import os
-import platform
 import resource
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -29,6 +26,7 @@ from absl import app
 
 from options import option_flags
 from options.fields import check, option
+from scripts import benchmark_results
 from simulation import startup
 
 
@@ -285,8 +283,6 @@ def main(argv: list[str]) -> None:
     startup.silence_tensorflow()
     import pandas as pd
 
-    from simulation import atomic_files, software, tables
-
     start = time.perf_counter()
     rows = [
         row
@@ -296,22 +292,14 @@ def main(argv: list[str]) -> None:
     rows += measure_vectorised(_FLAGS.read().vectorised_devices)
     table = pd.DataFrame(rows)
     print(table.to_string(index=False))
-    about = {
-        "command": " ".join(
-            ["scripts/run scripts.benchmark_statistics", *sys.argv[1:]]
-        ),
-        "commit": software.version(),
-        "data": "synthetic n-grams of three of 1,000 words, Zipf's law",
-        "machine": f"{platform.machine()}, {os.cpu_count()} cores",
-        "wall_seconds": round(time.perf_counter() - start),
-    }
-    os.makedirs(_FLAGS.read().results_dir, exist_ok=True)
-    for name, text in (
-        ("cost.csv", tables.write(table, significant_digits=4)),
-        ("about.json", json.dumps(about, indent=2) + "\n"),
-    ):
-        path = os.path.join(_FLAGS.read().results_dir, name)
-        atomic_files.write_file(path, text.encode())
+    benchmark_results.write(
+        _FLAGS.read().results_dir,
+        "scripts.benchmark_statistics",
+        table,
+        data="synthetic n-grams of three of 1,000 words, Zipf's law",
+        significant_digits=4,
+        wall_seconds=round(time.perf_counter() - start),
+    )
 
 
 if __name__ == "__main__":

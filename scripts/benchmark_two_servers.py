@@ -9,16 +9,13 @@ sum is compared with that of the reports, and `refused` is how many are not in i
 """
 
 import dataclasses
-import json
-import os
-import platform
-import sys
 import time
 
 from absl import app
 
 from options import option_flags
 from options.fields import check, option
+from scripts import benchmark_results
 from simulation import startup
 
 
@@ -117,25 +114,14 @@ def main(argv: list[str]) -> None:
     if len(argv) > 1:
         raise app.UsageError(f"arguments are flags; what is {argv[1]!r}?")
     startup.silence_tensorflow()
-    from simulation import atomic_files, software, tables
-
     table = measure()
     print(table.to_string(index=False))
-    about = {
-        "command": " ".join(
-            ["scripts/run scripts.benchmark_two_servers", *sys.argv[1:]]
-        ),
-        "commit": software.version(),
-        "data": f"random bits, each 1 with probability {_DENSITY}",
-        "machine": f"{platform.machine()}, {os.cpu_count()} cores",
-    }
-    os.makedirs(_FLAGS.read().results_dir, exist_ok=True)
-    for name, text in (
-        ("cost.csv", tables.write(table, significant_digits=6)),
-        ("about.json", json.dumps(about, indent=2) + "\n"),
-    ):
-        path = os.path.join(_FLAGS.read().results_dir, name)
-        atomic_files.write_file(path, text.encode())
+    benchmark_results.write(
+        _FLAGS.read().results_dir,
+        "scripts.benchmark_two_servers",
+        table,
+        data=f"random bits, each 1 with probability {_DENSITY}",
+    )
 
 
 if __name__ == "__main__":

@@ -1,0 +1,46 @@
+"""What a benchmark leaves: a table of costs, and how it was made."""
+
+import json
+import os
+import platform
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def write(
+    directory: str,
+    program: str,
+    table: "pd.DataFrame",
+    data: str,
+    *,
+    significant_digits: int = 6,
+    **about: Any,
+) -> None:
+    """Writes cost.csv and about.json.
+
+    Args:
+        directory: Made if it is not there.
+        program: That was called, as a module.
+        table: The costs.
+        data: What was measured on.
+        significant_digits: Of the table.
+        **about: What else there is to say, as JSON values.
+    """
+    from simulation import atomic_files, software, tables
+
+    how = {
+        "command": " ".join([f"scripts/run {program}", *sys.argv[1:]]),
+        "commit": software.version(),  # before results change the tree
+        "data": data,
+        "machine": f"{platform.machine()}, {os.cpu_count()} cores",
+        **about,
+    }
+    os.makedirs(directory, exist_ok=True)
+    for name, text in (
+        ("cost.csv", tables.write(table, significant_digits=significant_digits)),
+        ("about.json", json.dumps(how, indent=2) + "\n"),
+    ):
+        atomic_files.write_file(os.path.join(directory, name), text.encode())
