@@ -13,7 +13,6 @@ the public seed:
 """
 
 import dataclasses
-import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -123,15 +122,12 @@ class NGramEvents:
             seconds=self.seconds[places],
         )
 
-    def text_of(self, gram: Sequence[int]) -> str:
-        """Returns an n-gram as a device stores it: words with blanks between them."""
-        return " ".join(
-            _UNKNOWN_WORD if word == UNKNOWN else self.words[word]
-            for word in itertools.takewhile(lambda word: word != NONE, gram)
-        )
-
     def _texts(self, grams: np.ndarray) -> list[str]:
-        """Returns what `text_of` does, of many n-grams: int32 [n-grams, n]."""
+        """Returns n-grams as devices store them: words with blanks between them.
+
+        Args:
+            grams: int32 [n-grams, n].
+        """
         words = np.array(["", _UNKNOWN_WORD, *self.words], object)
         spaced = np.array(["", *(f" {word}" for word in words[1:])], object)
         # Places of the words in these, from NONE on.

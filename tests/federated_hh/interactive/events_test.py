@@ -23,7 +23,7 @@ class EventsTest(absltest.TestCase):
             2,
             seed=1,
         )
-        unknown = stored.text_of([events.UNKNOWN])
+        unknown = contents.NULL
         texts = ["i null", "null got", "got", "null null", "null", "home i", "i"]
         self.assertEqual(
             [row[3] for row in stored.rows()],

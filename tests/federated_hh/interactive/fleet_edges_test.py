@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 from absl.testing import absltest, parameterized
 
-from federated_hh.interactive import events, fleet, vector_fleet
+from federated_hh.interactive import contents, events, fleet, vector_fleet
 from randomness import streams
 from tests.federated_hh.interactive import cases, collected
 
@@ -78,7 +78,7 @@ class FleetEdgesTest(parameterized.TestCase):
 
     def test_no_token_is_an_unknown_word(self):
         stored = cases.stored(60)
-        unknown = stored.text_of([events.UNKNOWN])
+        unknown = contents.NULL
         with self.assertRaisesRegex(ValueError, unknown):
             _recipe([unknown])
         recipe = _recipe([*stored.words, "\N{REPLACEMENT CHARACTER}", "unknown"])
