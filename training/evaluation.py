@@ -12,19 +12,15 @@ import numpy as np
 import tensorflow as tf
 
 from simulation import vocabulary
+from training import metric_names
 
 # The words that a keyboard offers at a time.
 _NUM_SUGGESTIONS = 3
-SUMS = (
-    "loss",
-    "places",
-    "word_places",
-    "top1",
-    "suggestion1",
-    "suggestion3",
-)
 # What `metrics_of_sums` returns, in order.
-METRICS = ("loss", "accuracy", "accuracy_of_suggestion", "accuracy_of_3_suggestions")
+METRICS = tuple(metric_names.LABELS)
+_ACCURACIES = METRICS[1:]
+# Of each accuracy the number of places where the word is right.
+SUMS = ("loss", "places", "word_places", *_ACCURACIES)
 
 
 def cross_entropy(logits: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
@@ -92,12 +88,11 @@ def metrics_of_sums(
 
     Returns:
         `loss`: mean cross entropy of all places (words, out-of-vocabulary words and
-        ends of sentences), in nats. `accuracy`: top-1 in-vocabulary accuracy, by which
-        Xu et al. 2023 follow training: of the places whose token is a word of the
-        vocabulary, the share where that word has the highest score of all tokens.
-        `accuracy_of_suggestion`, `accuracy_of_3_suggestions`: the same where only words
-        compete, as on a keyboard, which never offers a special token. NaN where there
-        is no place.
+        ends of sentences), in nats. `top1_in_vocabulary`: the accuracy by which Xu et
+        al. 2023 follow training: of the places whose token is a word of the vocabulary,
+        the share where that word has the highest score of all tokens.
+        `one_suggestion`, `three_suggestions`: the same where only words compete, as on
+        a keyboard, which never offers a special token. NaN where there is no place.
     """
 
     def ratio(numerator: str, denominator: str) -> float:
@@ -106,10 +101,8 @@ def metrics_of_sums(
         return float(sums[numerator] / sums[denominator])
 
     return collections.OrderedDict(
-        loss=ratio("loss", "places"),
-        accuracy=ratio("top1", "word_places"),
-        accuracy_of_suggestion=ratio("suggestion1", "word_places"),
-        accuracy_of_3_suggestions=ratio("suggestion3", "word_places"),
+        {"loss": ratio("loss", "places")}
+        | {name: ratio(name, "word_places") for name in _ACCURACIES}
     )
 
 
@@ -140,8 +133,8 @@ def unigram_metrics(
             "loss": -float(places @ logits),
             "places": places.sum(),
             "word_places": places[special:].sum(),
-            "top1": places[best] if best >= special else 0.0,
-            "suggestion1": places[words[0]],
-            "suggestion3": places[words[:_NUM_SUGGESTIONS]].sum(),
+            "top1_in_vocabulary": places[best] if best >= special else 0.0,
+            "one_suggestion": places[words[0]],
+            "three_suggestions": places[words[:_NUM_SUGGESTIONS]].sum(),
         }
     )

@@ -8,6 +8,7 @@ from absl import app, flags, logging
 from options import option_flags
 from simulation import experiment_flags, population_flags
 from simulation.population_options import LanguageOptions
+from training import metric_names
 from training.training_options import TrainingOptions
 
 _PROGRAM = "training.run_training"
@@ -70,12 +71,11 @@ def _best_possible(options: TrainingOptions, vocabulary, tokenizer):
     )
     best = best_possible.best_possible(language, vocabulary, options.max_words)
     logging.info(
-        "%s: loss %.3f, one suggestion right %.2f%%.",
+        "%s: %s.",
         "The best possible"
         if best.is_reached
         else "No model can beat (words outside the vocabulary have followers)",
-        best.metrics["loss"],
-        100 * best.metrics["accuracy_of_suggestion"],
+        metric_names.text(best.metrics),
     )
     return best.metrics
 
@@ -118,12 +118,11 @@ def run(arguments: experiment_flags.Arguments) -> None:
     )
     logging.info(
         "%s clients train a model of %s parameters, %s judge it. Words by frequency "
-        "alone: loss %.3f, one suggestion right %.2f%%.",
+        "alone: %s.",
         f"{len(clients.training):,}",
         f"{prepared.network.num_parameters():,}",
         f"{len(clients.held_out):,}",
-        baseline["loss"],
-        100 * baseline["accuracy_of_suggestion"],
+        metric_names.text(baseline),
     )
     best = _best_possible(options, vocabulary, tokenizer)
 

@@ -8,7 +8,7 @@ from matplotlib import figure as figure_lib
 
 from privacy import statement as statement_lib
 from simulation import page, plots, run_directory
-from training import evaluation
+from training import evaluation, metric_names
 
 
 def with_public_data(
@@ -76,6 +76,7 @@ def held_out(
     model = {name: last[f"held_out_{name}"] for name in evaluation.METRICS}
     rows = {"this model": model, **references}
     table = pd.DataFrame.from_dict(rows, "index", columns=evaluation.METRICS)
+    table = table.rename(columns=metric_names.LABELS)
     return table.rename_axis("held-out clients").reset_index()
 
 
@@ -90,12 +91,15 @@ def plot_accuracy(
     """
     figure, axes = plots.single("Accuracy on held-out clients", "round", "accuracy")
     curves = {
-        "held_out_accuracy": ("top-1 in-vocabulary", plots.BLUE),
-        "held_out_accuracy_of_suggestion": ("one suggestion", plots.GREEN),
-        "held_out_accuracy_of_3_suggestions": ("three suggestions", plots.ORANGE),
+        f"held_out_{name}": (metric_names.LABELS[name], color)
+        for name, color in (
+            ("top1_in_vocabulary", plots.BLUE),
+            ("one_suggestion", plots.GREEN),
+            ("three_suggestions", plots.ORANGE),
+        )
     }
     suggestion = {
-        f"one suggestion, {label}": values["accuracy_of_suggestion"]
+        f"one suggestion, {label}": values["one_suggestion"]
         for label, values in references.items()
     }
     _draw_held_out(axes, metrics, curves, suggestion)
