@@ -12,6 +12,7 @@ from randomness import seeds
 from simulation import client_text, run_directory
 from simulation import vocabulary as vocabulary_lib
 from training import (
+    examples,
     keyboard_evaluation,
     keyboard_judges,
     keyboard_layout,
@@ -81,6 +82,18 @@ class Models:
         """The most words of a sentence that all of them look at."""
         return min(model.length for model in self.by_name.values()) - 1
 
+    def max_sentences(self, wanted: int | None) -> int:
+        """Returns how many sentences of a judge are used.
+
+        Args:
+            wanted: None for as many as the first run used.
+        """
+        if wanted is not None:
+            return wanted
+        if self.runs:
+            return int(self.runs[0].flags["max_sentences"])
+        return examples.ClientLimits().max_sentences
+
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
@@ -141,7 +154,7 @@ class Comparison:
         places = keyboard_places.Places.of(
             text,
             judges.clients,
-            options.max_sentences,
+            models.max_sentences(options.max_sentences),
             models.max_words,
             compose.compose_words - 1,
         )
@@ -204,10 +217,12 @@ class Comparison:
 
 def _names(paths: Sequence[str]) -> list[str]:
     """Returns what reports call models: the ends of paths that tell them apart."""
-    parts = [pathlib.Path(path).expanduser().absolute().parts for path in paths]
+    resolved = [pathlib.Path(path).expanduser().absolute() for path in paths]
+    parts = [(p.parent if p.name == "model" else p).parts for p in resolved]
+    for path, part in zip(paths, parts, strict=True):
+        if parts.count(part) > 1:
+            raise ValueError(f"model has {path} twice: a run, and what it exported.")
     depth = 1
-    while len({p[-depth:] for p in parts}) < len(parts) or any(
-        p[-depth] in ("model", "/") and len(p) > depth for p in parts
-    ):
+    while len({part[-depth:] for part in parts}) < len(parts):
         depth += 1
-    return ["/".join(p[-depth:]) for p in parts]
+    return ["/".join(part[-depth:]) for part in parts]
