@@ -8,7 +8,6 @@ the files in results/, or computed where that takes no run; or it stands below
 differ, and ends with exit code 1.
 """
 
-import json
 import math
 import pathlib
 import re
@@ -150,14 +149,11 @@ def _seconds(value: float) -> str:
 
 
 def training_demo() -> list[str]:
-    """The demo of training beside words by frequency and the best possible."""
+    """The demo of training beside n-grams and, last of all, the best possible."""
     folder = RESULTS / "training_demo"
     last = tables.read(folder / "metrics.csv").iloc[-1]
     ours = {name: last[f"held_out_{name}"] for name in _METRICS}
-    frequencies, best = (
-        json.loads((folder / f"{name}.json").read_text())
-        for name in ("unigram_baseline", "best_possible")
-    )
+    beside = tables.read(folder / "baselines.csv").set_index("baseline")
     epsilon = math.ceil(last["epsilon"] * 10) / 10
     return table(
         ["", "loss", "one suggestion right", "three"],
@@ -169,13 +165,13 @@ def training_demo() -> list[str]:
                 f"{values['accuracy_of_3_suggestions']:.1%}",
             ]
             for name, values in (
-                ("words by frequency alone", frequencies),
+                *list(beside.iterrows())[:-1],
                 (
                     f"DP-FTRL, epsilon {epsilon:g} at delta 1e-10 (zCDP "
                     f"{last['rho']:.3g})",
                     ours,
                 ),
-                ("the best possible", best),
+                *list(beside.iterrows())[-1:],
             )
         ],
     )
@@ -210,9 +206,9 @@ def training_blogs() -> list[str]:
             ("FedAvg with the same clip, not private", runs.loc["fedavg"]),
         )
     ]
-    frequencies = json.loads((folder / "unigram_baseline.json").read_text())
-    by_frequency = pd.Series({f"held_out_{k}": v for k, v in frequencies.items()})
-    rows.append([*_learned("words by frequency alone", by_frequency)[:-1], ""])
+    beside = tables.read(folder / "baselines.csv").set_index("baseline")
+    for name, row in beside.add_prefix("held_out_").iterrows():
+        rows.append([*_learned(name, row)[:-1], ""])
     return table(_LEARNED, rows)
 
 

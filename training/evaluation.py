@@ -8,7 +8,6 @@ objects: hence `tf.equal`.)
 import collections
 from collections.abc import Mapping
 
-import numpy as np
 import tensorflow as tf
 
 from simulation import vocabulary
@@ -110,38 +109,4 @@ def metrics_of_sums(
         accuracy=ratio("top1", "word_places"),
         accuracy_of_suggestion=ratio("suggestion1", "word_places"),
         accuracy_of_3_suggestions=ratio("suggestion3", "word_places"),
-    )
-
-
-def unigram_metrics(
-    training_targets: np.ndarray, held_out_targets: np.ndarray, num_tokens: int
-) -> collections.OrderedDict[str, float]:
-    """Returns what the best model without context reaches, the baseline to beat.
-
-    Args:
-        training_targets: int32 [n], token ids; padding is ignored.
-        held_out_targets: int32 [m], the same of the clients to judge by.
-        num_tokens: Size of the vocabulary with its special tokens.
-
-    Returns:
-        As `metrics_of_sums`, of the frequencies in `training_targets` with one count
-        added to each token.
-    """
-    counts = np.bincount(training_targets, minlength=num_tokens) + 1.0
-    counts[vocabulary.PAD] = 1e-30
-    logits = np.log(counts / counts.sum())
-    places = np.bincount(held_out_targets, minlength=num_tokens).astype(np.float64)
-    places[vocabulary.PAD] = 0
-    special = len(vocabulary.SPECIAL_TOKENS)
-    words = special + np.argsort(-logits[special:], kind="stable")
-    best = int(np.argmax(logits))
-    return metrics_of_sums(
-        {
-            "loss": -float(places @ logits),
-            "places": places.sum(),
-            "word_places": places[special:].sum(),
-            "top1": places[best] if best >= special else 0.0,
-            "suggestion1": places[words[0]],
-            "suggestion3": places[words[:_NUM_SUGGESTIONS]].sum(),
-        }
     )

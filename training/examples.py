@@ -118,25 +118,3 @@ class MappedText:
         special = tf.where(is_end, vocabulary.EOS, special)
         sequences = tf.where(is_word, words, special)
         return tf.where(exists[:, tf.newaxis], sequences, vocabulary.PAD)
-
-
-def targets(
-    text: client_text.ClientText, clients: np.ndarray, limits: ClientLimits
-) -> np.ndarray:
-    """Returns the targets of clients' batches, without padding, on the coordinator.
-
-    Args:
-        text: The sentences.
-        clients: int64 [n], indices into the population.
-        limits: How much of a client's text is used.
-
-    Returns:
-        int32 [targets], of all sentences one after the other.
-    """
-    parts = []
-    for client in clients.tolist():
-        for sentence in text.client(client)[: limits.max_sentences]:
-            parts.extend(sentence[: limits.max_words])
-            if len(sentence) <= limits.max_words:
-                parts.append(vocabulary.EOS)
-    return np.array(parts, np.int32)

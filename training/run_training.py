@@ -58,26 +58,18 @@ def _memory_needs(options: TrainingOptions, parameters, num_tokens: int):
 
 
 def _best_possible(options: TrainingOptions, vocabulary, tokenizer):
-    """Returns what no model can beat, where the law of the text is known."""
+    """Returns what no model can beat, in a list; an empty one if it is not known."""
     population_options = _POPULATION.read()
     if not population_options.is_synthetic:
-        return None
+        return []
     from simulation.readers import synthetic_sentences
-    from training import best_possible
+    from training import baselines, best_possible
 
     language = synthetic_sentences.SyntheticLanguage.english(
         _LANGUAGE.read(), population_options.seed, tokenizer
     )
     best = best_possible.best_possible(language, vocabulary, options.max_words)
-    logging.info(
-        "%s: loss %.3f, one suggestion right %.2f%%.",
-        "The best possible"
-        if best.is_reached
-        else "No model can beat (words outside the vocabulary have followers)",
-        best.metrics["loss"],
-        100 * best.metrics["accuracy_of_suggestion"],
-    )
-    return best.metrics
+    return [baselines.of_law(best)]
 
 
 def run(arguments: experiment_flags.Arguments) -> None:
@@ -99,6 +91,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
     # TensorFlow comes last: it takes seconds to import.
     from rounds import experiment
     from training import (
+        baselines,
         dp_ftrl,
         exported_model,
         held_out,
@@ -113,19 +106,16 @@ def run(arguments: experiment_flags.Arguments) -> None:
         parameters.server_learning_rate,
         parameters.momentum,
     )
-    baseline = held_out.unigram_baseline(
-        text, clients, prepared.limits, vocabulary.num_tokens
-    )
     logging.info(
-        "%s clients train a model of %s parameters, %s judge it. Words by frequency "
-        "alone: loss %.3f, one suggestion right %.2f%%.",
+        "%s clients train a model of %s parameters, %s judge it.",
         f"{len(clients.training):,}",
         f"{prepared.network.num_parameters():,}",
         f"{len(clients.held_out):,}",
-        baseline["loss"],
-        100 * baseline["accuracy_of_suggestion"],
     )
-    best = _best_possible(options, vocabulary, tokenizer)
+    beside = baselines.counted(text, clients, prepared.limits, vocabulary.num_tokens)
+    beside += _best_possible(options, vocabulary, tokenizer)
+    for baseline in beside:
+        logging.info("%s", baseline)
 
     def report(directory, outcome, statement) -> None:
         realised, planned = (
@@ -134,7 +124,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
             )
             for stated in (statement, algorithm.plan.statement(None, options.delta))
         )
-        training_report.write(directory, realised, planned, dict(baseline), best)
+        training_report.write(directory, realised, planned, beside)
         exported_model.export(
             prepared.network,
             outcome.states[0].weights,

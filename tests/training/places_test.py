@@ -1,0 +1,63 @@
+"""Tests of the places of clients' text against the batches of training."""
+
+import pathlib
+
+import numpy as np
+from absl.testing import absltest
+
+from simulation import client_text
+from tests.training import training_test_case as common
+from training import examples, places
+
+
+class PlacesTest(absltest.TestCase):
+    def text(self, clients):
+        path = pathlib.Path(self.create_tempdir().full_path) / "text"
+        rows = [(str(i), sentences) for i, sentences in enumerate(clients)]
+        return client_text.ClientText.from_rows(path, rows)
+
+    def test_windows_are_those_of_the_sentences(self):
+        clients = common.random_clients(6, seed=4)
+        limits = examples.ClientLimits(max_sentences=4, max_words=4, batch_size=3)
+        found = places.of_clients(
+            self.text(clients), np.array([1, 4, 2]), limits, common.NUM_TOKENS
+        )
+        expected = []
+        for client in (1, 4, 2):
+            for sentence in clients[client][:4]:
+                inputs, targets = common.sequence(sentence, 4)
+                before = [0, *inputs]
+                expected += [
+                    list(w) for w in zip(before, inputs, targets, strict=False)
+                ]
+        self.assertEqual(found.windows.tolist(), expected)
+        self.assertEqual(found.targets.tolist(), [w[2] for w in expected])
+        for order in (1, 2, 3):
+            numbers = [
+                int("0" + "".join(f"{t:02}" for t in w[3 - order : 2]))
+                for w in expected
+            ]
+            # Digits in another base: the same order, and the same ones alike.
+            self.assertEqual(
+                np.unique(found.contexts(order), return_inverse=True)[1].tolist(),
+                np.unique(numbers, return_inverse=True)[1].tolist(),
+            )
+
+    def test_a_sentence_that_is_cut_has_no_end(self):
+        text = self.text([[[4] * n] for n in range(1, 5)])
+        limits = examples.ClientLimits(max_words=2)
+        used = [
+            len(places.of_clients(text, np.array([i]), limits, 5).targets)
+            for i in range(4)
+        ]
+        self.assertEqual(used, [2, 3, 2, 2])
+
+    def test_ranges(self):
+        found = places.ranges(np.array([5, 0, 7]), np.array([2, 0, 3]))
+        self.assertEqual(found.tolist(), [5, 6, 7, 8, 9])
+        empty = np.array([], int)
+        self.assertEqual(places.ranges(empty, empty).tolist(), [])
+
+
+if __name__ == "__main__":
+    absltest.main()
