@@ -63,8 +63,9 @@ def legend(axes: axes_lib.Axes, *, below: bool = False) -> None:
     if not below:
         axes.legend(frameon=False, labelcolor=INK)
         return
-    if axes.get_legend() is not None:
-        axes.get_legend().remove()
+    inside = axes.get_legend()
+    if inside is not None:
+        inside.remove()
     axes.figure.legend(
         *axes.get_legend_handles_labels(),
         loc="outside lower center",

@@ -390,8 +390,7 @@ def plot(runs: Sequence[Run]) -> bytes:
                 linestyle=run.setting.line,
                 label=run.setting.label,
             )
-        beside = runs[0].baselines.set_index("baseline")[name]
-        plots.straight_lines(axes, beside)
+        plots.straight_lines(axes, runs[0].baselines.set_index("baseline")[name])
         if name != "loss":
             axes.set_ylim(bottom=0)
             percent = matplotlib.ticker.PercentFormatter(1)
