@@ -12,7 +12,7 @@ import math
 import pathlib
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -27,6 +27,7 @@ from scripts import (
 )
 from scripts.table_text import RESULTS, table
 from simulation import startup, tables
+from training import metric_names
 
 _WRITE = flags.DEFINE_bool("write", False, "Write the tables that differ anew.")
 
@@ -34,8 +35,8 @@ _ROOT = pathlib.Path(__file__).parent.parent
 _MARK = re.compile(r"<!-- table (?P<name>.+?) -->")
 _NOT_MEASURED = "not measured: "
 _NUMBER = re.compile(r"\d")
-# The rows of a training study that the documents show, and their names there.
-_METRICS = ("loss", "accuracy_of_suggestion", "accuracy_of_3_suggestions", "accuracy")
+# What of a training study the documents show, in their order.
+_METRICS = ("loss", "one_suggestion", "three_suggestions", "top1_in_vocabulary")
 
 # Xu et al. 2023, Section 1: of models of 10, 20 and 30 thousand words.
 _PAPER_PARAMETERS = ("2.4 M", "4.4 M", "6.4 M")
@@ -156,13 +157,11 @@ def training_demo() -> list[str]:
     beside = tables.read(folder / "baselines.csv").set_index("baseline")
     epsilon = math.ceil(last["epsilon"] * 10) / 10
     return table(
-        ["", "loss", "one suggestion right", "three"],
+        ["", *[metric_names.LABELS[name] for name in _METRICS]],
         [
             [
                 name,
-                f"{values['loss']:.3f}",
-                f"{values['accuracy_of_suggestion']:.1%}",
-                f"{values['accuracy_of_3_suggestions']:.1%}",
+                *_scores(values),
             ]
             for name, values in (
                 *list(beside.iterrows())[:-1],
@@ -179,10 +178,7 @@ def training_demo() -> list[str]:
 
 _LEARNED = (
     "held-out clients",
-    "loss",
-    "one suggestion",
-    "three",
-    "top-1 in-vocabulary",
+    *[metric_names.LABELS[name] for name in _METRICS],
     "epsilon (delta 1e-10)",
 )
 
@@ -227,11 +223,16 @@ def training_blt() -> list[str]:
 
 
 def _learned(name: str, row: pd.Series) -> list[str]:
-    loss, *accuracies = (row[f"held_out_{metric}"] for metric in _METRICS)
+    scores = _scores({name: row[f"held_out_{name}"] for name in _METRICS})
     epsilon = row.get("epsilon", math.inf)
     # Rounded upwards: an upper bound stays one.
     shown = "none" if math.isinf(epsilon) else f"{math.ceil(epsilon * 10) / 10:g}"
-    return [name, f"{loss:.3f}", *[f"{value:.1%}" for value in accuracies], shown]
+    return [name, *scores, shown]
+
+
+def _scores(values: Mapping[str, float]) -> list[str]:
+    loss, *accuracies = (values[name] for name in _METRICS)
+    return [f"{loss:.3f}", *[f"{value:.1%}" for value in accuracies]]
 
 
 def model_parameters() -> list[str]:

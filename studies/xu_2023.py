@@ -23,15 +23,10 @@ from options import fields as options_lib
 from options.fields import REQUIRED, option
 from simulation import plots, prepared_data, run_directory, run_record, tables
 from studies import study
+from training import metric_names
 
 _FILES = "blog-authorship/posts-*.jsonl.xz"
 _FLAGFILE = "configs/training_blogs.flagfile"
-_METRICS = {
-    "loss": "loss",
-    "accuracy": "top-1 in-vocabulary",
-    "accuracy_of_suggestion": "one suggestion",
-    "accuracy_of_3_suggestions": "three suggestions",
-}
 _BASELINES = "baselines.csv"  # of a run, in the simulator's part
 _TYPED = ("i want to", "thank you for", "i don't", "it was a", "i'm going to the")
 
@@ -322,17 +317,18 @@ def files_of(title: str, runs: Sequence[Run], notes: Sequence[str]) -> dict[str,
 
 def to_markdown(title: str, runs: Sequence[Run], notes: Sequence[str]) -> str:
     """Returns the study's table, notes and suggestions as Markdown."""
+    metrics = list(metric_names.LABELS.values())
     lines = [
         f"### {title}",
         "",
         "After the last round, on held-out clients:",
         "",
-        f"| | {' | '.join(_METRICS.values())} | z | MinS | MaxP | zCDP rho | epsilon |",
-        f"|---|{'--:|' * (len(_METRICS) + 5)}",
+        f"| | {' | '.join(metrics)} | z | MinS | MaxP | zCDP rho | epsilon |",
+        f"|---|{'--:|' * (len(metrics) + 5)}",
     ]
     for run in runs:
         last = run.metrics.iloc[-1]
-        values = [last[f"held_out_{name}"] for name in _METRICS]
+        values = [last[f"held_out_{name}"] for name in metric_names.LABELS]
         # As realised: see `privacy.training_plan`.
         parameters = run.privacy["parameters"]
         privacy = [
@@ -343,7 +339,7 @@ def to_markdown(title: str, runs: Sequence[Run], notes: Sequence[str]) -> str:
         ]
         lines.append(_row(run.setting.label, values, privacy))
     for baseline in runs[0].baselines.to_dict("records"):
-        values = [baseline[name] for name in _METRICS]
+        values = [baseline[name] for name in metric_names.LABELS]
         lines.append(_row(baseline["baseline"], values, [""] * 5))
     lines += ["", *[f"* {note}" for note in notes], ""]
     typed = " | ".join(f"{text} ..." for text in _TYPED)
@@ -374,8 +370,8 @@ def plot(runs: Sequence[Run]) -> bytes:
     """Plots loss and accuracies on held-out clients over rounds; returns a PNG."""
     titles = {
         "loss": "Held-out clients: loss (nats a token)",
-        "accuracy": "Top-1 in-vocabulary accuracy",
-        "accuracy_of_suggestion": "Accuracy of one suggestion",
+        "top1_in_vocabulary": "Accuracy: top-1 in-vocabulary",
+        "one_suggestion": "Accuracy: one suggestion",
     }
     figure, panels = plots.stacked(list(titles.values()), "round")
     for axes, name in zip(panels, titles, strict=True):

@@ -10,7 +10,15 @@ from collections.abc import Mapping, Sequence
 import pandas as pd
 
 from simulation import client_text
-from training import best_possible, evaluation, examples, held_out, ngrams, places
+from training import (
+    best_possible,
+    evaluation,
+    examples,
+    held_out,
+    metric_names,
+    ngrams,
+    places,
+)
 
 # In the simulator's part of a run directory.
 FILE = "baselines.csv"
@@ -40,10 +48,8 @@ class Baseline:
 
     def __str__(self) -> str:
         """Returns a line for the log."""
-        return (
-            f"On the same places, {self.name}: loss {self.metrics['loss']:.3f}, one "
-            f"suggestion right {self.metrics['accuracy_of_suggestion']:.2%}."
-        )
+        text = metric_names.text(self.metrics)
+        return f"On the same places, {self.name}: {text}."
 
 
 def counted(

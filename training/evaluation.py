@@ -11,19 +11,15 @@ from collections.abc import Mapping
 import tensorflow as tf
 
 from simulation import vocabulary
+from training import metric_names
 
 # The words that a keyboard offers at a time.
 _NUM_SUGGESTIONS = 3
-SUMS = (
-    "loss",
-    "places",
-    "word_places",
-    "top1",
-    "suggestion1",
-    "suggestion3",
-)
 # What `metrics_of_sums` returns, in order.
-METRICS = ("loss", "accuracy", "accuracy_of_suggestion", "accuracy_of_3_suggestions")
+METRICS = tuple(metric_names.LABELS)
+_ACCURACIES = METRICS[1:]
+# Of each accuracy the number of places where the word is right.
+SUMS = ("loss", "places", "word_places", *_ACCURACIES)
 
 
 def cross_entropy(logits: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
@@ -91,12 +87,11 @@ def metrics_of_sums(
 
     Returns:
         `loss`: mean cross entropy of all places (words, out-of-vocabulary words and
-        ends of sentences), in nats. `accuracy`: top-1 in-vocabulary accuracy, by which
-        Xu et al. 2023 follow training: of the places whose token is a word of the
-        vocabulary, the share where that word has the highest score of all tokens.
-        `accuracy_of_suggestion`, `accuracy_of_3_suggestions`: the same where only words
-        compete, as on a keyboard, which never offers a special token. NaN where there
-        is no place.
+        ends of sentences), in nats. `top1_in_vocabulary`: the accuracy by which Xu et
+        al. 2023 follow training: of the places whose token is a word of the vocabulary,
+        the share where that word has the highest score of all tokens.
+        `one_suggestion`, `three_suggestions`: the same where only words compete, as on
+        a keyboard, which never offers a special token. NaN where there is no place.
     """
 
     def ratio(numerator: str, denominator: str) -> float:
@@ -105,8 +100,6 @@ def metrics_of_sums(
         return float(sums[numerator] / sums[denominator])
 
     return collections.OrderedDict(
-        loss=ratio("loss", "places"),
-        accuracy=ratio("top1", "word_places"),
-        accuracy_of_suggestion=ratio("suggestion1", "word_places"),
-        accuracy_of_3_suggestions=ratio("suggestion3", "word_places"),
+        {"loss": ratio("loss", "places")}
+        | {name: ratio(name, "word_places") for name in _ACCURACIES}
     )

@@ -262,9 +262,9 @@ def metrics(
             "loss": -float(np.log(model.probability(contexts, targets)).sum()),
             "places": len(targets),
             "word_places": np.count_nonzero(is_word),
-            "top1": np.count_nonzero(hits[:, 0] & is_word),
-            "suggestion1": np.count_nonzero(hits[:, 1]),
-            "suggestion3": np.count_nonzero(hits[:, 1:]),
+            "top1_in_vocabulary": np.count_nonzero(hits[:, 0] & is_word),
+            "one_suggestion": np.count_nonzero(hits[:, 1]),
+            "three_suggestions": np.count_nonzero(hits[:, 1:]),
         }
     )
 

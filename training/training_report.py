@@ -9,7 +9,7 @@ from matplotlib import figure as figure_lib
 from privacy import statement as statement_lib
 from simulation import page, plots, run_directory
 from training import baselines as baselines_lib
-from training import evaluation
+from training import evaluation, metric_names
 
 
 def with_public_data(
@@ -75,6 +75,7 @@ def held_out(
     model = {name: last[f"held_out_{name}"] for name in evaluation.METRICS}
     rows = {"this model": model, **references}
     table = pd.DataFrame.from_dict(rows, "index", columns=evaluation.METRICS)
+    table = table.rename(columns=metric_names.LABELS)
     return table.rename_axis("held-out clients").reset_index()
 
 
@@ -90,12 +91,15 @@ def plot_accuracy(
     title = "Accuracy on held-out clients; straight lines: of one suggestion"
     figure, axes = plots.single(title, "round", "accuracy")
     curves = {
-        "held_out_accuracy": ("top-1 in-vocabulary", plots.BLUE),
-        "held_out_accuracy_of_suggestion": ("one suggestion", plots.GREEN),
-        "held_out_accuracy_of_3_suggestions": ("three suggestions", plots.ORANGE),
+        f"held_out_{name}": (metric_names.LABELS[name], color)
+        for name, color in (
+            ("top1_in_vocabulary", plots.BLUE),
+            ("one_suggestion", plots.GREEN),
+            ("three_suggestions", plots.ORANGE),
+        )
     }
     suggestion = {
-        label: values["accuracy_of_suggestion"] for label, values in references.items()
+        label: values["one_suggestion"] for label, values in references.items()
     }
     _draw_held_out(axes, metrics, curves, suggestion)
     axes.set_ylim(bottom=0)

@@ -132,7 +132,7 @@ class StudyTest(absltest.TestCase):
         for name in ("DP-FTRL", "FedAvg, not private"):
             self.assertIn(
                 f"| {name} | {last['held_out_loss']:.3f} | "
-                f"{last['held_out_accuracy']:.2%} | ",
+                f"{last['held_out_top1_in_vocabulary']:.2%} | ",
                 text,
             )
         beside = tables.read(path / "simulator" / "baselines.csv")

@@ -89,9 +89,9 @@ class BestPossibleTest(parameterized.TestCase):
             best3 += sum(of_words[:3])
         expected = {
             "loss": loss / places,
-            "accuracy": best / words,
-            "accuracy_of_suggestion": best / words,
-            "accuracy_of_3_suggestions": best3 / words,
+            "top1_in_vocabulary": best / words,
+            "one_suggestion": best / words,
+            "three_suggestions": best3 / words,
         }
         self.assertEqual(list(found.metrics), list(expected))
         for name, value in expected.items():

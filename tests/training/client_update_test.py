@@ -188,7 +188,7 @@ class EvaluationTest(common.TrainingTestCase):
                     if target >= 4:
                         hits.append(np.argmax(scores) == target)
         self.assertAlmostEqual(found["loss"], np.mean(losses), places=4)
-        self.assertAlmostEqual(found["accuracy"], np.mean(hits), places=6)
+        self.assertAlmostEqual(found["top1_in_vocabulary"], np.mean(hits), places=6)
 
 
 if __name__ == "__main__":

@@ -25,9 +25,9 @@ def reference(logits, targets):
             sums["word_places"] += 1
             order = sorted(range(_NUM_TOKENS), key=lambda i: -scores[i])
             words = [i for i in order if i >= 4]
-            sums["top1"] += order[0] == target
-            sums["suggestion1"] += words[0] == target
-            sums["suggestion3"] += target in words[:3]
+            sums["top1_in_vocabulary"] += order[0] == target
+            sums["one_suggestion"] += words[0] == target
+            sums["three_suggestions"] += target in words[:3]
     return sums
 
 
@@ -76,15 +76,20 @@ class EvaluationTest(parameterized.TestCase):
 
     def test_metrics(self):
         sums = dict(
-            loss=10.0, places=5, word_places=4, top1=1, suggestion1=2, suggestion3=3
+            loss=10.0,
+            places=5,
+            word_places=4,
+            top1_in_vocabulary=1,
+            one_suggestion=2,
+            three_suggestions=3,
         )
         self.assertEqual(
             dict(evaluation.metrics_of_sums(sums)),
             {
                 "loss": 2.0,
-                "accuracy": 0.25,
-                "accuracy_of_suggestion": 0.5,
-                "accuracy_of_3_suggestions": 0.75,
+                "top1_in_vocabulary": 0.25,
+                "one_suggestion": 0.5,
+                "three_suggestions": 0.75,
             },
         )
 

@@ -161,8 +161,8 @@ class NgramsTest(parameterized.TestCase):
         text = places_of([[4, 4]], num_tokens=6)
         for model in ngrams.interpolated(text, text):
             found = ngrams.metrics(model, places_of([[5, 5]], num_tokens=6))
-            self.assertEqual(found["accuracy_of_suggestion"], 0)
-            self.assertEqual(found["accuracy_of_3_suggestions"], 1)
+            self.assertEqual(found["one_suggestion"], 0)
+            self.assertEqual(found["three_suggestions"], 1)
             self.assertTrue(math.isfinite(found["loss"]))
 
     def test_a_language_of_bigrams_is_told_as_well_as_can_be(self):
@@ -194,12 +194,12 @@ class NgramsTest(parameterized.TestCase):
         for model in ngrams.interpolated(counted, held_back):
             found = ngrams.metrics(model, judges)
             losses[model.order] = found["loss"]
-            hits[model.order] = found["accuracy_of_3_suggestions"]
+            hits[model.order] = found["three_suggestions"]
         # 28,000 places, a standard deviation of about 1.7: a standard error of 0.01.
         entropy = best.metrics["loss"]
         self.assertAlmostEqual(losses[2], entropy, delta=0.05)
         self.assertGreater(losses[1], entropy + 0.5)
-        expected = best.metrics["accuracy_of_3_suggestions"]
+        expected = best.metrics["three_suggestions"]
         self.assertAlmostEqual(hits[2], expected, delta=0.02)
 
 

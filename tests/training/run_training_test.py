@@ -148,7 +148,7 @@ class RunTrainingTest(absltest.TestCase):
         metrics = pd.read_csv(path / "simulator" / "metrics.csv")
         self.assertEqual(metrics["round"].tolist(), list(range(1, 8)))
         self.assertTrue(metrics["rho"].is_monotonic_increasing)
-        evaluated = metrics["held_out_accuracy"].notna()
+        evaluated = metrics["held_out_top1_in_vocabulary"].notna()
         self.assertEqual(metrics["round"][evaluated].tolist(), [3, 6, 7])
         # The clip norm that adapts changes after round 2 (from 0), the third.
         self.assertEqual(metrics["clip_norm"].nunique(), 2)
