@@ -110,8 +110,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
     clients, beginning = prepared.clients, prepared.beginning
     algorithm = prepared.algorithm(
         parameters.plan(options.participation_rule(len(clients.training))),
-        parameters.server_learning_rate,
-        parameters.momentum,
+        parameters.optimizer,
     )
     baseline = held_out.unigram_baseline(
         text, clients, prepared.limits, vocabulary.num_tokens
