@@ -14,6 +14,7 @@ from training import (
     held_out,
     initial_model,
     model,
+    server_optimizers,
     training_options,
 )
 
@@ -39,23 +40,20 @@ class Prepared:
     def algorithm(
         self,
         plan: plan_lib.Plan[Any, Any, model_updates.UpdateMechanism],
-        learning_rate: float,
-        momentum: float,
+        optimizer: server_optimizers.ServerOptimizer,
     ) -> dp_ftrl.DpFtrl:
         """Returns the algorithm; see `dp_ftrl.DpFtrl`.
 
         Args:
             plan: For as many clients as train.
-            learning_rate: The server's.
-            momentum: The server's.
+            optimizer: How the server steps.
         """
         return dp_ftrl.DpFtrl(
             self.rounds,
             plan,
             self.beginning.weights,
             clients=self.clients.training,
-            learning_rate=learning_rate,
-            momentum=momentum,
+            optimizer=optimizer,
         )
 
 

@@ -103,8 +103,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
     clients, beginning = prepared.clients, prepared.beginning
     algorithm = prepared.algorithm(
         parameters.plan(options.participation_rule(len(clients.training))),
-        parameters.server_learning_rate,
-        parameters.momentum,
+        parameters.optimizer,
     )
     logging.info(
         "%s clients train a model of %s parameters, %s judge it.",
