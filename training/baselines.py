@@ -17,7 +17,7 @@ from training import (
     held_out,
     metric_names,
     ngrams,
-    places,
+    windows,
 )
 
 # In the simulator's part of a run directory.
@@ -67,7 +67,7 @@ def counted(
         num_tokens: Size of the vocabulary with its special tokens.
     """
     training, held_back, judges = (
-        places.of_clients(text, some, limits, num_tokens)
+        windows.of_clients(text, some, limits, num_tokens)
         for some in (
             clients.training,
             clients.training[_HELD_BACK_OF - 1 :: _HELD_BACK_OF],

@@ -21,7 +21,7 @@ import numpy as np
 
 from simulation import vocabulary
 from training import evaluation
-from training import places as places_lib
+from training import windows as windows_lib
 
 _SPECIAL = len(vocabulary.SPECIAL_TOKENS)
 _NUM_SUGGESTIONS = 3
@@ -40,7 +40,7 @@ class Model(Protocol):
         """Returns how likely tokens are: float64 [n].
 
         Args:
-            contexts: int64 [n]; see `places.Places.contexts`.
+            contexts: int64 [n]; see `windows.Windows.contexts`.
             tokens: Integers [n].
         """
 
@@ -113,7 +113,7 @@ class Counts:
     totals: np.ndarray
 
     @classmethod
-    def of(cls, places: places_lib.Places, order: int) -> Self:
+    def of(cls, places: windows_lib.Windows, order: int) -> Self:
         """Counts the n-grams of places."""
         every = places.contexts(order) * places.num_tokens + places.targets
         keys, counts = np.unique(every, return_counts=True)
@@ -155,7 +155,7 @@ class Interpolated:
 
     @classmethod
     def fitted(
-        cls, order: int, lower: Model, counts: Counts, places: places_lib.Places
+        cls, order: int, lower: Model, counts: Counts, places: windows_lib.Windows
     ) -> Self:
         """Returns the model with the weights that tell best what stands at places.
 
@@ -218,7 +218,7 @@ class Interpolated:
             np.searchsorted(self.counts.keys, (contexts + more) * size)
             for more in (0, 1)
         )
-        seen = places_lib.ranges(firsts, lasts - firsts)
+        seen = windows_lib.ranges(firsts, lasts - firsts)
         of_context = np.repeat(numbers[:, 0], lasts - firsts)
         rivals = np.unique(
             np.concatenate(
@@ -242,7 +242,7 @@ class Interpolated:
 
 
 def metrics(
-    model: Model, places: places_lib.Places
+    model: Model, places: windows_lib.Windows
 ) -> collections.OrderedDict[str, float]:
     """Returns what a model reaches at places, as models of training are judged.
 
@@ -270,7 +270,7 @@ def metrics(
 
 
 def interpolated(
-    counted: places_lib.Places, held_back: places_lib.Places
+    counted: windows_lib.Windows, held_back: windows_lib.Windows
 ) -> Iterator[Model]:
     """Yields the unigram, the bigram and the trigram of a text.
 
@@ -285,7 +285,7 @@ def interpolated(
     model: Model = Unigram.of_counts(sizes)
     rest: Model = Unigram.of_counts(sizes - held_sizes)
     yield model
-    for order in range(2, places_lib.WIDTH + 1):
+    for order in range(2, windows_lib.WIDTH + 1):
         counts = Counts.of(counted, order)
         of_rest = counts.without(Counts.of(held_back, order))
         fitted = Interpolated.fitted(order, rest, of_rest, held_back)

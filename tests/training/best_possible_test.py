@@ -11,7 +11,7 @@ from simulation import client_text, population_options, sentence_tokenizers
 from simulation import vocabulary as vocabulary_lib
 from simulation.readers import synthetic_sentences
 from training import best_possible, examples
-from training import places as places_lib
+from training import windows as windows_lib
 
 _OOV, _EOS = vocabulary_lib.OOV, vocabulary_lib.EOS
 
@@ -147,7 +147,7 @@ class BestPossibleTest(parameterized.TestCase):
         text = client_text.ClientText.from_rows(directory, rows)
         limits = examples.ClientLimits(max_words=2)
         used = [
-            len(places_lib.of_clients(text, np.array([i]), limits, 5).targets)
+            len(windows_lib.of_clients(text, np.array([i]), limits, 5).targets)
             for i in range(4)
         ]
         self.assertEqual(used, [2, 3, 2, 2])  # sentences of three words or more: cut

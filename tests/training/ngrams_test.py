@@ -7,7 +7,7 @@ from absl.testing import absltest, parameterized
 
 from simulation import population_options, vocabulary
 from simulation.readers import synthetic_sentences
-from training import best_possible, ngrams, places
+from training import best_possible, ngrams, windows
 
 _NUM_TOKENS = 9
 _PAD, _OOV, _BOS, _EOS = range(4)
@@ -19,7 +19,7 @@ def places_of(sentences, num_tokens=_NUM_TOKENS):
     for sentence in sentences:
         padded = [_PAD, _BOS, *sentence, _EOS]
         rows += [padded[i : i + 3] for i in range(len(sentence) + 1)]
-    return places.Places(np.array(rows, np.int32).reshape(-1, 3), num_tokens)
+    return windows.Windows(np.array(rows, np.int32).reshape(-1, 3), num_tokens)
 
 
 def random_sentences(seed, number):
@@ -44,7 +44,7 @@ class Dense:
     def __init__(self, sentences, weights):
         shape = (_NUM_TOKENS,) * 3
         three, two, one = np.zeros(shape), np.zeros(shape[1:]), np.zeros(shape[2:])
-        for a, b, c in places_of(sentences).windows:
+        for a, b, c in places_of(sentences).tokens:
             three[a, b, c] += 1
             two[b, c] += 1
             one[c] += 1
@@ -67,7 +67,7 @@ class Dense:
     def metrics(self, order, sentences):
         """Returns the metrics place by place."""
         loss = words = best = best1 = best3 = number = 0
-        for a, b, c in places_of(sentences).windows:
+        for a, b, c in places_of(sentences).tokens:
             law = self.laws[order - 1][a, b]
             number += 1
             loss -= math.log(law[c])
@@ -142,7 +142,7 @@ class NgramsTest(parameterized.TestCase):
                 math.log(w) + math.log(1 - w) for w in changed[1][1:] if 0 < w < 1
             )
             dense = Dense(rest, changed)
-            windows = places_of(held_back).windows
+            windows = places_of(held_back).tokens
             logs = np.log(dense.laws[2][tuple(windows.T)])
             return -(logs.sum() + more)
 

@@ -16,23 +16,23 @@ WIDTH = 3
 
 
 @dataclasses.dataclass(frozen=True)
-class Places:
+class Windows:
     """Places of sentences, one sentence after the other.
 
     Attributes:
-        windows: int32 [places, 3]: the last column has the targets, those before it
+        tokens: int32 [places, 3]: the last column has the targets, those before it
             the tokens that stand before them. Before the first word of a sentence
             stands its beginning, and before that padding.
         num_tokens: Size of the vocabulary with its special tokens.
     """
 
-    windows: np.ndarray
+    tokens: np.ndarray
     num_tokens: int
 
     @property
     def targets(self) -> np.ndarray:
         """What is to be told: int32 [places]."""
-        return self.windows[:, -1]
+        return self.tokens[:, -1]
 
     def contexts(self, order: int) -> np.ndarray:
         """Returns what an n-gram looks at as one number: int64 [places].
@@ -41,10 +41,10 @@ class Places:
             order: n, in 1..3: so many tokens less one are the digits of the number,
                 in the base of `num_tokens`, the last one the least.
         """
-        numbers = np.zeros(len(self.windows), np.int64)
+        numbers = np.zeros(len(self.tokens), np.int64)
         for column in range(WIDTH - order, WIDTH - 1):
             numbers *= self.num_tokens
-            numbers += self.windows[:, column]
+            numbers += self.tokens[:, column]
         return numbers
 
 
@@ -53,7 +53,7 @@ def of_clients(
     clients: np.ndarray,
     limits: examples.ClientLimits,
     num_tokens: int,
-) -> Places:
+) -> Windows:
     """Returns the places of clients' text that training and judging use.
 
     Args:
@@ -82,7 +82,7 @@ def of_clients(
     for column, first in ((1, vocabulary.BOS), (0, vocabulary.PAD)):
         windows[1:, column] = windows[:-1, column + 1]
         windows[firsts, column] = first
-    return Places(windows, num_tokens)
+    return Windows(windows, num_tokens)
 
 
 def ranges(firsts: np.ndarray, lengths: np.ndarray) -> np.ndarray:

@@ -7,10 +7,10 @@ from absl.testing import absltest
 
 from simulation import client_text
 from tests.training import training_test_case as common
-from training import examples, places
+from training import examples, windows
 
 
-class PlacesTest(absltest.TestCase):
+class WindowsTest(absltest.TestCase):
     def text(self, clients):
         path = pathlib.Path(self.create_tempdir().full_path) / "text"
         rows = [(str(i), sentences) for i, sentences in enumerate(clients)]
@@ -19,7 +19,7 @@ class PlacesTest(absltest.TestCase):
     def test_windows_are_those_of_the_sentences(self):
         clients = common.random_clients(6, seed=4)
         limits = examples.ClientLimits(max_sentences=4, max_words=4, batch_size=3)
-        found = places.of_clients(
+        found = windows.of_clients(
             self.text(clients), np.array([1, 4, 2]), limits, common.NUM_TOKENS
         )
         expected = []
@@ -30,7 +30,7 @@ class PlacesTest(absltest.TestCase):
                 expected += [
                     list(w) for w in zip(before, inputs, targets, strict=False)
                 ]
-        self.assertEqual(found.windows.tolist(), expected)
+        self.assertEqual(found.tokens.tolist(), expected)
         self.assertEqual(found.targets.tolist(), [w[2] for w in expected])
         for order in (1, 2, 3):
             numbers = [
@@ -47,16 +47,16 @@ class PlacesTest(absltest.TestCase):
         text = self.text([[[4] * n] for n in range(1, 5)])
         limits = examples.ClientLimits(max_words=2)
         used = [
-            len(places.of_clients(text, np.array([i]), limits, 5).targets)
+            len(windows.of_clients(text, np.array([i]), limits, 5).targets)
             for i in range(4)
         ]
         self.assertEqual(used, [2, 3, 2, 2])
 
     def test_ranges(self):
-        found = places.ranges(np.array([5, 0, 7]), np.array([2, 0, 3]))
+        found = windows.ranges(np.array([5, 0, 7]), np.array([2, 0, 3]))
         self.assertEqual(found.tolist(), [5, 6, 7, 8, 9])
         empty = np.array([], int)
-        self.assertEqual(places.ranges(empty, empty).tolist(), [])
+        self.assertEqual(windows.ranges(empty, empty).tolist(), [])
 
 
 if __name__ == "__main__":
