@@ -180,6 +180,7 @@ def run_program(
         python_logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S")
     )
     options = _OPTIONS.read()
+    startup.keep_interrupts()
     startup.isolate_workers(options.isolate_network)
     # These import NumPy, but no TensorFlow.
     from simulation import run_directory, run_record

@@ -6,9 +6,13 @@ real imports.
 
 import logging
 import os
+import signal
+import sys
+import threading
 import warnings
 
 _workers_are_isolated = True
+_SECONDS_TO_NEXT_INTERRUPT = 0.05
 
 
 def silence_tensorflow() -> None:
@@ -22,6 +26,31 @@ def silence_tensorflow() -> None:
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     logging.getLogger("tensorflow").setLevel(logging.ERROR)
     warnings.filterwarnings("ignore", message="pkg_resources is deprecated")
+
+
+def keep_interrupts() -> None:
+    """Makes a Ctrl-C end the program whatever it is doing at that moment.
+
+    Python raises KeyboardInterrupt in whatever it is running. If that is a callback of
+    the garbage collector (JAX has one) or a destructor, it reports the exception,
+    forgets it, and goes on. Here the interrupt comes again until it is raised where it
+    counts. To be called in the main thread.
+    """
+    report = sys.unraisablehook
+    main_thread = threading.get_ident()
+
+    def interrupt_again() -> None:
+        signal.pthread_kill(main_thread, signal.SIGINT)
+
+    def hook(unraisable) -> None:
+        if not issubclass(unraisable.exc_type, KeyboardInterrupt):
+            report(unraisable)
+            return
+        later = threading.Timer(_SECONDS_TO_NEXT_INTERRUPT, interrupt_again)
+        later.daemon = True
+        later.start()
+
+    sys.unraisablehook = hook
 
 
 def isolate_workers(wanted: bool) -> None:
