@@ -81,6 +81,7 @@ _PATHS = (
     "data_dir",
     "vocabulary",
     "initial_model",
+    "compare_with",
     "recipe",
 )
 

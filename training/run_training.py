@@ -8,12 +8,14 @@ from absl import app, flags, logging
 from options import option_flags
 from simulation import experiment_flags, population_flags
 from simulation.population_options import LanguageOptions
+from training.other_models_options import OtherModelsOptions
 from training.training_options import TrainingOptions
 
 _PROGRAM = "training.run_training"
 _CHECKPOINTS_KEPT = 3
 
 _OPTIONS = option_flags.define(TrainingOptions)
+_OTHERS = option_flags.define(OtherModelsOptions)
 _LANGUAGE = option_flags.define(LanguageOptions)
 _POPULATION = population_flags.PopulationFlags("sentences")
 flags.adopt_module_key_flags(experiment_flags)
@@ -72,6 +74,22 @@ def _best_possible(options: TrainingOptions, vocabulary, tokenizer):
     return [baselines.of_law(best)]
 
 
+def _beside(prepared, text, vocabulary):
+    """Returns what the model stands beside, and what of it a resumed run has too."""
+    from training import baselines, other_models, windows
+
+    clients, limits = prepared.clients, prepared.limits
+    found = baselines.counted(text, clients, limits, vocabulary.num_tokens)
+    paths = _OTHERS.read().compare_with
+    if not paths:
+        return found, {}
+    judges = windows.of_clients(text, clients.held_out, limits, vocabulary.num_tokens)
+    others, fingerprints = other_models.judged(
+        paths, vocabulary, judges, limits.max_words
+    )
+    return found + others, {"compared_with": fingerprints}
+
+
 def run(arguments: experiment_flags.Arguments) -> None:
     """Runs the experiment that the flags describe."""
     from simulation import client_sentences, sentence_tokenizers
@@ -91,7 +109,6 @@ def run(arguments: experiment_flags.Arguments) -> None:
     # TensorFlow comes last: it takes seconds to import.
     from rounds import experiment
     from training import (
-        baselines,
         dp_ftrl,
         exported_model,
         held_out,
@@ -111,7 +128,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
         f"{prepared.network.num_parameters():,}",
         f"{len(clients.held_out):,}",
     )
-    beside = baselines.counted(text, clients, prepared.limits, vocabulary.num_tokens)
+    beside, others = _beside(prepared, text, vocabulary)
     beside += _best_possible(options, vocabulary, tokenizer)
     for baseline in beside:
         logging.info("%s", baseline)
@@ -135,7 +152,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
     done = experiment.run_experiment(
         algorithm,
         program=_PROGRAM,
-        facts={"vocabulary": vocabulary.fingerprint} | beginning.facts,
+        facts={"vocabulary": vocabulary.fingerprint} | beginning.facts | others,
         delta=options.delta,
         save_every=options.checkpoint_every,
         keep=_CHECKPOINTS_KEPT,
@@ -154,6 +171,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
 
 def _check_flags() -> None:
     _OPTIONS.read().server_parameters()
+    _OTHERS.read()
     _LANGUAGE.read()
     _POPULATION.read()
 

@@ -47,6 +47,25 @@ class Windows:
             numbers += self.tokens[:, column]
         return numbers
 
+    def sequences(self, length: int) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the sentences as rows, padded; see `examples.Batch`.
+
+        Args:
+            length: Of a row: at least the places of the longest sentence.
+
+        Returns:
+            Inputs and targets: int32 [sentences, length].
+        """
+        firsts = np.flatnonzero(self.tokens[:, -2] == vocabulary.BOS)
+        lengths = np.diff(np.append(firsts, len(self.tokens)))
+        places = ranges(np.arange(len(firsts)) * length, lengths)
+        rows = []
+        for column in (-2, -1):
+            row = np.full(len(firsts) * length, vocabulary.PAD, np.int32)
+            row[places] = self.tokens[:, column]
+            rows.append(row.reshape(-1, length))
+        return rows[0], rows[1]
+
 
 def of_clients(
     text: client_text.ClientText,

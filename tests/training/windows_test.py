@@ -43,6 +43,20 @@ class WindowsTest(absltest.TestCase):
                 np.unique(numbers, return_inverse=True)[1].tolist(),
             )
 
+    def test_sequences_are_the_sentences(self):
+        clients = common.random_clients(5, seed=2)
+        limits = examples.ClientLimits(max_sentences=3, max_words=4)
+        found = windows.of_clients(
+            self.text(clients), np.array([4, 0]), limits, common.NUM_TOKENS
+        )
+        inputs, targets = found.sequences(7)
+        sentences = [s for client in (4, 0) for s in clients[client][:3]]
+        self.assertEqual(inputs.shape, (len(sentences), 7))
+        for *rows, sentence in zip(inputs, targets, sentences, strict=True):
+            for row, expected in zip(rows, common.sequence(sentence, 4), strict=True):
+                padding = [0] * (7 - len(expected))
+                self.assertEqual(row.tolist(), [*expected, *padding])
+
     def test_a_sentence_that_is_cut_has_no_end(self):
         text = self.text([[[4] * n] for n in range(1, 5)])
         limits = examples.ClientLimits(max_words=2)
