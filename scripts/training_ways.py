@@ -118,12 +118,8 @@ def _ways(language_model, clients, limits, scratch: str) -> _Ways:
             client_update.LocalTraining(_RATE),
         )
         with runtime.tff_worker():
-            yield (
-                name,
-                lambda rounds=rounds: rounds.train(
-                    weights, np.arange(len(clients)), 0.3, 0.3
-                ),
-            )
+            everyone = np.arange(len(clients))
+            yield name, functools.partial(rounds.train, weights, everyone, 0.3, 0.3)
     plain = functools.partial(_plain, language_model, weights, clients, limits)
     yield "plain TensorFlow", plain
 
