@@ -11,7 +11,7 @@ from privacy import training_plan, update_noise
 from rounds import timers
 from simulation import client_sentences, sentence_tokenizers
 from simulation import vocabulary as vocabulary_lib
-from training import dp_ftrl, preparation, training_options
+from training import dp_ftrl, preparation, server_optimizers, training_options
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -68,4 +68,5 @@ class Training(dp_ftrl.DpFtrl):
             cohort_size=options.cohort_size,
             num_rounds=options.num_rounds,
         )
-        return prepared.algorithm(training_plan.plan_of(sampler, noise), 1.0, 0.9)
+        plan = training_plan.plan_of(sampler, noise)
+        return prepared.algorithm(plan, server_optimizers.Sgdm())

@@ -11,11 +11,14 @@ them:
 * `round`: rounds of 100 clients of the model of 10,000 words (670 units, projection and
   embeddings of 96): seconds of the clients' side (training, clip, encoding and secure
   sum, in TFF) and of the server's (noise tree and momentum);
+* `clients`: what a client of the model of 10,000 words costs in this project, with and
+  without the gradient that is written out, and in plain TensorFlow;
 * `memory_over_cohorts`: rounds of a small model with 10, 50 and 200 clients, each with
   a worker of its own, the smallest first;
 * `memory_over_rounds`: 300 rounds of the small model.
 
---parts=noise measures that part alone and prints it, and writes nothing.
+--parts=noise or --parts=clients measures that part alone and prints it, and writes
+nothing.
 
 Every part first does a round that is not measured, in which the computation is built.
 Memory is that of this process and the worker together, the most within a round, looked
@@ -44,7 +47,12 @@ class Options:
 
     results_dir: str = option("results/benchmark_training", "Where to write.")
     parts: str = option(
-        "all", "What to measure; noise takes half a minute.", choices=("all", "noise")
+        "all",
+        "What to measure; noise takes half a minute, clients some three.",
+        choices=("all", "noise", "clients"),
+    )
+    timed_clients: int = option(
+        10, "Clients of a round of the part clients.", least=1, most=10**6
     )
     cohort: int = option(
         100, "Clients of a round of the large model.", least=1, most=10**6
@@ -71,6 +79,7 @@ _SMALL = {"num_words": 1_000, "num_units": 64, "size": 32}
 _ROUNDS_OF_A_COHORT = 20
 _ROUNDS_OF_A_MEAN = 50
 _DRAWS = 8
+_REPEATS_OF_CLIENTS = 3
 _ROUNDS_OF_NOISE = 16
 # Of the plan: more than are measured.
 _PLANNED_ROUNDS = 10_000
@@ -205,6 +214,15 @@ def measure_noise():
     return table
 
 
+def measure_clients(directory: str):
+    """Returns a table of ways to train a client, and how much two cores gain."""
+    from scripts import training_ways
+
+    clients = _FLAGS.read().timed_clients
+    table = training_ways.measure(clients, _REPEATS_OF_CLIENTS, directory)
+    return table, training_ways.threads_gain(clients, directory)
+
+
 def measure_part(directory: str, cohort: int, num_rounds: int, sizes: dict):
     """Returns a table of rounds, with a worker of its own."""
     import pandas as pd
@@ -308,11 +326,17 @@ def measure(cache_directory: str, results_directory: str) -> None:
         print(f"\n{name}\n{table.tail(shown).to_string(index=False)}", flush=True)
         write(f"{name}.csv", tables.write(table, significant_digits=6).encode())
 
-    noise = measure_noise()
-    if _FLAGS.read().parts == "noise":
-        print(noise.to_string(index=False))
+    options = _FLAGS.read()
+    if options.parts == "noise":
+        print(measure_noise().to_string(index=False))
+        return
+    if options.parts == "clients":
+        clients, gain = measure_clients(cache_directory)
+        print(clients.to_string(index=False))
+        print(f"two cores are {gain:.2f} times as fast as one")
         return
     origin = about()  # before the results change the repository
+    noise = measure_noise()
     show("noise", noise, len(noise))
     # The small model first: the large one would leave its memory to this process.
     parts = []
@@ -328,8 +352,13 @@ def measure(cache_directory: str, results_directory: str) -> None:
         cache_directory, _FLAGS.read().cohort, _FLAGS.read().rounds, _LARGE
     )
     show("round", large, len(large))
+    clients, gain = measure_clients(cache_directory)
+    show("clients", clients, len(clients))
     write("memory.png", plot_memory(over_cohorts, over_rounds))
-    found = origin | {"summary": summary(noise, large, over_cohorts, over_rounds)}
+    found = origin | {
+        "summary": summary(noise, large, over_cohorts, over_rounds),
+        "two cores to one": gain,
+    }
     text = json.dumps(found, indent=2)
     print(f"\n{text}")
     write("about.json", text.encode() + b"\n")

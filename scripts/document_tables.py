@@ -8,7 +8,6 @@ the files in results/, or computed where that takes no run; or it stands below
 differ, and ends with exit code 1.
 """
 
-import json
 import math
 import pathlib
 import re
@@ -151,14 +150,11 @@ def _seconds(value: float) -> str:
 
 
 def training_demo() -> list[str]:
-    """The demo of training beside words by frequency and the best possible."""
+    """The demo of training beside n-grams and, last of all, the best possible."""
     folder = RESULTS / "training_demo"
     last = tables.read(folder / "metrics.csv").iloc[-1]
     ours = {name: last[f"held_out_{name}"] for name in _METRICS}
-    frequencies, best = (
-        json.loads((folder / f"{name}.json").read_text())
-        for name in ("unigram_baseline", "best_possible")
-    )
+    beside = tables.read(folder / "baselines.csv").set_index("baseline")
     epsilon = math.ceil(last["epsilon"] * 10) / 10
     return table(
         ["", *[metric_names.LABELS[name] for name in _METRICS]],
@@ -168,13 +164,13 @@ def training_demo() -> list[str]:
                 *_scores(values),
             ]
             for name, values in (
-                ("words by frequency alone", frequencies),
+                *list(beside.iterrows())[:-1],
                 (
                     f"DP-FTRL, epsilon {epsilon:g} at delta 1e-10 (zCDP "
                     f"{last['rho']:.3g})",
                     ours,
                 ),
-                ("the best possible", best),
+                *list(beside.iterrows())[-1:],
             )
         ],
     )
@@ -206,9 +202,9 @@ def training_blogs() -> list[str]:
             ("FedAvg with the same clip, not private", runs.loc["fedavg"]),
         )
     ]
-    frequencies = json.loads((folder / "unigram_baseline.json").read_text())
-    by_frequency = pd.Series({f"held_out_{k}": v for k, v in frequencies.items()})
-    rows.append([*_learned("words by frequency alone", by_frequency)[:-1], ""])
+    beside = tables.read(folder / "baselines.csv").set_index("baseline")
+    for name, row in beside.add_prefix("held_out_").iterrows():
+        rows.append([*_learned(name, row)[:-1], ""])
     return table(_LEARNED, rows)
 
 
@@ -237,6 +233,21 @@ def _learned(name: str, row: pd.Series) -> list[str]:
 def _scores(values: Mapping[str, float]) -> list[str]:
     loss, *accuracies = (values[name] for name in _METRICS)
     return [f"{loss:.3f}", *[f"{value:.1%}" for value in accuracies]]
+
+
+def xu_figure4() -> list[str]:
+    """ZCDP by report goal and population, as Figure 4a of Xu et al. has it."""
+    found = tables.read(RESULTS / "xu_figure4" / "curves.csv")
+    found = found[found["panel"] == "figure_4a"]
+    rows = []
+    for goal in (500, 1000, 2000, 4000, 6500, 10_000, 20_000):
+        of_goal = found[found["report_goal"] == goal]
+        noise = of_goal["noise_multiplier"].iloc[0]
+        rows.append(
+            [f"{goal:,}, z = {noise:.3g}", *of_goal["rho"].map("{:.2g}".format)]
+        )
+    names = (of_goal["population"] / 1e6).map("{:g} million".format)
+    return table(["report goal", *names], rows)
 
 
 def model_parameters() -> list[str]:
@@ -319,6 +330,7 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     "triehh_parameters": triehh_parameters,
     "training_blogs": training_blogs,
     "training_blt": training_blt,
+    "xu_figure4": xu_figure4,
     "benchmark_two_servers": benchmark_two_servers,
     **comparison_tables.TABLES,
     **interaction_tables.TABLES,

@@ -27,6 +27,7 @@ from training import metric_names
 
 _FILES = "blog-authorship/posts-*.jsonl.xz"
 _FLAGFILE = "configs/training_blogs.flagfile"
+_BASELINES = "baselines.csv"  # of a run, in the simulator's part
 _TYPED = ("i want to", "thank you for", "i don't", "it was a", "i'm going to the")
 
 
@@ -90,14 +91,14 @@ class Run:
     Attributes:
         setting: What was run.
         metrics: A row a round, as in its `metrics.csv`.
-        baseline: The metrics of words by frequency alone.
+        baselines: What it stands beside, with metrics; see `training.baselines`.
         privacy: What its `privacy.json` says, as realised.
         suggestions: What the trained model suggests, by the text that was typed.
     """
 
     setting: Setting
     metrics: pd.DataFrame
-    baseline: Mapping[str, float]
+    baselines: pd.DataFrame
     privacy: Mapping
     suggestions: Mapping[str, Sequence[str]]
 
@@ -257,7 +258,7 @@ def read_run(setting: Setting, path: str | os.PathLike[str]) -> Run:
     return Run(
         setting,
         tables.read(path / "simulator" / "metrics.csv"),
-        json.loads((path / "simulator" / "unigram_baseline.json").read_text()),
+        tables.read(path / "simulator" / _BASELINES),
         json.loads((path / "privacy.json").read_text()),
         {text: [word for word, _ in model.suggest(text)] for text in _TYPED},
     )
@@ -308,7 +309,7 @@ def files_of(title: str, runs: Sequence[Run], notes: Sequence[str]) -> dict[str,
     table.insert(0, "setting", table.pop("setting"))
     return {
         "runs.csv": tables.write(table).encode(),
-        "unigram_baseline.json": json.dumps(dict(runs[0].baseline), indent=1).encode(),
+        _BASELINES: tables.write(runs[0].baselines).encode(),
         "learning.png": plot(runs),
         study.PAGE: to_markdown(title, runs, notes).encode(),
     }
@@ -337,8 +338,9 @@ def to_markdown(title: str, runs: Sequence[Run], notes: Sequence[str]) -> str:
             *_guarantee(run),
         ]
         lines.append(_row(run.setting.label, values, privacy))
-    values = [runs[0].baseline[name] for name in metric_names.LABELS]
-    lines.append(_row("words by frequency alone", values, [""] * 5))
+    for baseline in runs[0].baselines.to_dict("records"):
+        values = [baseline[name] for name in metric_names.LABELS]
+        lines.append(_row(baseline["baseline"], values, [""] * 5))
     lines += ["", *[f"* {note}" for note in notes], ""]
     typed = " | ".join(f"{text} ..." for text in _TYPED)
     lines += [f"| suggestions for | {typed} |", f"|---|{'---|' * len(_TYPED)}"]
@@ -384,15 +386,10 @@ def plot(runs: Sequence[Run]) -> bytes:
                 linestyle=run.setting.line,
                 label=run.setting.label,
             )
-        axes.axhline(
-            runs[0].baseline[name],
-            color=plots.MUTED,
-            linestyle="--",
-            label="words by frequency alone",
-        )
+        plots.straight_lines(axes, runs[0].baselines.set_index("baseline")[name])
         if name != "loss":
             axes.set_ylim(bottom=0)
             percent = matplotlib.ticker.PercentFormatter(1)
             axes.yaxis.set_major_formatter(percent)
-    panels[0].legend(frameon=False, labelcolor=plots.INK)
+    plots.legend(panels[-1], below=True)
     return plots.png(figure)

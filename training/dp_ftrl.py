@@ -1,7 +1,8 @@
 """Federated DP-FTRL (Xu et al. 2023, Algorithm 1), DP-FedAvg and FedAvg.
 
 In each round the clients of a cohort train the global model and send clipped updates;
-the plan's mechanism adds noise to their sum, and the server takes a step with momentum:
+the plan's mechanism adds noise to their sum, and the server takes a step (with
+momentum, or another of `server_optimizers`):
 
     algorithm = DpFtrl(rounds, parameters.plan(sampler), weights)
     outcome = run.run(algorithm, directory, seed=1)
@@ -23,7 +24,7 @@ from privacy import model_updates
 from privacy import plan as plan_lib
 from randomness import streams
 from rounds import algorithm, codec, run
-from training import client_update, metric_names
+from training import client_update, metric_names, server_optimizers
 
 Weights = collections.OrderedDict[str, np.ndarray]
 
@@ -39,7 +40,7 @@ class TrainingState:
     Attributes:
         round_number: Rounds done.
         weights: The global model, by name: float32.
-        momentum: The momentum buffer, like the weights.
+        optimizer: What the server's optimizer remembers, such as its momentum.
         clip_norm: C_theta, to which the next round's updates are clipped.
         tracked_norm: C^t, the current estimate where the clip adapts; else the clip
             norm.
@@ -47,7 +48,7 @@ class TrainingState:
 
     round_number: int
     weights: Weights
-    momentum: Weights
+    optimizer: server_optimizers.State
     clip_norm: float
     tracked_norm: float
 
@@ -73,8 +74,7 @@ class DpFtrl(algorithm.Algorithm[TrainingState, model_updates.UpdateSum]):
         weights: Mapping[str, np.ndarray],
         *,
         clients: np.ndarray | None = None,
-        learning_rate: float = 1.0,
-        momentum: float = 0.9,
+        optimizer: server_optimizers.ServerOptimizer | None = None,
     ):
         """Makes the algorithm.
 
@@ -85,12 +85,11 @@ class DpFtrl(algorithm.Algorithm[TrainingState, model_updates.UpdateSum]):
             weights: The model to begin with, by name.
             clients: Who may be asked: int64, distinct indices into the population;
                 None for all.
-            learning_rate: eta_s of the server, above 0.
-            momentum: beta, in [0, 1).
+            optimizer: How the server steps; None for `Sgdm()`.
 
         Raises:
-            ValueError: If the plan is for another number of clients, the weights are
-                not those of the model, or a number is out of range.
+            ValueError: If the plan is for another number of clients, or the weights
+                are not those of the model.
         """
         if clients is None:
             clients = np.arange(rounds.mapped.text.num_clients)
@@ -99,18 +98,11 @@ class DpFtrl(algorithm.Algorithm[TrainingState, model_updates.UpdateSum]):
                 f"num_clients is {plan.sampler.num_clients}, {len(clients)} clients "
                 "train."
             )
-        if not 0 < learning_rate < math.inf:
-            raise ValueError(
-                f"learning_rate is {learning_rate}; it has to be above 0 and finite."
-            )
-        if not 0 <= momentum < 1:
-            raise ValueError(f"momentum is {momentum}; it has to be in [0, 1).")
         self.rounds = rounds
         self.plan = plan
         self.clients = clients
         self.max_rounds = plan.mechanism.num_rounds
-        self._learning_rate = learning_rate
-        self._momentum = momentum
+        self._optimizer = optimizer or server_optimizers.Sgdm()
         self._first = self._checked(weights)
 
     def _checked(self, weights: Mapping[str, np.ndarray]) -> Weights:
@@ -129,18 +121,15 @@ class DpFtrl(algorithm.Algorithm[TrainingState, model_updates.UpdateSum]):
             **self.rounds.describe(),
             "begins_with": codec.digest(self._first).hex(),
             "clients": codec.digest(self.clients).hex(),
-            "learning_rate": self._learning_rate,
-            "momentum": self._momentum,
+            **self._optimizer.describe(),
         }
 
     def initialize(self, repeat: int) -> TrainingState:
         """Returns the state before the first round: the weights to begin with."""
         del repeat
-        zeros = collections.OrderedDict(
-            (name, np.zeros_like(part)) for name, part in self._first.items()
-        )
+        remembered = self._optimizer.initial_state(self._first)
         clip_norm = self.plan.mechanism.clip_norm
-        return TrainingState(0, self._first, zeros, clip_norm, clip_norm)
+        return TrainingState(0, self._first, remembered, clip_norm, clip_norm)
 
     def next_query(
         self, state: TrainingState
@@ -173,19 +162,18 @@ class DpFtrl(algorithm.Algorithm[TrainingState, model_updates.UpdateSum]):
     def update(
         self, state: TrainingState, released: model_updates.ReleasedUpdate
     ) -> tuple[TrainingState, Mapping[str, float | int]]:
-        """Takes a step with momentum along what was released.
+        """Takes the optimizer's step along what was released.
 
         Raises:
             NonFiniteModelError: If the step would spoil the model.
         """
         goal = released.num_clients
-        momentum, weights = collections.OrderedDict(), collections.OrderedDict()
-        for name, part in released.total.items():
-            decayed = np.float32(self._momentum) * state.momentum[name]
-            momentum[name] = decayed + part / np.float32(goal)
-            step = np.float32(self._learning_rate) * momentum[name]
-            weights[name] = state.weights[name] + step
-        if not all(np.all(np.isfinite(weight)) for weight in weights.values()):
+        mean = collections.OrderedDict(
+            (name, released.total[name] / np.float32(goal)) for name in state.weights
+        )
+        remembered, weights = self._optimizer.step(state.optimizer, state.weights, mean)
+        arrays = (*weights.values(), *remembered.values())
+        if not all(np.all(np.isfinite(array)) for array in arrays):
             raise NonFiniteModelError(
                 f"round {state.round_number}: the model would no longer be finite; "
                 "lower the server's learning rate or the noise. The model is kept as "
@@ -194,7 +182,7 @@ class DpFtrl(algorithm.Algorithm[TrainingState, model_updates.UpdateSum]):
         following = TrainingState(
             state.round_number + 1,
             weights,
-            momentum,
+            remembered,
             released.clip_norm,
             released.tracked_norm,
         )

@@ -2,7 +2,6 @@
 
 import dataclasses
 import enum
-import math
 from typing import Any
 
 from privacy import (
@@ -15,6 +14,7 @@ from privacy import (
 from privacy import plan as plan_lib
 from privacy.update_noise import AdaptiveClip
 from rounds import timers
+from training import server_optimizers
 
 
 class Mechanism(enum.Enum):
@@ -51,8 +51,7 @@ class ServerParameters:
         num_rounds: T, at least 1.
         noise_multiplier: z of the guarantee, above 0; 0 for `Mechanism.NONE`.
         clip_norm: C, or C^0 where it adapts; above 0, infinite only without noise.
-        server_learning_rate: eta_s, above 0.
-        momentum: beta, in [0, 1).
+        optimizer: How the server steps.
         adaptive_clip: None for a fixed clip norm.
         restart_rounds: Rounds (from 0, increasing) after which the noise starts anew;
             the only ones after which an adaptive clip norm changes. TREE, BLT and
@@ -66,8 +65,9 @@ class ServerParameters:
     num_rounds: int
     noise_multiplier: float
     clip_norm: float
-    server_learning_rate: float = 1.0
-    momentum: float = 0.9
+    optimizer: server_optimizers.ServerOptimizer = dataclasses.field(
+        default_factory=server_optimizers.Sgdm
+    )
     adaptive_clip: AdaptiveClip | None = None
     restart_rounds: tuple[int, ...] = ()
     matrix: toeplitz.Matrix | None = None
@@ -77,14 +77,6 @@ class ServerParameters:
             raise ValueError(
                 f"cohort_size is {self.cohort_size}; it has to be at least 1."
             )
-        if not 0 < self.server_learning_rate < math.inf:
-            raise ValueError(
-                f"server_learning_rate is {self.server_learning_rate}; it has to be "
-                "above 0 "
-                "and finite."
-            )
-        if not 0 <= self.momentum < 1:
-            raise ValueError(f"momentum is {self.momentum}; it has to be in [0, 1).")
         object.__setattr__(self, "restart_rounds", tuple(self.restart_rounds))
         if self.restart_rounds and self.mechanism not in RESTARTED:
             raise ValueError(

@@ -8,7 +8,6 @@ objects: hence `tf.equal`.)
 import collections
 from collections.abc import Mapping
 
-import numpy as np
 import tensorflow as tf
 
 from simulation import vocabulary
@@ -116,38 +115,4 @@ def metrics_of_sums(
     return collections.OrderedDict(
         {"loss": ratio("loss", "places")}
         | {name: ratio(name, "word_places") for name in _ACCURACIES}
-    )
-
-
-def unigram_metrics(
-    training_targets: np.ndarray, held_out_targets: np.ndarray, num_tokens: int
-) -> collections.OrderedDict[str, float]:
-    """Returns what the best model without context reaches, the baseline to beat.
-
-    Args:
-        training_targets: int32 [n], token ids; padding is ignored.
-        held_out_targets: int32 [m], the same of the clients to judge by.
-        num_tokens: Size of the vocabulary with its special tokens.
-
-    Returns:
-        As `metrics_of_sums`, of the frequencies in `training_targets` with one count
-        added to each token.
-    """
-    counts = np.bincount(training_targets, minlength=num_tokens) + 1.0
-    counts[vocabulary.PAD] = 1e-30
-    logits = np.log(counts / counts.sum())
-    places = np.bincount(held_out_targets, minlength=num_tokens).astype(np.float64)
-    places[vocabulary.PAD] = 0
-    special = len(vocabulary.SPECIAL_TOKENS)
-    words = special + np.argsort(-logits[special:], kind="stable")
-    best = int(np.argmax(logits))
-    return metrics_of_sums(
-        {
-            "loss": -float(places @ logits),
-            "places": places.sum(),
-            "word_places": places[special:].sum(),
-            "top1_in_vocabulary": places[best] if best >= special else 0.0,
-            "one_suggestion": places[words[0]],
-            "three_suggestions": places[words[:_NUM_SUGGESTIONS]].sum(),
-        }
     )

@@ -13,6 +13,7 @@ from training import (
     initial_model,
     keyboard_options,
     keyboard_runs,
+    windows,
 )
 
 
@@ -84,8 +85,8 @@ def choose(
         limits = examples.ClientLimits(
             int(first.flags["max_sentences"]), int(first.flags["max_words"])
         )
-        targets = examples.targets(text, clients.training, limits)
-        log_prior = _log_frequencies(targets, vocabulary.num_tokens)
+        seen = windows.of_clients(text, clients.training, limits, vocabulary.num_tokens)
+        log_prior = _log_frequencies(seen.targets, vocabulary.num_tokens)
         note = (
             "The prior is counted on the clients that train, without noise: no "
             "guarantee covers it."

@@ -62,7 +62,7 @@ class Needs:
     @property
     def total_bytes(self) -> int:
         """Of the program and of the worker."""
-        # Weights and momentum, before and after; sums and noise as 64-bit numbers.
+        # Weights and two moments, before and after; sums and noise as 64-bit numbers.
         server = 24 * self.num_parameters + 48 * self.num_parameters
         # A checkpoint is put together in memory: arrays, and the file's bytes.
         server += 3 * self.noise_bytes + 16 * self.num_parameters

@@ -6,15 +6,16 @@ scripts/run training.run_training --flagfile=configs/training_demo.flagfile
 from absl import app, flags, logging
 
 from options import option_flags
-from simulation import experiment_flags, population_flags
+from simulation import experiment_flags, population_flags, startup
 from simulation.population_options import LanguageOptions
-from training import metric_names
+from training.other_models_options import OtherModelsOptions
 from training.training_options import TrainingOptions
 
 _PROGRAM = "training.run_training"
 _CHECKPOINTS_KEPT = 3
 
 _OPTIONS = option_flags.define(TrainingOptions)
+_OTHERS = option_flags.define(OtherModelsOptions)
 _LANGUAGE = option_flags.define(LanguageOptions)
 _POPULATION = population_flags.PopulationFlags("sentences")
 flags.adopt_module_key_flags(experiment_flags)
@@ -31,7 +32,16 @@ def _vocabulary(options: TrainingOptions):
     return words, "the vocabulary, the most frequent English words of wordfreq."
 
 
-def _memory_needs(options: TrainingOptions, parameters, num_tokens: int):
+def _own_model(options: TrainingOptions, num_tokens: int, seed: int):
+    """Returns a model of the user's own; None where the model is the default one."""
+    if options.model is None:
+        return None
+    from training import preparation  # TensorFlow comes with it, as with the model
+
+    return preparation.network_of(options, num_tokens, seed)
+
+
+def _memory_needs(options: TrainingOptions, parameters, num_tokens: int, network):
     """Returns the sizes that the run's memory depends on."""
     from privacy import tree_aggregation
     from training import dp_ftrl_parameters, memory_needs
@@ -42,14 +52,19 @@ def _memory_needs(options: TrainingOptions, parameters, num_tokens: int):
             parameters.num_rounds, parameters.restart_rounds
         )
     words = options.max_words + 1
+    # What a model of the user's own keeps of a batch, beside scores, nobody knows.
+    num_units = 0
+    if network is None:
+        num_units = options.num_units
+        num_parameters = memory_needs.cifg_num_parameters(
+            num_tokens, num_units, options.embedding_size
+        )
+    else:
+        num_parameters = network.num_parameters()
     return memory_needs.Needs(
-        num_parameters=memory_needs.cifg_num_parameters(
-            num_tokens,
-            options.num_units,
-            options.embedding_size,
-        ),
+        num_parameters=num_parameters,
         num_tokens=num_tokens,
-        num_units=options.num_units,
+        num_units=num_units,
         batch_tokens=options.batch_size * words,
         num_blocks=options.num_blocks,
         tree_rounds=max(lengths),
@@ -59,25 +74,34 @@ def _memory_needs(options: TrainingOptions, parameters, num_tokens: int):
 
 
 def _best_possible(options: TrainingOptions, vocabulary, tokenizer):
-    """Returns what no model can beat, where the law of the text is known."""
+    """Returns what no model can beat, in a list; an empty one if it is not known."""
     population_options = _POPULATION.read()
     if not population_options.is_synthetic:
-        return None
+        return []
     from simulation.readers import synthetic_sentences
-    from training import best_possible
+    from training import baselines, best_possible
 
     language = synthetic_sentences.SyntheticLanguage.english(
         _LANGUAGE.read(), population_options.seed, tokenizer
     )
     best = best_possible.best_possible(language, vocabulary, options.max_words)
-    logging.info(
-        "%s: %s.",
-        "The best possible"
-        if best.is_reached
-        else "No model can beat (words outside the vocabulary have followers)",
-        metric_names.text(best.metrics),
+    return [baselines.of_law(best)]
+
+
+def _beside(prepared, text, vocabulary):
+    """Returns what the model stands beside, and what of it a resumed run has too."""
+    from training import baselines, other_models, windows
+
+    clients, limits = prepared.clients, prepared.limits
+    found = baselines.counted(text, clients, limits, vocabulary.num_tokens)
+    paths = _OTHERS.read().compare_with
+    if not paths:
+        return found, {}
+    judges = windows.of_clients(text, clients.held_out, limits, vocabulary.num_tokens)
+    others, fingerprints = other_models.judged(
+        paths, vocabulary, judges, limits.max_words
     )
-    return best.metrics
+    return found + others, {"compared_with": fingerprints}
 
 
 def run(arguments: experiment_flags.Arguments) -> None:
@@ -85,9 +109,12 @@ def run(arguments: experiment_flags.Arguments) -> None:
     from simulation import client_sentences, sentence_tokenizers
 
     options = _OPTIONS.read()
+    if options.onednn:
+        startup.use_onednn()
     parameters = options.server_parameters()
     vocabulary, public_data = _vocabulary(options)
-    _memory_needs(options, parameters, vocabulary.num_tokens).check()
+    network = _own_model(options, vocabulary.num_tokens, arguments.seed)
+    _memory_needs(options, parameters, vocabulary.num_tokens, network).check()
     tokenizer = sentence_tokenizers.get_sentence_tokenizer("keyboard")
     text = client_sentences.prepare(
         _POPULATION.read(),
@@ -106,25 +133,22 @@ def run(arguments: experiment_flags.Arguments) -> None:
         training_report,
     )
 
-    prepared = preparation.prepare(options, vocabulary, text, arguments.seed)
+    prepared = preparation.prepare(options, vocabulary, text, arguments.seed, network)
     clients, beginning = prepared.clients, prepared.beginning
     algorithm = prepared.algorithm(
         parameters.plan(options.participation_rule(len(clients.training))),
-        parameters.server_learning_rate,
-        parameters.momentum,
-    )
-    baseline = held_out.unigram_baseline(
-        text, clients, prepared.limits, vocabulary.num_tokens
+        parameters.optimizer,
     )
     logging.info(
-        "%s clients train a model of %s parameters, %s judge it. Words by frequency "
-        "alone: %s.",
+        "%s clients train a model of %s parameters, %s judge it.",
         f"{len(clients.training):,}",
         f"{prepared.network.num_parameters():,}",
         f"{len(clients.held_out):,}",
-        metric_names.text(baseline),
     )
-    best = _best_possible(options, vocabulary, tokenizer)
+    beside, others = _beside(prepared, text, vocabulary)
+    beside += _best_possible(options, vocabulary, tokenizer)
+    for baseline in beside:
+        logging.info("%s", baseline)
 
     def report(directory, outcome, statement) -> None:
         realised, planned = (
@@ -133,7 +157,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
             )
             for stated in (statement, algorithm.plan.statement(None, options.delta))
         )
-        training_report.write(directory, realised, planned, dict(baseline), best)
+        training_report.write(directory, realised, planned, beside)
         exported_model.export(
             prepared.network,
             outcome.states[0].weights,
@@ -145,7 +169,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
     done = experiment.run_experiment(
         algorithm,
         program=_PROGRAM,
-        facts={"vocabulary": vocabulary.fingerprint} | beginning.facts,
+        facts={"vocabulary": vocabulary.fingerprint} | beginning.facts | others,
         delta=options.delta,
         save_every=options.checkpoint_every,
         keep=_CHECKPOINTS_KEPT,
@@ -164,6 +188,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
 
 def _check_flags() -> None:
     _OPTIONS.read().server_parameters()
+    _OTHERS.read()
     _LANGUAGE.read()
     _POPULATION.read()
 

@@ -9,15 +9,13 @@ import math
 from typing import TYPE_CHECKING
 
 from options.fields import REQUIRED, OptionError, check, option
+from training import model_options, server_optimizer_options
 
 if TYPE_CHECKING:  # these import NumPy
     from privacy import toeplitz
     from rounds.timers import Timers
     from training.dp_ftrl_parameters import ServerParameters
 
-# A layer of more cells than this is no keyboard's model. Memory is the closer limit:
-# see `memory_needs`.
-_LARGEST_LAYER = 2**16
 # Of rounds, clients and sentences: what a 32-bit number counts.
 _LARGEST_COUNT = 2**31 - 1
 # Learning rates above this make any model infinite.
@@ -31,74 +29,15 @@ _LEAST_NOISE = 1e-3
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TrainingOptions:
+class TrainingOptions(
+    model_options.ModelOptions, server_optimizer_options.ServerOptimizerOptions
+):
     """What a training run is asked for, but for its clients and their text.
 
     Raises:
         OptionError: If an option is not allowed, or options do not go together.
     """
 
-    vocabulary: str | None = option(
-        None,
-        "A vocabulary file: <pad>, <oov>, <bos>, <eos>, then one word a line. By "
-        "default the --vocabulary_size most frequent English words of public text.",
-    )
-    vocabulary_size: int = option(
-        10000,
-        "Words, where --vocabulary is not given: of the 100,000 most frequent.",
-        least=1,
-        most=100_000,
-    )
-    num_units: int = option(
-        670,
-        "Memory cells of the CIFG-LSTM.",
-        least=1,
-        most=_LARGEST_LAYER,
-    )
-    embedding_size: int = option(
-        96,
-        "Size of the input embeddings, the output embeddings and the projection; at "
-        "most 2^16.",
-        least=1,
-        most=_LARGEST_LAYER,
-    )
-    initial_model: str | None = option(
-        None,
-        "Begin with the model of an earlier run of the same vocabulary and sizes: its "
-        "directory 'model', or the run's directory for its last checkpoint. The "
-        "guarantee takes it for public.",
-    )
-    initial_bias: str = option(
-        "zero",
-        "Output bias to begin with. public: the log of public word frequencies; with "
-        "the default vocabulary only.",
-        choices=("zero", "public"),
-    )
-    max_sentences: int = option(
-        256,
-        "The first sentences of a client that are used.",
-        least=1,
-        most=_LARGEST_COUNT,
-    )
-    max_words: int = option(
-        20,
-        "The first words of a sentence that are used.",
-        least=1,
-        most=1000,
-        why="the model is built with a step for each",
-    )
-    batch_size: int = option(
-        16,
-        "Sentences of a client's batch.",
-        least=1,
-        most=_LARGEST_COUNT,
-    )
-    num_held_out_clients: int = option(
-        100,
-        "Clients that train nothing and judge the model.",
-        least=1,
-        most=_LARGEST_COUNT,
-    )
     mechanism: str = option(
         "dp_ftrl",
         "Noise of a tree; correlated by a matrix of few buffers, or by a banded one, "
@@ -208,18 +147,6 @@ class TrainingOptions:
         least=1,
         most=10_000,
     )
-    server_learning_rate: float = option(
-        1.0,
-        "Of the server (eta_s).",
-        above=0,
-        most=_LARGEST_RATE,
-    )
-    momentum: float = option(
-        0.9,
-        "Of the server (beta).",
-        least=0,
-        below=1,
-    )
     over_selection: float = option(
         1.0,
         "Clients asked to take part, for each that is needed.",
@@ -293,6 +220,7 @@ class TrainingOptions:
     def __post_init__(self):
         check(self)
         self._check_beginning()
+        self._check_optimizer()
         if self.is_private and self.clip_norm is None:
             raise OptionError(self, "{mechanism=} needs {clip_norm}")
         if self.epsilon is None:
@@ -309,18 +237,6 @@ class TrainingOptions:
                 "{epsilon=} and {noise_multiplier=}: give one of them, the other "
                 "follows",
             )
-
-    def _check_beginning(self) -> None:
-        if self.initial_bias != "public":
-            return
-        for name in ("vocabulary", "initial_model"):
-            if getattr(self, name) is not None:
-                raise OptionError(
-                    self,
-                    f"{{initial_bias=}} goes with no {{{name}}}: it needs the default "
-                    "vocabulary, whose frequencies are known, and is itself where a "
-                    "model begins",
-                )
 
     @property
     def is_private(self) -> bool:
@@ -358,8 +274,7 @@ class TrainingOptions:
             num_rounds=self.num_rounds,
             noise_multiplier=self._noise_multiplier(restarts, matrix),
             clip_norm=math.inf if self.clip_norm is None else self.clip_norm,
-            server_learning_rate=self.server_learning_rate,
-            momentum=self.momentum,
+            optimizer=self.optimizer(),
             adaptive_clip=adaptive,
             restart_rounds=restarts,
             matrix=matrix,

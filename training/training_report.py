@@ -1,13 +1,14 @@
 """What a training run leaves for people to read: plots, statements, one page."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import pandas as pd
 from matplotlib import figure as figure_lib
 
 from privacy import statement as statement_lib
 from simulation import page, plots, run_directory
+from training import baselines as baselines_lib
 from training import evaluation, metric_names
 
 
@@ -29,32 +30,30 @@ def write(
     directory: run_directory.RunDirectory,
     realised: statement_lib.PrivacyStatement,
     planned: statement_lib.PrivacyStatement,
-    baseline: dict[str, float],
-    best_possible: Mapping[str, float] | None = None,
+    baselines: Sequence[baselines_lib.Baseline],
 ) -> None:
     """Writes the statements, the plots, and `report.html`.
 
     Args:
         directory: Has the run's metrics. Takes `privacy.md` and `.json`, of what was
             realised; `privacy_planned.md` and `.json`; plots; and in `simulator`
-            `unigram_baseline.json`, and `best_possible.json` if it is known.
+            `baselines.csv`.
         realised: The statement of what was realised.
         planned: The statement of the worst case that was planned.
-        baseline: See `held_out.unigram_baseline`.
-        best_possible: See `best_possible.BestPossible.metrics`; None where the law of
-            the text is not known.
+        baselines: What the model stands beside.
     """
     metrics = directory.metrics()
     report = page.Page(directory, "Training")
     model = report.section("The model", covered=False)
-    model.file("unigram_baseline.json", baseline)
-    references: dict[str, Mapping[str, float]] = {"words by frequency alone": baseline}
-    if best_possible is not None:
-        model.file("best_possible.json", best_possible)
-        references["the best possible"] = best_possible
+    model.file(baselines_lib.FILE, baselines_lib.table(baselines))
+    references = {b.name: b.metrics for b in baselines}
     model.text(f"After {len(metrics)} rounds.")
     table = held_out(metrics.iloc[-1], references)
     model.show(table, "Mean over the places of the text")
+    made_of = "\n".join(f"* {b.name}: {b.made_of}" for b in baselines)
+    model.text(
+        f"What it stands beside; the run's guarantee covers none of it:\n\n{made_of}"
+    )
     model.plot("accuracy.png", plot_accuracy(metrics, references))
     model.plot("loss.png", plot_loss(metrics, references))
     clip_norm = report.section("Clip norm", covered=True)
@@ -89,7 +88,8 @@ def plot_accuracy(
         metrics: Of the run.
         references: By name: metrics that do not depend on the round.
     """
-    figure, axes = plots.single("Accuracy on held-out clients", "round", "accuracy")
+    title = "Accuracy on held-out clients; straight lines: of one suggestion"
+    figure, axes = plots.single(title, "round", "accuracy")
     curves = {
         f"held_out_{name}": (metric_names.LABELS[name], color)
         for name, color in (
@@ -99,8 +99,7 @@ def plot_accuracy(
         )
     }
     suggestion = {
-        f"one suggestion, {label}": values["one_suggestion"]
-        for label, values in references.items()
+        label: values["one_suggestion"] for label, values in references.items()
     }
     _draw_held_out(axes, metrics, curves, suggestion)
     axes.set_ylim(bottom=0)
@@ -121,9 +120,7 @@ def plot_loss(
 def _draw_held_out(axes, metrics, curves, references: Mapping[str, float]) -> None:
     shown = metrics[metrics["held_out_loss"].notna()].set_index("round")
     plots.curves(axes, shown, curves, marker="o", ms=3)
-    # At most two: frequencies, and the best possible.
-    for style, (label, value) in zip(("--", ":"), references.items(), strict=False):
-        axes.axhline(value, color=plots.MUTED, linestyle=style, label=label)
+    plots.straight_lines(axes, references)
     plots.legend(axes, below=True)
 
 

@@ -39,7 +39,7 @@ from rounds import algorithm, run, samplers, timers
 from simulation import client_text, client_words, population_options
 from tests.federated_hh.interactive import cases as statistics_cases
 from tests.training import training_test_case
-from training import client_update, dp_ftrl, examples
+from training import client_update, dp_ftrl, examples, server_optimizers
 
 
 @dataclasses.dataclass(frozen=True)
@@ -234,7 +234,9 @@ def _training(folder: str, data: str, plan: str) -> dp_ftrl.DpFtrl:
     )
     sampler = timers.Timers(num_clients=9, cohort_size=3, num_rounds=4, timer_hours=1)
     training = training_plan.plan_of(sampler, mechanism)
-    return dp_ftrl.DpFtrl(rounds, training, model.initial_weights(1))
+    # It remembers most: two moments, and the steps that were taken.
+    adam = server_optimizers.Adam(0.1)
+    return dp_ftrl.DpFtrl(rounds, training, model.initial_weights(1), optimizer=adam)
 
 
 def _median_length(folder: str, data: str, plan: str) -> median_length.MedianLength:

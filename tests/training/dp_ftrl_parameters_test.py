@@ -76,8 +76,6 @@ class BadInputTest(parameterized.TestCase):
     @parameterized.parameters(
         (dict(cohort_size=0), "cohort_size is 0"),
         (dict(num_rounds=0), "num_rounds is 0"),
-        (dict(server_learning_rate=0.0), "server_learning_rate is 0"),
-        (dict(momentum=1.0), r"momentum is 1.0; it has to be in \[0, 1\)"),
         (
             dict(noise_multiplier=0.0),
             "noise_multiplier is .*; it has to be a finite number above 0",

@@ -14,7 +14,7 @@ from randomness import noise_keys
 from rounds import codec, steps, timers
 from simulation import client_text
 from tests.training import training_test_case as common
-from training import client_update, dp_ftrl, examples
+from training import client_update, dp_ftrl, examples, server_optimizers
 from training import dp_ftrl_parameters as lib
 
 _TREE, _GAUSSIAN = lib.Mechanism.TREE, lib.Mechanism.GAUSSIAN
@@ -44,14 +44,22 @@ class _Rounds:
 class Server:
     """A run whose sums the test makes; no client trains."""
 
-    def __init__(self, seed=1, noise_key=1, about="clients", weights=None, **options):
+    def __init__(
+        self,
+        seed=1,
+        noise_key=1,
+        about="clients",
+        weights=None,
+        momentum=0.9,
+        **options,
+    ):
         values = dict(
             mechanism=_TREE,
             cohort_size=10,
             num_rounds=100,
             noise_multiplier=0.5,
             clip_norm=2.0,
-            server_learning_rate=0.3,
+            optimizer=server_optimizers.Sgdm(0.3, momentum),
         )
         parameters = lib.ServerParameters(**values | options)
         goal = parameters.cohort_size
@@ -63,8 +71,7 @@ class Server:
             parameters.plan(sampler),
             weights or _Rounds.model.initial_weights(1),
             clients=np.arange(40),
-            learning_rate=parameters.server_learning_rate,
-            momentum=parameters.momentum,
+            optimizer=parameters.optimizer,
         )
         self.mechanism = self.algorithm.plan.mechanism
         self.steps = steps.Steps(
@@ -145,6 +152,32 @@ class ServerTest(parameterized.TestCase):
         self.assertEqual(server.state.round_number, 9)
         self.assertEqual(metrics["noise_stddev"], 0.0 if exact else 1.0)
 
+    def test_an_optimizer_comes_after_the_noise(self):
+        # Two runs of one identity but for the optimizer, which the plan does not have.
+        servers = [Server(optimizer=o(0.3)) for o in server_optimizers.BY_NAME.values()]
+        plans = {repr(server.algorithm.plan) for server in servers}
+        self.assertLen(plans, 1)
+        for server in servers:
+            server.update(random_sums(0))
+            server.update(random_sums(1))
+        ends = [server.state.weights["a"] for server in servers]
+        for i, end in enumerate(ends):
+            for other in ends[:i]:
+                self.assertGreater(np.abs(end - other).max(), 1e-3)
+
+    def test_an_optimizer_that_would_be_spoiled_is_kept(self):
+        # The square of the mean is infinite in Adam's memory, and the step is none.
+        server = Server(
+            mechanism=_NONE,
+            noise_multiplier=0,
+            clip_norm=math.inf,
+            optimizer=server_optimizers.Adam(),
+        )
+        parts = {n: np.zeros(shape, np.float32) for n, shape in _SHAPES.items()}
+        parts["a"][0, 0] = 1e30
+        with self.assertRaisesRegex(dp_ftrl.NonFiniteModelError, "round 0"):
+            server.update(model_updates.UpdateSum(parts, 10, 5, 0))
+
     def test_it_ends_after_its_rounds(self):
         server = Server(num_rounds=2)
         for number in range(2):
@@ -185,8 +218,6 @@ class ServerTest(parameterized.TestCase):
     @parameterized.parameters(
         (dict(weights={"a": np.zeros(2)}), "the model has"),
         (dict(clients=np.arange(39)), "num_clients is 40, 39 clients train"),
-        (dict(learning_rate=0.0), "learning_rate is 0.0"),
-        (dict(momentum=1.0), "momentum is 1.0"),
     )
     def test_bad_input(self, options, regex):
         plan = Server().algorithm.plan
@@ -233,6 +264,9 @@ class NoiseOfOtherRunsTest(parameterized.TestCase):
             noise_of(noise_multiplier=1.0),
             noise_of(num_rounds=99),
             noise_of(momentum=0.5),
+            noise_of(optimizer=server_optimizers.Adam(0.3)),
+            noise_of(optimizer=server_optimizers.Yogi(0.3)),
+            noise_of(optimizer=server_optimizers.Adam(0.3, epsilon=1e-4)),
             noise_of(about="other clients"),
             noise_of(goal=11),
             noise_of(seed=2),
@@ -305,7 +339,7 @@ class FederatedTest(common.TrainingTestCase):
             rounds,
             parameters.plan(timers.Timers(num_clients=8, cohort_size=4, num_rounds=40)),
             rounds.model.initial_weights(1),
-            momentum=0.0,
+            optimizer=server_optimizers.Sgdm(momentum=0.0),
         )
         by_hand = steps.Steps(
             algorithm, seed=1, noise_key=noise_keys.NoiseKey.of_seed(1)

@@ -8,6 +8,7 @@ import sys
 import time
 
 import numpy as np
+import pandas as pd
 from absl.testing import absltest
 
 import training
@@ -86,7 +87,8 @@ class RunTrainingFromModelTest(absltest.TestCase):
             )
 
         # A path that is relative, and a run's directory instead of its export.
-        done = self.run_training("warm", "--initial_model=public", "--seed=2", *still)
+        beginning = ("--initial_model=public", "--compare_with=public")
+        done = self.run_training("warm", *beginning, "--seed=2", *still)
         self.assertEqual(done.returncode, 0, done.stderr)
         for name, array in self.weights("warm").items():
             np.testing.assert_allclose(array, public[name], atol=1e-9)
@@ -96,6 +98,13 @@ class RunTrainingFromModelTest(absltest.TestCase):
         self.assertEqual(facts["initial_model"], initial_model.read(path).fingerprint)
         self.assertIn(str(path), self.protected("warm"))
         self.assertIn("not counted here", self.protected("warm"))
+
+        # It stands beside the model that it is.
+        beside = pd.read_csv(self.scratch / "warm" / "simulator" / "baselines.csv")
+        metrics = pd.read_csv(self.scratch / "warm" / "simulator" / "metrics.csv")
+        row = beside.set_index("baseline").loc["public"]
+        self.assertAlmostEqual(row["loss"], metrics["held_out_loss"].iloc[-1], places=5)
+        self.assertIn("its training had epsilon", row["made_of"])
 
         done = self.run_training("bad", f"--initial_model={path}", "--num_units=7")
         self.assertEqual(done.returncode, 1)

@@ -121,8 +121,7 @@ class RunTrainingTest(absltest.TestCase):
             "privacy.json",
             "privacy.md",
             "privacy_planned.json",
-            "simulator/unigram_baseline.json",
-            "simulator/best_possible.json",
+            "simulator/baselines.csv",
             "flags.txt",
             "simulator/accuracy.png",
             "simulator/loss.png",
@@ -188,14 +187,16 @@ class RunTrainingTest(absltest.TestCase):
             taken = arrays["places/table/participations"]
         self.assertEqual(taken.sum(), 7 * 5)
         self.assertEqual(taken.max(), realised["parameters"]["MaxP"])
-        unigram, best = (
-            json.loads((path / "simulator" / f"{name}.json").read_text())
-            for name in ("unigram_baseline", "best_possible")
+        beside = pd.read_csv(path / "simulator" / "baselines.csv")
+        losses = dict(zip(beside["baseline"], beside["loss"], strict=True))
+        self.assertLess(losses["the best possible"], losses["interpolated bigram"])
+        self.assertLess(
+            losses["interpolated bigram"], losses["words by frequency alone"]
         )
-        self.assertLess(best["loss"], unigram["loss"])
         page = (path / "report.html").read_text()
         for text in (
             "words by frequency alone",
+            "interpolated trigram",
             "the best possible",
             "zero-out",
             "--cohort_size=5",

@@ -9,7 +9,7 @@ from scipy import linalg, optimize, stats
 from options.fields import fields_of
 from privacy import blt, toeplitz
 from rounds import timers
-from training import client_update, examples
+from training import client_update, examples, server_optimizers
 from training.training_options import TrainingOptions
 
 _GIVEN = {"cohort_size": 200, "num_rounds": 20, "clip_norm": 1.0, "diurnal": False}
@@ -132,6 +132,38 @@ class TrainingOptionsTest(parameterized.TestCase):
                 self.assertRaisesRegex(ValueError, regex),
             ):
                 TrainingOptions(**_GIVEN | values).server_parameters()
+
+    @parameterized.parameters(
+        ({}, server_optimizers.Sgdm(1.0, 0.9)),
+        (dict(momentum=0.5), server_optimizers.Sgdm(1.0, 0.5)),
+        (dict(server_optimizer="adam"), server_optimizers.Adam(1.0, 0.9, 0.99, 1e-3)),
+        (
+            dict(
+                server_optimizer="yogi",
+                server_learning_rate=0.1,
+                server_beta1=0.8,
+                server_beta2=0.95,
+                server_epsilon=1e-5,
+            ),
+            server_optimizers.Yogi(0.1, 0.8, 0.95, 1e-5),
+        ),
+    )
+    def test_server_optimizers(self, values, expected):
+        found = TrainingOptions(**_GIVEN | values).server_parameters()
+        self.assertEqual(found.optimizer, expected)
+
+    @parameterized.parameters(
+        dict(momentum=0.9, server_optimizer="adam"),
+        dict(server_beta1=0.9),
+        dict(server_beta2=0.9),
+        dict(server_epsilon=0.1),
+    )
+    def test_settings_of_another_optimizer(self, **values):
+        (name, value), *_ = values.items()
+        with self.assertRaisesRegex(
+            ValueError, rf"^{name}={value} is no setting of server_optimizer="
+        ):
+            TrainingOptions(**_GIVEN | values)
 
     def test_rules_reach_the_simulation(self):
         rule = TrainingOptions(**_GIVEN).participation_rule(1000)

@@ -1,0 +1,104 @@
+"""What a training run is asked for of its model and of the text that it reads."""
+
+import dataclasses
+
+from options.fields import OptionError, option
+
+# A layer of more cells than this is no keyboard's model. Memory is the closer limit:
+# see `memory_needs`.
+_LARGEST_LAYER = 2**16
+# Of clients and sentences: what a 32-bit number counts.
+_LARGEST_COUNT = 2**31 - 1
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ModelOptions:
+    """The model, where it begins, and what of a client's text it sees.
+
+    A part of `training_options.TrainingOptions`, which checks it.
+    """
+
+    vocabulary: str | None = option(
+        None,
+        "A vocabulary file: <pad>, <oov>, <bos>, <eos>, then one word a line. By "
+        "default the --vocabulary_size most frequent English words of public text.",
+    )
+    vocabulary_size: int = option(
+        10000,
+        "Words, where --vocabulary is not given: of the 100,000 most frequent.",
+        least=1,
+        most=100_000,
+    )
+    model: str | None = option(
+        None,
+        "A model of your own, as module:function: of the number of tokens and the "
+        "length of a sequence, returns an uncompiled tf.keras.Model from tokens to "
+        "logits. By default a CIFG-LSTM of --num_units and --embedding_size.",
+    )
+    onednn: bool = option(
+        False,
+        "Let TensorFlow use oneDNN's kernels. Training then takes about a seventh "
+        "less time, and the last bits of sums depend on the processor.",
+    )
+    num_units: int = option(
+        670,
+        "Memory cells of the CIFG-LSTM.",
+        least=1,
+        most=_LARGEST_LAYER,
+    )
+    embedding_size: int = option(
+        96,
+        "Size of the input embeddings, the output embeddings and the projection; at "
+        "most 2^16.",
+        least=1,
+        most=_LARGEST_LAYER,
+    )
+    initial_model: str | None = option(
+        None,
+        "Begin with the model of an earlier run of the same vocabulary and sizes: its "
+        "directory 'model', or the run's directory for its last checkpoint. The "
+        "guarantee takes it for public.",
+    )
+    initial_bias: str = option(
+        "zero",
+        "Output bias to begin with. public: the log of public word frequencies; with "
+        "the default vocabulary only.",
+        choices=("zero", "public"),
+    )
+    max_sentences: int = option(
+        256,
+        "The first sentences of a client that are used.",
+        least=1,
+        most=_LARGEST_COUNT,
+    )
+    max_words: int = option(
+        20,
+        "The first words of a sentence that are used.",
+        least=1,
+        most=1000,
+        why="the model is built with a step for each",
+    )
+    batch_size: int = option(
+        16,
+        "Sentences of a client's batch.",
+        least=1,
+        most=_LARGEST_COUNT,
+    )
+    num_held_out_clients: int = option(
+        100,
+        "Clients that train nothing and judge the model.",
+        least=1,
+        most=_LARGEST_COUNT,
+    )
+
+    def _check_beginning(self) -> None:
+        if self.initial_bias != "public":
+            return
+        for name in ("vocabulary", "initial_model", "model"):
+            if getattr(self, name) is not None:
+                raise OptionError(
+                    self,
+                    f"{{initial_bias=}} goes with no {{{name}}}: it needs the default "
+                    "vocabulary, whose frequencies are known, and the output bias of "
+                    "the default model, and is itself where a model begins",
+                )

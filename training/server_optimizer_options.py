@@ -1,0 +1,94 @@
+"""What a training run is asked for of the server's steps."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from options.fields import OptionError, option
+
+if TYPE_CHECKING:  # it imports NumPy
+    from training.server_optimizers import ServerOptimizer
+
+# Learning rates above this make any model infinite.
+_LARGEST_RATE = 1e6
+# Of each server optimizer: its own settings by the options' names.
+_OF_ADAM = {
+    "server_beta1": "beta1",
+    "server_beta2": "beta2",
+    "server_epsilon": "epsilon",
+}
+_SETTINGS_OF: Mapping[str, Mapping[str, str]] = {
+    "sgdm": {"momentum": "momentum"},
+    "adam": _OF_ADAM,
+    "yogi": _OF_ADAM,
+}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ServerOptimizerOptions:
+    """How the server steps.
+
+    A part of `training_options.TrainingOptions`, which checks it.
+    """
+
+    server_learning_rate: float = option(
+        1.0,
+        "Of the server (eta_s).",
+        above=0,
+        most=_LARGEST_RATE,
+    )
+    server_optimizer: str = option(
+        "sgdm",
+        "How the server steps along the noisy mean of updates: gradient descent with "
+        "momentum (Algorithm 1), Adam, or Yogi.",
+        choices=("sgdm", "adam", "yogi"),
+    )
+    momentum: float | None = option(
+        None,
+        "Of --server_optimizer=sgdm (beta); 0.9 by default.",
+        least=0,
+        below=1,
+    )
+    server_beta1: float | None = option(
+        None,
+        "Of --server_optimizer=adam and yogi: decay of the mean of updates; 0.9 by "
+        "default.",
+        least=0,
+        below=1,
+    )
+    server_beta2: float | None = option(
+        None,
+        "Of --server_optimizer=adam and yogi: decay of the mean of their squares; "
+        "0.99 by default.",
+        least=0,
+        below=1,
+    )
+    server_epsilon: float | None = option(
+        None,
+        "Of --server_optimizer=adam and yogi: added to the root of that mean; 0.001 "
+        "by default.",
+        least=1e-15,
+        most=_LARGEST_RATE,
+    )
+
+    def optimizer(self) -> "ServerOptimizer":
+        """Returns how the server steps; what is not given has its default."""
+        from training import server_optimizers
+
+        settings = {
+            key: getattr(self, name)
+            for name, key in _SETTINGS_OF[self.server_optimizer].items()
+            if getattr(self, name) is not None
+        }
+        kind = server_optimizers.BY_NAME[self.server_optimizer]
+        return kind(self.server_learning_rate, **settings)
+
+    def _check_optimizer(self) -> None:
+        own = _SETTINGS_OF[self.server_optimizer]
+        for name in ("momentum", *_OF_ADAM):
+            if getattr(self, name) is not None and name not in own:
+                raise OptionError(
+                    self,
+                    f"{{{name}=}} is no setting of {{server_optimizer=}}; leave it "
+                    "out, or take another optimizer",
+                )
