@@ -13,10 +13,13 @@ from training import (
     keyboard_evaluation,
     keyboard_layout,
     keyboard_model,
+    keyboard_ngrams,
     keyboard_options,
     keyboard_places,
+    keyboard_predictions,
     keyboard_typing,
     keyboard_user,
+    ngrams,
 )
 
 _WORDS = ("so", "to", "we", "then", "when", "a")
@@ -32,9 +35,9 @@ def _markov(law, length=8):
     def logits_at(tokens, places):
         return tf.gather(logits, tf.gather_nd(tokens, places))
 
-    return keyboard_model.KeyboardModel(
-        vocabulary.Vocabulary(_WORDS), length, logits_at
-    )
+    words = vocabulary.Vocabulary(_WORDS)
+    model = keyboard_model.KeyboardModel(words, length, logits_at)
+    return keyboard_predictions.NetworkPredictor(model)
 
 
 def _random_law(seed, concentration=0.4):
@@ -165,7 +168,7 @@ class KeyboardEvaluationTest(parameterized.TestCase):
         metrics = judgement.evaluate(model).scores.metrics()
         places = judgement.places
         at = np.stack([places.rows, places.columns], axis=1)
-        logits = model.logits_at(tf.constant(places.inputs), tf.constant(at))
+        logits = model.model.logits_at(tf.constant(places.inputs), tf.constant(at))
         sums = evaluation.sums_of_batch(logits, tf.constant(places.targets))
         expected = evaluation.metrics_of_sums({k: v.numpy() for k, v in sums.items()})
         for name, value in expected.items():
@@ -233,7 +236,8 @@ class KeyboardEvaluationTest(parameterized.TestCase):
     def test_words_by_frequency_are_the_decoders_own(self):
         judgement = self._judgement(_rows(_random_law(2), 3, 30), touch_stddev=0.8)
         prior = np.log([1e-30] * 4 + [1 / len(_WORDS)] * len(_WORDS))
-        model = keyboard_model.by_frequency(vocabulary.Vocabulary(_WORDS), prior, 8)
+        words = vocabulary.Vocabulary(_WORDS)
+        model = keyboard_ngrams.NGramPredictor(ngrams.Unigram(np.exp(prior)), words)
         sums = judgement.evaluate(model).scores.sums
         np.testing.assert_array_equal(sums["modified_before"], sums["modified_after"])
 

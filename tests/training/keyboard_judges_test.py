@@ -8,13 +8,13 @@ from absl.testing import absltest
 from randomness import noise_keys
 from simulation import client_text, run_directory, tables, vocabulary
 from training import (
+    baselines,
     exported_model,
     held_out,
     initial_model,
     keyboard_comparison,
     keyboard_judges,
     keyboard_options,
-    keyboard_report,
     keyboard_runs,
     model,
 )
@@ -62,7 +62,11 @@ class JudgesTest(absltest.TestCase):
                     counts[token] += 1
         counts[0] = 0
         np.testing.assert_allclose(
-            np.exp(found.log_prior), counts / counts.sum(), atol=1e-12
+            found.prior.probabilities, counts / counts.sum(), atol=1e-12
+        )
+        self.assertEqual(
+            list(found.baselines),
+            [baselines.UNIGRAM, baselines.BIGRAM, baselines.TRIGRAM],
         )
 
     def test_public_prior(self):
@@ -71,7 +75,7 @@ class JudgesTest(absltest.TestCase):
                 _options(judges=judges, prior="public"), runs, self.text, self.words
             )
             np.testing.assert_allclose(
-                np.exp(found.log_prior),
+                found.prior.probabilities,
                 initial_model.public_probabilities(self.words),
             )
         self.assertEqual(found.clients.tolist(), list(range(12)))
@@ -144,7 +148,7 @@ class JudgesTest(absltest.TestCase):
         self.assertEqual(set(curve["model"]), set(by_model.columns))
         self.assertIn("| one suggestion | ", printed)
         page = (self.path / "out" / "report.html").read_text()
-        for text in (keyboard_report.BY_FREQUENCY, "Keyboard: QWERTY", "nobody knows"):
+        for text in (keyboard_judges.PUBLIC, "Keyboard: QWERTY", "nobody knows"):
             self.assertIn(text, page)
 
     def test_models_of_different_vocabularies(self):

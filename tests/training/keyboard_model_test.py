@@ -93,14 +93,6 @@ class KeyboardModelTest(absltest.TestCase):
     def test_last_checkpoint_of_a_run_that_is_not_finished(self):
         self._check(keyboard_model.read(self._run(weights=self.weights)))
 
-    def test_by_frequency(self):
-        prior = np.log([1e-9, 0.2, 1e-9, 0.1, 0.1, 0.4, 0.05, 0.15])
-        found = keyboard_model.by_frequency(self.words, prior, _LENGTH)
-        for text in ("", "see you", "soon soon soon soon soon"):
-            words, shares = zip(*found.suggest(text), strict=True)
-            self.assertEqual(words, ("you", "don't", "see"))
-            np.testing.assert_allclose(shares, (0.4, 0.15, 0.1), rtol=1e-5)
-
     def test_no_model(self):
         with self.assertRaisesRegex(ValueError, "neither the directory of a run"):
             keyboard_model.read(self.path)
