@@ -52,7 +52,7 @@ class JudgesTest(absltest.TestCase):
         )
 
     def test_those_held_out_judge_and_the_others_are_counted(self):
-        found = keyboard_judges.choose(_options(), [self.run], self.text, self.words)
+        found = keyboard_judges.choose(_options(), [self.run], self.text, self.words, 1)
         clients = held_out.Clients.split(12, 4, 3)
         np.testing.assert_array_equal(found.clients, clients.held_out)
         counts = np.ones(9)
@@ -72,7 +72,7 @@ class JudgesTest(absltest.TestCase):
     def test_public_prior(self):
         for judges, runs in (("held_out", [self.run]), ("all", [])):
             found = keyboard_judges.choose(
-                _options(judges=judges, prior="public"), runs, self.text, self.words
+                _options(judges=judges, prior="public"), runs, self.text, self.words, 1
             )
             np.testing.assert_allclose(
                 found.prior.probabilities,
@@ -99,8 +99,27 @@ class JudgesTest(absltest.TestCase):
             ),
         ):
             with self.assertRaisesRegex(ValueError, message):
-                keyboard_judges.choose(options, runs, text, self.words)
-        keyboard_judges.choose(_options(judges="all"), [self.run], other, self.words)
+                keyboard_judges.choose(options, runs, text, self.words, 1)
+        keyboard_judges.choose(_options(judges="all"), [self.run], other, self.words, 1)
+
+    def test_of_many_clients_some_judge(self):
+        def judges(seed, **options):
+            return keyboard_judges.choose(
+                _options(max_judges=3, **options),
+                [] if options else [self.run],
+                self.text,
+                self.words,
+                seed,
+            ).clients.tolist()
+
+        self.assertLess(set(judges(1)), set(held_out.Clients.split(12, 4, 3).held_out))
+        drawn = [judges(seed, judges="all") for seed in range(200)]
+        for some in drawn:
+            self.assertEqual(some, sorted(set(some)))
+            self.assertLen(some, 3)
+        counts = np.bincount(np.concatenate(drawn), minlength=12)
+        # Each of 12 in a quarter of 200 draws.
+        self.assertTrue(np.all(np.abs(counts - 50) < 5 * np.sqrt(200 * 3 / 16)))
 
     def _export(self, name, words=_WORDS, length=5):
         network = model.cifg_language_model(
