@@ -124,21 +124,31 @@ def _ways(language_model, clients, limits, scratch: str) -> _Ways:
     yield "plain TensorFlow", plain
 
 
-def measure(num_clients: int, repeats: int, scratch: str) -> "pd.DataFrame":
+def _model(num_words: int) -> "model.LanguageModel":
+    from simulation import vocabulary
+    from training import model
+
+    return model.cifg_language_model(num_words + len(vocabulary.SPECIAL_TOKENS))
+
+
+def measure(
+    num_clients: int, num_words: int, repeats: int, scratch: str
+) -> "pd.DataFrame":
     """Returns a table: for each workload and way, what a client costs.
 
     Args:
         num_clients: Of a round, at least 1.
+        num_words: Of the vocabulary.
         repeats: Rounds that are measured, after one that builds the computation.
         scratch: A directory for the clients' text.
     """
     import pandas as pd
 
     from scripts import resource_usage
-    from training import examples, model
+    from training import examples
 
     limits = examples.ClientLimits()
-    language_model = model.cifg_language_model(10_004)
+    language_model = _model(num_words)
     rows = []
     for workload in WORKLOADS:
         clients = _clients(workload, num_clients, language_model.num_tokens)
@@ -163,22 +173,23 @@ def measure(num_clients: int, repeats: int, scratch: str) -> "pd.DataFrame":
     return pd.DataFrame(rows)
 
 
-def threads_gain(num_clients: int, scratch: str) -> float:
+def threads_gain(num_clients: int, num_words: int, scratch: str) -> float:
     """Returns how much faster a round is on two cores than on one of them.
 
     Args:
         num_clients: Of a round.
+        num_words: Of the vocabulary.
         scratch: A directory for the clients' text.
 
     Returns:
         The ratio of wall seconds; nan where this process may use one core only.
     """
-    from training import examples, model
+    from training import examples
 
     cores = sorted(os.sched_getaffinity(0))
     if len(cores) < 2:
         return float("nan")
-    language_model = model.cifg_language_model(10_004)
+    language_model = _model(num_words)
     clients = _clients(WORKLOADS[0], num_clients, language_model.num_tokens)
     seconds = []
     try:
