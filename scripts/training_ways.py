@@ -61,8 +61,10 @@ def _clients(workload: Workload, num_clients: int, num_tokens: int) -> list:
     ]
 
 
-def _plain(language_model: "model.LanguageModel", weights, clients, limits) -> None:
-    """Trains clients one after the other, as one would write it."""
+def _plain(
+    language_model: "model.LanguageModel", weights, clients, limits
+) -> Callable[[], None]:
+    """Returns what trains clients one after the other, as one would write it."""
     import numpy as np
     import tensorflow as tf
 
@@ -81,16 +83,19 @@ def _plain(language_model: "model.LanguageModel", weights, clients, limits) -> N
         ):
             variable.assign_sub(_RATE * tf.convert_to_tensor(gradient))
 
-    for sentences in clients:
-        for variable, weight in zip(variables, weights.values(), strict=True):
-            variable.assign(weight)
-        for first in range(0, len(sentences), limits.batch_size):
-            batch = sentences[first : first + limits.batch_size]
-            rows = np.zeros((len(batch), length + 1), np.int32)
-            for row, sentence in zip(rows, batch, strict=True):
-                tokens = [2, *sentence, 3][: length + 1]
-                row[: len(tokens)] = tokens
-            step(rows[:, :-1], rows[:, 1:])
+    def train() -> None:
+        for sentences in clients:
+            for variable, weight in zip(variables, weights.values(), strict=True):
+                variable.assign(weight)
+            for first in range(0, len(sentences), limits.batch_size):
+                batch = sentences[first : first + limits.batch_size]
+                rows = np.zeros((len(batch), length + 1), np.int32)
+                for row, sentence in zip(rows, batch, strict=True):
+                    tokens = [2, *sentence, 3][: length + 1]
+                    row[: len(tokens)] = tokens
+                step(rows[:, :-1], rows[:, 1:])
+
+    return train
 
 
 def _ways(language_model, clients, limits, scratch: str) -> _Ways:
@@ -120,8 +125,7 @@ def _ways(language_model, clients, limits, scratch: str) -> _Ways:
         with runtime.tff_worker():
             everyone = np.arange(len(clients))
             yield name, functools.partial(rounds.train, weights, everyone, 0.3, 0.3)
-    plain = functools.partial(_plain, language_model, weights, clients, limits)
-    yield "plain TensorFlow", plain
+    yield "plain TensorFlow", _plain(language_model, weights, clients, limits)
 
 
 def _model(num_words: int) -> "model.LanguageModel":
