@@ -52,6 +52,31 @@ class Baseline:
         return f"On the same places, {self.name}: {text}."
 
 
+def ngrams_of(
+    text: client_text.ClientText,
+    clients: held_out.Clients,
+    limits: examples.ClientLimits,
+    num_tokens: int,
+) -> dict[str, ngrams.Model]:
+    """Returns the n-grams of the training clients' text, by name.
+
+    Args:
+        text: All clients' sentences.
+        clients: Who trains.
+        limits: How much of a client's text is used.
+        num_tokens: Size of the vocabulary with its special tokens.
+    """
+    training, held_back = (
+        windows.of_clients(text, some, limits, num_tokens)
+        for some in (
+            clients.training,
+            clients.training[_HELD_BACK_OF - 1 :: _HELD_BACK_OF],
+        )
+    )
+    models = ngrams.interpolated(training, held_back)
+    return dict(zip((UNIGRAM, BIGRAM, TRIGRAM), models, strict=True))
+
+
 def counted(
     text: client_text.ClientText,
     clients: held_out.Clients,
@@ -66,19 +91,12 @@ def counted(
         limits: How much of a client's text is used.
         num_tokens: Size of the vocabulary with its special tokens.
     """
-    training, held_back, judges = (
-        windows.of_clients(text, some, limits, num_tokens)
-        for some in (
-            clients.training,
-            clients.training[_HELD_BACK_OF - 1 :: _HELD_BACK_OF],
-            clients.held_out,
-        )
-    )
+    judges = windows.of_clients(text, clients.held_out, limits, num_tokens)
     made_of = f"counted on the {len(clients.training):,} training clients, no noise"
-    models = ngrams.interpolated(training, held_back)
+    models = ngrams_of(text, clients, limits, num_tokens)
     return [
         Baseline(name, made_of, ngrams.metrics(model, judges))
-        for name, model in zip((UNIGRAM, BIGRAM, TRIGRAM), models, strict=True)
+        for name, model in models.items()
     ]
 
 
