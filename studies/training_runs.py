@@ -91,15 +91,20 @@ class TrainingStudy:
 
 
 def train(
-    path: pathlib.Path, flags: Sequence[str], cache: str | os.PathLike[str], label: str
+    path: pathlib.Path,
+    flags: Sequence[str],
+    cache: str | os.PathLike[str],
+    label: str,
+    program: str = "training.run_training",
 ) -> None:
-    """Runs `training.run_training` in a directory, or what is left of it.
+    """Runs a program of training in a directory, or what is left of it.
 
     Args:
         path: The run's directory.
         flags: Its flags; a run that was begun has its own.
         cache: Where prepared populations are kept.
         label: What is run, for the error.
+        program: The module.
 
     Raises:
         RuntimeError: If the run fails.
@@ -110,7 +115,7 @@ def train(
     begun = (path / run_record.RUN_FILE).exists()
     done = subprocess.run(
         [
-            *(sys.executable, "-P", "-m", "training.run_training"),
+            *(sys.executable, "-P", "-m", program),
             *given,
             *(["--resume"] if begun else flags),
         ],
