@@ -82,6 +82,7 @@ _PATHS = (
     "vocabulary",
     "initial_model",
     "recipe",
+    "training_flagfile",
 )
 
 
