@@ -6,6 +6,7 @@ A module of a paper has `Options`, whose fields are the flags of its studies, an
 
 # The module of each study; `scripts.reproduce --study` takes these names.
 MODULES = {
+    "gboard_strategy": "studies.gboard_strategy",
     "mcmillan_analyses": "studies.mcmillan_2022_analyses",
     "mcmillan_composition": "studies.mcmillan_2022_composition",
     "mcmillan_figure1": "studies.mcmillan_2022_privacy",

@@ -8,6 +8,7 @@ import dataclasses
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -149,3 +150,16 @@ def read_baselines(path: pathlib.Path) -> pd.DataFrame:
 def read_privacy(path: pathlib.Path) -> dict[str, Any]:
     """Returns the privacy statement of a finished run, as realised."""
     return json.loads((path / "privacy.json").read_text())
+
+
+def read_num_clients(path: pathlib.Path) -> int:
+    """Returns how many clients train in a run: those that its plan's sampler numbers.
+
+    Raises:
+        ValueError: If the run's facts have no plan of training.
+    """
+    facts = json.loads((path / run_record.FACTS_FILE).read_text())
+    found = re.match(r"Plan\(sampler=Timers\(num_clients=(\d+),", facts.get("plan", ""))
+    if found is None:
+        raise ValueError(f"{path} is no run of training: its plan has no Timers")
+    return int(found[1])
