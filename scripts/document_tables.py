@@ -235,6 +235,21 @@ def _scores(values: Mapping[str, float]) -> list[str]:
     return [f"{loss:.3f}", *[f"{value:.1%}" for value in accuracies]]
 
 
+def xu_figure4() -> list[str]:
+    """ZCDP by report goal and population, as Figure 4a of Xu et al. has it."""
+    found = tables.read(RESULTS / "xu_figure4" / "curves.csv")
+    found = found[found["panel"] == "figure_4a"]
+    rows = []
+    for goal in (500, 1000, 2000, 4000, 6500, 10_000, 20_000):
+        of_goal = found[found["report_goal"] == goal]
+        noise = of_goal["noise_multiplier"].iloc[0]
+        rows.append(
+            [f"{goal:,}, z = {noise:.3g}", *of_goal["rho"].map("{:.2g}".format)]
+        )
+    names = (of_goal["population"] / 1e6).map("{:g} million".format)
+    return table(["report goal", *names], rows)
+
+
 def model_parameters() -> list[str]:
     """How many numbers the models of the paper's vocabularies have."""
     from simulation import vocabulary
@@ -315,6 +330,7 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     "triehh_parameters": triehh_parameters,
     "training_blogs": training_blogs,
     "training_blt": training_blt,
+    "xu_figure4": xu_figure4,
     "benchmark_two_servers": benchmark_two_servers,
     **comparison_tables.TABLES,
     **interaction_tables.TABLES,

@@ -1,7 +1,8 @@
-"""Parts of a user's own, by name: `module:Class`."""
+"""Parts of a user's own, by name: `module:Class`, or `module:function`."""
 
 import importlib
 import inspect
+from collections.abc import Callable
 from typing import Any
 
 
@@ -18,19 +19,7 @@ def load(option: str, name: str, what: str, base: type = object) -> Any:
         ValueError: If there is none of that name, it is derived from something else,
             or it leaves methods open.
     """
-    module, _, attribute = name.partition(":")
-    try:
-        found = getattr(importlib.import_module(module), attribute)
-    except (
-        ImportError,
-        AttributeError,
-        ValueError,
-        TypeError,
-        SyntaxError,
-    ) as error:
-        raise ValueError(
-            f"{option} is {name!r}; it has to be module:Class of {what} ({error})"
-        ) from error
+    found = _found(option, name, f"module:Class of {what}")
     if (
         not inspect.isclass(found)
         or not issubclass(found, base)
@@ -41,3 +30,39 @@ def load(option: str, name: str, what: str, base: type = object) -> Any:
             f"{base.__name__} that leaves no method of it open"
         )
     return found
+
+
+def load_function(option: str, name: str, what: str) -> Callable[..., Any]:
+    """Returns a function, or another thing that can be called.
+
+    Args:
+        option: What asks for it, in errors.
+        name: As `module:function`.
+        what: What it has to be, in errors: "a function of a number".
+
+    Raises:
+        ValueError: If there is none of that name, or it cannot be called.
+    """
+    found = _found(option, name, f"module:function of {what}")
+    if not callable(found):
+        raise ValueError(
+            f"{option} is {name!r}, which is a {type(found).__name__}; it has to be "
+            f"{what}"
+        )
+    return found
+
+
+def _found(option: str, name: str, expected: str) -> Any:
+    module, _, attribute = name.partition(":")
+    try:
+        return getattr(importlib.import_module(module), attribute)
+    except (
+        ImportError,
+        AttributeError,
+        ValueError,
+        TypeError,
+        SyntaxError,
+    ) as error:
+        raise ValueError(
+            f"{option} is {name!r}; it has to be {expected} ({error})"
+        ) from error

@@ -29,6 +29,12 @@ class ModelOptions:
         least=1,
         most=100_000,
     )
+    model: str | None = option(
+        None,
+        "A model of your own, as module:function: of the number of tokens and the "
+        "length of a sequence, returns an uncompiled tf.keras.Model from tokens to "
+        "logits. By default a CIFG-LSTM of --num_units and --embedding_size.",
+    )
     num_units: int = option(
         670,
         "Memory cells of the CIFG-LSTM.",
@@ -83,11 +89,11 @@ class ModelOptions:
     def _check_beginning(self) -> None:
         if self.initial_bias != "public":
             return
-        for name in ("vocabulary", "initial_model"):
+        for name in ("vocabulary", "initial_model", "model"):
             if getattr(self, name) is not None:
                 raise OptionError(
                     self,
                     f"{{initial_bias=}} goes with no {{{name}}}: it needs the default "
-                    "vocabulary, whose frequencies are known, and is itself where a "
-                    "model begins",
+                    "vocabulary, whose frequencies are known, and the output bias of "
+                    "the default model, and is itself where a model begins",
                 )

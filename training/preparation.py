@@ -14,6 +14,7 @@ from training import (
     held_out,
     initial_model,
     model,
+    own_model,
     server_optimizers,
     training_options,
 )
@@ -57,11 +58,37 @@ class Prepared:
         )
 
 
+def network_of(
+    options: training_options.TrainingOptions, num_tokens: int, seed: int
+) -> model.LanguageModel:
+    """Returns the model of a run: the CIFG-LSTM, or one of the user's own.
+
+    Args:
+        options: Of the model.
+        num_tokens: Size of the vocabulary with its special tokens.
+        seed: Of the first weights of a model of the user's own.
+
+    Raises:
+        ValueError: See `own_model.language_model`.
+    """
+    if options.model is not None:
+        return own_model.language_model(
+            options.model, num_tokens, options.max_words + 1, seed
+        )
+    return model.cifg_language_model(
+        num_tokens,
+        num_units=options.num_units,
+        projection_size=options.embedding_size,
+        embedding_size=options.embedding_size,
+    )
+
+
 def prepare(
     options: training_options.TrainingOptions,
     vocabulary: vocabulary_lib.Vocabulary,
     text: client_text.ClientText,
     seed: int,
+    network: model.LanguageModel | None = None,
 ) -> Prepared:
     """Prepares a training run.
 
@@ -70,17 +97,13 @@ def prepare(
         vocabulary: That the text is in.
         text: Of all clients.
         seed: Of who is held out, and of the first weights.
+        network: From `network_of`, where it is there already.
 
     Raises:
         ValueError: If there are too few clients, or the model to begin with does not
             fit.
     """
-    network = model.cifg_language_model(
-        vocabulary.num_tokens,
-        num_units=options.num_units,
-        projection_size=options.embedding_size,
-        embedding_size=options.embedding_size,
-    )
+    network = network or network_of(options, vocabulary.num_tokens, seed)
     limits = examples.ClientLimits(
         options.max_sentences, options.max_words, options.batch_size
     )

@@ -32,7 +32,16 @@ def _vocabulary(options: TrainingOptions):
     return words, "the vocabulary, the most frequent English words of wordfreq."
 
 
-def _memory_needs(options: TrainingOptions, parameters, num_tokens: int):
+def _own_model(options: TrainingOptions, num_tokens: int, seed: int):
+    """Returns a model of the user's own; None where the model is the default one."""
+    if options.model is None:
+        return None
+    from training import preparation  # TensorFlow comes with it, as with the model
+
+    return preparation.network_of(options, num_tokens, seed)
+
+
+def _memory_needs(options: TrainingOptions, parameters, num_tokens: int, network):
     """Returns the sizes that the run's memory depends on."""
     from privacy import tree_aggregation
     from training import dp_ftrl_parameters, memory_needs
@@ -43,14 +52,19 @@ def _memory_needs(options: TrainingOptions, parameters, num_tokens: int):
             parameters.num_rounds, parameters.restart_rounds
         )
     words = options.max_words + 1
+    # What a model of the user's own keeps of a batch, beside scores, nobody knows.
+    num_units = 0
+    if network is None:
+        num_units = options.num_units
+        num_parameters = memory_needs.cifg_num_parameters(
+            num_tokens, num_units, options.embedding_size
+        )
+    else:
+        num_parameters = network.num_parameters()
     return memory_needs.Needs(
-        num_parameters=memory_needs.cifg_num_parameters(
-            num_tokens,
-            options.num_units,
-            options.embedding_size,
-        ),
+        num_parameters=num_parameters,
         num_tokens=num_tokens,
-        num_units=options.num_units,
+        num_units=num_units,
         batch_tokens=options.batch_size * words,
         num_blocks=options.num_blocks,
         tree_rounds=max(lengths),
@@ -97,7 +111,8 @@ def run(arguments: experiment_flags.Arguments) -> None:
     options = _OPTIONS.read()
     parameters = options.server_parameters()
     vocabulary, public_data = _vocabulary(options)
-    _memory_needs(options, parameters, vocabulary.num_tokens).check()
+    network = _own_model(options, vocabulary.num_tokens, arguments.seed)
+    _memory_needs(options, parameters, vocabulary.num_tokens, network).check()
     tokenizer = sentence_tokenizers.get_sentence_tokenizer("keyboard")
     text = client_sentences.prepare(
         _POPULATION.read(),
@@ -116,7 +131,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
         training_report,
     )
 
-    prepared = preparation.prepare(options, vocabulary, text, arguments.seed)
+    prepared = preparation.prepare(options, vocabulary, text, arguments.seed, network)
     clients, beginning = prepared.clients, prepared.beginning
     algorithm = prepared.algorithm(
         parameters.plan(options.participation_rule(len(clients.training))),

@@ -1,0 +1,208 @@
+"""Tests of models of a user's own: what a run does with them, and what it refuses."""
+
+import importlib
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import numpy as np
+import tensorflow as tf
+from absl.testing import absltest, parameterized
+
+import training
+from privacy import training_plan, update_noise
+from randomness import noise_keys
+from rounds import codec, experiment, timers
+from simulation import client_text, own_code
+from simulation import vocabulary as vocabulary_lib
+from tests.training import training_test_case as common
+from training import (
+    exported_model,
+    initial_model,
+    own_model,
+    preparation,
+    server_optimizers,
+    training_options,
+)
+
+_ROOT = pathlib.Path(training.__file__).parent.parent
+_WORDS = vocabulary_lib.Vocabulary(list("abcdefgh"))  # 12 tokens
+_BAD = """
+import tensorflow as tf
+number = 3
+def fails(num_tokens, sequence_length):
+    raise KeyError("of mine")
+def no_model(num_tokens, sequence_length):
+    return [num_tokens]
+def other_size(num_tokens, sequence_length):
+    return tf.keras.Sequential([
+        tf.keras.layers.InputLayer([sequence_length], dtype=tf.int32),
+        tf.keras.layers.Embedding(num_tokens, num_tokens + 1)])
+def normalized(num_tokens, sequence_length):
+    return tf.keras.Sequential([
+        tf.keras.layers.InputLayer([sequence_length], dtype=tf.int32),
+        tf.keras.layers.Embedding(num_tokens, num_tokens),
+        tf.keras.layers.BatchNormalization()])
+"""
+
+
+def readme_example():
+    """Returns the model of the README's section, smaller."""
+    readme = (_ROOT / "README.md").read_text()
+    (code,) = re.findall(r"```python\n([^`]*def gru\([^`]*)```", readme)
+    return code.replace(", 32)", ", 4)").replace("64,", "6,")
+
+
+def gru_by_hand(weights, tokens):
+    """Returns logits; Keras has a second bias, behind the recurrent product."""
+    embedding, kernel, recurrent, bias, output, output_bias = map(np.float64, weights)
+    size = recurrent.shape[0]
+    hidden, logits = np.zeros((len(tokens), size)), []
+    for time in range(tokens.shape[1]):
+        inner = embedding[tokens[:, time]] @ kernel + bias[0]
+        past = hidden @ recurrent + bias[1]
+        update, reset = np.split(
+            1 / (1 + np.exp(-inner - past))[:, : 2 * size], 2, axis=1
+        )
+        new = np.tanh(inner[:, 2 * size :] + reset * past[:, 2 * size :])
+        hidden = update * hidden + (1 - update) * new
+        logits.append(hidden @ output + output_bias)
+    return np.stack(logits, axis=1)
+
+
+class OwnModelTest(parameterized.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.scratch = pathlib.Path(self.create_tempdir().full_path)
+        (self.scratch / "gru_model.py").write_text(readme_example())
+        (self.scratch / "bad_models.py").write_text(_BAD)
+        sys.path.insert(0, str(self.scratch))
+        self.addCleanup(sys.path.remove, str(self.scratch))
+        for name in ("gru_model", "bad_models"):
+            sys.modules.pop(name, None)
+        importlib.invalidate_caches()
+
+    def test_logits_outside_of_graphs_are_those_of_keras(self):
+        own = own_model.language_model("gru_model:gru", 12, 5, seed=1)
+        weights = list(own.initial_weights(0).values())
+        tokens = np.arange(10, dtype=np.int32).reshape(2, 5) % 12
+        found = tf.function(own.logits)(weights, tokens).numpy()
+        np.testing.assert_allclose(found, gru_by_hand(weights, tokens), atol=1e-5)
+
+    def test_first_weights_follow_from_the_seed(self):
+        np.random.seed(7)
+        state = np.random.get_state()[1].copy()
+
+        def first(seed):
+            own = own_model.language_model("gru_model:gru", 12, 5, seed)
+            return own.initial_weights(3)["weight_0"]
+
+        one = first(1)
+        np.testing.assert_array_equal(first(1), one)
+        self.assertGreater(np.abs(first(2) - one).max(), 1e-3)
+        np.testing.assert_array_equal(np.random.get_state()[1], state)
+
+    @parameterized.parameters(
+        ("nowhere:gru", "to be module:function of a function of the number of tokens"),
+        ("gru_model:lstm", "has no attribute 'lstm'"),
+        ("bad_models:number", "which is a int; it has to be a function"),
+        ("bad_models:fails", "fails with 12 tokens and sequences of 5: KeyError"),
+        ("bad_models:no_model", "which returns a list; it has to be"),
+        ("bad_models:other_size", r"shape \(1, 5, 13\); it has to be \(1, 5, 12\)"),
+        ("bad_models:normalized", "which cannot train: .*batch normalization"),
+    )
+    def test_what_is_no_model(self, name, regex):
+        with self.assertRaisesRegex(ValueError, f"^--model is '{name}'.*{regex}"):
+            own_model.language_model(name, 12, 5, seed=1)
+
+    def algorithm(self, seed=1, **options):
+        text = client_text.ClientText.from_rows(
+            self.create_tempdir().full_path + "/text",
+            [(str(i), c) for i, c in enumerate(common.random_clients(14, seed=1))],
+        )
+        values = training_options.TrainingOptions(
+            model="gru_model:gru",
+            cohort_size=3,
+            clip_norm=0.5,
+            max_words=4,
+            num_held_out_clients=2,
+            num_blocks=1,
+            **options,
+        )
+        prepared = preparation.prepare(values, _WORDS, text, seed)
+        plan = training_plan.plan_of(
+            timers.Timers(num_clients=12, cohort_size=3, num_rounds=2, timer_hours=0),
+            update_noise.TreeNoise(num_rounds=2, clip_norm=0.5, noise_multiplier=1.0),
+        )
+        return prepared.algorithm(plan, server_optimizers.Sgdm())
+
+    def test_a_run_goes_on_to_the_same_weights(self):
+        def stop(observed):
+            if observed.number == 2:
+                raise KeyboardInterrupt
+            return {}
+
+        algorithm = self.algorithm()
+        whole, cut = (str(self.scratch / name) for name in ("whole", "cut"))
+        key = {"seed": 1, "noise_key": noise_keys.NoiseKey.of_seed(1)}
+        done = experiment.run_experiment(algorithm, whole, **key)
+        with self.assertRaises(KeyboardInterrupt):
+            experiment.run_experiment(algorithm, cut, observers=[stop], **key)
+        # As of another process: the model is made again.
+        again = experiment.run_experiment(self.algorithm(), cut, seed=1, resume=True)
+        found, expected = (one.outcome.states[0].weights for one in (again, done))
+        self.assertEqual(codec.digest(found), codec.digest(expected))
+        first = algorithm.initialize(0).weights
+        self.assertNotEqual(codec.digest(first), codec.digest(expected))
+
+    def test_its_code_is_the_runs(self):
+        digest = own_code.digest([self.algorithm()])
+        self.assertEqual(own_code.digest([self.algorithm()]), digest)
+        with open(self.scratch / "gru_model.py", "a") as file:
+            file.write("# another\n")
+        self.assertNotEqual(own_code.digest([self.algorithm()]), digest)
+
+    def test_the_program(self):
+        # The example of the README, as it says; then another run begins with it.
+        out, text = self.scratch / "out", self.scratch / "text.csv"
+        lines = [f"u{user},you see the time like we do\n" for user in range(20)]
+        text.write_text("user,text\n" + "".join(lines))
+        flags = (
+            *("--model=gru_model:gru", "--vocabulary_size=50", "--cohort_size=4"),
+            *("--num_held_out_clients=4", "--num_rounds=2", "--noise_multiplier=0.5"),
+            *("--clip_norm=0.5", "--nodiurnal", "--timer_hours=0", "--num_blocks=1"),
+            f"--population={text}",
+            f"--population_cache={self.scratch / 'cache'}",
+            f"--output_dir={out}",
+        )
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", "training.run_training", *flags],
+            env={**os.environ, "PYTHONPATH": f"{_ROOT}:{self.scratch}"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn(f"Model: {out}/model", done.stdout)
+        exported = initial_model.read(out / "model")
+        kept = initial_model.read(out)
+        self.assertEqual(exported.fingerprint, kept.fingerprint)
+        # What the exported model says is what the equations say.
+        words = vocabulary_lib.Vocabulary.from_english(50)
+        token = words.encode(["you"])[0]
+        logits = gru_by_hand(exported.weights.values(), np.array([[2, token]]))[0, 1]
+        expected = np.exp(logits) / np.exp(logits).sum()
+        predictor = exported_model.NextWordPredictor(out / "model")
+        for word, share in predictor.suggest("you", 5):
+            self.assertAlmostEqual(share, expected[words.encode([word])[0]], places=5)
+        own = own_model.language_model("gru_model:gru", 54, 21, seed=2)
+        beginning = initial_model.beginning(
+            own.initial_weights(0), words, str(out), has_public_bias=False
+        )
+        self.assertEqual(beginning.facts["initial_model"], exported.fingerprint)
+
+
+if __name__ == "__main__":
+    absltest.main()
