@@ -251,16 +251,16 @@ def read_run(setting: Setting, path: str | os.PathLike[str]) -> Run:
         path: Its directory.
     """
     # TensorFlow comes with it: it takes seconds to import.
-    from training import exported_model
+    from training import keyboard_model
 
     path = pathlib.Path(path)
-    predictor = exported_model.NextWordPredictor(path / "model")
+    model = keyboard_model.read(path)
     return Run(
         setting,
         tables.read(path / "simulator" / "metrics.csv"),
         tables.read(path / "simulator" / _BASELINES),
         json.loads((path / "privacy.json").read_text()),
-        {text: [word for word, _ in predictor.suggest(text)] for text in _TYPED},
+        {text: [word for word, _ in model.suggest(text)] for text in _TYPED},
     )
 
 

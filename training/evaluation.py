@@ -15,6 +15,7 @@ from training import metric_names
 
 # The words that a keyboard offers at a time.
 _NUM_SUGGESTIONS = 3
+_FIRST_WORD = len(vocabulary.SPECIAL_TOKENS)
 # What `metrics_of_sums` returns, in order.
 METRICS = tuple(metric_names.LABELS)
 _ACCURACIES = METRICS[1:]
@@ -44,6 +45,20 @@ def mean_loss(logits: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
     return tf.math.divide_no_nan(tf.reduce_sum(cross_entropy(logits, targets)), places)
 
 
+def suggestions(logits: tf.Tensor) -> tf.Tensor:
+    """Returns the words that a keyboard offers: those with the highest scores.
+
+    Args:
+        logits: float32 [..., num_tokens].
+
+    Returns:
+        int32 [..., 3], token ids of words, the likeliest first; of equal ones the one
+        with the lower id.
+    """
+    words = logits[..., _FIRST_WORD:]
+    return tf.math.top_k(words, _NUM_SUGGESTIONS).indices + _FIRST_WORD
+
+
 def sums_of_batch(
     logits: tf.Tensor, targets: tf.Tensor
 ) -> collections.OrderedDict[str, tf.Tensor]:
@@ -56,11 +71,9 @@ def sums_of_batch(
     Returns:
         float64 scalars by name.
     """
-    special = len(vocabulary.SPECIAL_TOKENS)
-    is_word = targets >= special
+    is_word = targets >= _FIRST_WORD
     best = tf.argmax(logits, axis=-1, output_type=tf.int32)
-    suggestions = tf.math.top_k(logits[..., special:], _NUM_SUGGESTIONS).indices
-    hits = tf.equal(suggestions + special, targets[..., tf.newaxis])
+    hits = tf.equal(suggestions(logits), targets[..., tf.newaxis])
 
     def count(places: tf.Tensor) -> tf.Tensor:
         return tf.math.count_nonzero(places, dtype=tf.float64)

@@ -1,0 +1,125 @@
+"""Who judges a model: clients that did not train it."""
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+
+from simulation import client_text
+from simulation import vocabulary as vocabulary_lib
+from training import (
+    examples,
+    held_out,
+    initial_model,
+    keyboard_options,
+    keyboard_runs,
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Judges:
+    """Who judges, and what is known of frequencies without them.
+
+    Attributes:
+        clients: int64, indices into the population.
+        log_prior: float64 [num_tokens]: the log-frequencies of tokens.
+        notes: What to know about both, a sentence or more each.
+    """
+
+    clients: np.ndarray
+    log_prior: np.ndarray
+    notes: tuple[str, ...]
+
+
+def choose(
+    options: keyboard_options.EvaluationOptions,
+    runs: Sequence[keyboard_runs.TrainingRun],
+    text: client_text.ClientText,
+    vocabulary: vocabulary_lib.Vocabulary,
+) -> Judges:
+    """Returns who judges models.
+
+    Args:
+        options: Who is wanted, and which prior.
+        runs: Those of the models that are known.
+        text: Of the population.
+        vocabulary: Of the text and the models.
+
+    Raises:
+        ValueError: If a client that trained one of the models would judge.
+    """
+    if options.judges == keyboard_options.ALL:
+        return _all(runs, text, vocabulary)
+    if not runs:
+        raise ValueError(
+            "judges is held_out, but no model is of a run, so nobody knows which "
+            "clients it held out; give the directory of the run, or judges=all with a "
+            "population of which none trained."
+        )
+    first = runs[0]
+    if text.fingerprint != first.population:
+        raise ValueError(
+            f"the population is not that of the run {first.path} (fingerprint "
+            f"{text.fingerprint[:16]}, the run's {first.population[:16]}), so the "
+            "clients that it held out are not in it; give the run's files, or "
+            "judges=all."
+        )
+    for other in runs[1:]:
+        if other.split != first.split:
+            raise ValueError(
+                f"the runs {first.path} and {other.path} differ in population, seed or "
+                "num_held_out_clients: clients that one holds out trained the other. "
+                "Give models of the same clients, or judges=all with a population of "
+                "which none trained."
+            )
+    _, seed, num_held_out = first.split
+    clients = held_out.Clients.split(text.num_clients, int(num_held_out), int(seed))
+    notes = [
+        f"The judges are the {len(clients.held_out):,} clients that the runs held out; "
+        f"none of the {len(clients.training):,} that could train judges.",
+    ]
+    if options.prior == "public":
+        log_prior, note = _public(vocabulary)
+    else:
+        limits = examples.ClientLimits(
+            int(first.flags["max_sentences"]), int(first.flags["max_words"])
+        )
+        targets = examples.targets(text, clients.training, limits)
+        log_prior = _log_frequencies(targets, vocabulary.num_tokens)
+        note = (
+            "The prior is counted on the clients that train, without noise: no "
+            "guarantee covers it."
+        )
+    return Judges(clients.held_out, log_prior, (*notes, note))
+
+
+def _all(
+    runs: Sequence[keyboard_runs.TrainingRun],
+    text: client_text.ClientText,
+    vocabulary: vocabulary_lib.Vocabulary,
+) -> Judges:
+    for run in runs:
+        if run.population == text.fingerprint:
+            raise ValueError(
+                f"judges is all, but of this population the clients of {run.path} "
+                "trained; give judges=held_out, or another population."
+            )
+    log_prior, note = _public(vocabulary)
+    notes = (
+        "The judges are all clients of the population that was given. Whether one of "
+        "them trained a model under another name is not known here.",
+        note,
+    )
+    return Judges(np.arange(text.num_clients), log_prior, notes)
+
+
+def _public(vocabulary: vocabulary_lib.Vocabulary) -> tuple[np.ndarray, str]:
+    probabilities = initial_model.public_probabilities(vocabulary)
+    return np.log(probabilities), "The prior is wordfreq's public word frequencies."
+
+
+def _log_frequencies(targets: np.ndarray, num_tokens: int) -> np.ndarray:
+    """Returns the log-frequencies of targets, with one count added to each token."""
+    counts = np.bincount(targets, minlength=num_tokens) + 1.0
+    counts[vocabulary_lib.PAD] = 1e-30
+    return np.log(counts / counts.sum())
