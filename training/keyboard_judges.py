@@ -13,6 +13,8 @@ from training import (
     initial_model,
     keyboard_options,
     keyboard_runs,
+    ngrams,
+    windows,
 )
 
 
@@ -84,8 +86,10 @@ def choose(
         limits = examples.ClientLimits(
             int(first.flags["max_sentences"]), int(first.flags["max_words"])
         )
-        targets = examples.targets(text, clients.training, limits)
-        log_prior = _log_frequencies(targets, vocabulary.num_tokens)
+        size = vocabulary.num_tokens
+        counted = windows.of_clients(text, clients.training, limits, size)
+        counts = np.bincount(counted.targets, minlength=size)
+        log_prior = np.log(ngrams.Unigram.of_counts(counts).probabilities)
         note = (
             "The prior is counted on the clients that train, without noise: no "
             "guarantee covers it."
@@ -116,10 +120,3 @@ def _all(
 def _public(vocabulary: vocabulary_lib.Vocabulary) -> tuple[np.ndarray, str]:
     probabilities = initial_model.public_probabilities(vocabulary)
     return np.log(probabilities), "The prior is wordfreq's public word frequencies."
-
-
-def _log_frequencies(targets: np.ndarray, num_tokens: int) -> np.ndarray:
-    """Returns the log-frequencies of targets, with one count added to each token."""
-    counts = np.bincount(targets, minlength=num_tokens) + 1.0
-    counts[vocabulary_lib.PAD] = 1e-30
-    return np.log(counts / counts.sum())

@@ -77,7 +77,7 @@ def exported_in(path: str) -> pathlib.Path:
 
 
 def _scores(path: str, folder: pathlib.Path, length: int) -> central_evaluation.Scores:
-    loaded = tf.saved_model.load(str(folder))
+    loaded = exported_model.load(folder)
     signature = loaded.signatures["serving_default"]
     most = signature.structured_input_signature[1]["tokens"].shape[1]
     if most < length:
