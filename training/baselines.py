@@ -7,9 +7,12 @@ whatever their own training gave them.
 import dataclasses
 from collections.abc import Mapping, Sequence
 
+import numpy as np
 import pandas as pd
 
-from simulation import client_text
+from simulation import client_text, population_options, sentence_tokenizers
+from simulation import vocabulary as vocabulary_lib
+from simulation.readers import synthetic_sentences
 from training import (
     best_possible,
     evaluation,
@@ -52,6 +55,47 @@ class Baseline:
         return f"On the same places, {self.name}: {text}."
 
 
+def count(
+    text: client_text.ClientText,
+    clients: np.ndarray,
+    limits: examples.ClientLimits,
+    num_tokens: int,
+) -> list[ngrams.Model]:
+    """Returns the unigram, the bigram and the trigram of clients' text.
+
+    Args:
+        text: All clients' sentences.
+        clients: int64 [n], ascending: whose text is counted.
+        limits: How much of a client's text is used.
+        num_tokens: Size of the vocabulary with its special tokens.
+    """
+    counted, held_back = (
+        windows.of_clients(text, some, limits, num_tokens)
+        for some in (clients, clients[_HELD_BACK_OF - 1 :: _HELD_BACK_OF])
+    )
+    return list(ngrams.interpolated(counted, held_back))
+
+
+def of_ngrams(
+    models: Sequence[ngrams.Model],
+    judges: windows.Windows,
+    made_of: str,
+    source: str = "",
+) -> list[Baseline]:
+    """Returns what a unigram, a bigram and a trigram reach.
+
+    Args:
+        models: From `count`.
+        judges: The places of the clients who judge.
+        made_of: Whose text was counted.
+        source: Goes into the names, where it is not the training clients' text.
+    """
+    return [
+        Baseline(f"{name}{source}", made_of, ngrams.metrics(model, judges))
+        for name, model in zip((UNIGRAM, BIGRAM, TRIGRAM), models, strict=True)
+    ]
+
+
 def counted(
     text: client_text.ClientText,
     clients: held_out.Clients,
@@ -66,20 +110,33 @@ def counted(
         limits: How much of a client's text is used.
         num_tokens: Size of the vocabulary with its special tokens.
     """
-    training, held_back, judges = (
-        windows.of_clients(text, some, limits, num_tokens)
-        for some in (
-            clients.training,
-            clients.training[_HELD_BACK_OF - 1 :: _HELD_BACK_OF],
-            clients.held_out,
-        )
-    )
+    models = count(text, clients.training, limits, num_tokens)
+    judges = windows.of_clients(text, clients.held_out, limits, num_tokens)
     made_of = f"counted on the {len(clients.training):,} training clients, no noise"
-    models = ngrams.interpolated(training, held_back)
-    return [
-        Baseline(name, made_of, ngrams.metrics(model, judges))
-        for name, model in zip((UNIGRAM, BIGRAM, TRIGRAM), models, strict=True)
-    ]
+    return of_ngrams(models, judges, made_of)
+
+
+def of_language(
+    population: population_options.PopulationOptions,
+    language: population_options.LanguageOptions,
+    vocabulary: vocabulary_lib.Vocabulary,
+    max_words: int,
+) -> list[Baseline]:
+    """Returns what no model can beat, where the law of the text is known.
+
+    Args:
+        population: Of the clients.
+        language: What they write, if they are synthetic.
+        vocabulary: Gives words their token ids.
+        max_words: The first words of a sentence that are used.
+    """
+    if not population.is_synthetic:
+        return []
+    tokenizer = sentence_tokenizers.get_sentence_tokenizer("keyboard")
+    law = synthetic_sentences.SyntheticLanguage.english(
+        language, population.seed, tokenizer
+    )
+    return [of_law(best_possible.best_possible(law, vocabulary, max_words))]
 
 
 def of_law(best: best_possible.BestPossible) -> Baseline:

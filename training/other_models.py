@@ -54,7 +54,7 @@ def judged(
             )
         model = initial_model.InitialModel(weights, other.fingerprint)
         scores = _scores(path, folder, max_words + 1)
-        metrics = central_evaluation.metrics(scores, judges, max_words + 1)
+        metrics = central_evaluation.Judges(scores, judges, max_words + 1).metrics()
         made_of = f"SHA-256 of its weights {model.fingerprint[:16]}; {_stated(folder)}"
         found.append(baselines.Baseline(name, made_of, metrics))
         fingerprints.append(model.fingerprint)
