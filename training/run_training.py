@@ -105,11 +105,19 @@ def run(arguments: experiment_flags.Arguments) -> None:
         exported_model,
         held_out,
         preparation,
+        shared_text,
         training_report,
     )
 
     prepared = preparation.prepare(options, vocabulary, text, arguments.seed, network)
     clients, beginning = prepared.clients, prepared.beginning
+    first_text = shared_text.examine(
+        options.initial_model,
+        text,
+        is_synthetic=_POPULATION.is_synthetic(),
+        is_allowed=_OTHERS.read().allow_shared_text,
+    )
+    public_data += f" {beginning.public_data} {first_text.public_data}".rstrip()
     algorithm = prepared.algorithm(
         parameters.plan(options.participation_rule(len(clients.training))),
         parameters.optimizer,
@@ -125,7 +133,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
     def report(directory, outcome, statement) -> None:
         realised, planned = (
             training_report.with_public_data(
-                stated, f"{public_data} {beginning.public_data}".rstrip()
+                stated, public_data, first_text.not_counted
             )
             for stated in (statement, algorithm.plan.statement(None, options.delta))
         )

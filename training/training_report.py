@@ -13,16 +13,21 @@ from training import evaluation, metric_names
 
 
 def with_public_data(
-    statement: statement_lib.PrivacyStatement, public_data: str
+    statement: statement_lib.PrivacyStatement,
+    public_data: str,
+    not_counted: tuple[str, ...] = (),
 ) -> statement_lib.PrivacyStatement:
     """Returns a statement that names what a run took from elsewhere.
 
     Args:
         statement: The plan's.
         public_data: The vocabulary and the first weights.
+        not_counted: What of them no guarantee covers, a sentence each.
     """
     return dataclasses.replace(
-        statement, protected=f"{statement.protected} Here: {public_data}"
+        statement,
+        protected=f"{statement.protected} Here: {public_data}",
+        not_counted=(*not_counted, *statement.not_counted),
     )
 
 
