@@ -90,9 +90,10 @@ def of_ngrams(
         made_of: Whose text was counted.
         source: Goes into the names, where it is not the training clients' text.
     """
+    names = (UNIGRAM, BIGRAM, TRIGRAM)
     return [
         Baseline(f"{name}{source}", made_of, ngrams.metrics(model, judges))
-        for name, model in zip((UNIGRAM, BIGRAM, TRIGRAM), models, strict=True)
+        for name, model in zip(names, models, strict=True)
     ]
 
 

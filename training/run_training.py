@@ -62,17 +62,21 @@ def _memory_needs(options: TrainingOptions, parameters, num_tokens: int, network
     )
 
 
-def _beside(prepared, text, vocabulary):
+def _beside(prepared, text, vocabulary, initial_model):
     """Returns what the model stands beside, and what of it a resumed run has too."""
     from training import baselines, other_models, windows
 
     clients, limits = prepared.clients, prepared.limits
     found = baselines.counted(text, clients, limits, vocabulary.num_tokens)
     judges = windows.of_clients(text, clients.held_out, limits, vocabulary.num_tokens)
+    paths = list(_OTHERS.read().compare_with)
     others, fingerprints = other_models.judged(
-        _OTHERS.read().compare_with, vocabulary, judges, limits.max_words
+        paths, vocabulary, judges, limits.max_words
     )
     found += others
+    if initial_model is not None and initial_model not in paths:
+        paths.append(initial_model)
+    found += other_models.judged_ngrams(paths, judges)
     found += baselines.of_language(
         _POPULATION.read(), _LANGUAGE.read(), vocabulary, limits.max_words
     )
@@ -128,7 +132,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
         f"{prepared.network.num_parameters():,}",
         f"{len(clients.held_out):,}",
     )
-    beside, others = _beside(prepared, text, vocabulary)
+    beside, others = _beside(prepared, text, vocabulary, options.initial_model)
 
     def report(directory, outcome, statement) -> None:
         realised, planned = (

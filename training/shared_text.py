@@ -83,8 +83,15 @@ def examine(
 def _described(shared: text_record.Shared, num_clients: int, least_words: int) -> str:
     if shared.is_same:
         return f"all of its text: it is the same population of {num_clients:,} clients"
-    return (
-        f"{shared.ids:,} of {num_clients:,} clients' ids, and {shared.sentences:,} "
-        f"sentences of {least_words} known words or more, which {shared.writers:,} "
-        "clients wrote"
-    )
+    parts = []
+    if shared.ids:
+        parts.append(
+            f"{shared.ids:,} of {num_clients:,} clients' ids (names of other people, "
+            "maybe, if the sources differ)"
+        )
+    if shared.sentences:
+        parts.append(
+            f"{shared.sentences:,} sentences of {least_words} known words or more, "
+            f"which {shared.writers:,} clients wrote"
+        )
+    return " and ".join(parts)

@@ -45,7 +45,7 @@ class SharedTextTest(absltest.TestCase):
         private = self.text(
             "private", {"a": [[4, 5]], "b": [_SENTENCE, _SENTENCE], "c": [[6]]}
         )
-        shared = "1 of 3 clients' ids, and 2 sentences of 12 .*, which 1 clients wrote"
+        shared = "1 of 3 clients' ids .* and 2 sentences of 12 .*which 1 clients wrote"
         with self.assertRaisesRegex(
             ValueError, f"--initial_model={self.model}: .*{shared}.*--allow_shared_text"
         ):
