@@ -11,6 +11,7 @@ import sys
 import threading
 import warnings
 
+_ONEDNN = "TF_ENABLE_ONEDNN_OPTS"
 _workers_are_isolated = True
 _SECONDS_TO_NEXT_INTERRUPT = 0.05
 
@@ -22,10 +23,23 @@ def silence_tensorflow() -> None:
     environment stays.
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
+    os.environ.setdefault(_ONEDNN, "0")
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     logging.getLogger("tensorflow").setLevel(logging.ERROR)
     warnings.filterwarnings("ignore", message="pkg_resources is deprecated")
+
+
+def use_onednn() -> None:
+    """Turns oneDNN's kernels on, here and in the worker.
+
+    Has to run before the first import of TensorFlow.
+    """
+    os.environ[_ONEDNN] = "1"
+
+
+def onednn_is_used() -> bool:
+    """Returns whether TensorFlow uses oneDNN's kernels, as it does by default."""
+    return os.environ.get(_ONEDNN, "1") != "0"
 
 
 def keep_interrupts() -> None:

@@ -16,6 +16,7 @@ MODULES = {
     "oov_real_text": "studies.sun_2024_real_text",
     "training_blogs": "studies.xu_2023",
     "xu_figure4": "studies.xu_2023_figure4",
+    "xu_scaling": "studies.xu_2023_scaling",
     "zhu_figure4": "studies.zhu_2020",
     "zhu_figure6": "studies.zhu_2020",
     "zhu_table2": "studies.zhu_2020",

@@ -7,7 +7,6 @@ whatever their own training gave them.
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-import numpy as np
 import pandas as pd
 
 from simulation import client_text, population_options, sentence_tokenizers
@@ -30,6 +29,7 @@ UNIGRAM, BIGRAM, TRIGRAM = (
     "interpolated bigram",
     "interpolated trigram",
 )
+NGRAMS = (UNIGRAM, BIGRAM, TRIGRAM)
 BEST_POSSIBLE = "the best possible"
 # Every tenth client is told by the counts of the others.
 _HELD_BACK_OF = 10
@@ -55,45 +55,48 @@ class Baseline:
         return f"On the same places, {self.name}: {text}."
 
 
-def count(
+def ngrams_of(
     text: client_text.ClientText,
-    clients: np.ndarray,
+    clients: held_out.Clients,
     limits: examples.ClientLimits,
     num_tokens: int,
-) -> list[ngrams.Model]:
-    """Returns the unigram, the bigram and the trigram of clients' text.
+) -> dict[str, ngrams.Model]:
+    """Returns the n-grams of the training clients' text, by name.
 
     Args:
         text: All clients' sentences.
-        clients: int64 [n], ascending: whose text is counted.
+        clients: Who trains.
         limits: How much of a client's text is used.
         num_tokens: Size of the vocabulary with its special tokens.
     """
-    counted, held_back = (
+    training, held_back = (
         windows.of_clients(text, some, limits, num_tokens)
-        for some in (clients, clients[_HELD_BACK_OF - 1 :: _HELD_BACK_OF])
+        for some in (
+            clients.training,
+            clients.training[_HELD_BACK_OF - 1 :: _HELD_BACK_OF],
+        )
     )
-    return list(ngrams.interpolated(counted, held_back))
+    models = ngrams.interpolated(training, held_back)
+    return dict(zip(NGRAMS, models, strict=True))
 
 
 def of_ngrams(
-    models: Sequence[ngrams.Model],
+    models: Mapping[str, ngrams.Model],
     judges: windows.Windows,
     made_of: str,
     source: str = "",
 ) -> list[Baseline]:
-    """Returns what a unigram, a bigram and a trigram reach.
+    """Returns what n-grams reach.
 
     Args:
-        models: From `count`.
+        models: By name.
         judges: The places of the clients who judge.
         made_of: Whose text was counted.
         source: Goes into the names, where it is not the training clients' text.
     """
-    names = (UNIGRAM, BIGRAM, TRIGRAM)
     return [
         Baseline(f"{name}{source}", made_of, ngrams.metrics(model, judges))
-        for name, model in zip(names, models, strict=True)
+        for name, model in models.items()
     ]
 
 
@@ -111,7 +114,7 @@ def counted(
         limits: How much of a client's text is used.
         num_tokens: Size of the vocabulary with its special tokens.
     """
-    models = count(text, clients.training, limits, num_tokens)
+    models = ngrams_of(text, clients, limits, num_tokens)
     judges = windows.of_clients(text, clients.held_out, limits, num_tokens)
     made_of = f"counted on the {len(clients.training):,} training clients, no noise"
     return of_ngrams(models, judges, made_of)

@@ -19,6 +19,7 @@ import tensorflow as tf
 from privacy import model_updates
 from randomness import streams
 from rounds import block_round, codec
+from simulation import startup
 from training import evaluation, examples, update_sums
 from training import model as model_lib
 
@@ -116,6 +117,7 @@ class FederatedRounds:
             "population": self.mapped.text.fingerprint,
             "limits": dataclasses.asdict(self.mapped.limits),
             "training": dataclasses.asdict(self.training),
+            "onednn": startup.onednn_is_used(),
         }
 
     def train(

@@ -6,18 +6,22 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
+import numpy as np
 from absl import logging
 
 from randomness import seeds
 from simulation import client_text, run_directory
 from simulation import vocabulary as vocabulary_lib
 from training import (
+    examples,
     keyboard_evaluation,
     keyboard_judges,
     keyboard_layout,
     keyboard_model,
+    keyboard_ngrams,
     keyboard_options,
     keyboard_places,
+    keyboard_predictions,
     keyboard_report,
     keyboard_runs,
     keyboard_typing,
@@ -81,13 +85,25 @@ class Models:
         """The most words of a sentence that all of them look at."""
         return min(model.length for model in self.by_name.values()) - 1
 
+    def max_sentences(self, wanted: int | None) -> int:
+        """Returns how many sentences of a judge are used.
+
+        Args:
+            wanted: None for as many as the first run used.
+        """
+        if wanted is not None:
+            return wanted
+        if self.runs:
+            return int(self.runs[0].flags["max_sentences"])
+        return examples.ClientLimits().max_sentences
+
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
     """Models and what they are judged by.
 
     Attributes:
-        models: The models, words by frequency alone last.
+        predictors: The models by name, and behind them what they stand beside.
         judgement: What all are judged by.
         population: The fingerprint of the judges' text.
         num_resamples: For intervals.
@@ -95,7 +111,7 @@ class Comparison:
         notes: What to know, a sentence or more each.
     """
 
-    models: Mapping[str, keyboard_model.KeyboardModel]
+    predictors: Mapping[str, keyboard_predictions.Predictor]
     judgement: keyboard_evaluation.Judgement
     population: str
     num_resamples: int
@@ -135,18 +151,14 @@ class Comparison:
             else keyboard_layout.KeyboardLayout.read(touches.layout)
         )
         judges = keyboard_judges.choose(options, models.runs, text, vocabulary)
-        typist = keyboard_typing.TouchTypist(
-            vocabulary, layout, touches, judges.log_prior
-        )
+        log_prior = np.log(judges.prior.probabilities)
+        typist = keyboard_typing.TouchTypist(vocabulary, layout, touches, log_prior)
         places = keyboard_places.Places.of(
             text,
             judges.clients,
-            options.max_sentences,
+            models.max_sentences(options.max_sentences),
             models.max_words,
             compose.compose_words - 1,
-        )
-        by_frequency = keyboard_model.by_frequency(
-            vocabulary, judges.log_prior, models.max_words + 1
         )
         notes = [
             *judges.notes,
@@ -159,7 +171,16 @@ class Comparison:
                 "judge may have."
             )
         return cls(
-            {**models.by_name, keyboard_report.BY_FREQUENCY: by_frequency},
+            {
+                **{
+                    name: keyboard_predictions.NetworkPredictor(model)
+                    for name, model in models.by_name.items()
+                },
+                **{
+                    name: keyboard_ngrams.NGramPredictor(model, vocabulary)
+                    for name, model in judges.baselines.items()
+                },
+            },
             keyboard_evaluation.Judgement.of(
                 places, typist, keyboard_user.SimulatedUser(user), compose, seed
             ),
@@ -173,7 +194,7 @@ class Comparison:
         """Returns what a run that goes on has to have in common with its start."""
         return {
             "population": self.population,
-            "vocabulary": next(iter(self.models.values())).vocabulary.fingerprint,
+            "vocabulary": next(iter(self.predictors.values())).vocabulary.fingerprint,
         }
 
     def write(self, directory: run_directory.RunDirectory) -> str:
@@ -186,8 +207,8 @@ class Comparison:
             The scores as a table in Markdown.
         """
         evaluations, intervals = {}, {}
-        for name, model in self.models.items():
-            evaluations[name] = self.judgement.evaluate(model)
+        for name, predictor in self.predictors.items():
+            evaluations[name] = self.judgement.evaluate(predictor)
             scores = evaluations[name].scores
             known = {k: v for k, v in scores.metrics().items() if not math.isnan(v)}
             logging.info("%s: %s.", name, metric_names.text(known))
@@ -204,10 +225,12 @@ class Comparison:
 
 def _names(paths: Sequence[str]) -> list[str]:
     """Returns what reports call models: the ends of paths that tell them apart."""
-    parts = [pathlib.Path(path).expanduser().absolute().parts for path in paths]
+    resolved = [pathlib.Path(path).expanduser().absolute() for path in paths]
+    parts = [(p.parent if p.name == "model" else p).parts for p in resolved]
+    for path, part in zip(paths, parts, strict=True):
+        if parts.count(part) > 1:
+            raise ValueError(f"model has {path} twice: a run, and what it exported.")
     depth = 1
-    while len({p[-depth:] for p in parts}) < len(parts) or any(
-        p[-depth] in ("model", "/") and len(p) > depth for p in parts
-    ):
+    while len({part[-depth:] for part in parts}) < len(parts):
         depth += 1
-    return ["/".join(p[-depth:]) for p in parts]
+    return ["/".join(part[-depth:]) for part in parts]

@@ -21,7 +21,6 @@ import dataclasses
 import numpy as np
 
 from training import (
-    keyboard_model,
     keyboard_options,
     keyboard_places,
     keyboard_predictions,
@@ -81,17 +80,17 @@ class Continuations:
 
 
 def continuations(
-    model: keyboard_model.KeyboardModel,
+    predictor: keyboard_predictions.Predictor,
     places: keyboard_places.Places,
     predictions: keyboard_predictions.Predictions,
     options: keyboard_options.ComposeOptions,
 ) -> Continuations:
-    """Asks a model to go on at the places of words where it is sure enough.
+    """Asks a predictor to go on at the places of words where it is sure enough.
 
     Args:
-        model: The model.
+        predictor: Goes on.
         places: With as many following tokens as a continuation has words, but one.
-        predictions: Of the model at the places.
+        predictions: Of the predictor at the places.
         options: The lowest threshold, and the most words.
     """
     lowest, num_words = options.lowest_threshold, options.compose_words
@@ -111,12 +110,10 @@ def continuations(
                 strict=True,
             )
         ]
-        words[goes_on, j], next_confidence = keyboard_predictions.next_words(
-            model, contexts
-        )
+        words[goes_on, j], next_confidence = predictor.next_words(contexts)
         confidence[goes_on, j] = confidence[goes_on, j - 1] * next_confidence
     right = words == places.following(num_words)[at]
-    sizes = np.array([0] * 4 + [len(word) for word in model.vocabulary.words])
+    sizes = np.array([0] * 4 + [len(word) for word in predictor.vocabulary.words])
     characters = np.cumsum(sizes[words] + 1, axis=1) - 1
     return Continuations(
         at, confidence, np.logical_and.accumulate(right, axis=1), characters

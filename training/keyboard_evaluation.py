@@ -15,7 +15,6 @@ import pandas as pd
 from simulation import vocabulary as vocabulary_lib
 from training import (
     keyboard_compose,
-    keyboard_model,
     keyboard_options,
     keyboard_places,
     keyboard_predictions,
@@ -95,19 +94,21 @@ class Judgement:
             "words typed that the decoder proposes": int(self.typed.is_proposed.sum()),
         }
 
-    def evaluate(self, model: keyboard_model.KeyboardModel) -> Evaluation:
+    def evaluate(self, predictor: keyboard_predictions.Predictor) -> Evaluation:
         """Returns how a model does.
 
         Args:
-            model: Of the typist's vocabulary.
+            predictor: The model, of the typist's vocabulary.
         """
         places, typed = self.places, self.typed
         wanted = np.zeros(
             (len(places.targets), typed.candidates.shape[1]), dtype=np.int32
         )
         wanted[typed.places] = typed.candidates
-        found = keyboard_predictions.predict(model, places, wanted)
-        continued = keyboard_compose.continuations(model, places, found, self.compose)
+        found = predictor.predict(places, wanted)
+        continued = keyboard_compose.continuations(
+            predictor, places, found, self.compose
+        )
         threshold = self._threshold(continued)
         composed = continued.sums(
             np.inf if threshold is None else threshold, self.user, places
@@ -116,7 +117,7 @@ class Judgement:
             typed, places.targets, found.candidates[typed.places]
         )
         sums = {
-            **self._next_word(model.vocabulary, found),
+            **self._next_word(predictor.vocabulary, found),
             **composed,
             "typed": places.sums(np.ones(len(typed.places)), typed.places),
             "modified_before": places.sums(~typed.is_first, typed.places),

@@ -1,21 +1,23 @@
 """Who judges a model: clients that did not train it."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from simulation import client_text
 from simulation import vocabulary as vocabulary_lib
 from training import (
+    baselines,
     examples,
     held_out,
     initial_model,
     keyboard_options,
     keyboard_runs,
     ngrams,
-    windows,
 )
+
+PUBLIC = "public word frequencies"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,13 +26,15 @@ class Judges:
 
     Attributes:
         clients: int64, indices into the population.
-        log_prior: float64 [num_tokens]: the log-frequencies of tokens.
+        prior: The frequencies of tokens.
+        baselines: By name: what models stand beside, the prior among them.
         notes: What to know about both, a sentence or more each.
     """
 
     clients: np.ndarray
-    log_prior: np.ndarray
-    notes: tuple[str, ...]
+    prior: ngrams.Unigram
+    baselines: Mapping[str, ngrams.Model]
+    notes: Sequence[str]
 
 
 def choose(
@@ -81,20 +85,18 @@ def choose(
         f"none of the {len(clients.training):,} that could train judges.",
     ]
     if options.prior == "public":
-        log_prior, note = _public(vocabulary)
-    else:
-        limits = examples.ClientLimits(
-            int(first.flags["max_sentences"]), int(first.flags["max_words"])
-        )
-        size = vocabulary.num_tokens
-        counted = windows.of_clients(text, clients.training, limits, size)
-        counts = np.bincount(counted.targets, minlength=size)
-        log_prior = np.log(ngrams.Unigram.of_counts(counts).probabilities)
-        note = (
-            "The prior is counted on the clients that train, without noise: no "
-            "guarantee covers it."
-        )
-    return Judges(clients.held_out, log_prior, (*notes, note))
+        return _with_public_prior(clients.held_out, vocabulary, notes)
+    limits = examples.ClientLimits(
+        int(first.flags["max_sentences"]), int(first.flags["max_words"])
+    )
+    models = baselines.ngrams_of(text, clients, limits, vocabulary.num_tokens)
+    notes.append(
+        "Frequencies, which are the prior, and n-grams are counted on the clients that "
+        "train, without noise: no guarantee covers them."
+    )
+    prior = models[baselines.UNIGRAM]
+    assert isinstance(prior, ngrams.Unigram)
+    return Judges(clients.held_out, prior, models, notes)
 
 
 def _all(
@@ -108,15 +110,16 @@ def _all(
                 f"judges is all, but of this population the clients of {run.path} "
                 "trained; give judges=held_out, or another population."
             )
-    log_prior, note = _public(vocabulary)
-    notes = (
+    notes = [
         "The judges are all clients of the population that was given. Whether one of "
         "them trained a model under another name is not known here.",
-        note,
-    )
-    return Judges(np.arange(text.num_clients), log_prior, notes)
+    ]
+    return _with_public_prior(np.arange(text.num_clients), vocabulary, notes)
 
 
-def _public(vocabulary: vocabulary_lib.Vocabulary) -> tuple[np.ndarray, str]:
-    probabilities = initial_model.public_probabilities(vocabulary)
-    return np.log(probabilities), "The prior is wordfreq's public word frequencies."
+def _with_public_prior(
+    clients: np.ndarray, vocabulary: vocabulary_lib.Vocabulary, notes: Sequence[str]
+) -> Judges:
+    prior = ngrams.Unigram(initial_model.public_probabilities(vocabulary))
+    note = f"The prior, {PUBLIC}, is wordfreq's."
+    return Judges(clients, prior, {PUBLIC: prior}, (*notes, note))

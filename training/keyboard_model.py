@@ -64,25 +64,6 @@ class KeyboardModel:
         ]
 
 
-def by_frequency(
-    vocabulary: vocabulary_lib.Vocabulary, log_prior: np.ndarray, length: int
-) -> KeyboardModel:
-    """Returns the model that knows how frequent tokens are, and no context.
-
-    Args:
-        vocabulary: Gives words their token ids.
-        log_prior: float [num_tokens]: log-probabilities.
-        length: See `KeyboardModel`; it says nothing of this one.
-    """
-    prior = tf.constant(log_prior, tf.float32)
-
-    def logits_at(tokens: tf.Tensor, places: tf.Tensor) -> tf.Tensor:
-        del tokens  # no context
-        return tf.broadcast_to(prior, [tf.shape(places)[0], vocabulary.num_tokens])
-
-    return KeyboardModel(vocabulary, length, logits_at)
-
-
 def of_weights(
     model: model_lib.LanguageModel,
     weights: Mapping[str, np.ndarray],

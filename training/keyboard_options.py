@@ -150,9 +150,10 @@ class EvaluationOptions:
         "former where the held-out clients judge, else the latter.",
         choices=("training_clients", "public"),
     )
-    max_sentences: int = option(
-        256,
-        "The first sentences of a judge that are used.",
+    max_sentences: int | None = option(
+        None,
+        "The first sentences of a judge that are used. By default as many as the run "
+        "used, so that its report has the same numbers; else 256.",
         least=1,
         most=2**31 - 1,
     )

@@ -8,7 +8,6 @@ from matplotlib import figure as figure_lib
 from simulation import page, plots, run_directory
 from training import keyboard_evaluation, metric_names
 
-BY_FREQUENCY = "words by frequency alone"
 _COLORS = (plots.BLUE, plots.ORANGE, plots.GREEN, plots.PURPLE)
 _LINES = ("-", "--", ":", "-.")
 _MEANINGS = """\

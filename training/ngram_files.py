@@ -3,6 +3,7 @@
 import os
 import pathlib
 import zipfile
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -13,7 +14,7 @@ FILE = "ngrams.npz"
 
 
 def write(
-    models: list[ngrams.Model], num_tokens: int, folder: str | os.PathLike[str]
+    models: Iterable[ngrams.Model], num_tokens: int, folder: str | os.PathLike[str]
 ) -> None:
     """Writes n-grams beside an exported model.
 

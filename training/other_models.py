@@ -76,7 +76,8 @@ def judged_ngrams(
         models = ngram_files.read(_exported_in(path) or path)
         if models:
             made_of = f"counted on the text that {name} was trained on, no noise"
-            found += baselines.of_ngrams(models, judges, made_of, f", text of {name}")
+            named = dict(zip(baselines.NGRAMS, models, strict=True))
+            found += baselines.of_ngrams(named, judges, made_of, f", text of {name}")
     return found
 
 

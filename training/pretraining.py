@@ -52,9 +52,9 @@ class Prepared:
         )
 
     @functools.cached_property
-    def _ngrams(self) -> list[ngrams.Model]:
-        return baselines.count(
-            self.text, self.clients.training, self.limits, self.network.num_tokens
+    def _ngrams(self) -> dict[str, ngrams.Model]:
+        return baselines.ngrams_of(
+            self.text, self.clients, self.limits, self.network.num_tokens
         )
 
     def baselines(self) -> list[baselines.Baseline]:
@@ -84,7 +84,7 @@ class Prepared:
     def write_text(self, record: text_record.TextRecord, path: pathlib.Path) -> None:
         """Writes what private training has to know of the text beside the model."""
         record.write(path)
-        ngram_files.write(self._ngrams, self.network.num_tokens, path)
+        ngram_files.write(self._ngrams.values(), self.network.num_tokens, path)
 
 
 def prepare(

@@ -6,7 +6,7 @@ scripts/run training.run_training --flagfile=configs/training_demo.flagfile
 from absl import app, flags, logging
 
 from options import option_flags
-from simulation import experiment_flags, population_flags
+from simulation import experiment_flags, population_flags, startup
 from simulation.population_options import LanguageOptions
 from training.other_models_options import OtherModelsOptions
 from training.training_options import TrainingOptions
@@ -90,6 +90,8 @@ def run(arguments: experiment_flags.Arguments) -> None:
     from simulation import client_sentences, sentence_tokenizers
 
     options = _OPTIONS.read()
+    if options.onednn:
+        startup.use_onednn()
     parameters = options.server_parameters()
     vocabulary, public_data = options.read_vocabulary()
     network = _own_model(options, vocabulary.num_tokens, arguments.seed)

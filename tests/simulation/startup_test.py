@@ -21,6 +21,21 @@ class SilenceTest(absltest.TestCase):
             os.environ.update(before)
 
 
+class OneDnnTest(absltest.TestCase):
+    def test_it_is_off_unless_it_is_wanted(self):
+        before = dict(os.environ)
+        try:
+            os.environ.pop("TF_ENABLE_ONEDNN_OPTS", None)
+            self.assertTrue(startup.onednn_is_used())
+            startup.silence_tensorflow()
+            self.assertFalse(startup.onednn_is_used())
+            startup.use_onednn()
+            self.assertTrue(startup.onednn_is_used())
+        finally:
+            os.environ.clear()
+            os.environ.update(before)
+
+
 # Interrupts itself in a callback of the garbage collector, twice.
 _INTERRUPTED = """
 import gc, os, signal, time

@@ -12,6 +12,7 @@ from training import (
     baselines,
     examples,
     exported_model,
+    held_out,
     model,
     ngram_files,
     ngrams,
@@ -86,7 +87,8 @@ class OtherModelsTest(common.TrainingTestCase):
         self.export("b", common.bigram_model())
         text = self.text(self.clients)
         who, size = np.arange(3), common.NUM_TOKENS
-        models = baselines.count(text, who, self.limits, size)
+        clients = held_out.Clients(who, np.arange(3, 9))
+        models = baselines.ngrams_of(text, clients, self.limits, size).values()
         ngram_files.write(models, size, self.scratch / "b" / "model")
         judges = windows.of_clients(text, np.arange(3, 9), self.limits, size)
         paths = [str(self.scratch / name) for name in ("a", "b", "nothing")]

@@ -89,7 +89,7 @@ class RunTrainingTest(absltest.TestCase):
         self.assertEqual(code, 0, errors)
         self.assertIn("Report: ", output)
         self.check_results(whole)
-        (code, _, errors), prediction = _run_all(
+        (code, _, errors), prediction, evaluation = _run_all(
             (
                 "training.run_training",
                 "--resume",
@@ -102,7 +102,15 @@ class RunTrainingTest(absltest.TestCase):
                 "--num_words=2",
                 "see you",
             ),
+            (
+                "training.evaluate_keyboard",
+                f"--model={whole}",
+                f"--output_dir={self.scratch / 'keyboard'}",
+                "--num_resamples=100",
+                f"--population_cache={self.scratch / 'cache'}",
+            ),
         )
+        self.check_evaluation(*evaluation, whole)
         self.assertEqual(prediction[0], 0, prediction[2])
         self.assertRegex(
             prediction[1], r"^see you \[\S+\] [\d.]+%\nsee you \[\S+\] [\d.]+%\n$"
@@ -129,6 +137,15 @@ class RunTrainingTest(absltest.TestCase):
         self.assertEqual(last[0].files, last[1].files)
         for name in last[0].files:
             np.testing.assert_array_equal(last[0][name], last[1][name], err_msg=name)
+
+    def check_evaluation(self, code, output, errors, path):
+        self.assertEqual(code, 0, errors)
+        self.assertIn("| one suggestion | ", output)
+        scores = pd.read_csv(self.scratch / "keyboard" / "simulator" / "scores.csv")
+        last = pd.read_csv(path / "simulator" / "metrics.csv").iloc[-1]
+        ours = scores[scores["model"] == "whole"].set_index("metric")["value"]
+        for name in ("loss", "one_suggestion", "three_suggestions"):
+            self.assertAlmostEqual(ours[name], last[f"held_out_{name}"], places=5)
 
     def kill_after_a_checkpoint(self, process, path):
         self.addCleanup(process.kill)
