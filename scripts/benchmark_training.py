@@ -54,6 +54,12 @@ class Options:
     timed_clients: int = option(
         10, "Clients of a round of the part clients.", least=1, most=10**6
     )
+    timed_words: int = option(
+        10_000, "Vocabulary of the part clients.", least=10, most=100_000
+    )
+    timed_repeats: int = option(
+        3, "Rounds of the part clients, for each way.", least=1, most=1000
+    )
     cohort: int = option(
         100, "Clients of a round of the large model.", least=1, most=10**6
     )
@@ -79,7 +85,6 @@ _SMALL = {"num_words": 1_000, "num_units": 64, "size": 32}
 _ROUNDS_OF_A_COHORT = 20
 _ROUNDS_OF_A_MEAN = 50
 _DRAWS = 8
-_REPEATS_OF_CLIENTS = 3
 _ROUNDS_OF_NOISE = 16
 # Of the plan: more than are measured.
 _PLANNED_ROUNDS = 10_000
@@ -218,9 +223,10 @@ def measure_clients(directory: str):
     """Returns a table of ways to train a client, and how much two cores gain."""
     from scripts import training_ways
 
-    clients = _FLAGS.read().timed_clients
-    table = training_ways.measure(clients, _REPEATS_OF_CLIENTS, directory)
-    return table, training_ways.threads_gain(clients, directory)
+    options = _FLAGS.read()
+    clients, words = options.timed_clients, options.timed_words
+    table = training_ways.measure(clients, words, options.timed_repeats, directory)
+    return table, training_ways.threads_gain(clients, words, directory)
 
 
 def measure_part(directory: str, cohort: int, num_rounds: int, sizes: dict):

@@ -61,8 +61,10 @@ def _clients(workload: Workload, num_clients: int, num_tokens: int) -> list:
     ]
 
 
-def _plain(language_model: "model.LanguageModel", weights, clients, limits) -> None:
-    """Trains clients one after the other, as one would write it."""
+def _plain(
+    language_model: "model.LanguageModel", weights, clients, limits
+) -> Callable[[], None]:
+    """Returns what trains clients one after the other, as one would write it."""
     import numpy as np
     import tensorflow as tf
 
@@ -81,16 +83,19 @@ def _plain(language_model: "model.LanguageModel", weights, clients, limits) -> N
         ):
             variable.assign_sub(_RATE * tf.convert_to_tensor(gradient))
 
-    for sentences in clients:
-        for variable, weight in zip(variables, weights.values(), strict=True):
-            variable.assign(weight)
-        for first in range(0, len(sentences), limits.batch_size):
-            batch = sentences[first : first + limits.batch_size]
-            rows = np.zeros((len(batch), length + 1), np.int32)
-            for row, sentence in zip(rows, batch, strict=True):
-                tokens = [2, *sentence, 3][: length + 1]
-                row[: len(tokens)] = tokens
-            step(rows[:, :-1], rows[:, 1:])
+    def train() -> None:
+        for sentences in clients:
+            for variable, weight in zip(variables, weights.values(), strict=True):
+                variable.assign(weight)
+            for first in range(0, len(sentences), limits.batch_size):
+                batch = sentences[first : first + limits.batch_size]
+                rows = np.zeros((len(batch), length + 1), np.int32)
+                for row, sentence in zip(rows, batch, strict=True):
+                    tokens = [2, *sentence, 3][: length + 1]
+                    row[: len(tokens)] = tokens
+                step(rows[:, :-1], rows[:, 1:])
+
+    return train
 
 
 def _ways(language_model, clients, limits, scratch: str) -> _Ways:
@@ -120,25 +125,34 @@ def _ways(language_model, clients, limits, scratch: str) -> _Ways:
         with runtime.tff_worker():
             everyone = np.arange(len(clients))
             yield name, functools.partial(rounds.train, weights, everyone, 0.3, 0.3)
-    plain = functools.partial(_plain, language_model, weights, clients, limits)
-    yield "plain TensorFlow", plain
+    yield "plain TensorFlow", _plain(language_model, weights, clients, limits)
 
 
-def measure(num_clients: int, repeats: int, scratch: str) -> "pd.DataFrame":
+def _model(num_words: int) -> "model.LanguageModel":
+    from simulation import vocabulary
+    from training import model
+
+    return model.cifg_language_model(num_words + len(vocabulary.SPECIAL_TOKENS))
+
+
+def measure(
+    num_clients: int, num_words: int, repeats: int, scratch: str
+) -> "pd.DataFrame":
     """Returns a table: for each workload and way, what a client costs.
 
     Args:
         num_clients: Of a round, at least 1.
+        num_words: Of the vocabulary.
         repeats: Rounds that are measured, after one that builds the computation.
         scratch: A directory for the clients' text.
     """
     import pandas as pd
 
     from scripts import resource_usage
-    from training import examples, model
+    from training import examples
 
     limits = examples.ClientLimits()
-    language_model = model.cifg_language_model(10_004)
+    language_model = _model(num_words)
     rows = []
     for workload in WORKLOADS:
         clients = _clients(workload, num_clients, language_model.num_tokens)
@@ -163,22 +177,23 @@ def measure(num_clients: int, repeats: int, scratch: str) -> "pd.DataFrame":
     return pd.DataFrame(rows)
 
 
-def threads_gain(num_clients: int, scratch: str) -> float:
+def threads_gain(num_clients: int, num_words: int, scratch: str) -> float:
     """Returns how much faster a round is on two cores than on one of them.
 
     Args:
         num_clients: Of a round.
+        num_words: Of the vocabulary.
         scratch: A directory for the clients' text.
 
     Returns:
         The ratio of wall seconds; nan where this process may use one core only.
     """
-    from training import examples, model
+    from training import examples
 
     cores = sorted(os.sched_getaffinity(0))
     if len(cores) < 2:
         return float("nan")
-    language_model = model.cifg_language_model(10_004)
+    language_model = _model(num_words)
     clients = _clients(WORKLOADS[0], num_clients, language_model.num_tokens)
     seconds = []
     try:

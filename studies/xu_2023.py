@@ -11,8 +11,6 @@ import json
 import math
 import os
 import pathlib
-import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
@@ -21,33 +19,14 @@ import pandas as pd
 
 from options import fields as options_lib
 from options.fields import REQUIRED, option
-from simulation import plots, prepared_data, run_directory, run_record, tables
-from studies import study
+from simulation import plots, prepared_data, run_record, tables
+from studies import study, training_runs
+from studies.training_runs import Setting
 from training import metric_names
 
 _FILES = "blog-authorship/posts-*.jsonl.xz"
 _FLAGFILE = "configs/training_blogs.flagfile"
-_BASELINES = "baselines.csv"  # of a run, in the simulator's part
 _TYPED = ("i want to", "thank you for", "i don't", "it was a", "i'm going to the")
-
-
-@dataclasses.dataclass(frozen=True)
-class Setting:
-    """A run of the study.
-
-    Attributes:
-        name: Of its part of the run directory, and in `runs.csv`.
-        label: In the page and plots.
-        flags: Of `training.run_training`, beside those of the flagfile.
-        color: In plots.
-        line: Style of its line in plots.
-    """
-
-    name: str
-    label: str
-    flags: tuple[str, ...]
-    color: str
-    line: str = "-"
 
 
 # With one participation a client, DP-FedAvg spends 1 / (2 z^2), and DP-FTRL over 63
@@ -145,64 +124,11 @@ class Options:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class LearningStudy:
-    """Training with each mechanism; a `study.Study`.
+class LearningStudy(training_runs.TrainingStudy):
+    """Training with each mechanism, one run of one seed each; a `study.Study`."""
 
-    Attributes:
-        posts: The file of the clients' posts.
-        data: Its fingerprint.
-        cache: Where prepared populations are kept.
-        extra_flags: Of `training.run_training`, instead of those of the flagfile.
-        title: Of its page.
-        settings: What is run.
-        num_repeats: Each setting is one run of one seed.
-    """
-
-    posts: pathlib.Path
-    data: Mapping[str, str]
-    cache: str | os.PathLike[str]
-    extra_flags: Sequence[str] = ()
     title: str = "Learning from bloggers' sentences"
     settings: Sequence[Setting] = SETTINGS
-    num_repeats: int = 1
-
-    def run_part(
-        self, setting: Setting, repeat: int, part: run_directory.RunDirectory
-    ) -> dict[str, list]:
-        """Trains, or goes on where training was stopped; see `study.Study`.
-
-        Returns:
-            No tables: what a run leaves is read where it stands, in `part`.
-
-        Raises:
-            RuntimeError: If the run fails.
-        """
-        del repeat
-        path = part.path
-        root = pathlib.Path(__file__).resolve().parent.parent
-        flags = [f"--output_dir={path}", f"--population_cache={self.cache}"]
-        if (path / run_record.RUN_FILE).exists():
-            if run_record.read(path)["status"] == "complete":
-                return {}
-            flags.append("--resume")
-        else:
-            flags += [
-                f"--flagfile={root / _FLAGFILE}",
-                f"--population={self.posts}",
-                *setting.flags,
-                *self.extra_flags,
-            ]
-        done = subprocess.run(
-            [sys.executable, "-P", "-m", "training.run_training", *flags],
-            env={**os.environ, "PYTHONPATH": str(root)},
-            check=False,
-        )
-        if done.returncode:
-            raise RuntimeError(
-                f"the run of {setting.label} in {path} ended with exit code "
-                f"{done.returncode}; mend what it says and continue with --resume"
-            )
-        return {}
 
     def files(self, found: study.Tables, directory: pathlib.Path) -> dict[str, bytes]:
         """Returns the files of results by name; see `study.Study`."""
@@ -235,11 +161,11 @@ def prepare(
     with open(posts, "rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     return LearningStudy(
-        posts=posts,
+        flags=(f"--flagfile={training_runs.ROOT / _FLAGFILE}", f"--population={posts}"),
         data={"posts": f"SHA-256 {digest}"},
         cache=cache,
         settings=[s for s in SETTINGS if s.name in options.settings],
-        extra_flags=(f"--seed={seed}",),
+        seed=seed,
     )
 
 
@@ -257,9 +183,9 @@ def read_run(setting: Setting, path: str | os.PathLike[str]) -> Run:
     model = keyboard_model.read(path)
     return Run(
         setting,
-        tables.read(path / "simulator" / "metrics.csv"),
-        tables.read(path / "simulator" / _BASELINES),
-        json.loads((path / "privacy.json").read_text()),
+        training_runs.read_metrics(path),
+        training_runs.read_baselines(path),
+        training_runs.read_privacy(path),
         {text: [word for word, _ in model.suggest(text)] for text in _TYPED},
     )
 
@@ -309,7 +235,7 @@ def files_of(title: str, runs: Sequence[Run], notes: Sequence[str]) -> dict[str,
     table.insert(0, "setting", table.pop("setting"))
     return {
         "runs.csv": tables.write(table).encode(),
-        _BASELINES: tables.write(runs[0].baselines).encode(),
+        training_runs.BASELINES: tables.write(runs[0].baselines).encode(),
         "learning.png": plot(runs),
         study.PAGE: to_markdown(title, runs, notes).encode(),
     }

@@ -9,7 +9,9 @@ from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
-from simulation import client_text
+from simulation import client_text, population_options, sentence_tokenizers
+from simulation import vocabulary as vocabulary_lib
+from simulation.readers import synthetic_sentences
 from training import (
     best_possible,
     evaluation,
@@ -27,6 +29,7 @@ UNIGRAM, BIGRAM, TRIGRAM = (
     "interpolated bigram",
     "interpolated trigram",
 )
+NGRAMS = (UNIGRAM, BIGRAM, TRIGRAM)
 BEST_POSSIBLE = "the best possible"
 # Every tenth client is told by the counts of the others.
 _HELD_BACK_OF = 10
@@ -74,7 +77,27 @@ def ngrams_of(
         )
     )
     models = ngrams.interpolated(training, held_back)
-    return dict(zip((UNIGRAM, BIGRAM, TRIGRAM), models, strict=True))
+    return dict(zip(NGRAMS, models, strict=True))
+
+
+def of_ngrams(
+    models: Mapping[str, ngrams.Model],
+    judges: windows.Windows,
+    made_of: str,
+    source: str = "",
+) -> list[Baseline]:
+    """Returns what n-grams reach.
+
+    Args:
+        models: By name.
+        judges: The places of the clients who judge.
+        made_of: Whose text was counted.
+        source: Goes into the names, where it is not the training clients' text.
+    """
+    return [
+        Baseline(f"{name}{source}", made_of, ngrams.metrics(model, judges))
+        for name, model in models.items()
+    ]
 
 
 def counted(
@@ -91,13 +114,33 @@ def counted(
         limits: How much of a client's text is used.
         num_tokens: Size of the vocabulary with its special tokens.
     """
+    models = ngrams_of(text, clients, limits, num_tokens)
     judges = windows.of_clients(text, clients.held_out, limits, num_tokens)
     made_of = f"counted on the {len(clients.training):,} training clients, no noise"
-    models = ngrams_of(text, clients, limits, num_tokens)
-    return [
-        Baseline(name, made_of, ngrams.metrics(model, judges))
-        for name, model in models.items()
-    ]
+    return of_ngrams(models, judges, made_of)
+
+
+def of_language(
+    population: population_options.PopulationOptions,
+    language: population_options.LanguageOptions,
+    vocabulary: vocabulary_lib.Vocabulary,
+    max_words: int,
+) -> list[Baseline]:
+    """Returns what no model can beat, where the law of the text is known.
+
+    Args:
+        population: Of the clients.
+        language: What they write, if they are synthetic.
+        vocabulary: Gives words their token ids.
+        max_words: The first words of a sentence that are used.
+    """
+    if not population.is_synthetic:
+        return []
+    tokenizer = sentence_tokenizers.get_sentence_tokenizer("keyboard")
+    law = synthetic_sentences.SyntheticLanguage.english(
+        language, population.seed, tokenizer
+    )
+    return [of_law(best_possible.best_possible(law, vocabulary, max_words))]
 
 
 def of_law(best: best_possible.BestPossible) -> Baseline:

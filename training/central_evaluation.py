@@ -12,33 +12,32 @@ _SENTENCES_AT_A_TIME = 64
 Scores = Callable[[examples.Batch], tuple[tf.Tensor, tf.Tensor]]
 
 
-def metrics(
-    scores: Scores, judges: windows.Windows, length: int
-) -> collections.OrderedDict[str, float]:
-    """Returns what a model reaches at the places that federated models are judged by.
+class Judges:
+    """The places that federated models are judged by, and a way to give them scores."""
 
-    Args:
-        scores: See `model.LanguageModel.scores`, with the weights.
-        judges: The places of the clients who judge.
-        length: Steps of a sentence: its most words and its end.
+    def __init__(self, scores: Scores, judges: windows.Windows, length: int):
+        """Makes the sentences, and TensorFlow's graph of the scores.
 
-    Returns:
-        See `evaluation.metrics_of_sums`.
-    """
-    shape = [None, length]
-    signature = examples.Batch(*[tf.TensorSpec(shape, tf.int32)] * 2)
-
-    @tf.function(input_signature=[signature])
-    def sums_of(batch):
-        return evaluation.sums_of_batch(*scores(batch))
-
-    sums = collections.OrderedDict.fromkeys(evaluation.SUMS, 0.0)
-    inputs, targets = judges.sequences(length)
-    for first in range(0, len(inputs), _SENTENCES_AT_A_TIME):
-        some = slice(first, first + _SENTENCES_AT_A_TIME)
-        added = sums_of(
-            examples.Batch(*map(tf.constant, (inputs[some], targets[some])))
+        Args:
+            scores: See `model.LanguageModel.scores`, with the weights.
+            judges: The places of the clients who judge.
+            length: Steps of a sentence: its most words and its end.
+        """
+        self._inputs, self._targets = judges.sequences(length)
+        signature = examples.Batch(*[tf.TensorSpec([None, length], tf.int32)] * 2)
+        self._sums = tf.function(
+            lambda batch: evaluation.sums_of_batch(*scores(batch)),
+            input_signature=[signature],
         )
-        for name, value in added.items():
-            sums[name] += float(value)
-    return evaluation.metrics_of_sums(sums)
+
+    def metrics(self) -> collections.OrderedDict[str, float]:
+        """Returns what the scores are worth now; see `evaluation.metrics_of_sums`."""
+        sums = collections.OrderedDict.fromkeys(evaluation.SUMS, 0.0)
+        for first in range(0, len(self._inputs), _SENTENCES_AT_A_TIME):
+            some = slice(first, first + _SENTENCES_AT_A_TIME)
+            batch = examples.Batch(
+                tf.constant(self._inputs[some]), tf.constant(self._targets[some])
+            )
+            for name, value in self._sums(batch).items():
+                sums[name] += float(value)
+        return evaluation.metrics_of_sums(sums)

@@ -116,10 +116,14 @@ class Counts:
     def of(cls, places: windows_lib.Windows, order: int) -> Self:
         """Counts the n-grams of places."""
         every = places.contexts(order) * places.num_tokens + places.targets
-        keys, counts = np.unique(every, return_counts=True)
-        contexts, firsts = np.unique(keys // places.num_tokens, return_index=True)
+        return cls.of_keys(places.num_tokens, *np.unique(every, return_counts=True))
+
+    @classmethod
+    def of_keys(cls, num_tokens: int, keys: np.ndarray, counts: np.ndarray) -> Self:
+        """Returns the counts of n-grams; see the attributes."""
+        contexts, firsts = np.unique(keys // num_tokens, return_index=True)
         totals = np.add.reduceat(counts, firsts) if len(firsts) else counts[:0]
-        return cls(places.num_tokens, keys, counts, contexts, totals)
+        return cls(num_tokens, keys, counts, contexts, totals)
 
     def without(self, others: "Counts") -> "Counts":
         """Returns what is left of the counts when some of them are taken away."""

@@ -14,6 +14,7 @@ from training import (
     examples,
     exported_model,
     initial_model,
+    ngram_files,
     windows,
 )
 
@@ -41,7 +42,7 @@ def judged(
     """
     found, fingerprints = [], []
     for path, name in zip(paths, _names(paths), strict=True):
-        folder = exported_in(path)
+        folder = _existing(path)
         weights, other = exported_model.read_weights(folder)
         if other.fingerprint != vocabulary.fingerprint:
             raise ValueError(
@@ -54,22 +55,44 @@ def judged(
             )
         model = initial_model.InitialModel(weights, other.fingerprint)
         scores = _scores(path, folder, max_words + 1)
-        metrics = central_evaluation.metrics(scores, judges, max_words + 1)
+        metrics = central_evaluation.Judges(scores, judges, max_words + 1).metrics()
         made_of = f"SHA-256 of its weights {model.fingerprint[:16]}; {_stated(folder)}"
         found.append(baselines.Baseline(name, made_of, metrics))
         fingerprints.append(model.fingerprint)
     return found, fingerprints
 
 
-def exported_in(path: str) -> pathlib.Path:
-    """Returns where a run's exported model is, or the model itself.
+def judged_ngrams(
+    paths: Sequence[str], judges: windows.Windows
+) -> list[baselines.Baseline]:
+    """Returns what n-grams of the text of other models reach, where they came along.
 
-    Raises:
-        ValueError: If there is none.
+    Args:
+        paths: As of `judged`, or of any other run; of the run's vocabulary.
+        judges: The places of the clients who judge.
     """
+    found = []
+    for path, name in zip(paths, _names(paths), strict=True):
+        models = ngram_files.read(_exported_in(path) or path)
+        if models:
+            made_of = f"counted on the text that {name} was trained on, no noise"
+            named = dict(zip(baselines.NGRAMS, models, strict=True))
+            found += baselines.of_ngrams(named, judges, made_of, f", text of {name}")
+    return found
+
+
+def _exported_in(path: str) -> pathlib.Path | None:
+    """Returns where a run's exported model is, or the model itself."""
     for folder in (pathlib.Path(path) / _MODEL, pathlib.Path(path)):
         if (folder / exported_model.VOCABULARY_FILE).exists():
             return folder
+    return None
+
+
+def _existing(path: str) -> pathlib.Path:
+    folder = _exported_in(path)
+    if folder is not None:
+        return folder
     raise ValueError(
         f"--compare_with={path}: there is no exported model, neither there nor in its "
         f"directory {_MODEL!r}. Give a run of training that has finished."
@@ -77,7 +100,7 @@ def exported_in(path: str) -> pathlib.Path:
 
 
 def _scores(path: str, folder: pathlib.Path, length: int) -> central_evaluation.Scores:
-    loaded = tf.saved_model.load(str(folder))
+    loaded = exported_model.load(folder)
     signature = loaded.signatures["serving_default"]
     most = signature.structured_input_signature[1]["tokens"].shape[1]
     if most < length:

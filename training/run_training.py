@@ -21,17 +21,6 @@ _POPULATION = population_flags.PopulationFlags("sentences")
 flags.adopt_module_key_flags(experiment_flags)
 
 
-def _vocabulary(options: TrainingOptions):
-    """Returns the vocabulary, and what is public about it."""
-    from simulation import vocabulary as lib
-
-    if options.vocabulary is not None:
-        words = lib.Vocabulary.read(options.vocabulary)
-        return words, f"the vocabulary, {options.vocabulary} (given by the user)."
-    words = lib.Vocabulary.from_english(options.vocabulary_size)
-    return words, "the vocabulary, the most frequent English words of wordfreq."
-
-
 def _own_model(options: TrainingOptions, num_tokens: int, seed: int):
     """Returns a model of the user's own; None where the model is the default one."""
     if options.model is None:
@@ -73,35 +62,27 @@ def _memory_needs(options: TrainingOptions, parameters, num_tokens: int, network
     )
 
 
-def _best_possible(options: TrainingOptions, vocabulary, tokenizer):
-    """Returns what no model can beat, in a list; an empty one if it is not known."""
-    population_options = _POPULATION.read()
-    if not population_options.is_synthetic:
-        return []
-    from simulation.readers import synthetic_sentences
-    from training import baselines, best_possible
-
-    language = synthetic_sentences.SyntheticLanguage.english(
-        _LANGUAGE.read(), population_options.seed, tokenizer
-    )
-    best = best_possible.best_possible(language, vocabulary, options.max_words)
-    return [baselines.of_law(best)]
-
-
-def _beside(prepared, text, vocabulary):
+def _beside(prepared, text, vocabulary, initial_model):
     """Returns what the model stands beside, and what of it a resumed run has too."""
     from training import baselines, other_models, windows
 
     clients, limits = prepared.clients, prepared.limits
     found = baselines.counted(text, clients, limits, vocabulary.num_tokens)
-    paths = _OTHERS.read().compare_with
-    if not paths:
-        return found, {}
     judges = windows.of_clients(text, clients.held_out, limits, vocabulary.num_tokens)
+    paths = list(_OTHERS.read().compare_with)
     others, fingerprints = other_models.judged(
         paths, vocabulary, judges, limits.max_words
     )
-    return found + others, {"compared_with": fingerprints}
+    found += others
+    if initial_model is not None and initial_model not in paths:
+        paths.append(initial_model)
+    found += other_models.judged_ngrams(paths, judges)
+    found += baselines.of_language(
+        _POPULATION.read(), _LANGUAGE.read(), vocabulary, limits.max_words
+    )
+    for baseline in found:
+        logging.info("%s", baseline)
+    return found, {"compared_with": fingerprints} if fingerprints else {}
 
 
 def run(arguments: experiment_flags.Arguments) -> None:
@@ -112,7 +93,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
     if options.onednn:
         startup.use_onednn()
     parameters = options.server_parameters()
-    vocabulary, public_data = _vocabulary(options)
+    vocabulary, public_data = options.read_vocabulary()
     network = _own_model(options, vocabulary.num_tokens, arguments.seed)
     _memory_needs(options, parameters, vocabulary.num_tokens, network).check()
     tokenizer = sentence_tokenizers.get_sentence_tokenizer("keyboard")
@@ -130,11 +111,19 @@ def run(arguments: experiment_flags.Arguments) -> None:
         exported_model,
         held_out,
         preparation,
+        shared_text,
         training_report,
     )
 
     prepared = preparation.prepare(options, vocabulary, text, arguments.seed, network)
     clients, beginning = prepared.clients, prepared.beginning
+    first_text = shared_text.examine(
+        options.initial_model,
+        text,
+        is_synthetic=_POPULATION.is_synthetic(),
+        is_allowed=_OTHERS.read().allow_shared_text,
+    )
+    public_data += f" {beginning.public_data} {first_text.public_data}".rstrip()
     algorithm = prepared.algorithm(
         parameters.plan(options.participation_rule(len(clients.training))),
         parameters.optimizer,
@@ -145,15 +134,12 @@ def run(arguments: experiment_flags.Arguments) -> None:
         f"{prepared.network.num_parameters():,}",
         f"{len(clients.held_out):,}",
     )
-    beside, others = _beside(prepared, text, vocabulary)
-    beside += _best_possible(options, vocabulary, tokenizer)
-    for baseline in beside:
-        logging.info("%s", baseline)
+    beside, others = _beside(prepared, text, vocabulary, options.initial_model)
 
     def report(directory, outcome, statement) -> None:
         realised, planned = (
             training_report.with_public_data(
-                stated, f"{public_data} {beginning.public_data}".rstrip()
+                stated, public_data, first_text.not_counted
             )
             for stated in (statement, algorithm.plan.statement(None, options.delta))
         )

@@ -13,16 +13,21 @@ from training import evaluation, metric_names
 
 
 def with_public_data(
-    statement: statement_lib.PrivacyStatement, public_data: str
+    statement: statement_lib.PrivacyStatement,
+    public_data: str,
+    not_counted: tuple[str, ...] = (),
 ) -> statement_lib.PrivacyStatement:
     """Returns a statement that names what a run took from elsewhere.
 
     Args:
         statement: The plan's.
         public_data: The vocabulary and the first weights.
+        not_counted: What of them no guarantee covers, a sentence each.
     """
     return dataclasses.replace(
-        statement, protected=f"{statement.protected} Here: {public_data}"
+        statement,
+        protected=f"{statement.protected} Here: {public_data}",
+        not_counted=(*not_counted, *statement.not_counted),
     )
 
 
@@ -45,17 +50,8 @@ def write(
     metrics = directory.metrics()
     report = page.Page(directory, "Training")
     model = report.section("The model", covered=False)
-    model.file(baselines_lib.FILE, baselines_lib.table(baselines))
-    references = {b.name: b.metrics for b in baselines}
     model.text(f"After {len(metrics)} rounds.")
-    table = held_out(metrics.iloc[-1], references)
-    model.show(table, "Mean over the places of the text")
-    made_of = "\n".join(f"* {b.name}: {b.made_of}" for b in baselines)
-    model.text(
-        f"What it stands beside; the run's guarantee covers none of it:\n\n{made_of}"
-    )
-    model.plot("accuracy.png", plot_accuracy(metrics, references))
-    model.plot("loss.png", plot_loss(metrics, references))
+    add_held_out(model, metrics, baselines)
     clip_norm = report.section("Clip norm", covered=True)
     clip_norm.plot("clip_norm.png", plot_clip_norm(metrics))
     columns = ["round", "simulated_hours", "failed_attempts", "max_participation"]
@@ -66,6 +62,30 @@ def write(
     report.statement(planned, "Privacy, as planned", "privacy_planned")
     report.how_it_was_made()
     report.write()
+
+
+def add_held_out(
+    section: page.Section,
+    metrics: pd.DataFrame,
+    baselines: Sequence[baselines_lib.Baseline],
+) -> None:
+    """Adds how good a model is on held-out clients, beside what it is compared with.
+
+    Args:
+        section: That no guarantee covers. Takes `baselines.csv` and the plots.
+        metrics: Of the run.
+        baselines: What the model stands beside.
+    """
+    section.file(baselines_lib.FILE, baselines_lib.table(baselines))
+    references = {b.name: b.metrics for b in baselines}
+    table = held_out(metrics.iloc[-1], references)
+    section.show(table, "Mean over the places of the text")
+    made_of = "\n".join(f"* {b.name}: {b.made_of}" for b in baselines)
+    section.text(
+        f"What it stands beside; no guarantee of this run covers it:\n\n{made_of}"
+    )
+    section.plot("accuracy.png", plot_accuracy(metrics, references))
+    section.plot("loss.png", plot_loss(metrics, references))
 
 
 def held_out(

@@ -40,7 +40,7 @@ class BenchmarksTest(parameterized.TestCase):
         ),
         (
             "benchmark_training",
-            "--parts=clients --timed_clients=1",
+            "--parts=clients --timed_clients=1 --timed_words=10 --timed_repeats=1",
             "plain TensorFlow",
         ),
         (

@@ -86,7 +86,8 @@ class StudyTest(absltest.TestCase):
             cache=self.scratch / "cache",
         )
         settings = [tree, next(s for s in rest if s.name == "blt")]
-        made = dataclasses.replace(made, settings=settings, extra_flags=_FLAGS)
+        flags = (*made.flags, *_FLAGS)
+        made = dataclasses.replace(made, settings=settings, flags=flags)
         directory = run_directory.RunDirectory.create(
             self.scratch / "study",
             program="t",
@@ -196,10 +197,8 @@ class StudyTest(absltest.TestCase):
 
     def test_a_run_that_fails(self):
         made = xu_2023.LearningStudy(
-            posts=self.scratch / "missing",
-            data={},
+            flags=(f"--population={self.scratch / 'missing'}", *_FLAGS),
             cache=self.scratch,
-            extra_flags=_FLAGS,
         )
         directory = run_directory.RunDirectory.create(
             self.scratch / "fails", program="t", flags=(), facts={}, noise_key=_KEY

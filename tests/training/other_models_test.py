@@ -8,7 +8,17 @@ from absl.testing import absltest
 
 from simulation import vocabulary
 from tests.training import training_test_case as common
-from training import examples, exported_model, model, other_models, windows
+from training import (
+    baselines,
+    examples,
+    exported_model,
+    held_out,
+    model,
+    ngram_files,
+    ngrams,
+    other_models,
+    windows,
+)
 
 _WORDS = vocabulary.Vocabulary([f"w{i}" for i in range(common.NUM_TOKENS - 4)])
 
@@ -71,6 +81,25 @@ class OtherModelsTest(common.TrainingTestCase):
                 ValueError, f"--compare_with={path}: .*{regex}"
             ):
                 self.judged(name)
+
+    def test_ngrams_that_came_along(self):
+        self.export("a", common.bigram_model())
+        self.export("b", common.bigram_model())
+        text = self.text(self.clients)
+        who, size = np.arange(3), common.NUM_TOKENS
+        clients = held_out.Clients(who, np.arange(3, 9))
+        models = baselines.ngrams_of(text, clients, self.limits, size).values()
+        ngram_files.write(models, size, self.scratch / "b" / "model")
+        judges = windows.of_clients(text, np.arange(3, 9), self.limits, size)
+        paths = [str(self.scratch / name) for name in ("a", "b", "nothing")]
+        found = other_models.judged_ngrams(paths, judges)
+        self.assertLen(found, 3)
+        for baseline, model_ in zip(found, models, strict=True):
+            self.assertIn(", text of b", baseline.name)
+            self.assertEqual(baseline.metrics, ngrams.metrics(model_, judges))
+        (self.scratch / "b" / "model" / ngram_files.FILE).write_bytes(b"PK")
+        with self.assertRaisesRegex(ValueError, "ngrams.npz.* cannot be read"):
+            other_models.judged_ngrams(paths, judges)
 
     def test_names(self):
         self.export("a", common.bigram_model())

@@ -1,0 +1,165 @@
+"""Studies whose settings are runs of `training.run_training`: each a few flags.
+
+A run is a process of its own in its part of the study's directory. It is found again
+where it is complete, and goes on where it was stopped.
+"""
+
+import dataclasses
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from simulation import run_directory, run_record, tables
+from studies import study
+
+# What each run leaves of the models beside its own.
+BASELINES = "baselines.csv"
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """A run of a study.
+
+    Attributes:
+        name: Of its part of the run directory, and in tables.
+        label: In the page and plots.
+        flags: Of `training.run_training`, beside those of all settings.
+        color: In plots.
+        line: Style of its line in plots.
+    """
+
+    name: str
+    label: str
+    flags: tuple[str, ...]
+    color: str
+    line: str = "-"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TrainingStudy:
+    """What studies of training runs share; a `study.Study` but for its files.
+
+    Attributes:
+        title: Of its page.
+        settings: What is run.
+        flags: Of all runs; those of a setting come after them.
+        cache: Where prepared populations are kept.
+        seed: Of the first repeat; each further one has the next.
+        data: The fingerprints of the clients' data, by name.
+        num_repeats: Runs of each setting.
+    """
+
+    title: str
+    settings: Sequence[Setting]
+    flags: Sequence[str]
+    cache: str | os.PathLike[str]
+    seed: int = 1
+    data: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    num_repeats: int = 1
+
+    def run_part(
+        self, setting: Setting, repeat: int, part: run_directory.RunDirectory
+    ) -> dict[str, list[dict[str, Any]]]:
+        """Trains, or goes on where training was stopped; see `study.Study`.
+
+        Returns:
+            No tables: what a run leaves is read where it stands, in `part`.
+
+        Raises:
+            RuntimeError: If the run fails.
+        """
+        flags = (*self.flags, *setting.flags, f"--seed={self.seed + repeat}")
+        train(part.path, flags, self.cache, setting.label)
+        return {}
+
+    def paths(self, directory: pathlib.Path) -> dict[tuple[Setting, int], pathlib.Path]:
+        """Returns the directories of the runs so far, by setting and repeat."""
+        found = {}
+        for repeat in range(self.num_repeats):
+            for setting in self.settings:
+                path = directory / study.part_name(setting.name, repeat)
+                if is_complete(path):
+                    found[setting, repeat] = path
+        return found
+
+
+def train(
+    path: pathlib.Path,
+    flags: Sequence[str],
+    cache: str | os.PathLike[str],
+    label: str,
+    program: str = "training.run_training",
+) -> None:
+    """Runs a program of training in a directory, or what is left of it.
+
+    Args:
+        path: The run's directory.
+        flags: Its flags; a run that was begun has its own.
+        cache: Where prepared populations are kept.
+        label: What is run, for the error.
+        program: The module.
+
+    Raises:
+        RuntimeError: If the run fails.
+    """
+    if is_complete(path):
+        return
+    given = [f"--output_dir={path}", f"--population_cache={cache}"]
+    begun = (path / run_record.RUN_FILE).exists()
+    done = subprocess.run(
+        [
+            *(sys.executable, "-P", "-m", program),
+            *given,
+            *(["--resume"] if begun else flags),
+        ],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        check=False,
+    )
+    if done.returncode:
+        raise RuntimeError(
+            f"the run of {label} in {path} ended with exit code {done.returncode}; "
+            "mend what it says and continue with --resume"
+        )
+
+
+def is_complete(path: pathlib.Path) -> bool:
+    """Returns whether a directory has a run that is finished."""
+    if not (path / run_record.RUN_FILE).exists():
+        return False
+    return run_record.read(path)["status"] == "complete"
+
+
+def read_metrics(path: pathlib.Path) -> pd.DataFrame:
+    """Returns a row a round of a finished run: the simulator's view."""
+    return tables.read(path / "simulator" / "metrics.csv")
+
+
+def read_baselines(path: pathlib.Path) -> pd.DataFrame:
+    """Returns what stands beside a finished run's model, a row each."""
+    return tables.read(path / "simulator" / BASELINES)
+
+
+def read_privacy(path: pathlib.Path) -> dict[str, Any]:
+    """Returns the privacy statement of a finished run, as realised."""
+    return json.loads((path / "privacy.json").read_text())
+
+
+def read_num_clients(path: pathlib.Path) -> int:
+    """Returns how many clients train in a run: those that its plan's sampler numbers.
+
+    Raises:
+        ValueError: If the run's facts have no plan of training.
+    """
+    facts = json.loads((path / run_record.FACTS_FILE).read_text())
+    found = re.match(r"Plan\(sampler=Timers\(num_clients=(\d+),", facts.get("plan", ""))
+    if found is None:
+        raise ValueError(f"{path} is no run of training: its plan has no Timers")
+    return int(found[1])

@@ -1,0 +1,274 @@
+"""Scaling of noise (Xu et al. 2023, section 2.2): is z/m all that counts?
+
+The paper's hypothesis: with noise and report goal growing in proportion, the model does
+not get worse. 500 clients a round at z = 0.54 learned what 6,500 at z = 7 did, or a
+little less. Here runs of several report goals have the same noise a client, z/m, and
+differ in nothing else; beside each stands the run without noise, which shows what
+larger rounds are worth by themselves.
+"""
+
+import dataclasses
+import hashlib
+import math
+import os
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+import matplotlib.ticker
+import pandas as pd
+
+from options import fields as options_lib
+from options.fields import option
+from simulation import plots, tables
+from studies import intervals, study, training_runs, xu_2023
+
+_TITLE = "Equal noise a client at several report goals (Xu et al. 2023, section 2.2)"
+_SYNTHETIC = "configs/training_demo.flagfile"
+_BLOGS = "configs/training_blogs.flagfile"
+_COLORS = (plots.ORANGE, plots.BLUE, plots.GREEN, plots.PURPLE)
+_LOSS, _SUGGESTION = "held_out_loss", "held_out_one_suggestion"
+# Beyond those who train: who is held out, and some more.
+_SPARE_CLIENTS = 1000
+_PRIVATE, _PLAIN = "dp_ftrl", "fedavg"
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """How the study is run; each field is a flag."""
+
+    is_synthetic: ClassVar[bool] = False
+
+    report_goals: tuple[str, ...] = option(
+        ("50", "200", "650"),
+        "Clients of a round in each setting: increasing integers, at most four.",
+    )
+    noise_per_client: float = option(
+        7 / 6500,
+        "The noise multiplier over the report goal; the paper's by default.",
+        above=0,
+        most=1,
+    )
+    num_rounds: int = option(
+        80, "Rounds of each run; a client is in one at most.", least=1, most=100_000
+    )
+    num_repeats: int = option(
+        3, "Runs of each setting, with seeds of their own.", least=1, most=1000
+    )
+    data_dir: str | None = option(
+        None,
+        "The directory that holds the data set blog-authorship, whose bloggers train "
+        f"with the flags of {_BLOGS}; they are enough for 14,393 clients of all "
+        "rounds together. Synthetic sentences by default.",
+    )
+
+    def __post_init__(self):
+        options_lib.check(self)
+        goals = self.goals
+        if not 1 <= len(goals) <= len(_COLORS) or sorted({*goals}) != list(goals):
+            raise options_lib.OptionError(
+                self, "{report_goals=}: has to be one to four increasing integers"
+            )
+
+    @property
+    def goals(self) -> tuple[int, ...]:
+        """The report goals; none where they are no integers above 0."""
+        if not all(goal.isdecimal() and int(goal) for goal in self.report_goals):
+            return ()
+        return tuple(map(int, self.report_goals))
+
+
+def settings_of(options: Options) -> tuple[training_runs.Setting, ...]:
+    """Returns two settings a report goal: with noise, and without."""
+    found = []
+    for goal, color in zip(options.goals, _COLORS, strict=False):
+        noise = options.noise_per_client * goal
+        common = (f"--cohort_size={goal}",)
+        found += [
+            training_runs.Setting(
+                f"{_PRIVATE}_{goal}",
+                f"{goal:,} clients, z = {noise:.3g}",
+                (*common, f"--mechanism={_PRIVATE}", f"--noise_multiplier={noise!r}"),
+                color,
+            ),
+            training_runs.Setting(
+                f"{_PLAIN}_{goal}",
+                f"{goal:,} clients, no noise",
+                (*common, f"--mechanism={_PLAIN}"),
+                color,
+                ":",
+            ),
+        ]
+    return tuple(found)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ScalingStudy(training_runs.TrainingStudy):
+    """Runs of equal noise a client; a `study.Study`.
+
+    Attributes:
+        noise_per_client: The noise multiplier over the report goal.
+    """
+
+    noise_per_client: float
+
+    def files(self, found: study.Tables, directory: pathlib.Path) -> dict[str, bytes]:
+        """Returns the files of results by name; see `study.Study`."""
+        del found
+        runs, privacy, baselines = [], {}, pd.DataFrame()
+        for (setting, repeat), path in self.paths(directory).items():
+            metrics = training_runs.read_metrics(path)
+            runs.append(metrics.assign(setting=setting.name, repeat=repeat))
+            privacy[setting.name] = training_runs.read_privacy(path)
+            baselines = training_runs.read_baselines(path)
+        table = pd.concat(runs, ignore_index=True)
+        summary = summarize(table, self.settings, privacy)
+        return {
+            "runs.csv": tables.write(table).encode(),
+            "summary.csv": tables.write(summary).encode(),
+            "scaling.png": plot(table, self.settings),
+            study.PAGE: self._to_markdown(summary, baselines).encode(),
+        }
+
+    def _to_markdown(self, summary: pd.DataFrame, baselines: pd.DataFrame) -> str:
+        lines = [
+            f"### {self.title}",
+            "",
+            "After the last round, on held-out clients; mean of the repeats, with 95% "
+            "intervals by Student's t:",
+            "",
+            "| | repeats | loss | one suggestion | zCDP rho (realised) |",
+            "|---|--:|--:|--:|--:|",
+        ]
+        labels = {setting.name: setting.label for setting in self.settings}
+        for row in summary.itertuples():
+            rho = "none" if math.isinf(row.rho) else f"{row.rho:.3g}"
+            lines.append(
+                f"| {labels[row.setting]} | {row.repeats} | "
+                f"{_with_interval(row.loss, row.loss_half, '.3f')} | "
+                f"{_with_interval(row.suggestion, row.suggestion_half, '.2%')} | "
+                f"{rho} |"
+            )
+        for row in baselines.itertuples():
+            lines.append(
+                f"| {row.baseline} | | {row.loss:.3f} | {row.one_suggestion:.2%} | |"
+            )
+        lines += [
+            "",
+            f"* The noise multiplier is {self.noise_per_client:.3g} times the report "
+            "goal (the paper's 7 over 6,500 is 0.00108). Runs of one repeat differ in "
+            "report goal and noise alone. Repeats are of one population, with other "
+            "clients held out, other cohorts, first weights and noise.",
+            "* Each client is in one round at most, so larger rounds also read more "
+            "data; what that is worth shows in the runs without noise.",
+        ]
+        return "\n".join(lines) + "\n"
+
+
+def summarize(
+    table: pd.DataFrame,
+    settings: Sequence[training_runs.Setting],
+    privacy: Mapping[str, Mapping],
+) -> pd.DataFrame:
+    """Returns a row a setting: its last round's means over repeats.
+
+    Args:
+        table: A row a round of each run, with its setting and repeat.
+        settings: In the order of the rows.
+        privacy: By setting: the statement of one of its runs.
+
+    Returns:
+        `setting`, `repeats`, `loss`, `suggestion`, each with half of the 95% interval
+        (nan of one repeat), and `rho`, infinite without noise.
+    """
+    rows = []
+    for setting in settings:
+        of_setting = table[table["setting"] == setting.name]
+        if of_setting.empty:
+            continue
+        last = of_setting.groupby("repeat").last()
+        guarantees = privacy[setting.name]["guarantees"]
+        rho = max((one["rho"] for one in guarantees), default=math.inf)
+        row = {"setting": setting.name, "repeats": len(last)}
+        for name, column in (("loss", _LOSS), ("suggestion", _SUGGESTION)):
+            values = last[column].to_numpy()
+            row[name] = values.mean()
+            row[f"{name}_half"] = intervals.half_of_mean(values)
+        rows.append(row | {"rho": rho})
+    return pd.DataFrame(rows)
+
+
+def _with_interval(mean: float, half: float, form: str) -> str:
+    shown = format(mean, form)
+    return shown if math.isnan(half) else f"{shown} ± {format(half, form)}"
+
+
+def plot(table: pd.DataFrame, settings: Sequence[training_runs.Setting]) -> bytes:
+    """Plots loss and suggestions over rounds, mean and range; returns a PNG."""
+    panels = {
+        _LOSS: "Held-out clients: loss (nats a token)",
+        _SUGGESTION: "Accuracy of one suggestion",
+    }
+    figure, axes_of = plots.stacked(list(panels.values()), "round")
+    for axes, column in zip(axes_of, panels, strict=True):
+        for setting in settings:
+            of_setting = table[table["setting"] == setting.name].dropna(subset=column)
+            values = of_setting.groupby("round")[column]
+            axes.plot(
+                values.mean(),
+                marker="o",
+                ms=3,
+                color=setting.color,
+                linestyle=setting.line,
+                label=setting.label,
+            )
+            plots.band(axes, values.min(), values.max(), setting.color)
+    percent = matplotlib.ticker.PercentFormatter(1)
+    axes_of[1].yaxis.set_major_formatter(percent)
+    plots.legend(axes_of[1], below=True)
+    return plots.png(figure)
+
+
+def prepare(
+    name: str, options: Options, *, seed: int, cache: str | os.PathLike[str]
+) -> ScalingStudy:
+    """Returns the study.
+
+    Args:
+        name: There is one study only.
+        options: How it is run.
+        seed: Of the first repeat, at least 0.
+        cache: Directory where populations are kept.
+
+    Raises:
+        PopulationError: If there are no posts of bloggers.
+    """
+    del name
+    rounds = (f"--num_rounds={options.num_rounds}",)
+    data: dict[str, str] = {}
+    flags: tuple[str, ...]
+    if options.data_dir is None:
+        clients = options.goals[-1] * options.num_rounds + _SPARE_CLIENTS
+        flags = (
+            f"--flagfile={training_runs.ROOT / _SYNTHETIC}",
+            f"--num_clients={clients}",
+            f"--min_separation={options.num_rounds - 1}",
+            *rounds,
+        )
+    else:
+        posts = xu_2023.posts_file(options.data_dir, cache)
+        with open(posts, "rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        data["posts"] = f"SHA-256 {digest}"
+        flagfile = f"--flagfile={training_runs.ROOT / _BLOGS}"
+        flags = (flagfile, f"--population={posts}", *rounds)
+    return ScalingStudy(
+        title=_TITLE,
+        settings=settings_of(options),
+        flags=flags,
+        cache=cache,
+        seed=seed,
+        data=data,
+        num_repeats=options.num_repeats,
+        noise_per_client=options.noise_per_client,
+    )

@@ -1,0 +1,130 @@
+"""Tests of the study of noise and report goals; what stands for its runs is written."""
+
+import json
+import math
+import pathlib
+from unittest import mock
+
+import numpy as np
+import pandas as pd
+from absl.testing import absltest, parameterized
+from scipy import stats
+
+from options.fields import fields_of
+from randomness import noise_keys
+from simulation import run_directory, run_record, tables
+from studies import study, training_runs
+from studies import xu_2023_scaling as scaling
+from training.training_options import TrainingOptions
+
+_KEY = noise_keys.NoiseKey.of_seed(1)
+_LOSS, _SUGGESTION = scaling._LOSS, scaling._SUGGESTION
+
+
+def options_of(flags):
+    """Returns the options of training that flags give, those of a flagfile too."""
+    given = {}
+    for flag in flags:
+        name, _, value = flag.removeprefix("--").partition("=")
+        if name == "flagfile":
+            lines = pathlib.Path(value).read_text().splitlines()
+            given |= vars_of(line for line in lines if line.startswith("--"))
+        else:
+            given |= vars_of([flag])
+    fields = fields_of(TrainingOptions)
+    return TrainingOptions(**{n: v for n, v in given.items() if n in fields})
+
+
+def vars_of(flags):
+    found = {}
+    for flag in flags:
+        name, equals, value = flag.removeprefix("--").partition("=")
+        if not equals:
+            name, value = name.removeprefix("no"), name[:2] != "no"
+        field = fields_of(TrainingOptions).get(name)
+        found[name] = field.kind(value) if field and equals else value
+    return found
+
+
+class ScalingTest(parameterized.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.scratch = pathlib.Path(self.create_tempdir().full_path)
+
+    def test_settings_differ_in_the_size_of_rounds_alone(self):
+        made = scaling.prepare("xu_scaling", scaling.Options(), seed=5, cache="")
+        found = [options_of((*made.flags, *s.flags)) for s in made.settings]
+        self.assertEqual([o.cohort_size for o in found], [50, 50, 200, 200, 650, 650])
+        for private, plain in zip(found[::2], found[1::2], strict=True):
+            self.assertAlmostEqual(
+                private.noise_multiplier / private.cohort_size, 7 / 6500
+            )
+            self.assertEqual(
+                (private.mechanism, plain.mechanism), ("dp_ftrl", "fedavg")
+            )
+            self.assertEqual(private.clip_norm, plain.clip_norm)
+            self.assertEqual((private.num_rounds, private.min_separation), (80, 79))
+        # All of them have clients enough for every round of the largest.
+        (clients,) = (f for f in made.flags if f.startswith("--num_clients="))
+        needed = 80 * 650 + found[0].num_held_out_clients
+        self.assertGreater(int(clients.partition("=")[2]), needed)
+
+    @parameterized.parameters("", "a", "200,50", "50,50", "0,5", "1,2,3,4,5")
+    def test_report_goals(self, goals):
+        with self.assertRaisesRegex(ValueError, "report_goals=.*increasing integers"):
+            scaling.Options(report_goals=tuple(goals.split(",")))
+
+    def write_run(self, path, flags, cache, label):
+        """Leaves what a finished run leaves; its loss is its seed over its goal."""
+        del cache, label
+        options = options_of(flags)
+        (seed,) = (int(f[7:]) for f in flags if f.startswith("--seed="))
+        (path / "simulator").mkdir(parents=True, exist_ok=True)
+        record = run_record.new("t", flags, {}, _KEY) | {"status": "complete"}
+        (path / "run.json").write_text(json.dumps(record))
+        loss = seed / options.cohort_size + (options.mechanism == "fedavg")
+        metrics = pd.DataFrame(
+            {"round": [1, 2], _LOSS: [9.0, loss], _SUGGESTION: [0.1, loss / 10]}
+        )
+        (path / "simulator" / "metrics.csv").write_text(tables.write(metrics))
+        baseline = {"baseline": "a bigram", "loss": 5.0}
+        baseline[_SUGGESTION.removeprefix("held_out_")] = 0.05
+        (path / "simulator" / training_runs.BASELINES).write_text(
+            tables.write(pd.DataFrame([baseline]))
+        )
+        private = options.mechanism == "dp_ftrl"
+        statement = {"guarantees": [{"rho": 1.5, "epsilon": 9.0}] if private else []}
+        (path / "privacy.json").write_text(json.dumps(statement))
+
+    def test_what_it_leaves(self):
+        made = scaling.prepare(
+            "xu_scaling",
+            scaling.Options(report_goals=("2", "4"), num_repeats=3),
+            seed=10,
+            cache="",
+        )
+        directory = run_directory.RunDirectory.create(
+            self.scratch / "study", program="t", flags=(), facts={}, noise_key=_KEY
+        )
+        with directory, mock.patch.object(training_runs, "train", self.write_run):
+            # After each repeat, what is known so far.
+            for repeat, found in enumerate(study.run(made, directory)):
+                files = made.files(found, directory.path)
+                summary = tables.parse(files["summary.csv"].decode())
+                self.assertEqual(set(summary["repeats"]), {repeat + 1})
+        names = ["dp_ftrl_2", "fedavg_2", "dp_ftrl_4", "fedavg_4"]
+        self.assertEqual(summary["setting"].tolist(), names)
+        np.testing.assert_allclose(summary["loss"], [5.5, 6.5, 2.75, 3.75])
+        low, high = stats.t.interval(0.95, 2, 5.5, stats.sem([5, 5.5, 6]))
+        self.assertAlmostEqual(2 * summary["loss_half"][0], high - low)
+        self.assertEqual(summary["rho"].tolist(), [1.5, math.inf, 1.5, math.inf])
+        page = files[study.PAGE].decode()
+        self.assertRegex(page, r"\| 2 clients, z = 0\.00215 \| 3 \| 5\.500 ± 1\.242 \|")
+        self.assertIn("| 4 clients, no noise | 3 | 3.750 ± ", page)
+        self.assertIn("| a bigram | | 5.000 | 5.00% | |", page)
+        self.assertTrue(files["scaling.png"].startswith(b"\x89PNG"))
+        self.assertLen(tables.parse(files["runs.csv"].decode()), 4 * 3 * 2)
+
+
+if __name__ == "__main__":
+    absltest.main()
