@@ -1,4 +1,4 @@
-"""Who is asked in a round: uniform cohorts, and cohorts without a client in common."""
+"""Who is asked in a round: uniform cohorts, cohorts with no client in common, all."""
 
 import dataclasses
 import functools
@@ -130,6 +130,45 @@ class DisjointCohorts(_Cohorts, plan.Sampler[Participants]):
     def limits(self, num_rounds: int) -> plan.Limits:
         """Returns that a client takes part once."""
         return plan.Limits(1, num_rounds - 1)
+
+
+@dataclasses.dataclass(frozen=True)
+class Everybody(plan.Sampler[None]):
+    """All clients in every round.
+
+    Attributes:
+        num_clients: Clients of the population, at least 1.
+    """
+
+    num_clients: int
+
+    sampling = plan.Sampling.LIMITED
+    is_secret = False
+
+    def __post_init__(self):
+        if self.num_clients < 1:
+            raise ValueError(
+                f"num_clients is {self.num_clients}; it has to be at least 1"
+            )
+
+    @property
+    def cohort_size(self) -> int:  # type: ignore[override]
+        """Clients of a round: all."""
+        return self.num_clients
+
+    def initialize(self) -> None:
+        """Returns that nothing has to be remembered."""
+
+    def draw(
+        self, places: None, number: int, stream: streams.Stream
+    ) -> plan.Draw[None]:
+        """Chooses the clients of a round; see `privacy.plan.Sampler`."""
+        del number, stream
+        return plan.Draw(np.arange(self.num_clients), places)
+
+    def limits(self, num_rounds: int) -> plan.Limits:
+        """Returns that a client takes part in each round."""
+        return plan.Limits(num_rounds, 0)
 
 
 @functools.lru_cache(maxsize=1)

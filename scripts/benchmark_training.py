@@ -11,11 +11,14 @@ them:
 * `round`: rounds of 100 clients of the model of 10,000 words (670 units, projection and
   embeddings of 96): seconds of the clients' side (training, clip, encoding and secure
   sum, in TFF) and of the server's (noise tree and momentum);
+* `clients`: what a client of the model of 10,000 words costs in this project, with and
+  without the gradient that is written out, and in plain TensorFlow;
 * `memory_over_cohorts`: rounds of a small model with 10, 50 and 200 clients, each with
   a worker of its own, the smallest first;
 * `memory_over_rounds`: 300 rounds of the small model.
 
---parts=noise measures that part alone and prints it, and writes nothing.
+--parts=noise or --parts=clients measures that part alone and prints it, and writes
+nothing.
 
 Every part first does a round that is not measured, in which the computation is built.
 Memory is that of this process and the worker together, the most within a round, looked
@@ -44,7 +47,18 @@ class Options:
 
     results_dir: str = option("results/benchmark_training", "Where to write.")
     parts: str = option(
-        "all", "What to measure; noise takes half a minute.", choices=("all", "noise")
+        "all",
+        "What to measure; noise takes half a minute, clients some three.",
+        choices=("all", "noise", "clients"),
+    )
+    timed_clients: int = option(
+        10, "Clients of a round of the part clients.", least=1, most=10**6
+    )
+    timed_words: int = option(
+        10_000, "Vocabulary of the part clients.", least=10, most=100_000
+    )
+    timed_repeats: int = option(
+        3, "Rounds of the part clients, for each way.", least=1, most=1000
     )
     cohort: int = option(
         100, "Clients of a round of the large model.", least=1, most=10**6
@@ -205,6 +219,16 @@ def measure_noise():
     return table
 
 
+def measure_clients(directory: str):
+    """Returns a table of ways to train a client, and how much two cores gain."""
+    from scripts import training_ways
+
+    options = _FLAGS.read()
+    clients, words = options.timed_clients, options.timed_words
+    table = training_ways.measure(clients, words, options.timed_repeats, directory)
+    return table, training_ways.threads_gain(clients, words, directory)
+
+
 def measure_part(directory: str, cohort: int, num_rounds: int, sizes: dict):
     """Returns a table of rounds, with a worker of its own."""
     import pandas as pd
@@ -308,11 +332,17 @@ def measure(cache_directory: str, results_directory: str) -> None:
         print(f"\n{name}\n{table.tail(shown).to_string(index=False)}", flush=True)
         write(f"{name}.csv", tables.write(table, significant_digits=6).encode())
 
-    noise = measure_noise()
-    if _FLAGS.read().parts == "noise":
-        print(noise.to_string(index=False))
+    options = _FLAGS.read()
+    if options.parts == "noise":
+        print(measure_noise().to_string(index=False))
+        return
+    if options.parts == "clients":
+        clients, gain = measure_clients(cache_directory)
+        print(clients.to_string(index=False))
+        print(f"two cores are {gain:.2f} times as fast as one")
         return
     origin = about()  # before the results change the repository
+    noise = measure_noise()
     show("noise", noise, len(noise))
     # The small model first: the large one would leave its memory to this process.
     parts = []
@@ -328,8 +358,13 @@ def measure(cache_directory: str, results_directory: str) -> None:
         cache_directory, _FLAGS.read().cohort, _FLAGS.read().rounds, _LARGE
     )
     show("round", large, len(large))
+    clients, gain = measure_clients(cache_directory)
+    show("clients", clients, len(clients))
     write("memory.png", plot_memory(over_cohorts, over_rounds))
-    found = origin | {"summary": summary(noise, large, over_cohorts, over_rounds)}
+    found = origin | {
+        "summary": summary(noise, large, over_cohorts, over_rounds),
+        "two cores to one": gain,
+    }
     text = json.dumps(found, indent=2)
     print(f"\n{text}")
     write("about.json", text.encode() + b"\n")

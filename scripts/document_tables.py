@@ -8,12 +8,11 @@ the files in results/, or computed where that takes no run; or it stands below
 differ, and ends with exit code 1.
 """
 
-import json
 import math
 import pathlib
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -24,10 +23,12 @@ from scripts import (
     comparison_tables,
     coverage_tables,
     interaction_tables,
+    keyboard_tables,
     statistics_tables,
 )
 from scripts.table_text import RESULTS, table
 from simulation import startup, tables
+from training import metric_names
 
 _WRITE = flags.DEFINE_bool("write", False, "Write the tables that differ anew.")
 
@@ -35,8 +36,8 @@ _ROOT = pathlib.Path(__file__).parent.parent
 _MARK = re.compile(r"<!-- table (?P<name>.+?) -->")
 _NOT_MEASURED = "not measured: "
 _NUMBER = re.compile(r"\d")
-# The rows of a training study that the documents show, and their names there.
-_METRICS = ("loss", "accuracy_of_suggestion", "accuracy_of_3_suggestions", "accuracy")
+# What of a training study the documents show, in their order.
+_METRICS = ("loss", "one_suggestion", "three_suggestions", "top1_in_vocabulary")
 
 # Xu et al. 2023, Section 1: of models of 10, 20 and 30 thousand words.
 _PAPER_PARAMETERS = ("2.4 M", "4.4 M", "6.4 M")
@@ -150,32 +151,27 @@ def _seconds(value: float) -> str:
 
 
 def training_demo() -> list[str]:
-    """The demo of training beside words by frequency and the best possible."""
+    """The demo of training beside n-grams and, last of all, the best possible."""
     folder = RESULTS / "training_demo"
     last = tables.read(folder / "metrics.csv").iloc[-1]
     ours = {name: last[f"held_out_{name}"] for name in _METRICS}
-    frequencies, best = (
-        json.loads((folder / f"{name}.json").read_text())
-        for name in ("unigram_baseline", "best_possible")
-    )
+    beside = tables.read(folder / "baselines.csv").set_index("baseline")
     epsilon = math.ceil(last["epsilon"] * 10) / 10
     return table(
-        ["", "loss", "one suggestion right", "three"],
+        ["", *[metric_names.LABELS[name] for name in _METRICS]],
         [
             [
                 name,
-                f"{values['loss']:.3f}",
-                f"{values['accuracy_of_suggestion']:.1%}",
-                f"{values['accuracy_of_3_suggestions']:.1%}",
+                *_scores(values),
             ]
             for name, values in (
-                ("words by frequency alone", frequencies),
+                *list(beside.iterrows())[:-1],
                 (
                     f"DP-FTRL, epsilon {epsilon:g} at delta 1e-10 (zCDP "
                     f"{last['rho']:.3g})",
                     ours,
                 ),
-                ("the best possible", best),
+                *list(beside.iterrows())[-1:],
             )
         ],
     )
@@ -183,10 +179,7 @@ def training_demo() -> list[str]:
 
 _LEARNED = (
     "held-out clients",
-    "loss",
-    "one suggestion",
-    "three",
-    "top-1 in-vocabulary",
+    *[metric_names.LABELS[name] for name in _METRICS],
     "epsilon (delta 1e-10)",
 )
 
@@ -210,9 +203,9 @@ def training_blogs() -> list[str]:
             ("FedAvg with the same clip, not private", runs.loc["fedavg"]),
         )
     ]
-    frequencies = json.loads((folder / "unigram_baseline.json").read_text())
-    by_frequency = pd.Series({f"held_out_{k}": v for k, v in frequencies.items()})
-    rows.append([*_learned("words by frequency alone", by_frequency)[:-1], ""])
+    beside = tables.read(folder / "baselines.csv").set_index("baseline")
+    for name, row in beside.add_prefix("held_out_").iterrows():
+        rows.append([*_learned(name, row)[:-1], ""])
     return table(_LEARNED, rows)
 
 
@@ -231,11 +224,16 @@ def training_blt() -> list[str]:
 
 
 def _learned(name: str, row: pd.Series) -> list[str]:
-    loss, *accuracies = (row[f"held_out_{metric}"] for metric in _METRICS)
+    scores = _scores({name: row[f"held_out_{name}"] for name in _METRICS})
     epsilon = row.get("epsilon", math.inf)
     # Rounded upwards: an upper bound stays one.
     shown = "none" if math.isinf(epsilon) else f"{math.ceil(epsilon * 10) / 10:g}"
-    return [name, f"{loss:.3f}", *[f"{value:.1%}" for value in accuracies], shown]
+    return [name, *scores, shown]
+
+
+def _scores(values: Mapping[str, float]) -> list[str]:
+    loss, *accuracies = (values[name] for name in _METRICS)
+    return [f"{loss:.3f}", *[f"{value:.1%}" for value in accuracies]]
 
 
 def xu_figure4() -> list[str]:
@@ -337,6 +335,7 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     "benchmark_two_servers": benchmark_two_servers,
     **comparison_tables.TABLES,
     **interaction_tables.TABLES,
+    **keyboard_tables.TABLES,
     **statistics_tables.TABLES,
 }
 

@@ -16,8 +16,8 @@ class Usage:
 
     Attributes:
         wall_seconds: Of the block.
-        cpu_seconds: Processor time of all the processes; of one that ends meanwhile,
-            without its last 20 ms.
+        cpu_seconds: Processor time of all the processes, without that of watching
+            them; of one that ends meanwhile, without its last 20 ms.
         peak_bytes: The most resident memory of all of them at a time, looked at every
             20 ms.
         peak_own_bytes: The same without pages that are shared, such as mapped files,
@@ -30,6 +30,7 @@ class Usage:
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self.wall_seconds = self.cpu_seconds = 0.0
         self.peak_bytes = self.peak_own_bytes = 0
+        self._own_seconds = 0.0
         # By process, also of those that have ended: what they had used when last seen.
         self._cpu: dict[psutil.Process, float] = {}
 
@@ -49,6 +50,7 @@ class Usage:
     def _watch(self) -> None:
         while not self._stop.wait(_SECONDS_BETWEEN_LOOKS):
             self._look()
+        self._own_seconds = time.thread_time()
 
     def __enter__(self) -> Self:
         self._look()
@@ -61,7 +63,8 @@ class Usage:
         self._stop.set()
         self._thread.join()
         self._look()
-        self.cpu_seconds = sum(self._cpu.values()) - self._start[1]
+        used = sum(self._cpu.values()) - self._start[1]
+        self.cpu_seconds = used - self._own_seconds
 
     def __str__(self) -> str:
         return (

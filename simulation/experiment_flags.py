@@ -81,6 +81,7 @@ _PATHS = (
     "data_dir",
     "vocabulary",
     "initial_model",
+    "compare_with",
     "recipe",
     "training_flagfile",
 )
@@ -181,6 +182,7 @@ def run_program(
         python_logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S")
     )
     options = _OPTIONS.read()
+    startup.keep_interrupts()
     startup.isolate_workers(options.isolate_network)
     # These import NumPy, but no TensorFlow.
     from simulation import run_directory, run_record

@@ -5,6 +5,7 @@ notebook that draws plots of its own.
 """
 
 import io
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,6 +17,8 @@ from matplotlib import ticker
 INK, MUTED, GRID = "#1f2933", "#52606d", "#e4e7eb"
 BLUE, ORANGE, GREEN, PURPLE = "#2364aa", "#d1603d", "#3a7d44", "#6f4aa8"
 
+# Of straight lines.
+_DASHES = ("--", "-.", (0, (5, 1, 1, 1, 1, 1)), ":")
 _WIDTH = 7.5  # inches
 
 
@@ -54,11 +57,22 @@ def legend(axes: axes_lib.Axes, *, below: bool = False) -> None:
 
     Args:
         axes: Where.
-        below: Whether the names stand below the plot, in two columns: for many long
+        below: Whether the names stand below the figure, in two columns: for many long
             ones, or where the data leave no corner free.
     """
-    place = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.15), "ncols": 2}
-    axes.legend(frameon=False, labelcolor=INK, **(place if below else {}))
+    if not below:
+        axes.legend(frameon=False, labelcolor=INK)
+        return
+    inside = axes.get_legend()
+    if inside is not None:
+        inside.remove()
+    axes.figure.legend(
+        *axes.get_legend_handles_labels(),
+        loc="outside lower center",
+        ncols=2,
+        frameon=False,
+        labelcolor=INK,
+    )
 
 
 def band(
@@ -85,6 +99,18 @@ def curves(
     for column, (label, color) in names.items():
         axes.plot(table[column], label=label, color=color, **line)
     legend(axes)
+
+
+def straight_lines(axes: axes_lib.Axes, values: Mapping[str, float]) -> None:
+    """Draws values that hold over the whole plot, the first twelve; names them.
+
+    Args:
+        axes: Where.
+        values: By what they are called.
+    """
+    looks = itertools.product((MUTED, INK, PURPLE), _DASHES)
+    for (color, dashes), (label, value) in zip(looks, values.items(), strict=False):
+        axes.axhline(value, color=color, linestyle=dashes, linewidth=1, label=label)
 
 
 def titles(figure: figure_lib.Figure) -> list[str]:

@@ -6,9 +6,14 @@ real imports.
 
 import logging
 import os
+import signal
+import sys
+import threading
 import warnings
 
+_ONEDNN = "TF_ENABLE_ONEDNN_OPTS"
 _workers_are_isolated = True
+_SECONDS_TO_NEXT_INTERRUPT = 0.05
 
 
 def silence_tensorflow() -> None:
@@ -18,10 +23,48 @@ def silence_tensorflow() -> None:
     environment stays.
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
+    os.environ.setdefault(_ONEDNN, "0")
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     logging.getLogger("tensorflow").setLevel(logging.ERROR)
     warnings.filterwarnings("ignore", message="pkg_resources is deprecated")
+
+
+def use_onednn() -> None:
+    """Turns oneDNN's kernels on, here and in the worker.
+
+    Has to run before the first import of TensorFlow.
+    """
+    os.environ[_ONEDNN] = "1"
+
+
+def onednn_is_used() -> bool:
+    """Returns whether TensorFlow uses oneDNN's kernels, as it does by default."""
+    return os.environ.get(_ONEDNN, "1") != "0"
+
+
+def keep_interrupts() -> None:
+    """Makes a Ctrl-C end the program whatever it is doing at that moment.
+
+    Python raises KeyboardInterrupt in whatever it is running. If that is a callback of
+    the garbage collector (JAX has one) or a destructor, it reports the exception,
+    forgets it, and goes on. Here the interrupt comes again until it is raised where it
+    counts. To be called in the main thread.
+    """
+    report = sys.unraisablehook
+    main_thread = threading.get_ident()
+
+    def interrupt_again() -> None:
+        signal.pthread_kill(main_thread, signal.SIGINT)
+
+    def hook(unraisable) -> None:
+        if not issubclass(unraisable.exc_type, KeyboardInterrupt):
+            report(unraisable)
+            return
+        later = threading.Timer(_SECONDS_TO_NEXT_INTERRUPT, interrupt_again)
+        later.daemon = True
+        later.start()
+
+    sys.unraisablehook = hook
 
 
 def isolate_workers(wanted: bool) -> None:

@@ -17,6 +17,8 @@ MODULES = {
     "oov_real_text": "studies.sun_2024_real_text",
     "training_blogs": "studies.xu_2023",
     "xu_figure4": "studies.xu_2023_figure4",
+    "xu_quality": "studies.xu_2023_quality",
+    "xu_quality_choice": "studies.xu_2023_quality",
     "xu_scaling": "studies.xu_2023_scaling",
     "zhu_figure4": "studies.zhu_2020",
     "zhu_figure6": "studies.zhu_2020",

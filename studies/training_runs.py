@@ -19,6 +19,8 @@ import pandas as pd
 from simulation import run_directory, run_record, tables
 from studies import study
 
+# What each run leaves of the models beside its own.
+BASELINES = "baselines.csv"
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
@@ -90,15 +92,20 @@ class TrainingStudy:
 
 
 def train(
-    path: pathlib.Path, flags: Sequence[str], cache: str | os.PathLike[str], label: str
+    path: pathlib.Path,
+    flags: Sequence[str],
+    cache: str | os.PathLike[str],
+    label: str,
+    program: str = "training.run_training",
 ) -> None:
-    """Runs `training.run_training` in a directory, or what is left of it.
+    """Runs a program of training in a directory, or what is left of it.
 
     Args:
         path: The run's directory.
         flags: Its flags; a run that was begun has its own.
         cache: Where prepared populations are kept.
         label: What is run, for the error.
+        program: The module.
 
     Raises:
         RuntimeError: If the run fails.
@@ -109,7 +116,7 @@ def train(
     begun = (path / run_record.RUN_FILE).exists()
     done = subprocess.run(
         [
-            *(sys.executable, "-P", "-m", "training.run_training"),
+            *(sys.executable, "-P", "-m", program),
             *given,
             *(["--resume"] if begun else flags),
         ],
@@ -135,9 +142,9 @@ def read_metrics(path: pathlib.Path) -> pd.DataFrame:
     return tables.read(path / "simulator" / "metrics.csv")
 
 
-def read_baseline(path: pathlib.Path) -> dict[str, float]:
-    """Returns the metrics of words by frequency alone, on a run's held-out clients."""
-    return json.loads((path / "simulator" / "unigram_baseline.json").read_text())
+def read_baselines(path: pathlib.Path) -> pd.DataFrame:
+    """Returns what stands beside a finished run's model, a row each."""
+    return tables.read(path / "simulator" / BASELINES)
 
 
 def read_privacy(path: pathlib.Path) -> dict[str, Any]:

@@ -22,15 +22,10 @@ from options.fields import REQUIRED, option
 from simulation import plots, prepared_data, run_record, tables
 from studies import study, training_runs
 from studies.training_runs import Setting
+from training import metric_names
 
 _FILES = "blog-authorship/posts-*.jsonl.xz"
 _FLAGFILE = "configs/training_blogs.flagfile"
-_METRICS = {
-    "loss": "loss",
-    "accuracy": "top-1 in-vocabulary",
-    "accuracy_of_suggestion": "one suggestion",
-    "accuracy_of_3_suggestions": "three suggestions",
-}
 _TYPED = ("i want to", "thank you for", "i don't", "it was a", "i'm going to the")
 
 
@@ -75,14 +70,14 @@ class Run:
     Attributes:
         setting: What was run.
         metrics: A row a round, as in its `metrics.csv`.
-        baseline: The metrics of words by frequency alone.
+        baselines: What it stands beside, with metrics; see `training.baselines`.
         privacy: What its `privacy.json` says, as realised.
         suggestions: What the trained model suggests, by the text that was typed.
     """
 
     setting: Setting
     metrics: pd.DataFrame
-    baseline: Mapping[str, float]
+    baselines: pd.DataFrame
     privacy: Mapping
     suggestions: Mapping[str, Sequence[str]]
 
@@ -182,16 +177,16 @@ def read_run(setting: Setting, path: str | os.PathLike[str]) -> Run:
         path: Its directory.
     """
     # TensorFlow comes with it: it takes seconds to import.
-    from training import exported_model
+    from training import keyboard_model
 
     path = pathlib.Path(path)
-    predictor = exported_model.NextWordPredictor(path / "model")
+    model = keyboard_model.read(path)
     return Run(
         setting,
         training_runs.read_metrics(path),
-        training_runs.read_baseline(path),
+        training_runs.read_baselines(path),
         training_runs.read_privacy(path),
-        {text: [word for word, _ in predictor.suggest(text)] for text in _TYPED},
+        {text: [word for word, _ in model.suggest(text)] for text in _TYPED},
     )
 
 
@@ -240,7 +235,7 @@ def files_of(title: str, runs: Sequence[Run], notes: Sequence[str]) -> dict[str,
     table.insert(0, "setting", table.pop("setting"))
     return {
         "runs.csv": tables.write(table).encode(),
-        "unigram_baseline.json": json.dumps(dict(runs[0].baseline), indent=1).encode(),
+        training_runs.BASELINES: tables.write(runs[0].baselines).encode(),
         "learning.png": plot(runs),
         study.PAGE: to_markdown(title, runs, notes).encode(),
     }
@@ -248,17 +243,18 @@ def files_of(title: str, runs: Sequence[Run], notes: Sequence[str]) -> dict[str,
 
 def to_markdown(title: str, runs: Sequence[Run], notes: Sequence[str]) -> str:
     """Returns the study's table, notes and suggestions as Markdown."""
+    metrics = list(metric_names.LABELS.values())
     lines = [
         f"### {title}",
         "",
         "After the last round, on held-out clients:",
         "",
-        f"| | {' | '.join(_METRICS.values())} | z | MinS | MaxP | zCDP rho | epsilon |",
-        f"|---|{'--:|' * (len(_METRICS) + 5)}",
+        f"| | {' | '.join(metrics)} | z | MinS | MaxP | zCDP rho | epsilon |",
+        f"|---|{'--:|' * (len(metrics) + 5)}",
     ]
     for run in runs:
         last = run.metrics.iloc[-1]
-        values = [last[f"held_out_{name}"] for name in _METRICS]
+        values = [last[f"held_out_{name}"] for name in metric_names.LABELS]
         # As realised: see `privacy.training_plan`.
         parameters = run.privacy["parameters"]
         privacy = [
@@ -268,8 +264,9 @@ def to_markdown(title: str, runs: Sequence[Run], notes: Sequence[str]) -> str:
             *_guarantee(run),
         ]
         lines.append(_row(run.setting.label, values, privacy))
-    values = [runs[0].baseline[name] for name in _METRICS]
-    lines.append(_row("words by frequency alone", values, [""] * 5))
+    for baseline in runs[0].baselines.to_dict("records"):
+        values = [baseline[name] for name in metric_names.LABELS]
+        lines.append(_row(baseline["baseline"], values, [""] * 5))
     lines += ["", *[f"* {note}" for note in notes], ""]
     typed = " | ".join(f"{text} ..." for text in _TYPED)
     lines += [f"| suggestions for | {typed} |", f"|---|{'---|' * len(_TYPED)}"]
@@ -299,8 +296,8 @@ def plot(runs: Sequence[Run]) -> bytes:
     """Plots loss and accuracies on held-out clients over rounds; returns a PNG."""
     titles = {
         "loss": "Held-out clients: loss (nats a token)",
-        "accuracy": "Top-1 in-vocabulary accuracy",
-        "accuracy_of_suggestion": "Accuracy of one suggestion",
+        "top1_in_vocabulary": "Accuracy: top-1 in-vocabulary",
+        "one_suggestion": "Accuracy: one suggestion",
     }
     figure, panels = plots.stacked(list(titles.values()), "round")
     for axes, name in zip(panels, titles, strict=True):
@@ -315,15 +312,10 @@ def plot(runs: Sequence[Run]) -> bytes:
                 linestyle=run.setting.line,
                 label=run.setting.label,
             )
-        axes.axhline(
-            runs[0].baseline[name],
-            color=plots.MUTED,
-            linestyle="--",
-            label="words by frequency alone",
-        )
+        plots.straight_lines(axes, runs[0].baselines.set_index("baseline")[name])
         if name != "loss":
             axes.set_ylim(bottom=0)
             percent = matplotlib.ticker.PercentFormatter(1)
             axes.yaxis.set_major_formatter(percent)
-    panels[0].legend(frameon=False, labelcolor=plots.INK)
+    plots.legend(panels[-1], below=True)
     return plots.png(figure)

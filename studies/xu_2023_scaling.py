@@ -16,20 +16,18 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 import matplotlib.ticker
-import numpy as np
 import pandas as pd
-from scipy import stats
 
 from options import fields as options_lib
 from options.fields import option
 from simulation import plots, tables
-from studies import study, training_runs, xu_2023
+from studies import intervals, study, training_runs, xu_2023
 
 _TITLE = "Equal noise a client at several report goals (Xu et al. 2023, section 2.2)"
 _SYNTHETIC = "configs/training_demo.flagfile"
 _BLOGS = "configs/training_blogs.flagfile"
 _COLORS = (plots.ORANGE, plots.BLUE, plots.GREEN, plots.PURPLE)
-_LOSS, _SUGGESTION = "held_out_loss", "held_out_accuracy_of_suggestion"
+_LOSS, _SUGGESTION = "held_out_loss", "held_out_one_suggestion"
 # Beyond those who train: who is held out, and some more.
 _SPARE_CLIENTS = 1000
 _PRIVATE, _PLAIN = "dp_ftrl", "fedavg"
@@ -117,22 +115,22 @@ class ScalingStudy(training_runs.TrainingStudy):
     def files(self, found: study.Tables, directory: pathlib.Path) -> dict[str, bytes]:
         """Returns the files of results by name; see `study.Study`."""
         del found
-        runs, privacy, baseline = [], {}, {}
+        runs, privacy, baselines = [], {}, pd.DataFrame()
         for (setting, repeat), path in self.paths(directory).items():
             metrics = training_runs.read_metrics(path)
             runs.append(metrics.assign(setting=setting.name, repeat=repeat))
             privacy[setting.name] = training_runs.read_privacy(path)
-            baseline = training_runs.read_baseline(path)
+            baselines = training_runs.read_baselines(path)
         table = pd.concat(runs, ignore_index=True)
         summary = summarize(table, self.settings, privacy)
         return {
             "runs.csv": tables.write(table).encode(),
             "summary.csv": tables.write(summary).encode(),
             "scaling.png": plot(table, self.settings),
-            study.PAGE: self._to_markdown(summary, baseline).encode(),
+            study.PAGE: self._to_markdown(summary, baselines).encode(),
         }
 
-    def _to_markdown(self, summary: pd.DataFrame, baseline: Mapping) -> str:
+    def _to_markdown(self, summary: pd.DataFrame, baselines: pd.DataFrame) -> str:
         lines = [
             f"### {self.title}",
             "",
@@ -151,9 +149,11 @@ class ScalingStudy(training_runs.TrainingStudy):
                 f"{_with_interval(row.suggestion, row.suggestion_half, '.2%')} | "
                 f"{rho} |"
             )
+        for row in baselines.itertuples():
+            lines.append(
+                f"| {row.baseline} | | {row.loss:.3f} | {row.one_suggestion:.2%} | |"
+            )
         lines += [
-            f"| words by frequency alone | | {baseline['loss']:.3f} | "
-            f"{baseline[_SUGGESTION.removeprefix('held_out_')]:.2%} | none |",
             "",
             f"* The noise multiplier is {self.noise_per_client:.3g} times the report "
             "goal (the paper's 7 over 6,500 is 0.00108). Runs of one repeat differ in "
@@ -192,17 +192,10 @@ def summarize(
         row = {"setting": setting.name, "repeats": len(last)}
         for name, column in (("loss", _LOSS), ("suggestion", _SUGGESTION)):
             values = last[column].to_numpy()
-            row[name], row[f"{name}_half"] = values.mean(), _half_interval(values)
+            row[name] = values.mean()
+            row[f"{name}_half"] = intervals.half_of_mean(values)
         rows.append(row | {"rho": rho})
     return pd.DataFrame(rows)
-
-
-def _half_interval(values: np.ndarray) -> float:
-    """Returns half of the 95% interval of a mean, by Student's t."""
-    if len(values) < 2:
-        return math.nan
-    error = values.std(ddof=1) / math.sqrt(len(values))
-    return float(stats.t.ppf(0.975, len(values) - 1) * error)
 
 
 def _with_interval(mean: float, half: float, form: str) -> str:

@@ -28,7 +28,13 @@ _BELOW = {
     "examples": {*_ALGORITHMS, "federated_hh", "training"},
 }
 # Programs, and the modules that define their flags.
-_WITH_FLAGS = ("run_", "fit_population", "predict_next_word")
+_WITH_FLAGS = (
+    "run_",
+    "fit_population",
+    "predict_next_word",
+    "pretrain",
+    "evaluate_keyboard",
+)
 # What would make a program slow to answer --help, or a notebook take flags.
 _HEAVY = """
 import importlib, json, sys

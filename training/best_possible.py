@@ -108,14 +108,14 @@ def best_possible(
         sums["loss"] += reached * loss
         sums["places"] += reached
         sums["word_places"] += reached * goes_on * expected["known"]
-        for name, hits in (("suggestion1", "best"), ("suggestion3", "best3")):
+        for name, hits in (("one_suggestion", "best"), ("three_suggestions", "best3")):
             sums[name] += reached * goes_on * expected[hits]
         reached *= goes_on
         before = _next_law(language, before)
     # The end after the last word that is used costs nothing: nothing else is a target.
     sums["places"] += reached * language.end_probability
     # A model may score special tokens low, as they do not count for the accuracy.
-    sums["top1"] = sums["suggestion1"]
+    sums["top1_in_vocabulary"] = sums["one_suggestion"]
     known = tokens[: language.options.context_words] != vocabulary_lib.OOV
     return BestPossible(evaluation.metrics_of_sums(sums), bool(known.all()))
 

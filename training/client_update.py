@@ -19,6 +19,7 @@ import tensorflow as tf
 from privacy import model_updates
 from randomness import streams
 from rounds import block_round, codec
+from simulation import startup
 from training import evaluation, examples, update_sums
 from training import model as model_lib
 
@@ -116,6 +117,7 @@ class FederatedRounds:
             "population": self.mapped.text.fingerprint,
             "limits": dataclasses.asdict(self.mapped.limits),
             "training": dataclasses.asdict(self.training),
+            "onednn": startup.onednn_is_used(),
         }
 
     def train(
@@ -205,13 +207,14 @@ class FederatedRounds:
 
         def one_client(number, total, below, non_finite):
             weights = self._local_training(start, clients[number])
-            delta = [
-                after - before for after, before in zip(weights, start, strict=True)
-            ]
+            delta = update_sums.difference(weights, start)
             norm = update_sums.norm_of(delta)
-            sent = encoding.encode(delta, norm, message["clip_norm"])
-            total = [sum_ + part for sum_, part in zip(total, sent, strict=True)]
             finite = tf.math.is_finite(norm)
+            total = tf.cond(
+                finite,
+                lambda: encoding.add(total, delta, norm, message["clip_norm"]),
+                lambda: list(total),
+            )
             bit = finite & (norm <= message["tracked_norm"])
             return (
                 number + 1,
@@ -231,8 +234,9 @@ class FederatedRounds:
             ),
             parallel_iterations=1,
         )
+        sent = [encoding.shifted(part, tf.size(clients)) for part in total]
         return collections.OrderedDict(
-            delta=total, num_below=below, num_non_finite=non_finite
+            delta=sent, num_below=below, num_non_finite=non_finite
         )
 
     def _local_training(
@@ -243,16 +247,11 @@ class FederatedRounds:
         num_batches = self.mapped.num_batches(count)
 
         def step(number, weights):
-            inputs, targets = self.mapped.batch(first, count, number % num_batches)
-            with tf.GradientTape() as tape:
-                tape.watch(weights)
-                loss = evaluation.mean_loss(self.model.logits(weights, inputs), targets)
-            gradients = tape.gradient(
-                loss, weights, unconnected_gradients=tf.UnconnectedGradients.ZERO
-            )
+            batch = self.mapped.batch(first, count, number % num_batches)
+            gradients = self.model.gradients(weights, batch)
             rate = self.training.learning_rate
             return number + 1, [
-                weight - rate * tf.convert_to_tensor(gradient)
+                weight - rate * gradient
                 for weight, gradient in zip(weights, gradients, strict=True)
             ]
 
@@ -272,16 +271,15 @@ class FederatedRounds:
         def one_client(number, sums):
             first, count = self.mapped.sentences_of(clients[number])
 
-            def one_batch(batch, sums):
-                inputs, targets = self.mapped.batch(first, count, batch)
-                logits = self.model.logits(weights, inputs)
-                added = evaluation.sums_of_batch(logits, targets)
-                return batch + 1, [
+            def one_batch(number, sums):
+                batch = self.mapped.batch(first, count, number)
+                added = evaluation.sums_of_batch(*self.model.scores(weights, batch))
+                return number + 1, [
                     sum_ + part for sum_, part in zip(sums, added.values(), strict=True)
                 ]
 
             _, sums = tf.while_loop(
-                lambda batch, _: batch < self.mapped.num_batches(count),
+                lambda number, _: number < self.mapped.num_batches(count),
                 one_batch,
                 (tf.constant(0, tf.int64), sums),
                 parallel_iterations=1,

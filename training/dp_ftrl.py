@@ -24,7 +24,7 @@ from privacy import model_updates
 from privacy import plan as plan_lib
 from randomness import streams
 from rounds import algorithm, codec, run
-from training import client_update, server_optimizers
+from training import client_update, metric_names, server_optimizers
 
 Weights = collections.OrderedDict[str, np.ndarray]
 
@@ -195,10 +195,8 @@ class DpFtrl(algorithm.Algorithm[TrainingState, model_updates.UpdateSum]):
             f"{row['epsilon']:.3g}"
         )
         if math.isfinite(row.get("held_out_loss", math.nan)):
-            text += (
-                f", held-out loss {row['held_out_loss']:.3f}, accuracy "
-                f"{row['held_out_accuracy']:.2%}"
-            )
+            held_out = {n: row[f"held_out_{n}"] for n in metric_names.LABELS}
+            text += f"; held-out clients: {metric_names.text(held_out)}"
         return text
 
 

@@ -8,23 +8,19 @@ objects: hence `tf.equal`.)
 import collections
 from collections.abc import Mapping
 
-import numpy as np
 import tensorflow as tf
 
 from simulation import vocabulary
+from training import metric_names
 
 # The words that a keyboard offers at a time.
 _NUM_SUGGESTIONS = 3
-SUMS = (
-    "loss",
-    "places",
-    "word_places",
-    "top1",
-    "suggestion1",
-    "suggestion3",
-)
+_FIRST_WORD = len(vocabulary.SPECIAL_TOKENS)
 # What `metrics_of_sums` returns, in order.
-METRICS = ("loss", "accuracy", "accuracy_of_suggestion", "accuracy_of_3_suggestions")
+METRICS = tuple(metric_names.LABELS)
+_ACCURACIES = METRICS[1:]
+# Of each accuracy the number of places where the word is right.
+SUMS = ("loss", "places", "word_places", *_ACCURACIES)
 
 
 def cross_entropy(logits: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
@@ -49,6 +45,20 @@ def mean_loss(logits: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
     return tf.math.divide_no_nan(tf.reduce_sum(cross_entropy(logits, targets)), places)
 
 
+def suggestions(logits: tf.Tensor) -> tf.Tensor:
+    """Returns the words that a keyboard offers: those with the highest scores.
+
+    Args:
+        logits: float32 [..., num_tokens].
+
+    Returns:
+        int32 [..., 3], token ids of words, the likeliest first; of equal ones the one
+        with the lower id.
+    """
+    words = logits[..., _FIRST_WORD:]
+    return tf.math.top_k(words, _NUM_SUGGESTIONS).indices + _FIRST_WORD
+
+
 def sums_of_batch(
     logits: tf.Tensor, targets: tf.Tensor
 ) -> collections.OrderedDict[str, tf.Tensor]:
@@ -61,11 +71,9 @@ def sums_of_batch(
     Returns:
         float64 scalars by name.
     """
-    special = len(vocabulary.SPECIAL_TOKENS)
-    is_word = targets >= special
+    is_word = targets >= _FIRST_WORD
     best = tf.argmax(logits, axis=-1, output_type=tf.int32)
-    suggestions = tf.math.top_k(logits[..., special:], _NUM_SUGGESTIONS).indices
-    hits = tf.equal(suggestions + special, targets[..., tf.newaxis])
+    hits = tf.equal(suggestions(logits), targets[..., tf.newaxis])
 
     def count(places: tf.Tensor) -> tf.Tensor:
         return tf.math.count_nonzero(places, dtype=tf.float64)
@@ -92,12 +100,11 @@ def metrics_of_sums(
 
     Returns:
         `loss`: mean cross entropy of all places (words, out-of-vocabulary words and
-        ends of sentences), in nats. `accuracy`: top-1 in-vocabulary accuracy, by which
-        Xu et al. 2023 follow training: of the places whose token is a word of the
-        vocabulary, the share where that word has the highest score of all tokens.
-        `accuracy_of_suggestion`, `accuracy_of_3_suggestions`: the same where only words
-        compete, as on a keyboard, which never offers a special token. NaN where there
-        is no place.
+        ends of sentences), in nats. `top1_in_vocabulary`: the accuracy by which Xu et
+        al. 2023 follow training: of the places whose token is a word of the vocabulary,
+        the share where that word has the highest score of all tokens.
+        `one_suggestion`, `three_suggestions`: the same where only words compete, as on
+        a keyboard, which never offers a special token. NaN where there is no place.
     """
 
     def ratio(numerator: str, denominator: str) -> float:
@@ -106,42 +113,6 @@ def metrics_of_sums(
         return float(sums[numerator] / sums[denominator])
 
     return collections.OrderedDict(
-        loss=ratio("loss", "places"),
-        accuracy=ratio("top1", "word_places"),
-        accuracy_of_suggestion=ratio("suggestion1", "word_places"),
-        accuracy_of_3_suggestions=ratio("suggestion3", "word_places"),
-    )
-
-
-def unigram_metrics(
-    training_targets: np.ndarray, held_out_targets: np.ndarray, num_tokens: int
-) -> collections.OrderedDict[str, float]:
-    """Returns what the best model without context reaches, the baseline to beat.
-
-    Args:
-        training_targets: int32 [n], token ids; padding is ignored.
-        held_out_targets: int32 [m], the same of the clients to judge by.
-        num_tokens: Size of the vocabulary with its special tokens.
-
-    Returns:
-        As `metrics_of_sums`, of the frequencies in `training_targets` with one count
-        added to each token.
-    """
-    counts = np.bincount(training_targets, minlength=num_tokens) + 1.0
-    counts[vocabulary.PAD] = 1e-30
-    logits = np.log(counts / counts.sum())
-    places = np.bincount(held_out_targets, minlength=num_tokens).astype(np.float64)
-    places[vocabulary.PAD] = 0
-    special = len(vocabulary.SPECIAL_TOKENS)
-    words = special + np.argsort(-logits[special:], kind="stable")
-    best = int(np.argmax(logits))
-    return metrics_of_sums(
-        {
-            "loss": -float(places @ logits),
-            "places": places.sum(),
-            "word_places": places[special:].sum(),
-            "top1": places[best] if best >= special else 0.0,
-            "suggestion1": places[words[0]],
-            "suggestion3": places[words[:_NUM_SUGGESTIONS]].sum(),
-        }
+        {"loss": ratio("loss", "places")}
+        | {name: ratio(name, "word_places") for name in _ACCURACIES}
     )

@@ -6,6 +6,7 @@ clients it holds.
 """
 
 import dataclasses
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -33,6 +34,21 @@ class ClientLimits:
             value = getattr(self, field.name)
             if value < 1:
                 raise ValueError(f"{field.name} is {value}; it has to be at least 1.")
+
+
+class Batch(NamedTuple):
+    """Sentences that a client trains on together.
+
+    A sentence w1 ... wn becomes the inputs <bos> w1 ... wn and the targets
+    w1 ... wn <eos>, cut after the most words that are used: a longer one has no end.
+
+    Attributes:
+        inputs: int32 [sentences, time], padded at the end of each sentence.
+        targets: int32 [sentences, time], padded where the inputs are.
+    """
+
+    inputs: tf.Tensor
+    targets: tf.Tensor
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,13 +89,8 @@ class MappedText:
         size = self.limits.batch_size
         return (count + size - 1) // size
 
-    def batch(
-        self, first: tf.Tensor, count: tf.Tensor, number: tf.Tensor
-    ) -> tuple[tf.Tensor, tf.Tensor]:
+    def batch(self, first: tf.Tensor, count: tf.Tensor, number: tf.Tensor) -> Batch:
         """Returns a batch of a client.
-
-        A sentence w1 ... wn becomes the inputs <bos> w1 ... wn and the targets
-        w1 ... wn <eos>, cut after `max_words` words: a longer one has no end.
 
         Args:
             first: See `sentences_of`.
@@ -87,25 +98,22 @@ class MappedText:
             number: int64 scalar, in [0, num_batches(count)).
 
         Returns:
-            Inputs and targets: int32, shape [batch_size, max_words + 1], padded. Rows
-            after the last sentence are padding all over.
+            At most batch_size sentences, of max_words + 1 steps each.
         """
         size, length = self.limits.batch_size, self.limits.max_words + 1
-        places = number * size + tf.range(size, dtype=tf.int64)
-        exists = places < count
-        sequences = self._sequences(first + places, exists)
-        sequences = tf.ensure_shape(sequences, [size, length + 1])
+        numbers = tf.range(number * size, tf.minimum((number + 1) * size, count))
+        sequences = self._sequences(first + numbers)
+        sequences = tf.ensure_shape(sequences, [None, length + 1])
         targets = sequences[:, 1:]
         # The input that belongs to no target is padding too: where a sentence ended.
         padding = tf.equal(targets, vocabulary.PAD)
-        inputs = tf.where(padding, vocabulary.PAD, sequences[:, :-1])
-        return inputs, targets
+        return Batch(tf.where(padding, vocabulary.PAD, sequences[:, :-1]), targets)
 
-    def _sequences(self, sentences: tf.Tensor, exists: tf.Tensor) -> tf.Tensor:
+    def _sequences(self, sentences: tf.Tensor) -> tf.Tensor:
         """Returns <bos>, words, <eos> and padding: int32 [n, max_words + 2]."""
         splits = self._column("sentence_splits", self.text.sentence_splits)
         tokens = self._column("tokens", self.text.tokens)
-        sentences = tf.where(exists, sentences, 0)[:, tf.newaxis]
+        sentences = sentences[:, tf.newaxis]
         starts, ends = tf.gather(splits, sentences), tf.gather(splits, sentences + 1)
         most = self.limits.max_words
         offsets = tf.range(-1, most + 1, dtype=tf.int64)[tf.newaxis, :]
@@ -116,27 +124,4 @@ class MappedText:
         is_end = tf.equal(places, ends)
         special = tf.where(offsets < 0, vocabulary.BOS, vocabulary.PAD)
         special = tf.where(is_end, vocabulary.EOS, special)
-        sequences = tf.where(is_word, words, special)
-        return tf.where(exists[:, tf.newaxis], sequences, vocabulary.PAD)
-
-
-def targets(
-    text: client_text.ClientText, clients: np.ndarray, limits: ClientLimits
-) -> np.ndarray:
-    """Returns the targets of clients' batches, without padding, on the coordinator.
-
-    Args:
-        text: The sentences.
-        clients: int64 [n], indices into the population.
-        limits: How much of a client's text is used.
-
-    Returns:
-        int32 [targets], of all sentences one after the other.
-    """
-    parts = []
-    for client in clients.tolist():
-        for sentence in text.client(client)[: limits.max_sentences]:
-            parts.extend(sentence[: limits.max_words])
-            if len(sentence) <= limits.max_words:
-                parts.append(vocabulary.EOS)
-    return np.array(parts, np.int32)
+        return tf.where(is_word, words, special)

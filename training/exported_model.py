@@ -1,4 +1,4 @@
-"""A trained model as a SavedModel with its vocabulary, and typing with it."""
+"""A trained model as a SavedModel with its vocabulary."""
 
 import collections
 import os
@@ -8,7 +8,6 @@ from collections.abc import Mapping
 import numpy as np
 import tensorflow as tf
 
-from simulation import sentence_tokenizers
 from simulation import vocabulary as vocabulary_lib
 from training import model as model_lib
 
@@ -81,15 +80,23 @@ def read_weights(
     Raises:
         ValueError: If there is no model with a vocabulary.
     """
-    vocabulary = _read_vocabulary(path)
-    loaded = _load(path)
+    vocabulary = read_vocabulary(path)
+    loaded = load(path)
     weights = collections.OrderedDict(
         (weight.name.partition(":")[0], weight.numpy()) for weight in loaded.weights
     )
     return weights, vocabulary
 
 
-def _read_vocabulary(path: str | os.PathLike[str]) -> vocabulary_lib.Vocabulary:
+def read_vocabulary(path: str | os.PathLike[str]) -> vocabulary_lib.Vocabulary:
+    """Returns the vocabulary of an exported model.
+
+    Args:
+        path: What `export` wrote.
+
+    Raises:
+        ValueError: If there is no model with a vocabulary.
+    """
     vocabulary_path = pathlib.Path(path) / VOCABULARY_FILE
     if not vocabulary_path.exists():
         raise ValueError(
@@ -99,60 +106,23 @@ def _read_vocabulary(path: str | os.PathLike[str]) -> vocabulary_lib.Vocabulary:
     return vocabulary_lib.Vocabulary.read(vocabulary_path)
 
 
-def _load(path: str | os.PathLike[str]) -> tf.Module:
+def load(path: str | os.PathLike[str]) -> tf.Module:
+    """Returns an exported model as TensorFlow loads it.
+
+    Args:
+        path: What `export` wrote.
+
+    Returns:
+        It has `weights`, and the signature `serving_default` from `tokens`, int32
+        [batch, sequence_length], to `logits`, float32 [batch, sequence_length,
+        num_tokens].
+
+    Raises:
+        ValueError: If it cannot be read.
+    """
     try:
         return tf.saved_model.load(str(path))
     except (OSError, ValueError, tf.errors.OpError) as error:
         raise ValueError(
             f"{path}: the exported model cannot be read: {error}"
         ) from error
-
-
-class NextWordPredictor:
-    """Suggests next words with an exported model.
-
-    Attributes:
-        vocabulary: The model's.
-    """
-
-    def __init__(self, path: str | os.PathLike[str]):
-        """Loads a model.
-
-        Args:
-            path: What `export` wrote.
-
-        Raises:
-            ValueError: If there is no model with a vocabulary.
-        """
-        self.vocabulary = _read_vocabulary(path)
-        self._loaded = _load(path)
-        self._logits = self._loaded.signatures["serving_default"]
-        signature = self._logits.structured_input_signature[1]["tokens"]
-        self._length = signature.shape[1]
-
-    def suggest(self, text: str, num_words: int = 3) -> list[tuple[str, float]]:
-        """Returns the likeliest next words of a text.
-
-        Args:
-            text: What was typed; a sentence that has ended is looked at no more.
-            num_words: How many, at least 1; as many as there are at most.
-
-        Returns:
-            Words with their probability among all tokens, the likeliest first.
-        """
-        if num_words < 1:
-            raise ValueError(f"num_words is {num_words}; it has to be at least 1.")
-        split = sentence_tokenizers.get_sentence_tokenizer("keyboard").split
-        # A word behind the text shows whether its last sentence goes on.
-        *_, last = split(f"{text} x")
-        tokens = [vocabulary_lib.BOS, *self.vocabulary.encode(last[:-1])]
-        tokens = tokens[-self._length :]
-        padded = np.full((1, self._length), vocabulary_lib.PAD, np.int32)
-        padded[0, : len(tokens)] = tokens
-        logits = self._logits(tokens=tf.constant(padded))["logits"][0, len(tokens) - 1]
-        probabilities = tf.nn.softmax(logits).numpy()
-        special = len(vocabulary_lib.SPECIAL_TOKENS)
-        order = np.argsort(-probabilities[special:], kind="stable")[:num_words]
-        return [
-            (self.vocabulary.words[i], float(probabilities[special + i])) for i in order
-        ]

@@ -8,8 +8,7 @@ import numpy as np
 
 from randomness import seeds
 from rounds import run
-from simulation import client_text
-from training import client_update, dp_ftrl, evaluation, examples
+from training import client_update, dp_ftrl, evaluation
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,24 +78,3 @@ class Evaluation:
         else:
             metrics = collections.OrderedDict.fromkeys(evaluation.METRICS, float("nan"))
         return {f"held_out_{name}": value for name, value in metrics.items()}
-
-
-def unigram_baseline(
-    text: client_text.ClientText,
-    clients: Clients,
-    limits: examples.ClientLimits,
-    num_tokens: int,
-) -> Mapping[str, float]:
-    """Returns what a model without context reaches on the held-out clients.
-
-    Args:
-        text: All clients' sentences.
-        clients: Who trains and who judges.
-        limits: How much of a client's text is used.
-        num_tokens: Size of the vocabulary with its special tokens.
-    """
-    return evaluation.unigram_metrics(
-        examples.targets(text, clients.training, limits),
-        examples.targets(text, clients.held_out, limits),
-        num_tokens,
-    )

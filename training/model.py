@@ -13,6 +13,24 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from randomness import seeds
+from training import cifg, evaluation, examples, places
+
+Weights = Sequence[tf.Tensor]
+
+
+@dataclasses.dataclass(frozen=True)
+class OverPlaces:
+    """What a model can do without padding, much faster than with it.
+
+    Attributes:
+        scores: Given weights and places, returns float32 [places, num_tokens]: the
+            logits of the token that follows at each place.
+        gradients: Given weights and places, at least one, returns the gradient of the
+            cross entropy summed over the places: float32, of the weights' shapes.
+    """
+
+    scores: Callable[[Weights, places.Places], tf.Tensor]
+    gradients: Callable[[Weights, places.Places], Sequence[tf.Tensor]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,11 +44,54 @@ class LanguageModel:
         logits: Given weights in that order and tokens (int32, [batch, time]), returns
             float32 [batch, time, num_tokens]: for each place, the logits of the token
             that follows. It must not look at later places.
+        over_places: The same without padding; None where TensorFlow is to find the
+            gradient of `logits`.
     """
 
     num_tokens: int
     initial_weights: Callable[[int], collections.OrderedDict[str, np.ndarray]]
-    logits: Callable[[Sequence[tf.Tensor], tf.Tensor], tf.Tensor]
+    logits: Callable[[Weights, tf.Tensor], tf.Tensor]
+    over_places: OverPlaces | None = None
+
+    def gradients(self, weights: Weights, batch: examples.Batch) -> list[tf.Tensor]:
+        """Returns the gradient of a batch's mean loss over the places it has.
+
+        Args:
+            weights: Of the model.
+            batch: At least one sentence.
+
+        Returns:
+            float32, of the shapes of the weights.
+        """
+        if self.over_places is not None:
+            found = places.of_batch(*batch)
+            share = 1.0 / tf.cast(tf.size(found.targets), tf.float32)
+            return [share * part for part in self.over_places.gradients(weights, found)]
+        with tf.GradientTape() as tape:
+            tape.watch(weights)
+            logits = self.logits(weights, batch.inputs)
+            loss = evaluation.mean_loss(logits, batch.targets)
+        gradients = tape.gradient(
+            loss, weights, unconnected_gradients=tf.UnconnectedGradients.ZERO
+        )
+        return [tf.convert_to_tensor(gradient) for gradient in gradients]
+
+    def scores(
+        self, weights: Weights, batch: examples.Batch
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns a batch's logits, and the targets that they are for.
+
+        Args:
+            weights: Of the model.
+            batch: At least one sentence.
+
+        Returns:
+            float32 [..., num_tokens] and int32 [...], with or without padding.
+        """
+        if self.over_places is not None:
+            found = places.of_batch(*batch)
+            return self.over_places.scores(weights, found), found.targets
+        return self.logits(weights, batch.inputs), batch.targets
 
     def num_parameters(self) -> int:
         """Returns how many numbers the weights have."""
@@ -98,25 +159,20 @@ def cifg_language_model(
         weights["gate_bias"][:num_units] = 1  # remember at first
         return weights
 
-    def logits(weights: Sequence[tf.Tensor], tokens: tf.Tensor) -> tf.Tensor:
-        embedding, kernel, recurrent, bias, projection, output, output_bias = weights
-        inputs = tf.tensordot(tf.gather(embedding, tokens), kernel, 1) + bias
-        batch = tf.shape(tokens)[0]
-        cell = tf.zeros([batch, num_units])
-        hidden = tf.zeros([batch, projection_size])
-        outputs = []
-        for time in range(tokens.shape[1]):
-            gates = inputs[:, time] + tf.matmul(hidden, recurrent)
-            forget, out, new = tf.split(gates, 3, axis=1)
-            forget = tf.sigmoid(forget)
-            cell = forget * cell + (1 - forget) * tf.tanh(new)
-            hidden = tf.matmul(tf.sigmoid(out) * tf.tanh(cell), projection)
-            outputs.append(hidden)
-        hidden = tf.reshape(tf.stack(outputs, axis=1), [-1, projection_size])
-        scores = tf.matmul(hidden, output, transpose_b=True) + output_bias
-        return tf.reshape(scores, [batch, tokens.shape[1], num_tokens])
+    def logits(weights: Weights, tokens: tf.Tensor) -> tf.Tensor:
+        batch, time = tf.shape(tokens)[0], tokens.shape[1]
+        everywhere = places.Places(
+            tf.reshape(tf.transpose(tokens), [-1]), None, tf.fill([time], batch)
+        )
+        scores = cifg.scores(weights, everywhere)
+        return tf.transpose(tf.reshape(scores, [time, batch, num_tokens]), [1, 0, 2])
 
-    return LanguageModel(num_tokens, initial_weights, logits)
+    return LanguageModel(
+        num_tokens,
+        initial_weights,
+        logits,
+        OverPlaces(cifg.scores, cifg.gradients),
+    )
 
 
 def from_functional_model(
@@ -155,7 +211,7 @@ def from_functional_model(
         names = (f"weight_{number}" for number in range(len(trainable)))
         return collections.OrderedDict(zip(names, trainable, strict=True))
 
-    def logits(weights: Sequence[tf.Tensor], tokens: tf.Tensor) -> tf.Tensor:
+    def logits(weights: Weights, tokens: tf.Tensor) -> tf.Tensor:
         return functional_model.predict_on_batch(
             (tuple(weights), ()), tokens, training=False
         )

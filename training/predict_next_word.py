@@ -4,7 +4,6 @@ scripts/run training.predict_next_word --model=runs/training/... "see you"
 """
 
 import dataclasses
-import pathlib
 import sys
 
 from absl import app
@@ -13,16 +12,15 @@ from options import option_flags
 from options.fields import REQUIRED, check, option
 from simulation import startup
 
-# Of a run's directory.
-_MODEL = "model"
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TypingOptions:
     """How to type."""
 
     model: str = option(
-        REQUIRED, "The directory of a run, or the model exported in it."
+        REQUIRED,
+        "The directory of a run, or the model exported in it. Of a run that is not "
+        "finished the last checkpoint is taken.",
     )
     num_words: int = option(3, "How many next words to suggest.", least=1, most=100_000)
 
@@ -41,19 +39,16 @@ def main(argv: list[str]) -> None:
     except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
-    path = pathlib.Path(options.model).expanduser()
-    if (path / _MODEL).is_dir():
-        path /= _MODEL
     startup.silence_tensorflow()
-    from training import exported_model
+    from training import keyboard_model
 
     try:
-        predictor = exported_model.NextWordPredictor(str(path))
+        model = keyboard_model.read(options.model)
     except (ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(1)
     for text in texts:
-        for word, probability in predictor.suggest(text, options.num_words):
+        for word, probability in model.suggest(text, options.num_words):
             print(f"{text} [{word}] {probability:.2%}".lstrip())
 
 

@@ -6,28 +6,19 @@ scripts/run training.run_training --flagfile=configs/training_demo.flagfile
 from absl import app, flags, logging
 
 from options import option_flags
-from simulation import experiment_flags, population_flags
+from simulation import experiment_flags, population_flags, startup
 from simulation.population_options import LanguageOptions
+from training.other_models_options import OtherModelsOptions
 from training.training_options import TrainingOptions
 
 _PROGRAM = "training.run_training"
 _CHECKPOINTS_KEPT = 3
 
 _OPTIONS = option_flags.define(TrainingOptions)
+_OTHERS = option_flags.define(OtherModelsOptions)
 _LANGUAGE = option_flags.define(LanguageOptions)
 _POPULATION = population_flags.PopulationFlags("sentences")
 flags.adopt_module_key_flags(experiment_flags)
-
-
-def _vocabulary(options: TrainingOptions):
-    """Returns the vocabulary, and what is public about it."""
-    from simulation import vocabulary as lib
-
-    if options.vocabulary is not None:
-        words = lib.Vocabulary.read(options.vocabulary)
-        return words, f"the vocabulary, {options.vocabulary} (given by the user)."
-    words = lib.Vocabulary.from_english(options.vocabulary_size)
-    return words, "the vocabulary, the most frequent English words of wordfreq."
 
 
 def _own_model(options: TrainingOptions, num_tokens: int, seed: int):
@@ -71,27 +62,27 @@ def _memory_needs(options: TrainingOptions, parameters, num_tokens: int, network
     )
 
 
-def _best_possible(options: TrainingOptions, vocabulary, tokenizer):
-    """Returns what no model can beat, where the law of the text is known."""
-    population_options = _POPULATION.read()
-    if not population_options.is_synthetic:
-        return None
-    from simulation.readers import synthetic_sentences
-    from training import best_possible
+def _beside(prepared, text, vocabulary, initial_model):
+    """Returns what the model stands beside, and what of it a resumed run has too."""
+    from training import baselines, other_models, windows
 
-    language = synthetic_sentences.SyntheticLanguage.english(
-        _LANGUAGE.read(), population_options.seed, tokenizer
+    clients, limits = prepared.clients, prepared.limits
+    found = baselines.counted(text, clients, limits, vocabulary.num_tokens)
+    judges = windows.of_clients(text, clients.held_out, limits, vocabulary.num_tokens)
+    paths = list(_OTHERS.read().compare_with)
+    others, fingerprints = other_models.judged(
+        paths, vocabulary, judges, limits.max_words
     )
-    best = best_possible.best_possible(language, vocabulary, options.max_words)
-    logging.info(
-        "%s: loss %.3f, one suggestion right %.2f%%.",
-        "The best possible"
-        if best.is_reached
-        else "No model can beat (words outside the vocabulary have followers)",
-        best.metrics["loss"],
-        100 * best.metrics["accuracy_of_suggestion"],
+    found += others
+    if initial_model is not None and initial_model not in paths:
+        paths.append(initial_model)
+    found += other_models.judged_ngrams(paths, judges)
+    found += baselines.of_language(
+        _POPULATION.read(), _LANGUAGE.read(), vocabulary, limits.max_words
     )
-    return best.metrics
+    for baseline in found:
+        logging.info("%s", baseline)
+    return found, {"compared_with": fingerprints} if fingerprints else {}
 
 
 def run(arguments: experiment_flags.Arguments) -> None:
@@ -99,8 +90,10 @@ def run(arguments: experiment_flags.Arguments) -> None:
     from simulation import client_sentences, sentence_tokenizers
 
     options = _OPTIONS.read()
+    if options.onednn:
+        startup.use_onednn()
     parameters = options.server_parameters()
-    vocabulary, public_data = _vocabulary(options)
+    vocabulary, public_data = options.read_vocabulary()
     network = _own_model(options, vocabulary.num_tokens, arguments.seed)
     _memory_needs(options, parameters, vocabulary.num_tokens, network).check()
     tokenizer = sentence_tokenizers.get_sentence_tokenizer("keyboard")
@@ -118,37 +111,39 @@ def run(arguments: experiment_flags.Arguments) -> None:
         exported_model,
         held_out,
         preparation,
+        shared_text,
         training_report,
     )
 
     prepared = preparation.prepare(options, vocabulary, text, arguments.seed, network)
     clients, beginning = prepared.clients, prepared.beginning
+    first_text = shared_text.examine(
+        options.initial_model,
+        text,
+        is_synthetic=_POPULATION.is_synthetic(),
+        is_allowed=_OTHERS.read().allow_shared_text,
+    )
+    public_data += f" {beginning.public_data} {first_text.public_data}".rstrip()
     algorithm = prepared.algorithm(
         parameters.plan(options.participation_rule(len(clients.training))),
         parameters.optimizer,
     )
-    baseline = held_out.unigram_baseline(
-        text, clients, prepared.limits, vocabulary.num_tokens
-    )
     logging.info(
-        "%s clients train a model of %s parameters, %s judge it. Words by frequency "
-        "alone: loss %.3f, one suggestion right %.2f%%.",
+        "%s clients train a model of %s parameters, %s judge it.",
         f"{len(clients.training):,}",
         f"{prepared.network.num_parameters():,}",
         f"{len(clients.held_out):,}",
-        baseline["loss"],
-        100 * baseline["accuracy_of_suggestion"],
     )
-    best = _best_possible(options, vocabulary, tokenizer)
+    beside, others = _beside(prepared, text, vocabulary, options.initial_model)
 
     def report(directory, outcome, statement) -> None:
         realised, planned = (
             training_report.with_public_data(
-                stated, f"{public_data} {beginning.public_data}".rstrip()
+                stated, public_data, first_text.not_counted
             )
             for stated in (statement, algorithm.plan.statement(None, options.delta))
         )
-        training_report.write(directory, realised, planned, dict(baseline), best)
+        training_report.write(directory, realised, planned, beside)
         exported_model.export(
             prepared.network,
             outcome.states[0].weights,
@@ -160,7 +155,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
     done = experiment.run_experiment(
         algorithm,
         program=_PROGRAM,
-        facts={"vocabulary": vocabulary.fingerprint} | beginning.facts,
+        facts={"vocabulary": vocabulary.fingerprint} | beginning.facts | others,
         delta=options.delta,
         save_every=options.checkpoint_every,
         keep=_CHECKPOINTS_KEPT,
@@ -179,6 +174,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
 
 def _check_flags() -> None:
     _OPTIONS.read().server_parameters()
+    _OTHERS.read()
     _LANGUAGE.read()
     _POPULATION.read()
 

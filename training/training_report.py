@@ -1,27 +1,33 @@
 """What a training run leaves for people to read: plots, statements, one page."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import pandas as pd
 from matplotlib import figure as figure_lib
 
 from privacy import statement as statement_lib
 from simulation import page, plots, run_directory
-from training import evaluation
+from training import baselines as baselines_lib
+from training import evaluation, metric_names
 
 
 def with_public_data(
-    statement: statement_lib.PrivacyStatement, public_data: str
+    statement: statement_lib.PrivacyStatement,
+    public_data: str,
+    not_counted: tuple[str, ...] = (),
 ) -> statement_lib.PrivacyStatement:
     """Returns a statement that names what a run took from elsewhere.
 
     Args:
         statement: The plan's.
         public_data: The vocabulary and the first weights.
+        not_counted: What of them no guarantee covers, a sentence each.
     """
     return dataclasses.replace(
-        statement, protected=f"{statement.protected} Here: {public_data}"
+        statement,
+        protected=f"{statement.protected} Here: {public_data}",
+        not_counted=(*not_counted, *statement.not_counted),
     )
 
 
@@ -29,34 +35,23 @@ def write(
     directory: run_directory.RunDirectory,
     realised: statement_lib.PrivacyStatement,
     planned: statement_lib.PrivacyStatement,
-    baseline: dict[str, float],
-    best_possible: Mapping[str, float] | None = None,
+    baselines: Sequence[baselines_lib.Baseline],
 ) -> None:
     """Writes the statements, the plots, and `report.html`.
 
     Args:
         directory: Has the run's metrics. Takes `privacy.md` and `.json`, of what was
             realised; `privacy_planned.md` and `.json`; plots; and in `simulator`
-            `unigram_baseline.json`, and `best_possible.json` if it is known.
+            `baselines.csv`.
         realised: The statement of what was realised.
         planned: The statement of the worst case that was planned.
-        baseline: See `held_out.unigram_baseline`.
-        best_possible: See `best_possible.BestPossible.metrics`; None where the law of
-            the text is not known.
+        baselines: What the model stands beside.
     """
     metrics = directory.metrics()
     report = page.Page(directory, "Training")
     model = report.section("The model", covered=False)
-    model.file("unigram_baseline.json", baseline)
-    references: dict[str, Mapping[str, float]] = {"words by frequency alone": baseline}
-    if best_possible is not None:
-        model.file("best_possible.json", best_possible)
-        references["the best possible"] = best_possible
     model.text(f"After {len(metrics)} rounds.")
-    table = held_out(metrics.iloc[-1], references)
-    model.show(table, "Mean over the places of the text")
-    model.plot("accuracy.png", plot_accuracy(metrics, references))
-    model.plot("loss.png", plot_loss(metrics, references))
+    add_held_out(model, metrics, baselines)
     clip_norm = report.section("Clip norm", covered=True)
     clip_norm.plot("clip_norm.png", plot_clip_norm(metrics))
     columns = ["round", "simulated_hours", "failed_attempts", "max_participation"]
@@ -69,6 +64,30 @@ def write(
     report.write()
 
 
+def add_held_out(
+    section: page.Section,
+    metrics: pd.DataFrame,
+    baselines: Sequence[baselines_lib.Baseline],
+) -> None:
+    """Adds how good a model is on held-out clients, beside what it is compared with.
+
+    Args:
+        section: That no guarantee covers. Takes `baselines.csv` and the plots.
+        metrics: Of the run.
+        baselines: What the model stands beside.
+    """
+    section.file(baselines_lib.FILE, baselines_lib.table(baselines))
+    references = {b.name: b.metrics for b in baselines}
+    table = held_out(metrics.iloc[-1], references)
+    section.show(table, "Mean over the places of the text")
+    made_of = "\n".join(f"* {b.name}: {b.made_of}" for b in baselines)
+    section.text(
+        f"What it stands beside; no guarantee of this run covers it:\n\n{made_of}"
+    )
+    section.plot("accuracy.png", plot_accuracy(metrics, references))
+    section.plot("loss.png", plot_loss(metrics, references))
+
+
 def held_out(
     last: pd.Series, references: Mapping[str, Mapping[str, float]]
 ) -> pd.DataFrame:
@@ -76,6 +95,7 @@ def held_out(
     model = {name: last[f"held_out_{name}"] for name in evaluation.METRICS}
     rows = {"this model": model, **references}
     table = pd.DataFrame.from_dict(rows, "index", columns=evaluation.METRICS)
+    table = table.rename(columns=metric_names.LABELS)
     return table.rename_axis("held-out clients").reset_index()
 
 
@@ -88,15 +108,18 @@ def plot_accuracy(
         metrics: Of the run.
         references: By name: metrics that do not depend on the round.
     """
-    figure, axes = plots.single("Accuracy on held-out clients", "round", "accuracy")
+    title = "Accuracy on held-out clients; straight lines: of one suggestion"
+    figure, axes = plots.single(title, "round", "accuracy")
     curves = {
-        "held_out_accuracy": ("top-1 in-vocabulary", plots.BLUE),
-        "held_out_accuracy_of_suggestion": ("one suggestion", plots.GREEN),
-        "held_out_accuracy_of_3_suggestions": ("three suggestions", plots.ORANGE),
+        f"held_out_{name}": (metric_names.LABELS[name], color)
+        for name, color in (
+            ("top1_in_vocabulary", plots.BLUE),
+            ("one_suggestion", plots.GREEN),
+            ("three_suggestions", plots.ORANGE),
+        )
     }
     suggestion = {
-        f"one suggestion, {label}": values["accuracy_of_suggestion"]
-        for label, values in references.items()
+        label: values["one_suggestion"] for label, values in references.items()
     }
     _draw_held_out(axes, metrics, curves, suggestion)
     axes.set_ylim(bottom=0)
@@ -117,9 +140,7 @@ def plot_loss(
 def _draw_held_out(axes, metrics, curves, references: Mapping[str, float]) -> None:
     shown = metrics[metrics["held_out_loss"].notna()].set_index("round")
     plots.curves(axes, shown, curves, marker="o", ms=3)
-    # At most two: frequencies, and the best possible.
-    for style, (label, value) in zip(("--", ":"), references.items(), strict=False):
-        axes.axhline(value, color=plots.MUTED, linestyle=style, label=label)
+    plots.straight_lines(axes, references)
     plots.legend(axes, below=True)
 
 

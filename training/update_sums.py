@@ -28,11 +28,19 @@ from privacy import model_updates
 _LARGEST_SUM = 2**62 - 1
 
 
+def difference(
+    after: Sequence[tf.Tensor], before: Sequence[tf.Tensor]
+) -> list[tf.Tensor]:
+    """Returns an update's parts: float64, of float32 weights."""
+    return [
+        tf.cast(new - old, tf.float64) for new, old in zip(after, before, strict=True)
+    ]
+
+
 def norm_of(delta: Sequence[tf.Tensor]) -> tf.Tensor:
     """Returns the L2 norm of an update's parts: float64 scalar."""
-    return tf.sqrt(
-        tf.add_n([tf.reduce_sum(tf.square(tf.cast(d, tf.float64))) for d in delta])
-    )
+    # `l2_loss` is half of the sum of squares, without an array of them.
+    return tf.sqrt(2 * tf.add_n([tf.nn.l2_loss(part) for part in delta]))
 
 
 class SecureSums:
@@ -95,27 +103,42 @@ class SecureSums:
                 f"{self.most_clients:,}: the sum of more could leave its 62 bits."
             )
 
-    def encode(
-        self, delta: Sequence[tf.Tensor], norm: tf.Tensor, clip_norm: tf.Tensor
+    def add(
+        self,
+        total: Sequence[tf.Tensor],
+        delta: Sequence[tf.Tensor],
+        norm: tf.Tensor,
+        clip_norm: tf.Tensor,
     ) -> list[tf.Tensor]:
-        """Returns what a client contributes.
+        """Adds a client's update to the sum of others.
 
         Args:
-            delta: The update's parts, float32.
-            norm: float64 scalar: `norm_of(delta)`. An update that is not finite
-                counts as zero.
+            total: int64, of the shapes of the parts.
+            delta: The update's parts, float64, finite.
+            norm: float64 scalar: `norm_of(delta)`.
             clip_norm: C: float64 scalar, above 0, finite.
 
         Returns:
-            int64 of the shapes of the parts, in [0, 2^(b+1)].
+            int64: a client adds a vector of an L2 norm of at most 2^b.
         """
         # Not above the scale: a short update is not made longer.
         factor = tf.minimum(self._bound / clip_norm, self.clip_limit / norm)
-        finite = tf.math.is_finite(norm)
-        parts = [factor * tf.cast(part, tf.float64) for part in delta]
-        # A product with zero would keep what is not finite.
-        parts = [tf.where(finite, part, tf.zeros_like(part)) for part in parts]
-        return [tf.cast(tf.round(part), tf.int64) + self._bound for part in parts]
+        return [
+            sum_ + tf.cast(tf.round(factor * part), tf.int64)
+            for sum_, part in zip(total, delta, strict=True)
+        ]
+
+    def shifted(self, total: tf.Tensor, num_clients: tf.Tensor) -> tf.Tensor:
+        """Returns a part of a sum so that no client's number is negative.
+
+        Args:
+            total: int64: of `add`.
+            num_clients: int32 scalar: of the sum, those left out among them.
+
+        Returns:
+            int64: each client adds a number in [0, 2^(b+1)].
+        """
+        return total + tf.cast(num_clients, tf.int64) * self._bound
 
     def centred(self, total: np.ndarray, num_clients: int) -> np.ndarray:
         """Returns a part of the sum of clients' integers, as they were before 2^b.
@@ -143,12 +166,22 @@ class PlainSums:
     def check(self, num_clients: int) -> None:
         """Does nothing: any number of clients can be summed."""
 
-    def encode(
-        self, delta: Sequence[tf.Tensor], norm: tf.Tensor, clip_norm: tf.Tensor
+    def add(
+        self,
+        total: Sequence[tf.Tensor],
+        delta: Sequence[tf.Tensor],
+        norm: tf.Tensor,
+        clip_norm: tf.Tensor,
     ) -> list[tf.Tensor]:
-        """Returns the update; zero if it is not finite."""
-        finite = tf.math.is_finite(norm)
-        return [tf.where(finite, part, tf.zeros_like(part)) for part in delta]
+        """Adds an update, as it is, to the sum of others."""
+        return [
+            sum_ + tf.cast(part, tf.float32)
+            for sum_, part in zip(total, delta, strict=True)
+        ]
+
+    def shifted(self, total: tf.Tensor, num_clients: tf.Tensor) -> tf.Tensor:
+        """Returns a part of a sum as it is."""
+        return total
 
     def centred(self, total: np.ndarray, num_clients: int) -> np.ndarray:
         """Returns a part of the sum as it is."""

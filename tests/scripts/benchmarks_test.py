@@ -39,6 +39,11 @@ class BenchmarksTest(parameterized.TestCase):
             "refused",
         ),
         (
+            "benchmark_training",
+            "--parts=clients --timed_clients=1 --timed_words=10 --timed_repeats=1",
+            "plain TensorFlow",
+        ),
+        (
             "benchmark_triehh",
             "--num_clients=5000 --devices=5 --rounds=1",
             "plain Python, no TFF",

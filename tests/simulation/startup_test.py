@@ -1,6 +1,8 @@
 """Tests of what a program does before it imports TensorFlow."""
 
 import os
+import subprocess
+import sys
 
 from absl.testing import absltest
 
@@ -17,6 +19,71 @@ class SilenceTest(absltest.TestCase):
         finally:
             os.environ.clear()
             os.environ.update(before)
+
+
+class OneDnnTest(absltest.TestCase):
+    def test_it_is_off_unless_it_is_wanted(self):
+        before = dict(os.environ)
+        try:
+            os.environ.pop("TF_ENABLE_ONEDNN_OPTS", None)
+            self.assertTrue(startup.onednn_is_used())
+            startup.silence_tensorflow()
+            self.assertFalse(startup.onednn_is_used())
+            startup.use_onednn()
+            self.assertTrue(startup.onednn_is_used())
+        finally:
+            os.environ.clear()
+            os.environ.update(before)
+
+
+# Interrupts itself in a callback of the garbage collector, twice.
+_INTERRUPTED = """
+import gc, os, signal, time
+from simulation import startup
+signal.signal(signal.SIGINT, signal.default_int_handler)
+startup.keep_interrupts()
+interrupts = 2
+
+def callback(*_):
+    global interrupts
+    if interrupts:
+        interrupts -= 1
+        os.kill(os.getpid(), signal.SIGINT)
+        for _ in range(1000):
+            pass
+
+gc.callbacks.append(callback)
+try:
+    gc.collect()
+    time.sleep(20)
+except KeyboardInterrupt:
+    print("interrupted", interrupts)
+"""
+
+
+def _run(program: str) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+    )
+
+
+class KeepInterruptsTest(absltest.TestCase):
+    def test_an_interrupt_in_a_callback_is_not_lost(self):
+        done = _run(_INTERRUPTED)
+        self.assertEqual(done.stdout, "interrupted 0\n", done.stderr)
+
+    def test_another_lost_exception_is_reported(self):
+        done = _run(
+            "from simulation import startup\n"
+            "startup.keep_interrupts()\n"
+            "class Broken:\n"
+            "    def __del__(self): raise ValueError('no more')\n"
+            "Broken()\n"
+        )
+        self.assertIn("ValueError: no more", done.stderr)
 
 
 if __name__ == "__main__":

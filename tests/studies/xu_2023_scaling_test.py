@@ -87,8 +87,11 @@ class ScalingTest(parameterized.TestCase):
             {"round": [1, 2], _LOSS: [9.0, loss], _SUGGESTION: [0.1, loss / 10]}
         )
         (path / "simulator" / "metrics.csv").write_text(tables.write(metrics))
-        baseline = {"loss": 5.0, _SUGGESTION.removeprefix("held_out_"): 0.05}
-        (path / "simulator" / "unigram_baseline.json").write_text(json.dumps(baseline))
+        baseline = {"baseline": "a bigram", "loss": 5.0}
+        baseline[_SUGGESTION.removeprefix("held_out_")] = 0.05
+        (path / "simulator" / training_runs.BASELINES).write_text(
+            tables.write(pd.DataFrame([baseline]))
+        )
         private = options.mechanism == "dp_ftrl"
         statement = {"guarantees": [{"rho": 1.5, "epsilon": 9.0}] if private else []}
         (path / "privacy.json").write_text(json.dumps(statement))
@@ -118,7 +121,7 @@ class ScalingTest(parameterized.TestCase):
         page = files[study.PAGE].decode()
         self.assertRegex(page, r"\| 2 clients, z = 0\.00215 \| 3 \| 5\.500 ± 1\.242 \|")
         self.assertIn("| 4 clients, no noise | 3 | 3.750 ± ", page)
-        self.assertIn("| words by frequency alone | | 5.000 | 5.00% | none |", page)
+        self.assertIn("| a bigram | | 5.000 | 5.00% | |", page)
         self.assertTrue(files["scaling.png"].startswith(b"\x89PNG"))
         self.assertLen(tables.parse(files["runs.csv"].decode()), 4 * 3 * 2)
 

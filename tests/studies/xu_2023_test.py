@@ -116,7 +116,7 @@ class StudyTest(absltest.TestCase):
 
         run = xu_2023.read_run(tree, path)
         none = xu_2023.Run(
-            plain, run.metrics, run.baseline, _without_noise(), run.suggestions
+            plain, run.metrics, run.baselines, _without_noise(), run.suggestions
         )
         files = xu_2023.files_of("A title", [run, none], ["Another note."])
         self.assertTrue(files["learning.png"].startswith(b"\x89PNG"))
@@ -133,13 +133,13 @@ class StudyTest(absltest.TestCase):
         for name in ("DP-FTRL", "FedAvg, not private"):
             self.assertIn(
                 f"| {name} | {last['held_out_loss']:.3f} | "
-                f"{last['held_out_accuracy']:.2%} | ",
+                f"{last['held_out_top1_in_vocabulary']:.2%} | ",
                 text,
             )
-        baseline = json.loads(
-            (path / "simulator" / "unigram_baseline.json").read_text()
-        )
-        self.assertIn(f"| words by frequency alone | {baseline['loss']:.3f} |", text)
+        beside = tables.read(path / "simulator" / "baselines.csv")
+        self.assertLen(beside, 3)
+        for row in beside.itertuples():
+            self.assertIn(f"| {row.baseline} | {row.loss:.3f} |", text)
         self.assertIn("| none | none |", text)
         self.assertIn("* Another note.", text)
         (guarantee,) = json.loads((path / "privacy.json").read_text())["guarantees"]

@@ -11,6 +11,7 @@ from simulation import client_text, population_options, sentence_tokenizers
 from simulation import vocabulary as vocabulary_lib
 from simulation.readers import synthetic_sentences
 from training import best_possible, examples
+from training import windows as windows_lib
 
 _OOV, _EOS = vocabulary_lib.OOV, vocabulary_lib.EOS
 
@@ -88,9 +89,9 @@ class BestPossibleTest(parameterized.TestCase):
             best3 += sum(of_words[:3])
         expected = {
             "loss": loss / places,
-            "accuracy": best / words,
-            "accuracy_of_suggestion": best / words,
-            "accuracy_of_3_suggestions": best3 / words,
+            "top1_in_vocabulary": best / words,
+            "one_suggestion": best / words,
+            "three_suggestions": best3 / words,
         }
         self.assertEqual(list(found.metrics), list(expected))
         for name, value in expected.items():
@@ -145,7 +146,10 @@ class BestPossibleTest(parameterized.TestCase):
         rows = [(str(n), [[4] * n]) for n in range(1, 5)]
         text = client_text.ClientText.from_rows(directory, rows)
         limits = examples.ClientLimits(max_words=2)
-        used = [len(examples.targets(text, np.array([i]), limits)) for i in range(4)]
+        used = [
+            len(windows_lib.of_clients(text, np.array([i]), limits, 5).targets)
+            for i in range(4)
+        ]
         self.assertEqual(used, [2, 3, 2, 2])  # sentences of three words or more: cut
         language = tiny_language(2)
         end = language.end_probability

@@ -351,7 +351,7 @@ class FederatedTest(common.TrainingTestCase):
             total = by_hand.ask(place, query, drawn.cohort)
             place = by_hand.update(place, query, drawn, total).place
         after = rounds.evaluate(place.state.weights, np.arange(8))
-        self.assertAlmostEqual(after["accuracy_of_suggestion"], 0.85)
+        self.assertAlmostEqual(after["one_suggestion"], 0.85)
         self.assertLess(after["loss"], before["loss"] / 2)
 
 

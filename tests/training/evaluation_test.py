@@ -25,9 +25,9 @@ def reference(logits, targets):
             sums["word_places"] += 1
             order = sorted(range(_NUM_TOKENS), key=lambda i: -scores[i])
             words = [i for i in order if i >= 4]
-            sums["top1"] += order[0] == target
-            sums["suggestion1"] += words[0] == target
-            sums["suggestion3"] += target in words[:3]
+            sums["top1_in_vocabulary"] += order[0] == target
+            sums["one_suggestion"] += words[0] == target
+            sums["three_suggestions"] += target in words[:3]
     return sums
 
 
@@ -76,30 +76,22 @@ class EvaluationTest(parameterized.TestCase):
 
     def test_metrics(self):
         sums = dict(
-            loss=10.0, places=5, word_places=4, top1=1, suggestion1=2, suggestion3=3
+            loss=10.0,
+            places=5,
+            word_places=4,
+            top1_in_vocabulary=1,
+            one_suggestion=2,
+            three_suggestions=3,
         )
         self.assertEqual(
             dict(evaluation.metrics_of_sums(sums)),
             {
                 "loss": 2.0,
-                "accuracy": 0.25,
-                "accuracy_of_suggestion": 0.5,
-                "accuracy_of_3_suggestions": 0.75,
+                "top1_in_vocabulary": 0.25,
+                "one_suggestion": 0.5,
+                "three_suggestions": 0.75,
             },
         )
-
-    @parameterized.parameters(range(3))
-    def test_unigram_is_a_model_whose_logits_are_log_frequencies(self, seed):
-        random = np.random.default_rng(seed)
-        training = random.choice(_NUM_TOKENS, 500, p=np.arange(9) / 36)
-        held_out = random.integers(0, _NUM_TOKENS, 200, np.int32)
-        found = evaluation.unigram_metrics(training, held_out, _NUM_TOKENS)
-        counts = np.bincount(training, minlength=_NUM_TOKENS) + 1.0
-        counts[0] = 1e-30
-        logits = np.tile(np.log(counts / counts.sum()), (1, 200, 1))
-        expected = evaluation.metrics_of_sums(reference(logits, held_out[np.newaxis]))
-        for name, value in expected.items():
-            self.assertAlmostEqual(found[name], value, places=6, msg=name)
 
 
 if __name__ == "__main__":

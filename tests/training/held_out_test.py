@@ -9,7 +9,7 @@ from absl.testing import absltest
 from randomness import noise_keys
 from rounds import experiment, timers
 from tests.training import training_test_case as common
-from training import dp_ftrl, evaluation, examples, held_out
+from training import dp_ftrl, evaluation, held_out
 from training import dp_ftrl_parameters as lib
 
 
@@ -74,39 +74,6 @@ class EvaluationTest(common.TrainingTestCase):
         (places,) = done.outcome.record.places
         self.assertEqual(places.table.participations.sum(), 15)
         self.assertLessEqual(places.table.max_participation(), 2)
-
-
-class BaselineTest(common.TrainingTestCase):
-    def test_targets_are_those_of_the_batches(self):
-        clients = common.random_clients(6, seed=4)
-        limits = examples.ClientLimits(max_sentences=4, max_words=4, batch_size=3)
-        text = self.text(clients)
-        found = examples.targets(text, np.array([1, 4]), limits)
-        expected = [
-            token
-            for client in (1, 4)
-            for sentence in clients[client][:4]
-            for token in common.sequence(sentence, 4)[1]
-        ]
-        self.assertEqual(found.tolist(), expected)
-
-    def test_the_unigram_baseline_is_what_a_constant_model_reaches(self):
-        clients = common.random_clients(12, seed=5)
-        limits = examples.ClientLimits(max_sentences=4, max_words=4, batch_size=3)
-        split = held_out.Clients(np.arange(8), np.arange(8, 12))
-        rounds = self.rounds(common.bigram_model(), clients, limits)
-        found = held_out.unigram_baseline(
-            rounds.mapped.text, split, limits, common.NUM_TOKENS
-        )
-        training = examples.targets(rounds.mapped.text, split.training, limits)
-        counts = np.bincount(training, minlength=common.NUM_TOKENS) + 1.0
-        counts[0] = 1e-30
-        row = np.log(counts / counts.sum()).astype(np.float32)
-        weights = {"table": np.tile(row, (common.NUM_TOKENS, 1))}
-        expected = rounds.evaluate(weights, split.held_out)
-        self.assertEqual(list(found), list(expected))
-        for name, value in expected.items():
-            self.assertAlmostEqual(found[name], value, places=5, msg=name)
 
 
 if __name__ == "__main__":

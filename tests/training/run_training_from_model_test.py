@@ -1,5 +1,6 @@
 """Tests of runs that begin with a model: a user's steps, from run to run."""
 
+import dataclasses
 import json
 import os
 import pathlib
@@ -8,11 +9,12 @@ import sys
 import time
 
 import numpy as np
+import pandas as pd
 from absl.testing import absltest
 
 import training
-from simulation import vocabulary
-from training import initial_model, model
+from simulation import client_text, vocabulary
+from training import initial_model, model, text_record
 
 _FLAGS = (
     "--vocabulary_size=50",
@@ -86,7 +88,21 @@ class RunTrainingFromModelTest(absltest.TestCase):
             )
 
         # A path that is relative, and a run's directory instead of its export.
-        done = self.run_training("warm", "--initial_model=public", "--seed=2", *still)
+        # Its record says that three of the clients trained it, and it is taken anyway.
+        (cache,) = (self.scratch / "cache").glob("*/population.json")
+        text = client_text.ClientText.open(cache.parent)
+        record = text_record.TextRecord.of(text, np.arange(3), 9, "b.csv")
+        record = dataclasses.replace(record, population="another")
+        record.write(self.scratch / "public" / "model")
+        refused = self.run_training("refused", "--initial_model=public")
+        self.assertEqual(refused.returncode, 1)
+        self.assertRegex(
+            refused.stderr.splitlines()[-1], "^error: .*3 of 20 clients' ids.*--allow_"
+        )
+        self.assertFalse((self.scratch / "refused").exists())
+        beginning = ("--initial_model=public", "--compare_with=public")
+        beginning += ("--allow_shared_text",)
+        done = self.run_training("warm", *beginning, "--seed=2", *still)
         self.assertEqual(done.returncode, 0, done.stderr)
         for name, array in self.weights("warm").items():
             np.testing.assert_allclose(array, public[name], atol=1e-9)
@@ -97,10 +113,15 @@ class RunTrainingFromModelTest(absltest.TestCase):
         self.assertIn(str(path), self.protected("warm"))
         self.assertIn("not counted here", self.protected("warm"))
 
-        done = self.run_training("bad", f"--initial_model={path}", "--num_units=7")
-        self.assertEqual(done.returncode, 1)
-        self.assertRegex(done.stderr.splitlines()[-1], "^error: .*the run's .4, 21.")
-        self.assertFalse((self.scratch / "bad").exists())
+        # It stands beside the model that it is.
+        beside = pd.read_csv(self.scratch / "warm" / "simulator" / "baselines.csv")
+        metrics = pd.read_csv(self.scratch / "warm" / "simulator" / "metrics.csv")
+        row = beside.set_index("baseline").loc["public"]
+        self.assertAlmostEqual(row["loss"], metrics["held_out_loss"].iloc[-1], places=5)
+        self.assertIn("its training had epsilon", row["made_of"])
+
+        statement = json.loads((self.scratch / "warm" / "privacy.json").read_text())
+        self.assertRegex(statement["not_counted"][0], "3 of 20 .* do not hold")
 
     def test_a_vocabulary_of_another_directory(self):
         # Named from where the run is begun, and from elsewhere when it goes on.

@@ -89,7 +89,7 @@ class RunTrainingTest(absltest.TestCase):
         self.assertEqual(code, 0, errors)
         self.assertIn("Report: ", output)
         self.check_results(whole)
-        (code, _, errors), prediction = _run_all(
+        (code, _, errors), prediction, evaluation = _run_all(
             (
                 "training.run_training",
                 "--resume",
@@ -102,7 +102,15 @@ class RunTrainingTest(absltest.TestCase):
                 "--num_words=2",
                 "see you",
             ),
+            (
+                "training.evaluate_keyboard",
+                f"--model={whole}",
+                f"--output_dir={self.scratch / 'keyboard'}",
+                "--num_resamples=100",
+                f"--population_cache={self.scratch / 'cache'}",
+            ),
         )
+        self.check_evaluation(*evaluation, whole)
         self.assertEqual(prediction[0], 0, prediction[2])
         self.assertRegex(
             prediction[1], r"^see you \[\S+\] [\d.]+%\nsee you \[\S+\] [\d.]+%\n$"
@@ -113,8 +121,7 @@ class RunTrainingTest(absltest.TestCase):
             "privacy.json",
             "privacy.md",
             "privacy_planned.json",
-            "simulator/unigram_baseline.json",
-            "simulator/best_possible.json",
+            "simulator/baselines.csv",
             "flags.txt",
             "simulator/accuracy.png",
             "simulator/loss.png",
@@ -130,6 +137,15 @@ class RunTrainingTest(absltest.TestCase):
         self.assertEqual(last[0].files, last[1].files)
         for name in last[0].files:
             np.testing.assert_array_equal(last[0][name], last[1][name], err_msg=name)
+
+    def check_evaluation(self, code, output, errors, path):
+        self.assertEqual(code, 0, errors)
+        self.assertIn("| one suggestion | ", output)
+        scores = pd.read_csv(self.scratch / "keyboard" / "simulator" / "scores.csv")
+        last = pd.read_csv(path / "simulator" / "metrics.csv").iloc[-1]
+        ours = scores[scores["model"] == "whole"].set_index("metric")["value"]
+        for name in ("loss", "one_suggestion", "three_suggestions"):
+            self.assertAlmostEqual(ours[name], last[f"held_out_{name}"], places=5)
 
     def kill_after_a_checkpoint(self, process, path):
         self.addCleanup(process.kill)
@@ -149,7 +165,7 @@ class RunTrainingTest(absltest.TestCase):
         metrics = pd.read_csv(path / "simulator" / "metrics.csv")
         self.assertEqual(metrics["round"].tolist(), list(range(1, 8)))
         self.assertTrue(metrics["rho"].is_monotonic_increasing)
-        evaluated = metrics["held_out_accuracy"].notna()
+        evaluated = metrics["held_out_top1_in_vocabulary"].notna()
         self.assertEqual(metrics["round"][evaluated].tolist(), [3, 6, 7])
         # The clip norm that adapts changes after round 2 (from 0), the third.
         self.assertEqual(metrics["clip_norm"].nunique(), 2)
@@ -171,14 +187,16 @@ class RunTrainingTest(absltest.TestCase):
             taken = arrays["places/table/participations"]
         self.assertEqual(taken.sum(), 7 * 5)
         self.assertEqual(taken.max(), realised["parameters"]["MaxP"])
-        unigram, best = (
-            json.loads((path / "simulator" / f"{name}.json").read_text())
-            for name in ("unigram_baseline", "best_possible")
+        beside = pd.read_csv(path / "simulator" / "baselines.csv")
+        losses = dict(zip(beside["baseline"], beside["loss"], strict=True))
+        self.assertLess(losses["the best possible"], losses["interpolated bigram"])
+        self.assertLess(
+            losses["interpolated bigram"], losses["words by frequency alone"]
         )
-        self.assertLess(best["loss"], unigram["loss"])
         page = (path / "report.html").read_text()
         for text in (
             "words by frequency alone",
+            "interpolated trigram",
             "the best possible",
             "zero-out",
             "--cohort_size=5",

@@ -11,10 +11,12 @@ from training import update_sums
 
 def encode(sums, delta, clip_norm):
     """Returns a client's integers, not yet shifted, of one part."""
-    delta = [tf.constant(delta, tf.float32)]
+    after = [tf.constant(delta, tf.float32)]
+    delta = update_sums.difference(after, [tf.zeros_like(after[0])])
     norm = update_sums.norm_of(delta)
-    [sent] = sums.encode(delta, norm, tf.constant(clip_norm, tf.float64))
-    sent = sent.numpy()
+    others = [tf.zeros(after[0].shape, tf.int64)]
+    [sent] = sums.add(others, delta, norm, tf.constant(clip_norm, tf.float64))
+    sent = sums.shifted(sent, tf.constant(1)).numpy()
     bound = 2**sums.fraction_bits
     assert sent.dtype == np.int64
     assert 0 <= sent.min() <= sent.max() <= 2 * bound
@@ -82,16 +84,23 @@ class SensitivityTest(parameterized.TestCase):
         units = np.array([0.5, 1.5, -2.5]) * 2.0 / 2**32
         np.testing.assert_array_equal(encode(sums, units, 2.0), [0, 2, -2])
 
-    def test_what_is_not_finite_counts_as_zero(self):
+    def test_a_norm_is_not_finite_where_a_coordinate_is_not(self):
         for value in (np.nan, np.inf, -np.inf):
-            for sums in (update_sums.SecureSums(2), update_sums.PlainSums()):
-                delta = [tf.constant([1.0, value])]
-                norm = update_sums.norm_of(delta)
-                clip_norm = tf.constant(1.0, tf.float64)
-                [sent] = sums.encode(delta, norm, clip_norm)
-                zeros = [tf.zeros(2)]
-                none = sums.encode(zeros, update_sums.norm_of(zeros), clip_norm)[0]
-                np.testing.assert_array_equal(sent, none)
+            delta = [tf.constant([1.0, value], tf.float64), tf.zeros(3, tf.float64)]
+            self.assertFalse(np.isfinite(update_sums.norm_of(delta)))
+
+    def test_adding_to_others(self):
+        others, delta = (
+            [tf.constant([7, 9], tf.int64)],
+            [tf.constant([0.5, -1.0], tf.float64)],
+        )
+        sums = update_sums.SecureSums(2, 4)
+        norm, clip_norm = (tf.constant(x, tf.float64) for x in (1.25**0.5, 4.0))
+        [found] = sums.add(others, delta, norm, clip_norm)
+        self.assertEqual(found.numpy().tolist(), [7 + 2, 9 - 4])
+        others = [tf.constant([7.0, 9.0])]
+        [found] = update_sums.PlainSums().add(others, delta, norm, clip_norm)
+        self.assertEqual(found.numpy().tolist(), [7.5, 8.0])
 
 
 class SumTest(parameterized.TestCase):

@@ -1,0 +1,55 @@
+"""Tests of what models stand beside: the same places, and the file."""
+
+import pathlib
+
+import numpy as np
+from absl.testing import absltest
+
+from simulation import tables
+from tests.training import training_test_case as common
+from training import baselines, best_possible, evaluation, examples, held_out
+
+
+class BaselinesTest(common.TrainingTestCase):
+    def test_words_by_frequency_are_what_a_constant_model_reaches(self):
+        clients = common.random_clients(40, seed=5)
+        limits = examples.ClientLimits(max_sentences=4, max_words=4, batch_size=3)
+        split = held_out.Clients(np.arange(30), np.arange(30, 40))
+        rounds = self.rounds(common.bigram_model(), clients, limits)
+        unigram, bigram, trigram = baselines.counted(
+            rounds.mapped.text, split, limits, common.NUM_TOKENS
+        )
+        self.assertEqual(trigram.name, "interpolated trigram")
+        counts = np.zeros((common.NUM_TOKENS, common.NUM_TOKENS))
+        for client in range(30):
+            for sentence in clients[client][:4]:
+                np.add.at(counts, tuple(common.sequence(sentence, 4)), 1)
+        law = counts.sum(axis=0) + 1
+        law[0] = 1e-30
+        weights = {"table": np.tile(np.log(law / law.sum()), (common.NUM_TOKENS, 1))}
+        weights["table"] = weights["table"].astype(np.float32)
+        expected = rounds.evaluate(weights, split.held_out)
+        self.assertEqual(list(unigram.metrics), list(expected))
+        for name, value in expected.items():
+            self.assertAlmostEqual(unigram.metrics[name], value, places=5, msg=name)
+        # Random words: what comes before says nothing, and the weights see to it.
+        self.assertAlmostEqual(
+            bigram.metrics["loss"], unigram.metrics["loss"], delta=0.05
+        )
+
+    def test_the_file(self):
+        metrics = dict.fromkeys(evaluation.METRICS, 0.25)
+        found = [
+            baselines.Baseline("a, b", "c", metrics),
+            baselines.of_law(best_possible.BestPossible(metrics, is_reached=False)),
+        ]
+        path = pathlib.Path(self.create_tempdir().full_path) / baselines.FILE
+        path.write_text(tables.write(baselines.table(found)))
+        read = tables.read(path).set_index("baseline")
+        self.assertEqual(list(read.index), ["a, b", "the best possible"])
+        self.assertIn("a bound", read.loc["the best possible"]["made_of"])
+        self.assertEqual(read.loc["a, b"]["loss"], 0.25)
+
+
+if __name__ == "__main__":
+    absltest.main()

@@ -1,0 +1,322 @@
+"""Tests of models on a keyboard: a language whose law is known, tried word by word."""
+
+import itertools
+
+import numpy as np
+import tensorflow as tf
+from absl.testing import absltest, parameterized
+
+from simulation import client_text, vocabulary
+from training import (
+    evaluation,
+    keyboard_compose,
+    keyboard_evaluation,
+    keyboard_layout,
+    keyboard_model,
+    keyboard_ngrams,
+    keyboard_options,
+    keyboard_places,
+    keyboard_predictions,
+    keyboard_typing,
+    keyboard_user,
+    ngrams,
+)
+
+_WORDS = ("so", "to", "we", "then", "when", "a")
+_NUM_TOKENS = 4 + len(_WORDS)
+_SIZES = [0] * 4 + [len(word) for word in _WORDS]
+_EOS, _BOS = 3, 2
+
+
+def _markov(law, length=8):
+    """The model that knows the law of the next token given the last one alone."""
+    logits = tf.constant(np.log(np.maximum(law, 1e-12)), tf.float32)
+
+    def logits_at(tokens, places):
+        return tf.gather(logits, tf.gather_nd(tokens, places))
+
+    words = vocabulary.Vocabulary(_WORDS)
+    model = keyboard_model.KeyboardModel(words, length, logits_at)
+    return keyboard_predictions.NetworkPredictor(model)
+
+
+def _random_law(seed, concentration=0.4):
+    random = np.random.default_rng(seed)
+    law = random.dirichlet(np.full(_NUM_TOKENS, concentration), _NUM_TOKENS)
+    law[:, [0, 2]] = 0
+    return law / law.sum(axis=1, keepdims=True)
+
+
+def _rows(law, clients, sentences, seed=0, most=12):
+    """Sentences of the law, of a word at least; longer ones than `most` are cut."""
+    random = np.random.default_rng(seed)
+    rows = []
+    for client in range(clients):
+        written = []
+        while len(written) < sentences:
+            words, last = [], _BOS
+            while len(words) < most:
+                last = int(random.choice(_NUM_TOKENS, p=law[last]))
+                if last == _EOS:
+                    break
+                words.append(last)
+            if words:
+                written.append(words)
+        rows.append((f"c{client}", written))
+    return rows
+
+
+class KeyboardEvaluationTest(parameterized.TestCase):
+    def _judgement(self, rows, max_words=7, user=None, compose=None, **touches):
+        text = client_text.ClientText.from_rows(
+            self.create_tempdir().full_path + "/text", rows
+        )
+        compose = compose or keyboard_options.ComposeOptions()
+        places = keyboard_places.Places.of(
+            text, np.arange(len(rows)), 256, max_words, compose.compose_words - 1
+        )
+        prior = np.log([1e-30] * 4 + [1 / len(_WORDS)] * len(_WORDS))
+        typist = keyboard_typing.TouchTypist(
+            vocabulary.Vocabulary(_WORDS),
+            keyboard_layout.KeyboardLayout.qwerty(),
+            keyboard_options.TouchOptions(**touches),
+            prior,
+        )
+        options = user or keyboard_options.UserOptions()
+        return keyboard_evaluation.Judgement.of(
+            places, typist, keyboard_user.SimulatedUser(options), compose, seed=4
+        )
+
+    def _continuation(self, law, token, threshold, most):
+        """The longest greedy continuation that is sure enough, tried word by word."""
+        words, confidence = [], 1.0
+        while len(words) < most:
+            best = max(range(4, _NUM_TOKENS), key=lambda t: law[token][t])
+            confidence *= law[token][best]
+            if confidence < threshold:
+                break
+            words.append(best)
+            token = best
+        return words
+
+    @parameterized.parameters((0, 0.5, 3), (1, 0.35, 2), (2, 0.3, 4), (4, 0.4, 1))
+    def test_every_number_word_by_word(self, seed, threshold, most):
+        law = _random_law(seed)
+        rows = _rows(law, clients=3, sentences=12, seed=seed)
+        max_words = 7
+        user = keyboard_options.UserOptions(
+            attention=0.7, quick_letters=2, quick_attention=0.25
+        )
+        compose = keyboard_options.ComposeOptions(
+            compose_words=most, compose_threshold=threshold, lowest_threshold=0.3
+        )
+        judgement = self._judgement(rows, max_words, user, compose)
+        found = judgement.evaluate(_markov(law)).scores
+
+        def picks(characters):
+            return 0.25 if characters <= 2 else 0.7
+
+        expected = [dict.fromkeys(found.sums, 0.0) for _ in rows]
+        for sums, (_, sentences) in zip(expected, rows, strict=True):
+            for sentence in sentences:
+                whole = [*sentence, _EOS]
+                places = zip([_BOS, *sentence], whole, strict=True)
+                for at, (last, target) in enumerate(places):
+                    if at > max_words or (at == max_words and target != _EOS):
+                        break
+                    sums["places"] += 1
+                    sums["loss"] -= np.log(law[last][target])
+                    if target == _EOS:
+                        continue
+                    sums["words"] += 1
+                    offered = self._continuation(law, last, threshold, most)
+                    if offered:
+                        right = whole[at : at + len(offered)] == offered
+                        letters = " ".join(_WORDS[t - 4] for t in offered)
+                        sums["triggers"] += 1
+                        sums["compose_words"] += len(offered)
+                        sums["compose_right"] += right
+                        sums["compose_picks"] += right * picks(len(letters))
+                    if target < 4:
+                        continue
+                    sums["word_places"] += 1
+                    order = sorted(range(4, _NUM_TOKENS), key=lambda t: -law[last][t])
+                    shown = target in order[:3]
+                    sums["top1_in_vocabulary"] += target == np.argmax(law[last])
+                    sums["one_suggestion"] += target == order[0]
+                    sums["three_suggestions"] += shown
+                    sums["picks"] += shown * picks(_SIZES[target])
+                    sums["keystrokes"] += _SIZES[target] + 1
+                    sums["keystrokes_saved"] += (
+                        shown * picks(_SIZES[target]) * _SIZES[target]
+                    )
+        for name in found.sums:
+            if name in ("typed", "modified_before", "modified_after"):
+                continue  # keyboard_typing_test has these
+            np.testing.assert_allclose(
+                found.sums[name],
+                [sums[name] for sums in expected],
+                rtol=1e-5,
+                err_msg=name,
+            )
+        self.assertGreater(found.sums["triggers"].sum(), 5)
+
+    def test_the_same_numbers_as_training_reports(self):
+        law = _random_law(5)
+        judgement = self._judgement(_rows(law, clients=4, sentences=9))
+        model = _markov(law)
+        metrics = judgement.evaluate(model).scores.metrics()
+        places = judgement.places
+        at = np.stack([places.rows, places.columns], axis=1)
+        logits = model.model.logits_at(tf.constant(places.inputs), tf.constant(at))
+        sums = evaluation.sums_of_batch(logits, tf.constant(places.targets))
+        expected = evaluation.metrics_of_sums({k: v.numpy() for k, v in sums.items()})
+        for name, value in expected.items():
+            self.assertAlmostEqual(metrics[name], value, places=5)
+
+    def test_a_user_who_draws_picks_as_often_as_is_expected(self):
+        law = _random_law(6)
+        user = keyboard_options.UserOptions(attention=0.5, quick_attention=0.1)
+        judgement = self._judgement(_rows(law, 5, 200), user=user)
+        found = judgement.evaluate(_markov(law)).scores
+        random = np.random.default_rng(0)
+        picked = words = 0
+        for _, sentences in _rows(law, 5, 200):
+            for sentence in sentences:
+                for last, target in itertools.pairwise([_BOS, *sentence[:7]]):
+                    words += 1
+                    best = np.argsort(-law[last][4:], kind="stable")[:3] + 4
+                    picked += target in best and random.random() < (
+                        0.5 if _SIZES[target] > 3 else 0.1
+                    )
+        self.assertEqual(found.sums["words"].sum(), words)
+        rate = found.metrics()["picked_rate"]
+        self.assertAlmostEqual(
+            picked / words, rate, delta=4 * np.sqrt(rate * (1 - rate) / words)
+        )
+
+    def test_a_perfect_model(self):
+        # so to we then when a <end>, always.
+        law = np.zeros((_NUM_TOKENS, _NUM_TOKENS))
+        for last, following in itertools.pairwise([_BOS, *range(4, 10), _EOS]):
+            law[last, following] = 1.0
+        law[_EOS, _EOS] = law[0, 4] = law[1, 4] = 1.0
+        rows = [("one", [list(range(4, 10))] * 3), ("two", [list(range(4, 10))])]
+        user = keyboard_options.UserOptions(attention=1.0, quick_attention=1.0)
+        judgement = self._judgement(rows, user=user, touch_stddev=2.0)
+        metrics = judgement.evaluate(_markov(law)).scores.metrics()
+        self.assertAlmostEqual(metrics["loss"], 0, places=5)
+        for name in ("one_suggestion", "three_suggestions", "picked_rate"):
+            self.assertEqual(metrics[name], 1.0)
+        # Of 16 letters and 6 blanks each word's letters are spared.
+        self.assertAlmostEqual(metrics["keystrokes_saved"], 15 / 21)
+        self.assertEqual(metrics["trigger_rate"], 1.0)
+        self.assertEqual(metrics["compose_accuracy"], 1.0)
+        self.assertEqual(metrics["compose_picked_rate"], 1.0)
+        self.assertGreater(metrics["word_modified_before"], 0.2)
+        self.assertEqual(metrics["word_modified_after"], 0.0)
+
+    def test_a_uniform_model(self):
+        law = np.full((_NUM_TOKENS, _NUM_TOKENS), 1 / _NUM_TOKENS)
+        judgement = self._judgement(_rows(_random_law(1), 3, 30), touch_stddev=1.5)
+        found = judgement.evaluate(_markov(law))
+        metrics = found.scores.metrics()
+        self.assertAlmostEqual(metrics["loss"], np.log(_NUM_TOKENS), places=4)
+        self.assertEqual(metrics["trigger_rate"], 0.0)
+        self.assertTrue(np.isnan(metrics["compose_accuracy"]))
+        # As the prior is uniform too, re-ranking changes nothing.
+        self.assertGreater(metrics["word_modified_before"], 0.05)
+        self.assertEqual(
+            metrics["word_modified_after"], metrics["word_modified_before"]
+        )
+        # Equal words come by their ids: these are the first three.
+        known = judgement.places.targets[judgement.places.is_known]
+        self.assertAlmostEqual(metrics["three_suggestions"], np.mean(known < 7))
+
+    def test_words_by_frequency_are_the_decoders_own(self):
+        judgement = self._judgement(_rows(_random_law(2), 3, 30), touch_stddev=0.8)
+        prior = np.log([1e-30] * 4 + [1 / len(_WORDS)] * len(_WORDS))
+        words = vocabulary.Vocabulary(_WORDS)
+        model = keyboard_ngrams.NGramPredictor(ngrams.Unigram(np.exp(prior)), words)
+        sums = judgement.evaluate(model).scores.sums
+        np.testing.assert_array_equal(sums["modified_before"], sums["modified_after"])
+
+    def test_threshold_for_a_picked_rate(self):
+        law = _random_law(3, 0.3)
+        rows = _rows(law, 4, 60)
+        user = keyboard_options.UserOptions(attention=1.0, quick_attention=1.0)
+
+        def evaluate(**compose):
+            options = keyboard_options.ComposeOptions(**compose)
+            return self._judgement(rows, user=user, compose=options).evaluate(
+                _markov(law)
+            )
+
+        rates = {
+            t: evaluate(compose_threshold=t / 100).scores.metrics()[
+                "compose_picked_rate"
+            ]
+            for t in range(30, 100, 5)
+        }
+        wanted = 0.5 * (min(rates.values()) + max(rates.values()))
+        found = evaluate(compose_picked_rate=wanted)
+        self.assertGreaterEqual(found.scores.metrics()["compose_picked_rate"], wanted)
+        for threshold, rate in rates.items():
+            if threshold / 100 < found.threshold:
+                self.assertLess(rate, wanted)
+        self.assertIsNone(evaluate(compose_picked_rate=1.0).threshold)
+        self.assertEqual(
+            evaluate(compose_picked_rate=1.0).scores.metrics()["trigger_rate"], 0
+        )
+        # The curve has what each threshold has.
+        curve = found.curve.set_index("threshold")["compose_picked_rate"]
+        self.assertEqual([round(100 * t) for t in curve.index], list(rates))
+        np.testing.assert_allclose(curve, list(rates.values()))
+
+    def test_counts(self):
+        rows = [("one", [[4, 1, 5], [9]]), ("two", [[1]])]
+        self.assertEqual(
+            self._judgement(rows, touch_stddev=0.01).counts(),
+            {
+                "judges": 2,
+                "sentences": 3,
+                "words": 5,
+                "words of the vocabulary": 3,
+                "words typed": 3,
+                "words left out, without keys": 0,
+                "words typed that the decoder proposes": 3,
+            },
+        )
+
+    def test_options(self):
+        for options_class, changes, message in (
+            (keyboard_options.UserOptions, {"attention": 1.1}, "attention=1.1"),
+            (
+                keyboard_options.ComposeOptions,
+                {"compose_threshold": 0.2},
+                "has to be at least lowest_threshold=0.3",
+            ),
+            (keyboard_options.EvaluationOptions, {}, "give model"),
+            (
+                keyboard_options.EvaluationOptions,
+                {"model": ("a", "a")},
+                "no model twice",
+            ),
+            (
+                keyboard_options.EvaluationOptions,
+                {"model": ("a",), "judges": "all", "prior": "training_clients"},
+                "goes with judges=held_out",
+            ),
+        ):
+            with self.assertRaisesRegex(ValueError, message):
+                options_class(**changes)
+
+
+class ScoresOfEvaluationTest(absltest.TestCase):
+    def test_thresholds(self):
+        options = keyboard_options.ComposeOptions(lowest_threshold=0.42)
+        self.assertEqual(keyboard_compose.thresholds(options)[:3], [0.42, 0.45, 0.5])
+
+
+if __name__ == "__main__":
+    absltest.main()

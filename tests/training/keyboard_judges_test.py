@@ -1,0 +1,182 @@
+"""Tests of who judges, and of what a comparison of models refuses and leaves."""
+
+import pathlib
+
+import numpy as np
+from absl.testing import absltest
+
+from randomness import noise_keys
+from simulation import client_text, run_directory, tables, vocabulary
+from training import (
+    baselines,
+    exported_model,
+    held_out,
+    initial_model,
+    keyboard_comparison,
+    keyboard_judges,
+    keyboard_options,
+    keyboard_runs,
+    model,
+)
+
+_WORDS = ("the", "to", "and", "of", "don't")
+
+
+def _options(**changes):
+    return keyboard_options.EvaluationOptions(**{"model": ("m",), **changes})
+
+
+class JudgesTest(absltest.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.path = pathlib.Path(self.create_tempdir().full_path)
+        self.words = vocabulary.Vocabulary(_WORDS)
+        random = np.random.default_rng(0)
+        rows = [
+            (f"c{i}", [random.integers(4, 9, 5).tolist() for _ in range(4)])
+            for i in range(12)
+        ]
+        self.rows = rows
+        self.text = client_text.ClientText.from_rows(self.path / "text", rows)
+        self.run = self._run("run")
+
+    def _run(self, name, **changes):
+        flags = {
+            "seed": "3",
+            "num_held_out_clients": "4",
+            "max_sentences": "2",
+            "max_words": "4",
+        }
+        return keyboard_runs.TrainingRun(
+            self.path / name, flags | changes, self.text.fingerprint
+        )
+
+    def test_those_held_out_judge_and_the_others_are_counted(self):
+        found = keyboard_judges.choose(_options(), [self.run], self.text, self.words, 1)
+        clients = held_out.Clients.split(12, 4, 3)
+        np.testing.assert_array_equal(found.clients, clients.held_out)
+        counts = np.ones(9)
+        for client in clients.training:
+            for sentence in self.rows[client][1][:2]:
+                for token in sentence[:4]:
+                    counts[token] += 1
+        counts[0] = 0
+        np.testing.assert_allclose(
+            found.prior.probabilities, counts / counts.sum(), atol=1e-12
+        )
+        self.assertEqual(
+            list(found.baselines),
+            [baselines.UNIGRAM, baselines.BIGRAM, baselines.TRIGRAM],
+        )
+
+    def test_public_prior(self):
+        for judges, runs in (("held_out", [self.run]), ("all", [])):
+            found = keyboard_judges.choose(
+                _options(judges=judges, prior="public"), runs, self.text, self.words, 1
+            )
+            np.testing.assert_allclose(
+                found.prior.probabilities,
+                initial_model.public_probabilities(self.words),
+            )
+        self.assertEqual(found.clients.tolist(), list(range(12)))
+
+    def test_nobody_judges_who_trained(self):
+        other = client_text.ClientText.from_rows(self.path / "other", self.rows[:5])
+        for options, runs, text, message in (
+            (_options(), [], self.text, "no model is of a run"),
+            (_options(), [self.run], other, "the population is not that of the run"),
+            (
+                _options(),
+                [self.run, self._run("b", seed="4")],
+                self.text,
+                "run and .*b differ in population, seed",
+            ),
+            (
+                _options(judges="all"),
+                [self.run],
+                self.text,
+                "of this population the clients of .*run trained",
+            ),
+        ):
+            with self.assertRaisesRegex(ValueError, message):
+                keyboard_judges.choose(options, runs, text, self.words, 1)
+        keyboard_judges.choose(_options(judges="all"), [self.run], other, self.words, 1)
+
+    def test_of_many_clients_some_judge(self):
+        def judges(seed, **options):
+            return keyboard_judges.choose(
+                _options(max_judges=3, **options),
+                [] if options else [self.run],
+                self.text,
+                self.words,
+                seed,
+            ).clients.tolist()
+
+        self.assertLess(set(judges(1)), set(held_out.Clients.split(12, 4, 3).held_out))
+        drawn = [judges(seed, judges="all") for seed in range(200)]
+        for some in drawn:
+            self.assertEqual(some, sorted(set(some)))
+            self.assertLen(some, 3)
+        counts = np.bincount(np.concatenate(drawn), minlength=12)
+        # Each of 12 in a quarter of 200 draws.
+        self.assertTrue(np.all(np.abs(counts - 50) < 5 * np.sqrt(200 * 3 / 16)))
+
+    def _export(self, name, words=_WORDS, length=5):
+        network = model.cifg_language_model(
+            4 + len(words), num_units=3, projection_size=2, embedding_size=2
+        )
+        exported_model.export(
+            network,
+            network.initial_weights(0),
+            vocabulary.Vocabulary(words),
+            length,
+            self.path / name / "model",
+        )
+        return str(self.path / name)
+
+    def _compare(self, models, **options):
+        return keyboard_comparison.Comparison.of(
+            models,
+            self.text,
+            _options(judges="all", **options),
+            keyboard_options.TouchOptions(),
+            keyboard_options.UserOptions(),
+            keyboard_options.ComposeOptions(lowest_threshold=0.05),
+            seed=1,
+        )
+
+    def test_a_comparison(self):
+        paths = [self._export("a", length=5), self._export("b", length=4) + "/model"]
+        models = keyboard_comparison.Models.read(paths)
+        self.assertEqual(list(models.by_name), ["a", "b"])
+        self.assertEqual((models.max_words, models.max_sentences(7)), (3, 7))
+        with run_directory.RunDirectory.create(
+            self.path / "out",
+            program="t",
+            flags=(),
+            facts={},
+            noise_key=noise_keys.NoiseKey.of_seed(1),
+        ) as directory:
+            printed = self._compare(models).write(directory)
+        scores = tables.read(self.path / "out" / "simulator" / "scores.csv")
+        by_model = scores.pivot(index="metric", columns="model", values="value")
+        # The two have the same weights, and look at sentences that are as long.
+        np.testing.assert_allclose(by_model["a"], by_model["b"], rtol=1e-6)
+        self.assertTrue(np.all(scores["low"].dropna() <= scores["high"].dropna()))
+        curve = tables.read(self.path / "out" / "simulator" / "smart_compose.csv")
+        self.assertEqual(set(curve["model"]), set(by_model.columns))
+        self.assertIn("| one suggestion | ", printed)
+        page = (self.path / "out" / "report.html").read_text()
+        for text in (keyboard_judges.PUBLIC, "Keyboard: QWERTY", "nobody knows"):
+            self.assertIn(text, page)
+
+    def test_models_of_different_vocabularies(self):
+        paths = [self._export("a"), self._export("c", (*_WORDS[:4], "a"))]
+        with self.assertRaisesRegex(ValueError, "c have different vocabularies"):
+            keyboard_comparison.Models.read(paths)
+        with self.assertRaisesRegex(ValueError, "a/model twice"):
+            keyboard_comparison.Models.read([f"{paths[0]}/model", paths[0]])
+
+
+if __name__ == "__main__":
+    absltest.main()

@@ -1,0 +1,106 @@
+"""Tests of n-grams on a keyboard: the same places as elsewhere, and like a network."""
+
+import numpy as np
+import tensorflow as tf
+from absl.testing import absltest
+
+from simulation import client_text, vocabulary
+from training import (
+    baselines,
+    examples,
+    held_out,
+    keyboard_model,
+    keyboard_ngrams,
+    keyboard_places,
+    keyboard_predictions,
+    ngrams,
+    windows,
+)
+
+_NUM_WORDS = 6
+_SIZE = 4 + _NUM_WORDS
+
+
+class NGramPredictorTest(absltest.TestCase):
+    def setUp(self):
+        super().setUp()
+        random = np.random.default_rng(0)
+        rows = [
+            (
+                f"c{i}",
+                [
+                    random.integers(3, _SIZE, 1 + j % 9).clip(4).tolist()
+                    for j in range(8)
+                ],
+            )
+            for i in range(30)
+        ]
+        self.text = client_text.ClientText.from_rows(
+            self.create_tempdir().full_path + "/text", rows
+        )
+        self.clients = held_out.Clients.split(30, 8, 1)
+        self.limits = examples.ClientLimits(6, 5)
+        self.words = vocabulary.Vocabulary([f"w{i}" for i in range(_NUM_WORDS)])
+        self.places = keyboard_places.Places.of(self.text, self.clients.held_out, 6, 5)
+        self.models = baselines.ngrams_of(self.text, self.clients, self.limits, _SIZE)
+
+    def test_the_same_numbers_as_training_reports(self):
+        judges = windows.of_clients(
+            self.text, self.clients.held_out, self.limits, _SIZE
+        )
+        candidates = np.zeros((len(self.places.targets), 1), np.int32)
+        for model in self.models.values():
+            expected = ngrams.metrics(model, judges)
+            predictor = keyboard_ngrams.NGramPredictor(model, self.words)
+            found = predictor.predict(self.places, candidates)
+            self.assertAlmostEqual(found.losses.mean(), expected["loss"])
+            hits = found.suggestions == self.places.targets[:, np.newaxis]
+            known = self.places.is_known
+            self.assertAlmostEqual(hits[known, 0].mean(), expected["one_suggestion"])
+            self.assertAlmostEqual(
+                hits[known].any(axis=1).mean(), expected["three_suggestions"]
+            )
+
+    def test_a_network_of_the_same_law_says_the_same(self):
+        bigram = self.models[baselines.BIGRAM]
+        pairs = np.indices((_SIZE, _SIZE)).reshape(2, -1)
+        law = bigram.probability(*pairs).reshape(_SIZE, _SIZE)
+        logits = tf.constant(np.log(np.maximum(law, 1e-30)), tf.float32)
+        network = keyboard_predictions.NetworkPredictor(
+            keyboard_model.KeyboardModel(
+                self.words,
+                6,
+                lambda tokens, at: tf.gather(logits, tf.gather_nd(tokens, at)),
+            )
+        )
+        counted = keyboard_ngrams.NGramPredictor(bigram, self.words)
+        random = np.random.default_rng(1)
+        wanted = random.integers(1, _SIZE, (len(self.places.targets), 4), np.int32)
+        ours, theirs = (p.predict(self.places, wanted) for p in (counted, network))
+        for name in ("losses", "confidence", "candidates"):
+            np.testing.assert_allclose(
+                getattr(ours, name), getattr(theirs, name), rtol=1e-4, err_msg=name
+            )
+        np.testing.assert_array_equal(ours.best, theirs.best)
+        np.testing.assert_array_equal(ours.suggestions, theirs.suggestions)
+        contexts = [np.array(c) for c in ([2], [2, 5], [2, 7, 1], [4] * 9)]
+        ours, theirs = (p.next_words(contexts) for p in (counted, network))
+        np.testing.assert_array_equal(ours[0], theirs[0])
+        np.testing.assert_allclose(ours[1], theirs[1], rtol=1e-5)
+
+    def test_a_trigram_looks_at_two_tokens(self):
+        trigram = self.models[baselines.TRIGRAM]
+        predictor = keyboard_ngrams.NGramPredictor(trigram, self.words)
+        words, shares = predictor.next_words([np.array([2]), np.array([2, 8, 5, 7])])
+        for word, share, (before, last) in zip(
+            words, shares, ((0, 2), (5, 7)), strict=True
+        ):
+            law = trigram.probability(
+                np.full(_SIZE, before * _SIZE + last), np.arange(_SIZE)
+            )
+            self.assertEqual(word, 4 + np.argmax(law[4:]))
+            self.assertAlmostEqual(share, law[word])
+
+
+if __name__ == "__main__":
+    absltest.main()

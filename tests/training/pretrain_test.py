@@ -1,0 +1,98 @@
+"""Tests of central training as a user runs it."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import pandas as pd
+from absl.testing import absltest
+
+import training
+from simulation import vocabulary
+from training import initial_model, ngram_files, pretrain_options, text_record
+
+_SIZES = ("--vocabulary_size=50", "--num_units=6", "--embedding_size=4")
+_WORDS = "you see the time like we do not what it is for me and all of them"
+
+
+class PretrainTest(absltest.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.scratch = pathlib.Path(self.create_tempdir().full_path)
+        lines = "".join(f"u{user},{_WORDS}\n" for user in range(20))
+        (self.scratch / "a.csv").write_text("user,text\n" + lines)
+
+    def pretrain(self, name, *flags):
+        return subprocess.run(
+            [
+                *(sys.executable, "-P", "-m", "training.pretrain", *_SIZES),
+                f"--population_cache={self.scratch / name}-cache",
+                f"--output_dir={self.scratch / name}",
+                *flags,
+            ],
+            env={
+                **os.environ,
+                "PYTHONPATH": str(pathlib.Path(training.__file__).parent.parent),
+            },
+            cwd=self.scratch,
+            capture_output=True,
+            text=True,
+            timeout=600,
+            check=False,
+        )
+
+    def test_what_it_leaves(self):
+        done = self.pretrain(
+            "public",
+            "--population=a.csv",
+            *("--num_steps=30", "--checkpoint_every=10", "--batch_size=4"),
+            *("--learning_rate=0.05", "--num_held_out_clients=4"),
+        )
+        self.assertEqual(done.returncode, 0, done.stderr)
+        public = self.scratch / "public"
+        statement = json.loads((public / "privacy.json").read_text())
+        self.assertEqual(statement["guarantees"], [])
+        metrics = pd.read_csv(public / "simulator" / "metrics.csv")
+        self.assertEqual(metrics["steps"].tolist(), [10, 20, 30])
+        # One sentence, again and again: learned from the start.
+        self.assertLess(metrics["held_out_loss"].iloc[-1], 2)
+        page = (public / "report.html").read_text()
+        for text in ("16 sentences of 16 clients", "interpolated trigram", "Nothing."):
+            self.assertIn(text, page)
+
+        record = text_record.TextRecord.read(public)
+        self.assertEqual((record.num_clients, record.num_sentences), (16, 16))
+        self.assertLen(record.ids, 16)
+        self.assertLen(record.sentences, 1)
+        self.assertLen(ngram_files.read(public / "model"), 3)
+        # What a private run begins with: of the end, and of any checkpoint.
+        first = initial_model.read(public / "model")
+        (public / "model" / "vocabulary.txt").unlink()
+        last = initial_model.read(public)
+        self.assertEqual(first.fingerprint, last.fingerprint)
+        self.assertEqual(
+            first.vocabulary_fingerprint,
+            vocabulary.Vocabulary.from_english(50).fingerprint,
+        )
+
+
+class PretrainOptionsTest(absltest.TestCase):
+    def test_steps(self):
+        options = pretrain_options.PretrainOptions(batch_size=10, num_epochs=2.5)
+        self.assertEqual(options.steps_of(100), 25)
+        self.assertEqual(options.steps_of(1), 1)
+        options = pretrain_options.PretrainOptions(num_steps=7)
+        self.assertEqual(options.steps_of(10**9), 7)
+        options = pretrain_options.PretrainOptions(num_epochs=1e4)
+        with self.assertRaisesRegex(ValueError, "num_epochs=10000.0 of 100,000,000 se"):
+            options.steps_of(10**8)
+
+    def test_a_model_of_ones_own(self):
+        with self.assertRaisesRegex(ValueError, "default model only"):
+            pretrain_options.PretrainOptions(model="a:b")
+
+
+if __name__ == "__main__":
+    absltest.main()

@@ -1,0 +1,75 @@
+"""Tests of what is said of a model that may have seen the clients' text."""
+
+import pathlib
+
+import numpy as np
+from absl.testing import absltest
+
+from simulation import client_text
+from training import shared_text, text_record
+
+_SENTENCE = list(range(4, 4 + text_record.LEAST_WORDS))
+
+
+class SharedTextTest(absltest.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.scratch = pathlib.Path(self.create_tempdir().full_path)
+        self.model = self.scratch / "model"
+        self.model.mkdir()
+
+    def text(self, name, rows):
+        return client_text.ClientText.from_rows(self.scratch / name, rows.items())
+
+    def record(self, rows):
+        text = self.text("public", rows)
+        everybody = np.arange(text.num_clients)
+        record = text_record.TextRecord.of(text, everybody, 9, "public.csv")
+        record.write(self.model)
+
+    def examine(self, text, is_allowed=False, is_synthetic=False):
+        return shared_text.examine(
+            str(self.model), text, is_synthetic=is_synthetic, is_allowed=is_allowed
+        )
+
+    def test_nothing_is_shared(self):
+        self.record({"a": [_SENTENCE], "b": [[4, 5]]})
+        private = self.text("private", {"c": [_SENTENCE[::-1], [4, 5]]})
+        found = self.examine(private)
+        self.assertEqual(found.not_counted, ())
+        self.assertIn("2 sentences of 2 clients of public.csv", found.public_data)
+        self.assertIn("neither an id nor a sentence of 12", found.public_data)
+
+    def test_clients_and_sentences_that_are_shared(self):
+        self.record({"a": [_SENTENCE]})
+        private = self.text(
+            "private", {"a": [[4, 5]], "b": [_SENTENCE, _SENTENCE], "c": [[6]]}
+        )
+        shared = "1 of 3 clients' ids .* and 2 sentences of 12 .*which 1 clients wrote"
+        with self.assertRaisesRegex(
+            ValueError, f"--initial_model={self.model}: .*{shared}.*--allow_shared_text"
+        ):
+            self.examine(private)
+        found = self.examine(private, is_allowed=True)
+        self.assertRegex(found.public_data, shared)
+        self.assertLen(found.not_counted, 1)
+        self.assertRegex(found.not_counted[0], f"{shared}.*do not hold")
+
+    def test_the_same_text(self):
+        rows = {"a": [_SENTENCE], "b": [[4]]}
+        self.record(rows)
+        with self.assertRaisesRegex(ValueError, "the same population of 2 clients"):
+            self.examine(self.text("private", rows))
+
+    def test_what_is_not_known_or_nobodys(self):
+        private = self.text("private", {"a": [_SENTENCE]})
+        self.assertIn("is not known", self.examine(private).public_data)
+        self.record({"a": [_SENTENCE]})
+        nothing = shared_text.Finding("", ())
+        self.assertEqual(self.examine(private, is_synthetic=True), nothing)
+        found = shared_text.examine(None, private, is_synthetic=False, is_allowed=False)
+        self.assertEqual(found, nothing)
+
+
+if __name__ == "__main__":
+    absltest.main()

@@ -1,0 +1,100 @@
+"""Tests of records of text: what is shared, and what is not."""
+
+import pathlib
+
+import numpy as np
+from absl.testing import absltest
+
+from simulation import client_text
+from training import text_record
+
+_LONG = text_record.LEAST_WORDS
+
+
+def sentence(number, length=_LONG):
+    """Returns a sentence that is like no other of another number or length."""
+    return [4 + number, *range(10, 9 + length)]
+
+
+class TextRecordTest(absltest.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.scratch = pathlib.Path(self.create_tempdir().full_path)
+
+    def text(self, name, rows):
+        return client_text.ClientText.from_rows(self.scratch / name, rows.items())
+
+    def test_what_is_shared(self):
+        public = {
+            "a": [sentence(1), sentence(2), [4, 5]],
+            "b": [sentence(3, 15)],
+            "held out": [sentence(4)],
+        }
+        record = text_record.TextRecord.of(
+            self.text("public", public), np.array([0, 1]), 2, "public.csv"
+        )
+        self.assertEqual((record.num_clients, record.num_sentences), (2, 3))
+        self.assertLen(record.sentences, 3)
+        private = {
+            "b": [[4, 5], sentence(9)],
+            "c": [sentence(3, 15), sentence(3, 14), sentence(1)],
+            "d": [sentence(1), sentence(1)[::-1], sentence(4)],
+            "held out": [sentence(8)],
+        }
+        found = record.shared_with(self.text("private", private))
+        expected = text_record.Shared(is_same=False, ids=1, sentences=3, writers=2)
+        self.assertEqual(found, expected)
+        self.assertTrue(found)
+        nothing = {"x": [sentence(9)], "y": [[4, 5]]}
+        found = record.shared_with(self.text("nothing", nothing))
+        self.assertEqual(found, text_record.Shared(False, 0, 0, 0))
+        self.assertFalse(found)
+        same = record.shared_with(self.text("public2", public))
+        self.assertEqual(same, text_record.Shared(True, 2, 3, 2))
+
+    def test_words_that_are_not_known_do_not_make_a_sentence_long(self):
+        unknown = [1] * _LONG
+        one = self.text("one", {"a": [[4, *unknown], [*sentence(1), 1]]})
+        record = text_record.TextRecord.of(one, np.array([0]), 9, "one")
+        self.assertLen(record.sentences, 1)
+
+    def test_many_sentences_against_sets(self):
+        # More tokens than are looked at at a time.
+        random = np.random.default_rng(1)
+        rows = {}
+        for client in range(30):
+            numbers = random.integers(0, 60, 4)
+            rows[f"c{client}"] = [sentence(n, 10 + int(n) % 7) for n in numbers]
+        text = self.text("many", rows)
+        clients = np.arange(0, 30, 2)
+        limit, text_record._TOKENS_AT_A_TIME = text_record._TOKENS_AT_A_TIME, 50
+        self.addCleanup(setattr, text_record, "_TOKENS_AT_A_TIME", limit)
+        record = text_record.TextRecord.of(text, clients, 3, "many")
+        seen = {tuple(s) for c in clients for s in rows[f"c{c}"][:3] if len(s) >= _LONG}
+        self.assertLen(record.sentences, len(seen))
+        hits = [[tuple(s) in seen for s in rows[f"c{c}"]] for c in range(30)]
+        found = record.shared_with(text)
+        self.assertEqual(found.sentences, sum(map(sum, hits)))
+        self.assertEqual(found.writers, sum(map(any, hits)))
+        self.assertEqual(found.ids, 15)
+
+    def test_files(self):
+        text = self.text("public", {"a": [sentence(1)], "b": [[4]]})
+        record = text_record.TextRecord.of(text, np.array([0, 1]), 2, "public.csv")
+        folder = self.scratch / "run" / "model"
+        folder.mkdir(parents=True)
+        self.assertIsNone(text_record.TextRecord.read(folder))
+        record.write(folder)
+        for path in (folder, folder.parent):
+            found = text_record.TextRecord.read(path)
+            self.assertEqual(found.source, "public.csv")
+            self.assertEqual(found.population, text.fingerprint)
+            np.testing.assert_array_equal(found.ids, record.ids)
+            np.testing.assert_array_equal(found.sentences, record.sentences)
+        (folder / text_record.FILE).write_bytes(b"PK no zip")
+        with self.assertRaisesRegex(ValueError, "trained_on.npz.* cannot be read"):
+            text_record.TextRecord.read(folder)
+
+
+if __name__ == "__main__":
+    absltest.main()

@@ -1,0 +1,112 @@
+"""Judges trained models as a keyboard would use them: flags, run directory, page.
+
+scripts/run training.evaluate_keyboard --model=runs/training/...
+scripts/run training.evaluate_keyboard --model=RUN,OTHER_RUN --judges=all \
+    --population=messages.csv
+
+Next-word prediction, Smart Compose and rescoring while words are typed; see
+`keyboard_evaluation`.
+"""
+
+import os
+from collections.abc import Sequence
+
+from absl import app, flags
+
+from options import option_flags
+from options.fields import fields_of
+from simulation import experiment_flags, population_flags
+from simulation.population_options import LanguageOptions, PopulationOptions
+from training import keyboard_options as options_lib
+
+_PROGRAM = "training.evaluate_keyboard"
+
+_OPTIONS = option_flags.define(options_lib.EvaluationOptions)
+_USER = option_flags.define(options_lib.UserOptions)
+_COMPOSE = option_flags.define(options_lib.ComposeOptions)
+_TOUCHES = option_flags.define(options_lib.TouchOptions)
+_LANGUAGE = option_flags.define(LanguageOptions)
+_POPULATION = population_flags.PopulationFlags("sentences")
+flags.adopt_module_key_flags(experiment_flags)
+
+
+def _check_flags() -> None:
+    """Checks the flags, and takes the population from the run that held clients out."""
+    for name in ("model", "layout"):
+        flag = flags.FLAGS[name]
+        if isinstance(flag.value, list):
+            flag.value = [os.path.abspath(path) for path in flag.value]
+        elif flag.value is not None:
+            flag.value = os.path.abspath(flag.value)
+    options = _OPTIONS.read()
+    _USER.read()
+    _COMPOSE.read()
+    _TOUCHES.read()
+    if options.judges == options_lib.HELD_OUT:
+        _take_population(options.model)
+    elif not flags.FLAGS["population"].present:
+        raise ValueError("--judges=all needs --population, whose clients are to judge")
+    _LANGUAGE.read()
+    _POPULATION.read()
+
+
+def _take_population(models: Sequence[str]) -> None:
+    """Takes the flags of the population from the models' run; given ones stay."""
+    from training import keyboard_runs
+
+    runs = (keyboard_runs.TrainingRun.of_model(path) for path in models)
+    first = next((run for run in runs if run is not None), None)
+    if first is None:
+        return
+    for field in (
+        *fields_of(PopulationOptions).values(),
+        *fields_of(LanguageOptions).values(),
+    ):
+        name = field.flag
+        if name not in first.flags or name not in flags.FLAGS:
+            continue
+        if not flags.FLAGS[name].present:
+            flags.FLAGS[name].parse(first.flags[name])
+
+
+def run(arguments: experiment_flags.Arguments) -> None:
+    """Judges the models."""
+    from simulation import client_sentences, sentence_tokenizers
+
+    # TensorFlow comes with it: it takes seconds to import.
+    from training import keyboard_comparison
+
+    options = _OPTIONS.read()
+    models = keyboard_comparison.Models.read(options.model)
+    text = client_sentences.prepare(
+        _POPULATION.read(),
+        models.vocabulary,
+        sentence_tokenizers.get_sentence_tokenizer("keyboard"),
+        _POPULATION.cache,
+        _LANGUAGE.read(),
+    )
+    comparison = keyboard_comparison.Comparison.of(
+        models,
+        text,
+        options,
+        _TOUCHES.read(),
+        _USER.read(),
+        _COMPOSE.read(),
+        arguments.seed,
+    )
+    with arguments.open_run(_PROGRAM, comparison.facts()) as directory:
+        table = comparison.write(directory)
+        directory.complete()
+    print(table)
+    print(f"Report: {directory.path}/report.html")
+
+
+def main(argv: list[str]) -> None:
+    """Checks the flags and runs."""
+    experiment_flags.run_program(
+        argv, _PROGRAM, _check_flags, run, is_synthetic=_POPULATION.is_synthetic
+    )
+
+
+if __name__ == "__main__":
+    app.run(main, flags_parser=option_flags.parse)

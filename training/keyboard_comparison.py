@@ -1,0 +1,236 @@
+"""Models side by side, judged by the same sentences and the same touches."""
+
+import dataclasses
+import math
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+from absl import logging
+
+from randomness import seeds
+from simulation import client_text, run_directory
+from simulation import vocabulary as vocabulary_lib
+from training import (
+    examples,
+    keyboard_evaluation,
+    keyboard_judges,
+    keyboard_layout,
+    keyboard_model,
+    keyboard_ngrams,
+    keyboard_options,
+    keyboard_places,
+    keyboard_predictions,
+    keyboard_report,
+    keyboard_runs,
+    keyboard_typing,
+    keyboard_user,
+    metric_names,
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Models:
+    """Models of one vocabulary.
+
+    Attributes:
+        by_name: The models, by what reports call them.
+        runs: Of training that they are of, where that is known.
+        unknown: Names of models of which it is not.
+    """
+
+    by_name: Mapping[str, keyboard_model.KeyboardModel]
+    runs: Sequence[keyboard_runs.TrainingRun]
+    unknown: Sequence[str]
+
+    @classmethod
+    def read(cls, paths: Sequence[str]) -> Self:
+        """Reads models.
+
+        Args:
+            paths: See `keyboard_model.read`; at least one.
+
+        Raises:
+            ValueError: If one cannot be read, or two have different vocabularies.
+        """
+        names = _names(paths)
+        by_name = {
+            name: keyboard_model.read(path)
+            for name, path in zip(names, paths, strict=True)
+        }
+        first = by_name[names[0]].vocabulary.fingerprint
+        for name, path in zip(names, paths, strict=True):
+            other = by_name[name].vocabulary.fingerprint
+            if other != first:
+                raise ValueError(
+                    f"the models {paths[0]} and {path} have different vocabularies "
+                    f"(fingerprints {first[:16]} and {other[:16]}): what is a known "
+                    "word to one is none to the other. Evaluate them one by one."
+                )
+        found = [keyboard_runs.TrainingRun.of_model(path) for path in paths]
+        return cls(
+            by_name,
+            [run for run in found if run is not None],
+            [n for n, run in zip(names, found, strict=True) if run is None],
+        )
+
+    @property
+    def vocabulary(self) -> vocabulary_lib.Vocabulary:
+        """The models' vocabulary."""
+        return next(iter(self.by_name.values())).vocabulary
+
+    @property
+    def max_words(self) -> int:
+        """The most words of a sentence that all of them look at."""
+        return min(model.length for model in self.by_name.values()) - 1
+
+    def max_sentences(self, wanted: int | None) -> int:
+        """Returns how many sentences of a judge are used.
+
+        Args:
+            wanted: None for as many as the first run used.
+        """
+        if wanted is not None:
+            return wanted
+        if self.runs:
+            return int(self.runs[0].flags["max_sentences"])
+        return examples.ClientLimits().max_sentences
+
+
+@dataclasses.dataclass(frozen=True)
+class Comparison:
+    """Models and what they are judged by.
+
+    Attributes:
+        predictors: The models by name, and behind them what they stand beside.
+        judgement: What all are judged by.
+        population: The fingerprint of the judges' text.
+        num_resamples: For intervals.
+        seed: Of touches and intervals.
+        notes: What to know, a sentence or more each.
+    """
+
+    predictors: Mapping[str, keyboard_predictions.Predictor]
+    judgement: keyboard_evaluation.Judgement
+    population: str
+    num_resamples: int
+    seed: int
+    notes: Sequence[str]
+
+    @classmethod
+    def of(
+        cls,
+        models: Models,
+        text: client_text.ClientText,
+        options: keyboard_options.EvaluationOptions,
+        touches: keyboard_options.TouchOptions,
+        user: keyboard_options.UserOptions,
+        compose: keyboard_options.ComposeOptions,
+        seed: int,
+    ) -> Self:
+        """Chooses the judges, and types their words.
+
+        Args:
+            models: The models.
+            text: Of the population, in the models' vocabulary.
+            options: Who judges.
+            touches: How words are typed.
+            user: Who picks suggestions.
+            compose: When Smart Compose is triggered.
+            seed: Of touches and intervals.
+
+        Raises:
+            ValueError: See `keyboard_judges.choose`, `keyboard_layout.KeyboardLayout`
+                and `keyboard_typing.TouchTypist`.
+        """
+        vocabulary = models.vocabulary
+        layout = (
+            keyboard_layout.KeyboardLayout.qwerty()
+            if touches.layout is None
+            else keyboard_layout.KeyboardLayout.read(touches.layout)
+        )
+        judges = keyboard_judges.choose(options, models.runs, text, vocabulary, seed)
+        log_prior = np.log(judges.prior.probabilities)
+        typist = keyboard_typing.TouchTypist(vocabulary, layout, touches, log_prior)
+        places = keyboard_places.Places.of(
+            text,
+            judges.clients,
+            models.max_sentences(options.max_sentences),
+            models.max_words,
+            compose.compose_words - 1,
+        )
+        notes = [
+            *judges.notes,
+            f"Of a sentence the first {models.max_words} words are used.",
+            f"Keyboard: {layout.name}.",
+        ]
+        if models.unknown:
+            notes.append(
+                f"Of {', '.join(models.unknown)} nobody knows here who trained it: a "
+                "judge may have."
+            )
+        return cls(
+            {
+                **{
+                    name: keyboard_predictions.NetworkPredictor(model)
+                    for name, model in models.by_name.items()
+                },
+                **{
+                    name: keyboard_ngrams.NGramPredictor(model, vocabulary)
+                    for name, model in judges.baselines.items()
+                },
+            },
+            keyboard_evaluation.Judgement.of(
+                places, typist, keyboard_user.SimulatedUser(user), compose, seed
+            ),
+            text.fingerprint,
+            options.num_resamples,
+            seed,
+            notes,
+        )
+
+    def facts(self) -> dict[str, Any]:
+        """Returns what a run that goes on has to have in common with its start."""
+        return {
+            "population": self.population,
+            "vocabulary": next(iter(self.predictors.values())).vocabulary.fingerprint,
+        }
+
+    def write(self, directory: run_directory.RunDirectory) -> str:
+        """Judges the models, and writes tables and page.
+
+        Args:
+            directory: See `keyboard_report.write`.
+
+        Returns:
+            The scores as a table in Markdown.
+        """
+        evaluations, intervals = {}, {}
+        for name, predictor in self.predictors.items():
+            evaluations[name] = self.judgement.evaluate(predictor)
+            scores = evaluations[name].scores
+            known = {k: v for k, v in scores.metrics().items() if not math.isnan(v)}
+            logging.info("%s: %s.", name, metric_names.text(known))
+            # The same judges for all models: their differences are of models.
+            rng = seeds.generator(self.seed, "judges drawn again")
+            intervals[name] = scores.intervals(rng, self.num_resamples)
+        table = keyboard_report.scores_table(evaluations, intervals)
+        keyboard_report.write(
+            directory, evaluations, table, self.judgement.counts(), self.notes
+        )
+        thresholds = {name: e.threshold for name, e in evaluations.items()}
+        return keyboard_report.to_markdown(keyboard_report.shown(table, thresholds))
+
+
+def _names(paths: Sequence[str]) -> list[str]:
+    """Returns what reports call models: the ends of paths that tell them apart."""
+    resolved = [pathlib.Path(path).expanduser().absolute() for path in paths]
+    parts = [(p.parent if p.name == "model" else p).parts for p in resolved]
+    for path, part in zip(paths, parts, strict=True):
+        if parts.count(part) > 1:
+            raise ValueError(f"model has {path} twice: a run, and what it exported.")
+    depth = 1
+    while len({part[-depth:] for part in parts}) < len(parts):
+        depth += 1
+    return ["/".join(part[-depth:]) for part in parts]

@@ -1,0 +1,178 @@
+"""Where the keys of a keyboard are."""
+
+import json
+import math
+import os
+import pathlib
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+
+# Rows from the top: their keys, and where the center of the first one is. A key is one
+# wide and one high; rows are staggered as on a telephone's English keyboard.
+_QWERTY_ROWS = (
+    (0.0, "1234567890"),
+    (0.0, "qwertyuiop"),
+    (0.5, "asdfghjkl'"),
+    (1.5, "zxcvbnm"),
+)
+
+
+class KeyboardLayout:
+    """The centers of keys, in widths of a key.
+
+    A letter with marks has the key of the plain one if it has none of its own, as on
+    telephones, where it is typed by a long press: "é" is on "e".
+
+    Attributes:
+        name: What reports call it.
+    """
+
+    def __init__(self, name: str, centers: Mapping[str, Sequence[float]]):
+        """Makes a layout.
+
+        Args:
+            name: What reports and errors call it.
+            centers: By character, x and y of its key's center in widths of a key,
+                y downwards; at least one key.
+
+        Raises:
+            ValueError: If a key is none of one character, or its place none of two
+                finite numbers.
+        """
+        self.name = name
+        if not centers:
+            raise ValueError(f"{name}: it has no key; a layout has at least one.")
+        self._centers: dict[str, tuple[float, float]] = {}
+        for character, center in centers.items():
+            if len(character) != 1:
+                raise ValueError(
+                    f"{name}: the key {character!r} has {len(character)} characters; "
+                    "it has to have one."
+                )
+            self._centers[character] = _point(name, character, center)
+
+    @classmethod
+    def qwerty(cls) -> Self:
+        """Returns the English layout: letters, digits and the apostrophe."""
+        return cls(
+            "QWERTY",
+            {
+                key: (first + column, row)
+                for row, (first, keys) in enumerate(_QWERTY_ROWS)
+                for column, key in enumerate(keys)
+            },
+        )
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str]) -> Self:
+        """Reads a layout file.
+
+        Args:
+            path: JSON in UTF-8: an object from a character to its x and y, such as
+                `{"q": [0, 0], "w": [1, 0], "a": [0.5, 1]}`.
+
+        Raises:
+            ValueError: If it cannot be read, or is none; the message says how one
+                looks.
+        """
+        shape = 'it has to be JSON such as {"q": [0, 0], "a": [0.5, 1]}'
+        try:
+            pairs = json.loads(
+                pathlib.Path(path).read_bytes().decode(), object_pairs_hook=_unique
+            )
+        except OSError as error:
+            raise ValueError(
+                f"layout is {path}, which cannot be read: {error.strerror}; {shape}."
+            ) from error
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"layout is {path}; {shape} ({error}).") from error
+        if not isinstance(pairs, dict):
+            raise ValueError(f"layout is {path}; {shape}.")
+        return cls(str(path), pairs)
+
+    def __contains__(self, character: str) -> bool:
+        return self._base(character) is not None
+
+    def centers_of(self, word: str) -> np.ndarray:
+        """Returns where the keys of a word are.
+
+        Args:
+            word: Its characters.
+
+        Returns:
+            float64 [characters, 2].
+
+        Raises:
+            ValueError: If a character has no key; the message names it.
+        """
+        points = []
+        for character in word:
+            base = self._base(character)
+            if base is None:
+                raise ValueError(
+                    f"the layout {self.name} has no key for {character!r} of the word "
+                    f"{word!r}."
+                )
+            points.append(self._centers[base])
+        return np.array(points, np.float64).reshape(-1, 2)
+
+    def check_has(self, words: Iterable[str]) -> None:
+        """Raises `ValueError` unless all characters of words have a key.
+
+        Args:
+            words: The vocabulary's.
+        """
+        without = [word for word in words if not self.can_type(word)]
+        if without:
+            character = next(c for c in without[0] if c not in self)
+            raise ValueError(
+                f"the layout {self.name} has no key for {character!r} "
+                f"(U+{ord(character):04X}) of the word {without[0]!r}; "
+                f"{len(without):,} words of the vocabulary cannot be typed with it. "
+                "Give a layout file that has the key, or leave such words out "
+                "(unkeyed_words)."
+            )
+
+    def can_type(self, word: str) -> bool:
+        """Returns whether all characters of a word have a key."""
+        return all(character in self for character in word)
+
+    def _base(self, character: str) -> str | None:
+        if character in self._centers:
+            return character
+        parts = unicodedata.normalize("NFD", character)
+        plain = [part for part in parts if not unicodedata.combining(part)]
+        if len(plain) == 1 and plain[0] in self._centers:
+            return plain[0]
+        return None
+
+
+def _point(name: str, character: str, center: Any) -> tuple[float, float]:
+    is_point = (
+        isinstance(center, Sequence)
+        and len(center) == 2
+        and all(
+            isinstance(part, int | float) and not isinstance(part, bool)
+            for part in center
+        )
+        and all(math.isfinite(part) for part in center)
+    )
+    if not is_point:
+        raise ValueError(
+            f"{name}: the key {character!r} is at {center!r}; it has to be two finite "
+            "numbers, x and y."
+        )
+    return float(center[0]), float(center[1])
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Returns a JSON object whose names are different."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"the key {twice!r} comes twice")
+    return found

@@ -1,0 +1,157 @@
+"""What an evaluation on simulated typing leaves: tables, a plot, one page."""
+
+from collections.abc import Mapping, Sequence
+
+import pandas as pd
+from matplotlib import figure as figure_lib
+
+from simulation import page, plots, run_directory
+from training import keyboard_evaluation, metric_names
+
+_COLORS = (plots.BLUE, plots.ORANGE, plots.GREEN, plots.PURPLE)
+_LINES = ("-", "--", ":", "-.")
+_MEANINGS = """\
+* *loss*, *top-1 in-vocabulary*, *one suggestion*, *three suggestions*: as in the report
+  of training; the last is the paper's Accuracy (candidates matching the committed
+  words), here of the words of the vocabulary.
+* *picked rate*: of all words typed, those that the simulated user picks from three
+  suggestions; the paper's Picked Rate of next-word prediction.
+* *keystrokes saved*: by these picks, of the taps that words of the vocabulary take. The
+  paper's Words Per Minute has no counterpart.
+* *Smart Compose*: its trigger rate, the share of words typed at whose place a
+  continuation is offered; and of the offers, those that are right (accuracy) and those
+  that are picked.
+* *word-modified ratio*: of the words typed with inexact touches, those for which the
+  decoder's first word is another one: by the prior alone (before), and after the model
+  re-ranks the candidates. The paper's Word Modified Ratio; less is better.
+"""
+
+
+def scores_table(
+    evaluations: Mapping[str, keyboard_evaluation.Evaluation],
+    intervals: Mapping[str, Mapping[str, tuple[float, float]]],
+) -> pd.DataFrame:
+    """Returns all metrics of all models: a row each, with its 95% interval.
+
+    Args:
+        evaluations: By model.
+        intervals: By model and metric; see `keyboard_scores.Scores.intervals`.
+
+    Returns:
+        `model`, `metric`, `value`, `low`, `high`.
+    """
+    return pd.DataFrame(
+        [
+            {
+                "model": model,
+                "metric": metric,
+                "value": value,
+                "low": intervals[model][metric][0],
+                "high": intervals[model][metric][1],
+            }
+            for model, evaluation in evaluations.items()
+            for metric, value in evaluation.scores.metrics().items()
+        ]
+    )
+
+
+def curves_table(
+    evaluations: Mapping[str, keyboard_evaluation.Evaluation],
+) -> pd.DataFrame:
+    """Returns the thresholds of Smart Compose of all models, a row each."""
+    parts = [e.curve.assign(model=model) for model, e in evaluations.items()]
+    table = pd.concat(parts, ignore_index=True)
+    table.insert(0, "model", table.pop("model"))
+    return table
+
+
+def shown(scores: pd.DataFrame, thresholds: Mapping[str, float | None]) -> pd.DataFrame:
+    """Returns the scores for people: a row a metric, a column a model.
+
+    Args:
+        scores: From `scores_table`.
+        thresholds: Of Smart Compose, by model.
+    """
+    columns: dict[str, list[str]] = {"": [*metric_names.KEYBOARD_LABELS.values()]}
+    columns[""].append("Smart Compose: threshold")
+    for model, rows in scores.groupby("model", sort=False):
+        cells = [_cell(*row) for row in rows.drop(columns="model").to_numpy().tolist()]
+        threshold = thresholds[str(model)]
+        columns[str(model)] = [
+            *cells,
+            "none" if threshold is None else f"{threshold:g}",
+        ]
+    return pd.DataFrame(columns)
+
+
+def to_markdown(table: pd.DataFrame) -> str:
+    """Returns a table of texts as Markdown."""
+    lines = [list(table.columns), ["---", *["--:"] * (table.shape[1] - 1)]]
+    lines += table.to_numpy().tolist()
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def write(
+    directory: run_directory.RunDirectory,
+    evaluations: Mapping[str, keyboard_evaluation.Evaluation],
+    scores: pd.DataFrame,
+    counts: Mapping[str, int],
+    notes: Sequence[str],
+) -> None:
+    """Writes `scores.csv`, `smart_compose.csv`, a plot, and `report.html`.
+
+    Args:
+        directory: Takes them. No guarantee covers how models do on judges' own text.
+        evaluations: By model.
+        scores: From `scores_table`.
+        counts: How much was judged.
+        notes: What to know, a sentence or more each.
+    """
+    report = page.Page(directory, "On a keyboard")
+    section = report.section("Models", covered=False)
+    section.file("scores.csv", scores)
+    thresholds = {model: e.threshold for model, e in evaluations.items()}
+    section.show(
+        shown(scores, thresholds), "With 95% intervals, by the bootstrap over judges"
+    )
+    section.text(_MEANINGS)
+    table = curves_table(evaluations)
+    compose = report.section("Smart Compose over its threshold", covered=False)
+    compose.plot("smart_compose.png", plot_curves(table))
+    compose.table("smart_compose.csv", table)
+    judged = report.section("What was judged", covered=False)
+    judged.show(pd.DataFrame({"": [*counts], "number": [*counts.values()]}))
+    judged.text("".join(f"* {note}\n" for note in notes))
+    report.how_it_was_made()
+    report.write()
+
+
+def plot_curves(table: pd.DataFrame) -> figure_lib.Figure:
+    """Plots the accuracy and the picked rate of Smart Compose over its trigger rate."""
+    labels = metric_names.KEYBOARD_LABELS
+    names = ("compose_accuracy", "compose_picked_rate")
+    figure, panels = plots.stacked([labels[name] for name in names], "trigger rate")
+    for number, (model, rows) in enumerate(table.groupby("model", sort=False)):
+        for axes, name in zip(panels, names, strict=True):
+            axes.plot(
+                rows["trigger_rate"],
+                rows[name],
+                label=str(model),
+                color=_COLORS[number % len(_COLORS)],
+                linestyle=_LINES[number // len(_COLORS) % len(_LINES)],
+                marker="o",
+                ms=3,
+            )
+    panels[0].set_ylim(0, 1)
+    panels[1].set_ylim(bottom=0)
+    plots.legend(panels[-1], below=True)
+    return figure
+
+
+def _cell(metric: str, value: float, low: float, high: float) -> str:
+    """Returns a value and its interval as text."""
+    if value != value:  # nan: there is nothing to judge
+        return "–"
+    if metric == "loss":
+        return f"{value:.3f} ({low:.3f} to {high:.3f})"
+    return f"{value:.1%} ({low:.1%} to {high:.1%})"

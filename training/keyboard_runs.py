@@ -1,0 +1,73 @@
+"""Runs of training that models are of, as far as their records tell. No TensorFlow."""
+
+import dataclasses
+import os
+import pathlib
+from collections.abc import Mapping
+from typing import Self
+
+from simulation import run_files, run_record
+
+# What a run of training has and no other run.
+_OF_TRAINING = ("num_held_out_clients", "max_words", "max_sentences", "seed")
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainingRun:
+    """What the record of a run of training says.
+
+    Attributes:
+        path: Of its directory.
+        flags: By name.
+        population: The fingerprint of its clients' text.
+    """
+
+    path: pathlib.Path
+    flags: Mapping[str, str]
+    population: str
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str]) -> Self:
+        """Reads the record of a run.
+
+        Args:
+            path: Of its directory.
+
+        Raises:
+            RunDirectoryError: If there is no run, or its record is damaged.
+            ValueError: If it is a run of another program.
+        """
+        path = pathlib.Path(path)
+        parts = (
+            flag.removeprefix("--").partition("=") for flag in run_record.flags_of(path)
+        )
+        flags = {name: value for name, _, value in parts}
+        facts = run_files.read_json(path / run_record.FACTS_FILE)
+        if not flags.keys() >= set(_OF_TRAINING) or "population" not in facts:
+            raise ValueError(
+                f"{path} holds a run of {run_record.read(path)['program']}; it has to "
+                "be one of training."
+            )
+        return cls(path, flags, facts["population"])
+
+    @classmethod
+    def of_model(cls, path: str | os.PathLike[str]) -> Self | None:
+        """Returns the run that a model is of; None where there is none.
+
+        Args:
+            path: A run's directory, or a model that was exported in it.
+
+        Raises:
+            RunDirectoryError: See `read`.
+            ValueError: See `read`.
+        """
+        path = pathlib.Path(path).expanduser().absolute()
+        for directory in (path, path.parent):
+            if (directory / run_record.RUN_FILE).exists():
+                return cls.read(directory)
+        return None
+
+    @property
+    def split(self) -> tuple[str, str, str]:
+        """What decides who is held out: the population, the seed and the number."""
+        return self.population, self.flags["seed"], self.flags["num_held_out_clients"]

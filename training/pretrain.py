@@ -1,0 +1,93 @@
+"""Trains a next-word model on text as it is: for public text, and as a baseline.
+
+scripts/run training.pretrain --population=messages.csv.xz --vocabulary_size=2000
+"""
+
+from absl import app, flags, logging
+
+from options import option_flags
+from simulation import experiment_flags, population_flags
+from simulation.population_options import LanguageOptions
+from training.pretrain_options import PretrainOptions
+
+_PROGRAM = "training.pretrain"
+
+# One's own models are trained by clients alone.
+_OPTIONS = option_flags.define(PretrainOptions)
+_LANGUAGE = option_flags.define(LanguageOptions)
+_POPULATION = population_flags.PopulationFlags("sentences")
+flags.adopt_module_key_flags(experiment_flags)
+
+
+def run(arguments: experiment_flags.Arguments) -> None:
+    """Runs the training that the flags describe."""
+    from simulation import client_sentences, sentence_tokenizers
+
+    options = _OPTIONS.read()
+    vocabulary, _ = options.read_vocabulary()
+    population = _POPULATION.read()
+    text = client_sentences.prepare(
+        population,
+        vocabulary,
+        sentence_tokenizers.get_sentence_tokenizer("keyboard"),
+        _POPULATION.cache,
+        _LANGUAGE.read(),
+    )
+    # TensorFlow comes last: it takes seconds to import.
+    from rounds import experiment
+    from training import baselines, exported_model, pretraining, pretraining_report
+
+    prepared = pretraining.prepare(options, vocabulary, text, arguments.seed)
+    logging.info(
+        "%s sentences of %s clients train a model of %s parameters in %s steps; %s "
+        "clients judge it. Nothing is guaranteed to any of them.",
+        f"{prepared.num_sentences:,}",
+        f"{len(prepared.clients.training):,}",
+        f"{prepared.network.num_parameters():,}",
+        f"{prepared.num_steps:,}",
+        f"{len(prepared.clients.held_out):,}",
+    )
+    beside = prepared.baselines() + baselines.of_language(
+        population, _LANGUAGE.read(), vocabulary, options.max_words
+    )
+    for baseline in beside:
+        logging.info("%s", baseline)
+
+    def report(directory, outcome, statement) -> None:
+        path = directory.path / "model"
+        length = options.max_words + 1
+        weights = outcome.states[0].weights
+        exported_model.export(prepared.network, weights, vocabulary, length, path)
+        record = prepared.record(population.source)
+        prepared.write_text(record, path)
+        pretraining_report.write(
+            directory, statement, beside, record, batch_size=options.batch_size
+        )
+
+    done = experiment.run_experiment(
+        prepared.algorithm,
+        program=_PROGRAM,
+        facts={"vocabulary": vocabulary.fingerprint} | prepared.beginning.facts,
+        observers=[prepared.evaluation(options.evaluate_every)],
+        report=report,
+        **vars(arguments),
+    )
+    print(f"Model: {done.path}/model")
+    print(f"Report: {done.path}/report.html")
+
+
+def _check_flags() -> None:
+    _OPTIONS.read()
+    _LANGUAGE.read()
+    _POPULATION.read()
+
+
+def main(argv: list[str]) -> None:
+    """Checks the flags and runs."""
+    experiment_flags.run_program(
+        argv, _PROGRAM, _check_flags, run, is_synthetic=_POPULATION.is_synthetic
+    )
+
+
+if __name__ == "__main__":
+    app.run(main, flags_parser=option_flags.parse)

@@ -1,0 +1,88 @@
+"""What central training is asked for; `training.pretrain` has the flags."""
+
+import dataclasses
+
+from options.fields import OptionError, check, option
+from training import model_options
+
+# Of steps: what a 32-bit number counts, exactly.
+_MOST_STEPS = 10_000_000
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PretrainOptions(model_options.ModelOptions):
+    """What central training is asked for, but for its clients and their text.
+
+    Raises:
+        OptionError: If an option is not allowed, or options do not go together.
+    """
+
+    batch_size: int = option(
+        64,
+        "Sentences of a batch, mixed over clients.",
+        least=1,
+        most=100_000,
+    )
+    num_epochs: float = option(
+        1.0,
+        "How often the sentences are gone through, where --num_steps is not given.",
+        above=0,
+        most=10_000,
+    )
+    num_steps: int | None = option(
+        None,
+        "Steps of Adam, of a batch each.",
+        least=1,
+        most=_MOST_STEPS,
+    )
+    learning_rate: float = option(
+        1e-3,
+        "Of Adam.",
+        above=0,
+        most=1e3,
+    )
+    checkpoint_every: int = option(
+        100,
+        "Steps between checkpoints, of which a killed run loses as many at most.",
+        least=1,
+        most=_MOST_STEPS,
+    )
+    evaluate_every: int = option(
+        500,
+        "Steps between evaluations on held-out clients, each at a checkpoint.",
+        least=1,
+        most=_MOST_STEPS,
+    )
+
+    def __post_init__(self):
+        check(self)
+        self._check_beginning()
+        if self.model is not None:
+            raise OptionError(
+                self,
+                "{model=}: central training has the default model only; leave {model} "
+                "out",
+            )
+
+    def steps_of(self, num_sentences: int) -> int:
+        """Returns how many steps are taken.
+
+        Args:
+            num_sentences: Of the clients that train.
+
+        Raises:
+            OptionError: If they are too many.
+        """
+        if self.num_steps is not None:
+            return self.num_steps
+        steps = max(1, round(self.num_epochs * num_sentences / self.batch_size))
+        if steps > _MOST_STEPS:
+            raise OptionError(
+                self,
+                "{num_epochs=} of {sentences:,} sentences are {steps:,} steps, more "
+                "than {most:,}; give fewer epochs, or a larger {batch_size}",
+                sentences=num_sentences,
+                steps=steps,
+                most=_MOST_STEPS,
+            )
+        return steps

@@ -1,0 +1,151 @@
+"""A central training's model, sentences and judges, from its options."""
+
+import dataclasses
+import functools
+import pathlib
+
+from simulation import client_text
+from simulation import vocabulary as vocabulary_lib
+from training import (
+    baselines,
+    central_training,
+    examples,
+    held_out,
+    initial_model,
+    model,
+    ngram_files,
+    ngrams,
+    pretrain_options,
+    text_record,
+    windows,
+)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Prepared:
+    """What a central training has before its first step.
+
+    Attributes:
+        text: All clients' sentences.
+        clients: Who trains, and who judges.
+        network: The model.
+        beginning: The weights to begin with, and what is public about them.
+        limits: What of a client's text is used.
+        num_sentences: Of those who train.
+        num_steps: Of the training.
+        algorithm: The training.
+    """
+
+    text: client_text.ClientText
+    clients: held_out.Clients
+    network: model.LanguageModel
+    beginning: initial_model.Beginning
+    limits: examples.ClientLimits
+    num_sentences: int
+    num_steps: int
+    algorithm: central_training.CentralTraining
+
+    @functools.cached_property
+    def _judges(self) -> windows.Windows:
+        return windows.of_clients(
+            self.text, self.clients.held_out, self.limits, self.network.num_tokens
+        )
+
+    @functools.cached_property
+    def _ngrams(self) -> dict[str, ngrams.Model]:
+        return baselines.ngrams_of(
+            self.text, self.clients, self.limits, self.network.num_tokens
+        )
+
+    def baselines(self) -> list[baselines.Baseline]:
+        """Returns what n-grams of the same text reach."""
+        made_of = f"counted on the {len(self.clients.training):,} training clients"
+        return baselines.of_ngrams(self._ngrams, self._judges, made_of)
+
+    def evaluation(self, every: int) -> central_training.Evaluation:
+        """Returns the observer that judges the model.
+
+        Args:
+            every: Steps between evaluations.
+        """
+        length = self.limits.max_words + 1
+        return central_training.Evaluation(self.network, self._judges, length, every)
+
+    def record(self, source: str) -> text_record.TextRecord:
+        """Returns what the model was trained on.
+
+        Args:
+            source: What its user calls the text.
+        """
+        return text_record.TextRecord.of(
+            self.text, self.clients.training, self.limits.max_sentences, source
+        )
+
+    def write_text(self, record: text_record.TextRecord, path: pathlib.Path) -> None:
+        """Writes what private training has to know of the text beside the model."""
+        record.write(path)
+        ngram_files.write(self._ngrams.values(), self.network.num_tokens, path)
+
+
+def prepare(
+    options: pretrain_options.PretrainOptions,
+    vocabulary: vocabulary_lib.Vocabulary,
+    text: client_text.ClientText,
+    seed: int,
+) -> Prepared:
+    """Prepares a central training.
+
+    Args:
+        options: Of the model, of the steps, and who is held out.
+        vocabulary: That the text is in.
+        text: Of all clients.
+        seed: Of who is held out, of the first weights, and of the order of sentences.
+
+    Raises:
+        ValueError: If there are too few clients, or the model to begin with does not
+            fit.
+    """
+    network = model.cifg_language_model(
+        vocabulary.num_tokens,
+        num_units=options.num_units,
+        projection_size=options.embedding_size,
+        embedding_size=options.embedding_size,
+    )
+    limits = examples.ClientLimits(
+        options.max_sentences, options.max_words, options.batch_size
+    )
+    clients = held_out.Clients.split(
+        text.num_clients, options.num_held_out_clients, seed
+    )
+    beginning = initial_model.beginning(
+        network.initial_weights(seed),
+        vocabulary,
+        options.initial_model,
+        has_public_bias=options.initial_bias == "public",
+    )
+    sentences = central_training.Sentences(text, clients.training, limits, seed)
+    num_steps = options.steps_of(len(sentences))
+    return Prepared(
+        text=text,
+        clients=clients,
+        network=network,
+        beginning=beginning,
+        limits=limits,
+        num_sentences=len(sentences),
+        num_steps=num_steps,
+        algorithm=central_training.CentralTraining(
+            network,
+            sentences,
+            beginning.weights,
+            identity={
+                "population": text.fingerprint,
+                "limits": dataclasses.asdict(limits),
+                "num_held_out_clients": len(clients.held_out),
+                "num_units": options.num_units,
+            },
+            num_clients=len(clients.training),
+            num_steps=num_steps,
+            steps_per_round=options.checkpoint_every,
+            learning_rate=options.learning_rate,
+        ),
+    )

@@ -1,0 +1,50 @@
+"""What central training leaves for people to read."""
+
+from collections.abc import Sequence
+
+from privacy import statement as statement_lib
+from simulation import page, run_directory
+from training import baselines as baselines_lib
+from training import text_record, training_report
+
+
+def write(
+    directory: run_directory.RunDirectory,
+    statement: statement_lib.PrivacyStatement,
+    baselines: Sequence[baselines_lib.Baseline],
+    record: text_record.TextRecord,
+    *,
+    batch_size: int,
+) -> None:
+    """Writes the statement that nothing is guaranteed, the plots, and `report.html`.
+
+    Args:
+        directory: Has the run's metrics.
+        statement: Of the run.
+        baselines: What the model stands beside.
+        record: The text that it was trained on.
+        batch_size: Sentences of a step.
+    """
+    metrics = directory.metrics()
+    last = metrics.iloc[-1]
+    report = page.Page(directory, "Central training")
+    model = report.section("The model", covered=False)
+    model.text(
+        f"After {last['steps']:,} steps of {batch_size:,} sentences each, "
+        f"{last['epochs']:.3g} epochs. The plots are over rounds of "
+        f"{metrics['steps'].iloc[0]:,} steps."
+    )
+    training_report.add_held_out(model, metrics, baselines)
+    text = report.section("What it was made of", covered=False)
+    text.text(
+        f"`{record.source}` (fingerprint of the prepared text "
+        f"`{record.population[:16]}`): {record.num_sentences:,} sentences of "
+        f"{record.num_clients:,} clients. The exported model has the n-grams of the "
+        "text, and hashes of the clients' ids and of the "
+        f"{len(record.sentences):,} distinct sentences with {record.least_words} known "
+        "words or more, by which a private run that begins with it finds out whether "
+        "its clients' text is in it."
+    )
+    report.statement(statement)
+    report.how_it_was_made()
+    report.write()

@@ -1,0 +1,209 @@
+"""What text a model was trained on, by hashes, so that it can be compared with other.
+
+A model that private training begins with must not have seen what it is to keep secret.
+So a model of `training.pretrain` carries 64-bit hashes of the ids of its clients and of
+their long sentences, as token ids of its vocabulary. Short sentences are the same in
+any two texts; long ones are not, but for what is quoted and passed on.
+
+Whoever has a record can find out whether a sentence or an id that they think of is in
+it: it is for public text.
+"""
+
+import dataclasses
+import hashlib
+import json
+import os
+import pathlib
+import zipfile
+from collections.abc import Iterator
+from typing import Self
+
+import numpy as np
+
+from simulation import client_text, vocabulary
+
+# Beside an exported model.
+FILE = "trained_on.npz"
+# Words of the vocabulary that a sentence has to have.
+LEAST_WORDS = 12
+_TOKENS_AT_A_TIME = 1 << 21
+_ABOUT = "about"
+
+
+@dataclasses.dataclass(frozen=True)
+class Shared:
+    """What two texts have in common.
+
+    Attributes:
+        is_same: Whether they are the same population, to the bit.
+        ids: Clients of the other text whose id is one of the record's.
+        sentences: Its long sentences that are the record's, each as often as it comes.
+        writers: How many clients wrote these.
+    """
+
+    is_same: bool
+    ids: int
+    sentences: int
+    writers: int
+
+    def __bool__(self) -> bool:
+        return self.is_same or self.ids > 0 or self.sentences > 0
+
+
+@dataclasses.dataclass(frozen=True)
+class TextRecord:
+    """What text a model was trained on.
+
+    Attributes:
+        source: Where the text came from, as its user gave it.
+        population: The fingerprint of the prepared text.
+        num_clients: Of those that it was trained on.
+        num_sentences: Their sentences that it was trained on.
+        least_words: Known words of the sentences that have a hash.
+        ids: uint64, ascending, distinct: hashes of the clients' ids.
+        sentences: uint64, ascending, distinct: hashes of their long sentences.
+    """
+
+    source: str
+    population: str
+    num_clients: int
+    num_sentences: int
+    least_words: int
+    ids: np.ndarray
+    sentences: np.ndarray
+
+    @classmethod
+    def of(
+        cls,
+        text: client_text.ClientText,
+        clients: np.ndarray,
+        max_sentences: int,
+        source: str,
+    ) -> Self:
+        """Returns the record of the text of clients.
+
+        Args:
+            text: All clients' sentences.
+            clients: int64 [n], ascending: whose text the model is made of.
+            max_sentences: The first sentences of a client that are used.
+            source: What its user calls the text.
+        """
+        ids = text.client_ids
+        is_used = np.zeros(text.num_sentences, bool)
+        for client in clients.tolist():
+            first, last = text.client_splits[client : client + 2].tolist()
+            is_used[first : min(last, first + max_sentences)] = True
+        found = [
+            hashes[is_long & is_used[first : first + len(hashes)]]
+            for first, hashes, is_long in _hashes(text, LEAST_WORDS)
+        ]
+        return cls(
+            source,
+            text.fingerprint,
+            len(clients),
+            int(np.count_nonzero(is_used)),
+            LEAST_WORDS,
+            np.unique(_of_ids([ids[i].as_py() for i in clients.tolist()])),
+            np.unique(np.concatenate(found)),
+        )
+
+    def shared_with(self, text: client_text.ClientText) -> Shared:
+        """Returns what all clients of another text share with the record's.
+
+        Args:
+            text: Prepared with the same vocabulary.
+        """
+        ids = _of_ids(text.client_ids.to_pylist())
+        numbers = [
+            first + np.flatnonzero(is_long & _is_in(self.sentences, hashes))
+            for first, hashes, is_long in _hashes(text, self.least_words)
+        ]
+        sentences = np.concatenate(numbers)
+        writers = np.searchsorted(text.client_splits, sentences, side="right")
+        return Shared(
+            text.fingerprint == self.population,
+            int(np.count_nonzero(_is_in(self.ids, ids))),
+            len(sentences),
+            len(np.unique(writers)),
+        )
+
+    def write(self, folder: str | os.PathLike[str]) -> None:
+        """Writes the record beside an exported model."""
+        about = {
+            field.name: getattr(self, field.name)
+            for field in dataclasses.fields(self)
+            if field.name not in ("ids", "sentences")
+        }
+        text = np.frombuffer(json.dumps(about).encode(), np.uint8)
+        arrays = {_ABOUT: text, "ids": self.ids, "sentences": self.sentences}
+        np.savez(pathlib.Path(folder) / FILE, **arrays)
+
+    @classmethod
+    def read(cls, folder: str | os.PathLike[str]) -> Self | None:
+        """Returns the record beside an exported model; None where there is none.
+
+        Args:
+            folder: The exported model, or the directory of its run.
+
+        Raises:
+            ValueError: If it is damaged.
+        """
+        for path in (pathlib.Path(folder), pathlib.Path(folder) / "model"):
+            if not (path / FILE).exists():
+                continue
+            try:
+                with np.load(path / FILE, allow_pickle=False) as file:
+                    about = json.loads(file[_ABOUT].tobytes())
+                    return cls(**about, ids=file["ids"], sentences=file["sentences"])
+            except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as e:
+                raise ValueError(
+                    f"{path / FILE}, the record of a model's text, cannot be read: "
+                    f"{e}. Export the model again, or remove the file: then nothing is "
+                    "known of its text."
+                ) from e
+        return None
+
+
+def _of_ids(ids: list[str]) -> np.ndarray:
+    """Returns the hashes of ids: uint64 [n]."""
+    digests = (hashlib.sha256(one.encode()).digest()[:8] for one in ids)
+    return np.frombuffer(b"".join(digests), "<u8")
+
+
+def _hashes(
+    text: client_text.ClientText, least_words: int
+) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
+    """Yields, some sentences at a time, where they begin, hashes, and which are long.
+
+    A hash adds up a scrambled number for each token at its place (Zobrist 1970).
+    """
+    splits = text.sentence_splits
+    first = 0
+    while first < text.num_sentences:
+        most = splits[first] + _TOKENS_AT_A_TIME
+        last = max(first + 1, int(np.searchsorted(splits, most, side="right")) - 1)
+        starts = (splits[first:last] - splits[first]).astype(np.int64)
+        tokens = np.asarray(text.tokens[splits[first] : splits[last]], np.uint64)
+        lengths = np.diff(np.append(starts, len(tokens)))
+        places = np.arange(len(tokens), dtype=np.uint64)
+        places -= np.repeat(starts, lengths).astype(np.uint64)
+        hashes = np.add.reduceat(_scrambled((places << np.uint64(32)) | tokens), starts)
+        is_known = (tokens != vocabulary.OOV).astype(np.int64)
+        yield first, hashes, np.add.reduceat(is_known, starts) >= least_words
+        first = last
+
+
+def _scrambled(numbers: np.ndarray) -> np.ndarray:
+    """Returns SplitMix64 of numbers (Steele, Lea and Flood 2014): uint64."""
+    mixed = numbers + np.uint64(0x9E3779B97F4A7C15)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
+    return mixed ^ (mixed >> np.uint64(31))
+
+
+def _is_in(ascending: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Returns which values are among others: bool [n]."""
+    if not len(ascending):
+        return np.zeros(len(values), bool)
+    places = np.minimum(np.searchsorted(ascending, values), len(ascending) - 1)
+    return ascending[places] == values
