@@ -76,9 +76,12 @@ def judged_ngrams(
         paths: As of `judged`, or of any other run; of the run's vocabulary.
         judges: The places of the clients who judge.
     """
+    # A model may be given both as what a run begins with and to compare with.
+    folders = {_exported_in(path) or pathlib.Path(path): path for path in paths}
     found = []
-    for path, name in zip(paths, _names(paths), strict=True):
-        models = ngram_files.read(_exported_in(path) or path)
+    names = _names(list(folders.values()))
+    for folder, name in zip(folders, names, strict=True):
+        models = ngram_files.read(folder)
         if models:
             made_of = f"counted on the text that {name} was trained on, no noise"
             named = dict(zip(baselines.NGRAMS, models, strict=True))

@@ -78,7 +78,7 @@ def _beside(prepared, text, vocabulary, options, seed):
         (text.fingerprint, str(seed), str(options.num_held_out_clients)),
     )
     found += others
-    if options.initial_model is not None and options.initial_model not in paths:
+    if options.initial_model is not None:
         paths.append(options.initial_model)
     found += other_models.judged_ngrams(paths, judges)
     found += baselines.of_language(

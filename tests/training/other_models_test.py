@@ -117,7 +117,7 @@ class OtherModelsTest(common.TrainingTestCase):
         ngram_files.write(models, size, self.scratch / "b" / "model")
         judges = windows.of_clients(text, np.arange(3, 9), self.limits, size)
         paths = [str(self.scratch / name) for name in ("a", "b", "nothing")]
-        found = other_models.judged_ngrams(paths, judges)
+        found = other_models.judged_ngrams([*paths, f"{paths[1]}/model"], judges)
         self.assertLen(found, 3)
         for baseline, model_ in zip(found, models, strict=True):
             self.assertIn(", text of b", baseline.name)
