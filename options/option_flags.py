@@ -26,7 +26,7 @@ class OptionFlags(Generic[Options]):
         """Registers a flag for each field; `define` is how to call it."""
         self._class, self._fields = options_class, fields
         for field in fields:
-            _define(field, defaults.get(field.name, field.default))
+            _define(field, defaults.get(field.name, field.default), flags.FLAGS)
 
     def read(self) -> Options:
         """Returns the options that the flags give.
@@ -34,14 +34,7 @@ class OptionFlags(Generic[Options]):
         Raises:
             ValueError: If they do not go together, or one is missing.
         """
-        values = {}
-        for field in self._fields:
-            value = flags.FLAGS[field.flag].value
-            # A flag's None is the absence of a default.
-            if value is None and not field.is_optional:
-                raise ValueError(f"give --{field.flag}: {field.help}")
-            values[field.name] = value
-        return self._class(**values)
+        return _read(self._class, self._fields, flags.FLAGS)
 
 
 def define(
@@ -63,6 +56,28 @@ def define(
     fields = fields_lib.fields_of(options_class)
     names = fields if only is None else only
     return OptionFlags(options_class, [fields[n] for n in names], defaults or {})
+
+
+def read_lines(options_class: type[Options], lines: Sequence[str]) -> Options:
+    """Returns options that lines such as a flagfile's give, and no program's flags.
+
+    Args:
+        options_class: A dataclass of options.
+        lines: `--name=value`; the last one of a name counts, and those of other names
+            are left out. `--flagfile=...` is read.
+
+    Raises:
+        ValueError: If a value is not allowed, or one is missing.
+    """
+    fields = list(fields_lib.fields_of(options_class).values())
+    own = flags.FlagValues()
+    for field in fields:
+        _define(field, field.default, own)
+    try:
+        own(["", *lines], known_only=True)
+    except flags.Error as error:
+        raise ValueError(" ".join(str(error).removeprefix("flag ").split())) from error
+    return _read(options_class, fields, own)
 
 
 def parse(arguments: Sequence[str]) -> list[str]:
@@ -116,19 +131,36 @@ class _FloatParser(flags.FloatParser):
 _PARSERS = {int: _IntParser, float: _FloatParser}
 
 
-def _define(field: fields_lib.OptionField, default: Any) -> None:
+def _read(
+    options_class: type[Options],
+    fields: Collection[fields_lib.OptionField],
+    values_of: flags.FlagValues,
+) -> Options:
+    values = {}
+    for field in fields:
+        value = values_of[field.flag].value
+        # A flag's None is the absence of a default.
+        if value is None and not field.is_optional:
+            raise ValueError(f"give --{field.flag}: {field.help}")
+        values[field.name] = value
+    return options_class(**values)
+
+
+def _define(
+    field: fields_lib.OptionField, default: Any, into: flags.FlagValues
+) -> None:
     default = None if default is fields_lib.REQUIRED else default
     name = field.flag
     if field.kind in _PARSERS:
         parser = _PARSERS[field.kind](field)
         serializer = flags.ArgumentSerializer()
-        flags.DEFINE(parser, name, default, field.help, serializer=serializer)
+        flags.DEFINE(parser, name, default, field.help, into, serializer)
     elif field.kind is tuple:
-        flags.DEFINE_list(name, list(default), field.help)
+        flags.DEFINE_list(name, list(default), field.help, flag_values=into)
     elif field.kind is bool:
-        flags.DEFINE_bool(name, default, field.help)
+        flags.DEFINE_bool(name, default, field.help, flag_values=into)
     elif field.choices:
         value = getattr(default, "value", default)
-        flags.DEFINE_enum(name, value, field.choices, field.help)
+        flags.DEFINE_enum(name, value, field.choices, field.help, flag_values=into)
     else:
-        flags.DEFINE_string(name, default, field.help)
+        flags.DEFINE_string(name, default, field.help, flag_values=into)

@@ -23,6 +23,7 @@ from scripts import (
     comparison_tables,
     coverage_tables,
     interaction_tables,
+    keyboard_tables,
     statistics_tables,
 )
 from scripts.table_text import RESULTS, table
@@ -347,6 +348,7 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     "benchmark_two_servers": benchmark_two_servers,
     **comparison_tables.TABLES,
     **interaction_tables.TABLES,
+    **keyboard_tables.TABLES,
     **statistics_tables.TABLES,
 }
 

@@ -83,6 +83,7 @@ _PATHS = (
     "initial_model",
     "compare_with",
     "recipe",
+    "training_flagfile",
 )
 
 

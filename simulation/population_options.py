@@ -4,15 +4,12 @@ Imports nothing heavy, so that flags can be parsed and wrong ones refused at onc
 """
 
 import dataclasses
-import re
 from typing import Any
 
 from options.fields import OptionError, check, option
-from simulation import tokenizers
+from simulation import file_options, tokenizers
 
 SYNTHETIC = "synthetic"
-FORMATS = ("auto", "csv", "tsv", "jsonl", "parquet", "word_counts")
-CSV_HEADERS = ("auto", "present", "absent")
 CLIENT_LAWS = ("independent", "pitman_yor")
 COMMON_LAWS = ("frequencies", "pitman_yor")
 OUT_OF_ALPHABET = ("drop", "refuse")
@@ -24,14 +21,11 @@ MAX_CONCENTRATION = 1e9
 MAX_TRENDING_EXPONENT = 3.0
 MAX_TRENDING_WORDS = 1_000_000  # the English list has a third of that
 MAX_SEED = 2**64 - 1  # more bits than this decide nothing that can be told apart
-# Each is listed in `population.json`, which is read at every start.
-MAX_BAD_ROWS = 100_000
 
 
 # A field so marked decides nothing of other populations; one without a mark decides
 # every population.
 _SYNTHETIC_ONLY = {"source": "synthetic"}
-_FILE_ONLY = {"source": "file"}
 _WORDS_ONLY = {"contents": "words"}
 
 
@@ -40,79 +34,17 @@ class PopulationError(OSError, ValueError):
 
 
 @dataclasses.dataclass(frozen=True)
-class PopulationOptions:
+class PopulationOptions(file_options.FileOptions):
     """What a population is made of; `simulation.population_flags` has the flags."""
 
     source: str = option(
         SYNTHETIC,
         "Where the clients' words come from: 'synthetic' (English words at their real "
-        "frequencies), or files: CSV, TSV, JSON lines, Parquet or word counts; all but "
-        "Parquet also as .gz, .xz or .zst. A path, a pattern such as "
-        "'posts-*.jsonl.xz' (in quotes), a directory, or several with commas between.",
+        "frequencies), or files: CSV, TSV, JSON lines, Parquet, word counts or SQLite "
+        "of TFF; all but the last and Parquet also as .gz, .xz or .zst. A path, a "
+        "pattern such as 'posts-*.jsonl.xz' (in quotes), a directory, or several with "
+        "commas between.",
         flag="population",
-    )
-    format: str = option(
-        "auto",
-        "Format of the file. 'auto' goes by its name. 'word_counts' is "
-        "user<TAB>word<TAB>count without header.",
-        choices=FORMATS,
-        flag="population_format",
-        marks=_FILE_ONLY,
-    )
-    encoding: str = option(
-        "utf-8",
-        "Text encoding of the file (not of Parquet), such as utf-8 or iso-8859-1.",
-        marks=_FILE_ONLY,
-    )
-    user_column: str = option(
-        "user",
-        "Column that says which user (client) a row is of: a name, or a number from 0. "
-        "JSON lines: the name of a field.",
-        marks=_FILE_ONLY,
-    )
-    text_column: str = option(
-        "text",
-        "Column with the text that is cut into words: a name or a number.",
-        marks=_FILE_ONLY,
-    )
-    word_column: str | None = option(
-        None,
-        "Column with a word, taken as it is, for files that hold words instead of "
-        "text.",
-        marks=_FILE_ONLY,
-    )
-    count_column: str | None = option(
-        None,
-        "Column with how often the user has the word of --word_column; without it, "
-        "a row counts one.",
-        marks=_FILE_ONLY,
-    )
-    csv_columns: tuple[str, ...] = option(
-        (),
-        "Names of all columns of a CSV, TSV or word count file that has no header, "
-        "such as polarity,id,date,query,user,text for the original Sentiment140 file.",
-        marks=_FILE_ONLY,
-    )
-    drop_pattern: str | None = option(
-        None,
-        "Regular expression (Python's) of what is no text: each place that it matches "
-        "becomes a blank before the text is cut, as 'urlLink|&[a-z]+;' takes the marks "
-        "of links and characters out. Of a file of words, words that it matches whole "
-        "are left out.",
-        marks=_FILE_ONLY,
-    )
-    drop_users: str | None = option(
-        None,
-        "Regular expression of users who are none: rows of those whose whole name it "
-        "matches are left out, such as 'ubot(tu|u|3)' of the bots of a channel.",
-        marks=_FILE_ONLY,
-    )
-    csv_header: str = option(
-        "auto",
-        "Whether the first row of a CSV or TSV file is a header. 'auto': it is, unless "
-        "--csv_columns names the columns or all columns are given by number.",
-        choices=CSV_HEADERS,
-        marks=_FILE_ONLY,
     )
     tokenizer: str = option(
         tokenizers.DEFAULT,
@@ -148,15 +80,6 @@ class PopulationOptions:
         "Dictionary, likewise, whose words alone are kept, such as the target words of "
         "a case study.",
         marks=_WORDS_ONLY,
-    )
-    max_bad_rows: int = option(
-        100,
-        "How many rows may be unreadable. They are left out and listed with their line "
-        "numbers; one more stops with an error.",
-        least=0,
-        most=MAX_BAD_ROWS,
-        why="each is listed in a file that is read at every start",
-        marks=_FILE_ONLY,
     )
     empty_clients: str = option(
         "drop",
@@ -286,6 +209,7 @@ class PopulationOptions:
     def __post_init__(self):
         check(self)
         self._check_words_law()
+        self._check_source()
         self._check_columns()
 
     @property
@@ -351,26 +275,11 @@ class PopulationOptions:
                     f"{{{whose}_discount=}}",
                 )
 
-    def _check_columns(self) -> None:
-        for name in ("drop_pattern", "drop_users"):
-            try:
-                re.compile(getattr(self, name) or "")
-            except re.error as error:
-                raise OptionError(
-                    self,
-                    f"{{{name}=}}: is no regular expression: {{why}}",
-                    why=error,
-                ) from None
+    def _check_source(self) -> None:
         if not self.source:
             raise OptionError(self, "{source=}: has to be 'synthetic' or a path")
         if self.alphabet == "":
             raise OptionError(self, "{alphabet=}: has to have a character")
-        if len(set(self.csv_columns)) < len(self.csv_columns):
-            raise OptionError(self, "{csv_columns=}: has to have no name twice")
-        if self.count_column and not self.word_column:
-            raise OptionError(
-                self, "{count_column=}: needs {word_column}; counts are of words"
-            )
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,6 +6,7 @@ A module of a paper has `Options`, whose fields are the flags of its studies, an
 
 # The module of each study; `scripts.reproduce --study` takes these names.
 MODULES = {
+    "gboard_strategy": "studies.gboard_strategy",
     "mcmillan_analyses": "studies.mcmillan_2022_analyses",
     "mcmillan_composition": "studies.mcmillan_2022_composition",
     "mcmillan_figure1": "studies.mcmillan_2022_privacy",
@@ -16,6 +17,8 @@ MODULES = {
     "oov_real_text": "studies.sun_2024_real_text",
     "training_blogs": "studies.xu_2023",
     "xu_figure4": "studies.xu_2023_figure4",
+    "xu_quality": "studies.xu_2023_quality",
+    "xu_quality_choice": "studies.xu_2023_quality",
     "xu_scaling": "studies.xu_2023_scaling",
     "zhu_figure4": "studies.zhu_2020",
     "zhu_figure6": "studies.zhu_2020",

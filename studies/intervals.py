@@ -85,3 +85,16 @@ def of_mean(values: np.ndarray) -> tuple[float, float]:
     quantile = stats.t.ppf((1 + _CONFIDENCE) / 2, len(values) - 1)
     low, high = wilson(values.mean(), error, quantile)
     return float(low), float(high)
+
+
+def half_of_mean(values: np.ndarray) -> float:
+    """Returns half of the 95% interval of a mean, by Student's t.
+
+    Args:
+        values: One for each repeat; of one the interval is nan.
+    """
+    if len(values) < 2:
+        return math.nan
+    error = values.std(ddof=1) / math.sqrt(len(values))
+    quantile = stats.t.ppf((1 + _CONFIDENCE) / 2, len(values) - 1)
+    return float(quantile * error)

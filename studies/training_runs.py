@@ -8,6 +8,7 @@ import dataclasses
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -91,15 +92,20 @@ class TrainingStudy:
 
 
 def train(
-    path: pathlib.Path, flags: Sequence[str], cache: str | os.PathLike[str], label: str
+    path: pathlib.Path,
+    flags: Sequence[str],
+    cache: str | os.PathLike[str],
+    label: str,
+    program: str = "training.run_training",
 ) -> None:
-    """Runs `training.run_training` in a directory, or what is left of it.
+    """Runs a program of training in a directory, or what is left of it.
 
     Args:
         path: The run's directory.
         flags: Its flags; a run that was begun has its own.
         cache: Where prepared populations are kept.
         label: What is run, for the error.
+        program: The module.
 
     Raises:
         RuntimeError: If the run fails.
@@ -110,7 +116,7 @@ def train(
     begun = (path / run_record.RUN_FILE).exists()
     done = subprocess.run(
         [
-            *(sys.executable, "-P", "-m", "training.run_training"),
+            *(sys.executable, "-P", "-m", program),
             *given,
             *(["--resume"] if begun else flags),
         ],
@@ -144,3 +150,16 @@ def read_baselines(path: pathlib.Path) -> pd.DataFrame:
 def read_privacy(path: pathlib.Path) -> dict[str, Any]:
     """Returns the privacy statement of a finished run, as realised."""
     return json.loads((path / "privacy.json").read_text())
+
+
+def read_num_clients(path: pathlib.Path) -> int:
+    """Returns how many clients train in a run: those that its plan's sampler numbers.
+
+    Raises:
+        ValueError: If the run's facts have no plan of training.
+    """
+    facts = json.loads((path / run_record.FACTS_FILE).read_text())
+    found = re.match(r"Plan\(sampler=Timers\(num_clients=(\d+),", facts.get("plan", ""))
+    if found is None:
+        raise ValueError(f"{path} is no run of training: its plan has no Timers")
+    return int(found[1])

@@ -16,14 +16,12 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 import matplotlib.ticker
-import numpy as np
 import pandas as pd
-from scipy import stats
 
 from options import fields as options_lib
 from options.fields import option
 from simulation import plots, tables
-from studies import study, training_runs, xu_2023
+from studies import intervals, study, training_runs, xu_2023
 
 _TITLE = "Equal noise a client at several report goals (Xu et al. 2023, section 2.2)"
 _SYNTHETIC = "configs/training_demo.flagfile"
@@ -194,17 +192,10 @@ def summarize(
         row = {"setting": setting.name, "repeats": len(last)}
         for name, column in (("loss", _LOSS), ("suggestion", _SUGGESTION)):
             values = last[column].to_numpy()
-            row[name], row[f"{name}_half"] = values.mean(), _half_interval(values)
+            row[name] = values.mean()
+            row[f"{name}_half"] = intervals.half_of_mean(values)
         rows.append(row | {"rho": rho})
     return pd.DataFrame(rows)
-
-
-def _half_interval(values: np.ndarray) -> float:
-    """Returns half of the 95% interval of a mean, by Student's t."""
-    if len(values) < 2:
-        return math.nan
-    error = values.std(ddof=1) / math.sqrt(len(values))
-    return float(stats.t.ppf(0.975, len(values) - 1) * error)
 
 
 def _with_interval(mean: float, half: float, form: str) -> str:

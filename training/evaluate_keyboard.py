@@ -44,6 +44,8 @@ def _check_flags() -> None:
     _TOUCHES.read()
     if options.judges == options_lib.HELD_OUT:
         _take_population(options.model)
+    elif not flags.FLAGS["population"].present:
+        raise ValueError("--judges=all needs --population, whose clients are to judge")
     _LANGUAGE.read()
     _POPULATION.read()
 

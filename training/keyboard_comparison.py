@@ -150,7 +150,7 @@ class Comparison:
             if touches.layout is None
             else keyboard_layout.KeyboardLayout.read(touches.layout)
         )
-        judges = keyboard_judges.choose(options, models.runs, text, vocabulary)
+        judges = keyboard_judges.choose(options, models.runs, text, vocabulary, seed)
         log_prior = np.log(judges.prior.probabilities)
         typist = keyboard_typing.TouchTypist(vocabulary, layout, touches, log_prior)
         places = keyboard_places.Places.of(

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from randomness import seeds
 from simulation import client_text
 from simulation import vocabulary as vocabulary_lib
 from training import (
@@ -42,6 +43,7 @@ def choose(
     runs: Sequence[keyboard_runs.TrainingRun],
     text: client_text.ClientText,
     vocabulary: vocabulary_lib.Vocabulary,
+    seed: int,
 ) -> Judges:
     """Returns who judges models.
 
@@ -50,18 +52,30 @@ def choose(
         runs: Those of the models that are known.
         text: Of the population.
         vocabulary: Of the text and the models.
+        seed: Draws judges, where there are more clients than are wanted.
 
     Raises:
         ValueError: If a client that trained one of the models would judge.
     """
     if options.judges == keyboard_options.ALL:
-        return _all(runs, text, vocabulary)
+        _check_nobody_trained(runs, text)
+        notes = [
+            f"The judges are clients of the {text.num_clients:,} of the population "
+            "that was given. Whether one of them trained a model under another name is "
+            "not known here.",
+        ]
+        everyone = np.arange(text.num_clients)
+        judges = _some(everyone, options.max_judges, seed)
+        return _with_public_prior(judges, vocabulary, notes)
     if not runs:
         raise ValueError(
             "judges is held_out, but no model is of a run, so nobody knows which "
             "clients it held out; give the directory of the run, or judges=all with a "
             "population of which none trained."
         )
+    # A model of public text says nothing of who is held out of the private one.
+    public = [r for r in runs if r.is_pretraining and r.population != text.fingerprint]
+    runs = [run for run in runs if run not in public] or runs
     first = runs[0]
     if text.fingerprint != first.population:
         raise ValueError(
@@ -78,14 +92,21 @@ def choose(
                 "Give models of the same clients, or judges=all with a population of "
                 "which none trained."
             )
-    _, seed, num_held_out = first.split
-    clients = held_out.Clients.split(text.num_clients, int(num_held_out), int(seed))
+    _, run_seed, num_held_out = first.split
+    clients = held_out.Clients.split(text.num_clients, int(num_held_out), int(run_seed))
+    judges = _some(clients.held_out, options.max_judges, seed)
     notes = [
-        f"The judges are the {len(clients.held_out):,} clients that the runs held out; "
+        f"The judges are of the {len(clients.held_out):,} clients that the runs held "
+        "out; "
         f"none of the {len(clients.training):,} that could train judges.",
+        *(
+            f"The model of {run.path.name} is of another population, by central "
+            "training; whether judges wrote any of that text is not known here."
+            for run in public
+        ),
     ]
     if options.prior == "public":
-        return _with_public_prior(clients.held_out, vocabulary, notes)
+        return _with_public_prior(judges, vocabulary, notes)
     limits = examples.ClientLimits(
         int(first.flags["max_sentences"]), int(first.flags["max_words"])
     )
@@ -96,25 +117,26 @@ def choose(
     )
     prior = models[baselines.UNIGRAM]
     assert isinstance(prior, ngrams.Unigram)
-    return Judges(clients.held_out, prior, models, notes)
+    return Judges(judges, prior, models, notes)
 
 
-def _all(
-    runs: Sequence[keyboard_runs.TrainingRun],
-    text: client_text.ClientText,
-    vocabulary: vocabulary_lib.Vocabulary,
-) -> Judges:
+def _check_nobody_trained(
+    runs: Sequence[keyboard_runs.TrainingRun], text: client_text.ClientText
+) -> None:
     for run in runs:
         if run.population == text.fingerprint:
             raise ValueError(
                 f"judges is all, but of this population the clients of {run.path} "
                 "trained; give judges=held_out, or another population."
             )
-    notes = [
-        "The judges are all clients of the population that was given. Whether one of "
-        "them trained a model under another name is not known here.",
-    ]
-    return _with_public_prior(np.arange(text.num_clients), vocabulary, notes)
+
+
+def _some(clients: np.ndarray, most: int, seed: int) -> np.ndarray:
+    """Returns clients, or as many as are wanted of them, drawn uniformly."""
+    if len(clients) <= most:
+        return clients
+    rng = seeds.generator(seed, "judges")
+    return np.sort(rng.choice(clients, most, replace=False))
 
 
 def _with_public_prior(

@@ -140,7 +140,7 @@ class EvaluationOptions:
         HELD_OUT,
         "Who judges. 'held_out': the clients that the model's run held out, of its own "
         "population, which is found by the run's flags. 'all': all clients of the "
-        "population that is given here, of which none should have trained.",
+        "population that --population gives, of which none should have trained.",
         choices=(HELD_OUT, ALL),
     )
     prior: str | None = option(
@@ -149,6 +149,12 @@ class EvaluationOptions:
         "'training_clients': counted on those; 'public': wordfreq's. By default the "
         "former where the held-out clients judge, else the latter.",
         choices=("training_clients", "public"),
+    )
+    max_judges: int = option(
+        1000,
+        "Of more clients, so many are drawn to judge.",
+        least=1,
+        most=2**31 - 1,
     )
     max_sentences: int | None = option(
         None,

@@ -142,9 +142,9 @@ def plot_curves(table: pd.DataFrame) -> figure_lib.Figure:
                 marker="o",
                 ms=3,
             )
-    for axes in panels:
-        axes.set_ylim(0, 1)
-    plots.legend(panels[0])
+    panels[0].set_ylim(0, 1)
+    panels[1].set_ylim(bottom=0)
+    plots.legend(panels[-1], below=True)
     return figure
 
 

@@ -37,6 +37,11 @@ def read_rows(
     """
     paths = sources.files_of(options)
     found = sources.format_of(options)
+    if options.split is not None and found != "tff_sql":
+        raise population_options.PopulationError(
+            f"--population_split={options.split}: {paths[0]} is {found}, which has no "
+            "splits; leave it out."
+        )
     wanted = fields.Fields.of(options, found)
     bad = bad_rows.BadRows(options.max_bad_rows, len(paths))
     rows = _rows(paths, found, options, wanted, bad)
@@ -59,6 +64,10 @@ def _rows(
             from simulation.readers import parquet
 
             batches = parquet.read(path, wanted, bad)
+        elif found == "tff_sql":
+            from simulation.readers import sql_client_data
+
+            batches = sql_client_data.read(path, options, wanted, bad)
         elif found == "jsonl":
             batches = json_lines.read(path, options, wanted, bad)
         else:

@@ -4,7 +4,7 @@ import glob
 import os
 from typing import Any
 
-from simulation import population_options, prepared_data
+from simulation import file_options, population_options, prepared_data
 from simulation.readers import opening
 
 _SUFFIXES = {
@@ -14,6 +14,7 @@ _SUFFIXES = {
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
     ".parquet": "parquet",
+    ".sqlite": "tff_sql",
 }
 _FLAG = "population"
 
@@ -162,15 +163,19 @@ def _format(path: str, wanted: str) -> str:
         if _suffix(path) not in _SUFFIXES:
             raise population_options.PopulationError(
                 f"{path}: the name does not tell the format (known: "
-                f"{', '.join(_SUFFIXES)}, all but Parquet also with "
+                f"{', '.join(_SUFFIXES)}, all but Parquet and SQLite also with "
                 f"{', '.join(opening.COMPRESSIONS)}); say which it is with "
                 "--population_format: "
-                f"{', '.join(population_options.FORMATS[1:])}."
+                f"{', '.join(file_options.FORMATS[1:])}."
             )
         found = _SUFFIXES[_suffix(path)]
-    if found == "parquet" and compression:
+    reasons = {
+        "parquet": "Parquet compresses inside the file and",
+        "tff_sql": "a database is read here and there, and",
+    }
+    if found in reasons and compression:
         raise population_options.PopulationError(
-            f"{path}: Parquet compresses inside the file and cannot be read from "
-            f"{compression}; decompress it first."
+            f"{path}: {reasons[found]} cannot be read from {compression}; decompress "
+            "it first."
         )
     return found

@@ -29,6 +29,7 @@ _OTHER = {
     "csv_header": "present",
     "drop_pattern": "su",
     "drop_users": "a.*",
+    "split": "train",
     "tokenizer": "whitespace",
     "alphabet": "abcdefghijklmnopqrstuvwxy",
     "out_of_alphabet": "refuse",
@@ -55,6 +56,7 @@ _OTHER = {
 _FILE_ONLY = {
     "format", "encoding", "user_column", "text_column", "word_column", "count_column",
     "csv_columns", "csv_header", "max_bad_rows", "drop_pattern", "drop_users",
+    "split",
 }  # fmt: skip
 _SYNTHETIC_ONLY = {
     "num_clients", "mean_words_per_client", "words_per_client_sigma", "trending_share",

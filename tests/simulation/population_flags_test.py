@@ -51,6 +51,7 @@ class PopulationFlagsTest(parameterized.TestCase):
             "csv_header": "absent",
             "drop_pattern": "urlLink",
             "drop_users": "bot.*",
+            "population_split": "train",
             "tokenizer": "whitespace",
             "alphabet": "xyz",
             "out_of_alphabet": "refuse",

@@ -40,7 +40,7 @@ class JudgesTest(absltest.TestCase):
         self.text = client_text.ClientText.from_rows(self.path / "text", rows)
         self.run = self._run("run")
 
-    def _run(self, name, **changes):
+    def _run(self, name, program="training.run_training", text=None, **changes):
         flags = {
             "seed": "3",
             "num_held_out_clients": "4",
@@ -48,11 +48,14 @@ class JudgesTest(absltest.TestCase):
             "max_words": "4",
         }
         return keyboard_runs.TrainingRun(
-            self.path / name, flags | changes, self.text.fingerprint
+            self.path / name,
+            flags | changes,
+            (text or self.text).fingerprint,
+            program,
         )
 
     def test_those_held_out_judge_and_the_others_are_counted(self):
-        found = keyboard_judges.choose(_options(), [self.run], self.text, self.words)
+        found = keyboard_judges.choose(_options(), [self.run], self.text, self.words, 1)
         clients = held_out.Clients.split(12, 4, 3)
         np.testing.assert_array_equal(found.clients, clients.held_out)
         counts = np.ones(9)
@@ -72,13 +75,30 @@ class JudgesTest(absltest.TestCase):
     def test_public_prior(self):
         for judges, runs in (("held_out", [self.run]), ("all", [])):
             found = keyboard_judges.choose(
-                _options(judges=judges, prior="public"), runs, self.text, self.words
+                _options(judges=judges, prior="public"), runs, self.text, self.words, 1
             )
             np.testing.assert_allclose(
                 found.prior.probabilities,
                 initial_model.public_probabilities(self.words),
             )
         self.assertEqual(found.clients.tolist(), list(range(12)))
+
+    def test_a_model_of_public_text_says_nothing_of_who_judges(self):
+        other = client_text.ClientText.from_rows(self.path / "public", self.rows[:5])
+        public = self._run("chat", "training.pretrain", other, seed="9")
+        for runs in ([self.run, public], [public, self.run]):
+            found = keyboard_judges.choose(_options(), runs, self.text, self.words, 1)
+            alone = keyboard_judges.choose(
+                _options(), [self.run], self.text, self.words, 1
+            )
+            self.assertEqual(found.clients.tolist(), alone.clients.tolist())
+            self.assertIn("model of chat is of another", " ".join(found.notes))
+        # Of the same text it has to have held out the same clients.
+        central = self._run("central", "training.pretrain", seed="9")
+        with self.assertRaisesRegex(ValueError, "central differ in population, seed"):
+            keyboard_judges.choose(
+                _options(), [self.run, central], self.text, self.words, 1
+            )
 
     def test_nobody_judges_who_trained(self):
         other = client_text.ClientText.from_rows(self.path / "other", self.rows[:5])
@@ -99,8 +119,27 @@ class JudgesTest(absltest.TestCase):
             ),
         ):
             with self.assertRaisesRegex(ValueError, message):
-                keyboard_judges.choose(options, runs, text, self.words)
-        keyboard_judges.choose(_options(judges="all"), [self.run], other, self.words)
+                keyboard_judges.choose(options, runs, text, self.words, 1)
+        keyboard_judges.choose(_options(judges="all"), [self.run], other, self.words, 1)
+
+    def test_of_many_clients_some_judge(self):
+        def judges(seed, **options):
+            return keyboard_judges.choose(
+                _options(max_judges=3, **options),
+                [] if options else [self.run],
+                self.text,
+                self.words,
+                seed,
+            ).clients.tolist()
+
+        self.assertLess(set(judges(1)), set(held_out.Clients.split(12, 4, 3).held_out))
+        drawn = [judges(seed, judges="all") for seed in range(200)]
+        for some in drawn:
+            self.assertEqual(some, sorted(set(some)))
+            self.assertLen(some, 3)
+        counts = np.bincount(np.concatenate(drawn), minlength=12)
+        # Each of 12 in a quarter of 200 draws.
+        self.assertTrue(np.all(np.abs(counts - 50) < 5 * np.sqrt(200 * 3 / 16)))
 
     def _export(self, name, words=_WORDS, length=5):
         network = model.cifg_language_model(

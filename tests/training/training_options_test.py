@@ -1,14 +1,18 @@
 """Tests of the options of training: their ranges, and noise from a target."""
 
 import math
+import pathlib
 
 import numpy as np
 from absl.testing import absltest, parameterized
 from scipy import linalg, optimize, stats
 
+import training
+from options import option_flags
 from options.fields import fields_of
 from privacy import blt, toeplitz
 from rounds import timers
+from simulation.population_options import PopulationOptions
 from training import client_update, examples, server_optimizers
 from training.training_options import TrainingOptions
 
@@ -164,6 +168,20 @@ class TrainingOptionsTest(parameterized.TestCase):
             ValueError, rf"^{name}={value} is no setting of server_optimizer="
         ):
             TrainingOptions(**_GIVEN | values)
+
+    def test_the_flagfile_of_stack_overflow(self):
+        # Of 342,477 clients of its split, 1,000 are held out.
+        root = pathlib.Path(training.__file__).parent.parent
+        flagfile = f"--flagfile={root / 'configs/training_stackoverflow.flagfile'}"
+        lines = (flagfile, "--population=stackoverflow.sqlite")
+        found = option_flags.read_lines(TrainingOptions, lines)
+        found.server_parameters()
+        rule = found.participation_rule(342_477 - found.num_held_out_clients)
+        self.assertEqual((rule.cohort_size, rule.min_separation), (500, 600))
+        population = option_flags.read_lines(PopulationOptions, lines)
+        self.assertEqual(
+            (population.split, population.text_column), ("train", "tokens")
+        )
 
     def test_rules_reach_the_simulation(self):
         rule = TrainingOptions(**_GIVEN).participation_rule(1000)

@@ -1,0 +1,383 @@
+"""Section 2.5 of Xu et al. 2023 as a command: from a population to a run's flagfile.
+
+The paper's steps, walked on a population that is simulated: the clip norm and the
+server's learning rate come from runs of a small report goal with the clip norm
+adapting; the noise that the model bears from runs of that goal with the clip norm
+fixed; then report goal and noise grow in proportion until the privacy target is met,
+and MinS and the timer are made as large as the population and its clock allow. What is
+left is a flagfile for `training.run_training`.
+"""
+
+import dataclasses
+import hashlib
+import math
+import os
+import pathlib
+import re
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import pandas as pd
+
+from options import fields as options_lib
+from options import option_flags
+from options.fields import REQUIRED, option
+from privacy import conversions
+from rounds import timers
+from simulation import plots, run_directory, tables
+from studies import gboard_page, gboard_privacy, study, training_runs
+from training.training_options import TrainingOptions
+
+_LOSS = "held_out_loss"
+_COLORS = (plots.BLUE, plots.ORANGE, plots.GREEN, plots.PURPLE, plots.MUTED)
+FLAGFILE = "final.flagfile"
+# What the strategy decides; of the flagfile that is given they do not count.
+_DECIDED = re.compile(
+    r"--(no)?(mechanism|cohort_size|num_rounds|noise_multiplier|epsilon|clip_norm|"
+    r"adaptive_clip|clipped_count_stddev|first_restart|restart_period|"
+    r"target_quantile|server_learning_rate|timer_hours|min_separation|"
+    r"max_participation|seed|output_dir)(=|$)"
+)
+
+
+# What goes where another option takes its place.
+_REPLACED = {
+    "population": ("--population=",),
+    "initial_model": ("--initial_model=", "--initial_bias="),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """What the strategy is given; each field is a flag."""
+
+    is_synthetic: ClassVar[bool] = False
+
+    training_flagfile: str = option(
+        REQUIRED,
+        "Flags of training.run_training: the population, the model, the clients' "
+        "training and how they are available. What the strategy decides does not "
+        "count there.",
+    )
+    largest_report_goal: int = option(
+        REQUIRED,
+        "Clients of a round that the system can do at most.",
+        least=1,
+        most=2**29 - 1,
+    )
+    target_rho: float = option(
+        REQUIRED, "The wanted zCDP of the final run.", above=0, most=1e6
+    )
+    num_rounds: int = option(
+        REQUIRED, "Rounds of the final run (T).", least=1, most=100_000
+    )
+    population: str | None = option(
+        None, "The clients' data, where the flagfile has no --population."
+    )
+    initial_model: str | None = option(
+        None, "A model that was pretrained on public text (step 1)."
+    )
+    small_report_goal: int = option(
+        20, "Clients of a round in experiments.", least=1, most=2**29 - 1
+    )
+    small_rounds: int | None = option(
+        None, "Rounds of experiments; --num_rounds by default.", least=1, most=100_000
+    )
+    first_clip_norm: float = option(
+        0.1,
+        "The clip norm that experiments begin with; small, so that the noise is.",
+        least=1e-15,
+        most=1e15,
+    )
+    target_quantile: float = option(
+        0.5, "Of the updates' norms, which becomes the clip norm.", above=0, below=1
+    )
+    server_learning_rates: tuple[str, ...] = option(
+        ("0.5", "1", "2"), "Of the server; one is chosen by the held-out loss."
+    )
+    noises_per_client: tuple[str, ...] = option(
+        ("0.001", "0.003", "0.01"),
+        "Noise multipliers over the report goal, increasing; the largest is chosen "
+        "that the model bears. The paper's 7 over 6,500 is 0.00108.",
+    )
+    loss_tolerance: float = option(
+        0.02,
+        "The model bears noise that raises the held-out loss by at most this share of "
+        "the loss with the least noise.",
+        least=0,
+        most=1,
+    )
+    delta: float = option(1e-10, "Of the epsilon that is told.", above=0, below=1)
+
+    def __post_init__(self):
+        options_lib.check(self)
+        for name in ("server_learning_rates", "noises_per_client"):
+            values = numbers(getattr(self, name))
+            if not 1 <= len(values) <= len(_COLORS) or sorted({*values}) != values:
+                raise options_lib.OptionError(
+                    self,
+                    f"{{{name}=}}: has to be one to {len(_COLORS)} increasing numbers "
+                    "above 0",
+                )
+        if self.small_report_goal > self.largest_report_goal:
+            raise options_lib.OptionError(
+                self,
+                "{small_report_goal=}: has to be at most {largest_report_goal=}",
+            )
+
+
+def numbers(texts: Sequence[str]) -> list[float]:
+    """Returns finite numbers above 0; none where a text is no such number."""
+    try:
+        found = [float(text) for text in texts]
+    except ValueError:
+        return []
+    return found if all(0 < value < math.inf for value in found) else []
+
+
+@dataclasses.dataclass(frozen=True)
+class Decisions:
+    """What the experiments and the accounting decide.
+
+    Attributes:
+        server_learning_rate: eta_s.
+        clip_norm: C.
+        noise_per_client: z / m.
+        num_clients: Who train.
+        choice: Report goal, noise, MinS and timer.
+    """
+
+    server_learning_rate: float
+    clip_norm: float
+    noise_per_client: float
+    num_clients: int
+    choice: gboard_privacy.Choice
+
+
+def best_rate(last: pd.Series) -> float:
+    """Returns the learning rate with the least loss.
+
+    Args:
+        last: Losses by learning rate; one that is not finite is none.
+    """
+    if not last.map(math.isfinite).any():
+        raise ValueError("no experiment has a finite held-out loss; lower the rates")
+    return float(last[last.map(math.isfinite)].idxmin())
+
+
+def largest_noise(last: pd.Series, tolerance: float) -> float:
+    """Returns the largest noise that a model bears, with all smaller ones.
+
+    Args:
+        last: Losses by noise a client, increasing.
+        tolerance: See `Options.loss_tolerance`.
+    """
+    allowed = last.iloc[0] * (1 + tolerance)
+    borne = last.le(allowed).cummin()
+    return float(last[borne].index[-1])
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class StrategyStudy(training_runs.TrainingStudy):
+    """The experiments, and what follows from them; a `study.Study`.
+
+    Attributes:
+        options: What the strategy is given.
+        lines: Flags of the flagfile that is given, without what is decided.
+    """
+
+    options: Options
+    lines: Sequence[str]
+
+    def run_part(
+        self,
+        setting: training_runs.Setting,
+        repeat: int,
+        part: run_directory.RunDirectory,
+    ) -> dict[str, list[dict[str, Any]]]:
+        """Trains; settings with a fixed clip norm come after those that find it."""
+        if setting.name.startswith("noise"):
+            rate, clip = self._clip(part.path.parent)
+            decided = (f"--server_learning_rate={rate!r}", f"--clip_norm={clip!r}")
+            setting = dataclasses.replace(setting, flags=(*setting.flags, *decided))
+        return super().run_part(setting, repeat, part)
+
+    def _metrics(self, directory: pathlib.Path, kind: str) -> dict[float, pd.DataFrame]:
+        """Returns metrics of the runs of a kind, by the number that they differ in."""
+        return {
+            float(setting.name.removeprefix(f"{kind}_")): training_runs.read_metrics(
+                directory / study.part_name(setting.name, 0)
+            )
+            for setting in self.settings
+            if setting.name.startswith(f"{kind}_")
+        }
+
+    def _clip(self, directory: pathlib.Path) -> tuple[float, float]:
+        """Returns the learning rate, and the clip norm that its run has found."""
+        found = self._metrics(directory, "rate")
+        rate = best_rate(_last_losses(found))
+        norm = float(found[rate]["tracked_norm"].iloc[-1])
+        return rate, gboard_privacy.rounded(norm)
+
+    def decide(self, directory: pathlib.Path) -> Decisions:
+        """Returns what follows from the experiments in a directory."""
+        rate, clip = self._clip(directory)
+        losses = _last_losses(self._metrics(directory, "noise"))
+        noise = largest_noise(losses, self.options.loss_tolerance)
+        first = directory / study.part_name(self.settings[0].name, 0)
+        clients = training_runs.read_num_clients(first)
+        choice = gboard_privacy.choose(
+            lambda goal, hours: self.rule(clients, goal, hours),
+            seed=self.seed,
+            noise_per_client=noise,
+            small_goal=self.options.small_report_goal,
+            largest_goal=self.options.largest_report_goal,
+            target_rho=self.options.target_rho,
+        )
+        return Decisions(rate, clip, noise, clients, choice)
+
+    def rule(self, clients: int, goal: int, hours: int) -> timers.Timers:
+        """Returns how the clients of the final run's rounds come together."""
+        final = (
+            f"--cohort_size={goal}",
+            f"--num_rounds={self.options.num_rounds}",
+            f"--timer_hours={hours}",
+            "--mechanism=fedavg",
+        )
+        given = option_flags.read_lines(TrainingOptions, (*self.lines, *final))
+        return given.participation_rule(clients)
+
+    def flagfile(self, found: Decisions) -> str:
+        """Returns the flagfile of the final run."""
+        of_privacy = found.choice.participation
+        decided = [
+            "--mechanism=dp_ftrl",
+            f"--num_rounds={self.options.num_rounds}",
+            f"--cohort_size={found.choice.report_goal}",
+            f"--noise_multiplier={found.choice.noise_multiplier!r}",
+            f"--clip_norm={found.clip_norm!r}",
+            f"--server_learning_rate={found.server_learning_rate!r}",
+            f"--timer_hours={of_privacy.timer_hours}",
+            f"--min_separation={of_privacy.min_separation}",
+            f"--max_participation={of_privacy.max_participation}",
+            f"--delta={self.options.delta!r}",
+            f"--seed={self.seed}",
+        ]
+        title = "# The final run, by section 2.5 of Xu et al. 2023."
+        return "\n".join([title, *self.lines, *decided]) + "\n"
+
+    def files(self, found: study.Tables, directory: pathlib.Path) -> dict[str, bytes]:
+        """Returns the files of results by name; see `study.Study`."""
+        del found
+        decisions = self.decide(directory)
+        runs = {s: directory / study.part_name(s.name, 0) for s in self.settings}
+        table = pd.concat(
+            [
+                training_runs.read_metrics(path).assign(setting=setting.name)
+                for setting, path in runs.items()
+            ],
+            ignore_index=True,
+        )
+        epsilon = conversions.zcdp_to_epsilon(decisions.choice.rho, self.options.delta)
+        page = gboard_page.to_markdown(
+            self.title, self.options, decisions, table, epsilon
+        )
+        return {
+            FLAGFILE: self.flagfile(decisions).encode(),
+            "experiments.csv": tables.write(table).encode(),
+            "experiments.png": gboard_page.plot(table, self.settings),
+            study.PAGE: page.encode(),
+        }
+
+
+def _last_losses(metrics: dict[float, pd.DataFrame]) -> pd.Series:
+    return pd.Series({key: runs[_LOSS].iloc[-1] for key, runs in metrics.items()})
+
+
+def prepare(
+    name: str, options: Options, *, seed: int, cache: str | os.PathLike[str]
+) -> StrategyStudy:
+    """Returns the study.
+
+    Args:
+        name: There is one study only.
+        options: What the strategy is given.
+        seed: Of all runs, at least 0.
+        cache: Directory where populations are kept.
+
+    Raises:
+        ValueError: If the flagfile cannot be read.
+    """
+    del name
+    lines = _lines(options)
+    goal, rounds = options.small_report_goal, options.small_rounds or options.num_rounds
+    common = (*lines, f"--cohort_size={goal}", f"--num_rounds={rounds}")
+    least, *_ = noises = numbers(options.noises_per_client)
+    every = max(1, rounds // 4)
+    adapting = (
+        "--adaptive_clip",
+        f"--noise_multiplier={least * goal!r}",
+        f"--clipped_count_stddev={max(goal / 20, least * goal)!r}",
+        f"--target_quantile={options.target_quantile!r}",
+        f"--clip_norm={options.first_clip_norm!r}",
+        f"--first_restart={every}",
+        f"--restart_period={every}",
+    )
+    settings = [
+        training_runs.Setting(
+            f"rate_{rate:g}",
+            f"clip norm adapts, server learning rate {rate:g}",
+            ("--mechanism=dp_ftrl", *adapting, f"--server_learning_rate={rate!r}"),
+            color,
+            ":",
+        )
+        for rate, color in zip(
+            numbers(options.server_learning_rates), _COLORS, strict=False
+        )
+    ]
+    settings += [
+        training_runs.Setting(
+            f"noise_{noise:g}",
+            f"clip norm fixed, z = {noise:g} m",
+            ("--mechanism=dp_ftrl", f"--noise_multiplier={noise * goal!r}"),
+            color,
+        )
+        for noise, color in zip(noises, _COLORS, strict=False)
+    ]
+    return StrategyStudy(
+        title="A run of DP-FTRL by section 2.5 of Xu et al. 2023",
+        settings=settings,
+        flags=common,
+        cache=cache,
+        seed=seed,
+        data={"training flags": hashlib.sha256(repr(lines).encode()).hexdigest()},
+        options=options,
+        lines=lines,
+    )
+
+
+def _lines(options: Options) -> list[str]:
+    """Returns the flags that are given, without what the strategy decides."""
+    try:
+        text = pathlib.Path(options.training_flagfile).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(
+            f"--training_flagfile={options.training_flagfile}: cannot be read: {error}"
+        ) from error
+    given = [line.strip() for line in text.splitlines()]
+    lines = [
+        line
+        for line in given
+        if line and not line.startswith(("#", "//")) and not _DECIDED.match(line)
+    ]
+    for name in ("population", "initial_model"):
+        value = getattr(options, name)
+        if value is not None:
+            lines = [line for line in lines if not line.startswith(_REPLACED[name])]
+            lines.append(f"--{name}={value}")
+    if not any(line.startswith("--population=") for line in lines):
+        raise ValueError(
+            f"--training_flagfile={options.training_flagfile} has no --population; "
+            "give --population"
+        )
+    return lines

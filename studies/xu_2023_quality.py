@@ -1,0 +1,322 @@
+"""What models are worth, from scratch and pretrained (Xu et al. 2023, sections 2.3, 3).
+
+Bloggers of ten shards train models of 10,000 words: without noise, with noise of a tree
+and with independent noise, from random weights and from a model of public chat; beside
+them stand n-grams and the same model trained centrally. Held-out bloggers, on whom
+nothing was chosen, judge each model once, as a keyboard would use it. Settings are
+chosen on bloggers of two other shards, by the study of that name.
+
+A round has 100 clients, and the noise of each of them is that of 6,500 clients at a
+noise multiplier of 7, so models are about as good as they would be there. What is
+guaranteed to so few bloggers is another matter: next to nothing. One run has noise that
+promises them something.
+"""
+
+import dataclasses
+import hashlib
+import os
+import pathlib
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import pandas as pd
+
+from options import fields as options_lib
+from options.fields import REQUIRED, option
+from simulation import plots, prepared_data, run_directory
+from studies import study, training_runs, xu_2023_quality_report
+
+CHOICE = "xu_quality_choice"
+_FLAGFILE = training_runs.ROOT / "configs" / "training_blogs_10k.flagfile"
+_POSTS = "blog-authorship/posts-*.jsonl.xz"
+_MESSAGES = "ubuntu-irc/messages.csv.xz"
+# Its bots write the same sentences again and again.
+_OF_CHAT = ("--drop_users=ubottu,ubotu,ubot3",)
+# Flags that central training has in common with federated training.
+_OF_TEXT = (
+    "user_column",
+    "text_column",
+    "vocabulary_size",
+    "initial_bias",
+    "max_sentences",
+    "num_held_out_clients",
+)
+_SHARDS = {"xu_quality": range(10), CHOICE: range(10, 12)}
+_SIZES = {
+    "small": ("--num_units=256", "--embedding_size=48"),
+    "paper": ("--num_units=670", "--embedding_size=96"),
+}
+# The noise a client of 6,500 clients at a noise multiplier of 7, with 100 clients.
+_NOISE = f"--noise_multiplier={7 / 65!r}"
+# Two shards have a fifth of the bloggers.
+_OF_FEW = ("--num_rounds=100", "--min_separation=18")
+_CHAT, _CENTRAL, _JUDGED = "chat", "central", "judged"
+_TRAIN, _JUDGE = "training.run_training", "training.evaluate_keyboard"
+
+
+@dataclasses.dataclass(frozen=True)
+class Step(training_runs.Setting):
+    """A run of the study, of one program or another.
+
+    Attributes:
+        program: What runs.
+        begins_with: The setting whose model it begins with; None for first weights.
+    """
+
+    program: str = _TRAIN
+    begins_with: str | None = None
+
+
+def _private(name: str, label: str, color: str, *flags: str) -> list[Step]:
+    """Returns a way of federated training, from scratch and pretrained."""
+    return [
+        Step(name, label, flags, color),
+        Step(
+            f"{name}_pretrained",
+            f"{label}, pretrained",
+            flags,
+            color,
+            ":",
+            begins_with=_CHAT,
+        ),
+    ]
+
+
+STEPS: tuple[Step, ...] = (
+    Step(
+        _CHAT,
+        "public chat alone",
+        ("--num_epochs=3",),
+        plots.MUTED,
+        program="training.pretrain",
+    ),
+    Step(
+        _CENTRAL,
+        "trained centrally",
+        ("--num_epochs=3",),
+        plots.INK,
+        program="training.pretrain",
+    ),
+    *_private("fedavg", "FedAvg", plots.GREEN, "--mechanism=fedavg"),
+    *_private("dp_ftrl", "DP-FTRL", plots.BLUE, "--mechanism=dp_ftrl", _NOISE),
+    *_private(
+        "dp_ftrl_adaptive",
+        "DP-FTRL, adaptive clip",
+        plots.PURPLE,
+        "--mechanism=dp_ftrl",
+        _NOISE,
+        "--adaptive_clip",
+        "--clip_norm=0.2",
+    ),
+    *_private("dp_fedavg", "DP-FedAvg", plots.ORANGE, "--mechanism=dp_fedavg", _NOISE),
+    Step(
+        "dp_ftrl_guaranteed",
+        "DP-FTRL, z = 2: what so few bloggers can be promised",
+        ("--mechanism=dp_ftrl", "--noise_multiplier=2"),
+        plots.MUTED,
+    ),
+)
+
+
+def choices() -> tuple[Step, ...]:
+    """Returns the settings of which one is chosen: rates of clients and server."""
+    return tuple(
+        Step(
+            f"clients_{rate:g}_server_{server:g}".replace(".", "_"),
+            f"clients' rate {rate:g}, server's {server:g}",
+            (
+                "--mechanism=dp_ftrl",
+                _NOISE,
+                f"--client_learning_rate={rate!r}",
+                f"--server_learning_rate={server!r}",
+                *_OF_FEW,
+            ),
+            color,
+            line,
+        )
+        for rate, color in ((1.0, plots.BLUE), (3.0, plots.ORANGE), (6.0, plots.GREEN))
+        for server, line in ((0.5, ":"), (1.0, "-"), (2.0, "--"))
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """How the study is run; each field is a flag. The rest is in a flagfile."""
+
+    is_synthetic: ClassVar[bool] = False
+
+    data_dir: str = option(
+        REQUIRED,
+        "The directory that holds the data sets blog-authorship and ubuntu-irc.",
+    )
+    size: str = option(
+        "small",
+        "The model: 256 units and embeddings of 48, or the paper's 670 and 96.",
+        choices=tuple(_SIZES),
+    )
+    steps: tuple[str, ...] = option(
+        (),
+        "Which are run, of "
+        + ", ".join(step.name for step in STEPS)
+        + "; the chat's comes with those that begin with it. By default all.",
+    )
+    num_rounds: int | None = option(
+        None, "Rounds, instead of the flagfile's.", least=1, most=100_000
+    )
+    num_repeats: int = option(3, "Runs of each, with other seeds.", least=1, most=1000)
+
+    def __post_init__(self):
+        options_lib.check(self)
+        known = {step.name for step in STEPS}
+        if not known.issuperset(self.steps):
+            raise options_lib.OptionError(
+                self,
+                "{steps=}: has to name some of {known}",
+                known=", ".join(sorted(known)),
+            )
+
+    def chosen(self) -> tuple[Step, ...]:
+        """Returns the steps that are run, those that others begin with among them."""
+        if not self.steps:
+            return STEPS
+        needed = {step.begins_with for step in STEPS if step.name in self.steps}
+        return tuple(s for s in STEPS if s.name in {*self.steps, *needed})
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class QualityStudy(training_runs.TrainingStudy):
+    """Models side by side on the same held-out clients; a `study.Study`.
+
+    Attributes:
+        flags: Of federated training on the bloggers.
+        central: Of central training on the bloggers' text.
+        chat: Of central training on the public text.
+    """
+
+    central: Sequence[str]
+    chat: Sequence[str]
+
+    def run_part(
+        self,
+        setting: training_runs.Setting,
+        repeat: int,
+        part: run_directory.RunDirectory,
+    ) -> dict[str, list[dict[str, Any]]]:
+        """Runs a step, or goes on where it was stopped; see `study.Study`.
+
+        Raises:
+            RuntimeError: If its program fails.
+        """
+        assert isinstance(setting, Step)
+
+        def sibling(name: str) -> pathlib.Path:
+            return part.path.parent / study.part_name(name, repeat)
+
+        seed = f"--seed={self.seed + repeat}"
+        if setting.name == _JUDGED:
+            # The first run says what the population is, and who was held out.
+            judged = [s.name for s in self.settings if s.name not in (_CHAT, _JUDGED)]
+            judged += [s.name for s in self.settings if s.name == _CHAT]
+            models = [sibling(name) for name in judged]
+            flags = [f"--model={','.join(map(str, models))}", seed]
+        elif setting.name == _CHAT:
+            flags = [*self.chat, *setting.flags, seed]
+        elif setting.name == _CENTRAL:
+            flags = [*self.central, *setting.flags, seed]
+        else:
+            flags = [*self.flags, *setting.flags, seed]
+        if setting.begins_with is not None:
+            model = sibling(setting.begins_with) / "model"
+            flags += [f"--initial_model={model}", "--initial_bias=zero"]
+        training_runs.train(
+            part.path, flags, self.cache, setting.label, program=setting.program
+        )
+        return {}
+
+    def files(self, found: study.Tables, directory: pathlib.Path) -> dict[str, bytes]:
+        """Returns the files of results by name; see `study.Study`."""
+        del found
+        runs, judged = [pd.DataFrame()], []
+        for (setting, repeat), path in self.paths(directory).items():
+            if setting.name == _JUDGED:
+                judged.append(xu_2023_quality_report.read_judged(path))
+            elif setting.name not in (_CHAT, _CENTRAL):  # these have steps, not rounds
+                of_run = training_runs.read_metrics(path)
+                runs.append(of_run.assign(setting=setting.name, repeat=repeat))
+        return xu_2023_quality_report.files_of(
+            self.title, self.settings, pd.concat(runs, ignore_index=True), judged
+        )
+
+
+def _shards(data_dir: str, name: str) -> list[pathlib.Path]:
+    """Returns the posts' shards of a study."""
+    numbers = {f"posts-{number:02d}-" for number in _SHARDS[name]}
+    files = [
+        path
+        for path in prepared_data.parts_of(data_dir, _POSTS)
+        if path.name[: len("posts-00-")] in numbers
+    ]
+    if not files:
+        raise prepared_data.PopulationError(
+            f"data_dir: {data_dir} has none of the shards {min(_SHARDS[name]):02d} to "
+            f"{max(_SHARDS[name]):02d} of {_POSTS}"
+        )
+    return files
+
+
+def prepare(
+    name: str, options: Options, *, seed: int, cache: str | os.PathLike[str]
+) -> QualityStudy:
+    """Returns the study.
+
+    Args:
+        name: The study itself, or the one that chooses its rates.
+        options: How it is run.
+        seed: Of the first repeat, at least 0.
+        cache: Directory where populations are kept.
+
+    Raises:
+        PopulationError: If there are no posts, or no chat.
+    """
+    files = _shards(options.data_dir, name)
+    posts = prepared_data.join_parts(files, cache, "bloggers.jsonl.xz")
+    [chat] = prepared_data.parts_of(options.data_dir, _MESSAGES)
+    steps = choices() if name == CHOICE else options.chosen()
+    if name != CHOICE:
+        steps += (Step(_JUDGED, _JUDGED, (), plots.INK, "-", _JUDGE),)
+    common = flags_of(_FLAGFILE, _OF_TEXT) + _SIZES[options.size]
+    rounds = options.num_rounds
+    return QualityStudy(
+        title=f"Models of 10,000 words from bloggers' text ({options.size})",
+        settings=steps,
+        flags=(
+            f"--flagfile={_FLAGFILE}",
+            f"--population={posts}",
+            *_SIZES[options.size],
+            *(() if rounds is None else (f"--num_rounds={rounds}",)),
+        ),
+        central=(f"--population={posts}", *common),
+        chat=(f"--population={chat}", *common, *_OF_CHAT),
+        cache=cache,
+        seed=seed,
+        data={path.name: _digest(path) for path in (posts, chat)},
+        num_repeats=options.num_repeats,
+    )
+
+
+def flags_of(flagfile: pathlib.Path, names: Sequence[str]) -> tuple[str, ...]:
+    """Returns the flags of some names that a flagfile gives.
+
+    Args:
+        flagfile: A flag a line.
+        names: Of flags.
+    """
+    lines = flagfile.read_text().splitlines()
+    return tuple(
+        line for line in lines if line.startswith(tuple(f"--{n}=" for n in names))
+    )
+
+
+def _digest(path: pathlib.Path) -> str:
+    with open(path, "rb") as file:
+        return f"SHA-256 {hashlib.file_digest(file, 'sha256').hexdigest()}"

@@ -1,0 +1,194 @@
+"""Tests of section 2.5's steps: what experiments decide, and the run that follows."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+from unittest import mock
+
+import pandas as pd
+from absl.testing import absltest, parameterized
+
+from options import option_flags
+from randomness import noise_keys
+from simulation import run_directory, run_record, tables
+from studies import gboard_strategy as strategy
+from studies import study, training_runs
+from training.training_options import TrainingOptions
+
+_KEY = noise_keys.NoiseKey.of_seed(1)
+_BASE = """# A tiny population.
+--population=synthetic
+--num_clients=330
+--mean_words_per_client=20
+--context_words=50
+--vocabulary_size=100
+--initial_bias=public
+--num_units=4
+--embedding_size=4
+--max_words=3
+--max_sentences=4
+--num_held_out_clients=10
+--num_blocks=1
+--round_minutes=30
+--nodiurnal
+--cohort_size=9
+--noise_multiplier=3
+--max_participation=1
+"""
+# By learning rate, and by noise a client.
+_LOSSES = {"rate": {0.5: 3.0, 1.0: 2.5, 2.0: 2.6}, "noise": {0.05: 2.0, 0.1: 2.03}}
+_LOSSES["noise"][0.2] = 2.5
+
+
+class StrategyTest(parameterized.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.scratch = pathlib.Path(self.create_tempdir().full_path)
+        self.base = self.scratch / "base.flagfile"
+        self.base.write_text(_BASE)
+        self.asked = {}
+
+    def prepare(self, **options):
+        values = dict(
+            training_flagfile=str(self.base),
+            largest_report_goal=60,
+            target_rho=2.0,
+            num_rounds=16,
+            small_report_goal=6,
+            server_learning_rates=("0.5", "1", "2"),
+            noises_per_client=("0.05", "0.1", "0.2"),
+        )
+        options = strategy.Options(**values | options)
+        return strategy.prepare("gboard_strategy", options, seed=3, cache="")
+
+    def write_run(self, path, flags, cache, label):
+        """Leaves what a finished run leaves."""
+        del cache, label
+        kind, _, number = path.name.removesuffix("_repeat_1").partition("_")
+        options = option_flags.read_lines(TrainingOptions, flags)
+        self.asked[path.name] = options
+        loss = _LOSSES[kind][float(number.replace("_", "."))]
+        (path / "simulator").mkdir(parents=True, exist_ok=True)
+        record = run_record.new("t", flags, {}, _KEY) | {"status": "complete"}
+        (path / "run.json").write_text(json.dumps(record))
+        plan = {"plan": "Plan(sampler=Timers(num_clients=320, cohort_size=6, x)"}
+        (path / run_record.FACTS_FILE).write_text(json.dumps(plan))
+        norms = {"clip_norm": options.clip_norm, "tracked_norm": 0.41237}
+        metrics = {"round": [1, 2], "held_out_loss": [9.0, loss], **norms}
+        (path / "simulator/metrics.csv").write_text(tables.write(pd.DataFrame(metrics)))
+
+    def walk(self, made):
+        directory = run_directory.RunDirectory.create(
+            self.scratch / "study", program="t", flags=(), facts={}, noise_key=_KEY
+        )
+        with directory, mock.patch.object(training_runs, "train", self.write_run):
+            (found,) = study.run(made, directory)
+            return made.files(found, directory.path)
+
+    def test_each_step(self):
+        files = self.walk(self.prepare())
+        adapting, fixed = (
+            self.asked["rate_2_repeat_1"],
+            self.asked["noise_0_1_repeat_1"],
+        )
+        self.assertTrue(adapting.adaptive_clip)
+        self.assertEqual((adapting.cohort_size, adapting.num_rounds), (6, 16))
+        self.assertAlmostEqual(adapting.noise_multiplier, 0.05 * 6)
+        # The least loss is at 1, and its run's norm is kept, to few digits.
+        self.assertFalse(fixed.adaptive_clip)
+        self.assertEqual((fixed.server_learning_rate, fixed.clip_norm), (1.0, 0.4124))
+        self.assertAlmostEqual(fixed.noise_multiplier, 0.1 * 6)
+        # 2.03 is within 2% of 2, and 2.5 is not.
+        lines = files[strategy.FLAGFILE].decode().splitlines()
+        final = option_flags.read_lines(
+            TrainingOptions, [line for line in lines if line.startswith("--")]
+        )
+        self.assertAlmostEqual(final.noise_multiplier / final.cohort_size, 0.1)
+        self.assertEqual((final.server_learning_rate, final.clip_norm), (1.0, 0.4124))
+        self.assertFalse(final.diurnal)
+        # A flag once: what is decided is not there twice.
+        names = [line.partition("=")[0] for line in lines]
+        self.assertLen(set(names), len(names))
+        page = files[study.PAGE].decode()
+        for step in ("(1)", "(2)", "(3)", "(4)", "(5, 6)", "(7)"):
+            self.assertIn(f"**{step} ", page)
+        self.assertIn("z = 0.1 m: the largest whose held-out loss is at most 2", page)
+        self.assertIn("(0.5: 3.0000; 1: 2.5000; 2: 2.6000)", page)
+        self.assertIn(f"Report goal {final.cohort_size}, z = ", page)
+        self.assertTrue(files["experiments.png"].startswith(b"\x89PNG"))
+
+        # The run that it describes: its guarantee is what the page says.
+        (self.scratch / "final").write_bytes(files[strategy.FLAGFILE])
+        done = subprocess.run(
+            [
+                *(sys.executable, "-P", "-m", "training.run_training"),
+                f"--flagfile={self.scratch / 'final'}",
+                f"--output_dir={self.scratch / 'run'}",
+                f"--population_cache={self.scratch / 'cache'}",
+            ],
+            env={**os.environ, "PYTHONPATH": str(training_runs.ROOT)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        self.assertEqual(done.returncode, 0, done.stderr)
+        said = json.loads((self.scratch / "run" / "privacy_planned.json").read_text())
+        (guarantee,) = said["guarantees"]
+        self.assertLessEqual(guarantee["rho"], 2)
+        (shown,) = (w for w in page.split() if w.startswith(f"{guarantee['rho']:.3f}"))
+        self.assertGreaterEqual(float(shown.rstrip(",")), guarantee["rho"])
+        realised = training_runs.read_privacy(self.scratch / "run")
+        self.assertLessEqual(realised["guarantees"][0]["rho"], guarantee["rho"])
+        self.assertEqual(training_runs.read_num_clients(self.scratch / "run"), 320)
+
+    def test_a_target_out_of_reach(self):
+        files = self.walk(self.prepare(target_rho=0.01, initial_model="/some/model"))
+        page = files[study.PAGE].decode()
+        self.assertIn("is unachievable with noise in proportion", page)
+        self.assertIn("Report goal 60, z = ", page)
+        self.assertIn("All runs begin with /some/model", page)
+        flagfile = files[strategy.FLAGFILE].decode()
+        self.assertIn("--initial_model=/some/model\n", flagfile)
+        self.assertNotIn("--initial_bias", flagfile)
+
+    def test_noise_that_a_model_bears(self):
+        losses = pd.Series({0.1: 2.0, 0.2: 2.1, 0.4: 1.9})
+        # Luck with more noise is no reason.
+        self.assertEqual(strategy.largest_noise(losses, 0.01), 0.1)
+        self.assertEqual(strategy.largest_noise(losses, 0.05), 0.4)
+        with self.assertRaisesRegex(ValueError, "no experiment has a finite"):
+            strategy.best_rate(pd.Series({1.0: float("nan")}))
+
+    @parameterized.parameters(
+        (
+            dict(server_learning_rates=("2", "1")),
+            "server_learning_rates=2,1: has to",
+        ),
+        (dict(noises_per_client=("0",)), "noises_per_client=0: has to be one to 5"),
+        (dict(small_report_goal=61), "small_report_goal=61: has to be at most"),
+        (
+            dict(training_flagfile="nowhere"),
+            "training_flagfile=nowhere: cannot be",
+        ),
+    )
+    def test_bad_options(self, options, regex):
+        with self.assertRaisesRegex(ValueError, regex):
+            self.prepare(**options)
+
+    def test_a_flagfile_without_a_population(self):
+        self.base.write_text("--num_units=4\n")
+        with self.assertRaisesRegex(ValueError, "has no --population; give"):
+            self.prepare()
+        made = self.prepare(population="synthetic")
+        self.assertIn("--population=synthetic", made.lines)
+
+    def test_more_clients_than_there_are(self):
+        made = self.prepare(largest_report_goal=400, target_rho=0.001)
+        with self.assertRaisesRegex(ValueError, "the population has 320"):
+            self.walk(made)
+
+
+if __name__ == "__main__":
+    absltest.main()
