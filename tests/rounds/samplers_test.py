@@ -101,6 +101,19 @@ class DisjointCohortsTest(parameterized.TestCase):
         self.assertEqual(samplers.DisjointCohorts(10, 2).limits(5).max_participation, 1)
 
 
+class EverybodyTest(absltest.TestCase):
+    def test_all_in_each_round(self):
+        sampler = samplers.Everybody(5)
+        self.assertEqual((sampler.num_clients, sampler.cohort_size), (5, 5))
+        for number in range(3):
+            drawn = sampler.draw(sampler.initialize(), number, streams.Stream(1))
+            self.assertEqual(drawn.cohort.tolist(), [0, 1, 2, 3, 4])
+        limits = sampler.limits(3)
+        self.assertEqual((limits.max_participation, limits.min_separation), (3, 0))
+        with self.assertRaisesRegex(ValueError, "num_clients is 0; it has to be at le"):
+            samplers.Everybody(0)
+
+
 class BadSizesTest(parameterized.TestCase):
     @parameterized.product(
         sampler=[samplers.UniformCohorts, samplers.DisjointCohorts], size=[0, 11]

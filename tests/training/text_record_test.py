@@ -38,7 +38,7 @@ class TextRecordTest(absltest.TestCase):
         private = {
             "b": [[4, 5], sentence(9)],
             "c": [sentence(3, 15), sentence(3, 14), sentence(1)],
-            "d": [sentence(1), sentence(1)[::-1], sentence(4)],
+            "d": [sentence(1)[::-1], sentence(1), sentence(4)],
             "held out": [sentence(8)],
         }
         found = record.shared_with(self.text("private", private))
