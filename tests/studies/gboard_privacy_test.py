@@ -119,7 +119,8 @@ class ChoiceTest(parameterized.TestCase):
             num_clients=1200, availability=timers.DiurnalAvailability(), drop_out=0.2,
             over_selection=1.5, num_rounds=40,
         )  # fmt: skip
-        first = choose(rule, target_rho=2.0)
+        first = choose(rule, target_rho=4.0)
+        self.assertTrue(first.is_scaled)
         self.assertLess(
             first.participation.min_separation, first.largest_min_separation
         )
