@@ -209,6 +209,18 @@ def training_blogs() -> list[str]:
     return table(_LEARNED, rows)
 
 
+def pretraining() -> list[str]:
+    """What public chat is worth on bloggers before any private round."""
+    found = tables.read(RESULTS / "pretraining" / "on_bloggers.csv")
+    rows = [
+        [row["baseline"].replace("chat", "public chat"), *_scores(row)]
+        for row in found.to_dict("records")
+    ]
+    rows[3][0] = "trained centrally on public chat"
+    labels = [metric_names.LABELS[name] for name in _METRICS]
+    return table(["held-out bloggers", *labels], rows)
+
+
 def training_blt() -> list[str]:
     """What a tree and correlated noise let a model learn, at one epsilon or noise."""
     runs = tables.read(RESULTS / "training_blt" / "runs.csv").groupby("setting").last()
@@ -331,6 +343,7 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     "triehh_parameters": triehh_parameters,
     "training_blogs": training_blogs,
     "training_blt": training_blt,
+    "pretraining": pretraining,
     "xu_figure4": xu_figure4,
     "benchmark_two_servers": benchmark_two_servers,
     **comparison_tables.TABLES,

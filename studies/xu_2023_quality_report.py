@@ -2,7 +2,6 @@
 
 import math
 import pathlib
-import re
 from collections.abc import Sequence
 
 import matplotlib.ticker
@@ -23,9 +22,10 @@ def read_judged(path: pathlib.Path) -> pd.DataFrame:
         `model`: the setting, or the name of n-grams; and a column a metric.
     """
     scores = tables.read(next(path.rglob("scores.csv")))
-    wide = scores.pivot(index="model", columns="metric", values="value").reset_index()
-    wide["model"] = [re.sub(r"_repeat_\d+$", "", name) for name in wide["model"]]
-    return wide
+    order = scores["model"].drop_duplicates()
+    wide = scores.pivot(index="model", columns="metric", values="value").loc[order]
+    wide.index = wide.index.str.replace(r"_repeat_\d+$", "", regex=True)
+    return wide.reset_index()
 
 
 def files_of(
@@ -102,6 +102,8 @@ def _last_rows(
 
 
 def _with_interval(values: pd.Series, is_loss: bool) -> str:
+    if values.isna().any():  # of a model that is never sure enough to speak
+        return "none"
     form = ".3f" if is_loss else ".2%"
     half = intervals.half_of_mean(values.to_numpy())
     shown = format(values.mean(), form)

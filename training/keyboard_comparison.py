@@ -85,6 +85,22 @@ class Models:
         """The most words of a sentence that all of them look at."""
         return min(model.length for model in self.by_name.values()) - 1
 
+    def notes(self) -> list[str]:
+        """Returns what to know about the models."""
+        if not self.unknown:
+            return []
+        return [
+            f"Of {', '.join(self.unknown)} nobody knows here who trained it: a judge "
+            "may have."
+        ]
+
+    def predictors(self) -> dict[str, keyboard_predictions.Predictor]:
+        """Returns what the models say, by name."""
+        return {
+            name: keyboard_predictions.NetworkPredictor(model)
+            for name, model in self.by_name.items()
+        }
+
     def max_sentences(self, wanted: int | None) -> int:
         """Returns how many sentences of a judge are used.
 
@@ -145,11 +161,7 @@ class Comparison:
                 and `keyboard_typing.TouchTypist`.
         """
         vocabulary = models.vocabulary
-        layout = (
-            keyboard_layout.KeyboardLayout.qwerty()
-            if touches.layout is None
-            else keyboard_layout.KeyboardLayout.read(touches.layout)
-        )
+        layout = _layout_of(touches)
         judges = keyboard_judges.choose(options, models.runs, text, vocabulary, seed)
         log_prior = np.log(judges.prior.probabilities)
         typist = keyboard_typing.TouchTypist(vocabulary, layout, touches, log_prior)
@@ -160,34 +172,18 @@ class Comparison:
             models.max_words,
             compose.compose_words - 1,
         )
+        judgement = keyboard_evaluation.Judgement.of(
+            places, typist, keyboard_user.SimulatedUser(user), compose, seed
+        )
         notes = [
             *judges.notes,
             f"Of a sentence the first {models.max_words} words are used.",
             f"Keyboard: {layout.name}.",
+            *models.notes(),
         ]
-        if models.unknown:
-            notes.append(
-                f"Of {', '.join(models.unknown)} nobody knows here who trained it: a "
-                "judge may have."
-            )
+        predictors = {**models.predictors(), **_predictors_of(judges, vocabulary)}
         return cls(
-            {
-                **{
-                    name: keyboard_predictions.NetworkPredictor(model)
-                    for name, model in models.by_name.items()
-                },
-                **{
-                    name: keyboard_ngrams.NGramPredictor(model, vocabulary)
-                    for name, model in judges.baselines.items()
-                },
-            },
-            keyboard_evaluation.Judgement.of(
-                places, typist, keyboard_user.SimulatedUser(user), compose, seed
-            ),
-            text.fingerprint,
-            options.num_resamples,
-            seed,
-            notes,
+            predictors, judgement, text.fingerprint, options.num_resamples, seed, notes
         )
 
     def facts(self) -> dict[str, Any]:
@@ -221,6 +217,23 @@ class Comparison:
         )
         thresholds = {name: e.threshold for name, e in evaluations.items()}
         return keyboard_report.to_markdown(keyboard_report.shown(table, thresholds))
+
+
+def _layout_of(
+    touches: keyboard_options.TouchOptions,
+) -> keyboard_layout.KeyboardLayout:
+    if touches.layout is None:
+        return keyboard_layout.KeyboardLayout.qwerty()
+    return keyboard_layout.KeyboardLayout.read(touches.layout)
+
+
+def _predictors_of(
+    judges: keyboard_judges.Judges, vocabulary: vocabulary_lib.Vocabulary
+) -> dict[str, keyboard_predictions.Predictor]:
+    return {
+        name: keyboard_ngrams.NGramPredictor(model, vocabulary)
+        for name, model in judges.baselines.items()
+    }
 
 
 def _names(paths: Sequence[str]) -> list[str]:

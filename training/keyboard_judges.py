@@ -73,6 +73,9 @@ def choose(
             "clients it held out; give the directory of the run, or judges=all with a "
             "population of which none trained."
         )
+    # A model of public text says nothing of who is held out of the private one.
+    public = [r for r in runs if r.is_pretraining and r.population != text.fingerprint]
+    runs = [run for run in runs if run not in public] or runs
     first = runs[0]
     if text.fingerprint != first.population:
         raise ValueError(
@@ -96,6 +99,11 @@ def choose(
         f"The judges are of the {len(clients.held_out):,} clients that the runs held "
         "out; "
         f"none of the {len(clients.training):,} that could train judges.",
+        *(
+            f"The model of {run.path.name} is of another population, by central "
+            "training; whether judges wrote any of that text is not known here."
+            for run in public
+        ),
     ]
     if options.prior == "public":
         return _with_public_prior(judges, vocabulary, notes)

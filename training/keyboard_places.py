@@ -6,6 +6,7 @@ import numpy as np
 
 from simulation import client_text
 from simulation import vocabulary as vocabulary_lib
+from training import windows
 
 _FIRST_WORD = len(vocabulary_lib.SPECIAL_TOKENS)
 
@@ -65,13 +66,13 @@ class Places:
             )
         firsts = text.client_splits[judges]
         counts = np.minimum(text.client_splits[judges + 1] - firsts, max_sentences)
-        sentences = _ranges(firsts, counts)
+        sentences = windows.ranges(firsts, counts)
         starts = text.sentence_splits[sentences]
         lengths = text.sentence_splits[sentences + 1] - starts
         used = np.minimum(lengths, max_words)
         num_places = used + (lengths <= max_words)
         rows = np.repeat(np.arange(len(sentences)), num_places)
-        columns = _ranges(np.zeros(len(sentences), np.int64), num_places)
+        columns = windows.ranges(np.zeros(len(sentences), np.int64), num_places)
 
         def token(offset: int) -> np.ndarray:
             """Returns the token at an offset from each target; padding after an end."""
@@ -126,10 +127,3 @@ class Places:
         """
         clients = self.clients if at is None else self.clients[at]
         return np.bincount(clients, np.asarray(values, np.float64), len(self.judges))
-
-
-def _ranges(firsts: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Returns `firsts[i], firsts[i] + 1, ...` of each count, one after the other."""
-    ends = np.cumsum(counts)
-    total = int(ends[-1]) if len(ends) else 0
-    return np.arange(total) + np.repeat(firsts - (ends - counts), counts)

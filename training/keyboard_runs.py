@@ -20,11 +20,13 @@ class TrainingRun:
         path: Of its directory.
         flags: By name.
         population: The fingerprint of its clients' text.
+        program: The module that trained.
     """
 
     path: pathlib.Path
     flags: Mapping[str, str]
     population: str
+    program: str
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Self:
@@ -43,12 +45,12 @@ class TrainingRun:
         )
         flags = {name: value for name, _, value in parts}
         facts = run_files.read_json(path / run_record.FACTS_FILE)
+        program = run_record.read(path)["program"]
         if not flags.keys() >= set(_OF_TRAINING) or "population" not in facts:
             raise ValueError(
-                f"{path} holds a run of {run_record.read(path)['program']}; it has to "
-                "be one of training."
+                f"{path} holds a run of {program}; it has to be one of training."
             )
-        return cls(path, flags, facts["population"])
+        return cls(path, flags, facts["population"], program)
 
     @classmethod
     def of_model(cls, path: str | os.PathLike[str]) -> Self | None:
@@ -66,6 +68,11 @@ class TrainingRun:
             if (directory / run_record.RUN_FILE).exists():
                 return cls.read(directory)
         return None
+
+    @property
+    def is_pretraining(self) -> bool:
+        """Whether the model was trained centrally."""
+        return self.program == "training.pretrain"
 
     @property
     def split(self) -> tuple[str, str, str]:

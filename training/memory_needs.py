@@ -7,6 +7,7 @@ by a lot, such as a model whose size was mistyped, before hours are spent on the
 import dataclasses
 
 from simulation.readers import memory
+from training.pretrain_options import PretrainOptions
 
 # TensorFlow and TFF in the program and in its worker, without a model.
 _BASE_BYTES = 600 << 20
@@ -85,6 +86,28 @@ class Needs:
             f"{_gib(self.total_bytes)} of memory; {_gib(available)} are available. "
             "Lower --num_units, --embedding_size, the vocabulary's size, --batch_size, "
             "--max_words, --num_blocks, --num_rounds, --bands or --cohort_size."
+        )
+
+
+def check_central(options: PretrainOptions, num_tokens: int) -> None:
+    """Raises `ValueError` where a central training needs more memory than there is.
+
+    Args:
+        options: Of the training.
+        num_tokens: Size of the vocabulary with its special tokens.
+    """
+    size = cifg_num_parameters(num_tokens, options.num_units, options.embedding_size)
+    places = options.batch_size * (options.max_words + 1)
+    # Weights and two moments, before and after, gradients, and a checkpoint of them.
+    needed = _BASE_BYTES + 60 * size
+    needed += places * (12 * num_tokens + 40 * options.num_units)
+    available = memory.available_bytes()
+    if available is not None and needed > available:
+        raise ValueError(
+            f"a model of {size:,} parameters, with batches of {places:,} words, needs "
+            f"about {_gib(needed)} of memory; {_gib(available)} are available. Lower "
+            "--num_units, --embedding_size, the vocabulary's size, --batch_size or "
+            "--max_words."
         )
 
 

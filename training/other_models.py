@@ -14,6 +14,7 @@ from training import (
     examples,
     exported_model,
     initial_model,
+    keyboard_runs,
     ngram_files,
     windows,
 )
@@ -27,6 +28,7 @@ def judged(
     vocabulary: vocabulary_lib.Vocabulary,
     judges: windows.Windows,
     max_words: int,
+    split: tuple[str, str, str],
 ) -> tuple[list[baselines.Baseline], list[str]]:
     """Returns what other models reach, and the fingerprints of their weights.
 
@@ -35,14 +37,17 @@ def judged(
         vocabulary: The run's.
         judges: The places of the clients who judge.
         max_words: The first words of a sentence that are used.
+        split: What decides who judges; see `keyboard_runs.TrainingRun.split`.
 
     Raises:
         ValueError: If there is no exported model at a path, or it has another
-            vocabulary, or looks at fewer words of a sentence.
+            vocabulary, looks at fewer words of a sentence, or was trained by clients
+            who judge.
     """
     found, fingerprints = [], []
     for path, name in zip(paths, _names(paths), strict=True):
         folder = _existing(path)
+        _check_split(path, split)
         weights, other = exported_model.read_weights(folder)
         if other.fingerprint != vocabulary.fingerprint:
             raise ValueError(
@@ -71,9 +76,12 @@ def judged_ngrams(
         paths: As of `judged`, or of any other run; of the run's vocabulary.
         judges: The places of the clients who judge.
     """
+    # A model may be given both as what a run begins with and to compare with.
+    folders = {_exported_in(path) or pathlib.Path(path): path for path in paths}
     found = []
-    for path, name in zip(paths, _names(paths), strict=True):
-        models = ngram_files.read(_exported_in(path) or path)
+    names = _names(list(folders.values()))
+    for folder, name in zip(folders, names, strict=True):
+        models = ngram_files.read(folder)
         if models:
             made_of = f"counted on the text that {name} was trained on, no noise"
             named = dict(zip(baselines.NGRAMS, models, strict=True))
@@ -96,6 +104,19 @@ def _existing(path: str) -> pathlib.Path:
     raise ValueError(
         f"--compare_with={path}: there is no exported model, neither there nor in its "
         f"directory {_MODEL!r}. Give a run of training that has finished."
+    )
+
+
+def _check_split(path: str, split: tuple[str, str, str]) -> None:
+    """Raises `ValueError` where clients who judge may have trained a model."""
+    run = keyboard_runs.TrainingRun.of_model(path)
+    if run is None or run.population != split[0] or run.split == split:
+        return
+    _, seed, num_held_out = run.split
+    raise ValueError(
+        f"--compare_with={path}: the model was trained on this population, and other "
+        "clients were held out, so some who judge here trained it. Run with "
+        f"--seed={seed} --num_held_out_clients={num_held_out}, or leave the model out."
     )
 
 

@@ -12,7 +12,6 @@ from training.pretrain_options import PretrainOptions
 
 _PROGRAM = "training.pretrain"
 
-# One's own models are trained by clients alone.
 _OPTIONS = option_flags.define(PretrainOptions)
 _LANGUAGE = option_flags.define(LanguageOptions)
 _POPULATION = population_flags.PopulationFlags("sentences")
@@ -22,9 +21,11 @@ flags.adopt_module_key_flags(experiment_flags)
 def run(arguments: experiment_flags.Arguments) -> None:
     """Runs the training that the flags describe."""
     from simulation import client_sentences, sentence_tokenizers
+    from training import memory_needs
 
     options = _OPTIONS.read()
     vocabulary, _ = options.read_vocabulary()
+    memory_needs.check_central(options, vocabulary.num_tokens)
     population = _POPULATION.read()
     text = client_sentences.prepare(
         population,

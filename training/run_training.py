@@ -62,7 +62,7 @@ def _memory_needs(options: TrainingOptions, parameters, num_tokens: int, network
     )
 
 
-def _beside(prepared, text, vocabulary, initial_model):
+def _beside(prepared, text, vocabulary, options, seed):
     """Returns what the model stands beside, and what of it a resumed run has too."""
     from training import baselines, other_models, windows
 
@@ -71,11 +71,15 @@ def _beside(prepared, text, vocabulary, initial_model):
     judges = windows.of_clients(text, clients.held_out, limits, vocabulary.num_tokens)
     paths = list(_OTHERS.read().compare_with)
     others, fingerprints = other_models.judged(
-        paths, vocabulary, judges, limits.max_words
+        paths,
+        vocabulary,
+        judges,
+        limits.max_words,
+        (text.fingerprint, str(seed), str(options.num_held_out_clients)),
     )
     found += others
-    if initial_model is not None and initial_model not in paths:
-        paths.append(initial_model)
+    if options.initial_model is not None:
+        paths.append(options.initial_model)
     found += other_models.judged_ngrams(paths, judges)
     found += baselines.of_language(
         _POPULATION.read(), _LANGUAGE.read(), vocabulary, limits.max_words
@@ -134,7 +138,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
         f"{prepared.network.num_parameters():,}",
         f"{len(clients.held_out):,}",
     )
-    beside, others = _beside(prepared, text, vocabulary, options.initial_model)
+    beside, others = _beside(prepared, text, vocabulary, options, arguments.seed)
 
     def report(directory, outcome, statement) -> None:
         realised, planned = (

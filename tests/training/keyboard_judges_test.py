@@ -40,7 +40,7 @@ class JudgesTest(absltest.TestCase):
         self.text = client_text.ClientText.from_rows(self.path / "text", rows)
         self.run = self._run("run")
 
-    def _run(self, name, **changes):
+    def _run(self, name, program="training.run_training", text=None, **changes):
         flags = {
             "seed": "3",
             "num_held_out_clients": "4",
@@ -48,7 +48,10 @@ class JudgesTest(absltest.TestCase):
             "max_words": "4",
         }
         return keyboard_runs.TrainingRun(
-            self.path / name, flags | changes, self.text.fingerprint
+            self.path / name,
+            flags | changes,
+            (text or self.text).fingerprint,
+            program,
         )
 
     def test_those_held_out_judge_and_the_others_are_counted(self):
@@ -79,6 +82,23 @@ class JudgesTest(absltest.TestCase):
                 initial_model.public_probabilities(self.words),
             )
         self.assertEqual(found.clients.tolist(), list(range(12)))
+
+    def test_a_model_of_public_text_says_nothing_of_who_judges(self):
+        other = client_text.ClientText.from_rows(self.path / "public", self.rows[:5])
+        public = self._run("chat", "training.pretrain", other, seed="9")
+        for runs in ([self.run, public], [public, self.run]):
+            found = keyboard_judges.choose(_options(), runs, self.text, self.words, 1)
+            alone = keyboard_judges.choose(
+                _options(), [self.run], self.text, self.words, 1
+            )
+            self.assertEqual(found.clients.tolist(), alone.clients.tolist())
+            self.assertIn("model of chat is of another", " ".join(found.notes))
+        # Of the same text it has to have held out the same clients.
+        central = self._run("central", "training.pretrain", seed="9")
+        with self.assertRaisesRegex(ValueError, "central differ in population, seed"):
+            keyboard_judges.choose(
+                _options(), [self.run, central], self.text, self.words, 1
+            )
 
     def test_nobody_judges_who_trained(self):
         other = client_text.ClientText.from_rows(self.path / "other", self.rows[:5])

@@ -5,7 +5,7 @@ from unittest import mock
 from absl.testing import absltest, parameterized
 
 from simulation.readers import memory
-from training import memory_needs, model
+from training import memory_needs, model, pretrain_options
 
 
 def needs(**options):
@@ -36,6 +36,16 @@ class MemoryNeedsTest(parameterized.TestCase):
         # results/benchmark_training: 2.0 GiB at most, with a tree of 14 levels of
         # which the first few rounds fill three.
         self.assertBetween(needs(tree_rounds=4).total_bytes / 2**30, 1.0, 4.0)
+
+    def test_a_central_training_that_does_not_fit_is_refused(self):
+        options = pretrain_options.PretrainOptions()
+        # Its weights, moments and checkpoint alone are 0.2 GiB.
+        memory_needs.check_central(options, 10_004)
+        with (
+            mock.patch.object(memory, "available_bytes", return_value=800 << 20),
+            self.assertRaisesRegex(ValueError, "1,344 words, needs about 0.9 GiB"),
+        ):
+            memory_needs.check_central(options, 10_004)
 
     def test_what_does_not_fit_is_refused(self):
         with mock.patch.object(memory, "available_bytes", return_value=8 << 30):

@@ -6,7 +6,8 @@ import pathlib
 import numpy as np
 from absl.testing import absltest
 
-from simulation import vocabulary
+from randomness import noise_keys
+from simulation import run_record, vocabulary
 from tests.training import training_test_case as common
 from training import (
     baselines,
@@ -42,7 +43,9 @@ class OtherModelsTest(common.TrainingTestCase):
         who = np.arange(3, 9)
         judges = windows.of_clients(text, who, self.limits, common.NUM_TOKENS)
         paths = [str(self.scratch / name) for name in names]
-        return other_models.judged(paths, _WORDS, judges, self.limits.max_words)
+        return other_models.judged(
+            paths, _WORDS, judges, self.limits.max_words, ("text", "1", "6")
+        )
 
     def test_judged_as_by_a_federated_evaluation(self):
         # Another size, and more words of a sentence, than the run's own model.
@@ -82,6 +85,28 @@ class OtherModelsTest(common.TrainingTestCase):
             ):
                 self.judged(name)
 
+    def test_a_model_that_the_judges_trained(self):
+        def record(population, seed):
+            path = self.scratch / "a"
+            flags = (f"--seed={seed}", "--num_held_out_clients=6")
+            flags += ("--max_words=4", "--max_sentences=4")
+            run = run_record.new("t", flags, {}, noise_keys.NoiseKey.of_seed(1))
+            (path / "run.json").write_text(json.dumps(run))
+            (path / "flags.txt").write_text(run_record.flagfile(flags))
+            (path / "simulator").mkdir(exist_ok=True)
+            facts = json.dumps({"population": population})
+            (path / run_record.FACTS_FILE).write_text(facts)
+
+        self.export("a", common.bigram_model())
+        for population, seed in (("text", 1), ("another", 2)):
+            record(population, seed)
+            self.judged("a")
+        record("text", 2)
+        regex = "some who judge here trained it. Run with --seed=2 --num_held_out"
+        for name in ("a", "a/model"):
+            with self.assertRaisesRegex(ValueError, regex):
+                self.judged(name)
+
     def test_ngrams_that_came_along(self):
         self.export("a", common.bigram_model())
         self.export("b", common.bigram_model())
@@ -92,7 +117,7 @@ class OtherModelsTest(common.TrainingTestCase):
         ngram_files.write(models, size, self.scratch / "b" / "model")
         judges = windows.of_clients(text, np.arange(3, 9), self.limits, size)
         paths = [str(self.scratch / name) for name in ("a", "b", "nothing")]
-        found = other_models.judged_ngrams(paths, judges)
+        found = other_models.judged_ngrams([*paths, f"{paths[1]}/model"], judges)
         self.assertLen(found, 3)
         for baseline, model_ in zip(found, models, strict=True):
             self.assertIn(", text of b", baseline.name)

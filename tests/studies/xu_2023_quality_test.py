@@ -1,0 +1,173 @@
+"""Tests of the study of quality: what runs with which flags, and what is shown."""
+
+import json
+import pathlib
+from unittest import mock
+
+import pandas as pd
+from absl.testing import absltest, parameterized
+
+from options import fields
+from randomness import noise_keys
+from simulation import population_options, run_directory, run_record, tables
+from studies import study, training_runs
+from studies import xu_2023_quality as quality
+from training import pretrain_options, training_options
+
+_KEY = noise_keys.NoiseKey.of_seed(1)
+
+
+class OptionsTest(parameterized.TestCase):
+    def test_steps_come_with_what_they_begin_with(self):
+        chosen = quality.Options(data_dir="", steps=("dp_ftrl_pretrained",)).chosen()
+        self.assertEqual([s.name for s in chosen], ["chat", "dp_ftrl_pretrained"])
+        self.assertEqual(quality.Options(data_dir="").chosen(), quality.STEPS)
+
+    def test_unknown_steps(self):
+        with self.assertRaisesRegex(ValueError, "steps=.*adam.*fedavg_pretrained"):
+            quality.Options(data_dir="", steps=("adam",))
+
+    def test_the_noise_of_a_client_is_the_papers(self):
+        of_flagfile = dict(
+            line[2:].split("=")
+            for line in pathlib.Path(quality._FLAGFILE).read_text().splitlines()
+            if "=" in line and line.startswith("--")
+        )
+        noise = float(quality._NOISE.partition("=")[2])
+        self.assertAlmostEqual(noise / int(of_flagfile["cohort_size"]), 7 / 6500)
+
+
+class StudyTest(parameterized.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.data = pathlib.Path(self.create_tempdir().full_path)
+        for number in range(12):
+            self.write(f"blog-authorship/posts-{number:02d}-of-16.jsonl.xz", number)
+        self.write("ubuntu-irc/messages.csv.xz", 100)
+        self.scratch = pathlib.Path(self.create_tempdir().full_path)
+        self.ran = []
+
+    def write(self, name, content):
+        path = self.data / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(bytes([content]))
+
+    def prepare(self, name="xu_quality", **options):
+        return quality.prepare(
+            name,
+            quality.Options(data_dir=str(self.data), **options),
+            seed=5,
+            cache=str(self.scratch / "cache"),
+        )
+
+    def pretend(self, path, given, cache, label, program):
+        """Leaves what a finished run leaves."""
+        del cache, label
+        self.ran.append((path.name, program, list(given)))
+        (path / "simulator").mkdir(parents=True, exist_ok=True)
+        record = run_record.new("t", given, {}, _KEY) | {"status": "complete"}
+        (path / "run.json").write_text(json.dumps(record))
+        number = len(self.ran)
+        rows = {"round": [1, 2], "held_out_loss": [9.0, number]}
+        rows |= {
+            f"held_out_{name}": [0.1, number / 100]
+            for name in ("top1_in_vocabulary", "one_suggestion", "three_suggestions")
+        }
+        metrics = tables.write(pd.DataFrame(rows))
+        (path / "simulator" / "metrics.csv").write_text(metrics)
+        if program == "training.evaluate_keyboard":
+            scores = [
+                {"model": model, "metric": metric, "value": value}
+                for model in ("fedavg_repeat_1", "interpolated bigram")
+                for metric, value in (("loss", number / 2), ("one_suggestion", 0.25))
+            ]
+            text = tables.write(pd.DataFrame(scores))
+            (path / "simulator" / "scores.csv").write_text(text)
+
+    def run_study(self, made):
+        directory = run_directory.RunDirectory.create(
+            self.scratch / "study", program="t", flags=(), facts={}, noise_key=_KEY
+        )
+        with directory, mock.patch.object(training_runs, "train", self.pretend):
+            for found in study.run(made, directory):
+                files = made.files(found, directory.path)
+        return files
+
+    def test_a_repeat(self):
+        made = self.prepare(steps=("central", "fedavg_pretrained"), num_repeats=2)
+        files = self.run_study(made)
+        names = ["chat", "central", "fedavg_pretrained", "judged"]
+        expected = [f"{n}_repeat_{r}" for r in (1, 2) for n in names]
+        self.assertEqual([name for name, _, _ in self.ran], expected)
+        chat, central, federated, judged = (given for _, _, given in self.ran[4:])
+        self.assertIn("--seed=6", chat)
+        [begun] = [f for f in federated if f.startswith("--initial_model=")]
+        self.assertEndsWith(begun, "study/chat_repeat_2/model")
+        # The private text's run comes first: it says who is held out.
+        self.assertRegex(
+            judged[0], "^--model=.*central_repeat_2,.*fedavg_.*_2,.*chat_repeat_2$"
+        )
+        texts = {f for f in chat + central if f.startswith("--population=")}
+        self.assertLen(texts, 2)
+        self.assertIn("--num_held_out_clients=200", central)
+        page = files[study.PAGE].decode()
+        self.assertRegex(page, r"\| interpolated bigram \| 2 \| 3\.000 ± 12\.706 \| 25")
+        self.assertLen(tables.parse(files["judged.csv"].decode()), 4)
+        runs = tables.parse(files["runs.csv"].decode())
+        self.assertEqual(set(runs["setting"]), {"fedavg_pretrained"})
+        self.assertTrue(files["learning.png"].startswith(b"\x89PNG"))
+
+    def test_programs_know_their_flags(self):
+        made = self.prepare()
+        federated = [
+            *(
+                step
+                for step in quality.STEPS
+                if step.program == "training.run_training"
+            ),
+            *quality.choices(),
+        ]
+        for given, options in (
+            (made.central, pretrain_options.PretrainOptions),
+            (made.chat, pretrain_options.PretrainOptions),
+            *(
+                (
+                    [*quality._FLAGFILE.read_text().split("\n"), *made.flags, *s.flags],
+                    training_options.TrainingOptions,
+                )
+                for s in federated
+            ),
+        ):
+            parts = [f[2:].split("=") for f in given if f.startswith("--")]
+            names = {part[0] for part in parts} - {"flagfile"}
+            known = {f.flag for f in fields.fields_of(options).values()}
+            known |= {
+                f.flag
+                for f in fields.fields_of(population_options.PopulationOptions).values()
+            }
+            self.assertContainsSubset(
+                {n.removeprefix("no") for n in names},
+                {*known, *(n.removeprefix("no") for n in known)},
+            )
+
+    def test_choosing_has_bloggers_of_its_own(self):
+        made = {name: self.prepare(name) for name in ("xu_quality", quality.CHOICE)}
+        populations = {
+            name: next(f for f in one.flags if f.startswith("--population="))
+            for name, one in made.items()
+        }
+        parts = [
+            pathlib.Path(f.partition("=")[2]).read_bytes() for f in populations.values()
+        ]
+        self.assertEqual(parts, [bytes(range(10)), bytes([10, 11])])
+        self.assertLen(made[quality.CHOICE].settings, 9)
+
+    def test_missing_data(self):
+        for path in self.data.rglob("posts-1*"):
+            path.unlink()
+        with self.assertRaisesRegex(ValueError, "none of the shards 10 to 11"):
+            self.prepare(quality.CHOICE)
+
+
+if __name__ == "__main__":
+    absltest.main()
