@@ -109,19 +109,17 @@ def _scaling(options, found) -> tuple[str, str]:
 def _timer(found) -> tuple[str, str]:
     choice = found.choice
     clock = choice.participation
+    told = "; ".join(
+        f"{hours} hours: {'too few clients' if least is None else f'MinS {least:,}'}"
+        for hours, least in clock.looked_at
+    )
     text = (
         f"A timer of {clock.timer_hours} hours, MinS {clock.min_separation:,}, MaxP "
-        f"{clock.max_participation}. The population allows a MinS of "
+        f"{clock.max_participation}: of the timers looked at ({told}), the one whose "
+        "limits cost least. The population allows a MinS of "
         f"{choice.largest_min_separation:,} at most (rounds strictly between two of a "
         f"client); all rounds take {clock.hours:,.0f} simulated hours."
     )
-    if clock.too_long is None:
-        text += " A longer timer would change nothing."
-    else:
-        text += (
-            f" With a timer of {clock.too_long} hours a round of the simulated clock "
-            "has too few clients."
-        )
     return "(4) MinS and timer.", text
 
 

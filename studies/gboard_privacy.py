@@ -6,7 +6,7 @@ so it is simulated before anybody trains, and the run of the same seed has the s
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 
@@ -14,8 +14,9 @@ from privacy import plan as plan_lib
 from privacy import tree_aggregation
 from rounds import steps, timers
 
-# How many report goals are looked at, from the small one to the largest.
+# How many report goals are looked at, from the small one to the largest, and timers.
 _MOST_GOALS = 30
+_MOST_TIMERS = 6
 # Devices charge at night: where they come and go, timers are a multiple of a day.
 _HOURS_OF_A_DAY = 24
 # Numbers are given with so many digits.
@@ -30,20 +31,20 @@ class Participation:
     """How clients take part, as a simulation of the run's clock finds.
 
     Attributes:
-        timer_hours: The longest timer with which the report goal is always met.
+        timer_hours: Of those looked at, the timer with the least zCDP.
         min_separation: MinS that can be enforced with it: rounds strictly between;
             one less than the rounds where nobody takes part twice.
         max_participation: MaxP that can be enforced with it.
         hours: Simulated hours that all rounds take.
-        too_long: The next longer timer, with which some round has too few clients;
-            None where the timer is as long as the largest MinS could need.
+        looked_at: Timers in hours with the MinS that each allows; None where some
+            round has too few clients.
     """
 
     timer_hours: int
     min_separation: int
     max_participation: int
     hours: float
-    too_long: int | None
+    looked_at: tuple[tuple[int, int | None], ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -142,7 +143,10 @@ def _rho(
 
 
 def participation(rule_of: RuleOf, goal: int, seed: int) -> Participation:
-    """Returns the longest timer with which all rounds come together, and its limits.
+    """Returns the timer with the least zCDP with which all rounds come together.
+
+    The longest one need not be it: where clients run short rounds wait for them, and
+    fewer rounds fit into a timer.
 
     Args:
         rule_of: The rule of a run.
@@ -152,21 +156,25 @@ def participation(rule_of: RuleOf, goal: int, seed: int) -> Participation:
     Raises:
         ReportGoalNotMetError: If no timer at all is short enough.
     """
-    too_long = None
+    looked_at: list[tuple[int, int | None]] = []
+    found = []
     for hours in _timers(rule_of(goal, 0)):
         rule = rule_of(goal, hours)
         try:
-            return _within_limits(rule, _simulate(rule, seed), seed, too_long)
+            allowed = _within_limits(rule, seed)
         except timers.ReportGoalNotMetError:
             if not hours:
                 raise
-            too_long = hours
-    raise AssertionError("the last timer is of 0 hours")
+            looked_at.append((hours, None))
+            continue
+        limits = allowed.min_separation, allowed.max_participation
+        looked_at.append((hours, allowed.min_separation))
+        found.append((_rho(rule, 1.0, *limits), allowed.hours, allowed))
+    *_, best = min(found, key=lambda one: one[:2])
+    return dataclasses.replace(best, looked_at=tuple(looked_at))
 
 
-def _within_limits(
-    rule: timers.Timers, last: timers.Participation, seed: int, too_long: int | None
-) -> Participation:
+def _within_limits(rule: timers.Timers, seed: int) -> Participation:
     """Returns the limits that a rule can promise, close to those that it has anyway.
 
     Who is kept out by a limit changes who is drawn afterwards, so that a limit holds
@@ -174,10 +182,12 @@ def _within_limits(
 
     Args:
         rule: Without limits.
-        last: Where its clock stands after the last round.
         seed: Of the run.
-        too_long: As of `Participation`.
+
+    Raises:
+        ReportGoalNotMetError: If some round has too few clients without limits.
     """
+    last = _simulate(rule, seed)
     least = last.table.min_separation()
     separation = rule.num_rounds - 1 if least is None else int(least)
     most = int(last.table.max_participation())
@@ -196,16 +206,16 @@ def _within_limits(
             separation -= max(1, separation // 10)
             most += 1
             continue
-        return Participation(rule.timer_hours, separation, most, hours, too_long)
+        return Participation(rule.timer_hours, separation, most, hours, ())
 
 
-def _timers(rule: timers.Timers) -> Iterator[int]:
-    """Yields timers in hours, the longest that could be of use first, 0 last."""
+def _timers(rule: timers.Timers) -> list[int]:
+    """Returns timers in hours: none, and up to the longest that could be of use."""
     unit = 1 if rule.availability is None else _HOURS_OF_A_DAY
     rounds = min(largest_min_separation(rule) + 1, rule.num_rounds)
     longest = math.ceil(rounds * rule.round_minutes / 60 / unit)
-    yield from range(longest * unit, 0, -unit)
-    yield 0
+    spaced = np.linspace(0, longest, min(longest, _MOST_TIMERS) + 1)
+    return [unit * number for number in spaced.round().astype(int).tolist()]
 
 
 def _simulate(rule: timers.Timers, seed: int) -> timers.Participation:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from unittest import mock
 
 from absl.testing import absltest, parameterized
 
@@ -79,6 +80,53 @@ class ChoiceTest(parameterized.TestCase):
         self.assertGreaterEqual(places.table.min_separation(), found.min_separation)
         self.assertLessEqual(places.table.max_participation(), found.max_participation)
 
+    def test_the_timer_that_costs_least(self):
+        # Rounds wait for those who charge: a longer timer need not separate more.
+        rule = rule_of(
+            num_clients=600,
+            num_rounds=40,
+            drop_out=0.2,
+            over_selection=1.5,
+            availability=timers.DiurnalAvailability(),
+            round_minutes=120,
+        )
+        found = lib.participation(rule, 10, seed=1)
+        costs = {}
+        for hours, least in found.looked_at:
+            one = lib.participation(lambda goal, _, h=hours: rule(goal, h), 10, 1)
+            self.assertEqual(one.min_separation, least)
+            costs[hours] = rho(1.0, 40, one.min_separation, one.max_participation)
+        self.assertGreater(len(set(costs.values())), 2)
+        self.assertEqual(costs[found.timer_hours], min(costs.values()))
+
+    def test_a_promise_that_cannot_be_kept_is_loosened(self):
+        simulate = lib._simulate
+
+        def strict(rule, seed):
+            if (rule.min_separation or 0) > 5:
+                raise timers.ReportGoalNotMetError("too few")
+            return simulate(rule, seed)
+
+        with mock.patch.object(lib, "_simulate", strict):
+            found = lib.participation(rule_of(), 40, seed=1)
+        self.assertEqual(found.min_separation, 5)
+        with_all = lib.participation(rule_of(), 40, seed=1)
+        self.assertEqual((with_all.min_separation, with_all.max_participation), (7, 2))
+
+    def test_the_target_is_met_with_the_limits_that_the_clock_allows(self):
+        # A third of the separation that the population allows is left of it.
+        rule = rule_of(
+            num_clients=1200, availability=timers.DiurnalAvailability(), drop_out=0.2,
+            over_selection=1.5, num_rounds=40,
+        )  # fmt: skip
+        first = choose(rule, target_rho=4.0)
+        self.assertTrue(first.is_scaled)
+        self.assertLess(
+            first.participation.min_separation, first.largest_min_separation
+        )
+        found = choose(rule, target_rho=0.9 * first.rho)
+        self.assertLessEqual(found.rho, 0.9 * first.rho)
+
     def test_a_longer_timer_starves_a_round(self):
         # Rounds of two days that pick 25 of 100, for 10 who report: after four of them
         # nobody is left, and the server waits for a week at most.
@@ -86,9 +134,10 @@ class ChoiceTest(parameterized.TestCase):
             drop_out=0.4, over_selection=2.5, num_clients=100, round_minutes=2 * 24 * 60
         )
         found = lib.participation(rule, 10, seed=1)
-        self.assertEqual(found.too_long, found.timer_hours + 1)
+        starved = [hours for hours, least in found.looked_at if least is None]
+        self.assertLess(found.timer_hours, min(starved))
         with self.assertRaises(timers.ReportGoalNotMetError):
-            longer = rule(10, found.too_long)
+            longer = rule(10, min(starved))
             places, stream = longer.initialize(), steps.public_stream(1, 0)
             for number in range(16):
                 places = longer.draw(places, number, stream).places
@@ -96,7 +145,7 @@ class ChoiceTest(parameterized.TestCase):
     def test_everybody_once(self):
         found = lib.participation(rule_of(num_clients=10_000), 10, seed=1)
         self.assertEqual((found.min_separation, found.max_participation), (15, 1))
-        self.assertIsNone(found.too_long)
+        self.assertNotIn(None, [least for _, least in found.looked_at])
 
     @parameterized.parameters(
         (0.50001, 0.5001), (7.0, 7.0), (0.0012344, 0.001235), (12341.0, 12350.0)

@@ -19,8 +19,8 @@ from simulation import client_text, own_code
 from simulation import vocabulary as vocabulary_lib
 from tests.training import training_test_case as common
 from training import (
-    exported_model,
     initial_model,
+    keyboard_model,
     own_model,
     preparation,
     server_optimizers,
@@ -194,8 +194,7 @@ class OwnModelTest(parameterized.TestCase):
         token = words.encode(["you"])[0]
         logits = gru_by_hand(exported.weights.values(), np.array([[2, token]]))[0, 1]
         expected = np.exp(logits) / np.exp(logits).sum()
-        predictor = exported_model.NextWordPredictor(out / "model")
-        for word, share in predictor.suggest("you", 5):
+        for word, share in keyboard_model.read(out).suggest("you", 5):
             self.assertAlmostEqual(share, expected[words.encode([word])[0]], places=5)
         own = own_model.language_model("gru_model:gru", 54, 21, seed=2)
         beginning = initial_model.beginning(
