@@ -24,7 +24,7 @@ from training import evaluation, examples, update_sums
 from training import model as model_lib
 
 # The worker keeps a block's sum until the round ends, and trains blocks side by side.
-_DEFAULT_NUM_BLOCKS = 8
+_DEFAULT_NUM_BLOCKS = 4
 
 
 # Training and evaluation draw nothing: the seeds of blocks are not used.

@@ -210,8 +210,9 @@ class TrainingOptions(
         most=_LARGEST_COUNT,
     )
     num_blocks: int = option(
-        8,
-        "Into how many TFF client values a cohort is cut.",
+        4,
+        "Into how many TFF client values a cohort is cut: as many cores train at once, "
+        "and memory grows with them.",
         least=1,
         most=10_000,
         why="each costs a quarter of a millisecond and more",
