@@ -334,6 +334,20 @@ def benchmark_two_servers() -> list[str]:
     return table([*header, "values of share and proof", "refused"], rows)
 
 
+def benchmark_training() -> list[str]:
+    """What a client's training costs in several ways."""
+    found = tables.read(RESULTS / "benchmark_training" / "clients.csv")
+    cost = found.groupby(
+        ["workload", "way"], sort=False
+    ).cpu_seconds_per_client.median()
+    names = found["workload"].unique()
+    rows = [
+        [way, *[_seconds(cost[name, way]) for name in names]]
+        for way in found["way"].unique()
+    ]
+    return table(["processor time a client", *names], rows)
+
+
 TABLES: dict[str, Callable[[], list[str]]] = {
     **coverage_tables.TABLES,
     "randomizers_thousand": lambda: _randomizers(4, 1001),
@@ -345,6 +359,7 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     "training_blt": training_blt,
     "pretraining": pretraining,
     "xu_figure4": xu_figure4,
+    "benchmark_training": benchmark_training,
     "benchmark_two_servers": benchmark_two_servers,
     **comparison_tables.TABLES,
     **interaction_tables.TABLES,
