@@ -19,6 +19,7 @@ MODULES = {
     "xu_figure4": "studies.xu_2023_figure4",
     "xu_quality": "studies.xu_2023_quality",
     "xu_quality_choice": "studies.xu_2023_quality",
+    "xu_quality_synthetic": "studies.xu_2023_quality",
     "xu_scaling": "studies.xu_2023_scaling",
     "zhu_figure4": "studies.zhu_2020",
     "zhu_figure6": "studies.zhu_2020",

@@ -22,18 +22,28 @@ from typing import Any, ClassVar
 import pandas as pd
 
 from options import fields as options_lib
-from options.fields import REQUIRED, option
+from options.fields import option
 from simulation import plots, prepared_data, run_directory
 from studies import study, training_runs, xu_2023_quality_report
+from training import metric_names
 
-CHOICE = "xu_quality_choice"
-_FLAGFILE = training_runs.ROOT / "configs" / "training_blogs_10k.flagfile"
+CHOICE, SYNTHETIC = "xu_quality_choice", "xu_quality_synthetic"
+_CONFIGS = training_runs.ROOT / "configs"
+BLOGS_FLAGFILE = _CONFIGS / "training_blogs_10k.flagfile"
+SYNTHETIC_FLAGFILE = _CONFIGS / "training_synthetic_10k.flagfile"
 _POSTS = "blog-authorship/posts-*.jsonl.xz"
 _MESSAGES = "ubuntu-irc/messages.csv.xz"
 # Its bots write the same sentences again and again.
 _OF_CHAT = ("--drop_users=ubottu,ubotu,ubot3",)
 # Flags that central training has in common with federated training.
 _OF_TEXT = (
+    "population",
+    "num_clients",
+    "mean_words_per_client",
+    "mean_sentence_words",
+    "context_words",
+    "context_strength",
+    "num_followers",
     "user_column",
     "text_column",
     "vocabulary_size",
@@ -145,9 +155,10 @@ class Options:
 
     is_synthetic: ClassVar[bool] = False
 
-    data_dir: str = option(
-        REQUIRED,
-        "The directory that holds the data sets blog-authorship and ubuntu-irc.",
+    data_dir: str | None = option(
+        None,
+        "The directory that holds the data sets blog-authorship and ubuntu-irc; not "
+        "needed for the synthetic language.",
     )
     size: str = option(
         "small",
@@ -236,16 +247,59 @@ class QualityStudy(training_runs.TrainingStudy):
     def files(self, found: study.Tables, directory: pathlib.Path) -> dict[str, bytes]:
         """Returns the files of results by name; see `study.Study`."""
         del found
-        runs, judged = [pd.DataFrame()], []
+        runs, judged, best = [pd.DataFrame()], [], None
         for (setting, repeat), path in self.paths(directory).items():
             if setting.name == _JUDGED:
                 judged.append(xu_2023_quality_report.read_judged(path))
             elif setting.name not in (_CHAT, _CENTRAL):  # these have steps, not rounds
                 of_run = training_runs.read_metrics(path)
                 runs.append(of_run.assign(setting=setting.name, repeat=repeat))
+                beside = training_runs.read_baselines(path).set_index("baseline")
+                best = beside["loss"].get(metric_names.BEST_POSSIBLE)
         return xu_2023_quality_report.files_of(
-            self.title, self.settings, pd.concat(runs, ignore_index=True), judged
+            self.title,
+            self.settings,
+            pd.concat(runs, ignore_index=True),
+            judged,
+            best,
         )
+
+
+def _synthetic(options: Options) -> tuple[tuple[Step, ...], dict[str, Any]]:
+    """Returns the steps on the synthetic language, and what they run on."""
+    steps = tuple(
+        s for s in options.chosen() if s.name != _CHAT and s.begins_with is None
+    )
+    return steps, {
+        "title": f"Models of 10,000 words from a known language ({options.size})",
+        "flags": (f"--flagfile={SYNTHETIC_FLAGFILE}",),
+        "central": flags_of(SYNTHETIC_FLAGFILE, _OF_TEXT),
+        "chat": (),
+        "data": {},
+    }
+
+
+def _blogs(
+    name: str, options: Options, cache: str | os.PathLike[str]
+) -> tuple[tuple[Step, ...], dict[str, Any]]:
+    """Returns the steps on bloggers' text, and what they run on."""
+    if options.data_dir is None:
+        raise options_lib.OptionError(
+            options,
+            "{data_dir} is not given: {name} needs the bloggers' text",
+            name=name,
+        )
+    files = _shards(options.data_dir, name)
+    posts = prepared_data.join_parts(files, cache, "bloggers.jsonl.xz")
+    [chat] = prepared_data.parts_of(options.data_dir, _MESSAGES)
+    common = flags_of(BLOGS_FLAGFILE, _OF_TEXT)
+    return (choices() if name == CHOICE else options.chosen()), {
+        "title": f"Models of 10,000 words from bloggers' text ({options.size})",
+        "flags": (f"--flagfile={BLOGS_FLAGFILE}", f"--population={posts}"),
+        "central": (f"--population={posts}", *common),
+        "chat": (f"--population={chat}", *common, *_OF_CHAT),
+        "data": {path.name: _digest(path) for path in (posts, chat)},
+    }
 
 
 def _shards(data_dir: str, name: str) -> list[pathlib.Path]:
@@ -270,37 +324,36 @@ def prepare(
     """Returns the study.
 
     Args:
-        name: The study itself, or the one that chooses its rates.
+        name: The study itself, the one that chooses its rates, or the one on a
+            language whose law is known.
         options: How it is run.
         seed: Of the first repeat, at least 0.
         cache: Directory where populations are kept.
 
     Raises:
+        OptionError: If text is needed, and not given.
         PopulationError: If there are no posts, or no chat.
     """
-    files = _shards(options.data_dir, name)
-    posts = prepared_data.join_parts(files, cache, "bloggers.jsonl.xz")
-    [chat] = prepared_data.parts_of(options.data_dir, _MESSAGES)
-    steps = choices() if name == CHOICE else options.chosen()
+    if name == SYNTHETIC:
+        steps, parts = _synthetic(options)
+    else:
+        steps, parts = _blogs(name, options, cache)
     if name != CHOICE:
         steps += (Step(_JUDGED, _JUDGED, (), plots.INK, "-", _JUDGE),)
-    common = flags_of(_FLAGFILE, _OF_TEXT) + _SIZES[options.size]
+    more = _SIZES[options.size]
     rounds = options.num_rounds
+    of_rounds = () if rounds is None else (f"--num_rounds={rounds}",)
     return QualityStudy(
-        title=f"Models of 10,000 words from bloggers' text ({options.size})",
         settings=steps,
-        flags=(
-            f"--flagfile={_FLAGFILE}",
-            f"--population={posts}",
-            *_SIZES[options.size],
-            *(() if rounds is None else (f"--num_rounds={rounds}",)),
-        ),
-        central=(f"--population={posts}", *common),
-        chat=(f"--population={chat}", *common, *_OF_CHAT),
         cache=cache,
         seed=seed,
-        data={path.name: _digest(path) for path in (posts, chat)},
         num_repeats=options.num_repeats,
+        **parts
+        | {
+            "flags": (*parts["flags"], *more, *of_rounds),
+            "central": (*parts["central"], *more),
+            "chat": (*parts["chat"], *more),
+        },
     )
 
 

@@ -33,6 +33,7 @@ def files_of(
     settings: Sequence[training_runs.Setting],
     runs: pd.DataFrame,
     judged: Sequence[pd.DataFrame],
+    best_loss: float | None = None,
 ) -> dict[str, bytes]:
     """Returns the files of results by name.
 
@@ -41,6 +42,7 @@ def files_of(
         settings: In the order of tables.
         runs: A row a round of each run, with its setting and repeat.
         judged: Of each repeat, from `read_judged`; empty before any is judged.
+        best_loss: What no model can beat, where it is known.
     """
     files = {
         "runs.csv": tables.write(runs).encode(),
@@ -49,6 +51,8 @@ def files_of(
     lines = [f"### {title}", ""]
     if judged:
         table = pd.concat(judged, ignore_index=True)
+        if best_loss is not None:
+            table.insert(2, metric_names.REGRET, table["loss"] - best_loss)
         files["judged.csv"] = tables.write(table).encode()
         lines += _judged_rows(table, settings)
     else:
@@ -62,8 +66,9 @@ def _judged_rows(
 ) -> list[str]:
     """Returns the page's table of what judges found."""
     labels = {setting.name: setting.label for setting in settings}
-    metrics = [name for name in metric_names.KEYBOARD_LABELS if name in table]
-    shown = ["repeats", *(metric_names.KEYBOARD_LABELS[name] for name in metrics)]
+    columns = {metric_names.REGRET: metric_names.REGRET, **metric_names.KEYBOARD_LABELS}
+    labels_of = {name: label for name, label in columns.items() if name in table}
+    shown = ["repeats", *labels_of.values()]
     lines = [
         "On held-out bloggers, as a keyboard uses the models; means of the repeats, "
         "with 95% intervals by Student's t:",
@@ -73,8 +78,9 @@ def _judged_rows(
     ]
     for model, rows in table.groupby("model", sort=False):
         cells = [str(len(rows))]
-        for name in metrics:
-            cells.append(_with_interval(rows[name], name == "loss"))
+        for name in labels_of:
+            in_nats = name in ("loss", metric_names.REGRET)
+            cells.append(_with_interval(rows[name], in_nats))
         lines.append(f"| {labels.get(str(model), model)} | {' | '.join(cells)} |")
     return lines
 
@@ -101,10 +107,10 @@ def _last_rows(
     return lines
 
 
-def _with_interval(values: pd.Series, is_loss: bool) -> str:
+def _with_interval(values: pd.Series, in_nats: bool) -> str:
     if values.isna().any():  # of a model that is never sure enough to speak
         return "none"
-    form = ".3f" if is_loss else ".2%"
+    form = ".3f" if in_nats else ".2%"
     half = intervals.half_of_mean(values.to_numpy())
     shown = format(values.mean(), form)
     return shown if math.isnan(half) else f"{shown} ± {format(half, form)}"

@@ -30,7 +30,6 @@ UNIGRAM, BIGRAM, TRIGRAM = (
     "interpolated trigram",
 )
 NGRAMS = (UNIGRAM, BIGRAM, TRIGRAM)
-BEST_POSSIBLE = "the best possible"
 # Every tenth client is told by the counts of the others.
 _HELD_BACK_OF = 10
 
@@ -148,7 +147,7 @@ def of_law(best: best_possible.BestPossible) -> Baseline:
     made_of = "computed from the law of the language"
     if not best.is_reached:
         made_of += "; a bound, as words outside the vocabulary have followers"
-    return Baseline(BEST_POSSIBLE, made_of, best.metrics)
+    return Baseline(metric_names.BEST_POSSIBLE, made_of, best.metrics)
 
 
 def table(baselines: Sequence[Baseline]) -> pd.DataFrame:

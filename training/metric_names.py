@@ -15,6 +15,9 @@ LABELS: Mapping[str, str] = types.MappingProxyType(
         "three_suggestions": "three suggestions",
     }
 )
+# What no model can beat, where the law of the text is known; the nats a place that a
+# model's loss is above it are its regret.
+BEST_POSSIBLE, REGRET = "the best possible", "regret"
 # Beside these, of a model on a keyboard; `keyboard_evaluation` says where each is
 # defined.
 KEYBOARD_LABELS: Mapping[str, str] = types.MappingProxyType(

@@ -91,10 +91,17 @@ def add_held_out(
 def held_out(
     last: pd.Series, references: Mapping[str, Mapping[str, float]]
 ) -> pd.DataFrame:
-    """Returns a row for the model and each reference, with their mean scores."""
+    """Returns a row for the model and each reference, with their mean scores.
+
+    Where the law of the text is known, with the regret: the nats a place that the loss
+    is above the law's entropy.
+    """
     model = {name: last[f"held_out_{name}"] for name in evaluation.METRICS}
     rows = {"this model": model, **references}
     table = pd.DataFrame.from_dict(rows, "index", columns=evaluation.METRICS)
+    best = references.get(metric_names.BEST_POSSIBLE)
+    if best is not None:
+        table[metric_names.REGRET] = table["loss"] - best["loss"]
     table = table.rename(columns=metric_names.LABELS)
     return table.rename_axis("held-out clients").reset_index()
 

@@ -1,5 +1,6 @@
 """Tests of the study of quality: what runs with which flags, and what is shown."""
 
+import dataclasses
 import json
 import pathlib
 from unittest import mock
@@ -30,7 +31,7 @@ class OptionsTest(parameterized.TestCase):
     def test_the_noise_of_a_client_is_the_papers(self):
         of_flagfile = dict(
             line[2:].split("=")
-            for line in pathlib.Path(quality._FLAGFILE).read_text().splitlines()
+            for line in pathlib.Path(quality.BLOGS_FLAGFILE).read_text().splitlines()
             if "=" in line and line.startswith("--")
         )
         noise = float(quality._NOISE.partition("=")[2])
@@ -75,6 +76,11 @@ class StudyTest(parameterized.TestCase):
         }
         metrics = tables.write(pd.DataFrame(rows))
         (path / "simulator" / "metrics.csv").write_text(metrics)
+        rows = [{"baseline": "interpolated bigram", "loss": 4.0}]
+        if any("synthetic" in flag for flag in given):
+            rows.append({"baseline": "the best possible", "loss": 0.25})
+        text = tables.write(pd.DataFrame(rows))
+        (path / "simulator" / training_runs.BASELINES).write_text(text)
         if program == "training.evaluate_keyboard":
             scores = [
                 {"model": model, "metric": metric, "value": value}
@@ -117,6 +123,28 @@ class StudyTest(parameterized.TestCase):
         self.assertEqual(set(runs["setting"]), {"fedavg_pretrained"})
         self.assertTrue(files["learning.png"].startswith(b"\x89PNG"))
 
+    def test_on_a_known_language_there_is_regret(self):
+        made = quality.prepare(
+            quality.SYNTHETIC,
+            quality.Options(steps=("central", "fedavg", "dp_ftrl_pretrained")),
+            seed=5,
+            cache="",
+        )
+        files = self.run_study(dataclasses.replace(made, num_repeats=1))
+        # Nothing is pretrained: there is no public text of another source.
+        names = [name for name, _, _ in self.ran]
+        self.assertEqual(
+            names, [f"{n}_repeat_1" for n in ("central", "fedavg", "judged")]
+        )
+        self.assertIn("--population=synthetic", self.ran[0][2])
+        judged = tables.parse(files["judged.csv"].decode())
+        self.assertEqual(judged["regret"].tolist(), [1.5 - 0.25] * 2)
+        self.assertIn("| repeats | regret | loss |", files[study.PAGE].decode())
+
+    def test_text_is_needed(self):
+        with self.assertRaisesRegex(ValueError, "data_dir is not given.*bloggers"):
+            quality.prepare("xu_quality", quality.Options(), seed=1, cache="")
+
     def test_programs_know_their_flags(self):
         made = self.prepare()
         federated = [
@@ -132,7 +160,11 @@ class StudyTest(parameterized.TestCase):
             (made.chat, pretrain_options.PretrainOptions),
             *(
                 (
-                    [*quality._FLAGFILE.read_text().split("\n"), *made.flags, *s.flags],
+                    [
+                        *quality.BLOGS_FLAGFILE.read_text().split("\n"),
+                        *made.flags,
+                        *s.flags,
+                    ],
                     training_options.TrainingOptions,
                 )
                 for s in federated

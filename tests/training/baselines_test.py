@@ -3,11 +3,19 @@
 import pathlib
 
 import numpy as np
+import pandas as pd
 from absl.testing import absltest
 
 from simulation import tables
 from tests.training import training_test_case as common
-from training import baselines, best_possible, evaluation, examples, held_out
+from training import (
+    baselines,
+    best_possible,
+    evaluation,
+    examples,
+    held_out,
+    training_report,
+)
 
 
 class BaselinesTest(common.TrainingTestCase):
@@ -49,6 +57,14 @@ class BaselinesTest(common.TrainingTestCase):
         self.assertEqual(list(read.index), ["a, b", "the best possible"])
         self.assertIn("a bound", read.loc["the best possible"]["made_of"])
         self.assertEqual(read.loc["a, b"]["loss"], 0.25)
+
+    def test_regret_is_what_the_loss_is_above_the_law(self):
+        last = pd.Series({f"held_out_{name}": 3.5 for name in evaluation.METRICS})
+        beside = {"a bigram": dict.fromkeys(evaluation.METRICS, 3.25)}
+        self.assertNotIn("regret", training_report.held_out(last, beside))
+        beside["the best possible"] = dict.fromkeys(evaluation.METRICS, 3.0)
+        found = training_report.held_out(last, beside)
+        self.assertEqual(found["regret"].tolist(), [0.5, 0.25, 0.0])
 
 
 if __name__ == "__main__":
