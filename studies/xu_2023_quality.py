@@ -96,14 +96,14 @@ STEPS: tuple[Step, ...] = (
     Step(
         _CHAT,
         "public chat alone",
-        ("--num_epochs=3",),
+        ("--num_epochs=2",),
         plots.MUTED,
         program="training.pretrain",
     ),
     Step(
         _CENTRAL,
         "trained centrally",
-        ("--num_epochs=3",),
+        ("--num_epochs=2",),
         plots.INK,
         program="training.pretrain",
     ),
