@@ -12,6 +12,7 @@ import threading
 import warnings
 
 _ONEDNN = "TF_ENABLE_ONEDNN_OPTS"
+_THREADS = "TF_NUM_INTRAOP_THREADS"
 _workers_are_isolated = True
 _SECONDS_TO_NEXT_INTERRUPT = 0.05
 
@@ -39,7 +40,23 @@ def use_onednn() -> None:
 
 def onednn_is_used() -> bool:
     """Returns whether TensorFlow uses oneDNN's kernels, as it does by default."""
-    return os.environ.get(_ONEDNN, "1") != "0"
+    return os.environ.get(_ONEDNN, "1").lower() not in ("0", "false")
+
+
+def worker_environment() -> dict[str, str]:
+    """Returns the environment of TFF's worker.
+
+    Blocks of clients run side by side, each on a core: threads within an operation
+    would only wait for one another, and add up a product's parts in an order that
+    depends on how many cores there are. What the user set stays.
+    """
+    return {_THREADS: "1"} | os.environ
+
+
+def arithmetic() -> dict[str, bool | str]:
+    """Returns what the last bits of the worker's float sums depend on."""
+    threads = worker_environment()[_THREADS]
+    return {"onednn": onednn_is_used(), "threads of an operation": threads}
 
 
 def keep_interrupts() -> None:

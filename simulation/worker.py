@@ -26,10 +26,6 @@ from tensorflow_federated.proto.v0 import executor_pb2, executor_pb2_grpc
 from simulation import socket_directory, startup, worker_launcher
 
 ANSWER_TIMEOUT_SECONDS = 120.0
-# Blocks of clients run side by side, each on a core: threads within an operation would
-# only wait for one another, and add up a product's parts in an order that depends on
-# how many cores there are. What the user set in the environment stays.
-_ENVIRONMENT = {"TF_NUM_INTRAOP_THREADS": "1"}
 _WORKER_BINARY = os.path.join(os.path.dirname(tff.__file__), "data", "worker_binary")
 _START_TIMEOUT_SECONDS = 60.0
 _MAX_SECONDS_BETWEEN_PINGS = 10.0
@@ -137,7 +133,7 @@ class Worker:
             try:
                 self.process = subprocess.Popen(
                     command,
-                    env=_ENVIRONMENT | os.environ,
+                    env=startup.worker_environment(),
                     stdin=subprocess.DEVNULL,
                     stdout=self._log,
                     stderr=self._log,

@@ -247,7 +247,8 @@ class QualityStudy(training_runs.TrainingStudy):
     def files(self, found: study.Tables, directory: pathlib.Path) -> dict[str, bytes]:
         """Returns the files of results by name; see `study.Study`."""
         del found
-        runs, judged, best = [pd.DataFrame()], [], None
+        runs = [pd.DataFrame(columns=["setting", "repeat", "round"])]
+        judged, privacy, best = [], {}, None
         for (setting, repeat), path in self.paths(directory).items():
             if setting.name == _JUDGED:
                 judged.append(xu_2023_quality_report.read_judged(path))
@@ -256,11 +257,13 @@ class QualityStudy(training_runs.TrainingStudy):
                 runs.append(of_run.assign(setting=setting.name, repeat=repeat))
                 beside = training_runs.read_baselines(path).set_index("baseline")
                 best = beside["loss"].get(metric_names.BEST_POSSIBLE)
+                privacy[setting.name] = training_runs.read_privacy(path)
         return xu_2023_quality_report.files_of(
             self.title,
             self.settings,
             pd.concat(runs, ignore_index=True),
             judged,
+            privacy,
             best,
         )
 

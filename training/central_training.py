@@ -18,7 +18,7 @@ import tensorflow as tf
 from privacy import central_training as central_plan
 from randomness import seeds, streams
 from rounds import algorithm, codec, run, samplers
-from simulation import client_text, vocabulary
+from simulation import client_text, startup, vocabulary
 from training import (
     central_evaluation,
     dp_ftrl,
@@ -171,6 +171,7 @@ class CentralTraining(algorithm.Algorithm[CentralState, CentralState]):
             "begins_with": codec.digest(self._first).hex(),
             "num_steps": self._num_steps,
             "steps_per_round": self._steps_per_round,
+            "onednn": startup.onednn_is_used(),
         }
 
     def initialize(self, repeat: int) -> CentralState:

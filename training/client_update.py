@@ -117,7 +117,7 @@ class FederatedRounds:
             "population": self.mapped.text.fingerprint,
             "limits": dataclasses.asdict(self.mapped.limits),
             "training": dataclasses.asdict(self.training),
-            "onednn": startup.onednn_is_used(),
+            "arithmetic": startup.arithmetic(),
         }
 
     def train(

@@ -53,10 +53,11 @@ def suggestions(logits: tf.Tensor) -> tf.Tensor:
 
     Returns:
         int32 [..., 3], token ids of words, the likeliest first; of equal ones the one
-        with the lower id.
+        with the lower id. Of a vocabulary of fewer words, all of them.
     """
     words = logits[..., _FIRST_WORD:]
-    return tf.math.top_k(words, _NUM_SUGGESTIONS).indices + _FIRST_WORD
+    number = min(_NUM_SUGGESTIONS, words.shape[-1])
+    return tf.math.top_k(words, number).indices + _FIRST_WORD
 
 
 def sums_of_batch(

@@ -6,7 +6,7 @@ scripts/run training.pretrain --population=messages.csv.xz --vocabulary_size=200
 from absl import app, flags, logging
 
 from options import option_flags
-from simulation import experiment_flags, population_flags
+from simulation import experiment_flags, population_flags, startup
 from simulation.population_options import LanguageOptions
 from training.pretrain_options import PretrainOptions
 
@@ -24,6 +24,8 @@ def run(arguments: experiment_flags.Arguments) -> None:
     from training import memory_needs
 
     options = _OPTIONS.read()
+    if options.onednn:
+        startup.use_onednn()
     vocabulary, _ = options.read_vocabulary()
     memory_needs.check_central(options, vocabulary.num_tokens)
     population = _POPULATION.read()

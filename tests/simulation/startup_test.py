@@ -31,6 +31,8 @@ class OneDnnTest(absltest.TestCase):
             self.assertFalse(startup.onednn_is_used())
             startup.use_onednn()
             self.assertTrue(startup.onednn_is_used())
+            os.environ["TF_ENABLE_ONEDNN_OPTS"] = "False"  # as TensorFlow reads it
+            self.assertFalse(startup.onednn_is_used())
         finally:
             os.environ.clear()
             os.environ.update(before)

@@ -240,6 +240,13 @@ class NetworkTest(parameterized.TestCase):
                 np.testing.assert_array_equal(reverse(numbers), numbers[::-1])
 
 
+class EnvironmentTest(absltest.TestCase):
+    def test_an_operation_has_one_thread(self):
+        with runtime.tff_worker() as worker:
+            found = psutil.Process(worker.process.pid).environ()
+        self.assertEqual(found["TF_NUM_INTRAOP_THREADS"], "1")
+
+
 class SilenceTest(parameterized.TestCase):
     @parameterized.parameters("worker", "forwarder")
     def test_stopped_in_a_call(self, which):

@@ -81,6 +81,12 @@ class StudyTest(parameterized.TestCase):
             rows.append({"baseline": "the best possible", "loss": 0.25})
         text = tables.write(pd.DataFrame(rows))
         (path / "simulator" / training_runs.BASELINES).write_text(text)
+        guarantee = {"rho": 2.0, "epsilon": 12.34, "delta": 1e-10}
+        statement = {
+            "parameters": {"noise multiplier z": 7 / 65},
+            "guarantees": [guarantee] if "--mechanism=dp_ftrl" in given else [],
+        }
+        (path / "privacy.json").write_text(json.dumps(statement))
         if program == "training.evaluate_keyboard":
             scores = [
                 {"model": model, "metric": metric, "value": value}
@@ -122,6 +128,20 @@ class StudyTest(parameterized.TestCase):
         runs = tables.parse(files["runs.csv"].decode())
         self.assertEqual(set(runs["setting"]), {"fedavg_pretrained"})
         self.assertTrue(files["learning.png"].startswith(b"\x89PNG"))
+
+    def test_what_is_guaranteed_stands_beside(self):
+        steps = ("dp_ftrl", "fedavg")
+        made = self.prepare(steps=steps, num_repeats=1)
+        page = self.run_study(dataclasses.replace(made, settings=made.settings[:2]))[
+            study.PAGE
+        ].decode()
+        self.assertRegex(page, r"\| DP-FTRL \|.*\| 0\.108 \| 12\.4 \(delta 1e-10\) \|")
+        self.assertRegex(page, r"\| FedAvg \|.*\| none \| none \|")
+        self.assertIn("next to nothing", page)
+
+    def test_central_training_alone(self):
+        files = self.run_study(self.prepare(steps=("central",), num_repeats=1))
+        self.assertEmpty(tables.parse(files["runs.csv"].decode()))
 
     def test_on_a_known_language_there_is_regret(self):
         made = quality.prepare(

@@ -1,10 +1,14 @@
 """Tests of the client computation against a plain client, in another order of work."""
 
+import os
+from unittest import mock
+
 import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 from absl.testing import absltest, parameterized
 
+from simulation import startup
 from tests.training import training_test_case as common
 from training import client_update, examples, model
 
@@ -144,6 +148,17 @@ class TrainingTest(common.TrainingTestCase):
         self.assertEqual(sums.num_non_finite, 0)
         after = rounds.evaluate(weights, np.arange(3))
         self.assertLess(after["loss"], before["loss"])
+
+    def test_what_bits_depend_on_is_part_of_what_is_summed(self):
+        rounds = self.rounds(common.bigram_model(), [[[4]], [[5]]])
+        before = rounds.describe()
+        for name, value in (
+            ("TF_ENABLE_ONEDNN_OPTS", str(int(not startup.onednn_is_used()))),
+            ("TF_NUM_INTRAOP_THREADS", "7"),
+        ):
+            with mock.patch.dict(os.environ, {name: value}):
+                self.assertNotEqual(rounds.describe(), before)
+        self.assertEqual(rounds.describe(), before)
 
     def test_bad_input(self):
         language_model = common.bigram_model()
