@@ -117,6 +117,8 @@ STEPS: tuple[Step, ...] = (
         _NOISE,
         "--adaptive_clip",
         "--clip_norm=0.2",
+        "--first_restart=32",
+        "--restart_period=128",
     ),
     *_private("dp_fedavg", "DP-FedAvg", plots.ORANGE, "--mechanism=dp_fedavg", _NOISE),
     Step(
@@ -334,9 +336,16 @@ def prepare(
         cache: Directory where populations are kept.
 
     Raises:
-        OptionError: If text is needed, and not given.
+        OptionError: If text is needed, and not given, or an option is of no use.
         PopulationError: If there are no posts, or no chat.
     """
+    if name == CHOICE and (options.steps or options.num_rounds is not None):
+        raise options_lib.OptionError(
+            options,
+            "{steps=}, {num_rounds=}: {name} has settings and rounds of its own; leave "
+            "both out",
+            name=name,
+        )
     if name == SYNTHETIC:
         steps, parts = _synthetic(options)
     else:

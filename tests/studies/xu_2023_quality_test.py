@@ -164,6 +164,8 @@ class StudyTest(parameterized.TestCase):
     def test_text_is_needed(self):
         with self.assertRaisesRegex(ValueError, "data_dir is not given.*bloggers"):
             quality.prepare("xu_quality", quality.Options(), seed=1, cache="")
+        with self.assertRaisesRegex(ValueError, "settings and rounds of its own"):
+            self.prepare(quality.CHOICE, num_rounds=7)
 
     def test_programs_know_their_flags(self):
         made = self.prepare()
