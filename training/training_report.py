@@ -82,8 +82,8 @@ def add_held_out(
     section.show(table, "Mean over the places of the text")
     if metric_names.REGRET in table:
         section.text(
-            "Regret: the loss above the entropy of the language's law. The judges' text "
-            "is a sample of it, and some hundredths of a nat off by itself."
+            "Regret: the loss above the entropy of the language's law. The judges' "
+            "text is a sample of it, and some hundredths of a nat off by itself."
         )
     made_of = "\n".join(f"* {b.name}: {b.made_of}" for b in baselines)
     section.text(
