@@ -13,7 +13,6 @@ import hashlib
 import math
 import os
 import pathlib
-import re
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -25,26 +24,12 @@ from options.fields import REQUIRED, option
 from privacy import conversions
 from rounds import timers
 from simulation import plots, run_directory, tables
-from studies import gboard_page, gboard_privacy, study, training_runs
+from studies import gboard_flags, gboard_page, gboard_privacy, study, training_runs
 from training.training_options import TrainingOptions
 
 _LOSS = "held_out_loss"
 _COLORS = (plots.BLUE, plots.ORANGE, plots.GREEN, plots.PURPLE, plots.MUTED)
 FLAGFILE = "final.flagfile"
-# What the strategy decides; of the flagfile that is given they do not count.
-_DECIDED = re.compile(
-    r"--(no)?(mechanism|cohort_size|num_rounds|noise_multiplier|epsilon|clip_norm|"
-    r"adaptive_clip|clipped_count_stddev|first_restart|restart_period|"
-    r"target_quantile|server_learning_rate|timer_hours|min_separation|"
-    r"max_participation|seed|output_dir)(=|$)"
-)
-
-
-# What goes where another option takes its place.
-_REPLACED = {
-    "population": ("--population=",),
-    "initial_model": ("--initial_model=", "--initial_bias="),
-}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -248,23 +233,14 @@ class StrategyStudy(training_runs.TrainingStudy):
         return given.participation_rule(clients)
 
     def flagfile(self, found: Decisions) -> str:
-        """Returns the flagfile of the final run."""
-        of_privacy = found.choice.participation
-        decided = [
-            "--mechanism=dp_ftrl",
-            f"--num_rounds={self.options.num_rounds}",
-            f"--cohort_size={found.choice.report_goal}",
-            f"--noise_multiplier={found.choice.noise_multiplier!r}",
-            f"--clip_norm={found.clip_norm!r}",
-            f"--server_learning_rate={found.server_learning_rate!r}",
-            f"--timer_hours={of_privacy.timer_hours}",
-            f"--min_separation={of_privacy.min_separation}",
-            f"--max_participation={of_privacy.max_participation}",
-            f"--delta={self.options.delta!r}",
-            f"--seed={self.seed}",
-        ]
+        """Returns the flagfile of the final run.
+
+        Raises:
+            ValueError: If its run is guaranteed less than was decided.
+        """
         title = "# The final run, by section 2.5 of Xu et al. 2023."
-        return "\n".join([title, *self.lines, *decided]) + "\n"
+        final = gboard_flags.final_lines(self.lines, self.options, found, self.seed)
+        return "\n".join([title, *final]) + "\n"
 
     def files(self, found: study.Tables, directory: pathlib.Path) -> dict[str, bytes]:
         """Returns the files of results by name; see `study.Study`."""
@@ -309,7 +285,7 @@ def prepare(
         ValueError: If the flagfile cannot be read.
     """
     del name
-    lines = _lines(options)
+    lines = gboard_flags.given_lines(options)
     goal, rounds = options.small_report_goal, options.small_rounds or options.num_rounds
     common = (*lines, f"--cohort_size={goal}", f"--num_rounds={rounds}")
     least, *_ = noises = numbers(options.noises_per_client)
@@ -354,30 +330,3 @@ def prepare(
         options=options,
         lines=lines,
     )
-
-
-def _lines(options: Options) -> list[str]:
-    """Returns the flags that are given, without what the strategy decides."""
-    try:
-        text = pathlib.Path(options.training_flagfile).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ValueError(
-            f"--training_flagfile={options.training_flagfile}: cannot be read: {error}"
-        ) from error
-    given = [line.strip() for line in text.splitlines()]
-    lines = [
-        line
-        for line in given
-        if line and not line.startswith(("#", "//")) and not _DECIDED.match(line)
-    ]
-    for name in ("population", "initial_model"):
-        value = getattr(options, name)
-        if value is not None:
-            lines = [line for line in lines if not line.startswith(_REPLACED[name])]
-            lines.append(f"--{name}={value}")
-    if not any(line.startswith("--population=") for line in lines):
-        raise ValueError(
-            f"--training_flagfile={options.training_flagfile} has no --population; "
-            "give --population"
-        )
-    return lines

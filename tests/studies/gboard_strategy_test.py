@@ -1,5 +1,6 @@
 """Tests of section 2.5's steps: what experiments decide, and the run that follows."""
 
+import dataclasses
 import json
 import os
 import pathlib
@@ -142,6 +143,43 @@ class StrategyTest(parameterized.TestCase):
         realised = training_runs.read_privacy(self.scratch / "run")
         self.assertLessEqual(realised["guarantees"][0]["rho"], guarantee["rho"])
         self.assertEqual(training_runs.read_num_clients(self.scratch / "run"), 320)
+
+    @parameterized.parameters(
+        ("-adaptive_clip\n-epsilon=1",),
+        ("--flagfile={nested}",),
+        ("-flagfile={nested}",),
+    )
+    def test_what_is_decided_does_not_survive_in_any_form(self, lines):
+        nested = self.scratch / "nested.flagfile"
+        nested.write_text("# More.\n--adaptive_clip=true\n-clip_norm=9\n--epsilon=1\n")
+        self.base.write_text(_BASE + lines.format(nested=nested) + "\n")
+        made = self.prepare()
+        self.assertNotRegex(" ".join(made.lines), "adaptive|clip_norm|epsilon|nested")
+        files = self.walk(made)
+        self.assertFalse(self.asked["noise_0_1_repeat_1"].adaptive_clip)
+        (self.scratch / "final").write_bytes(files[strategy.FLAGFILE])
+        final = option_flags.read_lines(
+            TrainingOptions, [f"--flagfile={self.scratch / 'final'}"]
+        )
+        self.assertFalse(final.adaptive_clip)
+        self.assertEqual(final.clip_norm, 0.4124)
+
+    def test_a_final_run_that_is_guaranteed_less_is_refused(self):
+        made = self.prepare()
+        files = self.walk(made)
+        self.assertIn(b"\n--noadaptive_clip\n", files[strategy.FLAGFILE])
+        found = made.decide(self.scratch / "study")
+        less = dataclasses.replace(found.choice, rho=found.choice.rho * 0.999)
+        with self.assertRaisesRegex(ValueError, "has a zCDP of .* decided on"):
+            made.flagfile(dataclasses.replace(found, choice=less))
+
+    @parameterized.parameters("--num_units\n4", "--", " --flagfile=a")
+    def test_lines_that_are_no_flags(self, lines):
+        self.base.write_text(_BASE + lines + "\n")
+        with self.assertRaisesRegex(
+            ValueError, "base.flagfile: a line is '.*has to be"
+        ):
+            self.prepare()
 
     def test_a_target_out_of_reach(self):
         files = self.walk(self.prepare(target_rho=0.01, initial_model="/some/model"))
