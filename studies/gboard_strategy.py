@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import pandas as pd
+from absl import logging
 
 from options import fields as options_lib
 from options import option_flags
@@ -144,9 +145,15 @@ def best_rate(last: pd.Series) -> float:
 
     Args:
         last: Losses by learning rate; one that is not finite is none.
+
+    Raises:
+        ValueError: If none is finite.
     """
     if not last.map(math.isfinite).any():
-        raise ValueError("no experiment has a finite held-out loss; lower the rates")
+        raise ValueError(
+            "no experiment has a finite held-out loss; begin a new study with lower "
+            "--server_learning_rates, or a lower --client_learning_rate in the flagfile"
+        )
     return float(last[last.map(math.isfinite)].idxmin())
 
 
@@ -156,7 +163,16 @@ def largest_noise(last: pd.Series, tolerance: float) -> float:
     Args:
         last: Losses by noise a client, increasing.
         tolerance: See `Options.loss_tolerance`.
+
+    Raises:
+        ValueError: If the loss with the least noise is not finite.
     """
+    if not math.isfinite(last.iloc[0]):
+        raise ValueError(
+            f"noise multipliers of {last.index[0]:g} a client, the least, have a held-"
+            f"out loss of {last.iloc[0]}; it has to be finite: begin a new study with "
+            "smaller --noises_per_client or --server_learning_rates"
+        )
     allowed = last.iloc[0] * (1 + tolerance)
     borne = last.le(allowed).cummin()
     return float(last[borne].index[-1])
@@ -180,17 +196,24 @@ class StrategyStudy(training_runs.TrainingStudy):
         repeat: int,
         part: run_directory.RunDirectory,
     ) -> dict[str, list[dict[str, Any]]]:
-        """Trains; settings with a fixed clip norm come after those that find it."""
+        """Trains; settings with a fixed clip norm come after those that find it.
+
+        A run whose model would no longer be finite stays as it is: it has no loss.
+        """
         if setting.name.startswith("noise"):
             rate, clip = self._clip(part.path.parent)
             decided = (f"--server_learning_rate={rate!r}", f"--clip_norm={clip!r}")
             setting = dataclasses.replace(setting, flags=(*setting.flags, *decided))
-        return super().run_part(setting, repeat, part)
+        try:
+            return super().run_part(setting, repeat, part)
+        except training_runs.NotFiniteError:
+            logging.info("%s: it counts as an infinite loss.", setting.label)
+            return {}
 
     def _metrics(self, directory: pathlib.Path, kind: str) -> dict[float, pd.DataFrame]:
         """Returns metrics of the runs of a kind, by the number that they differ in."""
         return {
-            float(setting.name.removeprefix(f"{kind}_")): training_runs.read_metrics(
+            float(setting.name.removeprefix(f"{kind}_")): _read_metrics(
                 directory / study.part_name(setting.name, 0)
             )
             for setting in self.settings
@@ -249,7 +272,7 @@ class StrategyStudy(training_runs.TrainingStudy):
         runs = {s: directory / study.part_name(s.name, 0) for s in self.settings}
         table = pd.concat(
             [
-                training_runs.read_metrics(path).assign(setting=setting.name)
+                _read_metrics(path).assign(setting=setting.name)
                 for setting, path in runs.items()
             ],
             ignore_index=True,
@@ -264,6 +287,14 @@ class StrategyStudy(training_runs.TrainingStudy):
             "experiments.png": gboard_page.plot(table, self.settings),
             study.PAGE: page.encode(),
         }
+
+
+def _read_metrics(path: pathlib.Path) -> pd.DataFrame:
+    """Returns a row a round; one of an infinite loss where a model was not finite."""
+    if training_runs.is_complete(path):
+        return training_runs.read_metrics(path)
+    nothing = {"clip_norm": [math.nan], "tracked_norm": [math.nan]}
+    return pd.DataFrame({"round": [0], _LOSS: [math.inf]} | nothing)
 
 
 def _last_losses(metrics: dict[float, pd.DataFrame]) -> pd.Series:

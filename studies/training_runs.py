@@ -16,12 +16,16 @@ from typing import Any
 
 import pandas as pd
 
-from simulation import run_directory, run_record, tables
+from simulation import exit_codes, run_directory, run_record, tables
 from studies import study
 
 # What each run leaves of the models beside its own.
 BASELINES = "baselines.csv"
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+
+class NotFiniteError(RuntimeError):
+    """A run has ended as its model would no longer be finite; it would again."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,6 +112,7 @@ def train(
         program: The module.
 
     Raises:
+        NotFiniteError: If the run's model would no longer be finite.
         RuntimeError: If the run fails.
     """
     if is_complete(path):
@@ -123,6 +128,11 @@ def train(
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         check=False,
     )
+    if done.returncode == exit_codes.NOT_FINITE:
+        raise NotFiniteError(
+            f"the run of {label} in {path} cannot go on, its model would no longer be "
+            "finite; begin a new study with what it says"
+        )
     if done.returncode:
         raise RuntimeError(
             f"the run of {label} in {path} ended with exit code {done.returncode}; "
