@@ -199,16 +199,33 @@ class StrategyStudy(training_runs.TrainingStudy):
         """Trains; settings with a fixed clip norm come after those that find it.
 
         A run whose model would no longer be finite stays as it is: it has no loss.
+
+        Raises:
+            RuntimeError: If the run fails otherwise.
+            ValueError: If the clients are not enough for the largest report goal.
         """
         if setting.name.startswith("noise"):
             rate, clip = self._clip(part.path.parent)
             decided = (f"--server_learning_rate={rate!r}", f"--clip_norm={clip!r}")
             setting = dataclasses.replace(setting, flags=(*setting.flags, *decided))
         try:
-            return super().run_part(setting, repeat, part)
+            super().run_part(setting, repeat, part)
         except training_runs.NotFiniteError:
             logging.info("%s: it counts as an infinite loss.", setting.label)
-            return {}
+        self._check_final(part.path)
+        return {}
+
+    def _check_final(self, path: pathlib.Path) -> None:
+        """Refuses what no final run can have, as soon as a run has counted clients."""
+        goal = self.options.largest_report_goal
+        clients = training_runs.read_num_clients(path)
+        try:
+            self.rule(clients, goal, 0)
+        except ValueError as error:
+            raise ValueError(
+                f"--largest_report_goal={goal}: {error} Begin a new study with at most "
+                f"what {clients:,} clients allow"
+            ) from error
 
     def _metrics(self, directory: pathlib.Path, kind: str) -> dict[float, pd.DataFrame]:
         """Returns metrics of the runs of a kind, by the number that they differ in."""

@@ -16,8 +16,10 @@ from typing import Any
 
 import pandas as pd
 
+from options import option_flags
 from simulation import exit_codes, run_directory, run_record, tables
 from studies import study
+from training.training_options import TrainingOptions
 
 # What each run leaves of the models beside its own.
 BASELINES = "baselines.csv"
@@ -138,6 +140,32 @@ def train(
             f"the run of {label} in {path} ended with exit code {done.returncode}; "
             "mend what it says and continue with --resume"
         )
+
+
+def check_participation(
+    path: pathlib.Path, flags: Sequence[str], settings: Sequence[Setting]
+) -> None:
+    """Checks that the population is enough for all settings, once a run has it.
+
+    Args:
+        path: The directory of a run.
+        flags: Of all runs.
+        settings: Those that are to be run on the same population.
+
+    Raises:
+        ValueError: If a setting needs more clients, or more of each.
+    """
+    num_clients = read_num_clients(path)
+    for setting in settings:
+        given = option_flags.read_lines(TrainingOptions, (*flags, *setting.flags))
+        try:
+            given.participation_rule(num_clients)
+        except ValueError as error:
+            raise ValueError(
+                f"the population that {path} has counted is not enough for "
+                f"{setting.label!r}: {error} Begin a new study with fewer clients of "
+                "a round, or fewer rounds"
+            ) from error
 
 
 def is_complete(path: pathlib.Path) -> bool:

@@ -266,8 +266,11 @@ class StrategyTest(parameterized.TestCase):
 
     def test_more_clients_than_there_are(self):
         made = self.prepare(largest_report_goal=400, target_rho=0.001)
-        with self.assertRaisesRegex(ValueError, "the population has 320"):
+        regex = "^--largest_report_goal=400: .* the population has 320"
+        with self.assertRaisesRegex(ValueError, regex):
             self.walk(made)
+        # It ends after the first run.
+        self.assertEqual(list(self.asked), ["rate_0_5_repeat_1"])
 
 
 if __name__ == "__main__":
