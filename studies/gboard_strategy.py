@@ -24,7 +24,7 @@ from options import option_flags
 from options.fields import REQUIRED, option
 from privacy import conversions
 from rounds import timers
-from simulation import plots, run_directory, tables
+from simulation import plots, run_directory, run_record, tables
 from studies import gboard_flags, gboard_page, gboard_privacy, study, training_runs
 from training.training_options import TrainingOptions
 
@@ -202,7 +202,8 @@ class StrategyStudy(training_runs.TrainingStudy):
 
         Raises:
             RuntimeError: If the run fails otherwise.
-            ValueError: If the clients are not enough for the largest report goal.
+            ValueError: If the clients are not enough for the largest report goal, or
+                not those of the runs before.
         """
         if setting.name.startswith("noise"):
             rate, clip = self._clip(part.path.parent)
@@ -213,7 +214,13 @@ class StrategyStudy(training_runs.TrainingStudy):
         except training_runs.NotFiniteError:
             logging.info("%s: it counts as an infinite loss.", setting.label)
         self._check_final(part.path)
+        training_runs.check_same_data(self._begun(part.path.parent))
         return {}
+
+    def _begun(self, directory: pathlib.Path) -> list[pathlib.Path]:
+        """Returns the directories of the runs so far, finished or not."""
+        paths = [directory / study.part_name(s.name, 0) for s in self.settings]
+        return [path for path in paths if (path / run_record.FACTS_FILE).exists()]
 
     def _check_final(self, path: pathlib.Path) -> None:
         """Refuses what no final run can have, as soon as a run has counted clients."""

@@ -23,6 +23,8 @@ from training.training_options import TrainingOptions
 
 # What each run leaves of the models beside its own.
 BASELINES = "baselines.csv"
+# Facts of a run that say what it has read.
+_OF_DATA = ("population", "vocabulary", "initial_model")
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
@@ -168,6 +170,29 @@ def check_participation(
             ) from error
 
 
+def check_same_data(paths: Sequence[pathlib.Path]) -> None:
+    """Checks that runs have the same text, words and beginning.
+
+    Args:
+        paths: Directories of runs.
+
+    Raises:
+        ValueError: If two differ.
+    """
+    first, *others = [(path, _facts(path)) for path in paths]
+    for path, facts in others:
+        for name in _OF_DATA:
+            if facts.get(name) != first[1].get(name):
+                raise ValueError(
+                    f"{path} and {first[0]} differ in their {name}: the files that the "
+                    "flags name have changed since the study began; begin a new study"
+                )
+
+
+def _facts(path: pathlib.Path) -> dict[str, Any]:
+    return json.loads((path / run_record.FACTS_FILE).read_text())
+
+
 def is_complete(path: pathlib.Path) -> bool:
     """Returns whether a directory has a run that is finished."""
     if not (path / run_record.RUN_FILE).exists():
@@ -196,8 +221,8 @@ def read_num_clients(path: pathlib.Path) -> int:
     Raises:
         ValueError: If the run's facts have no plan of training.
     """
-    facts = json.loads((path / run_record.FACTS_FILE).read_text())
-    found = re.match(r"Plan\(sampler=Timers\(num_clients=(\d+),", facts.get("plan", ""))
+    plan = _facts(path).get("plan", "")
+    found = re.match(r"Plan\(sampler=Timers\(num_clients=(\d+),", plan)
     if found is None:
         raise ValueError(f"{path} is no run of training: its plan has no Timers")
     return int(found[1])

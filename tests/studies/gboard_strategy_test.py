@@ -49,7 +49,7 @@ class StrategyTest(parameterized.TestCase):
         self.scratch = pathlib.Path(self.create_tempdir().full_path)
         self.base = self.scratch / "base.flagfile"
         self.base.write_text(_BASE)
-        self.asked, self.diverging = {}, set()
+        self.asked, self.diverging, self.changed = {}, set(), {}
 
     def prepare(self, **options):
         values = dict(
@@ -76,6 +76,8 @@ class StrategyTest(parameterized.TestCase):
         record = run_record.new("t", flags, {}, _KEY) | {"status": status}
         (path / "run.json").write_text(json.dumps(record))
         plan = {"plan": "Plan(sampler=Timers(num_clients=320, cohort_size=6, x)"}
+        plan |= {"population": "a1", "vocabulary": "b2", "begins_with": path.name}
+        plan |= self.changed.get(path.name, {})
         (path / run_record.FACTS_FILE).write_text(json.dumps(plan))
         if path.name in self.diverging:
             raise training_runs.NotFiniteError("it would no longer be finite")
@@ -188,6 +190,16 @@ class StrategyTest(parameterized.TestCase):
         table = tables.parse(files["experiments.csv"].decode())
         of_run = table[table["setting"] == "rate_1"]
         self.assertEqual(of_run["held_out_loss"].tolist(), [float("inf")])
+
+    @parameterized.parameters("population", "vocabulary", "initial_model")
+    def test_data_that_change_on_the_way(self, name):
+        self.changed = {"rate_2_repeat_1": {name: "c3"}}
+        # One that diverges counts, too.
+        self.diverging = {"rate_2_repeat_1"}
+        regex = f"rate_2_repeat_1 and .*rate_0_5_repeat_1 differ in their {name}: "
+        with self.assertRaisesRegex(ValueError, regex):
+            self.walk(self.prepare())
+        self.assertLen(self.asked, 3)
 
     def test_the_least_noise_diverges(self):
         self.diverging = {"noise_0_05_repeat_1"}
