@@ -15,7 +15,7 @@ from absl import app, flags, logging
 
 from options import option_flags
 from options.fields import OptionError, check, option
-from simulation import startup
+from simulation import exit_codes, startup
 
 if TYPE_CHECKING:  # imports NumPy
     from randomness import noise_keys
@@ -166,7 +166,9 @@ def run_program(
     *,
     is_synthetic: Callable[[], bool],
 ) -> None:
-    """Runs an experiment's main part, with its errors as one line and exit code 1.
+    """Runs an experiment's main part, with its errors as one line and an exit code.
+
+    The code is the error's `exit_code` where it has one, else 1; see `exit_codes`.
 
     Args:
         argv: What `app.run` passes: the program and what is left beside flags.
@@ -231,7 +233,7 @@ def run_program(
         if logging.vlog_is_on(1):
             raise
         print(f"error: {_one_line(error)}", file=sys.stderr)
-        sys.exit(1)
+        sys.exit(getattr(error, "exit_code", exit_codes.FAILED))
 
 
 def check_numbers(names: Sequence[str]) -> None:

@@ -49,8 +49,8 @@ def to_markdown(
     for setting, rows in table.groupby("setting", sort=False):
         last = rows.iloc[-1]
         lines.append(
-            f"| {setting} | {last['held_out_loss']:.4f} | {last['clip_norm']:.3g} | "
-            f"{last['tracked_norm']:.3g} |"
+            f"| {setting} | {_shown(last['held_out_loss'])} | "
+            f"{last['clip_norm']:.3g} | {last['tracked_norm']:.3g} |"
         )
     return "\n".join(lines) + "\n"
 
@@ -70,7 +70,9 @@ def _pretraining(options) -> tuple[str, str]:
 
 def _noise(options, found, table) -> tuple[str, str]:
     losses = _losses(table, "noise")
-    told = "; ".join(f"z = {noise:g} m: {loss:.4f}" for noise, loss in losses.items())
+    told = "; ".join(
+        f"z = {noise:g} m: {_shown(loss)}" for noise, loss in losses.items()
+    )
     allowed = next(iter(losses.values())) * (1 + options.loss_tolerance)
     reason = f"the largest whose held-out loss is at most {allowed:.4f}"
     if found.noise_per_client == max(losses):
@@ -125,7 +127,7 @@ def _timer(found) -> tuple[str, str]:
 
 def _clip(options, found, table) -> tuple[str, str]:
     losses = _losses(table, "rate")
-    told = "; ".join(f"{rate:g}: {loss:.4f}" for rate, loss in losses.items())
+    told = "; ".join(f"{rate:g}: {_shown(loss)}" for rate, loss in losses.items())
     return (
         "(5, 6) Clip norm and server learning rate.",
         f"Clip norm {found.clip_norm:g}, server learning rate "
@@ -149,6 +151,10 @@ def _privacy(options, found, epsilon) -> tuple[str, str]:
         "within MinS and MaxP, which the final run enforces. Experiments and choices "
         "made by looking at them are not counted. The sums are secure sums.",
     )
+
+
+def _shown(loss: float) -> str:
+    return f"{loss:.4f}" if math.isfinite(loss) else "not finite"
 
 
 def _losses(table: pd.DataFrame, kind: str) -> dict[float, float]:

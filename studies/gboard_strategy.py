@@ -13,38 +13,24 @@ import hashlib
 import math
 import os
 import pathlib
-import re
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import pandas as pd
+from absl import logging
 
 from options import fields as options_lib
 from options import option_flags
 from options.fields import REQUIRED, option
 from privacy import conversions
 from rounds import timers
-from simulation import plots, run_directory, tables
-from studies import gboard_page, gboard_privacy, study, training_runs
+from simulation import plots, run_directory, run_record, tables
+from studies import gboard_flags, gboard_page, gboard_privacy, study, training_runs
 from training.training_options import TrainingOptions
 
 _LOSS = "held_out_loss"
 _COLORS = (plots.BLUE, plots.ORANGE, plots.GREEN, plots.PURPLE, plots.MUTED)
 FLAGFILE = "final.flagfile"
-# What the strategy decides; of the flagfile that is given they do not count.
-_DECIDED = re.compile(
-    r"--(no)?(mechanism|cohort_size|num_rounds|noise_multiplier|epsilon|clip_norm|"
-    r"adaptive_clip|clipped_count_stddev|first_restart|restart_period|"
-    r"target_quantile|server_learning_rate|timer_hours|min_separation|"
-    r"max_participation|seed|output_dir)(=|$)"
-)
-
-
-# What goes where another option takes its place.
-_REPLACED = {
-    "population": ("--population=",),
-    "initial_model": ("--initial_model=", "--initial_bias="),
-}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -159,9 +145,15 @@ def best_rate(last: pd.Series) -> float:
 
     Args:
         last: Losses by learning rate; one that is not finite is none.
+
+    Raises:
+        ValueError: If none is finite.
     """
     if not last.map(math.isfinite).any():
-        raise ValueError("no experiment has a finite held-out loss; lower the rates")
+        raise ValueError(
+            "no experiment has a finite held-out loss; begin a new study with lower "
+            "--server_learning_rates, or a lower --client_learning_rate in the flagfile"
+        )
     return float(last[last.map(math.isfinite)].idxmin())
 
 
@@ -171,7 +163,16 @@ def largest_noise(last: pd.Series, tolerance: float) -> float:
     Args:
         last: Losses by noise a client, increasing.
         tolerance: See `Options.loss_tolerance`.
+
+    Raises:
+        ValueError: If the loss with the least noise is not finite.
     """
+    if not math.isfinite(last.iloc[0]):
+        raise ValueError(
+            f"noise multipliers of {last.index[0]:g} a client, the least, have a held-"
+            f"out loss of {last.iloc[0]}; it has to be finite: begin a new study with "
+            "smaller --noises_per_client or --server_learning_rates"
+        )
     allowed = last.iloc[0] * (1 + tolerance)
     borne = last.le(allowed).cummin()
     return float(last[borne].index[-1])
@@ -195,17 +196,48 @@ class StrategyStudy(training_runs.TrainingStudy):
         repeat: int,
         part: run_directory.RunDirectory,
     ) -> dict[str, list[dict[str, Any]]]:
-        """Trains; settings with a fixed clip norm come after those that find it."""
+        """Trains; settings with a fixed clip norm come after those that find it.
+
+        A run whose model would no longer be finite stays as it is: it has no loss.
+
+        Raises:
+            RuntimeError: If the run fails otherwise.
+            ValueError: If the clients are not enough for the largest report goal, or
+                not those of the runs before.
+        """
         if setting.name.startswith("noise"):
             rate, clip = self._clip(part.path.parent)
             decided = (f"--server_learning_rate={rate!r}", f"--clip_norm={clip!r}")
             setting = dataclasses.replace(setting, flags=(*setting.flags, *decided))
-        return super().run_part(setting, repeat, part)
+        try:
+            super().run_part(setting, repeat, part)
+        except training_runs.NotFiniteError:
+            logging.info("%s: it counts as an infinite loss.", setting.label)
+        self._check_final(part.path)
+        training_runs.check_same_data(self._begun(part.path.parent))
+        return {}
+
+    def _begun(self, directory: pathlib.Path) -> list[pathlib.Path]:
+        """Returns the directories of the runs so far, finished or not."""
+        paths = [directory / study.part_name(s.name, 0) for s in self.settings]
+        return [path for path in paths if (path / run_record.FACTS_FILE).exists()]
+
+    def _check_final(self, path: pathlib.Path) -> None:
+        """Refuses what no final run can have, as soon as a run has counted clients."""
+        goal = self.options.largest_report_goal
+        clients = training_runs.read_num_clients(path)
+        try:
+            self.rule(clients, goal, 0)
+        except ValueError as error:
+            raise ValueError(
+                f"--largest_report_goal={goal}: {error} Begin a new study with at most "
+                f"what {clients:,} clients allow"
+            ) from error
 
     def _metrics(self, directory: pathlib.Path, kind: str) -> dict[float, pd.DataFrame]:
         """Returns metrics of the runs of a kind, by the number that they differ in."""
         return {
-            float(setting.name.removeprefix(f"{kind}_")): training_runs.read_metrics(
+            float(setting.name.removeprefix(f"{kind}_")): _read_metrics(
                 directory / study.part_name(setting.name, 0)
             )
             for setting in self.settings
@@ -248,23 +280,14 @@ class StrategyStudy(training_runs.TrainingStudy):
         return given.participation_rule(clients)
 
     def flagfile(self, found: Decisions) -> str:
-        """Returns the flagfile of the final run."""
-        of_privacy = found.choice.participation
-        decided = [
-            "--mechanism=dp_ftrl",
-            f"--num_rounds={self.options.num_rounds}",
-            f"--cohort_size={found.choice.report_goal}",
-            f"--noise_multiplier={found.choice.noise_multiplier!r}",
-            f"--clip_norm={found.clip_norm!r}",
-            f"--server_learning_rate={found.server_learning_rate!r}",
-            f"--timer_hours={of_privacy.timer_hours}",
-            f"--min_separation={of_privacy.min_separation}",
-            f"--max_participation={of_privacy.max_participation}",
-            f"--delta={self.options.delta!r}",
-            f"--seed={self.seed}",
-        ]
+        """Returns the flagfile of the final run.
+
+        Raises:
+            ValueError: If its run is guaranteed less than was decided.
+        """
         title = "# The final run, by section 2.5 of Xu et al. 2023."
-        return "\n".join([title, *self.lines, *decided]) + "\n"
+        final = gboard_flags.final_lines(self.lines, self.options, found, self.seed)
+        return "\n".join([title, *final]) + "\n"
 
     def files(self, found: study.Tables, directory: pathlib.Path) -> dict[str, bytes]:
         """Returns the files of results by name; see `study.Study`."""
@@ -273,7 +296,7 @@ class StrategyStudy(training_runs.TrainingStudy):
         runs = {s: directory / study.part_name(s.name, 0) for s in self.settings}
         table = pd.concat(
             [
-                training_runs.read_metrics(path).assign(setting=setting.name)
+                _read_metrics(path).assign(setting=setting.name)
                 for setting, path in runs.items()
             ],
             ignore_index=True,
@@ -288,6 +311,14 @@ class StrategyStudy(training_runs.TrainingStudy):
             "experiments.png": gboard_page.plot(table, self.settings),
             study.PAGE: page.encode(),
         }
+
+
+def _read_metrics(path: pathlib.Path) -> pd.DataFrame:
+    """Returns a row a round; one of an infinite loss where a model was not finite."""
+    if training_runs.is_complete(path):
+        return training_runs.read_metrics(path)
+    nothing = {"clip_norm": [math.nan], "tracked_norm": [math.nan]}
+    return pd.DataFrame({"round": [0], _LOSS: [math.inf]} | nothing)
 
 
 def _last_losses(metrics: dict[float, pd.DataFrame]) -> pd.Series:
@@ -309,7 +340,7 @@ def prepare(
         ValueError: If the flagfile cannot be read.
     """
     del name
-    lines = _lines(options)
+    lines = gboard_flags.given_lines(options)
     goal, rounds = options.small_report_goal, options.small_rounds or options.num_rounds
     common = (*lines, f"--cohort_size={goal}", f"--num_rounds={rounds}")
     least, *_ = noises = numbers(options.noises_per_client)
@@ -354,30 +385,3 @@ def prepare(
         options=options,
         lines=lines,
     )
-
-
-def _lines(options: Options) -> list[str]:
-    """Returns the flags that are given, without what the strategy decides."""
-    try:
-        text = pathlib.Path(options.training_flagfile).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ValueError(
-            f"--training_flagfile={options.training_flagfile}: cannot be read: {error}"
-        ) from error
-    given = [line.strip() for line in text.splitlines()]
-    lines = [
-        line
-        for line in given
-        if line and not line.startswith(("#", "//")) and not _DECIDED.match(line)
-    ]
-    for name in ("population", "initial_model"):
-        value = getattr(options, name)
-        if value is not None:
-            lines = [line for line in lines if not line.startswith(_REPLACED[name])]
-            lines.append(f"--{name}={value}")
-    if not any(line.startswith("--population=") for line in lines):
-        raise ValueError(
-            f"--training_flagfile={options.training_flagfile} has no --population; "
-            "give --population"
-        )
-    return lines

@@ -16,12 +16,20 @@ from typing import Any
 
 import pandas as pd
 
-from simulation import run_directory, run_record, tables
+from options import option_flags
+from simulation import exit_codes, run_directory, run_record, tables
 from studies import study
+from training.training_options import TrainingOptions
 
 # What each run leaves of the models beside its own.
 BASELINES = "baselines.csv"
+# Facts of a run that say what it has read.
+_OF_DATA = ("population", "vocabulary", "initial_model")
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+
+class NotFiniteError(RuntimeError):
+    """A run has ended as its model would no longer be finite; it would again."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,6 +116,7 @@ def train(
         program: The module.
 
     Raises:
+        NotFiniteError: If the run's model would no longer be finite.
         RuntimeError: If the run fails.
     """
     if is_complete(path):
@@ -123,11 +132,65 @@ def train(
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         check=False,
     )
+    if done.returncode == exit_codes.NOT_FINITE:
+        raise NotFiniteError(
+            f"the run of {label} in {path} cannot go on, its model would no longer be "
+            "finite; begin a new study with what it says"
+        )
     if done.returncode:
         raise RuntimeError(
             f"the run of {label} in {path} ended with exit code {done.returncode}; "
             "mend what it says and continue with --resume"
         )
+
+
+def check_participation(
+    path: pathlib.Path, flags: Sequence[str], settings: Sequence[Setting]
+) -> None:
+    """Checks that the population is enough for all settings, once a run has it.
+
+    Args:
+        path: The directory of a run.
+        flags: Of all runs.
+        settings: Those that are to be run on the same population.
+
+    Raises:
+        ValueError: If a setting needs more clients, or more of each.
+    """
+    num_clients = read_num_clients(path)
+    for setting in settings:
+        given = option_flags.read_lines(TrainingOptions, (*flags, *setting.flags))
+        try:
+            given.participation_rule(num_clients)
+        except ValueError as error:
+            raise ValueError(
+                f"the population that {path} has counted is not enough for "
+                f"{setting.label!r}: {error} Begin a new study with fewer clients of "
+                "a round, or fewer rounds"
+            ) from error
+
+
+def check_same_data(paths: Sequence[pathlib.Path]) -> None:
+    """Checks that runs have the same text, words and beginning.
+
+    Args:
+        paths: Directories of runs.
+
+    Raises:
+        ValueError: If two differ.
+    """
+    first, *others = [(path, _facts(path)) for path in paths]
+    for path, facts in others:
+        for name in _OF_DATA:
+            if facts.get(name) != first[1].get(name):
+                raise ValueError(
+                    f"{path} and {first[0]} differ in their {name}: the files that the "
+                    "flags name have changed since the study began; begin a new study"
+                )
+
+
+def _facts(path: pathlib.Path) -> dict[str, Any]:
+    return json.loads((path / run_record.FACTS_FILE).read_text())
 
 
 def is_complete(path: pathlib.Path) -> bool:
@@ -158,8 +221,8 @@ def read_num_clients(path: pathlib.Path) -> int:
     Raises:
         ValueError: If the run's facts have no plan of training.
     """
-    facts = json.loads((path / run_record.FACTS_FILE).read_text())
-    found = re.match(r"Plan\(sampler=Timers\(num_clients=(\d+),", facts.get("plan", ""))
+    plan = _facts(path).get("plan", "")
+    found = re.match(r"Plan\(sampler=Timers\(num_clients=(\d+),", plan)
     if found is None:
         raise ValueError(f"{path} is no run of training: its plan has no Timers")
     return int(found[1])

@@ -13,19 +13,22 @@ import math
 import os
 import pathlib
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import matplotlib.ticker
 import pandas as pd
 
 from options import fields as options_lib
 from options.fields import option
-from simulation import plots, tables
+from simulation import plots, run_directory, tables
 from studies import intervals, study, training_runs, xu_2023
 
 _TITLE = "Equal noise a client at several report goals (Xu et al. 2023, section 2.2)"
 _SYNTHETIC = "configs/training_demo.flagfile"
 _BLOGS = "configs/training_blogs.flagfile"
+_DEFAULT_GOALS, _DEFAULT_ROUNDS = (50, 200, 650), 80
+# Rounds and largest goal are those of `_BLOGS`: each blogger is in one round at most.
+_BLOGS_GOALS, _BLOGS_ROUNDS = (20, 75, 225), 63
 _COLORS = (plots.ORANGE, plots.BLUE, plots.GREEN, plots.PURPLE)
 _LOSS, _SUGGESTION = "held_out_loss", "held_out_one_suggestion"
 # Beyond those who train: who is held out, and some more.
@@ -40,8 +43,9 @@ class Options:
     is_synthetic: ClassVar[bool] = False
 
     report_goals: tuple[str, ...] = option(
-        ("50", "200", "650"),
-        "Clients of a round in each setting: increasing integers, at most four.",
+        (),
+        "Clients of a round in each setting: increasing integers, at most four. By "
+        "default 50, 200 and 650, or with --data_dir 20, 75 and 225.",
     )
     noise_per_client: float = option(
         7 / 6500,
@@ -49,8 +53,12 @@ class Options:
         above=0,
         most=1,
     )
-    num_rounds: int = option(
-        80, "Rounds of each run; a client is in one at most.", least=1, most=100_000
+    num_rounds: int | None = option(
+        None,
+        "Rounds of each run; a client is in one at most. By default 80, or with "
+        "--data_dir 63.",
+        least=1,
+        most=100_000,
     )
     num_repeats: int = option(
         3, "Runs of each setting, with seeds of their own.", least=1, most=1000
@@ -73,9 +81,18 @@ class Options:
     @property
     def goals(self) -> tuple[int, ...]:
         """The report goals; none where they are no integers above 0."""
+        if not self.report_goals:
+            return _DEFAULT_GOALS if self.data_dir is None else _BLOGS_GOALS
         if not all(goal.isdecimal() and int(goal) for goal in self.report_goals):
             return ()
         return tuple(map(int, self.report_goals))
+
+    @property
+    def rounds(self) -> int:
+        """Rounds of each run."""
+        if self.num_rounds is not None:
+            return self.num_rounds
+        return _DEFAULT_ROUNDS if self.data_dir is None else _BLOGS_ROUNDS
 
 
 def settings_of(options: Options) -> tuple[training_runs.Setting, ...]:
@@ -111,6 +128,22 @@ class ScalingStudy(training_runs.TrainingStudy):
     """
 
     noise_per_client: float
+
+    def run_part(
+        self,
+        setting: training_runs.Setting,
+        repeat: int,
+        part: run_directory.RunDirectory,
+    ) -> dict[str, list[dict[str, Any]]]:
+        """Trains; see `study.Study`.
+
+        Raises:
+            RuntimeError: If the run fails.
+            ValueError: If the population is not enough for all settings.
+        """
+        found = super().run_part(setting, repeat, part)
+        training_runs.check_participation(part.path, self.flags, self.settings)
+        return found
 
     def files(self, found: study.Tables, directory: pathlib.Path) -> dict[str, bytes]:
         """Returns the files of results by name; see `study.Study`."""
@@ -244,15 +277,15 @@ def prepare(
         PopulationError: If there are no posts of bloggers.
     """
     del name
-    rounds = (f"--num_rounds={options.num_rounds}",)
+    rounds = (f"--num_rounds={options.rounds}",)
     data: dict[str, str] = {}
     flags: tuple[str, ...]
     if options.data_dir is None:
-        clients = options.goals[-1] * options.num_rounds + _SPARE_CLIENTS
+        clients = options.goals[-1] * options.rounds + _SPARE_CLIENTS
         flags = (
             f"--flagfile={training_runs.ROOT / _SYNTHETIC}",
             f"--num_clients={clients}",
-            f"--min_separation={options.num_rounds - 1}",
+            f"--min_separation={options.rounds - 1}",
             *rounds,
         )
     else:

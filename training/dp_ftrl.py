@@ -24,6 +24,7 @@ from privacy import model_updates
 from privacy import plan as plan_lib
 from randomness import streams
 from rounds import algorithm, codec, run
+from simulation import exit_codes
 from training import client_update, metric_names, server_optimizers
 
 Weights = collections.OrderedDict[str, np.ndarray]
@@ -31,6 +32,8 @@ Weights = collections.OrderedDict[str, np.ndarray]
 
 class NonFiniteModelError(RuntimeError):
     """A step would make the global model infinite or NaN."""
+
+    exit_code = exit_codes.NOT_FINITE
 
 
 @dataclasses.dataclass(frozen=True)

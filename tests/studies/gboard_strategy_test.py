@@ -1,5 +1,6 @@
 """Tests of section 2.5's steps: what experiments decide, and the run that follows."""
 
+import dataclasses
 import json
 import os
 import pathlib
@@ -12,7 +13,7 @@ from absl.testing import absltest, parameterized
 
 from options import option_flags
 from randomness import noise_keys
-from simulation import run_directory, run_record, tables
+from simulation import exit_codes, run_directory, run_record, tables
 from studies import gboard_strategy as strategy
 from studies import study, training_runs
 from training.training_options import TrainingOptions
@@ -48,7 +49,7 @@ class StrategyTest(parameterized.TestCase):
         self.scratch = pathlib.Path(self.create_tempdir().full_path)
         self.base = self.scratch / "base.flagfile"
         self.base.write_text(_BASE)
-        self.asked = {}
+        self.asked, self.diverging, self.changed = {}, set(), {}
 
     def prepare(self, **options):
         values = dict(
@@ -70,11 +71,16 @@ class StrategyTest(parameterized.TestCase):
         options = option_flags.read_lines(TrainingOptions, flags)
         self.asked[path.name] = options
         loss = _LOSSES[kind][float(number.replace("_", "."))]
+        status = "complete" if path.name not in self.diverging else "running"
         (path / "simulator").mkdir(parents=True, exist_ok=True)
-        record = run_record.new("t", flags, {}, _KEY) | {"status": "complete"}
+        record = run_record.new("t", flags, {}, _KEY) | {"status": status}
         (path / "run.json").write_text(json.dumps(record))
         plan = {"plan": "Plan(sampler=Timers(num_clients=320, cohort_size=6, x)"}
+        plan |= {"population": "a1", "vocabulary": "b2", "begins_with": path.name}
+        plan |= self.changed.get(path.name, {})
         (path / run_record.FACTS_FILE).write_text(json.dumps(plan))
+        if path.name in self.diverging:
+            raise training_runs.NotFiniteError("it would no longer be finite")
         norms = {"clip_norm": options.clip_norm, "tracked_norm": 0.41237}
         metrics = {"round": [1, 2], "held_out_loss": [9.0, loss], **norms}
         (path / "simulator/metrics.csv").write_text(tables.write(pd.DataFrame(metrics)))
@@ -143,6 +149,89 @@ class StrategyTest(parameterized.TestCase):
         self.assertLessEqual(realised["guarantees"][0]["rho"], guarantee["rho"])
         self.assertEqual(training_runs.read_num_clients(self.scratch / "run"), 320)
 
+    @parameterized.parameters(
+        ("-adaptive_clip\n-epsilon=1",),
+        ("--flagfile={nested}",),
+        ("-flagfile={nested}",),
+    )
+    def test_what_is_decided_does_not_survive_in_any_form(self, lines):
+        nested = self.scratch / "nested.flagfile"
+        nested.write_text("# More.\n--adaptive_clip=true\n-clip_norm=9\n--epsilon=1\n")
+        self.base.write_text(_BASE + lines.format(nested=nested) + "\n")
+        made = self.prepare()
+        self.assertNotRegex(" ".join(made.lines), "adaptive|clip_norm|epsilon|nested")
+        files = self.walk(made)
+        self.assertFalse(self.asked["noise_0_1_repeat_1"].adaptive_clip)
+        (self.scratch / "final").write_bytes(files[strategy.FLAGFILE])
+        final = option_flags.read_lines(
+            TrainingOptions, [f"--flagfile={self.scratch / 'final'}"]
+        )
+        self.assertFalse(final.adaptive_clip)
+        self.assertEqual(final.clip_norm, 0.4124)
+
+    def test_a_final_run_that_is_guaranteed_less_is_refused(self):
+        made = self.prepare()
+        files = self.walk(made)
+        self.assertIn(b"\n--noadaptive_clip\n", files[strategy.FLAGFILE])
+        found = made.decide(self.scratch / "study")
+        less = dataclasses.replace(found.choice, rho=found.choice.rho * 0.999)
+        with self.assertRaisesRegex(ValueError, "has a zCDP of .* decided on"):
+            made.flagfile(dataclasses.replace(found, choice=less))
+
+    def test_a_run_that_diverges_has_no_loss_and_ends_nothing(self):
+        self.diverging = {"rate_1_repeat_1", "noise_0_1_repeat_1"}
+        files = self.walk(self.prepare())
+        # 1 had the least loss.
+        self.assertEqual(self.asked["noise_0_2_repeat_1"].server_learning_rate, 2)
+        page = files[study.PAGE].decode()
+        self.assertIn("(0.5: 3.0000; 1: not finite; 2: 2.6000)", page)
+        self.assertIn("z = 0.05 m: the largest whose", page)
+        self.assertIn("| noise_0.1 | not finite |", page)
+        table = tables.parse(files["experiments.csv"].decode())
+        of_run = table[table["setting"] == "rate_1"]
+        self.assertEqual(of_run["held_out_loss"].tolist(), [float("inf")])
+
+    @parameterized.parameters("population", "vocabulary", "initial_model")
+    def test_data_that_change_on_the_way(self, name):
+        self.changed = {"rate_2_repeat_1": {name: "c3"}}
+        # One that diverges counts, too.
+        self.diverging = {"rate_2_repeat_1"}
+        regex = f"rate_2_repeat_1 and .*rate_0_5_repeat_1 differ in their {name}: "
+        with self.assertRaisesRegex(ValueError, regex):
+            self.walk(self.prepare())
+        self.assertLen(self.asked, 3)
+
+    def test_the_least_noise_diverges(self):
+        self.diverging = {"noise_0_05_repeat_1"}
+        with self.assertRaisesRegex(ValueError, "0.05 a client.*smaller --noises_per"):
+            self.walk(self.prepare())
+
+    def test_a_program_whose_model_is_not_finite(self):
+        flags = [line for line in _BASE.splitlines() if line.startswith("--")]
+        flags += ["--clip_norm=1", "--client_learning_rate=1e6", "--client_epochs=50"]
+        path = self.scratch / "diverges"
+        with self.assertRaisesRegex(training_runs.NotFiniteError, "run of it in"):
+            training_runs.train(
+                path, [*flags, "--num_rounds=3"], self.scratch / "cache", "it"
+            )
+        # The clients are counted in a run that did not end, too.
+        self.assertEqual(training_runs.read_num_clients(path), 320)
+        other = subprocess.CompletedProcess([], exit_codes.FAILED)
+        with (
+            mock.patch.object(subprocess, "run", return_value=other),
+            self.assertRaisesRegex(RuntimeError, "exit code 1; mend") as caught,
+        ):
+            training_runs.train(path, flags, "", "it")
+        self.assertNotIsInstance(caught.exception, training_runs.NotFiniteError)
+
+    @parameterized.parameters("--num_units\n4", "--", " --flagfile=a")
+    def test_lines_that_are_no_flags(self, lines):
+        self.base.write_text(_BASE + lines + "\n")
+        with self.assertRaisesRegex(
+            ValueError, "base.flagfile: a line is '.*has to be"
+        ):
+            self.prepare()
+
     def test_a_target_out_of_reach(self):
         files = self.walk(self.prepare(target_rho=0.01, initial_model="/some/model"))
         page = files[study.PAGE].decode()
@@ -160,6 +249,9 @@ class StrategyTest(parameterized.TestCase):
         self.assertEqual(strategy.largest_noise(losses, 0.05), 0.4)
         with self.assertRaisesRegex(ValueError, "no experiment has a finite"):
             strategy.best_rate(pd.Series({1.0: float("nan")}))
+        for loss in (float("nan"), float("inf")):
+            with self.assertRaisesRegex(ValueError, "least, have a held-out loss"):
+                strategy.largest_noise(pd.Series({0.1: loss, 0.2: 2.0}), 0.01)
 
     @parameterized.parameters(
         (
@@ -186,8 +278,11 @@ class StrategyTest(parameterized.TestCase):
 
     def test_more_clients_than_there_are(self):
         made = self.prepare(largest_report_goal=400, target_rho=0.001)
-        with self.assertRaisesRegex(ValueError, "the population has 320"):
+        regex = "^--largest_report_goal=400: .* the population has 320"
+        with self.assertRaisesRegex(ValueError, regex):
             self.walk(made)
+        # It ends after the first run.
+        self.assertEqual(list(self.asked), ["rate_0_5_repeat_1"])
 
 
 if __name__ == "__main__":

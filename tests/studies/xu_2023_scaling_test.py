@@ -1,6 +1,7 @@
 """Tests of the study of noise and report goals; what stands for its runs is written."""
 
 import json
+import lzma
 import math
 import pathlib
 from unittest import mock
@@ -50,6 +51,7 @@ class ScalingTest(parameterized.TestCase):
     def setUp(self):
         super().setUp()
         self.scratch = pathlib.Path(self.create_tempdir().full_path)
+        self.num_clients = 10_000
 
     def test_settings_differ_in_the_size_of_rounds_alone(self):
         made = scaling.prepare("xu_scaling", scaling.Options(), seed=5, cache="")
@@ -82,6 +84,8 @@ class ScalingTest(parameterized.TestCase):
         (path / "simulator").mkdir(parents=True, exist_ok=True)
         record = run_record.new("t", flags, {}, _KEY) | {"status": "complete"}
         (path / "run.json").write_text(json.dumps(record))
+        plan = {"plan": f"Plan(sampler=Timers(num_clients={self.num_clients}, x)"}
+        (path / run_record.FACTS_FILE).write_text(json.dumps(plan))
         loss = seed / options.cohort_size + (options.mechanism == "fedavg")
         metrics = pd.DataFrame(
             {"round": [1, 2], _LOSS: [9.0, loss], _SUGGESTION: [0.1, loss / 10]}
@@ -95,6 +99,39 @@ class ScalingTest(parameterized.TestCase):
         private = options.mechanism == "dp_ftrl"
         statement = {"guarantees": [{"rho": 1.5, "epsilon": 9.0}] if private else []}
         (path / "privacy.json").write_text(json.dumps(statement))
+
+    def prepare_on_blogs(self, **options):
+        folder = self.scratch / "blog-authorship"
+        folder.mkdir()
+        post = json.dumps({"user": "a", "text": "hello there"}) + "\n"
+        (folder / "posts-00-of-01.jsonl.xz").write_bytes(lzma.compress(post.encode()))
+        return scaling.prepare(
+            "xu_scaling",
+            scaling.Options(data_dir=str(self.scratch), **options),
+            seed=1,
+            cache=str(self.scratch / "cache"),
+        )
+
+    def test_bloggers_are_enough_for_the_defaults(self):
+        made = self.prepare_on_blogs()
+        found = [options_of((*made.flags, *s.flags)) for s in made.settings]
+        self.assertEqual([o.cohort_size for o in found[::2]], [20, 75, 225])
+        for options in found:
+            # README: 14,393 train.
+            rule = options.participation_rule(14_393)
+            self.assertEqual((rule.num_rounds, rule.max_participation), (63, 1))
+
+    def test_too_few_clients_end_it_after_the_first_run(self):
+        self.num_clients = 14_393
+        made = self.prepare_on_blogs(report_goals=("50", "200", "650"), num_rounds=80)
+        directory = run_directory.RunDirectory.create(
+            self.scratch / "study", program="t", flags=(), facts={}, noise_key=_KEY
+        )
+        with directory, mock.patch.object(training_runs, "train", self.write_run):
+            regex = "not enough for '200 clients, .* Begin a new study with fewer"
+            with self.assertRaisesRegex(ValueError, regex):
+                list(study.run(made, directory))
+        self.assertLen(list((self.scratch / "study").glob("*_repeat_*")), 1)
 
     def test_what_it_leaves(self):
         made = scaling.prepare(
