@@ -203,6 +203,11 @@ class Beginning:
     public_data: str
     facts: dict[str, str]
 
+    @property
+    def is_of_model(self) -> bool:
+        """Whether the weights are those of a model that was trained before."""
+        return "initial_model" in self.facts
+
 
 def beginning(
     weights: Weights,

@@ -31,6 +31,8 @@ class Prepared:
         network: The model.
         beginning: The weights to begin with, and what is public about them.
         limits: What of a client's text is used.
+        before: What the model that it begins with was trained on; None where there is
+            no such model, or it has no record.
         num_sentences: Of those who train.
         num_steps: Of the training.
         algorithm: The training.
@@ -41,6 +43,7 @@ class Prepared:
     network: model.LanguageModel
     beginning: initial_model.Beginning
     limits: examples.ClientLimits
+    before: text_record.TextRecord | None
     num_sentences: int
     num_steps: int
     algorithm: central_training.CentralTraining
@@ -72,14 +75,15 @@ class Prepared:
         return central_training.Evaluation(self.network, self._judges, length, every)
 
     def record(self, source: str) -> text_record.TextRecord:
-        """Returns what the model was trained on.
+        """Returns what the model was trained on, and the one that it began with.
 
         Args:
             source: What its user calls the text.
         """
-        return text_record.TextRecord.of(
+        record = text_record.TextRecord.of(
             self.text, self.clients.training, self.limits.max_sentences, source
         )
+        return record.after(self.before) if self.beginning.is_of_model else record
 
     def write_text(self, record: text_record.TextRecord, path: pathlib.Path) -> None:
         """Writes what private training has to know of the text beside the model."""
@@ -131,6 +135,7 @@ def prepare(
         network=network,
         beginning=beginning,
         limits=limits,
+        before=_text_before(options.initial_model),
         num_sentences=len(sentences),
         num_steps=num_steps,
         algorithm=central_training.CentralTraining(
@@ -149,3 +154,7 @@ def prepare(
             learning_rate=options.learning_rate,
         ),
     )
+
+
+def _text_before(path: str | None) -> text_record.TextRecord | None:
+    return None if path is None else text_record.TextRecord.read(path)

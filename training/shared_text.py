@@ -52,10 +52,13 @@ def examine(
             "text of this run's clients is in it is not known."
         )
     shared = record.shared_with(text)
-    made_of = (
-        f"By its record it was trained on {record.num_sentences:,} sentences of "
-        f"{record.num_clients:,} clients of {record.source}"
-    )
+    texts = ", before that on ".join(map(str, reversed(record.texts)))
+    made_of = f"By its record it was trained on {texts}"
+    if not shared and not record.is_whole:
+        return Finding(
+            f"{made_of}, and began with a model that has no record of its text: "
+            "whether text of this run's clients is in it is not known."
+        )
     if not shared:
         return Finding(
             f"{made_of}, which share with this run's clients neither an id nor a "

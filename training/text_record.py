@@ -35,7 +35,7 @@ class Shared:
     """What two texts have in common.
 
     Attributes:
-        is_same: Whether they are the same population, to the bit.
+        is_same: Whether one of the record's is the same population, to the bit.
         ids: Clients of the other text whose id is one of the record's.
         sentences: Its long sentences that are the record's, each as often as it comes.
         writers: How many clients wrote these.
@@ -51,23 +51,43 @@ class Shared:
 
 
 @dataclasses.dataclass(frozen=True)
-class TextRecord:
-    """What text a model was trained on.
+class Text:
+    """The text of one training.
 
     Attributes:
         source: Where the text came from, as its user gave it.
         population: The fingerprint of the prepared text.
-        num_clients: Of those that it was trained on.
+        num_clients: Of those that the model was trained on.
         num_sentences: Their sentences that it was trained on.
-        least_words: Known words of the sentences that have a hash.
-        ids: uint64, ascending, distinct: hashes of the clients' ids.
-        sentences: uint64, ascending, distinct: hashes of their long sentences.
     """
 
     source: str
     population: str
     num_clients: int
     num_sentences: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.num_sentences:,} sentences of {self.num_clients:,} clients of "
+            f"{self.source}"
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class TextRecord:
+    """What text a model was trained on, by its training and those before it.
+
+    Attributes:
+        texts: Of each training, the first one first.
+        is_whole: Whether all text is in the record: it is not where the first of the
+            trainings began with a model that had no record.
+        least_words: Known words of the sentences that have a hash.
+        ids: uint64, ascending, distinct: hashes of the clients' ids.
+        sentences: uint64, ascending, distinct: hashes of their long sentences.
+    """
+
+    texts: tuple[Text, ...]
+    is_whole: bool
     least_words: int
     ids: np.ndarray
     sentences: np.ndarray
@@ -97,14 +117,31 @@ class TextRecord:
             hashes[is_long & is_used[first : first + len(hashes)]]
             for first, hashes, is_long in _hashes(text, LEAST_WORDS)
         ]
+        num_sentences = int(np.count_nonzero(is_used))
         return cls(
-            source,
-            text.fingerprint,
-            len(clients),
-            int(np.count_nonzero(is_used)),
+            (Text(source, text.fingerprint, len(clients), num_sentences),),
+            True,
             LEAST_WORDS,
             np.unique(_of_ids([ids[i].as_py() for i in clients.tolist()])),
             np.unique(np.concatenate(found)),
+        )
+
+    def after(self, first: Self | None) -> Self:
+        """Returns the record of a training that began with a model.
+
+        Args:
+            first: The record of that model; None where it has none.
+        """
+        if first is None:
+            return dataclasses.replace(self, is_whole=False)
+        return dataclasses.replace(
+            self,
+            texts=first.texts + self.texts,
+            is_whole=first.is_whole and self.is_whole,
+            # All sentences of both that are so long have a hash.
+            least_words=max(first.least_words, self.least_words),
+            ids=np.union1d(first.ids, self.ids),
+            sentences=np.union1d(first.sentences, self.sentences),
         )
 
     def shared_with(self, text: client_text.ClientText) -> Shared:
@@ -121,7 +158,7 @@ class TextRecord:
         sentences = np.concatenate(numbers)
         writers = np.searchsorted(text.client_splits, sentences, side="right")
         return Shared(
-            text.fingerprint == self.population,
+            text.fingerprint in [one.population for one in self.texts],
             int(np.count_nonzero(_is_in(self.ids, ids))),
             len(sentences),
             len(np.unique(writers)),
@@ -130,9 +167,9 @@ class TextRecord:
     def write(self, folder: str | os.PathLike[str]) -> None:
         """Writes the record beside an exported model."""
         about = {
-            field.name: getattr(self, field.name)
-            for field in dataclasses.fields(self)
-            if field.name not in ("ids", "sentences")
+            "texts": [dataclasses.asdict(one) for one in self.texts],
+            "is_whole": self.is_whole,
+            "least_words": self.least_words,
         }
         text = np.frombuffer(json.dumps(about).encode(), np.uint8)
         arrays = {_ABOUT: text, "ids": self.ids, "sentences": self.sentences}
@@ -154,7 +191,13 @@ class TextRecord:
             try:
                 with np.load(path / FILE, allow_pickle=False) as file:
                     about = json.loads(file[_ABOUT].tobytes())
-                    return cls(**about, ids=file["ids"], sentences=file["sentences"])
+                    return cls(
+                        tuple(Text(**one) for one in about["texts"]),
+                        about["is_whole"],
+                        about["least_words"],
+                        file["ids"],
+                        file["sentences"],
+                    )
             except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as e:
                 raise ValueError(
                     f"{path / FILE}, the record of a model's text, cannot be read: "

@@ -63,10 +63,27 @@ class PretrainTest(absltest.TestCase):
             self.assertIn(text, page)
 
         record = text_record.TextRecord.read(public)
-        self.assertEqual((record.num_clients, record.num_sentences), (16, 16))
+        [text] = record.texts
+        self.assertEqual((text.num_clients, text.num_sentences), (16, 16))
         self.assertLen(record.ids, 16)
         self.assertLen(record.sentences, 1)
         self.assertLen(ngram_files.read(public / "model"), 3)
+
+        # Pretraining that goes on from it with other text has seen both.
+        lines = "".join(f"v{user},{_WORDS}\n" for user in range(9))
+        (self.scratch / "b.csv").write_text("user,text\n" + lines)
+        done = self.pretrain(
+            "second",
+            "--population=b.csv",
+            "--initial_model=public/model",
+            *("--num_steps=1", "--num_held_out_clients=4"),
+        )
+        self.assertEqual(done.returncode, 0, done.stderr)
+        second = text_record.TextRecord.read(self.scratch / "second")
+        self.assertEqual([one.num_clients for one in second.texts], [16, 5])
+        self.assertLen(second.ids, 21)
+        self.assertTrue(second.is_whole)
+
         # What a private run begins with: of the end, and of any checkpoint.
         first = initial_model.read(public / "model")
         (public / "model" / "vocabulary.txt").unlink()

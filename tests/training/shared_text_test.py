@@ -26,6 +26,7 @@ class SharedTextTest(absltest.TestCase):
         everybody = np.arange(text.num_clients)
         record = text_record.TextRecord.of(text, everybody, 9, "public.csv")
         record.write(self.model)
+        return record
 
     def examine(self, text, is_allowed=False, is_synthetic=False):
         return shared_text.examine(
@@ -39,6 +40,13 @@ class SharedTextTest(absltest.TestCase):
         self.assertEqual(found.not_counted, ())
         self.assertIn("2 sentences of 2 clients of public.csv", found.public_data)
         self.assertIn("neither an id nor a sentence of 12", found.public_data)
+
+    def test_a_model_that_began_with_one_without_a_record(self):
+        self.record({"a": [_SENTENCE]}).after(None).write(self.model)
+        found = self.examine(self.text("private", {"c": [_SENTENCE[::-1]]}))
+        self.assertIn("1 sentences of 1 clients of public.csv, and", found.public_data)
+        self.assertIn("is not known", found.public_data)
+        self.assertNotIn("neither", found.public_data)
 
     def test_clients_and_sentences_that_are_shared(self):
         self.record({"a": [_SENTENCE]})

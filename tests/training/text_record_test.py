@@ -33,7 +33,8 @@ class TextRecordTest(absltest.TestCase):
         record = text_record.TextRecord.of(
             self.text("public", public), np.array([0, 1]), 2, "public.csv"
         )
-        self.assertEqual((record.num_clients, record.num_sentences), (2, 3))
+        self.assertEqual(record.texts[0].num_clients, 2)
+        self.assertEqual(record.texts[0].num_sentences, 3)
         self.assertLen(record.sentences, 3)
         private = {
             "b": [[4, 5], sentence(9)],
@@ -78,6 +79,30 @@ class TextRecordTest(absltest.TestCase):
         self.assertEqual(found.writers, sum(map(any, hits)))
         self.assertEqual(found.ids, 15)
 
+    def test_a_model_that_began_with_another(self):
+        records, everybody = [], np.arange(1)
+        for number, name in enumerate(("a", "b", "c")):
+            text = self.text(name, {name: [sentence(number), sentence(9)]})
+            records.append(text_record.TextRecord.of(text, everybody, 9, name))
+        folder = self.scratch / "model"
+        folder.mkdir()
+        records[2].after(records[1].after(records[0])).write(folder)
+        last = text_record.TextRecord.read(folder)
+        self.assertTrue(last.is_whole)
+        self.assertEqual([one.source for one in last.texts], ["a", "b", "c"])
+        found = last.shared_with(self.text("of a", {"a": [sentence(7)]}))
+        self.assertEqual(found.ids, 1)
+        found = last.shared_with(self.text("of b", {"x": [sentence(1)]}))
+        self.assertEqual((found.ids, found.sentences), (0, 1))
+        found = last.shared_with(
+            self.text("a again", {"a": [sentence(0), sentence(9)]})
+        )
+        self.assertTrue(found.is_same)
+        # The first has no record: no later one knows all.
+        last = records[2].after(records[1].after(None))
+        self.assertFalse(last.is_whole)
+        self.assertLen(last.texts, 2)
+
     def test_files(self):
         text = self.text("public", {"a": [sentence(1)], "b": [[4]]})
         record = text_record.TextRecord.of(text, np.array([0, 1]), 2, "public.csv")
@@ -87,8 +112,9 @@ class TextRecordTest(absltest.TestCase):
         record.write(folder)
         for path in (folder, folder.parent):
             found = text_record.TextRecord.read(path)
-            self.assertEqual(found.source, "public.csv")
-            self.assertEqual(found.population, text.fingerprint)
+            expected = text_record.Text("public.csv", text.fingerprint, 2, 2)
+            self.assertEqual(found.texts, (expected,))
+            self.assertTrue(found.is_whole)
             np.testing.assert_array_equal(found.ids, record.ids)
             np.testing.assert_array_equal(found.sentences, record.sentences)
         (folder / text_record.FILE).write_bytes(b"PK no zip")
