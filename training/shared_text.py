@@ -1,14 +1,17 @@
 """Whether a model that private training begins with has seen the clients' text.
 
 Nothing that a run guarantees covers what its first weights have learned. So a model
-whose record shares clients or long sentences with a run's population is refused, unless
-the user says to go on: then the statement has it.
+whose record shares clients or long sentences with a run's population is refused, as is
+one of a run of the same population, unless the user says to go on: then the statement
+has it.
 """
 
 import dataclasses
 
 from simulation import client_text
-from training import text_record
+from training import keyboard_runs, text_record
+
+_SAME = "all of its text: it is the same population of {} clients"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,10 +45,15 @@ def examine(
     Raises:
         ValueError: If they share text, and that is not allowed; or the record is
             damaged.
+        RunDirectoryError: If the record of the model's run is.
     """
     if path is None or is_synthetic:
         return Finding()
     record = text_record.TextRecord.read(path)
+    if keyboard_runs.population_of(path) == text.fingerprint:
+        made_of = "By the record of its run it was trained on these clients"
+        found = _SAME.format(f"{text.num_clients:,}")
+        return _shares(path, made_of, found, is_allowed)
     if record is None:
         return Finding(
             "It has no record of its text, as training.pretrain makes one: whether "
@@ -65,6 +73,11 @@ def examine(
             f"sentence of {record.least_words} known words or more."
         )
     found = _described(shared, text.num_clients, record.least_words)
+    return _shares(path, made_of, found, is_allowed)
+
+
+def _shares(path: str, made_of: str, found: str, is_allowed: bool) -> Finding:
+    """Returns what is said of a model that shares text, if that is allowed."""
     if not is_allowed:
         raise ValueError(
             f"--initial_model={path}: {made_of}, and it shares with this run's "
@@ -85,7 +98,7 @@ def examine(
 
 def _described(shared: text_record.Shared, num_clients: int, least_words: int) -> str:
     if shared.is_same:
-        return f"all of its text: it is the same population of {num_clients:,} clients"
+        return _SAME.format(f"{num_clients:,}")
     parts = []
     if shared.ids:
         parts.append(

@@ -5,7 +5,8 @@ import pathlib
 import numpy as np
 from absl.testing import absltest
 
-from simulation import client_text
+from randomness import noise_keys
+from simulation import client_text, run_directory, run_record
 from training import shared_text, text_record
 
 _SENTENCE = list(range(4, 4 + text_record.LEAST_WORDS))
@@ -68,6 +69,39 @@ class SharedTextTest(absltest.TestCase):
         self.record(rows)
         with self.assertRaisesRegex(ValueError, "the same population of 2 clients"):
             self.examine(self.text("private", rows))
+
+    def test_the_population_of_the_models_own_run(self):
+        # No record of text: of federated training, or of a run that is not finished.
+        private = self.text("private", {"a": [_SENTENCE]})
+
+        def run(name, **facts):
+            path = self.scratch / name
+            run_directory.RunDirectory.create(
+                path,
+                program="any:Algorithm",
+                flags=(),
+                facts=facts,
+                noise_key=noise_keys.NoiseKey.of_seed(1),
+            ).close()
+            (path / "model").mkdir()
+            return path
+
+        same = run("same", population=private.fingerprint)
+        for self.model in (same, same / "model"):
+            with self.assertRaisesRegex(
+                ValueError,
+                f"--initial_model={self.model}: By the record of its run .* the same "
+                "population of 1 clients.*--allow_shared_text",
+            ):
+                self.examine(private)
+            found = self.examine(private, is_allowed=True)
+            self.assertRegex(found.not_counted[0], "the same population.*do not hold")
+        for self.model in (run("other", population="x"), run("no", seed=1)):
+            self.assertIn("is not known", self.examine(private).public_data)
+        # Passed on without what only the simulator knows.
+        (same / run_record.FACTS_FILE).unlink()
+        self.model = same
+        self.assertIn("is not known", self.examine(private).public_data)
 
     def test_what_is_not_known_or_nobodys(self):
         private = self.text("private", {"a": [_SENTENCE]})
