@@ -85,9 +85,28 @@ class Prepared:
         )
         return record.after(self.before) if self.beginning.is_of_model else record
 
-    def write_text(self, record: text_record.TextRecord, path: pathlib.Path) -> None:
-        """Writes what private training has to know of the text beside the model."""
-        record.write(path)
+    @property
+    def facts(self) -> dict[str, str | None]:
+        """What a run that is resumed has to have begun with, beside its flags."""
+        if not self.beginning.is_of_model:
+            return {}
+        before = None if self.before is None else self.before.digest
+        return {**self.beginning.facts, "initial_text": before}
+
+    def write_text(
+        self,
+        record: text_record.TextRecord,
+        weights: initial_model.Weights,
+        path: pathlib.Path,
+    ) -> None:
+        """Writes what private training has to know of the text beside the model.
+
+        Args:
+            record: Of the text.
+            weights: Of the model, as trained.
+            path: The exported model.
+        """
+        record.write(path, initial_model.fingerprint(weights))
         ngram_files.write(self._ngrams.values(), self.network.num_tokens, path)
 
 
@@ -135,7 +154,7 @@ def prepare(
         network=network,
         beginning=beginning,
         limits=limits,
-        before=_text_before(options.initial_model),
+        before=_text_before(options.initial_model, beginning),
         num_sentences=len(sentences),
         num_steps=num_steps,
         algorithm=central_training.CentralTraining(
@@ -156,5 +175,11 @@ def prepare(
     )
 
 
-def _text_before(path: str | None) -> text_record.TextRecord | None:
-    return None if path is None else text_record.TextRecord.read(path)
+def _text_before(
+    path: str | None, beginning: initial_model.Beginning
+) -> text_record.TextRecord | None:
+    """Returns the record of the model at a path, where there are both."""
+    if path is None:
+        return None
+    weights = initial_model.fingerprint(beginning.weights)
+    return text_record.TextRecord.read(path, weights)

@@ -31,6 +31,7 @@ def examine(
     path: str | None,
     text: client_text.ClientText,
     *,
+    weights: str,
     is_synthetic: bool,
     is_allowed: bool,
 ) -> Finding:
@@ -39,17 +40,18 @@ def examine(
     Args:
         path: The model that the run begins with; None where there is none.
         text: Of all clients, prepared with the model's vocabulary.
+        weights: The fingerprint of the weights that the run begins with.
         is_synthetic: Whether the clients are nobody.
         is_allowed: Whether a run begins with a model that shares text with it.
 
     Raises:
         ValueError: If they share text, and that is not allowed; or the record is
-            damaged.
+            damaged, or of another model.
         RunDirectoryError: If the record of the model's run is.
     """
     if path is None or is_synthetic:
         return Finding()
-    record = text_record.TextRecord.read(path)
+    record = text_record.TextRecord.read(path, weights)
     if keyboard_runs.population_of(path) == text.fingerprint:
         made_of = "By the record of its run it was trained on these clients"
         found = _SAME.format(f"{text.num_clients:,}")

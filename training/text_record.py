@@ -16,7 +16,7 @@ import os
 import pathlib
 import zipfile
 from collections.abc import Iterator
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -28,6 +28,7 @@ FILE = "trained_on.npz"
 LEAST_WORDS = 12
 _TOKENS_AT_A_TIME = 1 << 21
 _ABOUT = "about"
+_MEND = "Export the model again, or remove the file: then nothing is known of its text."
 
 
 @dataclasses.dataclass(frozen=True)
@@ -164,26 +165,43 @@ class TextRecord:
             len(np.unique(writers)),
         )
 
-    def write(self, folder: str | os.PathLike[str]) -> None:
-        """Writes the record beside an exported model."""
-        about = {
+    @property
+    def digest(self) -> str:
+        """SHA-256 of all that the record says, in hexadecimal."""
+        digest = hashlib.sha256(json.dumps(self._about()).encode())
+        for array in (self.ids, self.sentences):
+            digest.update(hashlib.sha256(np.asarray(array, "<u8").tobytes()).digest())
+        return digest.hexdigest()
+
+    def _about(self) -> dict[str, Any]:
+        return {
             "texts": [dataclasses.asdict(one) for one in self.texts],
             "is_whole": self.is_whole,
             "least_words": self.least_words,
         }
+
+    def write(self, folder: str | os.PathLike[str], weights: str) -> None:
+        """Writes the record beside an exported model.
+
+        Args:
+            folder: The exported model.
+            weights: The fingerprint of its weights; see `initial_model.InitialModel`.
+        """
+        about = self._about() | {"weights": weights}
         text = np.frombuffer(json.dumps(about).encode(), np.uint8)
         arrays = {_ABOUT: text, "ids": self.ids, "sentences": self.sentences}
         np.savez(pathlib.Path(folder) / FILE, **arrays)
 
     @classmethod
-    def read(cls, folder: str | os.PathLike[str]) -> Self | None:
+    def read(cls, folder: str | os.PathLike[str], weights: str) -> Self | None:
         """Returns the record beside an exported model; None where there is none.
 
         Args:
             folder: The exported model, or the directory of its run.
+            weights: The fingerprint of its weights.
 
         Raises:
-            ValueError: If it is damaged.
+            ValueError: If it is damaged, or of a model with other weights.
         """
         for path in (pathlib.Path(folder), pathlib.Path(folder) / "model"):
             if not (path / FILE).exists():
@@ -191,7 +209,8 @@ class TextRecord:
             try:
                 with np.load(path / FILE, allow_pickle=False) as file:
                     about = json.loads(file[_ABOUT].tobytes())
-                    return cls(
+                    of = about["weights"]
+                    record = cls(
                         tuple(Text(**one) for one in about["texts"]),
                         about["is_whole"],
                         about["least_words"],
@@ -201,9 +220,15 @@ class TextRecord:
             except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as e:
                 raise ValueError(
                     f"{path / FILE}, the record of a model's text, cannot be read: "
-                    f"{e}. Export the model again, or remove the file: then nothing is "
-                    "known of its text."
+                    f"{e}. {_MEND}"
                 ) from e
+            if of != weights:
+                raise ValueError(
+                    f"{path / FILE}, the record of a model's text, is of a model whose "
+                    f"weights have the SHA-256 {of[:16]}; those of the model beside it "
+                    f"have {weights[:16]}. {_MEND}"
+                )
+            return record
         return None
 
 

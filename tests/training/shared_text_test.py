@@ -26,12 +26,16 @@ class SharedTextTest(absltest.TestCase):
         text = self.text("public", rows)
         everybody = np.arange(text.num_clients)
         record = text_record.TextRecord.of(text, everybody, 9, "public.csv")
-        record.write(self.model)
+        record.write(self.model, "w")
         return record
 
     def examine(self, text, is_allowed=False, is_synthetic=False):
         return shared_text.examine(
-            str(self.model), text, is_synthetic=is_synthetic, is_allowed=is_allowed
+            str(self.model),
+            text,
+            weights="w",
+            is_synthetic=is_synthetic,
+            is_allowed=is_allowed,
         )
 
     def test_nothing_is_shared(self):
@@ -43,7 +47,7 @@ class SharedTextTest(absltest.TestCase):
         self.assertIn("neither an id nor a sentence of 12", found.public_data)
 
     def test_a_model_that_began_with_one_without_a_record(self):
-        self.record({"a": [_SENTENCE]}).after(None).write(self.model)
+        self.record({"a": [_SENTENCE]}).after(None).write(self.model, "w")
         found = self.examine(self.text("private", {"c": [_SENTENCE[::-1]]}))
         self.assertIn("1 sentences of 1 clients of public.csv, and", found.public_data)
         self.assertIn("is not known", found.public_data)
@@ -109,7 +113,9 @@ class SharedTextTest(absltest.TestCase):
         self.record({"a": [_SENTENCE]})
         nothing = shared_text.Finding("", ())
         self.assertEqual(self.examine(private, is_synthetic=True), nothing)
-        found = shared_text.examine(None, private, is_synthetic=False, is_allowed=False)
+        found = shared_text.examine(
+            None, private, weights="w", is_synthetic=False, is_allowed=False
+        )
         self.assertEqual(found, nothing)
 
 

@@ -1,5 +1,6 @@
 """Tests of records of text: what is shared, and what is not."""
 
+import dataclasses
 import pathlib
 
 import numpy as np
@@ -86,8 +87,8 @@ class TextRecordTest(absltest.TestCase):
             records.append(text_record.TextRecord.of(text, everybody, 9, name))
         folder = self.scratch / "model"
         folder.mkdir()
-        records[2].after(records[1].after(records[0])).write(folder)
-        last = text_record.TextRecord.read(folder)
+        records[2].after(records[1].after(records[0])).write(folder, "w")
+        last = text_record.TextRecord.read(folder, "w")
         self.assertTrue(last.is_whole)
         self.assertEqual([one.source for one in last.texts], ["a", "b", "c"])
         found = last.shared_with(self.text("of a", {"a": [sentence(7)]}))
@@ -108,18 +109,31 @@ class TextRecordTest(absltest.TestCase):
         record = text_record.TextRecord.of(text, np.array([0, 1]), 2, "public.csv")
         folder = self.scratch / "run" / "model"
         folder.mkdir(parents=True)
-        self.assertIsNone(text_record.TextRecord.read(folder))
-        record.write(folder)
+        self.assertIsNone(text_record.TextRecord.read(folder, "w"))
+        record.write(folder, "w")
         for path in (folder, folder.parent):
-            found = text_record.TextRecord.read(path)
+            found = text_record.TextRecord.read(path, "w")
             expected = text_record.Text("public.csv", text.fingerprint, 2, 2)
             self.assertEqual(found.texts, (expected,))
             self.assertTrue(found.is_whole)
+            self.assertEqual(found.digest, record.digest)
+        with self.assertRaisesRegex(
+            ValueError, "trained_on.npz.* is of .* w; .* other"
+        ):
+            text_record.TextRecord.read(folder, "other")
+        for changes in (
+            {"is_whole": False},
+            {"texts": ()},
+            {"ids": record.ids[1:]},
+            {"sentences": record.sentences[1:]},
+        ):
+            changed = dataclasses.replace(record, **changes)
+            self.assertNotEqual(changed.digest, record.digest)
             np.testing.assert_array_equal(found.ids, record.ids)
             np.testing.assert_array_equal(found.sentences, record.sentences)
         (folder / text_record.FILE).write_bytes(b"PK no zip")
         with self.assertRaisesRegex(ValueError, "trained_on.npz.* cannot be read"):
-            text_record.TextRecord.read(folder)
+            text_record.TextRecord.read(folder, "w")
 
 
 if __name__ == "__main__":
