@@ -161,7 +161,12 @@ def run(arguments: experiment_flags.Arguments) -> None:
     done = experiment.run_experiment(
         algorithm,
         program=_PROGRAM,
-        facts={"vocabulary": vocabulary.fingerprint} | beginning.facts | others,
+        facts={
+            "vocabulary": vocabulary.fingerprint,
+            **beginning.facts,
+            **first_text.facts,
+            **others,
+        },
         delta=options.delta,
         save_every=options.checkpoint_every,
         keep=_CHECKPOINTS_KEPT,

@@ -40,12 +40,14 @@ class Shared:
         ids: Clients of the other text whose id is one of the record's.
         sentences: Its long sentences that are the record's, each as often as it comes.
         writers: How many clients wrote these.
+        is_comparable: Whether both have a long sentence.
     """
 
     is_same: bool
     ids: int
     sentences: int
     writers: int
+    is_comparable: bool
 
     def __bool__(self) -> bool:
         return self.is_same or self.ids > 0 or self.sentences > 0
@@ -152,10 +154,11 @@ class TextRecord:
             text: Prepared with the same vocabulary.
         """
         ids = _of_ids(text.client_ids.to_pylist())
-        numbers = [
-            first + np.flatnonzero(is_long & _is_in(self.sentences, hashes))
-            for first, hashes, is_long in _hashes(text, self.least_words)
-        ]
+        numbers, num_long = [], 0
+        for first, hashes, is_long in _hashes(text, self.least_words):
+            num_long += int(np.count_nonzero(is_long))
+            shared = is_long & _is_in(self.sentences, hashes)
+            numbers.append(first + np.flatnonzero(shared))
         sentences = np.concatenate(numbers)
         writers = np.searchsorted(text.client_splits, sentences, side="right")
         return Shared(
@@ -163,6 +166,7 @@ class TextRecord:
             int(np.count_nonzero(_is_in(self.ids, ids))),
             len(sentences),
             len(np.unique(writers)),
+            num_long > 0 and len(self.sentences) > 0,
         )
 
     @property

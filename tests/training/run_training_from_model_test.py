@@ -104,6 +104,7 @@ class RunTrainingFromModelTest(absltest.TestCase):
         facts = json.loads(facts.read_text())
         path = self.scratch / "public"
         self.assertEqual(facts["initial_model"], initial_model.read(path).fingerprint)
+        self.assertTrue(facts["initial_text"]["is_of_same_run"])
         self.assertIn(str(path), self.protected("warm"))
         self.assertIn("not counted here", self.protected("warm"))
 

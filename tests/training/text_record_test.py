@@ -44,15 +44,19 @@ class TextRecordTest(absltest.TestCase):
             "held out": [sentence(8)],
         }
         found = record.shared_with(self.text("private", private))
-        expected = text_record.Shared(is_same=False, ids=1, sentences=3, writers=2)
+        expected = text_record.Shared(
+            is_same=False, ids=1, sentences=3, writers=2, is_comparable=True
+        )
         self.assertEqual(found, expected)
         self.assertTrue(found)
         nothing = {"x": [sentence(9)], "y": [[4, 5]]}
         found = record.shared_with(self.text("nothing", nothing))
-        self.assertEqual(found, text_record.Shared(False, 0, 0, 0))
+        self.assertEqual(found, text_record.Shared(False, 0, 0, 0, True))
         self.assertFalse(found)
         same = record.shared_with(self.text("public2", public))
-        self.assertEqual(same, text_record.Shared(True, 2, 3, 2))
+        self.assertEqual(same, text_record.Shared(True, 2, 3, 2, True))
+        short = record.shared_with(self.text("short", {"x": [[4, 5]]}))
+        self.assertFalse(short.is_comparable)
 
     def test_words_that_are_not_known_do_not_make_a_sentence_long(self):
         unknown = [1] * _LONG
