@@ -47,12 +47,17 @@ class InitialModel:
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 of the weights' names, shapes and values, in hexadecimal."""
-        digest = hashlib.sha256()
-        for name, array in self.weights.items():
-            digest.update(f"{name} {array.shape}\n".encode())
-            digest.update(np.ascontiguousarray(array, "<f4").tobytes())
-        return digest.hexdigest()
+        """Of the weights; see `fingerprint`."""
+        return fingerprint(self.weights)
+
+
+def fingerprint(weights: Weights) -> str:
+    """Returns SHA-256 of weights' names, shapes and values, in hexadecimal."""
+    digest = hashlib.sha256()
+    for name, array in weights.items():
+        digest.update(f"{name} {array.shape}\n".encode())
+        digest.update(np.ascontiguousarray(array, "<f4").tobytes())
+    return digest.hexdigest()
 
 
 def read(path: str | os.PathLike[str]) -> InitialModel:
@@ -202,6 +207,11 @@ class Beginning:
     weights: Weights
     public_data: str
     facts: dict[str, str]
+
+    @property
+    def is_of_model(self) -> bool:
+        """Whether the weights are those of a model that was trained before."""
+        return "initial_model" in self.facts
 
 
 def beginning(

@@ -63,11 +63,8 @@ class TrainingRun:
             RunDirectoryError: See `read`.
             ValueError: See `read`.
         """
-        path = pathlib.Path(path).expanduser().absolute()
-        for directory in (path, path.parent):
-            if (directory / run_record.RUN_FILE).exists():
-                return cls.read(directory)
-        return None
+        directory = _run_of(path)
+        return None if directory is None else cls.read(directory)
 
     @property
     def is_pretraining(self) -> bool:
@@ -78,3 +75,32 @@ class TrainingRun:
     def split(self) -> tuple[str, str, str]:
         """What decides who is held out: the population, the seed and the number."""
         return self.population, self.flags["seed"], self.flags["num_held_out_clients"]
+
+
+def population_of(path: str | os.PathLike[str]) -> str | None:
+    """Returns the fingerprint of the clients' text of the run that a model is of.
+
+    Args:
+        path: The directory of a run of whatever program, or a model that was exported
+            in it.
+
+    Returns:
+        None where there is no run, or nobody kept what it was made of.
+
+    Raises:
+        RunDirectoryError: If the record of the run is damaged.
+    """
+    directory = _run_of(path)
+    # A run that is passed on comes without what only the simulator knows.
+    if directory is None or not (directory / run_record.FACTS_FILE).exists():
+        return None
+    facts = run_files.read_json(directory / run_record.FACTS_FILE)
+    return facts.get("population") if isinstance(facts, dict) else None
+
+
+def _run_of(path: str | os.PathLike[str]) -> pathlib.Path | None:
+    path = pathlib.Path(path).expanduser().absolute()
+    for directory in (path, path.parent):
+        if (directory / run_record.RUN_FILE).exists():
+            return directory
+    return None

@@ -62,7 +62,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
         weights = outcome.states[0].weights
         exported_model.export(prepared.network, weights, vocabulary, length, path)
         record = prepared.record(population.source)
-        prepared.write_text(record, path)
+        prepared.write_text(record, weights, path)
         pretraining_report.write(
             directory, statement, beside, record, batch_size=options.batch_size
         )
@@ -70,7 +70,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
     done = experiment.run_experiment(
         prepared.algorithm,
         program=_PROGRAM,
-        facts={"vocabulary": vocabulary.fingerprint} | prepared.beginning.facts,
+        facts={"vocabulary": vocabulary.fingerprint} | prepared.facts,
         observers=[prepared.evaluation(options.evaluate_every)],
         report=report,
         **vars(arguments),

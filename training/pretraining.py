@@ -31,6 +31,8 @@ class Prepared:
         network: The model.
         beginning: The weights to begin with, and what is public about them.
         limits: What of a client's text is used.
+        before: What the model that it begins with was trained on; None where there is
+            no such model, or it has no record.
         num_sentences: Of those who train.
         num_steps: Of the training.
         algorithm: The training.
@@ -41,6 +43,7 @@ class Prepared:
     network: model.LanguageModel
     beginning: initial_model.Beginning
     limits: examples.ClientLimits
+    before: text_record.TextRecord | None
     num_sentences: int
     num_steps: int
     algorithm: central_training.CentralTraining
@@ -72,18 +75,38 @@ class Prepared:
         return central_training.Evaluation(self.network, self._judges, length, every)
 
     def record(self, source: str) -> text_record.TextRecord:
-        """Returns what the model was trained on.
+        """Returns what the model was trained on, and the one that it began with.
 
         Args:
             source: What its user calls the text.
         """
-        return text_record.TextRecord.of(
+        record = text_record.TextRecord.of(
             self.text, self.clients.training, self.limits.max_sentences, source
         )
+        return record.after(self.before) if self.beginning.is_of_model else record
 
-    def write_text(self, record: text_record.TextRecord, path: pathlib.Path) -> None:
-        """Writes what private training has to know of the text beside the model."""
-        record.write(path)
+    @property
+    def facts(self) -> dict[str, str | None]:
+        """What a run that is resumed has to have begun with, beside its flags."""
+        if not self.beginning.is_of_model:
+            return {}
+        before = None if self.before is None else self.before.digest
+        return {**self.beginning.facts, "initial_text": before}
+
+    def write_text(
+        self,
+        record: text_record.TextRecord,
+        weights: initial_model.Weights,
+        path: pathlib.Path,
+    ) -> None:
+        """Writes what private training has to know of the text beside the model.
+
+        Args:
+            record: Of the text.
+            weights: Of the model, as trained.
+            path: The exported model.
+        """
+        record.write(path, initial_model.fingerprint(weights))
         ngram_files.write(self._ngrams.values(), self.network.num_tokens, path)
 
 
@@ -131,6 +154,7 @@ def prepare(
         network=network,
         beginning=beginning,
         limits=limits,
+        before=_text_before(options.initial_model, beginning),
         num_sentences=len(sentences),
         num_steps=num_steps,
         algorithm=central_training.CentralTraining(
@@ -149,3 +173,13 @@ def prepare(
             learning_rate=options.learning_rate,
         ),
     )
+
+
+def _text_before(
+    path: str | None, beginning: initial_model.Beginning
+) -> text_record.TextRecord | None:
+    """Returns the record of the model at a path, where there are both."""
+    if path is None:
+        return None
+    weights = initial_model.fingerprint(beginning.weights)
+    return text_record.TextRecord.read(path, weights)

@@ -36,10 +36,19 @@ def write(
     )
     training_report.add_held_out(model, metrics, baselines)
     text = report.section("What it was made of", covered=False)
+    texts = ", before that ".join(
+        f"`{one.source}` (fingerprint of the prepared text `{one.population[:16]}`): "
+        f"{one.num_sentences:,} sentences of {one.num_clients:,} clients"
+        for one in reversed(record.texts)
+    )
+    before = (
+        ""
+        if record.is_whole
+        else "The model that it began with has no record, so what that one was made of "
+        "is not known. "
+    )
     text.text(
-        f"`{record.source}` (fingerprint of the prepared text "
-        f"`{record.population[:16]}`): {record.num_sentences:,} sentences of "
-        f"{record.num_clients:,} clients. The exported model has the n-grams of the "
+        f"{texts}. {before}The exported model has the n-grams of the "
         "text, and hashes of the clients' ids and of the "
         f"{len(record.sentences):,} distinct sentences with {record.least_words} known "
         "words or more, by which a private run that begins with it finds out whether "

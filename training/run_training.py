@@ -114,6 +114,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
         dp_ftrl,
         exported_model,
         held_out,
+        initial_model,
         preparation,
         shared_text,
         training_report,
@@ -124,6 +125,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
     first_text = shared_text.examine(
         options.initial_model,
         text,
+        weights=initial_model.fingerprint(beginning.weights),
         is_synthetic=_POPULATION.is_synthetic(),
         is_allowed=_OTHERS.read().allow_shared_text,
     )
@@ -159,7 +161,12 @@ def run(arguments: experiment_flags.Arguments) -> None:
     done = experiment.run_experiment(
         algorithm,
         program=_PROGRAM,
-        facts={"vocabulary": vocabulary.fingerprint} | beginning.facts | others,
+        facts={
+            "vocabulary": vocabulary.fingerprint,
+            **beginning.facts,
+            **first_text.facts,
+            **others,
+        },
         delta=options.delta,
         save_every=options.checkpoint_every,
         keep=_CHECKPOINTS_KEPT,

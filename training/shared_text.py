@@ -1,33 +1,50 @@
 """Whether a model that private training begins with has seen the clients' text.
 
 Nothing that a run guarantees covers what its first weights have learned. So a model
-whose record shares clients or long sentences with a run's population is refused, unless
-the user says to go on: then the statement has it.
+whose record shares clients or long sentences with a run's population is refused, as is
+one of a run of the same population, unless the user says to go on: then the statement
+has it. How much is shared is an exact count on private text: it is for the log and for
+what only the simulator knows.
 """
 
 import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from absl import logging
 
 from simulation import client_text
-from training import text_record
+from training import keyboard_runs, text_record
+
+_COMPARED = (
+    "That the text of the model that training began with was compared with the "
+    "clients' text, and what this statement says of it: it was found without noise."
+)
 
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-    """What a privacy statement says of the text of the model that a run begins with.
+    """What is known of the text of the model that a run begins with.
 
     Attributes:
         public_data: A sentence beside what else is public; or empty.
         not_counted: What no guarantee covers: a sentence each.
+        facts: What was found, with numbers: what a run that is resumed has to find
+            too, and only the simulator knows.
+        may_have_judges: Whether the model may have learned from any of the clients.
     """
 
     public_data: str = ""
     not_counted: tuple[str, ...] = ()
+    facts: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    may_have_judges: bool = False
 
 
 def examine(
     path: str | None,
     text: client_text.ClientText,
     *,
+    weights: str,
     is_synthetic: bool,
     is_allowed: bool,
 ) -> Finding:
@@ -36,53 +53,94 @@ def examine(
     Args:
         path: The model that the run begins with; None where there is none.
         text: Of all clients, prepared with the model's vocabulary.
+        weights: The fingerprint of the weights that the run begins with.
         is_synthetic: Whether the clients are nobody.
         is_allowed: Whether a run begins with a model that shares text with it.
 
     Raises:
         ValueError: If they share text, and that is not allowed; or the record is
-            damaged.
+            damaged, or of another model.
+        RunDirectoryError: If the record of the model's run is.
     """
     if path is None or is_synthetic:
         return Finding()
-    record = text_record.TextRecord.read(path)
-    if record is None:
-        return Finding(
-            "It has no record of its text, as training.pretrain makes one: whether "
-            "text of this run's clients is in it is not known."
-        )
-    shared = record.shared_with(text)
-    made_of = (
-        f"By its record it was trained on {record.num_sentences:,} sentences of "
-        f"{record.num_clients:,} clients of {record.source}"
-    )
-    if not shared:
-        return Finding(
-            f"{made_of}, which share with this run's clients neither an id nor a "
-            f"sentence of {record.least_words} known words or more."
-        )
-    found = _described(shared, text.num_clients, record.least_words)
+    record = text_record.TextRecord.read(path, weights)
+    shared = None if record is None else record.shared_with(text)
+    is_of_same_run = keyboard_runs.population_of(path) == text.fingerprint
+    facts = {
+        "initial_text": {
+            "record": None if record is None else record.digest,
+            "is_of_same_run": is_of_same_run,
+            "shared": None if shared is None else dataclasses.asdict(shared),
+        }
+    }
+    if is_of_same_run or (shared is not None and shared.is_same):
+        found = stated = "all of its text: it is the same population"
+        found += f" of {text.num_clients:,} clients"
+    elif record is None or shared is None or not shared:
+        public_data, is_known = _nothing_shared(record, shared)
+        not_counted = () if record is None else (_COMPARED,)
+        return Finding(public_data, not_counted, facts, not is_known)
+    else:
+        found = _counted(shared, text.num_clients, record.least_words)
+        stated = f"ids, or sentences of {record.least_words} known words or more"
     if not is_allowed:
         raise ValueError(
-            f"--initial_model={path}: {made_of}, and it shares with this run's "
-            f"population {found}. What it learned of them no guarantee of this run "
-            "would count. Begin with a model of other text, leave those clients out "
-            "(--drop_users), or give --allow_shared_text, which puts this into the "
-            "statement."
+            f"--initial_model={path}: {_made_of(record)}, and it shares with this "
+            f"run's population {found}. What it learned of them no guarantee of this "
+            "run would count. Begin with a model of other text, leave those clients "
+            "out (--drop_users), or give --allow_shared_text, by which the statement "
+            "says that text is shared."
         )
+    logging.warning("The initial model shares with this run's population %s.", found)
     return Finding(
-        f"{made_of}, and it shares with this run's clients {found}.",
+        f"{_made_of(record)}, and it shares with this run's clients {stated}.",
         (
-            f"What the model that training began with had learned from text that it "
-            f"shares with this run's clients: {found}. For these clients the "
-            "guarantees do not hold.",
+            "What the model that training began with had learned from text that it "
+            f"shares with this run's clients: {stated}. For the clients whose it is "
+            "the guarantees do not hold.",
+            _COMPARED,
         ),
+        facts,
+        may_have_judges=True,
     )
 
 
-def _described(shared: text_record.Shared, num_clients: int, least_words: int) -> str:
-    if shared.is_same:
-        return f"all of its text: it is the same population of {num_clients:,} clients"
+def _made_of(record: text_record.TextRecord | None) -> str:
+    if record is None:
+        return "By the record of its run it was trained on these clients"
+    texts = ", before that on ".join(map(str, reversed(record.texts)))
+    return f"By its record it was trained on {texts}"
+
+
+def _nothing_shared(
+    record: text_record.TextRecord | None, shared: text_record.Shared | None
+) -> tuple[str, bool]:
+    """Returns what is said where nothing was found, and whether there is nothing."""
+    if record is None or shared is None:
+        return (
+            "It has no record of its text, as training.pretrain makes one: whether "
+            "text of this run's clients is in it is not known."
+        ), False
+    if not record.is_whole:
+        return (
+            f"{_made_of(record)}, and began with a model that has no record of its "
+            "text: whether text of this run's clients is in it is not known."
+        ), False
+    least = f"{record.least_words} known words or more"
+    if not shared.is_comparable:
+        return (
+            f"{_made_of(record)}, which share no id with this run's clients. No "
+            f"sentence could be compared, as not both have any of {least}: whether "
+            "they share sentences is not known."
+        ), False
+    return (
+        f"{_made_of(record)}, which share with this run's clients neither an id nor a "
+        f"sentence of {least}."
+    ), True
+
+
+def _counted(shared: text_record.Shared, num_clients: int, least_words: int) -> str:
     parts = []
     if shared.ids:
         parts.append(

@@ -16,7 +16,7 @@ import os
 import pathlib
 import zipfile
 from collections.abc import Iterator
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -28,6 +28,7 @@ FILE = "trained_on.npz"
 LEAST_WORDS = 12
 _TOKENS_AT_A_TIME = 1 << 21
 _ABOUT = "about"
+_MEND = "Export the model again, or remove the file: then nothing is known of its text."
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,39 +36,61 @@ class Shared:
     """What two texts have in common.
 
     Attributes:
-        is_same: Whether they are the same population, to the bit.
+        is_same: Whether one of the record's is the same population, to the bit.
         ids: Clients of the other text whose id is one of the record's.
         sentences: Its long sentences that are the record's, each as often as it comes.
         writers: How many clients wrote these.
+        is_comparable: Whether both have a long sentence.
     """
 
     is_same: bool
     ids: int
     sentences: int
     writers: int
+    is_comparable: bool
 
     def __bool__(self) -> bool:
         return self.is_same or self.ids > 0 or self.sentences > 0
 
 
 @dataclasses.dataclass(frozen=True)
-class TextRecord:
-    """What text a model was trained on.
+class Text:
+    """The text of one training.
 
     Attributes:
         source: Where the text came from, as its user gave it.
         population: The fingerprint of the prepared text.
-        num_clients: Of those that it was trained on.
+        num_clients: Of those that the model was trained on.
         num_sentences: Their sentences that it was trained on.
-        least_words: Known words of the sentences that have a hash.
-        ids: uint64, ascending, distinct: hashes of the clients' ids.
-        sentences: uint64, ascending, distinct: hashes of their long sentences.
     """
 
     source: str
     population: str
     num_clients: int
     num_sentences: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.num_sentences:,} sentences of {self.num_clients:,} clients of "
+            f"{self.source}"
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class TextRecord:
+    """What text a model was trained on, by its training and those before it.
+
+    Attributes:
+        texts: Of each training, the first one first.
+        is_whole: Whether all text is in the record: it is not where the first of the
+            trainings began with a model that had no record.
+        least_words: Known words of the sentences that have a hash.
+        ids: uint64, ascending, distinct: hashes of the clients' ids.
+        sentences: uint64, ascending, distinct: hashes of their long sentences.
+    """
+
+    texts: tuple[Text, ...]
+    is_whole: bool
     least_words: int
     ids: np.ndarray
     sentences: np.ndarray
@@ -97,14 +120,31 @@ class TextRecord:
             hashes[is_long & is_used[first : first + len(hashes)]]
             for first, hashes, is_long in _hashes(text, LEAST_WORDS)
         ]
+        num_sentences = int(np.count_nonzero(is_used))
         return cls(
-            source,
-            text.fingerprint,
-            len(clients),
-            int(np.count_nonzero(is_used)),
+            (Text(source, text.fingerprint, len(clients), num_sentences),),
+            True,
             LEAST_WORDS,
             np.unique(_of_ids([ids[i].as_py() for i in clients.tolist()])),
             np.unique(np.concatenate(found)),
+        )
+
+    def after(self, first: Self | None) -> Self:
+        """Returns the record of a training that began with a model.
+
+        Args:
+            first: The record of that model; None where it has none.
+        """
+        if first is None:
+            return dataclasses.replace(self, is_whole=False)
+        return dataclasses.replace(
+            self,
+            texts=first.texts + self.texts,
+            is_whole=first.is_whole and self.is_whole,
+            # All sentences of both that are so long have a hash.
+            least_words=max(first.least_words, self.least_words),
+            ids=np.union1d(first.ids, self.ids),
+            sentences=np.union1d(first.sentences, self.sentences),
         )
 
     def shared_with(self, text: client_text.ClientText) -> Shared:
@@ -114,39 +154,58 @@ class TextRecord:
             text: Prepared with the same vocabulary.
         """
         ids = _of_ids(text.client_ids.to_pylist())
-        numbers = [
-            first + np.flatnonzero(is_long & _is_in(self.sentences, hashes))
-            for first, hashes, is_long in _hashes(text, self.least_words)
-        ]
+        numbers, num_long = [], 0
+        for first, hashes, is_long in _hashes(text, self.least_words):
+            num_long += int(np.count_nonzero(is_long))
+            shared = is_long & _is_in(self.sentences, hashes)
+            numbers.append(first + np.flatnonzero(shared))
         sentences = np.concatenate(numbers)
         writers = np.searchsorted(text.client_splits, sentences, side="right")
         return Shared(
-            text.fingerprint == self.population,
+            text.fingerprint in [one.population for one in self.texts],
             int(np.count_nonzero(_is_in(self.ids, ids))),
             len(sentences),
             len(np.unique(writers)),
+            num_long > 0 and len(self.sentences) > 0,
         )
 
-    def write(self, folder: str | os.PathLike[str]) -> None:
-        """Writes the record beside an exported model."""
-        about = {
-            field.name: getattr(self, field.name)
-            for field in dataclasses.fields(self)
-            if field.name not in ("ids", "sentences")
+    @property
+    def digest(self) -> str:
+        """SHA-256 of all that the record says, in hexadecimal."""
+        digest = hashlib.sha256(json.dumps(self._about()).encode())
+        for array in (self.ids, self.sentences):
+            digest.update(hashlib.sha256(np.asarray(array, "<u8").tobytes()).digest())
+        return digest.hexdigest()
+
+    def _about(self) -> dict[str, Any]:
+        return {
+            "texts": [dataclasses.asdict(one) for one in self.texts],
+            "is_whole": self.is_whole,
+            "least_words": self.least_words,
         }
+
+    def write(self, folder: str | os.PathLike[str], weights: str) -> None:
+        """Writes the record beside an exported model.
+
+        Args:
+            folder: The exported model.
+            weights: The fingerprint of its weights; see `initial_model.InitialModel`.
+        """
+        about = self._about() | {"weights": weights}
         text = np.frombuffer(json.dumps(about).encode(), np.uint8)
         arrays = {_ABOUT: text, "ids": self.ids, "sentences": self.sentences}
         np.savez(pathlib.Path(folder) / FILE, **arrays)
 
     @classmethod
-    def read(cls, folder: str | os.PathLike[str]) -> Self | None:
+    def read(cls, folder: str | os.PathLike[str], weights: str) -> Self | None:
         """Returns the record beside an exported model; None where there is none.
 
         Args:
             folder: The exported model, or the directory of its run.
+            weights: The fingerprint of its weights.
 
         Raises:
-            ValueError: If it is damaged.
+            ValueError: If it is damaged, or of a model with other weights.
         """
         for path in (pathlib.Path(folder), pathlib.Path(folder) / "model"):
             if not (path / FILE).exists():
@@ -154,13 +213,26 @@ class TextRecord:
             try:
                 with np.load(path / FILE, allow_pickle=False) as file:
                     about = json.loads(file[_ABOUT].tobytes())
-                    return cls(**about, ids=file["ids"], sentences=file["sentences"])
+                    of = about["weights"]
+                    record = cls(
+                        tuple(Text(**one) for one in about["texts"]),
+                        about["is_whole"],
+                        about["least_words"],
+                        file["ids"],
+                        file["sentences"],
+                    )
             except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as e:
                 raise ValueError(
                     f"{path / FILE}, the record of a model's text, cannot be read: "
-                    f"{e}. Export the model again, or remove the file: then nothing is "
-                    "known of its text."
+                    f"{e}. {_MEND}"
                 ) from e
+            if of != weights:
+                raise ValueError(
+                    f"{path / FILE}, the record of a model's text, is of a model whose "
+                    f"weights have the SHA-256 {of[:16]}; those of the model beside it "
+                    f"have {weights[:16]}. {_MEND}"
+                )
+            return record
         return None
 
 

@@ -62,13 +62,34 @@ class PretrainTest(absltest.TestCase):
         for text in ("16 sentences of 16 clients", "interpolated trigram", "Nothing."):
             self.assertIn(text, page)
 
-        record = text_record.TextRecord.read(public)
-        self.assertEqual((record.num_clients, record.num_sentences), (16, 16))
+        first = initial_model.read(public / "model")
+        record = text_record.TextRecord.read(public, first.fingerprint)
+        [text] = record.texts
+        self.assertEqual((text.num_clients, text.num_sentences), (16, 16))
         self.assertLen(record.ids, 16)
         self.assertLen(record.sentences, 1)
         self.assertLen(ngram_files.read(public / "model"), 3)
+
+        # Pretraining that goes on from it with other text has seen both.
+        lines = "".join(f"v{user},{_WORDS}\n" for user in range(9))
+        (self.scratch / "b.csv").write_text("user,text\n" + lines)
+        done = self.pretrain(
+            "second",
+            "--population=b.csv",
+            "--initial_model=public/model",
+            *("--num_steps=1", "--num_held_out_clients=4"),
+        )
+        self.assertEqual(done.returncode, 0, done.stderr)
+        second = self.scratch / "second"
+        facts = json.loads((second / "simulator" / "facts.json").read_text())
+        self.assertEqual(facts["initial_text"], record.digest)
+        weights = initial_model.read(second).fingerprint
+        second = text_record.TextRecord.read(second, weights)
+        self.assertEqual([one.num_clients for one in second.texts], [16, 5])
+        self.assertLen(second.ids, 21)
+        self.assertTrue(second.is_whole)
+
         # What a private run begins with: of the end, and of any checkpoint.
-        first = initial_model.read(public / "model")
         (public / "model" / "vocabulary.txt").unlink()
         last = initial_model.read(public)
         self.assertEqual(first.fingerprint, last.fingerprint)

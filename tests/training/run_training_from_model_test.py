@@ -1,6 +1,5 @@
 """Tests of runs that begin with a model: a user's steps, from run to run."""
 
-import dataclasses
 import json
 import os
 import pathlib
@@ -13,8 +12,8 @@ import pandas as pd
 from absl.testing import absltest
 
 import training
-from simulation import client_text, vocabulary
-from training import initial_model, model, text_record
+from simulation import vocabulary
+from training import initial_model, model
 
 _FLAGS = (
     "--vocabulary_size=50",
@@ -88,16 +87,11 @@ class RunTrainingFromModelTest(absltest.TestCase):
             )
 
         # A path that is relative, and a run's directory instead of its export.
-        # Its record says that three of the clients trained it, and it is taken anyway.
-        (cache,) = (self.scratch / "cache").glob("*/population.json")
-        text = client_text.ClientText.open(cache.parent)
-        record = text_record.TextRecord.of(text, np.arange(3), 9, "b.csv")
-        record = dataclasses.replace(record, population="another")
-        record.write(self.scratch / "public" / "model")
+        # That run's own record says whose text it was, and it is taken anyway.
         refused = self.run_training("refused", "--initial_model=public")
         self.assertEqual(refused.returncode, 1)
         self.assertRegex(
-            refused.stderr.splitlines()[-1], "^error: .*3 of 20 clients' ids.*--allow_"
+            refused.stderr.splitlines()[-1], "^error: .*the same population.*--allow_"
         )
         self.assertFalse((self.scratch / "refused").exists())
         beginning = ("--initial_model=public", "--compare_with=public")
@@ -110,6 +104,7 @@ class RunTrainingFromModelTest(absltest.TestCase):
         facts = json.loads(facts.read_text())
         path = self.scratch / "public"
         self.assertEqual(facts["initial_model"], initial_model.read(path).fingerprint)
+        self.assertTrue(facts["initial_text"]["is_of_same_run"])
         self.assertIn(str(path), self.protected("warm"))
         self.assertIn("not counted here", self.protected("warm"))
 
@@ -121,7 +116,9 @@ class RunTrainingFromModelTest(absltest.TestCase):
         self.assertIn("its training had epsilon", row["made_of"])
 
         statement = json.loads((self.scratch / "warm" / "privacy.json").read_text())
-        self.assertRegex(statement["not_counted"][0], "3 of 20 .* do not hold")
+        self.assertRegex(
+            statement["not_counted"][0], "the same population.* do not hold"
+        )
 
     def test_a_vocabulary_of_another_directory(self):
         # Named from where the run is begun, and from elsewhere when it goes on.

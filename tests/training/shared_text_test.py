@@ -5,7 +5,8 @@ import pathlib
 import numpy as np
 from absl.testing import absltest
 
-from simulation import client_text
+from randomness import noise_keys
+from simulation import client_text, run_directory, run_record
 from training import shared_text, text_record
 
 _SENTENCE = list(range(4, 4 + text_record.LEAST_WORDS))
@@ -25,20 +26,33 @@ class SharedTextTest(absltest.TestCase):
         text = self.text("public", rows)
         everybody = np.arange(text.num_clients)
         record = text_record.TextRecord.of(text, everybody, 9, "public.csv")
-        record.write(self.model)
+        record.write(self.model, "w")
+        return record
 
     def examine(self, text, is_allowed=False, is_synthetic=False):
         return shared_text.examine(
-            str(self.model), text, is_synthetic=is_synthetic, is_allowed=is_allowed
+            str(self.model),
+            text,
+            weights="w",
+            is_synthetic=is_synthetic,
+            is_allowed=is_allowed,
         )
 
     def test_nothing_is_shared(self):
         self.record({"a": [_SENTENCE], "b": [[4, 5]]})
         private = self.text("private", {"c": [_SENTENCE[::-1], [4, 5]]})
         found = self.examine(private)
-        self.assertEqual(found.not_counted, ())
+        self.assertRegex(found.not_counted[0], "compared .* without noise")
+        self.assertFalse(found.may_have_judges)
         self.assertIn("2 sentences of 2 clients of public.csv", found.public_data)
         self.assertIn("neither an id nor a sentence of 12", found.public_data)
+
+    def test_a_model_that_began_with_one_without_a_record(self):
+        self.record({"a": [_SENTENCE]}).after(None).write(self.model, "w")
+        found = self.examine(self.text("private", {"c": [_SENTENCE[::-1]]}))
+        self.assertIn("1 sentences of 1 clients of public.csv, and", found.public_data)
+        self.assertIn("is not known", found.public_data)
+        self.assertNotIn("neither", found.public_data)
 
     def test_clients_and_sentences_that_are_shared(self):
         self.record({"a": [_SENTENCE]})
@@ -50,10 +64,43 @@ class SharedTextTest(absltest.TestCase):
             ValueError, f"--initial_model={self.model}: .*{shared}.*--allow_shared_text"
         ):
             self.examine(private)
-        found = self.examine(private, is_allowed=True)
-        self.assertRegex(found.public_data, shared)
-        self.assertLen(found.not_counted, 1)
-        self.assertRegex(found.not_counted[0], f"{shared}.*do not hold")
+        with self.assertLogs(level="WARNING") as logs:
+            found = self.examine(private, is_allowed=True)
+        self.assertRegex(logs.output[0], shared)
+        counts = found.facts["initial_text"]["shared"]
+        self.assertEqual(
+            (counts["ids"], counts["sentences"], counts["writers"]), (1, 2, 1)
+        )
+        self.assertRegex(found.not_counted[0], "learned from text.*do not hold")
+        self.assertRegex(found.not_counted[1], "without noise")
+        # What is released is the same whoever shares how much, and what.
+        more = self.text("more", {"x": [_SENTENCE] * 5, "y": [_SENTENCE]})
+        other = self.examine(more, is_allowed=True)
+        self.assertEqual(other.public_data, found.public_data)
+        self.assertEqual(other.not_counted, found.not_counted)
+        self.assertNotEqual(other.facts, found.facts)
+
+    def test_what_a_resumed_run_has_to_find(self):
+        private = self.text("private", {"c": [_SENTENCE[::-1]]})
+        none = self.examine(private).facts
+        first = self.record({"a": [_SENTENCE]})
+        facts = self.examine(private).facts
+        first.after(None).write(self.model, "w")
+        self.assertLen({str(none), str(facts), str(self.examine(private).facts)}, 3)
+        first.write(self.model, "w")
+        self.assertEqual(self.examine(private).facts, facts)
+
+    def test_sentences_that_cannot_be_compared(self):
+        for number, (public, other) in enumerate(
+            (([4, 5], _SENTENCE), (_SENTENCE, [4, 5]), ([4], [4]))
+        ):
+            text = self.text(f"public {number}", {"a": [public]})
+            record = text_record.TextRecord.of(text, np.arange(1), 9, "public.csv")
+            record.write(self.model, "w")
+            found = self.examine(self.text(f"private {number}", {"b": [other]}))
+            self.assertIn("No sentence could be compared", found.public_data)
+            self.assertNotIn("neither", found.public_data)
+            self.assertTrue(found.may_have_judges)
 
     def test_the_same_text(self):
         rows = {"a": [_SENTENCE], "b": [[4]]}
@@ -61,13 +108,48 @@ class SharedTextTest(absltest.TestCase):
         with self.assertRaisesRegex(ValueError, "the same population of 2 clients"):
             self.examine(self.text("private", rows))
 
+    def test_the_population_of_the_models_own_run(self):
+        # No record of text: of federated training, or of a run that is not finished.
+        private = self.text("private", {"a": [_SENTENCE]})
+
+        def run(name, **facts):
+            path = self.scratch / name
+            run_directory.RunDirectory.create(
+                path,
+                program="any:Algorithm",
+                flags=(),
+                facts=facts,
+                noise_key=noise_keys.NoiseKey.of_seed(1),
+            ).close()
+            (path / "model").mkdir()
+            return path
+
+        same = run("same", population=private.fingerprint)
+        for self.model in (same, same / "model"):
+            with self.assertRaisesRegex(
+                ValueError,
+                f"--initial_model={self.model}: By the record of its run .* the same "
+                "population of 1 clients.*--allow_shared_text",
+            ):
+                self.examine(private)
+            found = self.examine(private, is_allowed=True)
+            self.assertRegex(found.not_counted[0], "the same population.*do not hold")
+        for self.model in (run("other", population="x"), run("no", seed=1)):
+            self.assertIn("is not known", self.examine(private).public_data)
+        # Passed on without what only the simulator knows.
+        (same / run_record.FACTS_FILE).unlink()
+        self.model = same
+        self.assertIn("is not known", self.examine(private).public_data)
+
     def test_what_is_not_known_or_nobodys(self):
         private = self.text("private", {"a": [_SENTENCE]})
         self.assertIn("is not known", self.examine(private).public_data)
         self.record({"a": [_SENTENCE]})
-        nothing = shared_text.Finding("", ())
+        nothing = shared_text.Finding()
         self.assertEqual(self.examine(private, is_synthetic=True), nothing)
-        found = shared_text.examine(None, private, is_synthetic=False, is_allowed=False)
+        found = shared_text.examine(
+            None, private, weights="w", is_synthetic=False, is_allowed=False
+        )
         self.assertEqual(found, nothing)
 
 

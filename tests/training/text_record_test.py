@@ -1,5 +1,6 @@
 """Tests of records of text: what is shared, and what is not."""
 
+import dataclasses
 import pathlib
 
 import numpy as np
@@ -33,7 +34,8 @@ class TextRecordTest(absltest.TestCase):
         record = text_record.TextRecord.of(
             self.text("public", public), np.array([0, 1]), 2, "public.csv"
         )
-        self.assertEqual((record.num_clients, record.num_sentences), (2, 3))
+        self.assertEqual(record.texts[0].num_clients, 2)
+        self.assertEqual(record.texts[0].num_sentences, 3)
         self.assertLen(record.sentences, 3)
         private = {
             "b": [[4, 5], sentence(9)],
@@ -42,15 +44,19 @@ class TextRecordTest(absltest.TestCase):
             "held out": [sentence(8)],
         }
         found = record.shared_with(self.text("private", private))
-        expected = text_record.Shared(is_same=False, ids=1, sentences=3, writers=2)
+        expected = text_record.Shared(
+            is_same=False, ids=1, sentences=3, writers=2, is_comparable=True
+        )
         self.assertEqual(found, expected)
         self.assertTrue(found)
         nothing = {"x": [sentence(9)], "y": [[4, 5]]}
         found = record.shared_with(self.text("nothing", nothing))
-        self.assertEqual(found, text_record.Shared(False, 0, 0, 0))
+        self.assertEqual(found, text_record.Shared(False, 0, 0, 0, True))
         self.assertFalse(found)
         same = record.shared_with(self.text("public2", public))
-        self.assertEqual(same, text_record.Shared(True, 2, 3, 2))
+        self.assertEqual(same, text_record.Shared(True, 2, 3, 2, True))
+        short = record.shared_with(self.text("short", {"x": [[4, 5]]}))
+        self.assertFalse(short.is_comparable)
 
     def test_words_that_are_not_known_do_not_make_a_sentence_long(self):
         unknown = [1] * _LONG
@@ -78,22 +84,60 @@ class TextRecordTest(absltest.TestCase):
         self.assertEqual(found.writers, sum(map(any, hits)))
         self.assertEqual(found.ids, 15)
 
+    def test_a_model_that_began_with_another(self):
+        records, everybody = [], np.arange(1)
+        for number, name in enumerate(("a", "b", "c")):
+            text = self.text(name, {name: [sentence(number), sentence(9)]})
+            records.append(text_record.TextRecord.of(text, everybody, 9, name))
+        folder = self.scratch / "model"
+        folder.mkdir()
+        records[2].after(records[1].after(records[0])).write(folder, "w")
+        last = text_record.TextRecord.read(folder, "w")
+        self.assertTrue(last.is_whole)
+        self.assertEqual([one.source for one in last.texts], ["a", "b", "c"])
+        found = last.shared_with(self.text("of a", {"a": [sentence(7)]}))
+        self.assertEqual(found.ids, 1)
+        found = last.shared_with(self.text("of b", {"x": [sentence(1)]}))
+        self.assertEqual((found.ids, found.sentences), (0, 1))
+        found = last.shared_with(
+            self.text("a again", {"a": [sentence(0), sentence(9)]})
+        )
+        self.assertTrue(found.is_same)
+        # The first has no record: no later one knows all.
+        last = records[2].after(records[1].after(None))
+        self.assertFalse(last.is_whole)
+        self.assertLen(last.texts, 2)
+
     def test_files(self):
         text = self.text("public", {"a": [sentence(1)], "b": [[4]]})
         record = text_record.TextRecord.of(text, np.array([0, 1]), 2, "public.csv")
         folder = self.scratch / "run" / "model"
         folder.mkdir(parents=True)
-        self.assertIsNone(text_record.TextRecord.read(folder))
-        record.write(folder)
+        self.assertIsNone(text_record.TextRecord.read(folder, "w"))
+        record.write(folder, "w")
         for path in (folder, folder.parent):
-            found = text_record.TextRecord.read(path)
-            self.assertEqual(found.source, "public.csv")
-            self.assertEqual(found.population, text.fingerprint)
+            found = text_record.TextRecord.read(path, "w")
+            expected = text_record.Text("public.csv", text.fingerprint, 2, 2)
+            self.assertEqual(found.texts, (expected,))
+            self.assertTrue(found.is_whole)
+            self.assertEqual(found.digest, record.digest)
+        with self.assertRaisesRegex(
+            ValueError, "trained_on.npz.* is of .* w; .* other"
+        ):
+            text_record.TextRecord.read(folder, "other")
+        for changes in (
+            {"is_whole": False},
+            {"texts": ()},
+            {"ids": record.ids[1:]},
+            {"sentences": record.sentences[1:]},
+        ):
+            changed = dataclasses.replace(record, **changes)
+            self.assertNotEqual(changed.digest, record.digest)
             np.testing.assert_array_equal(found.ids, record.ids)
             np.testing.assert_array_equal(found.sentences, record.sentences)
         (folder / text_record.FILE).write_bytes(b"PK no zip")
         with self.assertRaisesRegex(ValueError, "trained_on.npz.* cannot be read"):
-            text_record.TextRecord.read(folder)
+            text_record.TextRecord.read(folder, "w")
 
 
 if __name__ == "__main__":
