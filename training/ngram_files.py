@@ -2,12 +2,11 @@
 
 import os
 import pathlib
-import zipfile
 from collections.abc import Iterable
 
 import numpy as np
 
-from training import ngrams
+from training import array_files, ngrams
 
 # Beside an exported model.
 FILE = "ngrams.npz"
@@ -34,7 +33,7 @@ def write(
         arrays[f"keys_{model.order}"] = model.counts.keys
         arrays[f"counts_{model.order}"] = model.counts.counts
         arrays[f"weights_{model.order}"] = model.weights
-    np.savez(pathlib.Path(folder) / FILE, **arrays)
+    array_files.write(pathlib.Path(folder) / FILE, arrays)
 
 
 def read(folder: str | os.PathLike[str]) -> list[ngrams.Model]:
@@ -49,20 +48,16 @@ def read(folder: str | os.PathLike[str]) -> list[ngrams.Model]:
     path = pathlib.Path(folder) / FILE
     if not path.exists():
         return []
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            found: list[ngrams.Model] = [ngrams.Unigram(file["probabilities"])]
-            size = int(file["num_tokens"])
-            while f"keys_{len(found) + 1}" in file:
-                order = len(found) + 1
-                keys, counts, weights = (
-                    file[f"{name}_{order}"] for name in ("keys", "counts", "weights")
-                )
-                counts = ngrams.Counts.of_keys(size, keys, counts)
-                found.append(ngrams.Interpolated(order, found[-1], counts, weights))
-            return found
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
-        raise ValueError(
-            f"{path}, the n-grams of a model's text, cannot be read: {error}. Export "
-            "the model again, or remove the file."
-        ) from error
+    what = "the n-grams of a model's text"
+    mend = "Export the model again, or remove the file."
+    with array_files.reading(path, what, mend) as file:
+        found: list[ngrams.Model] = [ngrams.Unigram(file["probabilities"])]
+        size = int(file["num_tokens"])
+        while f"keys_{len(found) + 1}" in file:
+            order = len(found) + 1
+            keys, counts, weights = (
+                file[f"{name}_{order}"] for name in ("keys", "counts", "weights")
+            )
+            counted = ngrams.Counts.of_keys(size, keys, counts)
+            found.append(ngrams.Interpolated(order, found[-1], counted, weights))
+    return found

@@ -149,7 +149,13 @@ def run(arguments: experiment_flags.Arguments) -> None:
             )
             for stated in (statement, algorithm.plan.statement(None, options.delta))
         )
-        training_report.write(directory, realised, planned, beside)
+        training_report.write(
+            directory,
+            realised,
+            planned,
+            beside,
+            may_have_judges=first_text.may_have_judges,
+        )
         exported_model.export(
             prepared.network,
             outcome.states[0].weights,

@@ -14,13 +14,13 @@ import hashlib
 import json
 import os
 import pathlib
-import zipfile
 from collections.abc import Iterator
 from typing import Any, Self
 
 import numpy as np
 
 from simulation import client_text, vocabulary
+from training import array_files
 
 # Beside an exported model.
 FILE = "trained_on.npz"
@@ -28,6 +28,7 @@ FILE = "trained_on.npz"
 LEAST_WORDS = 12
 _TOKENS_AT_A_TIME = 1 << 21
 _ABOUT = "about"
+_WHAT = "the record of a model's text"
 _MEND = "Export the model again, or remove the file: then nothing is known of its text."
 
 
@@ -194,7 +195,7 @@ class TextRecord:
         about = self._about() | {"weights": weights}
         text = np.frombuffer(json.dumps(about).encode(), np.uint8)
         arrays = {_ABOUT: text, "ids": self.ids, "sentences": self.sentences}
-        np.savez(pathlib.Path(folder) / FILE, **arrays)
+        array_files.write(pathlib.Path(folder) / FILE, arrays)
 
     @classmethod
     def read(cls, folder: str | os.PathLike[str], weights: str) -> Self | None:
@@ -210,26 +211,20 @@ class TextRecord:
         for path in (pathlib.Path(folder), pathlib.Path(folder) / "model"):
             if not (path / FILE).exists():
                 continue
-            try:
-                with np.load(path / FILE, allow_pickle=False) as file:
-                    about = json.loads(file[_ABOUT].tobytes())
-                    of = about["weights"]
-                    record = cls(
-                        tuple(Text(**one) for one in about["texts"]),
-                        about["is_whole"],
-                        about["least_words"],
-                        file["ids"],
-                        file["sentences"],
-                    )
-            except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as e:
-                raise ValueError(
-                    f"{path / FILE}, the record of a model's text, cannot be read: "
-                    f"{e}. {_MEND}"
-                ) from e
+            with array_files.reading(path / FILE, _WHAT, _MEND) as file:
+                about = json.loads(file[_ABOUT].tobytes())
+                of = about["weights"]
+                record = cls(
+                    tuple(Text(**one) for one in about["texts"]),
+                    about["is_whole"],
+                    about["least_words"],
+                    file["ids"],
+                    file["sentences"],
+                )
             if of != weights:
                 raise ValueError(
-                    f"{path / FILE}, the record of a model's text, is of a model whose "
-                    f"weights have the SHA-256 {of[:16]}; those of the model beside it "
+                    f"{path / FILE}, {_WHAT}, is of a model whose weights "
+                    f" have the SHA-256 {of[:16]}; those of the model beside it "
                     f"have {weights[:16]}. {_MEND}"
                 )
             return record

@@ -36,6 +36,8 @@ def write(
     realised: statement_lib.PrivacyStatement,
     planned: statement_lib.PrivacyStatement,
     baselines: Sequence[baselines_lib.Baseline],
+    *,
+    may_have_judges: bool = False,
 ) -> None:
     """Writes the statements, the plots, and `report.html`.
 
@@ -46,11 +48,20 @@ def write(
         realised: The statement of what was realised.
         planned: The statement of the worst case that was planned.
         baselines: What the model stands beside.
+        may_have_judges: Whether the model that training began with may have learned
+            from any of the run's clients.
     """
     metrics = directory.metrics()
     report = page.Page(directory, "Training")
     model = report.section("The model", covered=False)
     model.text(f"After {len(metrics)} rounds.")
+    if may_have_judges:
+        model.text(
+            "The model that training began with has text of this run's clients, or it "
+            "is not known that it has none. So it, n-grams of its text, and this model "
+            "may have seen the clients who judge them, and would look better here than "
+            "they are."
+        )
     add_held_out(model, metrics, baselines)
     clip_norm = report.section("Clip norm", covered=True)
     clip_norm.plot("clip_norm.png", plot_clip_norm(metrics))

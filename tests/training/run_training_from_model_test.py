@@ -106,6 +106,9 @@ class RunTrainingFromModelTest(absltest.TestCase):
         self.assertEqual(facts["initial_model"], initial_model.read(path).fingerprint)
         self.assertTrue(facts["initial_text"]["is_of_same_run"])
         self.assertIn(str(path), self.protected("warm"))
+        for name, is_said in (("public", False), ("warm", True)):
+            page = (self.scratch / name / "report.html").read_text()
+            self.assertEqual("may have seen the clients who judge" in page, is_said)
         self.assertIn("not counted here", self.protected("warm"))
 
         # It stands beside the model that it is.
