@@ -140,6 +140,12 @@ def parts_of(data_dir: str | os.PathLike[str], pattern: str) -> list[pathlib.Pat
     return files
 
 
+def fingerprint(path: str | os.PathLike[str]) -> str:
+    """Returns what tells a file's content from another's: its SHA-256, as a text."""
+    with open(path, "rb") as file:
+        return f"SHA-256 {hashlib.file_digest(file, 'sha256').hexdigest()}"
+
+
 def join_parts(
     files: Sequence[pathlib.Path], cache: str | os.PathLike[str], name: str
 ) -> pathlib.Path:

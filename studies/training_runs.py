@@ -14,10 +14,11 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import matplotlib.ticker
 import pandas as pd
 
 from options import option_flags
-from simulation import exit_codes, run_directory, run_record, tables
+from simulation import exit_codes, plots, run_directory, run_record, tables
 from studies import study
 from training.training_options import TrainingOptions
 
@@ -226,3 +227,37 @@ def read_num_clients(path: pathlib.Path) -> int:
     if found is None:
         raise ValueError(f"{path} is no run of training: its plan has no Timers")
     return int(found[1])
+
+
+def plot(
+    table: pd.DataFrame,
+    settings: Sequence[Setting],
+    panels: Mapping[str, str],
+    **line: Any,
+) -> bytes:
+    """Plots a loss and an accuracy over rounds, mean and range; returns a PNG.
+
+    Args:
+        table: A row a round of each run, with its setting and repeat.
+        settings: Those that the table has are drawn.
+        panels: The titles of two columns, the loss and the accuracy.
+        **line: How lines look, beside a setting's color and style.
+    """
+    figure, axes_of = plots.stacked(list(panels.values()), "round")
+    for axes, column in zip(axes_of, panels, strict=True):
+        for setting in settings:
+            of_setting = table[table["setting"] == setting.name]
+            if of_setting.empty:
+                continue
+            values = of_setting.dropna(subset=column).groupby("round")[column]
+            axes.plot(
+                values.mean(),
+                color=setting.color,
+                linestyle=setting.line,
+                label=setting.label,
+                **line,
+            )
+            plots.band(axes, values.min(), values.max(), setting.color)
+    axes_of[1].yaxis.set_major_formatter(matplotlib.ticker.PercentFormatter(1))
+    plots.legend(axes_of[1], below=True)
+    return plots.png(figure)

@@ -6,7 +6,6 @@ smaller model, a smaller report goal and fewer rounds. Each setting is a run of
 """
 
 import dataclasses
-import hashlib
 import json
 import math
 import os
@@ -158,11 +157,9 @@ def prepare(
     """
     del name
     posts = posts_file(options.data_dir, cache)
-    with open(posts, "rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
     return LearningStudy(
         flags=(f"--flagfile={training_runs.ROOT / _FLAGFILE}", f"--population={posts}"),
-        data={"posts": f"SHA-256 {digest}"},
+        data={"posts": prepared_data.fingerprint(posts)},
         cache=cache,
         settings=[s for s in SETTINGS if s.name in options.settings],
         seed=seed,

@@ -13,7 +13,6 @@ promises them something.
 """
 
 import dataclasses
-import hashlib
 import os
 import pathlib
 from collections.abc import Sequence
@@ -303,7 +302,7 @@ def _blogs(
         "flags": (f"--flagfile={BLOGS_FLAGFILE}", f"--population={posts}"),
         "central": (f"--population={posts}", *common),
         "chat": (f"--population={chat}", *common, *_OF_CHAT),
-        "data": {path.name: _digest(path) for path in (posts, chat)},
+        "data": {path.name: prepared_data.fingerprint(path) for path in (posts, chat)},
     }
 
 
@@ -380,8 +379,3 @@ def flags_of(flagfile: pathlib.Path, names: Sequence[str]) -> tuple[str, ...]:
     return tuple(
         line for line in lines if line.startswith(tuple(f"--{n}=" for n in names))
     )
-
-
-def _digest(path: pathlib.Path) -> str:
-    with open(path, "rb") as file:
-        return f"SHA-256 {hashlib.file_digest(file, 'sha256').hexdigest()}"

@@ -4,10 +4,9 @@ import math
 import pathlib
 from collections.abc import Mapping, Sequence
 
-import matplotlib.ticker
 import pandas as pd
 
-from simulation import plots, tables
+from simulation import tables
 from studies import intervals, study, training_runs
 from training import metric_names
 
@@ -159,21 +158,4 @@ def plot(runs: pd.DataFrame, settings: Sequence[training_runs.Setting]) -> bytes
         "held_out_loss": "Held-out clients: loss (nats a token)",
         "held_out_one_suggestion": "Accuracy of one suggestion",
     }
-    figure, axes_of = plots.stacked(list(panels.values()), "round")
-    for axes, column in zip(axes_of, panels, strict=True):
-        for setting in settings:
-            of_setting = runs[runs["setting"] == setting.name]
-            if of_setting.empty:
-                continue
-            of_setting = of_setting.dropna(subset=column)
-            values = of_setting.groupby("round")[column]
-            axes.plot(
-                values.mean(),
-                color=setting.color,
-                linestyle=setting.line,
-                label=setting.label,
-            )
-            plots.band(axes, values.min(), values.max(), setting.color)
-    axes_of[1].yaxis.set_major_formatter(matplotlib.ticker.PercentFormatter(1))
-    plots.legend(axes_of[1], below=True)
-    return plots.png(figure)
+    return training_runs.plot(runs, settings, panels)

@@ -8,19 +8,17 @@ larger rounds are worth by themselves.
 """
 
 import dataclasses
-import hashlib
 import math
 import os
 import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-import matplotlib.ticker
 import pandas as pd
 
 from options import fields as options_lib
 from options.fields import option
-from simulation import plots, run_directory, tables
+from simulation import plots, prepared_data, run_directory, tables
 from studies import intervals, study, training_runs, xu_2023
 
 _TITLE = "Equal noise a client at several report goals (Xu et al. 2023, section 2.2)"
@@ -242,24 +240,7 @@ def plot(table: pd.DataFrame, settings: Sequence[training_runs.Setting]) -> byte
         _LOSS: "Held-out clients: loss (nats a token)",
         _SUGGESTION: "Accuracy of one suggestion",
     }
-    figure, axes_of = plots.stacked(list(panels.values()), "round")
-    for axes, column in zip(axes_of, panels, strict=True):
-        for setting in settings:
-            of_setting = table[table["setting"] == setting.name].dropna(subset=column)
-            values = of_setting.groupby("round")[column]
-            axes.plot(
-                values.mean(),
-                marker="o",
-                ms=3,
-                color=setting.color,
-                linestyle=setting.line,
-                label=setting.label,
-            )
-            plots.band(axes, values.min(), values.max(), setting.color)
-    percent = matplotlib.ticker.PercentFormatter(1)
-    axes_of[1].yaxis.set_major_formatter(percent)
-    plots.legend(axes_of[1], below=True)
-    return plots.png(figure)
+    return training_runs.plot(table, settings, panels, marker="o", ms=3)
 
 
 def prepare(
@@ -290,9 +271,7 @@ def prepare(
         )
     else:
         posts = xu_2023.posts_file(options.data_dir, cache)
-        with open(posts, "rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-        data["posts"] = f"SHA-256 {digest}"
+        data["posts"] = prepared_data.fingerprint(posts)
         flagfile = f"--flagfile={training_runs.ROOT / _BLOGS}"
         flags = (flagfile, f"--population={posts}", *rounds)
     return ScalingStudy(

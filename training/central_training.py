@@ -68,9 +68,7 @@ class Sentences:
             seed: Of the order.
         """
         self._text, self._limits, self._seed = text, limits, seed
-        splits = text.client_splits
-        counts = np.minimum(splits[clients + 1] - splits[clients], limits.max_sentences)
-        self._all = windows.ranges(splits[clients], counts)
+        self._all, _ = windows.used_sentences(text, clients, limits.max_sentences)
         self._order = functools.lru_cache(maxsize=2)(self._order_of)
 
     @property

@@ -64,9 +64,7 @@ class Places:
                 f"judges has {judges.min()} to {judges.max()}; it has to be in "
                 f"[0, {text.num_clients})."
             )
-        firsts = text.client_splits[judges]
-        counts = np.minimum(text.client_splits[judges + 1] - firsts, max_sentences)
-        sentences = windows.ranges(firsts, counts)
+        sentences, counts = windows.used_sentences(text, judges, max_sentences)
         starts = text.sentence_splits[sentences]
         lengths = text.sentence_splits[sentences + 1] - starts
         used = np.minimum(lengths, max_words)
