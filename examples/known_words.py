@@ -1,6 +1,6 @@
 """Finds the frequent ones of 1,000 known words: one round of k-ary response.
 
-It is in the comparison of docs/comparison.md by its name alone:
+It is in the comparison of docs/results/zhu_2020.md by its name alone:
 
 scripts/run scripts.reproduce --study=zhu_figure4 \
     --algorithm=examples.known_words:KnownWords

@@ -229,8 +229,8 @@ class LdpTrieHH(algorithm.Algorithm[LdpTrieHHState, np.ndarray]):
         return {"heavy_hitters": table.reset_index(drop=True)}
 
     def worker(self) -> contextlib.AbstractContextManager[Any]:
-        """Returns a TFF worker that has two blocks in memory at once."""
-        return runtime.tff_worker(max_concurrent_calls=2)
+        """Returns what computes, with two blocks in memory at once."""
+        return runtime.computing(max_concurrent_calls=2)
 
     def progress(self, row: Mapping[str, float | int]) -> str:
         """Returns what the log says of a level."""

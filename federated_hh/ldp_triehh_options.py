@@ -72,6 +72,7 @@ class LdpTrieHHOptions:
         most=_MAX_EPSILON,
         or_infinite=True,
         why="with less, the votes of 2^31 clients are nothing but noise",
+        group="Privacy",
     )
     central_epsilon: float | None = option(
         None,
@@ -82,12 +83,14 @@ class LdpTrieHHOptions:
         most=_MAX_EPSILON,
         why="with less, the votes of 2^31 clients are nothing but noise, and more than "
         "the largest local one needs a local one",
+        group="Privacy",
     )
     delta: float = option(
         1e-10,
         "Delta of the central guarantees in the privacy statement.",
         above=0,
         below=1,
+        group="Privacy",
     )
     sampler: str = option(
         "greedy",
@@ -99,6 +102,7 @@ class LdpTrieHHOptions:
         "subset_selection",
         "The local randomizer: subset_selection, k_ary, asymmetric_one_hot, "
         "symmetric_one_hot, or a class of your own as module:Class.",
+        group="Privacy",
     )
     num_passes: int = option(
         1,
@@ -113,12 +117,14 @@ class LdpTrieHHOptions:
         "Draw the sum of a level's reports at once, or every report as a device would; "
         "the law of the sum is the same.",
         choices=("aggregate", "per_report"),
+        group="Privacy",
     )
     aggregation: str = option(
         "secure_sum",
         "How votes are kept from the server: a secure sum, or votes that are forgotten "
         "once they are added up.",
         choices=("secure_sum", "ephemeral"),
+        group="Privacy",
     )
     counting_clients: int | None = option(
         None,
@@ -127,6 +133,7 @@ class LdpTrieHHOptions:
         least=0,
         most=_MOST,
         why="clients are numbered with 31 bits",
+        group="What is measured and kept",
     )
     min_standard_errors: float = option(
         3,
@@ -137,12 +144,14 @@ class LdpTrieHHOptions:
         least=0,
         most=1000,
         why="no estimate of 2^31 clients stands out as far from the noise",
+        group="What is measured and kept",
     )
     anonymity_alpha: float = option(
         0.95,
         "Alpha of the approximate k-anonymity to find k for.",
         above=0,
         below=1,
+        group="Privacy",
     )
     num_repeats: int = option(
         1,
@@ -151,6 +160,7 @@ class LdpTrieHHOptions:
         least=1,
         most=1000,
         why="their losses of privacy are composed one by one",
+        group="What is measured and kept",
     )
 
     def __post_init__(self):

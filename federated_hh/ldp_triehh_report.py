@@ -1,6 +1,7 @@
 """What an LDP TrieHH run leaves: tables, plots, and the page that holds them."""
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -8,13 +9,14 @@ import numpy as np
 import pandas as pd
 from matplotlib import figure as figure_lib
 
-from federated_hh import ldp_triehh
+from federated_hh import ldp_triehh, ldp_triehh_results
 from federated_hh.ldp_triehh_results import Results
 from privacy import detection
 from privacy import statement as statement_lib
 from simulation import page, plots, run_directory
+from simulation import verdict as verdict_lib
 
-_NUM_SHOWN = 30  # words in the report
+_NUM_SHOWN = 1000  # words in the report
 _NUM_ERROR_BARS = 150
 _LIMIT = 1.96  # standard errors of a 95% interval
 # Columns of the words found that the simulator adds.
@@ -52,16 +54,22 @@ class RunSummary:
 
 def write(
     directory: run_directory.RunDirectory, results: Results, summary: RunSummary
-) -> None:
-    """Writes the tables, plots, privacy statement and report of a run."""
+) -> verdict_lib.Verdict:
+    """Writes the tables, plots, privacy statement and report of a run.
+
+    Returns:
+        What the run comes to.
+    """
     metrics = directory.metrics()
     report = page.Page(directory, "LDP TrieHH")
-    report.section("The run", covered=False).text(
-        _summary_text(metrics, results, summary.algorithm)
+    report.verdict(
+        _found(results),
+        advice=detection.advice(
+            int(results.coverage["words_released"].iloc[-1]), summary.findable
+        ),
+        next_command="scripts/run scripts.compare {run} ANOTHER_RUN",
     )
-    before = report.section("What can be found", covered=False)
-    before.text(_findable_text(summary))
-    before.table("detectable.csv", pd.DataFrame(summary.findable))
+    _add_words(report.section("Words found", covered=False), results.words)
     coverage = report.section("Coverage", covered=False)
     coverage.text(_coverage_text(results.counting_clients))
     means = results.coverage.set_index("pass_number")
@@ -88,14 +96,37 @@ def write(
     levels.show(means.reset_index(), "Means over the repeats")
     levels.file("levels.csv", results.levels)
     levels.plot("levels.png", plot_levels(results.levels, metrics))
-    _add_words(report.section("Words found", covered=False), results.words)
+    before = report.section("What can be found", covered=False)
+    before.text(_findable_text(summary))
+    before.table("detectable.csv", pd.DataFrame(summary.findable))
     report.statement(summary.statement)
     anonymity = report.section("Approximate k-anonymity", covered=True)
     anonymity.text(summary.anonymity_text).file("anonymity.csv", summary.anonymity)
     if len(summary.anonymity):
         anonymity.show(summary.anonymity)
+    report.section("The run", covered=False).text(
+        _summary_text(metrics, results, summary.algorithm)
+    )
     report.how_it_was_made()
-    report.write()
+    return report.write()
+
+
+def _found(results: Results) -> str:
+    """Returns what was released, and how much of what is typed it covers."""
+    last = results.coverage.iloc[-1]
+    words = results.words
+    best = words["real"] & words["released"] & (words["repeat"] == 0)
+    best &= words["level"] >= ldp_triehh_results.LEAST_CHARACTERS
+    real = words[best]["word"].head(10)
+    names = f" The most frequent: {', '.join(real)}." if len(real) else ""
+    estimate = last["released_estimate"]
+    estimated = "" if math.isnan(estimate) else f" (estimated: {estimate:.1%})"
+    return (
+        f"{last['words_released']:,.0f} words released of {last['words_found']:,.0f} "
+        f"found, at most {last['expected_false']:,.1f} of them expected to be noise; "
+        f"{last['released_real']:,.0f} are real. Coverage "
+        f"{last['released_coverage']:.1%}{estimated}.{names}"
+    )
 
 
 def _summary_text(
@@ -199,8 +230,11 @@ def _add_words(section: page.Section, words: pd.DataFrame) -> None:
         shown=first[first["real"]].head(_NUM_SHOWN),
         released=released.drop(columns=_TRUTH),
     )
+    section.tree(first["word"].tolist())
     section.show(false.head(5), f"Not real: {len(false):,} in all, the first of them")
-    section.plot("estimates.png", plot_estimates(words))
+    estimates = plot_estimates(words)
+    if plots.says_something(estimates):
+        section.plot("estimates.png", estimates)
 
 
 def plot_coverage(results: Results) -> figure_lib.Figure:

@@ -12,14 +12,26 @@ import math
 from absl import app, flags, logging
 
 from federated_hh import ldp_triehh_options
-from options import option_flags
+from options import help_text, option_flags
 from simulation import experiment_flags, population_flags
 
 _PROGRAM = "federated_hh.run_ldp_triehh"
 
-_OPTIONS = option_flags.define(ldp_triehh_options.LdpTrieHHOptions)
+_OPTIONS = option_flags.define(ldp_triehh_options.LdpTrieHHOptions, title="The words")
 _POPULATION = population_flags.PopulationFlags("words")
 flags.adopt_module_key_flags(experiment_flags)
+help_text.first(
+    "population",
+    "epsilon",
+    "central_epsilon",
+    "cohort_size",
+    "max_depth",
+    "contribution_bound",
+    "randomizer",
+    "sampler",
+    "output_dir",
+    "resume",
+)
 
 _SUBSET_SELECTION = "subset_selection"
 # A prefix that everybody holds has to stand out by so many standard deviations.
@@ -27,6 +39,7 @@ _VISIBLE_DEVIATIONS = 3
 
 
 def _check_flags() -> None:
+    option_flags.check_all(_OPTIONS.read, _POPULATION.read)
     options, population = _OPTIONS.read(), _POPULATION.read()
     options.check_memory(len(ldp_triehh_options.characters_of(population)))
     if population.is_synthetic:
@@ -123,7 +136,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
         detection.sentences(findable),
     )
 
-    def report(directory, outcome, statement) -> None:
+    def report(directory, outcome, statement):
         logging.info("Counting the coverage.")
         results = ldp_triehh_results.evaluate(
             algorithm,
@@ -139,8 +152,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
             options.anonymity_alpha,
             findable,
         )
-        ldp_triehh_report.write(directory, results, summary)
-        _print_outcome(results)
+        return ldp_triehh_report.write(directory, results, summary)
 
     done = experiment.run_experiment(
         algorithm,
@@ -150,26 +162,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
         report=report,
         **vars(arguments),
     )
-    print(f"Report: {done.path}/report.html")
-
-
-def _print_outcome(results) -> None:
-    from federated_hh import ldp_triehh_results
-
-    last = results.coverage.iloc[-1]
-    words = results.words
-    best = words["real"] & words["released"] & (words["repeat"] == 0)
-    best &= words["level"] >= ldp_triehh_results.LEAST_CHARACTERS
-    real = words[best]["word"].head(10)
-    names = f" The most frequent: {', '.join(real)}." if len(real) else ""
-    estimate = last["released_estimate"]
-    estimated = "" if math.isnan(estimate) else f" (estimated: {estimate:.1%})"
-    print(
-        f"{last['words_released']:,.0f} words released of {last['words_found']:,.0f} "
-        f"found, at most {last['expected_false']:,.1f} of them expected to be noise; "
-        f"{last['released_real']:,.0f} are real. Coverage "
-        f"{last['released_coverage']:.1%}{estimated}.{names}"
-    )
+    print(done.verdict)
 
 
 def main(argv: list[str]) -> None:

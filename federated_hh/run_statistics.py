@@ -6,22 +6,32 @@ scripts/run federated_hh.run_statistics --flagfile=configs/statistics_ngrams.fla
 from absl import app, flags, logging
 
 from federated_hh.statistics_options import StatisticsOptions
-from options import option_flags
+from options import help_text, option_flags
 from simulation import experiment_flags, population_flags
 from simulation.population_options import LanguageOptions
 
 _PROGRAM = "federated_hh.run_statistics"
 
-_OPTIONS = option_flags.define(StatisticsOptions)
+_OPTIONS = option_flags.define(StatisticsOptions, title="The questions")
 _LANGUAGE = option_flags.define(LanguageOptions)
 _POPULATION = population_flags.PopulationFlags("sentences")
 flags.adopt_module_key_flags(experiment_flags)
+help_text.first(
+    "population",
+    "analysis",
+    "strategy",
+    "recipe",
+    "epsilon",
+    "local_epsilon",
+    "delta",
+    "cohorts",
+    "output_dir",
+    "resume",
+)
 
 
 def _check_flags() -> None:
-    _OPTIONS.read()
-    _LANGUAGE.read()
-    _POPULATION.read()
+    option_flags.check_all(_OPTIONS.read, _LANGUAGE.read, _POPULATION.read)
 
 
 def run(arguments: experiment_flags.Arguments) -> None:
@@ -49,8 +59,8 @@ def run(arguments: experiment_flags.Arguments) -> None:
     algorithm = prepared.algorithm
     logging.info("%s", preparation.summary(algorithm, options))
 
-    def report(directory, outcome, statement) -> None:
-        statistics_report.write(
+    def report(directory, outcome, statement):
+        return statistics_report.write(
             directory,
             prepared,
             outcome.states[0],
@@ -67,11 +77,10 @@ def run(arguments: experiment_flags.Arguments) -> None:
         **vars(arguments),
     )
     state = done.outcome.states[0]
-    print(statistics_report.headline(algorithm, state))
     if options.show_device_log is not None:
         print(f"The log of device {options.show_device_log}:")
         print(prepared.device_log(options.show_device_log).to_string(index=False))
-    print(f"Report: {done.path}/report.html")
+    print(done.verdict)
     for number, reason in prepared.complaints(state):
         raise ValueError(f"{options.recipe[number]}: {reason}")
 

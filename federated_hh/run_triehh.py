@@ -6,23 +6,36 @@ scripts/run federated_hh.run_triehh --flagfile=configs/triehh_demo.flagfile
 from absl import app, flags, logging
 
 from federated_hh.triehh_options import TrieHHOptions
-from options import option_flags
+from options import help_text, option_flags
+from rounds.secure_sum_options import SecureSumOptions
 from simulation import experiment_flags, population_flags
 
 _PROGRAM = "federated_hh.run_triehh"
 
-_OPTIONS = option_flags.define(TrieHHOptions)
+_OPTIONS = option_flags.define(TrieHHOptions, title="The words")
+_SECURE_SUM = option_flags.define(SecureSumOptions, title="The secure sum")
 _POPULATION = population_flags.PopulationFlags(
     "words",
     # The guarantee compares users with and without words in a population of one size.
     defaults={"empty_clients": "keep"},
 )
 flags.adopt_module_key_flags(experiment_flags)
+help_text.first(
+    "population",
+    "epsilon",
+    "delta",
+    "num_clients",
+    "cohort_size",
+    "threshold",
+    "max_length",
+    "word_selection",
+    "output_dir",
+    "resume",
+)
 
 
 def _check_flags() -> None:
-    _OPTIONS.read()
-    _POPULATION.read()
+    option_flags.check_all(_OPTIONS.read, _SECURE_SUM.read, _POPULATION.read)
 
 
 def run(arguments: experiment_flags.Arguments) -> None:
@@ -49,8 +62,9 @@ def run(arguments: experiment_flags.Arguments) -> None:
     # TensorFlow comes last: it takes seconds to import.
     from federated_hh import alphabet as alphabet_lib
     from federated_hh import selection, triehh, triehh_report
-    from rounds import experiment
+    from rounds import experiment, masked_sums
 
+    masking = masked_sums.MaskedSums.of(_SECURE_SUM.read())
     algorithm = triehh.TrieHH(
         population,
         triehh.plan_of(
@@ -59,37 +73,37 @@ def run(arguments: experiment_flags.Arguments) -> None:
             population_has_empty_users=population_options.empty_clients == "keep",
         ),
         alphabet_lib.Alphabet(population_options.characters),
+        masking=masking,
     )
 
-    def report(directory, outcome, statement) -> None:
+    def report(directory, outcome, statement):
+        if masking is not None:
+            statement = masking.stated(statement, parameters.cohort_size)
         repeats = [state.trie.words() for state in outcome.states]
         results = triehh_report.evaluate(algorithm, repeats, options.max_k)
-        triehh_report.write(directory, algorithm, results, statement, findable)
+        return triehh_report.write(directory, algorithm, results, statement, findable)
 
     done = experiment.run_experiment(
         algorithm,
         program=_PROGRAM,
         repeats=options.num_repeats,
         delta=delta,
-        observers=[triehh.vote_metrics],
+        observers=[triehh.vote_metrics, *masked_sums.observers(masking)],
         report=report,
+        facts=masked_sums.facts(masking),
         **vars(arguments),
     )
-    words = done.outcome.states[0].trie.words()
-    best = [word.text for word in sorted(words, key=lambda w: -w.votes)[:10]]
-    names = f", first of all {', '.join(best)}" if best else ""
-    print(f"{len(words)} words found{names}.")
-    print(f"Report: {done.path}/report.html")
+    print(done.verdict)
 
 
 def _summary(parameters, delta: float, redraws_each_round: bool) -> str:
-    from privacy import statement
+    from privacy import printed_numbers
 
     try:
         found = parameters.guarantee(delta=delta, redraws_each_round=redraws_each_round)
         guarantee = (
-            f"epsilon {statement.rounded_up(found.epsilon)}, delta "
-            f"{statement.rounded_up(found.delta)}, one-sided"
+            f"epsilon {printed_numbers.rounded_up(found.epsilon)}, delta "
+            f"{printed_numbers.rounded_up(found.delta)}, one-sided"
         )
     except ValueError:
         guarantee = "no guarantee"

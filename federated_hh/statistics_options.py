@@ -55,6 +55,7 @@ class StatisticsOptions:
         "average, at most.",
         above=0,
         most=1000,
+        group="What is measured and kept",
     )
     max_seconds: float = option(
         600.0,
@@ -62,6 +63,7 @@ class StatisticsOptions:
         above=0,
         most=1e9,
         unit="seconds",
+        group="What is measured and kept",
     )
     distribution_queries: int = option(
         4, "Queries of an interactive distribution.", least=1, most=50
@@ -95,6 +97,7 @@ class StatisticsOptions:
         "answers nothing beyond it. At most six digits behind the point.",
         above=0,
         most=10,
+        group="Privacy",
     )
     local_epsilon: float = option(
         6.0,
@@ -102,20 +105,27 @@ class StatisticsOptions:
         "used where --epsilon needs it. At most six digits behind the point.",
         above=0,
         most=20,
+        group="Privacy",
     )
     delta: float = option(
-        1e-6, "Delta of the cohort aggregate of a query.", least=1e-30, below=1
+        1e-6,
+        "Delta of the cohort aggregate of a query.",
+        least=1e-30,
+        below=1,
+        group="Privacy",
     )
     composition: str = option(
         "basic",
         "How devices add up what their answers cost; 'advanced' costs --delta once "
         "more, 'renyi' costs it once in all.",
         choices=("basic", "advanced", "renyi"),
+        group="Privacy",
     )
     randomizer: str = option(
         "asymmetric",
         "How reports are randomized.",
         choices=("asymmetric", "symmetric"),
+        group="Privacy",
     )
     devices: str = option(
         "real",
@@ -123,12 +133,14 @@ class StatisticsOptions:
         "log. vectorised: the same decisions in arrays, for a million devices; the sum "
         "of reports is drawn.",
         choices=("real", "vectorised"),
+        group="Privacy",
     )
     aggregation: str = option(
         "secure_sum",
         "Who adds reports up. secure_sum: TFF's secure sum. two_servers: two processes "
         "that each get a share of a report and check its proof, with --devices=real.",
         choices=("secure_sum", "two_servers"),
+        group="Privacy",
     )
     drop_out: float = option(
         0.0,
@@ -143,12 +155,14 @@ class StatisticsOptions:
         "got, what became of it, and what left the device.",
         least=0,
         most=2**31 - 1,
+        group="Privacy",
     )
     max_k: int = option(
         100,
         "N-grams found are compared with the true top K.",
         least=1,
         most=1_000_000,
+        group="What is measured and kept",
     )
 
     def __post_init__(self):

@@ -30,7 +30,7 @@ from privacy import plan as plan_lib
 from privacy import triehh as triehh_privacy
 from privacy import triehh_plan
 from randomness import streams
-from rounds import algorithm, block_round, run, samplers
+from rounds import algorithm, block_round, masked_sums, run, samplers
 from simulation import client_words
 
 # TFF costs about a millisecond a client value, and a block of devices is one.
@@ -101,6 +101,7 @@ class TrieHH(algorithm.Algorithm[TrieHHState, np.ndarray]):
         plan: plan_lib.Plan[Any, triehh_plan.OneVote, triehh_plan.Threshold],
         alphabet: alphabet_lib.Alphabet,
         num_blocks: int = _DEFAULT_NUM_BLOCKS,
+        masking: masked_sums.MaskedSums | None = None,
     ):
         """Prepares the population.
 
@@ -110,10 +111,12 @@ class TrieHH(algorithm.Algorithm[TrieHHState, np.ndarray]):
             alphabet: Has all characters of the population's words.
             num_blocks: Into how many client values a cohort is cut. The result does
                 not depend on it.
+            masking: How votes are masked; None where they are summed as they are.
 
         Raises:
             ValueError: If the plan is for another number of clients, a word has a
-                character outside the alphabet, or an argument is outside its range.
+                character outside the alphabet, an argument is outside its range, or
+                votes for so many candidates cannot be masked.
         """
         self.population = population
         self.plan = plan
@@ -133,6 +136,10 @@ class TrieHH(algorithm.Algorithm[TrieHHState, np.ndarray]):
         self._block_size = block_round.block_size_of(
             self.parameters.cohort_size, num_blocks
         )
+        self._masking = masking
+        if masking is not None:
+            most = self._capacity(self._most_prefixes()) * alphabet.num_symbols
+            masking.check(self.parameters.cohort_size, most, 1)
         length = self.max_rounds
         self._codes_path = population.derived_column(
             f"codes_{length}_{alphabet.fingerprint}",
@@ -145,6 +152,7 @@ class TrieHH(algorithm.Algorithm[TrieHHState, np.ndarray]):
         return {
             "population": self.population.fingerprint,
             "alphabet": self.alphabet.fingerprint,
+            **(self._masking.describe() if self._masking else {}),
         }
 
     def initialize(self, repeat: int) -> TrieHHState:
@@ -192,9 +200,7 @@ class TrieHH(algorithm.Algorithm[TrieHHState, np.ndarray]):
         self, state: TrieHHState, cohort: np.ndarray, stream: streams.Stream
     ) -> np.ndarray:
         """Returns the sum of a cohort's votes: int64 [candidates]."""
-        frontier = len(state.trie.frontier())
-        # Room in powers of two, so that few rounds need another TFF computation.
-        capacity = 1 << max(0, frontier - 1).bit_length()
+        capacity = self._capacity(len(state.trie.frontier()))
         transitions, first_frontier = state.trie.transitions()
         message = collections.OrderedDict(
             transitions=transitions,
@@ -206,6 +212,17 @@ class TrieHH(algorithm.Algorithm[TrieHHState, np.ndarray]):
         )
         sums = self._votes(capacity)(message, cohort, stream)
         return sums["votes"][: state.trie.num_candidates]
+
+    def _capacity(self, prefixes: int) -> int:
+        """Returns room in a power of two: few rounds need another TFF computation."""
+        return 1 << max(0, prefixes - 1).bit_length()
+
+    def _most_prefixes(self) -> int:
+        """Returns how many prefixes a round can ask for at most."""
+        parameters = self.parameters
+        # Each has got enough votes, of which a client has one.
+        by_votes = max(1, parameters.cohort_size // parameters.threshold)
+        return min(by_votes, self.alphabet.size ** (parameters.max_length - 1))
 
     def _build_votes(self, capacity: int) -> block_round.BlockRound:
         """Returns the votes of a round for a frontier of up to `capacity`."""
@@ -230,6 +247,7 @@ class TrieHH(algorithm.Algorithm[TrieHHState, np.ndarray]):
             {"votes": 1},
             block_size=self._block_size,
             growing=frozenset(["transitions"]),
+            masking=self._masking,
         )
 
     def _candidates_of_block(self, message, block) -> tf.Tensor:

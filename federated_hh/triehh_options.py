@@ -28,10 +28,12 @@ class TrieHHOptions:
         above=0,
         most=22_000,
         why="1,000 levels of ln(2^31): no run can spend more",
+        group="Privacy",
     )
     delta: str = option(
         "1/n^2",
         "Delta of a run: a number, or 1/n^2 or 1/(300n) for n clients.",
+        group="Privacy",
     )
     parameters: str = option(
         "tight",
@@ -39,6 +41,7 @@ class TrieHHOptions:
         "find the rarest words, by the bound that docs/triehh_privacy.md proves. "
         "corollary1: those of Zhu et al. 2020, for the paper's numbers.",
         choices=("tight", "corollary1"),
+        group="Privacy",
     )
     discovery_rate: float = option(
         0.9,
@@ -48,18 +51,21 @@ class TrieHHOptions:
         most=0.999999,
         why="1 word in a million is missed at most, and the search for parameters "
         "would take long beyond",
+        group="Privacy",
     )
     threshold: int | None = option(
         None,
         "Votes that a prefix needs (theta); a population has at most 2^31 - 1 clients.",
         least=1,
         most=_MOST_CLIENTS,
+        group="Privacy",
     )
     cohort_size: int | None = option(
         None,
         "Clients that vote in a round (m); a population has at most 2^31 - 1.",
         least=1,
         most=_MOST_CLIENTS,
+        group="Privacy",
     )
     max_length: int = option(
         10,
@@ -77,6 +83,7 @@ class TrieHHOptions:
     require_guarantee: bool = option(
         True,
         "Refuse --threshold and --cohort_size that guarantee nothing at --delta.",
+        group="Privacy",
     )
     num_repeats: int = option(
         1,
@@ -85,6 +92,7 @@ class TrieHHOptions:
         least=1,
         most=10_000,
         why="each round saves the words of all repeats before it",
+        group="What is measured and kept",
     )
     max_k: int = option(
         300,
@@ -92,6 +100,7 @@ class TrieHHOptions:
         least=1,
         most=100_000,
         why="each is a row of scores.csv",
+        group="What is measured and kept",
     )
 
     def __post_init__(self):

@@ -14,10 +14,12 @@ from federated_hh import trie as trie_lib
 from privacy import detection, triehh_detection
 from privacy import statement as statement_lib
 from privacy import triehh as triehh_privacy
+from rounds import masked_sums
 from simulation import page, plots, run_directory
+from simulation import verdict as verdict_lib
 
 _NUM_LISTED = 1000  # words in discovery_rate.csv
-_NUM_SHOWN = 30  # words in the report
+_NUM_SHOWN = 1000  # words in the report
 _KS_SHOWN = (1, 10, 20, 50, 100, 200, 300)
 _SCORES_SHOWN = ["k", "precision", "recall", "f1", "f1_low", "f1_high"]
 _SCORES_SHOWN += ["precision_at_k", "recall_at_k", "f1_at_k"]
@@ -133,7 +135,7 @@ def write(
     results: Results,
     statement: statement_lib.PrivacyStatement,
     findable: Sequence[dict[str, Any]],
-) -> None:
+) -> verdict_lib.Verdict:
     """Writes the tables, plots, privacy statement and report of a run.
 
     Args:
@@ -142,31 +144,32 @@ def write(
         results: What it found.
         statement: Of the run.
         findable: What could be found, known before the run: `detection.rows`.
+
+    Returns:
+        What the run comes to.
     """
     metrics, words = directory.metrics(), results.heavy_hitters
     report = page.Page(directory, "TrieHH")
-    report.section("The run", covered=False).text(_summary(algorithm, metrics, words))
-    before = report.section("What can be found", covered=False)
-    before.text(
-        f"Known before the run. {detection.sentences(findable)} The probability is "
-        "exact for a word that shares no prefix with another; words that do are found "
-        "more often: `predicted rate` in `discovery_rate.csv` has that of the words "
-        "here."
+    first = words[words["repeat"] == 0]
+    report.verdict(
+        _found(first, results.scores),
+        advice=detection.advice(len(first), findable),
+        next_command="scripts/run scripts.compare {run} ANOTHER_RUN",
     )
-    before.table("detectable.csv", pd.DataFrame(findable))
     found = report.section("Heavy hitters", covered=False)
     found.text(
-        "The words of the first repeat with the most votes. `true count` and `true "
-        "rank` are the simulator's ground truth; neither they nor the votes are "
-        "covered by the privacy guarantee."
+        "The words of the first repeat, those with the most votes first. `true count` "
+        "and `true rank` are the simulator's ground truth; neither they nor the votes "
+        "are covered by the privacy guarantee."
     )
     found.table(
         "heavy_hitters.csv",
         words,
-        shown=words[words["repeat"] == 0].drop(columns="repeat").head(_NUM_SHOWN),
+        shown=first.drop(columns="repeat").head(_NUM_SHOWN),
         # In an order of its own: that of the votes would tell of them.
         released=words[_RELEASED].sort_values(_RELEASED),
     )
+    found.tree(first["word"].tolist())
     too_long = int((~results.discovery["fits"].head(100)).sum())
     scores = report.section("Against the true top K", covered=False)
     scores.text(
@@ -176,16 +179,46 @@ def write(
     )
     shown = results.scores[results.scores["k"].isin(_KS_SHOWN)][_SCORES_SHOWN]
     scores.table("scores.csv", results.scores, "Means over the repeats", shown=shown)
-    scores.plot("f1_over_k.png", plot_scores(results.scores))
+    over_k = plot_scores(results.scores)
+    if plots.says_something(over_k):
+        scores.plot("f1_over_k.png", over_k)
     which = report.section("Which words are found", covered=False)
     which.file("discovery_rate.csv", results.discovery)
     discovery = plot_discovery(results.discovery, algorithm.population.num_clients)
-    which.plot("discovery_rate.png", discovery)
-    levels = plots.over_rounds(metrics, ["prefixes_kept", "votes_received"])
-    which.plot("levels.png", levels)
+    if plots.says_something(discovery):
+        which.plot("discovery_rate.png", discovery)
+    names = ["prefixes_kept", "votes_received"]
+    told, drawn = plots.told_and_drawn(metrics, names)
+    if told:
+        which.text(told)
+    if drawn:
+        which.plot("levels.png", plots.over_rounds(metrics, drawn))
+    masked_sums.show(report, metrics)
+    before = report.section("What can be found", covered=False)
+    before.text(
+        f"Known before the run. {detection.sentences(findable)} The probability is "
+        "exact for a word that shares no prefix with another; words that do are found "
+        "more often: `predicted rate` in `discovery_rate.csv` has that of the words "
+        "here."
+    )
+    before.table("detectable.csv", pd.DataFrame(findable))
     report.statement(statement)
+    report.section("The run", covered=False).text(_summary(algorithm, metrics, words))
     report.how_it_was_made()
-    report.write()
+    return report.write()
+
+
+def _found(first: pd.DataFrame, scores: pd.DataFrame) -> str:
+    """Returns what the first repeat found, and how good all are, in a line."""
+    if not len(first):
+        return "No word was found."
+    best = ", ".join(first["word"].head(10))
+    k = min(100, int(scores["k"].max()))
+    f1 = scores.loc[scores["k"] == k, "f1"].iloc[0]
+    return (
+        f"{len(first):,} words found, first of all {best}. Against the true top {k}: "
+        f"F1 {f1:.2f}."
+    )
 
 
 def _summary(

@@ -46,6 +46,7 @@ class _Limits:
     why: str
     choices: tuple[str, ...]
     flag: str | None
+    group: str | None
 
     @property
     def is_bounded(self) -> bool:
@@ -93,6 +94,7 @@ def option(
     why: str = "",
     choices: Sequence[str] = (),
     flag: str | None = None,
+    group: str | None = None,
     marks: Mapping[str, Any] | None = None,
 ) -> Any:
     """Returns a dataclass's field that is an option.
@@ -113,10 +115,13 @@ def option(
         why: What the range comes from, for the message.
         choices: The texts that are allowed; all where there are none.
         flag: The flag's name, where it is not the field's.
+        group: What a person decides with it, where that is not what the class is about:
+            a heading of --help.
         marks: More metadata of the field, by name.
     """
+    choices = tuple(choices)
     limits = _Limits(
-        help, least, most, above, below, or_infinite, unit, why, tuple(choices), flag
+        help, least, most, above, below, or_infinite, unit, why, choices, flag, group
     )
     return dataclasses.field(
         default=default, metadata={**(marks or {}), _METADATA: limits}
@@ -146,6 +151,11 @@ class OptionField:
     help: str
     choices: tuple[str, ...]
     marks: Mapping[str, Any] = dataclasses.field(hash=False)
+
+    @property
+    def group(self) -> str | None:
+        """What a person decides with it; None for what the class is about."""
+        return self.marks[_METADATA].group
 
     @property
     def range(self) -> str:
@@ -261,7 +271,12 @@ class OptionError(ValueError):
 
     The message calls them by their fields' names; where a program shows it, by its
     flags' names.
+
+    Attributes:
+        exit_code: Of a program that ends by it: that of wrong flags, as absl has it.
     """
+
+    exit_code = 2
 
     def __init__(self, options: Any, template: str, **values: Any):
         """Makes an error of a message with names of options in it.

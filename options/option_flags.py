@@ -1,12 +1,13 @@
 """Flags made of the options of a dataclass: see `options.fields`."""
 
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 from absl import flags
 
 from options import fields as fields_lib
+from options import help_text
 
 # So that flags belong to the module that asks for them.
 flags.disclaim_key_flags()
@@ -42,6 +43,7 @@ def define(
     *,
     only: Collection[str] | None = None,
     defaults: Mapping[str, Any] | None = None,
+    title: str | None = None,
 ) -> OptionFlags[Options]:
     """Registers a flag for each option of a dataclass, for the module that calls.
 
@@ -52,10 +54,42 @@ def define(
         only: Names of the fields that get a flag; None for all. The others keep their
             defaults.
         defaults: Other defaults of this program, by the fields' names.
+        title: What they are about, for --help; by default the class's docstring.
     """
     fields = fields_lib.fields_of(options_class)
-    names = fields if only is None else only
-    return OptionFlags(options_class, [fields[n] for n in names], defaults or {})
+    chosen = [fields[name] for name in (fields if only is None else only)]
+    help_text.add(title or help_text.title_of(options_class), chosen)
+    return OptionFlags(options_class, chosen, defaults or {})
+
+
+class SeveralError(ValueError):
+    """Several things that are wrong with a command line.
+
+    Attributes:
+        errors: Each of them.
+    """
+
+    def __init__(self, errors: Sequence[ValueError]):
+        super().__init__(" ".join(map(str, errors)))
+        self.errors = tuple(errors)
+
+
+def check_all(*checks: Callable[[], Any]) -> None:
+    """Does checks, so that all that is wrong is told at once.
+
+    Raises:
+        ValueError: That of the one that fails; `SeveralError` where several do.
+    """
+    errors = []
+    for each in checks:
+        try:
+            each()
+        except ValueError as error:
+            errors.append(error)
+    if len(errors) > 1:
+        raise SeveralError(errors)
+    if errors:
+        raise errors[0]
 
 
 def read_lines(options_class: type[Options], lines: Sequence[str]) -> Options:
@@ -81,7 +115,9 @@ def read_lines(options_class: type[Options], lines: Sequence[str]) -> Options:
 
 
 def parse(arguments: Sequence[str]) -> list[str]:
-    """Parses a command line, with its errors as one line and exit code 2.
+    """Parses a command line, with its errors as a line each and exit code 2.
+
+    Answers --help and --helpfull, by exit code 0.
 
     Args:
         arguments: The program and its arguments, as in `sys.argv`.
@@ -90,16 +126,41 @@ def parse(arguments: Sequence[str]) -> list[str]:
         The program and what is left beside flags, for the program's `main`. It is what
         `app.run` takes as its `flags_parser`.
     """
+    asked = {argument.lstrip("-") for argument in arguments[1:] if argument[:1] == "-"}
+    if asked & {"help", "helpshort", "h", "?", "helpfull"}:
+        print(help_text.text(whole="helpfull" in asked))
+        sys.exit(0)
+    rest, error = _parsed(arguments)
+    if not error:
+        return rest
+    # All that is wrong is told at once; what is wrong with a flagfile comes alone.
+    found = [single for each in _apart(arguments) if (single := _parsed(each)[1])]
+    for told in dict.fromkeys(found or [error]):
+        print(f"error: {told}", file=sys.stderr)
+    sys.exit(2)
+
+
+def _apart(arguments: Sequence[str]) -> list[list[str]]:
+    """Returns the command lines of one flag each, of which a command line is made."""
+    given: list[list[str]] = []
+    for argument in arguments[1:]:
+        if argument.startswith("-") or not given:
+            given.append([arguments[0]])
+        given[-1].append(argument)
+    return given
+
+
+def _parsed(arguments: Sequence[str]) -> tuple[list[str], str]:
+    """Parses a command line; returns what is left beside flags, and what is wrong."""
     try:
-        return flags.FLAGS(arguments)
+        return flags.FLAGS(list(arguments)), ""
     except flags.Error as error:
         message = str(error).removeprefix("flag ")
     except UnicodeError as error:
         message = f"--flagfile: has to be text in UTF-8 ({error})"
     except ValueError as error:  # as of --noresume=1
         message = str(error)
-    print(f"error: {' '.join(message.split())}", file=sys.stderr)
-    sys.exit(2)
+    return [], " ".join(message.split())
 
 
 class _IntParser(flags.IntegerParser):

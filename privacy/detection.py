@@ -17,6 +17,8 @@ USUAL_CHARACTERS = 6
 PROBABILITIES = (0.5, 0.9)
 
 AS_GIVEN = "as given"
+# Who finds fewer words asks why.
+_ENOUGH = 10
 
 
 class Detection(abc.ABC):
@@ -180,6 +182,18 @@ def sentences(table: Sequence[dict[str, Any]]) -> str:
         return f"{text}."
     helps = "; ".join(f"{row['setting']}: {_percent(row['share'])}" for row in others)
     return f"{text}. What would help, for probability {likely:g}: {helps}."
+
+
+def advice(num_found: int, table: Sequence[dict[str, Any]]) -> str:
+    """Returns why little was found, and what would help; nothing where it was enough.
+
+    Args:
+        num_found: How many words.
+        table: From `rows`.
+    """
+    if num_found >= _ENOUGH:
+        return ""
+    return f"That is little, because of what can be found at all. {sentences(table)}"
 
 
 def _percent(share: float | None) -> str:

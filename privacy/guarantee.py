@@ -3,7 +3,7 @@
 import dataclasses
 import math
 
-from privacy import argument_checks, field_checks
+from privacy import argument_checks, field_checks, printed_numbers
 from privacy.neighbours import Adjacency, Unit
 
 
@@ -68,3 +68,31 @@ class Guarantee:
     def unit(self) -> Unit:
         """Whose privacy it is."""
         return self.adjacency.unit
+
+    def printed(self, value: float) -> str:
+        """Formats one of its numbers, that of an upper bound rounded upwards."""
+        if self.is_upper_bound:
+            return printed_numbers.rounded_up(value)
+        return printed_numbers.readable(value)
+
+    def row(self) -> dict[str, str]:
+        """Returns it as a row of a table, by the names of the columns."""
+        return {
+            "unit": self.unit.value,
+            "adjacency": self.adjacency.value.replace("_", " "),
+            "epsilon": self.printed(self.epsilon),
+            "delta": self.printed(self.delta),
+            "holds": "one-sided" if self.one_sided else "both ways",
+            "is": "proved" if self.is_upper_bound else "an estimate",
+            "of": "one repeat" if self.of_one_repeat else "the run",
+            "by": self.bound,
+        }
+
+    def sentence(self) -> str:
+        """Returns it in a line, without how it was found."""
+        row = self.row()
+        told = f"epsilon {row['epsilon']}, delta {row['delta']} for each {row['unit']}"
+        told += f" ({row['adjacency']})"
+        told += ", one-sided" if self.one_sided else ""
+        told += "" if self.is_upper_bound else ", an estimate"
+        return told + (", of one repeat" if self.of_one_repeat else "")

@@ -7,6 +7,7 @@ that add noise to the sum.
 
 import abc
 import dataclasses
+import fractions
 import math
 from collections.abc import Mapping
 from typing import ClassVar
@@ -28,7 +29,7 @@ class UpdateSum:
     Attributes:
         parts: By the weights' names: int64 where updates are clipped, in units of
             C / 2^32; else float32.
-        num_clients: How many clients were summed.
+        num_clients: How many clients were asked: what the mean divides by.
         num_below: How many had an update no longer than the tracked norm.
         num_non_finite: How many had an update that is not finite, and counts as zero.
     """
@@ -37,6 +38,11 @@ class UpdateSum:
     num_clients: int
     num_below: int
     num_non_finite: int
+
+    @property
+    def num_summed(self) -> int:
+        """How many clients' updates are in the sum."""
+        return self.num_clients
 
     def scaled(self, clip_norm: float) -> dict[str, np.ndarray]:
         """Returns the sum by the weights' names: float32.
@@ -51,8 +57,63 @@ class UpdateSum:
 
 
 @dataclasses.dataclass(frozen=True)
+class PartialUpdateSum(UpdateSum):
+    """The sum of those of a cohort who did not drop out.
+
+    Attributes:
+        num_left: How many they are.
+    """
+
+    num_left: int
+
+    @property
+    def num_summed(self) -> int:
+        """How many clients' updates are in the sum."""
+        return self.num_left
+
+
+@dataclasses.dataclass(frozen=True)
 class Update(plan_lib.Contribution):
-    """A client's model update, which nothing bounds."""
+    """A client's model update, which nothing bounds.
+
+    Attributes:
+        norm_factor: The most that the L2 norm of what a client moves a sum by is, over
+            the clip norm; None where nothing bounds it.
+    """
+
+    @property
+    def norm_factor(self) -> fractions.Fraction | None:
+        """See the class."""
+        return None
+
+    @property
+    def rho_factor(self) -> fractions.Fraction:
+        """How many times the zCDP of an update of the clip norm's length it costs."""
+        return fractions.Fraction(
+            1 if self.norm_factor is None else self.norm_factor**2
+        )
+
+    def check(self, cohort_size: int, mechanism: "UpdateMechanism") -> None:
+        """Raises `ValueError` where a mechanism does not go with such updates.
+
+        Args:
+            cohort_size: Clients of a round.
+            mechanism: What is done with their sum.
+        """
+        if (self.norm_factor is not None) != math.isfinite(mechanism.clip_norm):
+            raise ValueError(
+                f"clip_norm is {mechanism.clip_norm}, which does not go with "
+                f"{type(self).__name__}."
+            )
+        mechanism.check_room(math.ceil(cohort_size * (self.norm_factor or 1)))
+
+    def parameters(self) -> dict[str, float | int | str]:
+        """Returns what statements say of the encoding, by name."""
+        return {}
+
+    def metrics(self) -> dict[str, int]:
+        """Returns what a round costs a client, where that is known; released."""
+        return {}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,6 +125,11 @@ class ClippedUpdate(Update):
     """
 
     sensitivity: ClassVar[int] = 1 << FRACTION_BITS
+
+    @property
+    def norm_factor(self) -> fractions.Fraction:
+        """See `Update`."""
+        return fractions.Fraction(1)
 
 
 @dataclasses.dataclass(frozen=True)

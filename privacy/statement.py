@@ -7,7 +7,6 @@ to Markdown (to be read by people).
 """
 
 import dataclasses
-import decimal
 import importlib.metadata
 import json
 import math
@@ -16,7 +15,7 @@ import platform
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from privacy import field_checks
+from privacy import field_checks, printed_numbers
 from privacy.guarantee import Guarantee
 from privacy.neighbours import Adjacency, Unit
 from privacy.realised import Realised
@@ -31,8 +30,8 @@ SIMULATOR_KNOWLEDGE = (
     "it. All other files but the key in secret/ are covered."
 )
 
-# Floats that come out of a few roundings miss a round number by less than this.
-_FLOAT_ACCURACY = decimal.Decimal("1e-12")
+# Of a secure sum, where no protocol computes it.
+SUMMED_IN_THE_OPEN = "the simulation computes it in the open"
 
 _PACKAGES = ("numpy", "scipy", "dp-accounting", "tensorflow-federated")
 
@@ -163,6 +162,18 @@ class PrivacyStatement:
                 self, "no_guarantee_reason", " where the list of guarantees is empty"
             )
 
+    def guarantee_rows(self) -> list[dict[str, str]]:
+        """Returns a row for each guarantee, for a table; see `Guarantee.row`."""
+        return [guarantee.row() for guarantee in self.guarantees]
+
+    def headline(self) -> str:
+        """Returns the guarantees in a line: the first one, and how many others."""
+        if not self.guarantees:
+            return f"none: {self.no_guarantee_reason}"
+        first, *others = self.guarantees
+        more = f"; {len(others)} more in the statement" if others else ""
+        return f"{first.sentence()}, {self.basis}{more}"
+
     def to_json(self) -> str:
         """Renders the statement as JSON.
 
@@ -267,25 +278,13 @@ class PrivacyStatement:
         lines += ["", "## Transparency and verifiability", "", self.verifiability, ""]
         lines += ["| parameter | value |", "|---|---|"]
         lines += [
-            f"| {_cell(name)} | {_cell(_readable(value))} |"
+            f"| {_cell(name)} | {_cell(printed_numbers.readable(value))} |"
             for name, value in self.parameters.items()
         ]
         versions = ", ".join(f"{name} {text}" for name, text in self.software.items())
         lines += ["", f"Software: {versions}."]
         lines += [f"Schema version: {self.schema_version}."]
         return "\n".join(lines) + "\n"
-
-
-def rounded_up(value: float) -> str:
-    """Formats an upper bound as `to_markdown` does, with 4 significant digits.
-
-    Args:
-        value: At least 0, or infinity.
-
-    Returns:
-        The digits, not below the value by more than a relative 1e-12.
-    """
-    return _readable(value, decimal.ROUND_CEILING)
 
 
 def _basis(realised: Realised | None) -> str:
@@ -298,12 +297,9 @@ def _basis(realised: Realised | None) -> str:
 
 
 def _guarantee_lines(guarantee: Guarantee) -> list[str]:
-    up = guarantee.is_upper_bound
-    rounding = decimal.ROUND_CEILING if up else decimal.ROUND_HALF_EVEN
-    epsilon, delta = (
-        _readable(value, rounding) for value in (guarantee.epsilon, guarantee.delta)
-    )
-    kind = "an upper bound" if up else "not a proved upper bound"
+    shown = guarantee.printed
+    epsilon, delta = shown(guarantee.epsilon), shown(guarantee.delta)
+    kind = "an upper bound" if guarantee.is_upper_bound else "not a proved upper bound"
     sided = ", one-sided" if guarantee.one_sided else ""
     lines = [f"* **epsilon = {epsilon}, delta = {delta}{sided}** ({kind})"]
     if guarantee.of_one_repeat:
@@ -314,27 +310,12 @@ def _guarantee_lines(guarantee: Guarantee) -> list[str]:
             "delta, for all S; nothing is claimed the other way"
         )
     if guarantee.rho is not None:
-        lines.append(f"  * zCDP: rho = {_readable(guarantee.rho, rounding)}")
+        lines.append(f"  * zCDP: rho = {shown(guarantee.rho)}")
     lines += [
         f"  * by: {guarantee.bound}",
         f"  * unit: {guarantee.unit.value}; adjacency: {guarantee.adjacency.value}",
     ]
     return lines + [f"  * assuming: {text}" for text in guarantee.assumptions]
-
-
-def _readable(value: Any, rounding: str = decimal.ROUND_HALF_EVEN) -> str:
-    """Formats a number with 4 significant digits; integers and texts in full."""
-    if isinstance(value, str | numbers.Integral):
-        return str(value)
-    if not math.isfinite(value):
-        return "inf"
-    # From the digits that Python prints, so that 1e-10 does not become 1.001e-10.
-    digits = decimal.Decimal(repr(float(value)))
-    if rounding == decimal.ROUND_CEILING:
-        # Nor does a bound of 2 become 2.001 for the last digits of its computation.
-        digits -= abs(digits) * _FLOAT_ACCURACY
-    context = decimal.Context(prec=4, rounding=rounding)
-    return f"{float(context.create_decimal(digits)):.4g}"
 
 
 def _explained(member: Unit | Adjacency) -> str:

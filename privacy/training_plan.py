@@ -17,6 +17,7 @@ from privacy import (
     drawn_noise,
     model_updates,
     realised,
+    rotated_updates,
     rounding,
     statement,
     update_noise,
@@ -56,7 +57,7 @@ def _planned(plan: _Plan, repeats: int) -> _Participation:
     """Returns the worst that the plan's limits allow."""
     num_rounds = plan.mechanism.num_rounds
     limits = plan.sampler.limits(num_rounds)
-    rho = _sum([plan.mechanism.zcdp(limits, num_rounds)] * repeats)
+    rho = _sum(plan, [plan.mechanism.zcdp(limits, num_rounds)] * repeats)
     return _Participation(repeats, repeats * num_rounds, num_rounds, limits, rho, None)
 
 
@@ -105,13 +106,15 @@ def _observed(plan: _Plan, repeats: Sequence[plan_lib.Repeat]) -> float:
                 table.log_clients, table.log_rounds, repeat.rounds
             )
         )
-    return _sum(rhos)
+    return _sum(plan, rhos)
 
 
-def _sum(rhos: Sequence[float]) -> float:
+def _sum(plan: _Plan, rhos: Sequence[float]) -> float:
+    """Adds up what repeats cost, of updates as long as the plan's can be."""
     if any(map(math.isinf, rhos)):
         return math.inf
-    return rounding.upwards(sum(map(fractions.Fraction, rhos), fractions.Fraction()))
+    total = sum(map(fractions.Fraction, rhos), fractions.Fraction())
+    return rounding.upwards(total * plan.contribution.rho_factor)
 
 
 def _table_of(repeat: plan_lib.Repeat) -> ParticipationTable:
@@ -125,7 +128,9 @@ def _table_of(repeat: plan_lib.Repeat) -> ParticipationTable:
 
 
 def plan_of(
-    sampler: plan_lib.Sampler, mechanism: model_updates.UpdateMechanism
+    sampler: plan_lib.Sampler,
+    mechanism: model_updates.UpdateMechanism,
+    contribution: model_updates.Update | None = None,
 ) -> _Plan:
     """Returns the plan of a training run.
 
@@ -133,15 +138,19 @@ def plan_of(
         sampler: How cohorts come together.
         mechanism: What is released of a sum; clients clip where its clip norm is
             finite.
+        contribution: How updates are encoded; None for exact integers where clients
+            clip, and for updates as they are where they do not.
 
     Raises:
         ValueError: If no theorem is proved for them, or a noisy sum could leave its 64
             bits.
     """
-    is_clipped = math.isfinite(mechanism.clip_norm)
-    contribution = model_updates.ClippedUpdate if is_clipped else model_updates.Update
+    if contribution is None:
+        is_clipped = math.isfinite(mechanism.clip_norm)
+        kind = model_updates.ClippedUpdate if is_clipped else model_updates.Update
+        contribution = kind()
     return plan_lib.Plan(
-        sampler=sampler, contribution=contribution(), mechanism=mechanism
+        sampler=sampler, contribution=contribution, mechanism=mechanism
     )
 
 
@@ -150,13 +159,7 @@ class _Theorem(plan_lib.Theorem):
 
     def check(self, plan: _Plan) -> None:
         """Raises `ValueError` where updates and mechanism do not go together."""
-        is_clipped = isinstance(plan.contribution, model_updates.ClippedUpdate)
-        if is_clipped != math.isfinite(plan.mechanism.clip_norm):
-            raise ValueError(
-                f"clip_norm is {plan.mechanism.clip_norm}, which does not go with "
-                f"{type(plan.contribution).__name__}."
-            )
-        plan.mechanism.check_room(plan.sampler.cohort_size)
+        plan.contribution.check(plan.sampler.cohort_size, plan.mechanism)
 
     def check_round(
         self, plan: plan_lib.Plan, number: int, facts: plan_lib.Facts
@@ -198,8 +201,8 @@ class _Theorem(plan_lib.Theorem):
             guarantees=(_guarantee(participation, delta),) if has_noise else (),
             no_guarantee_reason=None if has_noise else "No noise is added.",
             parameters=_table(plan, participation, delta),
-            accounting=mechanism.planned if is_planned else mechanism.realised,
-            assumptions=_assumptions(participation, has_noise),
+            accounting=_accounting(plan, is_planned),
+            assumptions=_assumptions(plan, participation),
             not_counted=(
                 "Choices made by looking at other runs on the same clients (learning "
                 "rates, clip norm), and the choice of a checkpoint by held-out "
@@ -228,7 +231,8 @@ class _Theorem(plan_lib.Theorem):
         return {"rho": rho, "epsilon": drawn.epsilon}
 
 
-def _assumptions(participation: _Participation, has_noise: bool) -> tuple[str, ...]:
+def _assumptions(plan: _Plan, participation: _Participation) -> tuple[str, ...]:
+    has_noise = isinstance(plan.mechanism, update_noise.AddedNoise)
     of_a_repeat = " of each repeat" if participation.repeats > 1 else ""
     return (
         f"A client takes part in at most MaxP rounds{of_a_repeat}, with at least MinS "
@@ -239,9 +243,21 @@ def _assumptions(participation: _Participation, has_noise: bool) -> tuple[str, .
             else "These are the most and the fewest of all clients in the "
             "participation table of the run."
         ),
-        "Clients clip their updates as they are told; a client that does not "
-        "weakens its own guarantee, and nobody else's.",
+        _clip_assumption(plan),
         _noise_assumption(participation) if has_noise else "There is no noise.",
+    )
+
+
+def _clip_assumption(plan: _Plan) -> str:
+    text = (
+        "Clients clip their updates as they are told; a client that does not weakens "
+        "its own guarantee, and nobody else's."
+    )
+    if not isinstance(plan.contribution, rotated_updates.RotatedUpdate):
+        return text
+    return (
+        text + " But all keep their integers within C_inf of 0: sums are taken modulo "
+        "2^k, which has room for no more, and one that wraps tells more of everybody."
     )
 
 
@@ -261,13 +277,32 @@ def _noise_assumption(participation: _Participation) -> str:
     )
 
 
+def _accounting(plan: _Plan, is_planned: bool) -> str:
+    mechanism = plan.mechanism
+    text = mechanism.planned if is_planned else mechanism.realised
+    is_rotated = isinstance(plan.contribution, rotated_updates.RotatedUpdate)
+    if not is_rotated or not isinstance(mechanism, update_noise.AddedNoise):
+        return text
+    return (
+        text + " All of it times (C_inflated / C)^2: noise is z C, and the integers of "
+        "secure aggregation have a norm of C_inflated at most (Xu et al. 2023, section "
+        "2.4; docs/secure_aggregation.md)."
+    )
+
+
 def _sums(plan: _Plan) -> str:
-    if not isinstance(plan.contribution, model_updates.ClippedUpdate):
+    if plan.contribution.norm_factor is None:
         return "Updates, which nothing bounds, are summed in the open."
+    if isinstance(plan.contribution, rotated_updates.RotatedUpdate):
+        return (
+            "Updates are clipped, rotated and rounded at random to small integers, "
+            "which a secure sum modulo a power of two would hide from the server (Xu "
+            "et al. 2023, Algorithm 2); the simulation computes it in the open."
+        )
     return (
         "Updates are clipped, encoded as integers of at most the clip norm, and added "
-        "by a secure sum, which would hide single ones from the server; the simulation "
-        "computes it in the open."
+        "by a secure sum, which would hide single ones from the server; "
+        f"{statement.SUMMED_IN_THE_OPEN}."
     )
 
 
@@ -304,6 +339,7 @@ def _table(
         "MinS (rounds strictly between)": participation.limits.min_separation,
         "MaxP": participation.limits.max_participation,
         **plan.mechanism.parameters(participation.longest),
+        **plan.contribution.parameters(),
     }
     if isinstance(plan.mechanism, update_noise.AddedNoise):
         # Contributions in place of others are as far from them as two clip norms.
@@ -318,6 +354,9 @@ for _contribution, _mechanism in (
     (model_updates.ClippedUpdate, update_noise.TreeNoise),
     (model_updates.ClippedUpdate, update_noise.GaussianNoise),
     (model_updates.ClippedUpdate, correlated_noise.CorrelatedNoise),
+    (rotated_updates.RotatedUpdate, update_noise.TreeNoise),
+    (rotated_updates.RotatedUpdate, update_noise.GaussianNoise),
+    (rotated_updates.RotatedUpdate, correlated_noise.CorrelatedNoise),
     (model_updates.Update, model_updates.NoNoise),
 ):
     plan_lib.register(plan_lib.Sampling.LIMITED, _contribution, _mechanism, _Theorem())

@@ -236,9 +236,9 @@ class AddedNoise(model_updates.UpdateMechanism):
         if adaptive is None:
             return state.tracked_norm, state.count_noise
         # Each client counts -1/2 or 1/2, so that one more or less, which counts 0,
-        # changes the sum by 1/2 (Andrew et al. 2021).
+        # changes the sum by 1/2 (Andrew et al. 2021). So does one who dropped out.
         goal = total.num_clients
-        centred = np.array([(2 * total.num_below - goal) * COUNT_UNIT])
+        centred = np.array([(2 * total.num_below - total.num_summed) * COUNT_UNIT])
         noisy, noise = self.kind.add(
             centred, self.count_stddev(), state.count_noise, stream
         )

@@ -92,7 +92,7 @@ class Algorithm(abc.ABC, Generic[S, T]):
         )
 
     def worker(self) -> contextlib.AbstractContextManager[Any]:
-        """Returns the context that queries are asked in: by default a TFF worker."""
+        """Returns the context that queries are asked in: by default what was chosen."""
         from simulation import runtime  # TensorFlow takes seconds to import
 
-        return runtime.tff_worker()
+        return runtime.computing()

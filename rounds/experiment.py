@@ -5,6 +5,7 @@ print(done.statement.to_markdown(), done.metrics)
 """
 
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
@@ -15,6 +16,7 @@ from randomness import noise_keys
 from rounds import run, steps
 from rounds.algorithm import Algorithm
 from simulation import page, run_directory
+from simulation import verdict as verdict_lib
 
 S = TypeVar("S")
 
@@ -28,12 +30,15 @@ class Experiment(Generic[S]):
         outcome: The last states, and the record of who was asked.
         statement: What is guaranteed, from the record.
         metrics: A row a round: the simulator's view.
+        verdict: What it comes to, as the page has it on top; None of a report that
+            says nothing. `print` it.
     """
 
     path: str
     outcome: run.Outcome[S]
     statement: statement_lib.PrivacyStatement
     metrics: pd.DataFrame
+    verdict: verdict_lib.Verdict | None
 
 
 Report = Callable[
@@ -42,7 +47,7 @@ Report = Callable[
         run.Outcome[Any],
         statement_lib.PrivacyStatement,
     ],
-    None,
+    verdict_lib.Verdict | None,
 ]
 
 
@@ -80,8 +85,9 @@ def run_experiment(
         save_every: See `rounds.run.run`.
         keep: See `rounds.run.run`.
         observers: See `rounds.run.run`.
-        report: Writes results, statement and `report.html` into the directory; None
-            for a page of the algorithm's `results`, all metrics and the statement.
+        report: Writes results, statement and `report.html` into the directory, and
+            returns what `Page.write` does; None for a page of the algorithm's
+            `results`, all metrics and the statement.
 
     Raises:
         RunDirectoryError: If `output_dir` cannot be used, is damaged or of another
@@ -118,13 +124,11 @@ def run_experiment(
             observers=observers,
         )
         statement = algorithm.plan.statement(outcome.record, delta)
-        if report is None:
-            _write_default(algorithm, directory, outcome, statement)
-        else:
-            report(directory, outcome, statement)
+        write = report or functools.partial(_write_default, algorithm)
+        verdict = write(directory, outcome, statement)
         directory.complete()
         metrics = directory.metrics()
-    return Experiment(str(directory.path), outcome, statement, metrics)
+    return Experiment(str(directory.path), outcome, statement, metrics, verdict)
 
 
 def _write_default(
@@ -132,7 +136,7 @@ def _write_default(
     directory: run_directory.RunDirectory,
     outcome: run.Outcome[S],
     statement: statement_lib.PrivacyStatement,
-) -> None:
+) -> verdict_lib.Verdict:
     tables: dict[str, list[pd.DataFrame]] = {}
     for repeat, state in enumerate(outcome.states):
         for name, table in algorithm.results(state).items():
@@ -140,7 +144,7 @@ def _write_default(
                 table = table.copy()
                 table.insert(0, "repeat", repeat)
             tables.setdefault(name, []).append(table)
-    page.write_default(
+    return page.write_default(
         directory,
         type(algorithm).__name__,
         released={name: pd.concat(parts) for name, parts in tables.items()},

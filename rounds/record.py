@@ -13,6 +13,7 @@ from privacy import realised
 from simulation import atomic_files, run_files
 
 FILE = "rounds.jsonl"
+_FAILED = "failed_sums.json"
 
 
 class RecordError(run_files.RunDirectoryError):
@@ -145,6 +146,39 @@ class RoundRecord:
             f"{self.path} is damaged, so who took part is not certain: {why}. Restore "
             "it, or begin a new run"
         )
+
+
+class FailedSums:
+    """How often rounds were asked whose sum came to nothing: `simulator/failed_sums`.
+
+    Nothing of such a sum was released. The same clients are asked again, with random
+    numbers of their own for every attempt.
+    """
+
+    def __init__(self, folder: run_files.RunFiles):
+        """Reads what an interrupted run wrote.
+
+        Raises:
+            RunDirectoryError: If it is damaged.
+        """
+        self._folder = folder
+        self._failed: dict[str, int] = {}
+        if (folder.path / _FAILED).exists():
+            self._failed = run_files.read_json(folder.path / _FAILED)
+
+    def count(self, repeat: int, number: int) -> int:
+        """Returns how often a round's sum failed.
+
+        Args:
+            repeat: From 0.
+            number: Of the round, from 1.
+        """
+        return self._failed.get(f"{repeat}:{number}", 0)
+
+    def add(self, repeat: int, number: int) -> None:
+        """Writes down that a round's sum failed; see `count`."""
+        self._failed[f"{repeat}:{number}"] = self.count(repeat, number) + 1
+        self._folder.write_json(_FAILED, self._failed)
 
 
 def _line(asked: realised.Round) -> bytes:

@@ -20,6 +20,7 @@ from privacy import realised
 from rounds import checkpoints, codec, record, steps
 from rounds.algorithm import Algorithm, Query
 from simulation import run_directory, software
+from simulation.masking import messages
 from simulation.round_metrics import RoundMetrics
 
 S = TypeVar("S")
@@ -131,6 +132,7 @@ class _Loop(Generic[S]):
             code=code if directory.noise_key.is_secret else "",
         )
         self._record = record.RoundRecord(directory.simulator)
+        self._failed = record.FailedSums(directory.simulator)
         # Of finished repeats: their files, and what they hold.
         self._finished: list[dict[str, str]] = []
         self._states: list[S] = []
@@ -177,7 +179,7 @@ class _Loop(Generic[S]):
                 place.repeat, place.rounds + 1, drawn.cohort, self._code, query.facts
             )
         )
-        total = self._steps.ask(place, query, drawn.cohort)
+        total = self._ask(place, query, drawn.cohort)
         step = self._steps.update(place, query, drawn, total)
         following = self._algorithm.next_query(step.place.state)
         seen = Observed(
@@ -204,6 +206,17 @@ class _Loop(Generic[S]):
         self._add_metrics(released, truth, time.perf_counter() - start)
         return step.place, following
 
+    def _ask(self, place: steps.Place[S], query: Query[Any], cohort: np.ndarray) -> Any:
+        """Returns the sum; one that fails is written down, for the next attempt."""
+        asked = place.repeat, place.rounds + 1
+        try:
+            return self._steps.ask(place, query, cohort, self._failed.count(*asked))
+        except messages.MaskedSumError as error:
+            self._failed.add(*asked)
+            raise messages.MaskedSumError(
+                f"{error}. --resume asks the same clients once more, with other keys"
+            ) from error
+
     def _spent(self, place: steps.Place[S]) -> Mapping[str, float | int]:
         so_far = (*self._ended, plan_lib.Repeat(place.rounds, place.places))
         return self._plan.theorem.spent(self._plan, so_far, self._delta)
@@ -215,7 +228,7 @@ class _Loop(Generic[S]):
         seconds: float,
     ) -> None:
         metrics = RoundMetrics(released, {**truth, "seconds": seconds})
-        self._directory.add_metrics(len(self._record.rounds), metrics)
+        self._directory.add_metrics(int(released["round"]), metrics)
         row = metrics.combined()
         most = self._algorithm.max_rounds
         self._seconds.append(seconds)

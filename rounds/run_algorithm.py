@@ -115,9 +115,8 @@ def parse_flags(arguments: Sequence[str]) -> list[str]:
 def _check_flags() -> None:
     if not _CHOSEN:
         raise ValueError("--output_dir holds a run of another program, not of this one")
-    _RUN.read()
-    _CHOSEN[0].options.read()
-    _CHOSEN[0].population.read()
+    chosen = _CHOSEN[0]
+    option_flags.check_all(_RUN.read, chosen.options.read, chosen.population.read)
 
 
 def run(arguments: experiment_flags.Arguments) -> None:
@@ -141,7 +140,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
     )
     for name, table in algorithm.results(done.outcome.states[0]).items():
         print(f"{name}:\n{table.head(10).to_string(index=False)}")
-    print(f"Report: {done.path}/report.html")
+    print(done.verdict)
 
 
 def main(argv: list[str]) -> None:

@@ -1,12 +1,14 @@
 """A round in its parts, without files: for the loop, notebooks and tests.
 
-steps = Steps(algorithm, seed=1, noise_key=noise_keys.NoiseKey.fresh())
-place = steps.begin()
-with algorithm.worker():
-    while (query := algorithm.next_query(place.state)) is not None:
-        drawn = steps.draw(place)
-        total = steps.ask(place, query, drawn.cohort)
-        place = steps.update(place, query, drawn, total).place
+    steps = Steps(algorithm, seed=1, noise_key=noise_keys.NoiseKey.fresh())
+    place = steps.begin()
+    with algorithm.worker():
+        while (query := algorithm.next_query(place.state)) is not None:
+            drawn = steps.draw(place)
+            total = steps.ask(place, query, drawn.cohort)
+            place = steps.update(place, query, drawn, total).place
+
+States may be looked at between any two of them.
 """
 
 import dataclasses
@@ -157,15 +159,30 @@ class Steps(Generic[S]):
         drawn.cohort.flags.writeable = False
         return drawn
 
-    def ask(self, place: Place[S], query: Query[Any], cohort: np.ndarray) -> Any:
+    def ask(
+        self,
+        place: Place[S],
+        query: Query[Any],
+        cohort: np.ndarray,
+        failed: int = 0,
+    ) -> Any:
         """Returns the exact sum over a cohort, which only the simulator knows.
 
+        Args:
+            place: Where the repeat stands.
+            query: Of the round.
+            cohort: From `draw`.
+            failed: How often this round was asked in vain, so that nothing came of it.
+
         Raises:
+            MaskedSumError: If the sum is masked and too many clients dropped out.
             ValueError: If it is no cohort of the sampler's, or no round of the plan.
         """
         self._plan.check_round(place.rounds + 1, query.facts)
         self._check(cohort)
         stream = self._stream(place.repeat).at("clients").of(place.history)
+        if failed:
+            stream = stream.at("failed", failed)
         total = query.ask(cohort, stream)
         codec.freeze(total)
         return total

@@ -24,6 +24,8 @@ from scripts import (
     coverage_tables,
     interaction_tables,
     keyboard_tables,
+    masked_tables,
+    secagg_tables,
     statistics_tables,
 )
 from scripts.table_text import RESULTS, table
@@ -378,6 +380,9 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     "model_parameters": model_parameters,
     "triehh_parameters": triehh_parameters,
     "training_blogs": training_blogs,
+    "secagg_bits": secagg_tables.bits,
+    "secagg_encoding": secagg_tables.encoding,
+    "secagg_tradeoff": secagg_tables.tradeoff,
     "training_blt": training_blt,
     "pretraining": pretraining,
     "xu_quality": xu_quality,
@@ -387,6 +392,7 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     **comparison_tables.TABLES,
     **interaction_tables.TABLES,
     **keyboard_tables.TABLES,
+    **masked_tables.TABLES,
     **statistics_tables.TABLES,
 }
 

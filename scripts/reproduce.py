@@ -11,13 +11,16 @@ import importlib
 import pathlib
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from absl import app, flags
 
 import studies
 from options import option_flags
 from simulation import experiment_flags, prepared_data
+
+if TYPE_CHECKING:
+    from studies import study_parts
 
 _PROGRAM = "scripts.reproduce"
 
@@ -36,6 +39,17 @@ _CACHE = flags.DEFINE_string(
     "population_cache",
     None,
     "Directory where prepared populations are kept. A full-scale one takes 12 GB.",
+)
+_PART = flags.DEFINE_string(
+    "study_part",
+    None,
+    "Run a part of the study, as i/n: every n-th run of a setting, from the i-th on. "
+    "For job i of an array of n; --gather puts the parts together.",
+)
+_GATHER = flags.DEFINE_list(
+    "gather",
+    [],
+    "Run nothing, and make the results of these run directories: one of each part.",
 )
 flags.adopt_module_key_flags(experiment_flags)
 # The flags of the study that the command line names.
@@ -78,7 +92,27 @@ def _check_flags() -> Any:
     """Returns the options of the study; raises `ValueError` where one is wrong."""
     if _STUDY.value not in _OPTIONS:
         raise ValueError("--output_dir holds a run of another program, not of this one")
+    if _part() is not None and _GATHER.value:
+        raise ValueError("--study_part and --gather exclude each other")
     return _OPTIONS[_STUDY.value].read()
+
+
+def _part() -> "study_parts.StudyPart | None":
+    """Returns the part that is asked for.
+
+    Raises:
+        ValueError: If there is no such part, or the study cannot be split.
+    """
+    if _PART.value is None:
+        return None
+    from studies import study_parts
+
+    if not getattr(_module(_STUDY.value), "IS_DIVISIBLE", True):
+        raise ValueError(
+            f"--study_part is {_PART.value!r}; it has to be left out of "
+            f"--study={_STUDY.value}, whose settings need one another"
+        )
+    return study_parts.StudyPart.parse(_PART.value)
 
 
 def run(arguments: experiment_flags.Arguments) -> None:
@@ -93,7 +127,9 @@ def run(arguments: experiment_flags.Arguments) -> None:
         cache=_CACHE.value or prepared_data.DEFAULT_CACHE,
     )
     results = pathlib.Path(_RESULTS_DIR.value or f"results/{name}")
-    study_lib.perform(study, arguments, _PROGRAM, results)
+    study_lib.perform(
+        study, arguments, _PROGRAM, results, part=_part(), parts=_GATHER.value
+    )
 
 
 def main(argv: list[str]) -> None:

@@ -16,44 +16,61 @@ def grouped_by(clients: np.ndarray) -> np.ndarray | None:
     """
     if not (clients[1:] < clients[:-1]).any():
         return None
-    # NumPy sorts 16-bit numbers digit by digit, in time that is linear.
-    order = np.argsort((clients & 0xFFFF).astype(np.uint16), kind="stable")
-    for shift in range(16, _bits(clients.max()), 16):
-        digits = ((clients >> shift) & 0xFFFF).astype(np.uint16)
-        order = order[np.argsort(digits[order], kind="stable")]
-    return order
+    return _sorted(clients, _bits(clients.max()))[0]
 
 
 def _bits(largest: int) -> int:
     return int(largest).bit_length()
 
 
-def _sorted_groups(
+def _sorted(keys: np.ndarray, bits: int) -> tuple[np.ndarray, np.ndarray]:
+    """Sorts numbers, equal ones by position.
+
+    Args:
+        keys: Integers [n], at least 0.
+        bits: Of the largest of them, at most 63.
+
+    Returns:
+        int64 [n]: their positions in that order; and the numbers in it.
+    """
+    # NumPy sorts 16-bit numbers digit by digit, in time that is linear: several times
+    # faster than to compare longer ones. So those are sorted by one such part after the
+    # other, the lowest first.
+    order = np.argsort(keys.astype(np.uint16), kind="stable")
+    keys = keys[order]
+    for shift in range(16, bits, 16):
+        step = np.argsort((keys >> shift).astype(np.uint16), kind="stable")
+        order, keys = order[step], keys[step]
+    return order, keys
+
+
+def _groups(
     clients: np.ndarray, words: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Sorts occurrences by (client, word, position).
 
     Returns:
-        The positions in that order, and where each (client, word) group starts.
+        The positions in that order, where each (client, word) group starts, and the
+        client and the word of each group.
     """
-    size = len(clients)
-    position_bits = _bits(size - 1)
     word_bits = _bits(words.max())
-    if _bits(clients.max()) + word_bits + position_bits <= 63:
-        # One packed key: sorting plain integers is several times faster than
-        # sorting indices, and NumPy does it with vector instructions.
-        keys = clients.astype(np.int64) << word_bits
-        keys |= words
-        keys <<= position_bits
-        keys |= np.arange(size)
-        keys.sort()
-        positions = keys & ((1 << position_bits) - 1)
-        keys >>= position_bits
-        changed = keys[1:] != keys[:-1]
-    else:
-        positions = np.lexsort((words, clients))
-        changed = (np.diff(clients[positions]) != 0) | (np.diff(words[positions]) != 0)
-    return positions, np.append(0, np.flatnonzero(changed) + 1)
+    bits = _bits(clients.max()) + word_bits
+    if bits <= 63:
+        # The low bits of unsigned numbers are those of signed ones.
+        kind = np.uint32 if bits <= 32 else np.uint64
+        keys = clients.astype(kind) << kind(word_bits)
+        keys |= words.astype(kind)
+        positions, keys = _sorted(keys, bits)
+        starts = np.append(0, np.flatnonzero(keys[1:] != keys[:-1]) + 1)
+        if len(starts) < len(keys):
+            keys = keys[starts]
+        owners = (keys >> kind(word_bits)).astype(np.int64)
+        return positions, starts, owners, (keys & kind((1 << word_bits) - 1))
+    positions = np.lexsort((words, clients))
+    changed = (np.diff(clients[positions]) != 0) | (np.diff(words[positions]) != 0)
+    starts = np.append(0, np.flatnonzero(changed) + 1)
+    first = positions[starts]
+    return positions, starts, clients[first], words[first]
 
 
 def _totals(
@@ -62,7 +79,10 @@ def _totals(
     """Returns how often each group of occurrences comes in all: int64 [groups]."""
     if counts is None:
         return np.diff(starts, append=len(positions))
-    return np.add.reduceat(counts[positions].astype(np.int64), starts)
+    ordered = counts.astype(np.int64)[positions]
+    if len(starts) == len(positions):
+        return ordered
+    return np.add.reduceat(ordered, starts)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,10 +131,9 @@ def rows(
     if not size:
         none = np.zeros(0, np.int64)
         return Rows(none, none, lengths, favorites)
-    positions, starts = _sorted_groups(clients, words)
+    positions, starts, owners, word_ids = _groups(clients, words)
     totals = _totals(counts, positions, starts)
-    first = positions[starts]
-    owners, word_ids = clients[first], words[first].astype(np.int64)
+    first = positions if len(starts) == size else positions[starts]
     row_starts = np.append(0, np.flatnonzero(owners[1:] != owners[:-1]) + 1)
     row_lengths = np.diff(row_starts, append=len(owners))
     have = owners[row_starts]
@@ -123,4 +142,4 @@ def rows(
     largest = np.maximum.reduceat(totals, row_starts)
     appeared = np.where(totals == np.repeat(largest, row_lengths), first, size)
     favorites[have] = words[np.minimum.reduceat(appeared, row_starts)]
-    return Rows(word_ids, totals, lengths, favorites)
+    return Rows(word_ids.astype(np.int64), totals, lengths, favorites)

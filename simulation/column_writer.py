@@ -10,7 +10,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from simulation import atomic_files, canonical_rows, column_metadata, raw_columns
+from simulation import (
+    arrow_text,
+    atomic_files,
+    canonical_rows,
+    column_metadata,
+    raw_columns,
+)
 
 SCHEMA_VERSION = 3
 MAX_COUNT = int(np.iinfo(np.int32).max)
@@ -106,7 +112,7 @@ class ColumnWriter:
             raise ValueError(
                 f"word id {self._max_word_id} for a table of {len(words)} words."
             )
-        spelled = pa.array(words, pa.large_string())
+        spelled = arrow_text.column(words)
         if not pc.all(pc.less(spelled[:-1], spelled[1:])).as_py() and len(words) > 1:
             raise ValueError(
                 "words have to be distinct, in the order of their spelling."

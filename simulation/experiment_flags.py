@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from absl import app, flags, logging
 
-from options import option_flags
+from options import help_text, option_flags
 from options.fields import OptionError, check, option
-from simulation import exit_codes, startup
+from simulation import engine_options, exit_codes, startup
 
 if TYPE_CHECKING:  # imports NumPy
     from randomness import noise_keys
@@ -58,7 +58,9 @@ class RunOptions:
         check(self)
 
 
-_OPTIONS = option_flags.define(RunOptions)
+_OPTIONS = option_flags.define(RunOptions, title=help_text.RUN)
+_RUNTIME = option_flags.define(engine_options.RuntimeOptions, title="Where it computes")
+_ENGINE = option_flags.define(engine_options.EngineOptions, title="Where it computes")
 
 # Where and how a run is made, not what comes out of it.
 _NOT_RECORDED = frozenset(
@@ -66,6 +68,10 @@ _NOT_RECORDED = frozenset(
         "output_dir",
         "resume",
         "isolate_network",
+        "engine",
+        "ray_address",
+        "num_workers",
+        "slice_timeout",
         "tf_logs",
         "population_cache",
         "noise_key_file",
@@ -168,7 +174,8 @@ def run_program(
 ) -> None:
     """Runs an experiment's main part, with its errors as one line and an exit code.
 
-    The code is the error's `exit_code` where it has one, else 1; see `exit_codes`.
+    The code is the error's `exit_code` where it has one, else 2 where flags or data do
+    not fit and no run was begun, and 1 for all that goes wrong later; see `exit_codes`.
 
     Args:
         argv: What `app.run` passes: the program and what is left beside flags.
@@ -190,6 +197,7 @@ def run_program(
     from simulation import run_directory, run_record
 
     output_dir = options.output_dir
+    checked = False
     try:
         _make_paths_absolute()
         if options.resume:
@@ -201,6 +209,7 @@ def run_program(
             _take_recorded_flags(recorded)
             options = _OPTIONS.read()  # with the seed that is recorded
         check_numbers(_recorded_names())
+        _choose_engine()
         check_flags()
         name = program.rpartition(".")[2].removeprefix("run_")
         output_dir = output_dir or run_directory.default_path(name)
@@ -211,6 +220,7 @@ def run_program(
         key = _noise_key(options, is_synthetic())
         if key.is_secret:
             logging.info("Noise: a secret key, SHA-256 %s.", key.commitment)
+        checked = True
         run(Arguments(output_dir, options.resume, options.seed, key, _given_flags()))
     except KeyboardInterrupt:
         print(
@@ -232,8 +242,25 @@ def run_program(
     ) as error:
         if logging.vlog_is_on(1):
             raise
-        print(f"error: {_one_line(error)}", file=sys.stderr)
-        sys.exit(getattr(error, "exit_code", exit_codes.FAILED))
+        for each in getattr(error, "errors", [error]):
+            print(f"error: {_one_line(each)}", file=sys.stderr)
+        begun = checked and os.path.exists(os.path.join(output_dir or "", "run.json"))
+        is_of_use = not checked or isinstance(error, ValueError | flags.Error)
+        is_wrong_use = is_of_use and not begun
+        code = exit_codes.WRONG_USE if is_wrong_use else exit_codes.FAILED
+        sys.exit(getattr(error, "exit_code", code))
+
+
+def _choose_engine() -> None:
+    runtime = _RUNTIME.read()
+    engine = _ENGINE.read()
+    engine_options.choose(runtime, engine)
+    if engine.ray_address is not None:
+        from simulation.engines import slices
+
+        slices.check_address(engine.ray_address)
+    if runtime.runtime is engine_options.Runtime.IN_PROCESS:
+        startup.prepare_in_process()
 
 
 def check_numbers(names: Sequence[str]) -> None:
@@ -287,7 +314,7 @@ def _make_paths_absolute() -> None:
         path = flags.FLAGS[name].value if name in flags.FLAGS else None
         if isinstance(path, list | tuple):
             flags.FLAGS[name].value = [os.path.abspath(one) for one in path]
-        elif path and path != "synthetic":
+        elif path and path.strip() and path != "synthetic":
             flags.FLAGS[name].value = os.path.abspath(path)
 
 

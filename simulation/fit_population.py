@@ -12,20 +12,28 @@ scripts/run federated_hh.run_ldp_triehh --flagfile=RUN/simulator/population.flag
 
 from absl import app, flags, logging
 
-from options import option_flags
+from options import help_text, option_flags
 from simulation import experiment_flags, population_flags
 from simulation.fit_options import FitOptions
 
 _PROGRAM = "simulation.fit_population"
 
-_OPTIONS = option_flags.define(FitOptions)
+_OPTIONS = option_flags.define(FitOptions, title="The fit")
 _POPULATION = population_flags.PopulationFlags("words")
 flags.adopt_module_key_flags(experiment_flags)
+help_text.first(
+    "population",
+    "user_column",
+    "text_column",
+    "known_words",
+    "tokenizer",
+    "output_dir",
+    "resume",
+)
 
 
 def _check_flags() -> None:
-    _OPTIONS.read()
-    _POPULATION.read()
+    option_flags.check_all(_OPTIONS.read, _POPULATION.read)
 
 
 def run(arguments: experiment_flags.Arguments) -> None:
@@ -51,21 +59,13 @@ def run(arguments: experiment_flags.Arguments) -> None:
             own_lengths=options.words_law == "own",
         )
         report = fit_report.FitReport(population, population_options, rows, fit)
-        path = report.write(
+        verdict = report.write(
             directory,
             options,
             seeds.generator(arguments.seed, "clients drawn again"),
         )
         directory.complete()
-    law = fit.law
-    print(
-        f"{rows.num_clients:,} clients with {law.mean_words:.4g} words each on "
-        f"average. Own words: Pitman-Yor with discount {law.discount:.3g} and "
-        f"concentration {law.concentration:.3g}; shared: {law.common_discount:.3g} "
-        f"and {law.common_concentration:.4g}."
-    )
-    print(f"Flagfile: {directory.path}/simulator/population.flagfile")
-    print(f"Report: {path}")
+    print(verdict)
 
 
 def main(argv: list[str]) -> None:

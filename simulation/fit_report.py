@@ -20,6 +20,7 @@ from simulation import (
     run_directory,
     run_record,
 )
+from simulation import verdict as verdict_lib
 from simulation.readers import word_list
 
 _WORDS_FILE = "words.tsv"
@@ -175,7 +176,7 @@ class FitReport:
         directory: run_directory.RunDirectory,
         wanted: fit_options.FitOptions,
         rng: np.random.Generator,
-    ) -> pathlib.Path:
+    ) -> verdict_lib.Verdict:
         """Writes the page, its tables and plots, and the flagfile.
 
         Args:
@@ -184,7 +185,7 @@ class FitReport:
             rng: Draws clients for the standard errors.
 
         Returns:
-            Where the page is.
+            What the fit comes to.
         """
         files = directory.simulator
         simulated = self.simulated_options(wanted, files.path.absolute())
@@ -199,6 +200,15 @@ class FitReport:
         flagfile = run_record.flagfile(_flags(simulated))
         files.write_text(_FLAGFILE, flagfile)
         report = page.Page(directory, "The law of a population's words")
+        law = self.fit.law
+        report.verdict(
+            f"{self.rows.num_clients:,} clients with {law.mean_words:.4g} words each "
+            f"on average. Own words: Pitman-Yor with discount {law.discount:.3g} and "
+            f"concentration {law.concentration:.3g}; shared: {law.common_discount:.3g} "
+            f"and {law.common_concentration:.4g}.",
+            next_command="scripts/run federated_hh.run_triehh "
+            f"--flagfile={files.path / _FLAGFILE}",
+        )
         numbers = self.numbers(rng)
         section = report.section("The law", covered=False)
         section.text(

@@ -16,9 +16,10 @@ run's guarantee, else into the simulator's part.
 `write_default` makes such a page for an algorithm that has none of its own.
 """
 
+import dataclasses
 import functools
 import pathlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
 import jinja2
@@ -26,42 +27,23 @@ import pandas as pd
 from matplotlib import figure as figure_lib
 
 from simulation import page_blocks, plots, run_directory, run_record
+from simulation import verdict as verdict_lib
 
 _NUM_SHOWN = 30  # rows of a table on a page that nobody wrote
 _NUM_PANELS = 5  # of one picture
 # What a run directory holds of itself, in either part.
 _OWN_FILES = {"run.json", "flags.txt", "facts.json", "metrics.csv", "report.html"}
-_OWN_FILES |= {"checkpoint.jsonl", "README.txt"}
+_OWN_FILES |= {"checkpoint.jsonl", "README.txt", "verdict.json"}
+VERDICT_FILE = "verdict.json"
 _KEYS = ("repeat", "round")  # columns that say which round a row of metrics is of
 
 
-class Section:
-    """A part of a page; `Page.section` makes it. Its methods return it.
-
-    Attributes:
-        title: Its heading.
-        covered: Whether the run's guarantee covers all of it. Else the page says that
-            it is the simulator's knowledge.
-        blocks: What it shows, from top to bottom.
-    """
+class Section(page_blocks.Section):
+    """A part of a run's page; `Page.section` makes it. Its methods return it."""
 
     def __init__(self, page: "Page", title: str, covered: bool):
+        super().__init__(title, covered)
         self._page = page
-        self.title = title
-        self.covered = covered
-        self.blocks: list[
-            page_blocks.Text | page_blocks.Table | page_blocks.Picture
-        ] = []
-
-    def text(self, source: str) -> Self:
-        """Shows Markdown. HTML in it is shown, not obeyed."""
-        self.blocks.append(page_blocks.Text(source))
-        return self
-
-    def show(self, table: pd.DataFrame, caption: str = "") -> Self:
-        """Shows a table that no file holds, or another file than this section's."""
-        self.blocks.append(page_blocks.Table(caption, table))
-        return self
 
     def file(self, name: str, contents: pd.DataFrame | Mapping[str, Any]) -> Self:
         """Writes a file that the page does not show.
@@ -108,17 +90,14 @@ class Section:
 
         Args:
             name: Of the file.
-            figure: From `simulation.plots`. The titles of its plots stand below the
-                picture, and in its place where it cannot be seen.
+            figure: From `simulation.plots`. The titles of its plots stand in the
+                picture's place where it cannot be seen.
 
         Raises:
             ValueError: If the name is taken.
         """
-        png = plots.png(figure)
-        self._page.add_file(name, png, covered=self.covered)
-        caption = "; ".join(plots.titles(figure))
-        self.blocks.append(page_blocks.Picture(caption, png))
-        return self
+        self._page.add_file(name, plots.png(figure), covered=self.covered)
+        return self.picture(figure)
 
     def metrics(self, metrics: pd.DataFrame, stem: str = "metrics") -> Self:
         """Shows the numeric metrics of all rounds as curves over the rounds.
@@ -135,16 +114,9 @@ class Section:
             raise ValueError(f"metrics has no column round, only {list(metrics)}")
         known = metrics.drop(columns=[*_KEYS], errors="ignore")
         known = known.select_dtypes("number").dropna(axis="columns", how="all")
-        if len(metrics) > 1:
-            same = [name for name in known if known[name].nunique(dropna=False) == 1]
-            if same:
-                values = (
-                    f"{n.replace('_', ' ')} {page_blocks.cell(known[n].iloc[0])}"
-                    for n in same
-                )
-                self.text(f"The same in every round: {', '.join(values)}.")
-            known = known.drop(columns=same)
-        names = list(known)
+        told, names = plots.told_and_drawn(metrics, list(known))
+        if told:
+            self.text(told)
         for number, first in enumerate(range(0, len(names), _NUM_PANELS), start=1):
             figure = plots.over_rounds(metrics, names[first : first + _NUM_PANELS])
             self.plot(f"{stem}{'' if number == 1 else f'_{number}'}.png", figure)
@@ -164,6 +136,22 @@ class Page:
         self._title = title
         self._sections: list[Section] = []
         self._writes: dict[tuple[bool, str], Callable[[], None]] = {}
+        self._verdict: dict[str, str] = {}
+        self._privacy = ""
+
+    def verdict(self, found: str, *, advice: str = "", next_command: str = "") -> None:
+        """Says what the run comes to, on top of the page and at the program's end.
+
+        Args:
+            found: What was found, or how good it is.
+            advice: Why little was found, and what would help.
+            next_command: What to type next; `{run}` is the run's directory.
+        """
+        self._verdict = {
+            "found": found,
+            "advice": advice,
+            "next_command": next_command.replace("{run}", str(self._directory.path)),
+        }
 
     def section(self, title: str, *, covered: bool) -> Section:
         """Begins a section, below all others.
@@ -196,9 +184,13 @@ class Page:
             functools.partial(self._directory.write_statement, statement, stem),
             covered=True,
         )
+        self._privacy = self._privacy or statement.headline()
         # The section has its own title, and the page is one level above.
         body = statement.to_markdown().partition("\n")[2]
         section = self.section(title, covered=True)
+        rows = statement.guarantee_rows()
+        if rows:
+            section.show(pd.DataFrame(rows))
         return section.text(body.replace("\n## ", "\n### "))
 
     def how_it_was_made(self) -> Section:
@@ -249,31 +241,61 @@ class Page:
             raise ValueError(f"{name!r} is already a name of a {part} file of the page")
         self._writes[covered, name] = write
 
-    def write(self) -> pathlib.Path:
+    def write(self) -> verdict_lib.Verdict:
         """Writes all files, and last of all `report.html`.
 
         Returns:
-            Where the page is.
+            What the run comes to.
 
         Raises:
             RunDirectoryError: If a file cannot be written.
         """
         for write in self._writes.values():
             write()
-        return self._directory.write_report(self._html())
+        verdict = verdict_lib.Verdict(
+            **{"found": "", **self._verdict},
+            privacy=self._privacy,
+            report=str(self._directory.path / run_directory.REPORT_FILE),
+        )
+        # What was found is ground truth in part.
+        self._directory.simulator.write_json(VERDICT_FILE, dataclasses.asdict(verdict))
+        subtitle = f"Run of {self._directory.run['started']}"
+        shown = html(self._title, subtitle, self._sections, verdict)
+        self._directory.write_report(shown)
+        return verdict
 
-    def _html(self) -> str:
-        environment = jinja2.Environment(
-            loader=jinja2.FileSystemLoader(pathlib.Path(__file__).parent),
-            autoescape=True,
-            undefined=jinja2.StrictUndefined,
-            trim_blocks=True,
-        )
-        return environment.get_template("page.html").render(
-            title=self._title,
-            subtitle=f"Run of {self._directory.run['started']}",
-            sections=self._sections,
-        )
+
+def html(
+    title: str,
+    subtitle: str,
+    sections: Sequence[page_blocks.Section],
+    verdict: verdict_lib.Verdict | None = None,
+) -> str:
+    """Returns a page that needs nothing beside it.
+
+    Args:
+        title: Its heading.
+        subtitle: Below it.
+        sections: From top to bottom.
+        verdict: In a box above them.
+    """
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(pathlib.Path(__file__).parent),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+    )
+    return environment.get_template("page.html").render(
+        title=title,
+        subtitle=subtitle,
+        verdict=verdict,
+        has_long=any(
+            isinstance(block, page_blocks.Table) and block.is_long
+            for section in sections
+            for block in section.blocks
+        ),
+        sections=sections,
+    )
 
 
 def write_default(
@@ -285,7 +307,7 @@ def write_default(
     released_metrics: pd.DataFrame,
     simulator_metrics: pd.DataFrame,
     statement: run_directory.Statement,
-) -> pathlib.Path:
+) -> verdict_lib.Verdict:
     """Writes the report of an algorithm for which nobody wrote one.
 
     Args:
@@ -301,13 +323,18 @@ def write_default(
         statement: A `privacy.statement.PrivacyStatement`.
 
     Returns:
-        Where the page is.
+        What the run comes to.
 
     Raises:
         ValueError: If metrics have no column `round`, or a name is taken.
         RunDirectoryError: If a file cannot be written.
     """
     page = Page(directory, title)
+    tables = {**released, **simulator}
+    sizes = [
+        f"{len(table):,} {name.replace('_', ' ')}" for name, table in tables.items()
+    ]
+    page.verdict(f"Found: {', '.join(sizes)}." if sizes else "")
     _add_part(page, "Released", released, released_metrics, covered=True)
     repeated = [
         name

@@ -2,11 +2,20 @@
 
 import base64
 import dataclasses
-import numbers
+import functools
+import math
+from collections.abc import Sequence
+from typing import Self
 
 import markdown
 import markupsafe
+import numpy as np
 import pandas as pd
+from matplotlib import figure as figure_lib
+
+from simulation import cells, page_tree, plots
+
+_LONG = 30  # rows
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,11 +39,25 @@ class Text:
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """A table with a caption; fractions are shown with four significant digits."""
+    """A table with a caption; the numbers of a column have one format.
+
+    Columns without any value are left out.
+    """
 
     caption: str
     data: pd.DataFrame
     kind = "table"
+
+    @functools.cached_property
+    def _shown(self) -> pd.DataFrame:
+        if not len(self.data):
+            return self.data
+        return self.data.loc[:, ~self.data.isna().all(axis="index")]
+
+    @property
+    def is_long(self) -> bool:
+        """Whether it takes a search to find a row."""
+        return len(self.data) > _LONG
 
     @property
     def columns(self) -> list[tuple[str, bool]]:
@@ -42,18 +65,42 @@ class Table:
         return [
             (
                 str(name).replace("_", " "),
-                not pd.api.types.is_numeric_dtype(self.data[name]),
+                not pd.api.types.is_numeric_dtype(self._shown[name]),
             )
-            for name in self.data.columns
+            for name in self._shown.columns
         ]
 
     @property
     def rows(self) -> list[list[str]]:
         """The cells as text."""
-        return [
-            [cell(value) for value in row]
-            for row in self.data.itertuples(index=False, name=None)
-        ]
+        columns = [_column(self._shown[name]) for name in self._shown.columns]
+        return [list(row) for row in zip(*columns, strict=True)]
+
+
+def _column(values: pd.Series) -> list[str]:
+    """Returns the cells of a column: numbers with as many decimals as each other."""
+    if pd.api.types.is_float_dtype(values):
+        known = values[np.isfinite(values) & (values != 0)].abs()
+        decimals = _decimals(known) if len(known) else 0
+        if decimals is not None:
+            return [
+                f"{value:,.{decimals}f}" if np.isfinite(value) else cells.cell(value)
+                for value in values
+            ]
+    return [cells.cell(value) for value in values]
+
+
+def _decimals(known: pd.Series) -> int | None:
+    """Returns how many decimals numbers above 0 need; None where no number will do."""
+    largest = known.max()
+    if largest >= 1e15:
+        return None
+    decimals = max(0, 3 - math.floor(math.log10(largest)))
+    if known.min() < 10.0 ** (1 - decimals) and not (known == known.round()).all():
+        return None  # too small beside the largest
+    while decimals and (known.round(decimals - 1) == known.round(decimals)).all():
+        decimals -= 1
+    return decimals
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,13 +117,38 @@ class Picture:
         return base64.b64encode(self.png).decode()
 
 
-def cell(value: object) -> str:
-    """Returns a value as a page shows it: large numbers in groups of three digits."""
-    if isinstance(value, float):
-        if pd.isna(value):
-            return "–"
-        whole = value.is_integer() or abs(value) >= 10_000
-        return f"{value:,.0f}" if whole and abs(value) < 1e15 else f"{value:.4g}"
-    if isinstance(value, numbers.Integral) and not isinstance(value, bool):
-        return f"{int(value):,}"
-    return str(value)
+class Section:
+    """A part of a page, with what it shows; its methods return it.
+
+    Attributes:
+        title: Its heading.
+        covered: Whether a run's guarantee covers all of it. Else the page says that it
+            is the simulator's knowledge.
+        blocks: What it shows, from top to bottom.
+    """
+
+    def __init__(self, title: str, covered: bool):
+        self.title = title
+        self.covered = covered
+        self.blocks: list[Text | Table | Picture | page_tree.Tree] = []
+
+    def text(self, source: str) -> Self:
+        """Shows Markdown. HTML in it is shown, not obeyed."""
+        self.blocks.append(Text(source))
+        return self
+
+    def show(self, table: pd.DataFrame, caption: str = "") -> Self:
+        """Shows a table that no file of the section's holds."""
+        self.blocks.append(Table(caption, table))
+        return self
+
+    def tree(self, words: Sequence[str]) -> Self:
+        """Shows words as the trie that they make, which opens level by level."""
+        self.blocks.append(page_tree.Tree(words))
+        return self
+
+    def picture(self, figure: figure_lib.Figure) -> Self:
+        """Shows a figure; the titles of its plots stand where it cannot be seen."""
+        caption = "; ".join(plots.titles(figure))
+        self.blocks.append(Picture(caption, plots.png(figure)))
+        return self

@@ -9,10 +9,13 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from matplotlib import axes as axes_lib
+from matplotlib import collections, patches, ticker
 from matplotlib import figure as figure_lib
-from matplotlib import ticker
+
+from simulation import cells
 
 INK, MUTED, GRID = "#1f2933", "#52606d", "#e4e7eb"
 BLUE, ORANGE, GREEN, PURPLE = "#2364aa", "#d1603d", "#3a7d44", "#6f4aa8"
@@ -116,6 +119,67 @@ def straight_lines(axes: axes_lib.Axes, values: Mapping[str, float]) -> None:
 def titles(figure: figure_lib.Figure) -> list[str]:
     """Returns the titles of a figure's plots."""
     return [axes.get_title(loc="left") for axes in figure.axes]
+
+
+def says_something(figure: figure_lib.Figure) -> bool:
+    """Returns whether a figure shows more than a sentence would.
+
+    A curve of one point, a flat one, a lone mark or bar and nothing at all show no
+    more; straight lines over the whole plot do not count, nor do values that are not
+    finite.
+    """
+    return any(_says_something(axes) for axes in figure.axes)
+
+
+def _says_something(axes: axes_lib.Axes) -> bool:
+    for line in axes.lines:
+        points = np.array(line.get_xydata(), np.float64)
+        points = points[np.isfinite(points).all(axis=1)]
+        # Else it is a line over the whole plot, whatever the data.
+        of_data = line.get_transform().contains_branch(axes.transData)
+        if of_data and len(points) and (np.ptp(points, axis=0) > 0).all():
+            return True
+    marks = [c for c in axes.collections if isinstance(c, collections.PathCollection)]
+    offsets = [np.ma.filled(each.get_offsets(), np.nan) for each in marks]
+    finite = [np.isfinite(each).all(axis=1).sum() for each in offsets]
+    rectangles = [p for p in axes.patches if isinstance(p, patches.Rectangle)]
+    sizes = [(bar.get_width(), bar.get_height()) for bar in rectangles]
+    bars = [size for size in sizes if np.isfinite(size).all() and 0 not in size]
+    return sum(finite) > 1 or len(bars) > 1
+
+
+def told_and_drawn(
+    metrics: pd.DataFrame, names: Sequence[str]
+) -> tuple[str, list[str]]:
+    """Divides metrics into those that a sentence tells and those that need a plot.
+
+    Args:
+        metrics: As `over_rounds` takes them.
+        names: The columns to show.
+
+    Returns:
+        Sentences, Markdown, on the metrics that are the same in every round or known
+        of one round only, where the mean over the repeats stands for them, "" if
+        there is none; and the names of the others. What has no finite value is in
+        neither.
+    """
+    told: dict[str, list[str]] = {}
+    drawn = []
+    for name in names:
+        known = metrics[np.isfinite(metrics[name].astype(float))]
+        rounds = known["round"].unique()
+        if len(rounds) > 1 and known[name].nunique() > 1:
+            drawn.append(name)
+        elif len(rounds):
+            place = "The same in every round"
+            if len(rounds) == 1:
+                place = f"Of round {rounds[0]} only"
+            value = known[name].iloc[0]
+            if known[name].nunique() > 1:
+                value = float(known[name].mean())
+            words = f"{name.replace('_', ' ')} {cells.cell(value)}"
+            told.setdefault(place, []).append(words)
+    return " ".join(f"{k}: {', '.join(v)}." for k, v in told.items()), drawn
 
 
 def over_rounds(metrics: pd.DataFrame, names: Sequence[str]) -> figure_lib.Figure:

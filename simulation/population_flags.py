@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from absl import flags, logging
 
-from options import option_flags
+from options import help_text, option_flags
 from options.fields import option
 from simulation import population, prepared_data
 from simulation.population_options import PopulationOptions
@@ -45,9 +45,9 @@ class PopulationFlags:
         if contents == "sentences":
             names = [name for name in names if name not in _NOT_OF_SENTENCES]
         self._options = option_flags.define(
-            PopulationOptions, only=names, defaults=defaults
+            PopulationOptions, only=names, defaults=defaults, title="The population"
         )
-        self._cache = option_flags.define(_CacheOptions)
+        self._cache = option_flags.define(_CacheOptions, title=help_text.RUN)
 
     def read(self) -> PopulationOptions:
         """Returns the options that the flags give.

@@ -95,6 +95,7 @@ class PopulationOptions(file_options.FileOptions):
         least=1,
         most=MAX_CLIENTS,
         marks=_SYNTHETIC_ONLY,
+        group="A synthetic population",
     )
     mean_words_per_client: float = option(
         20.0,
@@ -103,6 +104,7 @@ class PopulationOptions(file_options.FileOptions):
         least=1,
         most=MAX_MEAN_WORDS,
         marks=_SYNTHETIC_ONLY,
+        group="A synthetic population",
     )
     words_per_client_sigma: float = option(
         1.0,
@@ -111,6 +113,7 @@ class PopulationOptions(file_options.FileOptions):
         least=0,
         most=MAX_SIGMA,
         marks=_SYNTHETIC_ONLY,
+        group="A synthetic population",
     )
     words_per_client: str | None = option(
         None,
@@ -118,6 +121,7 @@ class PopulationOptions(file_options.FileOptions):
         "many words as one of them says, each as likely, in place of the law of the "
         "mean and sigma; so the numbers of a population of one's own can be drawn.",
         marks=_SYNTHETIC_ONLY | _WORDS_ONLY,
+        group="A synthetic population",
     )
     client_law: str = option(
         "independent",
@@ -127,6 +131,7 @@ class PopulationOptions(file_options.FileOptions):
         "process.",
         choices=CLIENT_LAWS,
         marks=_SYNTHETIC_ONLY | _WORDS_ONLY,
+        group="A synthetic population",
     )
     client_discount: float = option(
         0.8,
@@ -135,6 +140,7 @@ class PopulationOptions(file_options.FileOptions):
         least=0,
         below=1,
         marks=_SYNTHETIC_ONLY | _WORDS_ONLY,
+        group="A synthetic population",
     )
     client_concentration: float = option(
         20.0,
@@ -143,6 +149,7 @@ class PopulationOptions(file_options.FileOptions):
         above=-1,
         most=MAX_CONCENTRATION,
         marks=_SYNTHETIC_ONLY | _WORDS_ONLY,
+        group="A synthetic population",
     )
     common_words: str | None = option(
         None,
@@ -150,6 +157,7 @@ class PopulationOptions(file_options.FileOptions):
         "word<TAB>count; UTF-8, also .gz, .xz, .zst. It goes through the tokenizer, "
         "the alphabet and the known words.",
         marks=_SYNTHETIC_ONLY | _WORDS_ONLY,
+        group="A synthetic population",
     )
     common_law: str = option(
         "frequencies",
@@ -158,6 +166,7 @@ class PopulationOptions(file_options.FileOptions):
         "rank, the expected masses of a Pitman-Yor law, and all words typed are kept.",
         choices=COMMON_LAWS,
         marks=_SYNTHETIC_ONLY | _WORDS_ONLY,
+        group="A synthetic population",
     )
     common_discount: float = option(
         0.1,
@@ -165,6 +174,7 @@ class PopulationOptions(file_options.FileOptions):
         least=0,
         below=1,
         marks=_SYNTHETIC_ONLY | _WORDS_ONLY,
+        group="A synthetic population",
     )
     common_concentration: float = option(
         15_000.0,
@@ -172,6 +182,7 @@ class PopulationOptions(file_options.FileOptions):
         above=-1,
         most=MAX_CONCENTRATION,
         marks=_SYNTHETIC_ONLY | _WORDS_ONLY,
+        group="A synthetic population",
     )
     trending_share: float = option(
         0.0,
@@ -180,6 +191,7 @@ class PopulationOptions(file_options.FileOptions):
         below=1,
         why="some words are not in fashion",
         marks=_SYNTHETIC_ONLY | _WORDS_ONLY,
+        group="A synthetic population",
     )
     trending_words: int = option(
         100,
@@ -188,6 +200,7 @@ class PopulationOptions(file_options.FileOptions):
         least=1,
         most=MAX_TRENDING_WORDS,
         marks=_SYNTHETIC_ONLY | _WORDS_ONLY,
+        group="A synthetic population",
     )
     trending_exponent: float = option(
         0.5,
@@ -196,6 +209,7 @@ class PopulationOptions(file_options.FileOptions):
         least=0,
         most=MAX_TRENDING_EXPONENT,
         marks=_SYNTHETIC_ONLY | _WORDS_ONLY,
+        group="A synthetic population",
     )
     seed: int = option(
         0,
@@ -204,6 +218,7 @@ class PopulationOptions(file_options.FileOptions):
         most=MAX_SEED,
         flag="population_seed",
         marks=_SYNTHETIC_ONLY,
+        group="A synthetic population",
     )
 
     def __post_init__(self):
@@ -276,7 +291,7 @@ class PopulationOptions(file_options.FileOptions):
                 )
 
     def _check_source(self) -> None:
-        if not self.source:
+        if not self.source.strip():
             raise OptionError(self, "{source=}: has to be 'synthetic' or a path")
         if self.alphabet == "":
             raise OptionError(self, "{alphabet=}: has to have a character")
@@ -292,6 +307,7 @@ class LanguageOptions:
         "after each word with the same probability.",
         least=1,
         most=1000,
+        group="A synthetic population",
     )
     context_strength: float = option(
         0.7,
@@ -299,12 +315,14 @@ class LanguageOptions:
         "followed by one of them, and not by a word drawn from the frequencies.",
         least=0,
         most=1,
+        group="A synthetic population",
     )
     num_followers: int = option(
         4,
         "Synthetic population: followers of each word that has some.",
         least=1,
         most=1000,
+        group="A synthetic population",
     )
     context_words: int = option(
         1000,
@@ -312,6 +330,7 @@ class LanguageOptions:
         "frequent ones. All should be in the vocabulary, so that they can be learned.",
         least=1,
         most=1_000_000,
+        group="A synthetic population",
     )
 
     def __post_init__(self):

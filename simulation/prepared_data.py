@@ -15,10 +15,10 @@ from typing import Any, Protocol, TypeVar
 
 from absl import logging
 
-from simulation import atomic_files
+from simulation import atomic_files, installation
 from simulation.population_options import SYNTHETIC, PopulationError
 
-DEFAULT_CACHE = pathlib.Path(__file__).resolve().parents[1] / ".cache" / "populations"
+DEFAULT_CACHE = installation.cache() / "populations"
 
 
 def find_or_make(

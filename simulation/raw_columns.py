@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from simulation import atomic_files, column_metadata, verified_files
+from simulation import arrow_text, atomic_files, column_metadata, verified_files
 
 
 class RawColumnWriter:
@@ -52,7 +52,7 @@ class RawColumnWriter:
 
     def write_strings(self, name: str, values: Sequence[str] | pa.Array) -> None:
         """Writes `<name>s.arrow`, a table with the one column `name`."""
-        table = pa.table({name: pa.array(values, pa.large_string())})
+        table = pa.Table.from_arrays([arrow_text.column(values)], names=[name])
         path = str(self.directory / f"{name}s.arrow")
         with (
             atomic_files.naming(path),

@@ -34,7 +34,7 @@ from simulation.run_files import RunDirectoryError, RunFiles
 
 _CHECKPOINT_FILE = "checkpoint.jsonl"
 _METRICS_FILE = "metrics.csv"
-_REPORT_FILE = "report.html"
+REPORT_FILE = "report.html"
 _TENSORBOARD_DIR = "tensorboard"
 _SIMULATOR_DIR = "simulator"
 _SECRET_DIR = "secret"
@@ -54,6 +54,12 @@ class Statement(Protocol):
 
     def to_markdown(self) -> str:
         """Returns it for people."""
+
+    def headline(self) -> str:
+        """Returns what is guaranteed, in a line."""
+
+    def guarantee_rows(self) -> list[dict[str, str]]:
+        """Returns a row for each guarantee."""
 
 
 def default_path(program: str) -> str:
@@ -119,7 +125,7 @@ class RunDirectory:
         self._lock = lock
         self._run = run
         self._rows: list[tuple[int, RoundMetrics]] = []
-        self._writer: Any = None  # TensorFlow's, made with the first row
+        self._events: Any = None  # TensorBoard's, made with the first row
 
     @staticmethod
     def check_free(path: str | os.PathLike[str]) -> None:
@@ -248,9 +254,9 @@ class RunDirectory:
 
     def close(self) -> None:
         """Lets others work in the directory."""
-        if self._writer is not None:
-            self._writer.close()
-            self._writer = None
+        if self._events is not None:
+            self._events.close()
+            self._events = None
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
@@ -316,27 +322,19 @@ class RunDirectory:
         """Adds a row to the metrics: to TensorBoard now, to the CSV files when saved.
 
         Args:
-            step: TensorBoard's step.
-            metrics: Of the round; the same names in every round.
+            step: The round, TensorBoard's step.
+            metrics: Of the round; the same names in every round. With `repeat` among
+                the released ones, each repeat has a curve of its own.
 
         Raises:
             RunDirectoryError: If TensorBoard's file cannot be written.
         """
-        import tensorflow as tf  # here: a reader of run directories needs none
+        if self._events is None:
+            from simulation import event_files  # here: readers need no TensorFlow
 
-        path = self.simulator.path / _TENSORBOARD_DIR
-        try:
-            if self._writer is None:
-                self._writer = tf.summary.create_file_writer(str(path))
-            with self._writer.as_default(step=step):
-                for name, value in metrics.combined().items():
-                    tf.summary.scalar(name, value)
-            self._writer.flush()
-        except tf.errors.OpError as error:
-            raise RunDirectoryError(
-                f"{path} cannot be written: {error.message}. Mend that and continue "
-                "with --resume"
-            ) from error
+            path = self.simulator.path / _TENSORBOARD_DIR
+            self._events = event_files.EventFiles(path)
+        self._events.add(step, metrics)
         self._rows.append((step, metrics))
 
     def metrics(self) -> pd.DataFrame:
@@ -360,8 +358,8 @@ class RunDirectory:
         Returns:
             Where it is.
         """
-        self.released.write_text(_REPORT_FILE, page)
-        return self.path / _REPORT_FILE
+        self.released.write_text(REPORT_FILE, page)
+        return self.path / REPORT_FILE
 
     def complete(self) -> None:
         """Marks the run as complete; the last thing a run does."""

@@ -27,20 +27,18 @@ from tensorflow_federated.python.core.environments.tensorflow_frontend import (
     tensorflow_computation,
 )
 
-from simulation import secure_sums
+from simulation import engine_options, secure_sums, startup
+from simulation.secure_sums import SecureSumError
 from simulation.worker import ANSWER_TIMEOUT_SECONDS, Worker, WorkerError
 
 __all__ = [
     "SecureSumError",
     "Worker",
     "WorkerError",
+    "computing",
     "set_default_worker",
     "tff_worker",
 ]
-
-
-class SecureSumError(ValueError):
-    """A contribution to a secure sum, or the sum, left the range it was given."""
 
 
 class _ExecutorFactory(tff.framework.ExecutorFactory):
@@ -85,10 +83,15 @@ def _compile(computation):
 class _ExecutionContext(tff.framework.SyncExecutionContext):
     """TFF's synchronous context with a time limit and errors that say what to do."""
 
-    def __init__(self, worker: Worker, call_timeout_seconds: float | None):
+    def __init__(
+        self,
+        worker: Worker,
+        call_timeout_seconds: float | None,
+        is_compiled: bool = False,
+    ):
         super().__init__(
             executor_fn=_ExecutorFactory(worker),
-            compiler_fn=_compile,
+            compiler_fn=None if is_compiled else _compile,
             transform_args=tensorflow_computation.transform_args,
             transform_result=tensorflow_computation.transform_result,
         )
@@ -103,14 +106,8 @@ class _ExecutionContext(tff.framework.SyncExecutionContext):
             timer.daemon = True
             timer.start()
         try:
-            return super().invoke(comp, arg)
-        except WorkerError:
-            raise
-        except Exception as error:
-            message = _range_error(str(error))
-            if message is None:
-                raise
-            raise SecureSumError(message) from error
+            with secure_sums.range_errors():
+                return super().invoke(comp, arg)
         finally:
             if timer:
                 timer.cancel()
@@ -129,15 +126,48 @@ class _NoWorkerContext(tff.framework.SyncContext):
 tff.framework.set_default_context(_NoWorkerContext())
 
 
-def _range_error(message: str) -> str | None:
-    """Returns the line of a worker's message that names a range error, if any."""
-    start = message.find(secure_sums.RANGE_ERROR)
-    if start < 0:
-        return None
-    # TensorFlow puts each part of an assertion's message in brackets, and names the
-    # node behind it in double ones.
-    line = message[start:].split("[[")[0].replace("\\n", " ")
-    return " ".join(line.replace("[", "").replace("]", "").split())
+def context_of(
+    worker: Worker, *, is_compiled: bool = False
+) -> tff.framework.SyncContext:
+    """Returns a context that computes in a worker.
+
+    Args:
+        worker: That runs.
+        is_compiled: Whether computations come in the form that is executed.
+    """
+    return _ExecutionContext(worker, None, is_compiled)
+
+
+@contextlib.contextmanager
+def computing(*, max_concurrent_calls: int = -1) -> Iterator[None]:
+    """Runs TFF computations of the enclosed block as the program chose.
+
+    Args:
+        max_concurrent_calls: How many clients are computed at once, by each worker;
+            -1 leaves it to the runtime.
+
+    Raises:
+        WorkerError: See `tff_worker`.
+        SecureSumError: See `tff_worker`.
+        ValueError: If what was chosen is not there, as a device.
+        EngineError: See `engines.ray_engine.computing`.
+    """
+    chosen = engine_options.chosen().runtime
+    with contextlib.ExitStack() as stack:
+        if engine_options.chosen().engine.engine is engine_options.Engine.RAY:
+            from simulation.engines import ray_engine
+
+            stack.enter_context(ray_engine.computing(max_concurrent_calls))
+        elif chosen.runtime is engine_options.Runtime.IN_PROCESS:
+            startup.prepare_in_process()
+            from simulation.engines import in_process
+
+            threads = None if max_concurrent_calls < 0 else max_concurrent_calls
+            context = in_process.Context(chosen.device, threads)
+            stack.enter_context(tff.framework.get_context_stack().install(context))
+        else:
+            stack.enter_context(tff_worker(max_concurrent_calls=max_concurrent_calls))
+        yield
 
 
 @contextlib.contextmanager

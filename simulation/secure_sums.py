@@ -5,7 +5,8 @@ through, and a sum that leaves its integer type wraps in silence. Here both are
 errors, as a wrong sum would be a wrong result with a privacy statement attached.
 """
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
 import numpy as np
@@ -31,14 +32,41 @@ from tensorflow_federated.python.core.impl.types import (
     type_conversions,
 )
 
-# Starts the message of every range error; the runtime looks for it.
-RANGE_ERROR = "secure sum:"
+# Starts the message of every range error; `range_errors` looks for it.
+_RANGE_ERROR = "secure sum:"
 
 # 2^62 - 1 is the largest bound that TFF's secure sum takes: an int64 with one bit
 # to spare for the sum of two values.
 _MAX_BITWIDTH = 62
 
 _Block: TypeAlias = building_blocks.ComputationBuildingBlock
+
+
+class SecureSumError(ValueError):
+    """A contribution to a secure sum, or the sum, left the range it was given."""
+
+
+@contextlib.contextmanager
+def range_errors() -> Iterator[None]:
+    """Makes what an execution says of a range error a `SecureSumError`."""
+    try:
+        yield
+    except Exception as error:
+        message = _range_error(str(error))
+        if message is None:
+            raise
+        raise SecureSumError(message) from error
+
+
+def _range_error(message: str) -> str | None:
+    """Returns the line of an execution's message that names a range error, if any."""
+    start = message.find(_RANGE_ERROR)
+    if start < 0:
+        return None
+    # TensorFlow puts each part of an assertion's message in brackets, and names the
+    # node behind it in double ones.
+    line = message[start:].split("[[")[0].replace("\\n", " ")
+    return " ".join(line.replace("[", "").replace("]", "").split())
 
 
 def give_secure_sums_a_meaning(
@@ -73,7 +101,7 @@ def _sum_below_bitwidth(argument: _Block) -> _Block:
     def largest_value(bits):
         def of_one_tensor(bits):
             bits = tf.cast(bits, tf.int64)
-            message = f"{RANGE_ERROR} the bit width is not in [0, {_MAX_BITWIDTH}]:"
+            message = f"{_RANGE_ERROR} the bit width is not in [0, {_MAX_BITWIDTH}]:"
             ok = tf.logical_and(bits >= 0, bits <= _MAX_BITWIDTH)
             with tf.control_dependencies([tf.Assert(ok, [message, bits])]):
                 return tf.bitwise.left_shift(tf.constant(1, tf.int64), bits) - 1
@@ -146,12 +174,12 @@ def _checked_add(total: tf.Tensor, value: tf.Tensor, bound: tf.Tensor) -> tf.Ten
     wide = tf.cast(value, tf.int64)
     low = tf.Assert(
         tf.reduce_all(wide >= 0),
-        [f"{RANGE_ERROR} a contribution is negative:", tf.reduce_min(wide)],
+        [f"{_RANGE_ERROR} a contribution is negative:", tf.reduce_min(wide)],
     )
     high = tf.Assert(
         tf.reduce_all(wide <= tf.cast(bound, tf.int64)),
         [
-            f"{RANGE_ERROR} a contribution is above its bound:",
+            f"{_RANGE_ERROR} a contribution is above its bound:",
             tf.reduce_max(wide),
             "is more than",
             bound,
@@ -165,7 +193,9 @@ def _checked_merge(total: tf.Tensor, value: tf.Tensor) -> tf.Tensor:
     # Both are not negative, so a sum that wrapped is smaller than either.
     result = total + value
     limit = np.iinfo(total.dtype.as_numpy_dtype).max
-    message = f"{RANGE_ERROR} a sum is above {limit}, the most {total.dtype.name} holds"
+    message = (
+        f"{_RANGE_ERROR} a sum is above {limit}, the most {total.dtype.name} holds"
+    )
     fits = tf.Assert(tf.reduce_all(result >= total), [message])
     with tf.control_dependencies([fits]):
         return tf.identity(result)

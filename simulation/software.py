@@ -8,7 +8,7 @@ import pathlib
 import subprocess
 from typing import Any
 
-from simulation import own_code
+from simulation import installation, own_code
 
 # The packages whose versions can change a result.
 _PACKAGES = (
@@ -23,8 +23,14 @@ _PACKAGES = (
 
 
 def version() -> str:
-    """Returns the commit of this code, "-dirty" if it was changed, or "unknown"."""
-    root = pathlib.Path(__file__).parent.parent
+    """Returns the commit of this code, "-dirty" if it was changed, or "unknown".
+
+    Of installed packages, which may stand in a repository of somebody else's, it is
+    the version.
+    """
+    if installation.is_installed():
+        return installation.release()
+    root = installation.HOME
     try:
         described = subprocess.run(
             ["git", "-C", str(root), "describe", "--always", "--dirty"],

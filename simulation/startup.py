@@ -11,6 +11,8 @@ import sys
 import threading
 import warnings
 
+from simulation import engine_options
+
 _ONEDNN = "TF_ENABLE_ONEDNN_OPTS"
 _THREADS = "TF_NUM_INTRAOP_THREADS"
 _workers_are_isolated = True
@@ -53,10 +55,26 @@ def worker_environment() -> dict[str, str]:
     return {_THREADS: "1"} | os.environ
 
 
+def prepare_in_process() -> None:
+    """Makes this program's own TensorFlow compute as its worker does.
+
+    Has to run before TensorFlow computes for the first time.
+    """
+    os.environ.update(worker_environment())
+
+
 def arithmetic() -> dict[str, bool | str]:
-    """Returns what the last bits of the worker's float sums depend on."""
+    """Returns what the last bits of float sums of client work depend on."""
     threads = worker_environment()[_THREADS]
-    return {"onednn": onednn_is_used(), "threads of an operation": threads}
+    found: dict[str, bool | str] = {
+        "onednn": onednn_is_used(),
+        "threads of an operation": threads,
+    }
+    chosen = engine_options.chosen().runtime
+    if chosen.runtime is not engine_options.Runtime.WORKER:
+        found["runtime"] = chosen.runtime.value
+        found["device"] = chosen.device or "TensorFlow's choice"
+    return found
 
 
 def keep_interrupts() -> None:

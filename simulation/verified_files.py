@@ -79,6 +79,28 @@ def shortened(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
+# By directory, what was found whole in this process.
+_found_whole: dict[str, dict[str, WrittenFile]] = {}
+
+
+def columns_in_use() -> dict[str, dict[str, dict[str, Any]]]:
+    """Returns the raw columns that this process found whole, for others to verify.
+
+    Returns:
+        By directory and name, what `WrittenFile.to_json` gives; without directories
+        that are gone.
+    """
+    return {
+        directory: {
+            name: file.to_json()
+            for name, file in files.items()
+            if name.endswith(".bin")
+        }
+        for directory, files in _found_whole.items()
+        if os.path.isdir(directory)
+    }
+
+
 # Takes a file's contents, chunk by chunk; raises ValueError where they cannot be.
 ContentCheck = Callable[[memoryview], None]
 
@@ -104,6 +126,17 @@ def verify(
         DamagedFileError: If one is missing, shorter, longer or changed, or holds what
             it cannot hold.
     """
+    _verify(directory, files, checks, remedy, inspect)
+    _found_whole.setdefault(directory, {}).update(files)
+
+
+def _verify(
+    directory: str,
+    files: Mapping[str, WrittenFile],
+    checks: Mapping[str, ContentCheck],
+    remedy: str,
+    inspect: Callable[[], None],
+) -> None:
     states = {}
     for name, written in files.items():
         states[name] = _state(os.path.join(directory, name), written, remedy)

@@ -21,6 +21,7 @@ MODULES = {
     "xu_quality_choice": "studies.xu_2023_quality",
     "xu_quality_synthetic": "studies.xu_2023_quality",
     "xu_scaling": "studies.xu_2023_scaling",
+    "xu_secagg": "studies.xu_2023_secagg",
     "zhu_figure4": "studies.zhu_2020",
     "zhu_figure6": "studies.zhu_2020",
     "zhu_table2": "studies.zhu_2020",

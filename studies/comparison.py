@@ -3,7 +3,7 @@
 An algorithm enters with a class derived from `rounds.algorithm.Algorithm` that has
 `for_task(task)`, a class method which makes it for the clients and the central privacy
 of a `Task`, and whose `results` have a table `heavy_hitters` with a column `word`.
-docs/comparison.md has an example.
+docs/results/zhu_2020.md has an example.
 """
 
 import dataclasses

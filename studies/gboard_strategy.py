@@ -31,6 +31,8 @@ from training.training_options import TrainingOptions
 _LOSS = "held_out_loss"
 _COLORS = (plots.BLUE, plots.ORANGE, plots.GREEN, plots.PURPLE, plots.MUTED)
 FLAGFILE = "final.flagfile"
+# A setting's flags come from the results of others.
+IS_DIVISIBLE = False
 
 
 @dataclasses.dataclass(frozen=True)

@@ -15,6 +15,7 @@ import pandas as pd
 from absl import logging
 
 from simulation import run_directory, run_files, software
+from studies import study_parts
 
 if TYPE_CHECKING:  # registers flags
     from simulation import experiment_flags
@@ -80,24 +81,44 @@ def part_name(setting: str, repeat: int) -> str:
     return f"{name}_repeat_{repeat + 1}"
 
 
-def run(study: Study, directory: run_directory.RunDirectory) -> Iterator[Tables]:
+def places_of(study: Study) -> list[study_parts.Place]:
+    """Returns the repeats of settings in the order in which they run.
+
+    Raises:
+        ValueError: If two of them have the same folder.
+    """
+    names = [part_name(setting.name, 0) for setting in study.settings]
+    if len(set(names)) < len(names):
+        raise ValueError(f"settings have the same folder: {', '.join(names)}")
+    return [
+        (setting.name, repeat)
+        for repeat in range(study.num_repeats)
+        for setting in study.settings
+    ]
+
+
+def run(
+    study: Study,
+    directory: run_directory.RunDirectory,
+    share: Sequence[study_parts.Place] | None = None,
+) -> Iterator[Tables]:
     """Runs what is left to run of a study.
 
     Args:
         study: What to run.
         directory: Takes a checkpoint after each run of a setting.
+        share: What of `places_of` is run here; None for all.
 
     Yields:
         After each repeat of all settings, the tables so far.
     """
-    names = [part_name(setting.name, 0) for setting in study.settings]
-    if len(set(names)) < len(names):
-        raise ValueError(f"settings have the same folder: {', '.join(names)}")
+    places = places_of(study)
+    share = places if share is None else share
     saved = directory.load_checkpoint() or {"done": [], "tables": {}}
     for repeat in range(study.num_repeats):
         for setting in study.settings:
             place = [setting.name, repeat]
-            if place in saved["done"]:
+            if place in saved["done"] or tuple(place) not in share:
                 continue
             logging.info("%s, repeat %d:", setting.name, repeat + 1)
             with directory.part(part_name(setting.name, repeat)) as part:
@@ -116,6 +137,9 @@ def perform(
     arguments: "experiment_flags.Arguments",
     program: str,
     results: pathlib.Path,
+    *,
+    part: study_parts.StudyPart | None = None,
+    parts: Sequence[str] = (),
 ) -> None:
     """Runs a study from a command line, and leaves its results in a folder.
 
@@ -124,11 +148,26 @@ def perform(
         arguments: The flags that all experiments have.
         program: That was called.
         results: The folder, made if it is not there; the run directory has the same.
+        part: What of the study is run; it has no results. None for all of it.
+        parts: Run directories of parts, which are gathered; none is run.
 
     Raises:
-        RunDirectoryError: If the run directory or the folder cannot be used.
+        RunDirectoryError: If the run directory or the folder cannot be used, or the
+            parts are not those of this study.
     """
+    places = places_of(study)
     with arguments.open_run(program, dict(study.data)) as directory:
+        if part is not None:
+            for _ in run(study, directory, part.of(places)):
+                pass
+            directory.complete()
+            print(f"Part {part.number} of {part.count}: {directory.path}")
+            return
+        if parts:
+            folders = [part_name(*place) for place in places]
+            directory.save_checkpoint(
+                study_parts.gather(directory, places, folders, parts)
+            )
         folder = run_files.RunFiles(results)
         folder.make()
         for tables in run(study, directory):
@@ -154,7 +193,7 @@ def how_it_was_made(study: Study, directory: run_directory.RunDirectory) -> str:
     given = [
         shlex.quote(re.sub("^--data_dir=.*", "--data_dir=...", flag))
         for flag in record["flags"]
-        if not flag.startswith("--results_dir=")
+        if not flag.startswith(("--results_dir=", "--gather="))
     ]
     packages = ", ".join(f"{name} {v}" for name, v in record["packages"].items())
     return "\n".join(

@@ -6,6 +6,7 @@ where it is complete, and goes on where it was stopped.
 
 import dataclasses
 import json
+import math
 import os
 import pathlib
 import re
@@ -227,6 +228,11 @@ def read_num_clients(path: pathlib.Path) -> int:
     if found is None:
         raise ValueError(f"{path} is no run of training: its plan has no Timers")
     return int(found[1])
+
+
+def read_num_parameters(path: pathlib.Path) -> int:
+    """Returns how many numbers the model of a run has."""
+    return sum(math.prod(shape) for shape in _facts(path)["weights"].values())
 
 
 def plot(

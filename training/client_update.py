@@ -11,23 +11,28 @@ import dataclasses
 import functools
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import tensorflow as tf
 
-from privacy import model_updates
+from privacy import model_updates, rotated_updates
 from randomness import streams
-from rounds import block_round, codec
+from rounds import block_round, codec, masked_sums
 from simulation import startup
-from training import evaluation, examples, update_sums
+from training import evaluation, examples, rotated_sums, update_sums
 from training import model as model_lib
 
 # The worker keeps a block's sum until the round ends, and trains blocks side by side.
 _DEFAULT_NUM_BLOCKS = 4
 
 
-# Training and evaluation draw nothing: the seeds of blocks are not used.
+# Of what clients send, how it is summed, and what the server makes of the sum.
+Encoding: TypeAlias = (
+    update_sums.SecureSums | update_sums.PlainSums | rotated_sums.RotatedSums
+)
+
+# Nothing is drawn: the seeds of blocks are not used.
 _NOTHING_RANDOM = streams.Stream(0)
 
 
@@ -73,6 +78,7 @@ class FederatedRounds:
         mapped: examples.MappedText,
         training: LocalTraining,
         num_blocks: int = _DEFAULT_NUM_BLOCKS,
+        masking: masked_sums.MaskedSums | None = None,
     ):
         """Makes the computations.
 
@@ -82,6 +88,7 @@ class FederatedRounds:
             training: How a client trains.
             num_blocks: Into how many TFF client values a cohort is cut. Secure sums do
                 not depend on it, plain ones do in their last bits.
+            masking: How updates are masked; None where they are summed as they are.
 
         Raises:
             ValueError: If `num_blocks` is below 1, or the text has token ids that the
@@ -99,9 +106,15 @@ class FederatedRounds:
         self.mapped = mapped
         self.training = training
         self._num_blocks = num_blocks
-        self._names = list(model.initial_weights(0))
+        self._shapes = {
+            name: part.shape for name, part in model.initial_weights(0).items()
+        }
+        self._masking = masking
         self._secure_sums = update_sums.SecureSums(model.num_parameters())
         self._plain_sums = update_sums.PlainSums()
+        self._rotated_sums: dict[
+            rotated_updates.RotatedUpdate, rotated_sums.RotatedSums
+        ] = {}
         self._rounds: dict[Any, block_round.BlockRound] = {}
 
     def describe(self) -> dict[str, Any]:
@@ -118,7 +131,33 @@ class FederatedRounds:
             "limits": dataclasses.asdict(self.mapped.limits),
             "training": dataclasses.asdict(self.training),
             "arithmetic": startup.arithmetic(),
+            **(self._masking.describe() if self._masking else {}),
         }
+
+    def check_masking(
+        self,
+        cohort_size: int,
+        clip_norm: float,
+        rotated: rotated_updates.RotatedUpdate | None = None,
+    ) -> None:
+        """Makes sure before a run that its updates can be masked, where they are to be.
+
+        Raises:
+            ValueError: See `MaskedSums.check`; or if nothing clips the updates.
+        """
+        if self._masking is None:
+            return
+        if clip_norm == math.inf:
+            raise ValueError(
+                "secure_sum is 'masked': updates that are not clipped have no bound, "
+                "and cannot be masked; give a clip norm"
+            )
+        # The update's own numbers, and two counts; where it is rotated, two more.
+        size = self.model.num_parameters() + 2
+        largest = self._secure_sums.largest["delta"]
+        if rotated is not None:
+            size, largest = rotated.dimension + 4, 2 * rotated.largest_coordinate
+        self._masking.check(cohort_size, size, largest)
 
     def train(
         self,
@@ -127,6 +166,7 @@ class FederatedRounds:
         clip_norm: float,
         tracked_norm: float,
         stream: streams.Stream = _NOTHING_RANDOM,
+        rotated: rotated_updates.RotatedUpdate | None = None,
     ) -> model_updates.UpdateSum:
         """Trains clients and sums up what they send, by one TFF computation.
 
@@ -137,31 +177,45 @@ class FederatedRounds:
                 infinite, nothing bounds an update, and the sum is a plain one; else it
                 is a secure sum, to which a client adds at most `clip_norm`.
             tracked_norm: The norm that the quantile bit compares with; above 0.
-            stream: Of the round; no client draws anything.
+            stream: Of the round; clients draw from it where updates are rotated.
+            rotated: How a clipped update is encoded; None for exact integers.
 
         Raises:
             ValueError: If there is no client, or one is not in the population, or the
-                secure sum cannot hold so many.
+                secure sum is not for so many; or if clients are to draw from no
+                round's stream.
         """
-        encoding: update_sums.SecureSums | update_sums.PlainSums = (
-            self._secure_sums if clip_norm < math.inf else self._plain_sums
-        )
+        if rotated is not None and stream is _NOTHING_RANDOM:
+            raise ValueError(
+                "stream is missing; it has to be the round's where updates are "
+                "rotated: with the same signs every time, errors would not average out."
+            )
+        encoding = self._encoding(clip_norm, rotated)
         encoding.check(len(clients))
+        of_encoding = encoding.message(stream)
         message = {
             "weights": list(weights.values()),
             "clip_norm": np.float64(clip_norm),
             "tracked_norm": np.float64(tracked_norm),
+            **of_encoding,
         }
-        largest = {"delta": encoding.largest, "num_below": 1, "num_non_finite": 1}
+        largest = {**encoding.largest, "num_below": 1, "num_non_finite": 1}
         work = functools.partial(self._train_block, encoding)
-        sums = self._ask(type(encoding), work, largest, message, clients, stream)
-        parts = collections.OrderedDict(
-            (name, encoding.centred(part, len(clients)))
-            for name, part in zip(self._names, sums["delta"], strict=True)
+        answer = self._ask(
+            encoding, work, largest, message, clients, stream, self._masking
         )
-        return model_updates.UpdateSum(
-            parts, len(clients), int(sums["num_below"]), int(sums["num_non_finite"])
+        return encoding.update_sum(
+            answer.sums, self._shapes, len(clients), answer.num_summed, of_encoding
         )
+
+    def _encoding(
+        self, clip_norm: float, rotated: rotated_updates.RotatedUpdate | None
+    ) -> Encoding:
+        if rotated is not None:
+            if rotated not in self._rotated_sums:
+                self._rotated_sums[rotated] = rotated_sums.RotatedSums(rotated)
+            return self._rotated_sums[rotated]
+        return self._secure_sums if clip_norm < math.inf else self._plain_sums
 
     def evaluate(
         self, weights: Mapping[str, np.ndarray], clients: np.ndarray
@@ -177,13 +231,13 @@ class FederatedRounds:
         """
         message = {"weights": list(weights.values())}
         largest = dict.fromkeys(evaluation.SUMS)
-        sums = self._ask(
+        answer = self._ask(
             None, self._evaluate_block, largest, message, clients, _NOTHING_RANDOM
         )
-        return evaluation.metrics_of_sums(sums)
+        return evaluation.metrics_of_sums(answer.sums)
 
-    def _ask(self, kind, work, largest, message, clients, stream):
-        """Returns the sums of a kind of work over clients."""
+    def _ask(self, kind, work, largest, message, clients, stream, masking=None):
+        """Returns what clients answer to a kind of work."""
         if not clients.size:
             raise ValueError("clients is empty; it has to have at least one.")
         population = self.mapped.text.num_clients
@@ -195,14 +249,15 @@ class FederatedRounds:
         size = block_round.block_size_of(clients.size, self._num_blocks)
         if (kind, size) not in self._rounds:
             self._rounds[kind, size] = block_round.BlockRound(
-                work, largest, block_size=size
+                work, largest, block_size=size, masking=masking
             )
-        return self._rounds[kind, size](message, clients, stream)
+        return self._rounds[kind, size].ask(message, clients, stream)
 
-    def _train_block(self, encoding, message, block):
+    def _train_block(self, encoding: Encoding, message, block):
         """Trains a block's clients one after the other; returns their sums."""
         clients = block["clients"]
         start = list(message["weights"])
+        told = encoding.told(message)
         zero = tf.constant(0, tf.int64)
 
         def one_client(number, total, below, non_finite):
@@ -210,9 +265,10 @@ class FederatedRounds:
             delta = update_sums.difference(weights, start)
             norm = update_sums.norm_of(delta)
             finite = tf.math.is_finite(norm)
+            place = block["first_place"] + tf.cast(number, tf.int64)
             total = tf.cond(
                 finite,
-                lambda: encoding.add(total, delta, norm, message["clip_norm"]),
+                lambda: encoding.add(total, delta, norm, {**told, "place": place}),
                 lambda: list(total),
             )
             bit = finite & (norm <= message["tracked_norm"])
@@ -226,18 +282,11 @@ class FederatedRounds:
         _, total, below, non_finite = tf.while_loop(
             lambda number, *_: number < tf.size(clients),
             one_client,
-            (
-                tf.constant(0),
-                [tf.zeros_like(w, encoding.dtype) for w in start],
-                zero,
-                zero,
-            ),
+            (tf.constant(0), encoding.begin(start), zero, zero),
             parallel_iterations=1,
         )
-        sent = [encoding.shifted(part, tf.size(clients)) for part in total]
-        return collections.OrderedDict(
-            delta=sent, num_below=below, num_non_finite=non_finite
-        )
+        sent = encoding.sent(total, tf.size(clients))
+        return collections.OrderedDict(sent, num_below=below, num_non_finite=non_finite)
 
     def _local_training(
         self, start: Sequence[tf.Tensor], client: tf.Tensor

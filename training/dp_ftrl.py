@@ -20,12 +20,12 @@ from typing import Any
 
 import numpy as np
 
-from privacy import model_updates
+from privacy import model_updates, rotated_updates
 from privacy import plan as plan_lib
 from randomness import streams
 from rounds import algorithm, codec, run
 from simulation import exit_codes
-from training import client_update, metric_names, server_optimizers
+from training import client_update, metric_names, rotated_sums, server_optimizers
 
 Weights = collections.OrderedDict[str, np.ndarray]
 
@@ -57,8 +57,12 @@ class TrainingState:
 
 
 def update_metrics(observed: run.Observed[TrainingState]) -> dict[str, int]:
-    """Observes how many clients' updates were not finite."""
-    return {"non_finite_clients": observed.total.num_non_finite}
+    """Observes how many clients' updates were not finite, or could not be encoded."""
+    found = {"non_finite_clients": observed.total.num_non_finite}
+    if isinstance(observed.total, rotated_sums.RotatedSum):
+        found["bounded_clients"] = observed.total.num_bounded
+        found["unrounded_clients"] = observed.total.num_unrounded
+    return found
 
 
 class DpFtrl(algorithm.Algorithm[TrainingState, model_updates.UpdateSum]):
@@ -73,7 +77,7 @@ class DpFtrl(algorithm.Algorithm[TrainingState, model_updates.UpdateSum]):
     def __init__(
         self,
         rounds: client_update.FederatedRounds,
-        plan: plan_lib.Plan[Any, Any, model_updates.UpdateMechanism],
+        plan: plan_lib.Plan[Any, model_updates.Update, model_updates.UpdateMechanism],
         weights: Mapping[str, np.ndarray],
         *,
         clients: np.ndarray | None = None,
@@ -91,8 +95,8 @@ class DpFtrl(algorithm.Algorithm[TrainingState, model_updates.UpdateSum]):
             optimizer: How the server steps; None for `Sgdm()`.
 
         Raises:
-            ValueError: If the plan is for another number of clients, or the weights
-                are not those of the model.
+            ValueError: If the plan is for another number of clients or of parameters,
+                or the weights are not those of the model.
         """
         if clients is None:
             clients = np.arange(rounds.mapped.text.num_clients)
@@ -107,6 +111,23 @@ class DpFtrl(algorithm.Algorithm[TrainingState, model_updates.UpdateSum]):
         self.max_rounds = plan.mechanism.num_rounds
         self._optimizer = optimizer or server_optimizers.Sgdm()
         self._first = self._checked(weights)
+        self._rotated = self._rotated_update()
+        rounds.check_masking(
+            plan.sampler.cohort_size, plan.mechanism.clip_norm, self._rotated
+        )
+
+    def _rotated_update(self) -> rotated_updates.RotatedUpdate | None:
+        """Returns how updates are rotated; None where they are not."""
+        found = self.plan.contribution
+        if not isinstance(found, rotated_updates.RotatedUpdate):
+            return None
+        size = sum(part.size for part in self._first.values())
+        if found.num_values != size:
+            raise ValueError(
+                f"num_values is {found.num_values:,}; it has to be {size:,}, the "
+                "parameters of the model."
+            )
+        return found
 
     def _checked(self, weights: Mapping[str, np.ndarray]) -> Weights:
         template = self.rounds.model.initial_weights(0)
@@ -154,8 +175,9 @@ class DpFtrl(algorithm.Algorithm[TrainingState, model_updates.UpdateSum]):
             state.clip_norm,
             state.tracked_norm,
             stream,
+            self._rotated,
         )
-        if sums.num_non_finite == len(cohort):
+        if sums.num_non_finite == sums.num_summed:
             raise NonFiniteModelError(
                 f"round {state.round_number}: no client's update is finite; lower the "
                 "learning rates. The model is kept as it was before the round."
@@ -189,7 +211,10 @@ class DpFtrl(algorithm.Algorithm[TrainingState, model_updates.UpdateSum]):
             released.clip_norm,
             released.tracked_norm,
         )
-        return following, {"update_norm": _norm(released.total) / goal}
+        return following, {
+            "update_norm": _norm(released.total) / goal,
+            **self.plan.contribution.metrics(),
+        }
 
     def progress(self, row: Mapping[str, float | int]) -> str:
         """Returns what the log says of a round."""

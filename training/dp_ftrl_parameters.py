@@ -7,6 +7,7 @@ from typing import Any
 from privacy import (
     correlated_noise,
     model_updates,
+    rotated_updates,
     toeplitz,
     training_plan,
     update_noise,
@@ -58,6 +59,7 @@ class ServerParameters:
             BANDED only.
         matrix: C, which correlates the noise: of BLT a `blt.Blt`, of BANDED a
             `toeplitz.SquareRoot`.
+        rotated: How clipped updates are encoded; None for exact integers.
     """
 
     mechanism: Mechanism
@@ -71,6 +73,7 @@ class ServerParameters:
     adaptive_clip: AdaptiveClip | None = None
     restart_rounds: tuple[int, ...] = ()
     matrix: toeplitz.Matrix | None = None
+    rotated: rotated_updates.RotatedUpdate | None = None
 
     def __post_init__(self):
         if self.cohort_size < 1:
@@ -88,7 +91,9 @@ class ServerParameters:
                 f"matrix is {self.matrix}, which does not go with "
                 f"{self.mechanism.value}."
             )
-        self.update_mechanism()
+        mechanism = self.update_mechanism()
+        if self.rotated is not None:
+            self.rotated.check(self.cohort_size, mechanism)
 
     def update_mechanism(self) -> model_updates.UpdateMechanism:
         """Returns what is released of a round's sum.
@@ -146,4 +151,4 @@ class ServerParameters:
                 raise ValueError(
                     f"{name} is {other} for the clients and {mine} for the server."
                 )
-        return training_plan.plan_of(sampler, self.update_mechanism())
+        return training_plan.plan_of(sampler, self.update_mechanism(), self.rotated)

@@ -21,7 +21,7 @@ from training import keyboard_options as options_lib
 
 _PROGRAM = "training.evaluate_keyboard"
 
-_OPTIONS = option_flags.define(options_lib.EvaluationOptions)
+_OPTIONS = option_flags.define(options_lib.EvaluationOptions, title="The evaluation")
 _USER = option_flags.define(options_lib.UserOptions)
 _COMPOSE = option_flags.define(options_lib.ComposeOptions)
 _TOUCHES = option_flags.define(options_lib.TouchOptions)
@@ -98,7 +98,6 @@ def run(arguments: experiment_flags.Arguments) -> None:
         table = comparison.write(directory)
         directory.complete()
     print(table)
-    print(f"Report: {directory.path}/report.html")
 
 
 def main(argv: list[str]) -> None:

@@ -200,7 +200,7 @@ class Comparison:
             directory: See `keyboard_report.write`.
 
         Returns:
-            The scores as a table in Markdown.
+            The scores as a table in Markdown, and what they come to.
         """
         evaluations, intervals = {}, {}
         for name, predictor in self.predictors.items():
@@ -212,11 +212,12 @@ class Comparison:
             rng = seeds.generator(self.seed, "judges drawn again")
             intervals[name] = scores.intervals(rng, self.num_resamples)
         table = keyboard_report.scores_table(evaluations, intervals)
-        keyboard_report.write(
+        verdict = keyboard_report.write(
             directory, evaluations, table, self.judgement.counts(), self.notes
         )
         thresholds = {name: e.threshold for name, e in evaluations.items()}
-        return keyboard_report.to_markdown(keyboard_report.shown(table, thresholds))
+        shown = keyboard_report.to_markdown(keyboard_report.shown(table, thresholds))
+        return f"{shown}\n{verdict}"
 
 
 def _layout_of(

@@ -6,6 +6,7 @@ import pandas as pd
 from matplotlib import figure as figure_lib
 
 from simulation import page, plots, run_directory
+from simulation import verdict as verdict_lib
 from training import keyboard_evaluation, metric_names
 
 _COLORS = (plots.BLUE, plots.ORANGE, plots.GREEN, plots.PURPLE)
@@ -97,7 +98,7 @@ def write(
     scores: pd.DataFrame,
     counts: Mapping[str, int],
     notes: Sequence[str],
-) -> None:
+) -> verdict_lib.Verdict:
     """Writes `scores.csv`, `smart_compose.csv`, a plot, and `report.html`.
 
     Args:
@@ -106,8 +107,12 @@ def write(
         scores: From `scores_table`.
         counts: How much was judged.
         notes: What to know, a sentence or more each.
+
+    Returns:
+        Which model suggests best.
     """
     report = page.Page(directory, "On a keyboard")
+    report.verdict(_best(scores))
     section = report.section("Models", covered=False)
     section.file("scores.csv", scores)
     thresholds = {model: e.threshold for model, e in evaluations.items()}
@@ -123,7 +128,15 @@ def write(
     judged.show(pd.DataFrame({"": [*counts], "number": [*counts.values()]}))
     judged.text("".join(f"* {note}\n" for note in notes))
     report.how_it_was_made()
-    report.write()
+    return report.write()
+
+
+def _best(scores: pd.DataFrame) -> str:
+    """Returns which models a simulated user picks most from, in a line."""
+    picked = scores[scores["metric"] == "picked_rate"].set_index("model")["value"]
+    ranked = picked.dropna().sort_values(ascending=False, kind="stable")
+    told = ", ".join(f"{model} {value:.1%}" for model, value in ranked.items())
+    return f"{metric_names.KEYBOARD_LABELS['picked_rate'].capitalize()}: {told}."
 
 
 def plot_curves(table: pd.DataFrame) -> figure_lib.Figure:

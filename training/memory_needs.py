@@ -40,6 +40,7 @@ class Needs:
         tree_rounds: Rounds of the longest noise tree; 0 without one.
         participations: Clients of all rounds together.
         buffers: Vectors that correlated noise remembers; 0 for other noise.
+        padded_values: Of an update that is rotated; 0 where none is.
     """
 
     num_parameters: int
@@ -50,6 +51,7 @@ class Needs:
     tree_rounds: int
     participations: int
     buffers: int = 0
+    padded_values: int = 0
 
     @property
     def noise_bytes(self) -> int:
@@ -72,6 +74,9 @@ class Needs:
         block = 40 * self.num_parameters
         # Scores and their gradients; gates and cells of each place.
         block += self.batch_tokens * (12 * self.num_tokens + 40 * self.num_units)
+        # Rotated values, what is left of them, and the integers of tries and blocks.
+        block += 48 * self.padded_values
+        server += 32 * self.padded_values
         return _BASE_BYTES + server + min(self.num_blocks, _BLOCKS_AT_ONCE) * block
 
     def check(self) -> None:

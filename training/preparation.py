@@ -5,6 +5,7 @@ from typing import Any
 
 from privacy import model_updates
 from privacy import plan as plan_lib
+from rounds import masked_sums
 from simulation import client_text
 from simulation import vocabulary as vocabulary_lib
 from training import (
@@ -89,6 +90,7 @@ def prepare(
     text: client_text.ClientText,
     seed: int,
     network: model.LanguageModel | None = None,
+    masking: masked_sums.MaskedSums | None = None,
 ) -> Prepared:
     """Prepares a training run.
 
@@ -98,6 +100,7 @@ def prepare(
         text: Of all clients.
         seed: Of who is held out, and of the first weights.
         network: From `network_of`, where it is there already.
+        masking: How updates are masked; None where they are summed as they are.
 
     Raises:
         ValueError: If there are too few clients, or the model to begin with does not
@@ -126,5 +129,6 @@ def prepare(
                 options.client_learning_rate, options.client_epochs
             ),
             options.num_blocks,
+            masking,
         ),
     )

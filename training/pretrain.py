@@ -5,17 +5,29 @@ scripts/run training.pretrain --population=messages.csv.xz --vocabulary_size=200
 
 from absl import app, flags, logging
 
-from options import option_flags
+from options import help_text, option_flags
 from simulation import experiment_flags, population_flags, startup
 from simulation.population_options import LanguageOptions
 from training.pretrain_options import PretrainOptions
 
 _PROGRAM = "training.pretrain"
 
-_OPTIONS = option_flags.define(PretrainOptions)
+_OPTIONS = option_flags.define(PretrainOptions, title="The training")
 _LANGUAGE = option_flags.define(LanguageOptions)
 _POPULATION = population_flags.PopulationFlags("sentences")
 flags.adopt_module_key_flags(experiment_flags)
+help_text.first(
+    "population",
+    "initial_model",
+    "num_epochs",
+    "batch_size",
+    "learning_rate",
+    "vocabulary",
+    "vocabulary_size",
+    "model",
+    "output_dir",
+    "resume",
+)
 
 
 def run(arguments: experiment_flags.Arguments) -> None:
@@ -56,14 +68,14 @@ def run(arguments: experiment_flags.Arguments) -> None:
     for baseline in beside:
         logging.info("%s", baseline)
 
-    def report(directory, outcome, statement) -> None:
+    def report(directory, outcome, statement):
         path = directory.path / "model"
         length = options.max_words + 1
         weights = outcome.states[0].weights
         exported_model.export(prepared.network, weights, vocabulary, length, path)
         record = prepared.record(population.source)
         prepared.write_text(record, weights, path)
-        pretraining_report.write(
+        return pretraining_report.write(
             directory, statement, beside, record, batch_size=options.batch_size
         )
 
@@ -75,14 +87,11 @@ def run(arguments: experiment_flags.Arguments) -> None:
         report=report,
         **vars(arguments),
     )
-    print(f"Model: {done.path}/model")
-    print(f"Report: {done.path}/report.html")
+    print(done.verdict)
 
 
 def _check_flags() -> None:
-    _OPTIONS.read()
-    _LANGUAGE.read()
-    _POPULATION.read()
+    option_flags.check_all(_OPTIONS.read, _LANGUAGE.read, _POPULATION.read)
 
 
 def main(argv: list[str]) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from privacy import statement as statement_lib
 from simulation import page, run_directory
+from simulation import verdict as verdict_lib
 from training import baselines as baselines_lib
 from training import text_record, training_report
 
@@ -15,7 +16,7 @@ def write(
     record: text_record.TextRecord,
     *,
     batch_size: int,
-) -> None:
+) -> verdict_lib.Verdict:
     """Writes the statement that nothing is guaranteed, the plots, and `report.html`.
 
     Args:
@@ -24,10 +25,17 @@ def write(
         baselines: What the model stands beside.
         record: The text that it was trained on.
         batch_size: Sentences of a step.
+
+    Returns:
+        What the run comes to.
     """
     metrics = directory.metrics()
     last = metrics.iloc[-1]
     report = page.Page(directory, "Central training")
+    report.verdict(
+        training_report.how_good(last, baselines),
+        next_command="scripts/run training.run_training --initial_model={run}/model",
+    )
     model = report.section("The model", covered=False)
     model.text(
         f"After {last['steps']:,} steps of {batch_size:,} sentences each, "
@@ -56,4 +64,4 @@ def write(
     )
     report.statement(statement)
     report.how_it_was_made()
-    report.write()
+    return report.write()

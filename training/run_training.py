@@ -5,7 +5,8 @@ scripts/run training.run_training --flagfile=configs/training_demo.flagfile
 
 from absl import app, flags, logging
 
-from options import option_flags
+from options import help_text, option_flags
+from rounds.secure_sum_options import SecureSumOptions
 from simulation import experiment_flags, population_flags, startup
 from simulation.population_options import LanguageOptions
 from training.other_models_options import OtherModelsOptions
@@ -14,11 +15,24 @@ from training.training_options import TrainingOptions
 _PROGRAM = "training.run_training"
 _CHECKPOINTS_KEPT = 3
 
-_OPTIONS = option_flags.define(TrainingOptions)
-_OTHERS = option_flags.define(OtherModelsOptions)
+_OPTIONS = option_flags.define(TrainingOptions, title="The training")
+_SECURE_SUM = option_flags.define(SecureSumOptions, title="The secure sum")
+_OTHERS = option_flags.define(OtherModelsOptions, title="Other models")
 _LANGUAGE = option_flags.define(LanguageOptions)
 _POPULATION = population_flags.PopulationFlags("sentences")
 flags.adopt_module_key_flags(experiment_flags)
+help_text.first(
+    "population",
+    "mechanism",
+    "cohort_size",
+    "num_rounds",
+    "noise_multiplier",
+    "epsilon",
+    "clip_norm",
+    "initial_model",
+    "output_dir",
+    "resume",
+)
 
 
 def _own_model(options: TrainingOptions, num_tokens: int, seed: int):
@@ -30,7 +44,20 @@ def _own_model(options: TrainingOptions, num_tokens: int, seed: int):
     return preparation.network_of(options, num_tokens, seed)
 
 
-def _memory_needs(options: TrainingOptions, parameters, num_tokens: int, network):
+def _num_parameters(options: TrainingOptions, num_tokens: int, network) -> int:
+    """Returns the parameters of a model of the user's own, or of the default one."""
+    from training import memory_needs
+
+    if network is not None:
+        return network.num_parameters()
+    return memory_needs.cifg_num_parameters(
+        num_tokens, options.num_units, options.embedding_size
+    )
+
+
+def _memory_needs(
+    options: TrainingOptions, parameters, num_tokens: int, num_parameters: int
+):
     """Returns the sizes that the run's memory depends on."""
     from privacy import tree_aggregation
     from training import dp_ftrl_parameters, memory_needs
@@ -41,24 +68,18 @@ def _memory_needs(options: TrainingOptions, parameters, num_tokens: int, network
             parameters.num_rounds, parameters.restart_rounds
         )
     words = options.max_words + 1
-    # What a model of the user's own keeps of a batch, beside scores, nobody knows.
-    num_units = 0
-    if network is None:
-        num_units = options.num_units
-        num_parameters = memory_needs.cifg_num_parameters(
-            num_tokens, num_units, options.embedding_size
-        )
-    else:
-        num_parameters = network.num_parameters()
+    rotated = parameters.rotated
     return memory_needs.Needs(
         num_parameters=num_parameters,
         num_tokens=num_tokens,
-        num_units=num_units,
+        # What a model of the user's own keeps of a batch, beside scores, nobody knows.
+        num_units=options.num_units if options.model is None else 0,
         batch_tokens=options.batch_size * words,
         num_blocks=options.num_blocks,
         tree_rounds=max(lengths),
         participations=parameters.cohort_size * parameters.num_rounds,
         buffers=0 if parameters.matrix is None else parameters.matrix.num_buffers,
+        padded_values=0 if rotated is None else rotated.dimension,
     )
 
 
@@ -96,10 +117,11 @@ def run(arguments: experiment_flags.Arguments) -> None:
     options = _OPTIONS.read()
     if options.onednn:
         startup.use_onednn()
-    parameters = options.server_parameters()
     vocabulary, public_data = options.read_vocabulary()
     network = _own_model(options, vocabulary.num_tokens, arguments.seed)
-    _memory_needs(options, parameters, vocabulary.num_tokens, network).check()
+    num_parameters = _num_parameters(options, vocabulary.num_tokens, network)
+    parameters = options.server_parameters(num_parameters)
+    _memory_needs(options, parameters, vocabulary.num_tokens, num_parameters).check()
     tokenizer = sentence_tokenizers.get_sentence_tokenizer("keyboard")
     text = client_sentences.prepare(
         _POPULATION.read(),
@@ -109,7 +131,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
         _LANGUAGE.read(),
     )
     # TensorFlow comes last: it takes seconds to import.
-    from rounds import experiment
+    from rounds import experiment, masked_sums
     from training import (
         dp_ftrl,
         exported_model,
@@ -120,7 +142,10 @@ def run(arguments: experiment_flags.Arguments) -> None:
         training_report,
     )
 
-    prepared = preparation.prepare(options, vocabulary, text, arguments.seed, network)
+    masking = masked_sums.MaskedSums.of(_SECURE_SUM.read())
+    prepared = preparation.prepare(
+        options, vocabulary, text, arguments.seed, network, masking
+    )
     clients, beginning = prepared.clients, prepared.beginning
     first_text = shared_text.examine(
         options.initial_model,
@@ -142,26 +167,31 @@ def run(arguments: experiment_flags.Arguments) -> None:
     )
     beside, others = _beside(prepared, text, vocabulary, options, arguments.seed)
 
-    def report(directory, outcome, statement) -> None:
+    def report(directory, outcome, statement):
         realised, planned = (
             training_report.with_public_data(
                 stated, public_data, first_text.not_counted
             )
             for stated in (statement, algorithm.plan.statement(None, options.delta))
         )
-        training_report.write(
-            directory,
-            realised,
-            planned,
-            beside,
-            may_have_judges=first_text.may_have_judges,
-        )
+        if masking is not None:
+            realised, planned = (
+                masking.stated(stated, options.cohort_size)
+                for stated in (realised, planned)
+            )
         exported_model.export(
             prepared.network,
             outcome.states[0].weights,
             vocabulary,
             prepared.limits.max_words + 1,
             directory.path / "model",
+        )
+        return training_report.write(
+            directory,
+            realised,
+            planned,
+            beside,
+            may_have_judges=first_text.may_have_judges,
         )
 
     done = experiment.run_experiment(
@@ -172,12 +202,14 @@ def run(arguments: experiment_flags.Arguments) -> None:
             **beginning.facts,
             **first_text.facts,
             **others,
+            **masked_sums.facts(masking),
         },
         delta=options.delta,
         save_every=options.checkpoint_every,
         keep=_CHECKPOINTS_KEPT,
         observers=[
             dp_ftrl.update_metrics,
+            *masked_sums.observers(masking),
             held_out.Evaluation(
                 prepared.rounds, clients.held_out, options.evaluate_every
             ),
@@ -185,15 +217,18 @@ def run(arguments: experiment_flags.Arguments) -> None:
         report=report,
         **vars(arguments),
     )
-    print(f"Model: {done.path}/model")
-    print(f"Report: {done.path}/report.html")
+    print(done.verdict)
 
 
 def _check_flags() -> None:
-    _OPTIONS.read().server_parameters()
-    _OTHERS.read()
-    _LANGUAGE.read()
-    _POPULATION.read()
+    option_flags.check_all(
+        # What does not fit the smallest model fits none.
+        lambda: _OPTIONS.read().server_parameters(1),
+        _SECURE_SUM.read,
+        _OTHERS.read,
+        _LANGUAGE.read,
+        _POPULATION.read,
+    )
 
 
 def main(argv: list[str]) -> None:

@@ -36,18 +36,21 @@ class ServerOptimizerOptions:
         "Of the server (eta_s).",
         above=0,
         most=_LARGEST_RATE,
+        group="How the model learns",
     )
     server_optimizer: str = option(
         "sgdm",
         "How the server steps along the noisy mean of updates: gradient descent with "
         "momentum (Algorithm 1), Adam, or Yogi.",
         choices=("sgdm", "adam", "yogi"),
+        group="How the model learns",
     )
     momentum: float | None = option(
         None,
         "Of --server_optimizer=sgdm (beta); 0.9 by default.",
         least=0,
         below=1,
+        group="How the model learns",
     )
     server_beta1: float | None = option(
         None,
@@ -55,6 +58,7 @@ class ServerOptimizerOptions:
         "default.",
         least=0,
         below=1,
+        group="How the model learns",
     )
     server_beta2: float | None = option(
         None,
@@ -62,6 +66,7 @@ class ServerOptimizerOptions:
         "0.99 by default.",
         least=0,
         below=1,
+        group="How the model learns",
     )
     server_epsilon: float | None = option(
         None,
@@ -69,6 +74,7 @@ class ServerOptimizerOptions:
         "by default.",
         least=1e-15,
         most=_LARGEST_RATE,
+        group="How the model learns",
     )
 
     def optimizer(self) -> "ServerOptimizer":

@@ -13,6 +13,7 @@ from training import model_options, server_optimizer_options
 
 if TYPE_CHECKING:  # these import NumPy
     from privacy import toeplitz
+    from privacy.rotated_updates import RotatedUpdate
     from rounds.timers import Timers
     from training.dp_ftrl_parameters import ServerParameters
 
@@ -46,6 +47,7 @@ class TrainingOptions(
         "unset for what --timer_hours makes of it; any other run is accounted as it "
         "was.",
         choices=("dp_ftrl", "blt", "banded", "dp_fedavg", "fedavg"),
+        group="Privacy",
     )
     blt_buffers: int = option(
         2,
@@ -53,6 +55,7 @@ class TrainingOptions(
         least=1,
         most=4,
         why="a fifth is of no use",
+        group="Privacy",
     )
     bands: int | None = option(
         None,
@@ -60,6 +63,7 @@ class TrainingOptions(
         "vector for each but one. Unset: MinS + 1.",
         least=1,
         most=_LARGEST_COUNT,
+        group="Privacy",
     )
     cohort_size: int = option(
         REQUIRED,
@@ -67,6 +71,7 @@ class TrainingOptions(
         least=1,
         most=2**29 - 1,
         why="the secure sum has 62 bits, and an update takes 33",
+        group="Clients and rounds",
     )
     num_rounds: int = option(
         100,
@@ -74,6 +79,7 @@ class TrainingOptions(
         least=1,
         most=100_000,
         why="some fifty times the longest run of Xu et al. 2023",
+        group="Clients and rounds",
     )
     noise_multiplier: float | None = option(
         None,
@@ -81,6 +87,7 @@ class TrainingOptions(
         least=_LEAST_NOISE,
         most=_LARGEST_NOISE_MULTIPLIER,
         why="less guarantees nothing, and more does not fit into 64 bits",
+        group="Privacy",
     )
     epsilon: float | None = option(
         None,
@@ -89,6 +96,7 @@ class TrainingOptions(
         "--min_separation and --max_participation allow is within it.",
         above=0,
         most=1000,
+        group="Privacy",
     )
     clip_norm: float | None = option(
         None,
@@ -96,24 +104,45 @@ class TrainingOptions(
         least=1e-15,
         most=1e15,
         why="squares and sums of updates have to be float32's",
+        group="Privacy",
+    )
+    update_encoding: str = option(
+        "exact",
+        "Of clipped updates: integers of 64 bits that no rounding shows in; or rotated "
+        "and rounded at random to small integers, as secure aggregation takes them (Xu "
+        "et al. 2023, Algorithm 2): 22 bits a parameter for 6,500 clients, and the "
+        "guarantee counts the norm that rounding adds.",
+        choices=("exact", "rotated"),
+    )
+    rounding_scale: float | None = option(
+        None,
+        "Of --update_encoding=rotated: the factor s before updates are rounded to "
+        "integers; more of it takes more bits, and rounding costs less. Unset: with "
+        "which a coordinate of a clipped update is about 10.",
+        least=1e-15,
+        most=1e30,
+        why="more than an integer of 64 bits holds",
     )
     adaptive_clip: bool = option(
         False,
         "Estimate the clip norm as a quantile of the updates' norms (Algorithm 1). "
         "With dp_ftrl, blt and banded it changes after rounds 128 + 1024 i, or "
         "--first_restart and so on.",
+        group="Privacy",
     )
     target_quantile: float = option(
         0.5,
         "Of --adaptive_clip (gamma).",
         above=0,
         below=1,
+        group="Privacy",
     )
     clip_learning_rate: float = option(
         0.2,
         "Of --adaptive_clip (eta_gamma).",
         above=0,
         most=_LARGEST_RATE,
+        group="Privacy",
     )
     clipped_count_stddev: float | None = option(
         None,
@@ -122,42 +151,49 @@ class TrainingOptions(
         "noise multiplier.",
         least=_LEAST_NOISE,
         most=2.0**30,
+        group="Privacy",
     )
     first_restart: int = option(
         128,
         "Round of the first restart with --adaptive_clip.",
         least=0,
         most=_LARGEST_COUNT,
+        group="Privacy",
     )
     restart_period: int = option(
         1024,
         "Rounds between restarts with --adaptive_clip.",
         least=1,
         most=_LARGEST_COUNT,
+        group="Privacy",
     )
     client_learning_rate: float = option(
         0.5,
         "Of clients' SGD (eta_c).",
         above=0,
         most=_LARGEST_RATE,
+        group="How the model learns",
     )
     client_epochs: int = option(
         1,
         "How often a client goes through its sentences.",
         least=1,
         most=10_000,
+        group="How the model learns",
     )
     over_selection: float = option(
         1.0,
         "Clients asked to take part, for each that is needed.",
         least=1,
         most=1000,
+        group="Clients and rounds",
     )
     drop_out: float = option(
         0.0,
         "Probability that a client that is asked does not report.",
         least=0,
         below=1,
+        group="Clients and rounds",
     )
     timer_hours: int = option(
         24,
@@ -165,6 +201,7 @@ class TrainingOptions(
         least=0,
         most=10 * 365 * 24,
         unit="hours",
+        group="Clients and rounds",
     )
     round_minutes: int = option(
         10,
@@ -172,6 +209,7 @@ class TrainingOptions(
         least=1,
         most=7 * 24 * 60,
         unit="minutes",
+        group="Clients and rounds",
     )
     min_separation: int | None = option(
         None,
@@ -179,35 +217,41 @@ class TrainingOptions(
         "measured.",
         least=0,
         most=_LARGEST_COUNT,
+        group="Clients and rounds",
     )
     max_participation: int | None = option(
         None,
         "MaxP that is enforced. Unset: measured.",
         least=1,
         most=_LARGEST_COUNT,
+        group="Clients and rounds",
     )
     diurnal: bool = option(
         True,
         "Clients are there while they charge and are idle, mostly at night. Else "
         "always.",
+        group="Clients and rounds",
     )
     delta: float = option(
         1e-10,
         "Delta of the guarantee.",
         above=0,
         below=1,
+        group="Privacy",
     )
     evaluate_every: int = option(
         10,
         "Rounds between evaluations on held-out clients.",
         least=1,
         most=_LARGEST_COUNT,
+        group="What is measured and kept",
     )
     checkpoint_every: int = option(
         10,
         "Rounds between checkpoints.",
         least=1,
         most=_LARGEST_COUNT,
+        group="What is measured and kept",
     )
     num_blocks: int = option(
         4,
@@ -216,6 +260,7 @@ class TrainingOptions(
         least=1,
         most=10_000,
         why="each costs a quarter of a millisecond and more",
+        group="What is measured and kept",
     )
 
     def __post_init__(self):
@@ -224,6 +269,7 @@ class TrainingOptions(
         self._check_optimizer()
         if self.is_private and self.clip_norm is None:
             raise OptionError(self, "{mechanism=} needs {clip_norm}")
+        self._check_encoding()
         if self.epsilon is None:
             return
         if not self.is_private:
@@ -239,13 +285,32 @@ class TrainingOptions(
                 "follows",
             )
 
+    def _check_encoding(self) -> None:
+        if self.update_encoding != "rotated":
+            if self.rounding_scale is not None:
+                raise OptionError(
+                    self, "{rounding_scale=} is no setting of {update_encoding=}"
+                )
+            return
+        if self.clip_norm is None:
+            raise OptionError(self, "{update_encoding=} needs {clip_norm}")
+        if self.adaptive_clip:
+            raise OptionError(
+                self,
+                "{adaptive_clip=}, but {update_encoding=} has a fixed clip norm; leave "
+                "one of them out",
+            )
+
     @property
     def is_private(self) -> bool:
         """Whether the mechanism adds noise."""
         return self.mechanism != "fedavg"
 
-    def server_parameters(self) -> "ServerParameters":
+    def server_parameters(self, num_values: int | None = None) -> "ServerParameters":
         """Returns the server's side, its noise solved for where an epsilon is given.
+
+        Args:
+            num_values: The model's parameters, where updates are rotated.
 
         Raises:
             ValueError: If the options do not fit.
@@ -269,20 +334,25 @@ class TrainingOptions(
                     self.num_rounds, self.first_restart, self.restart_period
                 )
         matrix = noise_settings.matrix_of(self, restarts)
+        rotated = noise_settings.rotated_update(self, num_values)
         return lib.ServerParameters(
             mechanism=mechanism,
             cohort_size=self.cohort_size,
             num_rounds=self.num_rounds,
-            noise_multiplier=self._noise_multiplier(restarts, matrix),
+            noise_multiplier=self._noise_multiplier(restarts, matrix, rotated),
             clip_norm=math.inf if self.clip_norm is None else self.clip_norm,
             optimizer=self.optimizer(),
             adaptive_clip=adaptive,
             restart_rounds=restarts,
             matrix=matrix,
+            rotated=rotated,
         )
 
     def _noise_multiplier(
-        self, restart_rounds: tuple[int, ...], matrix: "toeplitz.Matrix | None"
+        self,
+        restart_rounds: tuple[int, ...],
+        matrix: "toeplitz.Matrix | None",
+        rotated: "RotatedUpdate | None",
     ) -> float:
         """Returns z: the one that is given, or the least one for the wanted epsilon."""
         from training import noise_settings
@@ -292,7 +362,9 @@ class TrainingOptions(
         if self.epsilon is None:
             given = self.noise_multiplier
             return _DEFAULT_NOISE_MULTIPLIER if given is None else given
-        found = noise_settings.least_noise_multiplier(self, restart_rounds, matrix)
+        found = noise_settings.least_noise_multiplier(
+            self, restart_rounds, matrix, rotated
+        )
         if found > _LARGEST_NOISE_MULTIPLIER:
             raise OptionError(
                 self,

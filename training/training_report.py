@@ -7,7 +7,9 @@ import pandas as pd
 from matplotlib import figure as figure_lib
 
 from privacy import statement as statement_lib
+from rounds import masked_sums
 from simulation import page, plots, run_directory
+from simulation import verdict as verdict_lib
 from training import baselines as baselines_lib
 from training import evaluation, metric_names
 
@@ -38,7 +40,7 @@ def write(
     baselines: Sequence[baselines_lib.Baseline],
     *,
     may_have_judges: bool = False,
-) -> None:
+) -> verdict_lib.Verdict:
     """Writes the statements, the plots, and `report.html`.
 
     Args:
@@ -50,9 +52,16 @@ def write(
         baselines: What the model stands beside.
         may_have_judges: Whether the model that training began with may have learned
             from any of the run's clients.
+
+    Returns:
+        What the run comes to.
     """
     metrics = directory.metrics()
     report = page.Page(directory, "Training")
+    report.verdict(
+        how_good(metrics.iloc[-1], baselines),
+        next_command='scripts/run training.predict_next_word --model={run} "how are"',
+    )
     model = report.section("The model", covered=False)
     model.text(f"After {len(metrics)} rounds.")
     if may_have_judges:
@@ -64,15 +73,46 @@ def write(
         )
     add_held_out(model, metrics, baselines)
     clip_norm = report.section("Clip norm", covered=True)
-    clip_norm.plot("clip_norm.png", plot_clip_norm(metrics))
+    told, drawn = plots.told_and_drawn(metrics, ["clip_norm", "tracked_norm"])
+    if told:
+        clip_norm.text(told)
+    if drawn:
+        clip_norm.plot("clip_norm.png", plot_clip_norm(metrics))
     columns = ["round", "simulated_hours", "failed_attempts", "max_participation"]
+    if "upload_bytes" in metrics:
+        sent = report.section("What a client sends in a round", covered=True)
+        columns = ["bits_per_parameter", "upload_bytes"]
+        sent.show(metrics[columns].tail(1), "Rotated, for secure aggregation")
     participation = report.section("Participation", covered=False)
     participation.show(metrics[columns].tail(1), "At the end")
+    masked_sums.show(report, metrics)
     privacy = report.statement(realised, "Privacy, as realised")
-    privacy.plot("zcdp.png", plot_zcdp(metrics))
+    spent = plot_zcdp(metrics)
+    if plots.says_something(spent):
+        privacy.plot("zcdp.png", spent)
     report.statement(planned, "Privacy, as planned", "privacy_planned")
     report.how_it_was_made()
-    report.write()
+    return report.write()
+
+
+def how_good(last: pd.Series, baselines: Sequence[baselines_lib.Baseline]) -> str:
+    """Returns how good a model is in a line, beside the best that counts words.
+
+    Args:
+        last: The metrics of the last round.
+        baselines: What the model stands beside.
+    """
+    label = metric_names.LABELS["one_suggestion"]
+    told = f"{label} {last['held_out_one_suggestion']:.1%}"
+    told += f", loss {last['held_out_loss']:.3f}"
+    counted = [b for b in baselines if b.name != metric_names.BEST_POSSIBLE]
+    if not counted:
+        return f"On held-out clients: {told}."
+    best = max(counted, key=lambda b: b.metrics["one_suggestion"])
+    return (
+        f"On held-out clients: {told}; {best.name} has "
+        f"{best.metrics['one_suggestion']:.1%} and {best.metrics['loss']:.3f}."
+    )
 
 
 def add_held_out(
@@ -100,8 +140,12 @@ def add_held_out(
     section.text(
         f"What it stands beside; no guarantee of this run covers it:\n\n{made_of}"
     )
-    section.plot("accuracy.png", plot_accuracy(metrics, references))
-    section.plot("loss.png", plot_loss(metrics, references))
+    for name, figure in (
+        ("accuracy.png", plot_accuracy(metrics, references)),
+        ("loss.png", plot_loss(metrics, references)),
+    ):
+        if plots.says_something(figure):
+            section.plot(name, figure)
 
 
 def held_out(

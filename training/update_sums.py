@@ -10,19 +10,23 @@ clips to 2^b - sqrt(d) / 2, less what float64 may be wrong by. Then the integers
 L2 norm of at most 2^b, which is C, exactly; hence each lies within -2^b and 2^b. Sums
 of integers depend on no order, and so not on how a cohort is cut into blocks.
 
-This is not Algorithm 2 of Xu et al. 2023, which sums modulo a small number: it rotates
-updates to make their coordinates alike, rounds them at random, and accounts for the
-norm that this inflates. Here b is 32: with 64 bits a coordinate no rotation is needed,
-rounding costs less than float32 does, and no norm is inflated.
+`rotated_sums` has Algorithm 2 of Xu et al. 2023 beside it, which sums modulo a small
+number: it rotates updates to make their coordinates alike, rounds them at random, and
+accounts for the norm that this inflates. Here b is 32: with 64 bits a coordinate no
+rotation is needed, rounding costs less than float32 does, and no norm is inflated.
 """
 
+import abc
+import collections
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 import tensorflow as tf
 
 from privacy import model_updates
+from randomness import streams
 
 # The largest bound of a contribution that TFF's secure sum takes, and so of the sum.
 _LARGEST_SUM = 2**62 - 1
@@ -43,7 +47,78 @@ def norm_of(delta: Sequence[tf.Tensor]) -> tf.Tensor:
     return tf.sqrt(2 * tf.add_n([tf.nn.l2_loss(part) for part in delta]))
 
 
-class SecureSums:
+class _SumsOfParts(abc.ABC):
+    """What encodings share that leave an update's parts as they are."""
+
+    dtype: tf.DType
+
+    def message(self, stream: streams.Stream) -> dict[str, np.ndarray]:
+        """Returns what clients are told beside the model: nothing."""
+        del stream
+        return {}
+
+    def told(self, message: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns a message as it is."""
+        return {**message}
+
+    def begin(self, shapes: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+        """Returns the sum of nobody.
+
+        Args:
+            shapes: Tensors of the shapes of the update's parts.
+        """
+        return [tf.zeros_like(part, self.dtype) for part in shapes]
+
+    @abc.abstractmethod
+    def shifted(self, total: tf.Tensor, num_clients: tf.Tensor) -> tf.Tensor:
+        """Returns a part of a sum as it is sent."""
+
+    @abc.abstractmethod
+    def centred(self, total: np.ndarray, num_clients: int) -> np.ndarray:
+        """Returns a part of a sum as it was before it was shifted."""
+
+    def sent(
+        self, total: Sequence[tf.Tensor], num_clients: tf.Tensor
+    ) -> collections.OrderedDict[str, Any]:
+        """Returns what a block of clients sends.
+
+        Args:
+            total: The sum of their updates.
+            num_clients: int32 scalar: of the block, those left out among them.
+        """
+        return collections.OrderedDict(
+            delta=[self.shifted(part, num_clients) for part in total]
+        )
+
+    def update_sum(
+        self,
+        sums: Mapping[str, Any],
+        shapes: Mapping[str, tuple[int, ...]],
+        num_clients: int,
+        num_summed: int,
+        message: Mapping[str, np.ndarray],
+    ) -> model_updates.UpdateSum:
+        """Returns the sum of updates from the sum of what was sent.
+
+        Args:
+            sums: `delta`, `num_below` and `num_non_finite`.
+            shapes: Of the update's parts, by name.
+            num_clients: Who were asked.
+            num_summed: Who are in the sum.
+            message: That the clients were told.
+        """
+        del message
+        parts = collections.OrderedDict(
+            (name, self.centred(part, num_summed))
+            for name, part in zip(shapes, sums["delta"], strict=True)
+        )
+        counts = num_clients, int(sums["num_below"]), int(sums["num_non_finite"])
+        if num_summed < num_clients:
+            return model_updates.PartialUpdateSum(parts, *counts, num_summed)
+        return model_updates.UpdateSum(parts, *counts)
+
+
+class SecureSums(_SumsOfParts):
     """Clipped updates as integers, and their secure sum.
 
     Attributes:
@@ -86,14 +161,14 @@ class SecureSums:
             )
 
     @property
-    def largest(self) -> int:
+    def largest(self) -> dict[str, int]:
         """The largest integer that a client contributes; none is below 0."""
-        return 2 * self._bound
+        return {"delta": 2 * self._bound}
 
     @property
     def most_clients(self) -> int:
         """How many clients' updates can be summed."""
-        return _LARGEST_SUM // self.largest
+        return _LARGEST_SUM // self.largest["delta"]
 
     def check(self, num_clients: int) -> None:
         """Raises `ValueError` where a sum could leave its integers."""
@@ -108,7 +183,7 @@ class SecureSums:
         total: Sequence[tf.Tensor],
         delta: Sequence[tf.Tensor],
         norm: tf.Tensor,
-        clip_norm: tf.Tensor,
+        told: Mapping[str, tf.Tensor],
     ) -> list[tf.Tensor]:
         """Adds a client's update to the sum of others.
 
@@ -116,13 +191,13 @@ class SecureSums:
             total: int64, of the shapes of the parts.
             delta: The update's parts, float64, finite.
             norm: float64 scalar: `norm_of(delta)`.
-            clip_norm: C: float64 scalar, above 0, finite.
+            told: `clip_norm`, C: float64 scalar, above 0, finite.
 
         Returns:
             int64: a client adds a vector of an L2 norm of at most 2^b.
         """
         # Not above the scale: a short update is not made longer.
-        factor = tf.minimum(self._bound / clip_norm, self.clip_limit / norm)
+        factor = tf.minimum(self._bound / told["clip_norm"], self.clip_limit / norm)
         return [
             sum_ + tf.cast(tf.round(factor * part), tf.int64)
             for sum_, part in zip(total, delta, strict=True)
@@ -153,7 +228,7 @@ class SecureSums:
         return total - num_clients * self._bound
 
 
-class PlainSums:
+class PlainSums(_SumsOfParts):
     """Updates as they are, and their sum in the open, where nothing bounds them.
 
     With the same interface as `SecureSums`. Float addition is in order, so the last
@@ -161,7 +236,7 @@ class PlainSums:
     """
 
     dtype = tf.float32
-    largest = None
+    largest: ClassVar[dict[str, None]] = {"delta": None}
 
     def check(self, num_clients: int) -> None:
         """Does nothing: any number of clients can be summed."""
@@ -171,7 +246,7 @@ class PlainSums:
         total: Sequence[tf.Tensor],
         delta: Sequence[tf.Tensor],
         norm: tf.Tensor,
-        clip_norm: tf.Tensor,
+        told: Mapping[str, tf.Tensor],
     ) -> list[tf.Tensor]:
         """Adds an update, as it is, to the sum of others."""
         return [

@@ -67,8 +67,8 @@ class SecureSum(Aggregator):
         self._delete(1, 0)
 
     def worker(self) -> contextlib.AbstractContextManager[Any]:
-        """Returns TFF's worker."""
-        return runtime.tff_worker()
+        """Returns what was chosen to compute."""
+        return runtime.computing()
 
     def begin(
         self, num_cells: int, minimum_cohort: int, stream: streams.Stream

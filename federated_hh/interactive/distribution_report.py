@@ -66,8 +66,9 @@ def show_truth(
 
 def headline(algorithm: distribution.Distribution, state: distribution.State) -> str:
     """Returns what a program says at its end."""
-    rows = algorithm.results(state)["quantiles"].to_string(index=False)
-    return f"Quantiles of the seconds between words:\n{rows}"
+    rows = algorithm.results(state)["quantiles"].itertuples()
+    named = ", ".join(f"{row.seconds:.3g} s at {row.share:.0%}" for row in rows)
+    return f"Quantiles of the seconds between words: {named or 'none'}."
 
 
 def errors(

@@ -52,9 +52,12 @@ def headline(algorithm: joint.Joint, state: joint.State) -> str:
     pairs = algorithm.results(state)["pairs"]
     found = pairs[pairs["found"]].drop(columns="found")
     found = found.sort_values("estimate", ascending=False)
-    rows = found.head(10).to_string(index=False) if len(found) else "none"
-    return f"{len(found)} pairs of age and n-gram found, the most frequent first:\n" + (
-        rows
+    if not len(found):
+        return "No pair of age and n-gram was found."
+    best = found.head(10)[["age", "ngram", "share"]].to_numpy().tolist()
+    named = ", ".join(f"{age}: {ngram} ({share:.1%})" for age, ngram, share in best)
+    return (
+        f"{len(found)} pairs of age and n-gram found, the most frequent first: {named}."
     )
 
 

@@ -61,8 +61,11 @@ def headline(algorithm: ngrams.NGrams, state: ngrams.State) -> str:
     """Returns what a program says at its end."""
     found = algorithm.results(state)["ngrams"]
     found = found.sort_values(["words", "estimate"], ascending=False)
-    rows = found.head(10).to_string(index=False) if len(found) else "none"
-    return f"{len(found)} n-grams found, the longest and most frequent first:\n{rows}"
+    if not len(found):
+        return "No n-gram was found."
+    best = found.head(10)[["ngram", "share"]].to_numpy().tolist()
+    named = ", ".join(f"{ngram} ({share:.1%})" for ngram, share in best)
+    return f"{len(found)} n-grams found, the longest and most frequent first: {named}."
 
 
 def evaluate(

@@ -8,6 +8,8 @@ from federated_hh.interactive import contents, events, own_recipes
 from simulation import page, plots
 
 _NUM_SHOWN = 40
+# Of a table of cells, what is not a field.
+_ESTIMATES = ("cell", "estimate", "stderr", "share")
 
 
 def show(
@@ -45,21 +47,22 @@ def headline(algorithm: own_recipes.OwnRecipes, state: own_recipes.State) -> str
     lines = []
     results = algorithm.results(state)
     for row in results["recipes"].itertuples():
-        lines.append(f"Recipe {row.recipe}, {row.cells:,} cells: {row.outcome}.")
+        told = f"Recipe {row.recipe}, {row.cells:,} cells: {row.outcome}"
         if f"histogram_{row.number}" in results:
             table = results[f"histogram_{row.number}"]
-            largest = table.sort_values("estimate", ascending=False).head(10)
-            lines.append(largest.to_string(index=False))
-    return "\n".join(lines)
+            largest = table.sort_values("estimate", ascending=False).head(3)
+            fields = largest.columns.difference(_ESTIMATES, sort=False)
+            cells = largest[fields].astype(str).agg(" ".join, axis=1)
+            shares = zip(cells, largest["share"], strict=True)
+            named = ", ".join(f"{cell} ({share:.1%})" for cell, share in shares)
+            told += f"; most often {named}"
+        lines.append(f"{told}.")
+    return " ".join(lines)
 
 
 def plot_histogram(table: pd.DataFrame) -> figure_lib.Figure:
     """Plots the cells with the largest estimates, with two standard errors."""
-    fields = [
-        name
-        for name in table.columns
-        if name not in ("cell", "estimate", "stderr", "share")
-    ]
+    fields = [name for name in table.columns if name not in _ESTIMATES]
     largest = table.sort_values("estimate", ascending=False).head(_NUM_SHOWN)[::-1]
     names = largest[fields].agg(", ".join, axis=1)
     figure, axes = plots.single("The largest cells", "reports (estimated)", "")

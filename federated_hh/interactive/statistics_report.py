@@ -6,7 +6,6 @@ from typing import Any
 import pandas as pd
 
 from federated_hh.interactive import (
-    analysis,
     distribution,
     distribution_report,
     fleet,
@@ -20,6 +19,7 @@ from federated_hh.interactive import (
 )
 from privacy import statement as statement_lib
 from simulation import page, run_directory
+from simulation import verdict as verdict_lib
 
 # What shows an analysis: a module with `show`, `show_truth` and `headline`.
 _PARTS: dict[type, types.ModuleType] = {
@@ -30,11 +30,6 @@ _PARTS: dict[type, types.ModuleType] = {
 }
 
 
-def headline(algorithm: analysis.Analysis[Any], state: Any) -> str:
-    """Returns what a program says at its end: the most of what was found."""
-    return _PARTS[type(algorithm)].headline(algorithm, state)
-
-
 def write(
     directory: run_directory.RunDirectory,
     prepared: preparation.Prepared,
@@ -43,7 +38,7 @@ def write(
     *,
     max_k: int,
     device: int | None,
-) -> None:
+) -> verdict_lib.Verdict:
     """Writes the tables, plots, privacy statement and report of a run.
 
     Args:
@@ -53,10 +48,14 @@ def write(
         statement: What is guaranteed.
         max_k: What is found is compared with the true top K.
         device: Whose log to show; None for nobody's.
+
+    Returns:
+        What the run comes to.
     """
     report = page.Page(directory, "Interactive federated statistics")
     algorithm = prepared.algorithm
     part = _PARTS[type(algorithm)]
+    report.verdict(part.headline(algorithm, state))
     part.show(report, algorithm, state)
     queries = report.section("The queries", covered=True)
     aggregate, local = statement.guarantees[:2]
@@ -80,7 +79,7 @@ def write(
     )
     report.statement(statement)
     report.how_it_was_made()
-    report.write()
+    return report.write()
 
 
 def _shortened(log: pd.DataFrame) -> pd.DataFrame:

@@ -3,13 +3,14 @@
 import csv
 import dataclasses
 import itertools
+import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 
-from simulation import population_options
+from simulation import arrow_text, population_options
 from simulation.readers import bad_rows, fields, opening
 
 # A quoted field may go over lines. One of more lines than this has lost its end.
@@ -118,7 +119,8 @@ class _QuotedRecords:
         first = self._done + 1
         self._done += len(table)
         columns = [
-            table.column(place).to_numpy().tolist() for place in range(len(indices))
+            arrow_text.strings(table.column(place).combine_chunks())
+            for place in range(len(indices))
         ]
         return range(first, first + len(table)), columns
 
@@ -323,10 +325,11 @@ def read(
                 has_header = False
                 names = names or tuple(found.records[0])
                 del found.lines[0], found.records[0]
-            if not indices and found.records:
+            if not indices and (names or found.records):
                 width = len(names or found.records[0])
                 found.wrong.sort()
-                while found.wrong and found.wrong[0][0] < found.lines[0]:
+                first = found.lines[0] if found.lines else math.inf
+                while found.wrong and found.wrong[0][0] < first:
                     bad.add(*found.wrong.pop(0))
                 indices = wanted.indices(path, names, width)
             _leave_out_other_widths(found, width)

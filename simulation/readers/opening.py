@@ -18,7 +18,7 @@ UNDECODABLE = "bytes that the encoding (--encoding) does not have"
 
 # Read at a time from the file, and handed on: what is read before an error is used.
 _CHUNK_BYTES = io.DEFAULT_BUFFER_SIZE
-_BLOCK_CHARACTERS = 1 << 21
+_BLOCK_CHARACTERS = 1 << 22
 
 
 def has_undecodable(text: str) -> bool:

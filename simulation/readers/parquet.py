@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from simulation import population_options, progress
+from simulation import arrow_text, population_options, progress
 from simulation.readers import bad_rows, fields
 
 _ROWS_PER_BATCH = 1 << 13
@@ -37,8 +37,10 @@ def _values(column: pa.Array) -> list[Any]:
     try:
         if pa.types.is_integer(column.type):
             return column.to_pylist()
-        return column.to_numpy(zero_copy_only=False).tolist()  # faster
-    except pa.ArrowException:
+        if not column.null_count:
+            return arrow_text.strings(column)
+        return column.to_pylist()
+    except UnicodeDecodeError:
         values: list[Any] = []
         for scalar in column:
             try:

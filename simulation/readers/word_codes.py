@@ -60,7 +60,7 @@ class _Codes(dict):
         distinct = _text_of(encoded.dictionary).split()
         found = map(self.__getitem__, distinct)
         codes = np.fromiter(found, np.int32, len(encoded.dictionary))
-        return codes[encoded.indices.to_numpy()]
+        return codes[np.frombuffer(encoded.indices.buffers()[1], np.int32)]
 
 
 class WordCodes:

@@ -68,7 +68,7 @@ class ExamplesTest(absltest.TestCase):
         done, _ = self.run_algorithm(
             "median_length:MedianLength", "--num_clients=3000", "--cohort_size=1500"
         )
-        self.assertEqual(done.returncode, 1)
+        self.assertEqual(done.returncode, 2)
         self.assertIn("the population has", done.stderr)
 
     def test_decaying_noise(self):

@@ -217,7 +217,7 @@ class RunLdpTrieHHTest(parameterized.TestCase):
             "--output_dir=out",
             directory=self.scratch,
         )
-        self.assertEqual(result.returncode, 1)
+        self.assertEqual(result.returncode, 2)
         self.assertRegex(result.stderr, f"error: .*{message}")
         self.assertNotIn("Traceback", result.stderr)
         self.assertFalse((self.scratch / "out").exists())
@@ -404,7 +404,7 @@ class RunLdpTrieHHTest(parameterized.TestCase):
             "--output_dir=out",
             directory=self.scratch,
         )
-        self.assertEqual(result.returncode, 1)
+        self.assertEqual(result.returncode, 2)
         self.assertRegex(result.stderr, f"error: .*{message}")
         self.assertNotIn("Traceback", result.stderr)
         self.assertFalse((self.scratch / "out").exists())

@@ -184,10 +184,10 @@ class RunStatisticsTest(absltest.TestCase):
                 json.dumps({**figure, "dataTypeContent": {**content, **change}})
             )
             done = _run(f"--recipe={bad}", f"--output_dir={self.scratch / 'none'}")
-            self.assertEqual(done.returncode, 1)
+            self.assertEqual(done.returncode, 2)
             self.assertRegex(done.stderr.splitlines()[-1], f"{bad}: .*{message}")
         done = _run("--recipe=/no/such", f"--output_dir={self.scratch / 'none'}")
-        self.assertEqual(done.returncode, 1)
+        self.assertEqual(done.returncode, 2)
         self.assertIn("/no/such: No such file", done.stderr.splitlines()[-1])
 
     def test_bad_flags_are_one_line(self):

@@ -84,11 +84,11 @@ class RunTrieHHTest(parameterized.TestCase):
 
         with self.subTest("a complete run is left alone"):
             third = _run("--resume", self.cache, f"--output_dir={killed}")
-            self.assertEqual(third.returncode, 1)
+            self.assertEqual(third.returncode, 2)
             self.assertIn("is complete", third.stderr)
         with self.subTest("another run's directory is left alone"):
             third = _run(*_SMALL, "--seed=7", self.cache, f"--output_dir={whole}")
-            self.assertEqual(third.returncode, 1)
+            self.assertEqual(third.returncode, 2)
             self.assertIn("choose another directory", third.stderr)
 
     def kill_after_a_round(self, *flags):
@@ -207,7 +207,7 @@ class RunTrieHHTest(parameterized.TestCase):
         self.assertRegex(
             result.stderr, "--threshold=30 is above --cohort_size=20.*nothing"
         )
-        self.assertIn("0 words found", result.stdout)
+        self.assertIn("No word was found.", result.stdout)
 
     @parameterized.parameters(
         ((), "give --epsilon, or --threshold and --cohort_size"),
@@ -264,7 +264,7 @@ class RunTrieHHTest(parameterized.TestCase):
     )
     def test_runs_that_cannot_go_on(self, flags, message):
         result = _run(*flags, self.cache, "--output_dir=out", directory=self.scratch)
-        self.assertEqual(result.returncode, 1)
+        self.assertEqual(result.returncode, 2)
         self.assertRegex(result.stderr, f"error: .*{message}")
         self.assertNotIn("Traceback", result.stderr)
         self.assertFalse((self.scratch / "out").exists())

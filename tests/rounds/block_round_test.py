@@ -50,6 +50,30 @@ class BlockRoundTest(parameterized.TestCase):
         sums = self.ask(work, {"votes": None}, np.arange(4), 2, weight=np.int64(1))
         self.assertEqual(int(sums["votes"]), 6)
 
+    @parameterized.parameters(1, 3, 5)
+    def test_a_sum_modulo_a_power_of_two(self, block_size):
+        def work(message, block):
+            total = tf.reduce_sum(block["clients"] * message["weight"])
+            return {"delta": [total, total + 1]}
+
+        cohort = np.array([3, 2**40 + 5, 7, 2**61 + 1, 2**61 + 4])
+        for bits, weight in ((3, 1), (10, 3), (62, 1), (62, 2)):
+            sums = self.ask(
+                work,
+                {"delta": block_round.PowerOfTwo(2**bits - 1, 1)},
+                cohort,
+                block_size,
+                weight=np.int64(weight),
+            )
+            # Python's integers do not wrap.
+            expected = weight * sum(cohort.tolist()) % 2**bits
+            self.assertEqual(int(sums["delta"][0]), expected)
+        for largest, clients, bits in ((1, 1, 1), (3, 5, 4), (4, 4, 5), (1, 2**61, 62)):
+            self.assertEqual(block_round.PowerOfTwo(largest, clients).bits, bits)
+        for largest, clients in ((0, 1), (1, 0), (2**61, 2)):
+            with self.assertRaisesRegex(ValueError, rf"largest is {largest} of.*2\^62"):
+                block_round.PowerOfTwo(largest, clients)
+
     def test_every_block_has_its_place_and_a_seed_of_its_own(self):
         computation = block_round.BlockRound(_count, {}, block_size=3)
         blocks = computation.blocks(np.arange(20, 28), _STREAM)

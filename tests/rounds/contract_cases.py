@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pandas as pd
+import tensorflow as tf
 
 from examples import median_length
 from federated_hh import (
@@ -29,6 +30,7 @@ from privacy import (
     correlated_noise,
     device_policy,
     model_updates,
+    rotated_updates,
     training_plan,
     triehh_plan,
     update_noise,
@@ -39,7 +41,13 @@ from rounds import algorithm, run, samplers, timers
 from simulation import client_text, client_words, population_options
 from tests.federated_hh.interactive import cases as statistics_cases
 from tests.training import training_test_case
-from training import client_update, dp_ftrl, examples, server_optimizers
+from training import (
+    client_update,
+    dp_ftrl,
+    examples,
+    rotated_sums,
+    server_optimizers,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -161,6 +169,36 @@ class Sums(algorithm.Algorithm[SumsState, model_updates.UpdateSum]):
 
     def worker(self):
         return contextlib.nullcontext()
+
+
+class Rotated(Sums):
+    """Sums random updates by Algorithm 2, in this process; with a tree's noise."""
+
+    def __init__(self, data: str, plan: str):
+        super().__init__(data, plan)
+        self.plan = training_plan.plan_of(
+            self.plan.sampler,
+            update_noise.TreeNoise(num_rounds=5, clip_norm=0.5, noise_multiplier=0.5),
+            rotated_updates.RotatedUpdate(
+                clip_norm=0.5,
+                scale={"a": 9.0, "b": 9.5}[plan],
+                num_values=4,
+                num_clients=4,
+            ),
+        )
+
+    def ask(self, cohort, stream):
+        encoding = rotated_sums.RotatedSums(self.plan.contribution)
+        message = encoding.message(stream)
+        told = encoding.told({n: tf.constant(part) for n, part in message.items()})
+        total = encoding.begin([])
+        for place in range(len(cohort)):
+            delta = tf.constant(stream.generator("update", place).normal(size=4))
+            of_client = {**told, "place": tf.constant(place, tf.int64)}
+            total = encoding.add(total, [delta], tf.norm(delta), of_client)
+        sent = encoding.sent(total, tf.constant(len(cohort)))
+        sums = {"num_below": 1, "num_non_finite": 0, **sent}
+        return encoding.update_sum(sums, {"w": (4,)}, 4, 4, message)
 
 
 def _triehh(folder: str, data: str, plan: str) -> triehh.TrieHH:
@@ -323,5 +361,10 @@ CASES = {
     ),
     "distribution": Case(_distribution),
     "sums": Case(lambda folder, data, plan: Sums(data, plan), save_every=3),
+    "rotated": Case(
+        lambda folder, data, plan: Rotated(data, plan),
+        (dp_ftrl.update_metrics,),
+        save_every=3,
+    ),
     "training": Case(_training, (dp_ftrl.update_metrics,), save_every=3),
 }

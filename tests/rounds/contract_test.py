@@ -6,15 +6,20 @@ differ in anything have random numbers of their own.
 """
 
 import contextlib
+import glob
 import json
 import math
 import os
+import pathlib
 from unittest import mock
 
+import jsonschema
 import numpy as np
 import tensorflow as tf
 from absl.testing import absltest, parameterized
 
+import privacy
+import simulation
 from privacy import plan as plan_lib
 from randomness import noise_keys, streams
 from rounds import codec, experiment, record, steps
@@ -83,10 +88,11 @@ class ContractTestCase(parameterized.TestCase):
     def steps_in_tensorboard(self, path):
         found = []
         folder = os.path.join(path, "simulator", "tensorboard")
-        for name in sorted(os.listdir(folder)):
-            for event in tf.compat.v1.train.summary_iterator(f"{folder}/{name}"):
+        for file in sorted(glob.glob(f"{folder}/repeat_*/*")):
+            curve = os.path.basename(os.path.dirname(file))
+            for event in tf.compat.v1.train.summary_iterator(file):
                 tags = [value.tag for value in event.summary.value]
-                found += [event.step] * tags.count("seconds")
+                found += [(curve, event.step)] * tags.count("simulator/seconds")
         return found
 
 
@@ -220,11 +226,11 @@ class RefusedTest(ContractTestCase):
         ask = steps.Steps.ask
         asked = []
 
-        def kill(self_, place, query, cohort):
+        def kill(self_, place, query, cohort, failed):
             asked.append(place.rounds)
             if len(asked) == 2:
                 raise Killed
-            return ask(self_, place, query, cohort)
+            return ask(self_, place, query, cohort, failed)
 
         with mock.patch.object(steps.Steps, "ask", kill), self.assertRaises(Killed):
             self.start(case, self.make(case), path)
@@ -405,6 +411,11 @@ class NoiseTest(ContractTestCase):
 
 
 class StatementTest(ContractTestCase):
+    def check_schema(self, fields, package, name):
+        file = pathlib.Path(package.__file__).parent / name
+        schema = json.loads(file.read_text())
+        jsonschema.validate(fields, schema, jsonschema.Draft202012Validator)
+
     @parameterized.parameters(*_NAMES)
     def test_planned_is_no_less_than_realised(self, case):
         algorithm = self.make(case)
@@ -413,6 +424,13 @@ class StatementTest(ContractTestCase):
         planned = algorithm.plan.statement(
             None, definition.delta, repeats=definition.repeats
         )
+        written = {
+            name: json.loads((pathlib.Path(done.path) / f"{name}.json").read_text())
+            for name in ("run", "privacy")
+        }
+        self.check_schema(written["run"], simulation, "run.schema.json")
+        for stated in (written["privacy"], json.loads(planned.to_json())):
+            self.check_schema(stated, privacy, "statement.schema.json")
         self.assertEqual(planned.basis, "planned")
         self.assertEqual(done.statement.basis, "realised")
         self.assertEqual(

@@ -17,11 +17,21 @@ class BenchmarksTest(parameterized.TestCase):
             "--repeats=1 --num_reports=1000 --num_rounds=20",
             "51",
         ),
+        (
+            "benchmark_encoding",
+            "--parameters=1000 --repeats=1 --results_dir=results",
+            "rotated, q = 10",
+        ),
         ("benchmark_noise", "--parameters=1000 --rounds=1", "BLT, 2 buffers"),
         (
             "benchmark_reading",
             "--num_rows=2000 --num_users=100 --num_repeats=1",
             "ours, parquet",
+        ),
+        (
+            "benchmark_secure_sum",
+            "--sums=10:0:16:32,8:4:5:64 --results_dir=results",
+            "server_cpu_seconds",
         ),
         (
             "benchmark_sfp",

@@ -96,6 +96,10 @@ class SetUpTest(absltest.TestCase):
         self.assertEqual(
             output.split(), [str(self.root), str(elsewhere / "some_test.py"), "-x"]
         )
+        # What is no part of the tests but nearly all of them has several processes.
+        program = self.start("-m", "not program", cwd=elsewhere)
+        output, errors = program.communicate()
+        self.assertIn("-m not program -n auto", output, errors)
 
     def test_lock_file_that_cannot_be_installed(self):
         (self.root / "requirements.txt").write_text(

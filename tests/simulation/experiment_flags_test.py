@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import re
 import stat
 import subprocess
 import sys
@@ -10,7 +11,10 @@ import sys
 from absl.testing import absltest, parameterized
 
 import federated_hh
+from federated_hh import triehh_options
+from options import fields
 from randomness import noise_keys
+from simulation import experiment_flags, population_options
 
 _DATA = ("--population=words.tsv", "--population_format=word_counts")
 _PROGRAMS = {
@@ -94,7 +98,7 @@ class NoiseKeyOfRunsTest(parameterized.TestCase):
             file = path / "flags.txt"
             file.write_text(file.read_text().replace("--seed=1", "--seed=2"))
             done = self.run_program(program, "--resume", "--output_dir=first")
-            self.assertEqual(done.returncode, 1)
+            self.assertEqual(done.returncode, 2)
             self.assertIn("flags.txt is not what the run began with", done.stderr)
             self.assertNotIn("Traceback", done.stderr)
         with self.subTest("a run that goes on has its key"):
@@ -102,7 +106,7 @@ class NoiseKeyOfRunsTest(parameterized.TestCase):
             done = self.run_program(
                 program, "--resume", "--output_dir=first", "--noise_key_file=x"
             )
-            self.assertEqual(done.returncode, 1)
+            self.assertEqual(done.returncode, 2)
             self.assertIn("--noise_key_file: a run that goes on has its", done.stderr)
 
 
@@ -141,10 +145,46 @@ class FlagErrorsTest(parameterized.TestCase):
         if name not in ("no_such_flag", "flagfile"):
             self.assertIn(value, done.stderr)
 
-    def test_help_goes_to_standard_output(self):
-        done = self.run_program("federated_hh.run_triehh", "--help")
-        self.assertIn("--threshold: Votes that a prefix needs", done.stdout)
-        self.assertEqual(done.stderr, "")
+    def test_all_that_is_wrong_is_told_at_once(self):
+        done = self.run_program(
+            *("federated_hh.run_triehh", "--max_length=0", "--no_such_flag=3"),
+            *("--num_repeats", "many", "--delta=1e-6"),
+        )
+        self.assertEqual(done.returncode, 2)
+        errors = done.stderr.splitlines()
+        self.assertLen(errors, 3, done.stderr)
+        for name in ("max_length", "no_such_flag", "num_repeats"):
+            self.assertLen([e for e in errors if name in e and "error: " in e], 1)
+        # What does not go together, of two kinds of options.
+        done = self.run_program(
+            "federated_hh.run_triehh", "--threshold=9", "--population= "
+        )
+        self.assertEqual(done.returncode, 2)
+        self.assertRegex(done.stderr, "error: .*cohort_size.*\nerror: --population= ")
+
+    def test_help_has_each_flag_once_and_the_first_ones_first(self):
+        done = self.run_program("federated_hh.run_triehh", "--help", "--seed=2")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        told = re.findall(r"^  --(?:\[no\])?(\w+)", done.stdout, re.MULTILINE)
+        self.assertLen(set(told), len(told))
+        for options in (
+            (experiment_flags.RunOptions, None),
+            (triehh_options.TrieHHOptions, None),
+            (
+                population_options.PopulationOptions,
+                population_options.PopulationOptions.names("words"),
+            ),
+        ):
+            options_class, names = options
+            fields_of = fields.fields_of(options_class)
+            flag_names = {fields_of[name].flag for name in names or fields_of}
+            self.assertContainsSubset(flag_names, told)
+        self.assertEqual(told[:3], ["population", "epsilon", "delta"])
+        self.assertLess(told.index("threshold"), 10)
+        # The whole help has what the short one leaves out.
+        whole = self.run_program("federated_hh.run_triehh", "--helpfull")
+        self.assertNotIn("in [0, 1)", done.stdout)
+        self.assertIn("in [0, 1)", whole.stdout)
 
     def test_stray_arguments_are_refused(self):
         done = self.run_program("federated_hh.run_triehh", "--epsilon=1", "extra")

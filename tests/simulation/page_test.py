@@ -1,9 +1,11 @@
 """Tests of the report page and of the files that it shows."""
 
 import base64
+import html
 import html.parser
 import json
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -12,7 +14,7 @@ import pandas as pd
 from absl.testing import absltest
 
 from randomness import noise_keys
-from simulation import page, page_blocks, plots, run_directory, tables
+from simulation import page, page_blocks, page_tree, plots, run_directory, tables
 
 _EVIL = "<script>alert(1)</script>"
 _UNCOVERED = "no privacy guarantee covers this section"
@@ -41,6 +43,12 @@ class _Reader(html.parser.HTMLParser):
 class _Statement:
     def to_json(self):
         return '{"epsilon": 1}\n'
+
+    def headline(self):
+        return "epsilon 1, planned"
+
+    def guarantee_rows(self):
+        return [{"unit": "client", "epsilon": "1.5"}]
 
     def to_markdown(self):
         return (
@@ -88,7 +96,7 @@ class PageTest(PageTestCase):
         section = report.section("Part", covered=True)
         section.text("Some *text*.").plot("a.png", _figure())
         section.show(table, "Its caption").text("The end.")
-        self.assertEqual(report.write(), self.path / "report.html")
+        self.assertEqual(report.write().report, str(self.path / "report.html"))
         shown = self.read()
         places = [
             shown.text.index(expected)
@@ -96,7 +104,6 @@ class PageTest(PageTestCase):
                 "TrieHH",
                 "Run of 20",
                 "Some",
-                "A plot",
                 "Its caption",
                 "true count",
                 "1,234,567",
@@ -123,6 +130,7 @@ class PageTest(PageTestCase):
         report.write()
         names = {"found.json", "f.png", "w.csv"}
         names |= {f"simulator/{name}" for name in names} | {"report.html"}
+        names |= {"simulator/verdict.json"}
         self.assertEqual(self.files() - self.before, names)
         for folder, covered in ((self.path, True), (self.path / "simulator", False)):
             found = json.loads((folder / "found.json").read_text())
@@ -177,13 +185,61 @@ class PageTest(PageTestCase):
         report = page.Page(self.directory, _EVIL)
         section = report.section(_EVIL, covered=False)
         section.text(f"Found {_EVIL}.").plot("f.png", _figure(_EVIL))
-        section.show(pd.DataFrame({_EVIL: [_EVIL]}), _EVIL)
+        section.show(pd.DataFrame({_EVIL: [_EVIL]}), _EVIL).tree([_EVIL])
         report.how_it_was_made()  # of a flag, too
         report.write()
         shown = self.read()
         self.assertNotIn("script", {tag for tag, _ in shown.tags})
-        # Title twice, heading, text, captions of picture and table, column, cell, flag.
+        # Title twice, heading, text, caption of a table, column, cell, flag, trie.
         self.assertEqual(shown.text.count(_EVIL), 9)
+
+    def test_the_verdict_is_on_top_of_the_page_and_returned(self):
+        report = page.Page(self.directory, "T")
+        report.section("S", covered=True)
+        report.statement(_Statement())
+        report.verdict(
+            f"Found {_EVIL}.", advice="More clients.", next_command="compare {run}"
+        )
+        verdict = report.write()
+        shown = self.read()
+        lines = [
+            f"Found {_EVIL}.",
+            "More clients.",
+            "Privacy: epsilon 1, planned",
+            f"Next: compare {self.path}",
+        ]
+        self.assertEqual(
+            str(verdict).splitlines(),
+            [*lines[:3], f"Report: {self.path / 'report.html'}", lines[3]],
+        )
+        places = [shown.text.index(line.split(": ")[-1]) for line in lines]
+        self.assertEqual(places, sorted(places))
+        self.assertLess(places[-1], shown.text.index(" S "))
+        self.assertIn("1.5", shown.data)  # the table of guarantees
+        self.assertNotIn("script", {tag for tag, _ in shown.tags})
+
+    def test_long_tables_can_be_searched_by_the_page_itself(self):
+        report = page.Page(self.directory, "T")
+        words = pd.DataFrame({"word": [f"w{i}{_EVIL}" for i in range(31)]})
+        report.section("S", covered=True).show(words)
+        report.write()
+        tags = [tag for tag, _ in self.read().tags]
+        self.assertEqual(tags.count("script"), 1)
+        self.assertEqual(tags.count("input"), 1)
+        page_text = (self.path / "report.html").read_text()
+        self.assertNotIn("alert(1)", page_text.partition("<script>")[2])
+
+    def test_the_trie_has_each_word_once_below_its_prefixes(self):
+        words = ["to", "tea", "ten", "i", "in", "inn", "&b"]
+        tree = page_tree.Tree([*words, "to"])
+        found = re.findall(r"<li>([^<]+)</li>|<strong>([^<]+)</strong>", tree.html)
+        shown = [html.unescape(one or other) for one, other in found]
+        self.assertCountEqual(shown, words)
+        self.assertIn("<summary>te <small>2 words</small>", tree.html)
+        self.assertEqual(tree.note, "")
+        self.assertIn(
+            "first 2,000 of 3,000", page_tree.Tree([str(i) for i in range(3000)]).note
+        )
 
     def test_the_look_of_a_notebook_stays(self):
         program = (
@@ -223,7 +279,7 @@ class DefaultPageTest(PageTestCase):
         )
         shown = self.write(released, simulator)
         written = {"heavy_hitters.csv", "metrics.png", "privacy.json", "privacy.md"}
-        written |= {"report.html"}
+        written |= {"report.html", "simulator/verdict.json"}
         written |= {
             f"simulator/{name}"
             for name in ("true_counts.csv", "metrics.png", "metrics_2.png")
@@ -233,21 +289,28 @@ class DefaultPageTest(PageTestCase):
         for expected in (
             "heavy hitters: the first 30 of 45 rows",
             "The same in every round: clients 1,234.",
-            "candidates",
-            "exact 1; exact 2; exact 3; exact 4; exact 5",
-            "exact 6; exact 7",
             "1,029",
             "Central DP.",
             "--seed=1",
         ):
             self.assertIn(expected, shown.text)
+        told = [attributes["alt"] for tag, attributes in shown.tags if tag == "img"]
+        self.assertEqual(
+            told,
+            [
+                "candidates",
+                "exact 1; exact 2; exact 3; exact 4; exact 5",
+                "exact 6; exact 7",
+            ],
+        )
         self.assertNotIn("1,030", shown.text)
         self.assertEqual(shown.text.count(_UNCOVERED), 2)
 
     def test_one_round_and_nothing_else(self):
         metrics = pd.DataFrame({"repeat": [0], "round": [1], "clients": [50]})
         shown = self.write(metrics, metrics)
-        self.assertLen(shown.pictures(), 1)
+        self.assertEmpty(shown.pictures())
+        self.assertIn("Of round 1 only: clients 50.", shown.text)
 
     def test_metrics_without_rounds(self):
         with self.assertRaisesRegex(ValueError, "no column round, only .'level'"):
@@ -258,6 +321,28 @@ class BlocksTest(absltest.TestCase):
     def test_missing_values(self):
         table = page_blocks.Table("", pd.DataFrame({"x": [float("nan"), 0.5]}))
         self.assertEqual(table.rows, [["–"], ["0.5"]])
+
+    def test_a_column_has_one_format(self):
+        frame = pd.DataFrame(
+            {
+                "rate": [0.25, 0.5, 0.12345],
+                "count": [1.0, 20000.0, 3.0],
+                "mixed": [1.5, 10.25, 0.0],
+                "none": [np.nan] * 3,
+            }
+        )
+        table = page_blocks.Table("", frame)
+        self.assertEqual(
+            [name for name, _ in table.columns], ["rate", "count", "mixed"]
+        )
+        self.assertEqual(
+            table.rows,
+            [
+                ["0.2500", "1", "1.50"],
+                ["0.5000", "20,000", "10.25"],
+                ["0.1235", "3", "0.00"],
+            ],
+        )
 
     def test_numbers(self):
         values = [248437.0, 70488.1029, 1.23456, 8.285e-13, 1.0, 1e300]

@@ -63,7 +63,7 @@ class TokenizerTest(absltest.TestCase):
 
 class WordsTest(parameterized.TestCase):
     @parameterized.parameters(
-        # What whoever follows the README for new words has to find.
+        # What whoever follows the guide for new words has to find.
         ("It. me. ME, that.", ["it", "me", "me", "that"]),
         ("\u00abbonjour\u00bb \u201equoted\u201c lol\U0001f602 [sic] *hugs*", None),
         ("well... yes...no \u2026 a\u2026b", ["well", "yes", "no", "a", "b"]),

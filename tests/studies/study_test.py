@@ -9,7 +9,7 @@ from absl.testing import absltest
 
 from randomness import noise_keys
 from simulation import experiment_flags, run_directory, software
-from studies import study
+from studies import study, study_parts
 
 _KEY = noise_keys.NoiseKey.of_seed(1)
 _ROUNDS = 3
@@ -63,7 +63,7 @@ class StudyTest(absltest.TestCase):
         super().setUp()
         self.scratch = pathlib.Path(self.create_tempdir().full_path)
 
-    def perform(self, counting, name, resume=False):
+    def perform(self, counting, name, resume=False, flags=(), **parts):
         """Runs a study; returns the folder of its results."""
         results = self.scratch / f"{name}_results"
         arguments = experiment_flags.Arguments(
@@ -76,9 +76,10 @@ class StudyTest(absltest.TestCase):
                 f"--results_dir={results}",
                 "--known=two words",
                 "--nofast",
+                *flags,
             ),
         )
-        study.perform(counting, arguments, "scripts.t", results)
+        study.perform(counting, arguments, "scripts.t", results, **parts)
         return results
 
     def test_each_repeat_of_each_setting_has_a_part(self):
@@ -145,6 +146,53 @@ class StudyTest(absltest.TestCase):
         self.assertIn("numpy ", text)
         self.assertNotIn("some where", text)
         self.assertNotIn(str(self.scratch), text)
+
+    def test_parts_give_what_the_whole_gives(self):
+        paths, rounds = [], []
+        for number in (3, 1, 2):
+            counting = _Counting()
+            part = study_parts.StudyPart.parse(f"{number}/3")
+            flags = (f"--study_part={number}/3",)
+            self.perform(counting, f"part_{number}", flags=flags, part=part)
+            paths.append(str(self.scratch / f"part_{number}"))
+            rounds += counting.rounds
+        # Each run of a setting is in one part.
+        self.assertLen(rounds, 2 * 2 * _ROUNDS)
+        self.assertLen(set(rounds), 2 * 2 * _ROUNDS)
+        nothing = _Counting()
+        flags = (f"--gather={','.join(paths)}",)
+        results = self.perform(nothing, "gathered", flags=flags, parts=paths)
+        self.assertEmpty(nothing.rounds)
+        self.assertEqual((results / "totals.csv").read_text(), _TOTALS)
+        self.assertLen((results / study.PAGE).read_text().splitlines(), 4)
+        self.assertNotIn("gather", (results / "README.md").read_text())
+
+    def test_parts_that_are_not_the_whole(self):
+        for number in (1, 2):
+            part = study_parts.StudyPart(number, 3)
+            self.perform(_Counting(), f"part_{number}", part=part)
+        self.perform(
+            _Counting(), "other", flags=("--x=1",), part=study_parts.StudyPart(3, 3)
+        )
+        one, two, other = (
+            str(self.scratch / name) for name in ("part_1", "part_2", "other")
+        )
+        for paths, message in (
+            ([one, two], "1 of 4 runs are in no part, as by one, slowly, repeat 2"),
+            ([one, two, two], "both have by two, repeat 1"),
+            ([one, two, other], "other flags: --x=1"),
+            ([str(self.scratch / "nowhere")], "holds no run"),
+        ):
+            with (
+                self.subTest(message),
+                self.assertRaisesRegex(run_directory.RunDirectoryError, message),
+            ):
+                self.perform(_Counting(), f"gathered_{len(message)}", parts=paths)
+
+    def test_names_of_parts(self):
+        for wrong in ("0/3", "4/3", "1", "1/0", "a/b", "1/3/5", "-1/3"):
+            with self.assertRaisesRegex(ValueError, "--study_part is"):
+                study_parts.StudyPart.parse(wrong)
 
     def test_other_data_are_not_gone_on_with(self):
         counting = _Counting()

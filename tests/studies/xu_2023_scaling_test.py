@@ -117,7 +117,7 @@ class ScalingTest(parameterized.TestCase):
         found = [options_of((*made.flags, *s.flags)) for s in made.settings]
         self.assertEqual([o.cohort_size for o in found[::2]], [20, 75, 225])
         for options in found:
-            # README: 14,393 train.
+            # docs/results/xu_2023.md: 14,393 train.
             rule = options.participation_rule(14_393)
             self.assertEqual((rule.num_rounds, rule.max_participation), (63, 1))
 

@@ -14,15 +14,15 @@ _ROOT = pathlib.Path(training.__file__).parent.parent
 
 class EvaluateKeyboardTest(parameterized.TestCase):
     @parameterized.parameters(
-        ((), 1, "error: give --model: directories of runs"),
+        ((), 2, "error: give --model: directories of runs"),
         (
             ("--model=a", "--judges=all"),
-            1,
+            2,
             "error: --judges=all needs --population",
         ),
         (
             ("--model=a", "--compose_threshold=0.1"),
-            1,
+            2,
             "error: --compose_threshold=0.1: has to be at least --lowest_threshold=0.3",
         ),
         (("--touch_stddev=0",), 2, "error: --touch_stddev=0: has to be a number in"),

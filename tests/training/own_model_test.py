@@ -48,10 +48,10 @@ def normalized(num_tokens, sequence_length):
 """
 
 
-def readme_example():
-    """Returns the model of the README's section, smaller."""
-    readme = (_ROOT / "README.md").read_text()
-    (code,) = re.findall(r"```python\n([^`]*def gru\([^`]*)```", readme)
+def guide_example():
+    """Returns the model of the guide's section, smaller."""
+    guide = (_ROOT / "docs/guide/own_model.md").read_text()
+    (code,) = re.findall(r"```python\n([^`]*def gru\([^`]*)```", guide)
     return code.replace(", 32)", ", 4)").replace("64,", "6,")
 
 
@@ -76,7 +76,7 @@ class OwnModelTest(parameterized.TestCase):
     def setUp(self):
         super().setUp()
         self.scratch = pathlib.Path(self.create_tempdir().full_path)
-        (self.scratch / "gru_model.py").write_text(readme_example())
+        (self.scratch / "gru_model.py").write_text(guide_example())
         (self.scratch / "bad_models.py").write_text(_BAD)
         sys.path.insert(0, str(self.scratch))
         self.addCleanup(sys.path.remove, str(self.scratch))
@@ -165,7 +165,7 @@ class OwnModelTest(parameterized.TestCase):
         self.assertNotEqual(own_code.digest([self.algorithm()]), digest)
 
     def test_the_program(self):
-        # The example of the README, as it says; then another run begins with it.
+        # The example of the guide, as it says; then another run begins with it.
         out, text = self.scratch / "out", self.scratch / "text.csv"
         lines = [f"u{user},you see the time like we do\n" for user in range(20)]
         text.write_text("user,text\n" + "".join(lines))

@@ -89,7 +89,7 @@ class RunTrainingFromModelTest(absltest.TestCase):
         # A path that is relative, and a run's directory instead of its export.
         # That run's own record says whose text it was, and it is taken anyway.
         refused = self.run_training("refused", "--initial_model=public")
-        self.assertEqual(refused.returncode, 1)
+        self.assertEqual(refused.returncode, 2)
         self.assertRegex(
             refused.stderr.splitlines()[-1], "^error: .*the same population.*--allow_"
         )
@@ -158,7 +158,7 @@ class RunTrainingFromModelTest(absltest.TestCase):
     def test_flags_that_do_not_go_together(self):
         for flag in ("--initial_model=x", "--vocabulary=x"):
             done = self.run_training("bad", "--initial_bias=public", flag)
-            self.assertEqual(done.returncode, 1)
+            self.assertEqual(done.returncode, 2)
             self.assertIn("--initial_bias=public goes with no", done.stderr)
 
 

@@ -231,7 +231,7 @@ class RunTrainingTest(absltest.TestCase):
         results = _run_all(*((*command, *flags) for flags, _ in cases))
         for (_, regex), (code, _, errors) in zip(cases, results, strict=True):
             with self.subTest(regex):
-                self.assertEqual(code, 1)
+                self.assertEqual(code, 2)
                 self.assertRegex(errors.splitlines()[-1], f"error: .*{regex}")
         self.assertFalse(output.exists())
 

@@ -137,6 +137,53 @@ class TrainingOptionsTest(parameterized.TestCase):
             ):
                 TrainingOptions(**_GIVEN | values).server_parameters()
 
+    def test_rotated_updates(self):
+        given = _GIVEN | {"update_encoding": "rotated"}
+        found = TrainingOptions(**given).server_parameters(10_000)
+        # q = s C / sqrt(2^14) is 10.
+        self.assertEqual(found.rotated.scale, 1280.0)
+        self.assertEqual(found.rotated.num_clients, 200)
+        found = TrainingOptions(**given, rounding_scale=7.5).server_parameters(10)
+        self.assertEqual(found.rotated.scale, 7.5)
+        self.assertIsNone(TrainingOptions(**_GIVEN).server_parameters(10).rotated)
+
+    @parameterized.parameters("dp_ftrl", "dp_fedavg", "blt")
+    def test_noise_for_rotated_updates_from_a_target(self, mechanism):
+        # q = 1/4: the norm of an update is more than twice as long.
+        options = TrainingOptions(
+            **_GIVEN
+            | dict(
+                mechanism=mechanism,
+                epsilon=3.0,
+                delta=1e-7,
+                min_separation=4,
+                update_encoding="rotated",
+                rounding_scale=32.0,
+            )
+        )
+        parameters = options.server_parameters(10_000)
+        self.assertGreater(parameters.rotated.norm_factor, 2)
+        plan = parameters.plan(options.participation_rule(10_000))
+        (guarantee,) = plan.statement(None, 1e-7).guarantees
+        self.assertBetween(guarantee.epsilon, 2.999, 3.0 + 1e-9)
+
+    @parameterized.parameters(
+        (dict(clip_norm=None, mechanism="fedavg"), "needs clip_norm"),
+        (dict(adaptive_clip=True), "adaptive_clip.*fixed clip norm"),
+        (dict(update_encoding="exact", rounding_scale=3.0), "rounding_scale=3.0 is no"),
+        (dict(rounding_scale=1e20), r"rounding_scale=1e\+20.*at most.*64 bits"),
+        (dict(rounding_scale=1e-3), "rounding_scale=0.001.*at least 4"),
+    )
+    def test_rotated_updates_that_do_not_fit(self, values, regex):
+        given = _GIVEN | {"update_encoding": "rotated"} | values
+        with self.assertRaisesRegex(ValueError, regex):
+            TrainingOptions(**given).server_parameters(10_000)
+
+    def test_rotated_updates_need_the_models_size(self):
+        options = TrainingOptions(**_GIVEN, update_encoding="rotated")
+        with self.assertRaisesRegex(ValueError, "num_values is None"):
+            options.server_parameters()
+
     @parameterized.parameters(
         ({}, server_optimizers.Sgdm(1.0, 0.9)),
         (dict(momentum=0.5), server_optimizers.Sgdm(1.0, 0.5)),

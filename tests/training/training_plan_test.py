@@ -15,6 +15,7 @@ from privacy import (
     neighbours,
     participation_table,
     realised,
+    rotated_updates,
     training_plan,
     update_noise,
 )
@@ -215,6 +216,62 @@ class CorrelatedTest(absltest.TestCase):
             self.assertEqual(found.parameters[f"rho, {end}"], 4 * guarantee.rho)
             self.assertGreater(
                 found.parameters[f"epsilon, {end}"], 1.9 * guarantee.epsilon
+            )
+
+
+class RotatedTest(parameterized.TestCase):
+    """Algorithm 2: what everything costs, times (C_inflated / C)^2."""
+
+    # q is 1, and the norm of 64 integers from 0 to 64 inflated to that of 88.5 (88).
+    rotated = rotated_updates.RotatedUpdate(
+        clip_norm=1.0, scale=8.0, num_values=50, num_clients=6
+    )
+
+    @parameterized.parameters(tree(), gaussian(), CorrelatedTest.mechanism)
+    def test_planned_and_realised(self, mechanism):
+        factor = (64 + 16 + 8 + 4) / 64
+        exact = plan_of(mechanism, min_separation=1)
+        plan = training_plan.plan_of(exact.sampler, mechanism, self.rotated)
+        cohorts = [np.arange(6) + 6 * (t % 4) for t in range(13)]
+        record = record_of(cohorts)
+        found = {
+            basis: [one.statement(of, 1e-6) for one in (plan, exact)]
+            for basis, of in (("planned", None), ("realised", record))
+        }
+        for basis, statements in found.items():
+            self.assertEqual(statements[0].basis, basis)
+            mine, others = map(rho_of, statements)
+            self.assertAlmostEqual(mine / others, factor, places=6)
+            self.assertGreater(mine, others * factor)
+        self.assertLess(rho_of(found["realised"][0]), rho_of(found["planned"][0]))
+        spent = plan.theorem.spent(plan, so_far(record), 1e-6)
+        self.assertEqual(spent["rho"], rho_of(found["realised"][0]))
+        statement = found["planned"][0]
+        self.assertAlmostEqual(
+            statement.parameters["C_inflated / C"], math.sqrt(factor), places=6
+        )
+        # C_inf = ceil(2 log 64) = 9, 6 clients: 0 to 108.
+        self.assertEqual(statement.parameters["bits of the modulus, a parameter"], 7)
+        self.assertEqual(
+            statement.parameters["bytes that a client sends in a round"], 56
+        )
+        self.assertIn("All of it times (C_inflated / C)^2", statement.accounting)
+        self.assertIn("modulo a power of two", statement.setting)
+        self.assertIn("one that wraps tells more", statement.to_markdown())
+        self.assertNotIn("C_inflated", found["planned"][1].to_markdown())
+
+    def test_without_noise(self):
+        mechanism = model_updates.NoNoise(num_rounds=3, clip_norm=1.0)
+        sampler = plan_of(mechanism).sampler
+        plan = training_plan.plan_of(sampler, mechanism, self.rotated)
+        found = plan.statement(None, 1e-6)
+        self.assertEqual(found.guarantees, ())
+        self.assertIn("Algorithm 2", found.setting)
+
+    def test_another_cohort(self):
+        with self.assertRaisesRegex(ValueError, "cohort_size is 5; it has to be 6"):
+            training_plan.plan_of(
+                plan_of(tree(), cohort_size=5).sampler, tree(), self.rotated
             )
 
 

@@ -15,7 +15,9 @@ def encode(sums, delta, clip_norm):
     delta = update_sums.difference(after, [tf.zeros_like(after[0])])
     norm = update_sums.norm_of(delta)
     others = [tf.zeros(after[0].shape, tf.int64)]
-    [sent] = sums.add(others, delta, norm, tf.constant(clip_norm, tf.float64))
+    [sent] = sums.add(
+        others, delta, norm, {"clip_norm": tf.constant(clip_norm, tf.float64)}
+    )
     sent = sums.shifted(sent, tf.constant(1)).numpy()
     bound = 2**sums.fraction_bits
     assert sent.dtype == np.int64
@@ -96,10 +98,11 @@ class SensitivityTest(parameterized.TestCase):
         )
         sums = update_sums.SecureSums(2, 4)
         norm, clip_norm = (tf.constant(x, tf.float64) for x in (1.25**0.5, 4.0))
-        [found] = sums.add(others, delta, norm, clip_norm)
+        told = {"clip_norm": clip_norm}
+        [found] = sums.add(others, delta, norm, told)
         self.assertEqual(found.numpy().tolist(), [7 + 2, 9 - 4])
         others = [tf.constant([7.0, 9.0])]
-        [found] = update_sums.PlainSums().add(others, delta, norm, clip_norm)
+        [found] = update_sums.PlainSums().add(others, delta, norm, told)
         self.assertEqual(found.numpy().tolist(), [7.5, 8.0])
 
 
@@ -110,7 +113,7 @@ class SumTest(parameterized.TestCase):
         )
         def add(values):
             return tff.federated_secure_sum(
-                values, np.int64(sums.largest * most_clients)
+                values, np.int64(sums.largest["delta"] * most_clients)
             )
 
         with runtime.tff_worker():

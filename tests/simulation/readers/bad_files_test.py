@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from absl.testing import absltest, parameterized
 
-from simulation import population
+from simulation import population, population_options
 from simulation.readers import opening
 from tests.simulation.readers import files_test_case
 
@@ -157,6 +157,18 @@ class RefusedFilesTest(files_test_case.FilesTestCase):
             self.assert_refused(path, regex, **options)
         json_path = self.write("a.jsonl", '{"user": "ann", "body": "sun"}\n' * 200)
         self.assert_refused(json_path, "no field 'text'; the fields are: user, body")
+
+    def test_a_header_alone_is_checked(self):
+        good = self.write("good.csv", "user,text\nann,sun moon\n")
+        bad = self.write("bad.csv", "name,words\n")
+        both = f"{good},{bad}"
+        self.assert_refused(both, "bad.csv has no column 'user'.* are name, words")
+        empty = self.write("empty.csv", "user,text\n")
+        self.assertEqual(self.read(f"{good},{empty}").num_clients, 1)
+
+    def test_a_source_of_blanks_is_none(self):
+        with self.assertRaisesRegex(ValueError, "source"):
+            population_options.PopulationOptions(source="  ")
 
     def test_wrong_column_types(self):
         path = self.directory / "a.parquet"

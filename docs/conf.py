@@ -1,0 +1,39 @@
+"""How Sphinx makes the site of these documents: see CONTRIBUTING.md."""
+
+import pathlib
+import sys
+import tomllib
+
+_HERE = pathlib.Path(__file__).resolve().parent
+# The packages, for their docstrings; and what makes pages at the build.
+sys.path[:0] = [str(_HERE.parent), str(_HERE)]
+
+from simulation import startup  # noqa: E402
+
+startup.silence_tensorflow()  # before docstrings are read
+
+_PROJECT = tomllib.loads((_HERE.parent / "pyproject.toml").read_text())["project"]
+
+project = "Federated simulations for a keyboard"
+author = "its authors"
+release = _PROJECT["version"]
+html_title = f"{project} {release}"
+html_theme = "furo"
+smartquotes = False  # --flags stay as they are typed
+html_copy_source = False
+html_show_copyright = False
+
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "building.pages",
+]
+# A notebook becomes Markdown as it is read: see building/pages.py.
+source_suffix = {".md": "markdown", ".ipynb": "markdown"}
+myst_heading_anchors = 4
+autodoc_member_order = "bysource"
+autodoc_typehints = "none"  # they are in the signatures' own words
+autodoc_default_options = {"members": True, "show-inheritance": True}
+napoleon_numpy_docstring = False
+napoleon_use_ivar = True

@@ -1,0 +1,36 @@
+"""Numbers of guarantees as people read them: four digits, bounds rounded upwards."""
+
+import decimal
+import math
+import numbers
+from typing import Any
+
+# Floats that come out of a few roundings miss a round number by less than this.
+_FLOAT_ACCURACY = decimal.Decimal("1e-12")
+
+
+def rounded_up(value: float) -> str:
+    """Formats an upper bound, with 4 significant digits.
+
+    Args:
+        value: At least 0, or infinity.
+
+    Returns:
+        The digits, not below the value by more than a relative 1e-12.
+    """
+    return readable(value, decimal.ROUND_CEILING)
+
+
+def readable(value: Any, rounding: str = decimal.ROUND_HALF_EVEN) -> str:
+    """Formats a number with 4 significant digits; integers and texts in full."""
+    if isinstance(value, str | numbers.Integral):
+        return str(value)
+    if not math.isfinite(value):
+        return "inf"
+    # From the digits that Python prints, so that 1e-10 does not become 1.001e-10.
+    digits = decimal.Decimal(repr(float(value)))
+    if rounding == decimal.ROUND_CEILING:
+        # Nor does a bound of 2 become 2.001 for the last digits of its computation.
+        digits -= abs(digits) * _FLOAT_ACCURACY
+    context = decimal.Context(prec=4, rounding=rounding)
+    return f"{float(context.create_decimal(digits)):.4g}"

@@ -1,0 +1,119 @@
+"""Runs the parts of a study as jobs of an array: on Slurm, or on this machine.
+
+    scripts/run scripts.submit_parts --parts=8 --folder=jobs/oov -- --study=oov_table1
+
+Waits for the jobs, which submitit submits, and then gathers their results. A job that
+is started again, as after its machine was lost, goes on from its part's last
+checkpoint; so does the command when it is given once more.
+"""
+
+import dataclasses
+import json
+import os
+import pathlib
+import subprocess
+import sys
+from collections.abc import Sequence
+
+from absl import app
+
+from options import option_flags
+from options.fields import REQUIRED, check, option
+
+_HOUSE = pathlib.Path(__file__).resolve().parents[1]
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """How a study's parts are run."""
+
+    parts: int = option(REQUIRED, "How many jobs.", least=1, most=100_000)
+    folder: str = option(
+        REQUIRED, "Takes the parts' runs and the jobs' logs; all machines see it."
+    )
+    cluster: str = option(
+        "slurm", "What runs jobs.", choices=("slurm", "local", "debug")
+    )
+    partition: str | None = option(None, "Of Slurm.")
+    cores: int = option(2, "Of a job.", least=1, most=10_000)
+    memory: int = option(16, "Of a job.", least=1, most=100_000, unit="GB")
+    minutes: int = option(1440, "That a job may take.", least=1, most=10**7)
+
+    def __post_init__(self):
+        check(self)
+
+
+_FLAGS = option_flags.define(Options)
+
+
+def run_part(flags: Sequence[str], part: int, parts: int, folder: str) -> None:
+    """Runs a part of a study, or what is left of it; this is what a job does.
+
+    Args:
+        flags: Of `scripts.reproduce`.
+        part: From 1.
+        parts: How many there are.
+        folder: Takes the part's run.
+
+    Raises:
+        RuntimeError: If it fails.
+    """
+    run = pathlib.Path(folder) / f"part-{part}"
+    begun = run / "run.json"
+    if begun.exists() and json.loads(begun.read_text())["status"] == "complete":
+        return
+    what = ["--resume"] if begun.exists() else [*flags, f"--study_part={part}/{parts}"]
+    _reproduce([*what, f"--output_dir={run}"])
+
+
+def _reproduce(flags: Sequence[str]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "scripts.reproduce", *flags],
+        env={**os.environ, "PYTHONPATH": str(_HOUSE)},
+    )
+    if done.returncode:
+        raise RuntimeError(
+            f"scripts.reproduce {' '.join(flags)} ended with code {done.returncode}"
+        )
+
+
+def main(argv: list[str]) -> None:
+    """Submits, waits and gathers."""
+    options, flags = _FLAGS.read(), argv[1:]
+    if not any(flag.startswith("--study=") for flag in flags):
+        raise app.UsageError("give the study's flags after --, as -- --study=NAME")
+    try:
+        import submitit
+    except ImportError:
+        print("error: this needs the package submitit: pip install submitit")
+        sys.exit(1)
+    folder = pathlib.Path(options.folder).absolute()
+    executor = submitit.AutoExecutor(folder=folder / "logs", cluster=options.cluster)
+    executor.update_parameters(
+        name="study",
+        cpus_per_task=options.cores,
+        mem_gb=options.memory,
+        timeout_min=options.minutes,
+    )
+    if options.partition:
+        executor.update_parameters(slurm_partition=options.partition)
+    with executor.batch():
+        jobs = [
+            executor.submit(run_part, flags, part, options.parts, str(folder))
+            for part in range(1, options.parts + 1)
+        ]
+    failed = []
+    for part, job in enumerate(jobs, 1):
+        try:
+            job.result()
+        except Exception as error:  # of whatever a job raised, or submitit
+            failed.append(f"part {part}: {str(error).strip().splitlines()[-1]}")
+    if failed:
+        print(f"error: {len(failed)} jobs failed; {'; '.join(failed)}", file=sys.stderr)
+        sys.exit(1)
+    runs = ",".join(str(folder / f"part-{part}") for part in range(1, len(jobs) + 1))
+    _reproduce([*flags, f"--gather={runs}", f"--output_dir={folder / 'whole'}"])
+
+
+if __name__ == "__main__":
+    app.run(main, flags_parser=option_flags.parse)

@@ -1,0 +1,1 @@
+"""What computes a TFF computation, other than one worker on this machine."""

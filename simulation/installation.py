@@ -1,0 +1,31 @@
+"""Where this code stands: in a checkout, or installed by pip."""
+
+import importlib.metadata
+import os
+import pathlib
+import sysconfig
+
+_DISTRIBUTION = "federated-hh"
+
+HOME = pathlib.Path(__file__).resolve().parents[1]
+
+
+def is_installed() -> bool:
+    """Returns whether the code is among an environment's packages."""
+    return pathlib.Path(sysconfig.get_path("purelib")).resolve() == HOME
+
+
+def release() -> str:
+    """Returns the version that was installed; pyproject.toml has it."""
+    return importlib.metadata.version(_DISTRIBUTION)
+
+
+def cache() -> pathlib.Path:
+    """Returns the directory for what can be made anew.
+
+    In a checkout it is there; of installed packages it is the user's.
+    """
+    if not is_installed():
+        return HOME / ".cache"
+    users = os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
+    return pathlib.Path(users) / _DISTRIBUTION

@@ -1,0 +1,33 @@
+"""What a run comes to: the lines at its end, and the box on top of its page."""
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """What was found, what it cost in privacy, and where to go from here.
+
+    Attributes:
+        found: What was found, or how good it is, in a sentence or two.
+        privacy: The first guarantee in a line, or why there is none; empty where
+            privacy is not what the run is about.
+        report: The path of the page.
+        advice: Why little was found and what would help; empty where enough was.
+        next_command: What to type next; empty where nothing follows.
+    """
+
+    found: str
+    privacy: str
+    report: str
+    advice: str = ""
+    next_command: str = ""
+
+    def __str__(self) -> str:
+        named = {
+            "Privacy": self.privacy,
+            "Report": self.report,
+            "Next": self.next_command,
+        }
+        lines = [line for line in (self.found, self.advice) if line]
+        lines += [f"{name}: {text}" for name, text in named.items() if text]
+        return "\n".join(lines)

@@ -1,0 +1,141 @@
+"""A study in parts, each a run of its own: for jobs of an array, and no coordinator.
+
+    scripts/run scripts.reproduce --study=NAME --study_part=2/8 --output_dir=parts/2
+    scripts/run scripts.reproduce --study=NAME --gather=parts/1,parts/2,...
+
+A repeat of a setting is in the part that its place says, the same wherever it is asked.
+"""
+
+import dataclasses
+import pathlib
+import re
+import shutil
+from collections.abc import Sequence
+from typing import Any, Self
+
+from simulation import run_directory, run_files, run_record
+
+# What differs between parts, and what they are gathered into.
+_OF_A_PART = re.compile("--(study_part|gather|results_dir)=.*")
+
+Place = tuple[str, int]
+
+
+@dataclasses.dataclass(frozen=True)
+class StudyPart:
+    """One of the parts that a study is split into.
+
+    Attributes:
+        number: From 1.
+        count: Of the parts.
+    """
+
+    number: int
+    count: int
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Returns the part that a text such as "2/8" names.
+
+        Raises:
+            ValueError: If it names none.
+        """
+        found = re.fullmatch(r"([0-9]{1,6})/([0-9]{1,6})", text)
+        number, count = map(int, found.groups()) if found else (0, 0)
+        if not 1 <= number <= count:
+            raise ValueError(
+                f"--study_part is {text!r}; it has to be i/n, part i of n, with i in "
+                "1..n"
+            )
+        return cls(number, count)
+
+    def of(self, places: Sequence[Place]) -> list[Place]:
+        """Returns the part's share: every `count`-th place."""
+        return list(places[self.number - 1 :: self.count])
+
+
+def gather(
+    directory: run_directory.RunDirectory,
+    places: Sequence[Place],
+    folders: Sequence[str],
+    paths: Sequence[str],
+) -> dict[str, Any]:
+    """Takes over what parts of a study have done.
+
+    Args:
+        directory: Of the whole study; gets the folders of the parts' runs.
+        places: All of the study, in their order.
+        folders: Of each place, the folder of its run.
+        paths: The run directories of the parts.
+
+    Returns:
+        What a checkpoint of a study holds.
+
+    Raises:
+        RunDirectoryError: If a part is of another study, data, flags or code, or does
+            not hold what it says, or places are missing or come twice.
+    """
+    rows: dict[str, dict[Place, list[Any]]] = {}
+    found: dict[Place, str] = {}
+    for path in paths:
+        state = _state_of(path, directory)
+        for setting, repeat in state["done"]:
+            place = (setting, repeat)
+            if place in found:
+                raise run_files.RunDirectoryError(
+                    f"--gather: {path} and {found[place]} both have {setting}, repeat "
+                    f"{repeat + 1}; name each part once"
+                )
+            found[place] = path
+        for name, table in state["tables"].items():
+            for row in table:
+                place = (row["setting"], row["repeat"])
+                rows.setdefault(name, {}).setdefault(place, []).append(row)
+    missing = [place for place in places if place not in found]
+    if missing:
+        names = ", ".join(
+            f"{name}, repeat {repeat + 1}" for name, repeat in missing[:5]
+        )
+        raise run_files.RunDirectoryError(
+            f"--gather: {len(missing)} of {len(places)} runs are in no part, as "
+            f"{names}; run the parts that are missing, or name them"
+        )
+    for place, folder in zip(places, folders, strict=True):
+        source = pathlib.Path(found[place]) / folder
+        if source.exists():
+            shutil.copytree(source, directory.path / folder, dirs_exist_ok=True)
+    return {
+        "done": [list(place) for place in places],
+        "tables": {
+            name: [row for place in places for row in of_place.get(place, [])]
+            for name, of_place in rows.items()
+        },
+    }
+
+
+def _state_of(path: str, directory: run_directory.RunDirectory) -> dict[str, Any]:
+    """Returns a part's checkpoint, of the same study as a directory's run."""
+    record, whole = run_record.read(path), directory.run
+    for name in ("program", "packages", "sources", "noise_key"):
+        if record[name] != whole[name]:
+            raise run_files.RunDirectoryError(
+                f"--gather: {path} has another {name.replace('_', ' ')} than this run: "
+                f"{record[name]}, now {whole[name]}"
+            )
+    flags = [_decisive(run_record.flags_of(path)), _decisive(whole["flags"])]
+    if flags[0] != flags[1]:
+        differ = sorted(flags[0] ^ flags[1])
+        raise run_files.RunDirectoryError(
+            f"--gather: {path} was run with other flags: {', '.join(differ[:6])}"
+        )
+    file = pathlib.Path(path) / run_directory.CHECKPOINT_FILE
+    if not file.exists():
+        raise run_files.RunDirectoryError(f"--gather: {path} has done nothing so far")
+    run, checkpoint = run_directory.read_checkpoint(file)
+    if run != run_record.identity(record):
+        raise run_files.RunDirectoryError(f"--gather: {file} is of another run")
+    return checkpoint["state"]
+
+
+def _decisive(flags: Sequence[str]) -> frozenset[str]:
+    return frozenset(flag for flag in flags if not _OF_A_PART.fullmatch(flag))

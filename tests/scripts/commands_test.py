@@ -1,0 +1,125 @@
+"""Tests that every command of the documents works: all parse, small forms run."""
+
+import collections
+import json
+import os
+import subprocess
+import sys
+
+from absl.testing import absltest, parameterized
+
+from tests.scripts import documented_commands
+
+_ROOT = documented_commands.ROOT
+# Its commands are small as they are.
+_RUN_WHOLE = {"privacy.run_accounting"}
+# Their smallest forms take a minute and more: they draw from the whole English list,
+# reports of a million items, or levels of several sizes.
+_RUN_BY_NONE = {
+    "scripts.benchmark_ldp_triehh",
+    "scripts.benchmark_population",
+    "scripts.benchmark_randomizers",
+}
+# Parses each command line with the program's own parser, in a fork of its own: the
+# flags of some depend on the line.
+_PARSE = """
+import contextlib, importlib, io, json, os, sys, traceback
+from options import option_flags
+name = sys.argv[1]
+module = importlib.import_module(name)
+parse = getattr(module, "parse_flags", option_flags.parse)
+if "--algorithm=" in sys.argv[2]:
+    import tensorflow_federated  # once, and not in each fork
+if name == "scripts.reproduce":
+    import studies
+    for study in set(studies.MODULES.values()):
+        importlib.import_module(study)
+errors = []
+for arguments, is_whole, is_run in json.loads(sys.argv[2]):
+    reading, writing = os.pipe()
+    if os.fork() == 0:
+        said = io.StringIO()
+        try:
+            with contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
+                sys.argv = [module.__file__]
+                parse([name, *arguments])
+                if is_whole and hasattr(module, "_check_flags"):
+                    module._check_flags()
+                if is_run:
+                    module.main([name])
+                    assert any(map(str.isdigit, said.getvalue())), "no number"
+        except BaseException as error:
+            said.write(f"{type(error).__name__}: {error}")
+            os.write(writing, f"{arguments}: {said.getvalue()}".encode()[:4000])
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as told:
+        errors.append(told.read())
+    os.wait()
+print(json.dumps([error for error in errors if error]))
+"""
+
+
+def _run(*arguments, cwd=_ROOT):
+    return subprocess.run(
+        [sys.executable, "-P", *arguments],
+        env={**os.environ, "PYTHONPATH": str(_ROOT)},
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def _needs_no_files(command):
+    """Returns whether a command reads no earlier run, and writes no plot."""
+    return not any(a.startswith(("--compose", "--plot")) for a in command.arguments)
+
+
+def _by_program():
+    found = collections.defaultdict(list)
+    for command in documented_commands.commands()[0]:
+        found[command.program].append(command)
+    return found
+
+
+class CommandsTest(parameterized.TestCase):
+    def test_every_line_is_known(self):
+        found, unknown = documented_commands.commands()
+        self.assertEqual(unknown, [])
+        self.assertGreater(len(found), 40)
+
+    @parameterized.parameters(*sorted(_by_program()))
+    def test_flags_parse(self, program):
+        lines = [
+            (c.known(), c.is_whole, program in _RUN_WHOLE and _needs_no_files(c))
+            for c in _by_program()[program]
+        ]
+        done = _run("-c", _PARSE, program, json.dumps(lines))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(json.loads(done.stdout.splitlines()[-1]), [])
+
+    def test_what_does_not_parse_is_found(self):
+        given = (["--epsilon=4"], ["--epsilom=4"], [])
+        lines = [(arguments, True, False) for arguments in given]
+        done = _run("-c", _PARSE, "federated_hh.run_triehh", json.dumps(lines))
+        found = json.loads(done.stdout.splitlines()[-1])
+        self.assertLen(found, 2)
+        self.assertIn("epsilom", found[0])
+
+    def test_every_program_is_run_by_a_test(self):
+        not_run = set(_by_program()) - _RUN_WHOLE - _RUN_BY_NONE
+        for file in (_ROOT / "tests").rglob("*_test.py"):
+            text = file.read_text()
+            if file.stem in ("commands_test", "flags_test"):
+                continue  # they parse only
+            for program in list(not_run):
+                name = program.rpartition(".")[2]
+                is_started = '"-m"' in text and name in text
+                if is_started or f"import {name}\n" in text:
+                    not_run.remove(program)
+        self.assertEqual(not_run, set())
+
+
+if __name__ == "__main__":
+    absltest.main()

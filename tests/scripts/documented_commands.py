@@ -1,0 +1,99 @@
+"""The commands that the documents show, as a reader would type them."""
+
+import dataclasses
+import os
+import pathlib
+import re
+import shlex
+from collections.abc import Iterator
+
+import scripts
+from scripts import console, document_tables
+
+ROOT = pathlib.Path(scripts.__file__).parent.parent
+
+_BLOCK = re.compile(r"^ *```(.*?)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
+_INLINE = re.compile(r"`((?:\./)?scripts/run [a-z][^`]*)`")
+_RUN = re.compile(r"(?:\$ )?(?:\./)?scripts/run (?P<program>[a-z_]+\.\w+)(?P<rest>.*)")
+_INSTALLED = re.compile(r"env/bin/(?P<script>[a-z-]+)(?P<rest> .*)")
+# What is no program of ours, with what it takes after its name.
+_TOOLS = re.compile(
+    r"\./scripts/test\b|bazel |env/bin/pip install |python3\.11 -m venv |git "
+    r"|\.venv/bin/(?:ruff|mypy|python -m (?:sphinx|mypy|pip|build))\b"
+    r"|scripts/lock_requirements\b|\.ci/run$"
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Command:
+    """A command line of a program.
+
+    Attributes:
+        where: The document.
+        program: The module.
+        arguments: What is behind it.
+    """
+
+    where: str
+    program: str
+    arguments: tuple[str, ...]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all that it names is there before it is run."""
+        files = [a.partition("=")[2] for a in self.arguments if "flagfile=" in a]
+        return "--resume" not in self.arguments and all(
+            (ROOT / file).exists() for file in files
+        )
+
+    def known(self) -> list[str]:
+        """Returns the arguments without flagfiles that earlier commands make."""
+        return [
+            argument
+            for argument in self.arguments
+            if not argument.startswith("--flagfile=")
+            or (ROOT / argument.partition("=")[2]).exists()
+        ]
+
+
+def documents() -> list[pathlib.Path]:
+    """Returns all pages that people read."""
+    return [*document_tables.documents(), ROOT / "CONTRIBUTING.md"]
+
+
+def _lines(path: pathlib.Path) -> Iterator[str]:
+    text = path.read_text()
+    for language, block in _BLOCK.findall(text):
+        if language not in ("", "sh"):
+            continue
+        is_output = "$ " in block
+        for line in block.replace("\\\n", " ").splitlines():
+            # Where a prompt is shown, what has none is output.
+            if line.strip() and (not is_output or line.startswith("$ ")):
+                yield line.strip()
+    for line in _INLINE.findall(_BLOCK.sub("", text)):
+        yield " ".join(line.split())
+
+
+def _is_command(line: str) -> bool:
+    return bool(re.match(r"(\$ |\./|scripts/|env/|\.venv/|bazel |python|\.ci/)", line))
+
+
+def commands() -> tuple[list[Command], list[str]]:
+    """Returns the commands of our programs, and lines that nothing is known of."""
+    found, unknown = [], []
+    for path in documents():
+        where = os.path.relpath(path, ROOT)
+        for line in _lines(path):
+            if ran := _RUN.fullmatch(line):
+                program = ran["program"]
+            elif (ran := _INSTALLED.fullmatch(line)) and (
+                ran["script"] in console.PROGRAMS
+            ):
+                program = console.PROGRAMS[ran["script"]]
+            else:
+                if _is_command(line) and not _TOOLS.match(line):
+                    unknown.append(f"{where}: {line}")
+                continue
+            found.append(Command(where, program, tuple(shlex.split(ran["rest"]))))
+    return list(dict.fromkeys(found)), unknown

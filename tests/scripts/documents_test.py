@@ -1,0 +1,114 @@
+"""Tests of the documents: links lead somewhere, and what they name is there."""
+
+import ast
+import json
+import pathlib
+import re
+
+from absl.testing import absltest
+
+import scripts
+from scripts import document_tables
+
+_ROOT = pathlib.Path(scripts.__file__).parent.parent
+_LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
+_FENCE = re.compile(r"^ *```.*?^ *```$", re.MULTILINE | re.DOTALL)
+_INLINE_CODE = re.compile(r"`[^`\n]+`")
+_PYTHON = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+_TEST = re.compile(r"`(tests/[\w/]+_test\.py)(?:::(\w+))?`")
+_MOST_LINES_OF_README = 200
+
+
+def _documents():
+    return [*document_tables.documents(), _ROOT / "CONTRIBUTING.md"]
+
+
+def _prose(path):
+    text = path.read_text()
+    if path.suffix == ".ipynb":
+        cells = json.loads(text)["cells"]
+        written = [c["source"] for c in cells if c["cell_type"] == "markdown"]
+        text = "\n\n".join("".join(source) for source in written)
+    return _FENCE.sub("", text)
+
+
+def _anchors(path):
+    """Returns the anchors of a page's headings, as GitHub makes them."""
+    found = set()
+    for heading in _HEADING.findall(_prose(path)):
+        text = re.sub(r"[^\w\- ]", "", heading.strip().lower())
+        found.add(text.replace(" ", "-"))
+    return found
+
+
+def broken_links(path):
+    """Returns the links of a Markdown file that lead nowhere in the repository."""
+    broken = []
+    for link in _LINK.findall(_INLINE_CODE.sub("", _prose(path))):
+        if re.match(r"\w+:", link):
+            continue
+        name, _, anchor = link.partition("#")
+        target = (path.parent / name).resolve() if name else path
+        if not target.exists() or (anchor and anchor not in _anchors(target)):
+            broken.append(link)
+    return broken
+
+
+class LinksTest(absltest.TestCase):
+    def test_all_lead_somewhere(self):
+        for path in (*_documents(), *_ROOT.glob("docs/**/*.ipynb")):
+            with self.subTest(str(path.relative_to(_ROOT))):
+                self.assertEqual(broken_links(path), [])
+
+    def test_what_leads_nowhere_is_found(self):
+        folder = pathlib.Path(self.create_tempdir().full_path)
+        (folder / "b.md").write_text("# A `thing`, seen\n\n```\n# No heading\n```\n")
+        page = folder / "a.md"
+        page.write_text(
+            "[x](b.md) [x](b.md#a-thing-seen) ![x](c.png) [x](b.md#no-heading) "
+            "[x](#here) [x](https://example.org/c)\n"
+        )
+        self.assertEqual(broken_links(page), ["c.png", "b.md#no-heading", "#here"])
+
+
+class ContentsTest(absltest.TestCase):
+    def test_the_readme_is_a_front_page(self):
+        lines = (_ROOT / "README.md").read_text().splitlines()
+        self.assertLessEqual(len(lines), _MOST_LINES_OF_README)
+
+    def test_python_is_python(self):
+        count = 0
+        for path in _documents():
+            for code in _PYTHON.findall(path.read_text()):
+                with self.subTest(str(path.relative_to(_ROOT))):
+                    ast.parse(code)
+                    count += 1
+        self.assertGreater(count, 5)
+
+    def test_tests_that_are_named_are_there(self):
+        count = 0
+        for path in _documents():
+            for file, name in _TEST.findall(path.read_text()):
+                with self.subTest(f"{path.name}: {file}::{name}"):
+                    tree = ast.parse((_ROOT / file).read_text())
+                    functions = {
+                        node.name
+                        for node in ast.walk(tree)
+                        if isinstance(node, ast.FunctionDef)
+                    }
+                    if name:
+                        self.assertIn(name, functions)
+                    count += 1
+        self.assertGreater(count, 20)
+
+    def test_modules_that_pitfalls_name_are_there(self):
+        text = (_ROOT / "docs" / "pitfalls.md").read_text()
+        files = re.findall(r"`(\w+/[\w/]+\.py)`", text)
+        self.assertGreater(len(files), 10)
+        for file in files:
+            self.assertTrue((_ROOT / file).exists(), file)
+
+
+if __name__ == "__main__":
+    absltest.main()
