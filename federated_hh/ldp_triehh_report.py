@@ -232,9 +232,7 @@ def _add_words(section: page.Section, words: pd.DataFrame) -> None:
     )
     section.tree(first["word"].tolist())
     section.show(false.head(5), f"Not real: {len(false):,} in all, the first of them")
-    estimates = plot_estimates(words)
-    if plots.says_something(estimates):
-        section.plot("estimates.png", estimates)
+    section.plot("estimates.png", plot_estimates(words))
 
 
 def plot_coverage(results: Results) -> figure_lib.Figure:

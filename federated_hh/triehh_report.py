@@ -179,14 +179,11 @@ def write(
     )
     shown = results.scores[results.scores["k"].isin(_KS_SHOWN)][_SCORES_SHOWN]
     scores.table("scores.csv", results.scores, "Means over the repeats", shown=shown)
-    over_k = plot_scores(results.scores)
-    if plots.says_something(over_k):
-        scores.plot("f1_over_k.png", over_k)
+    scores.plot("f1_over_k.png", plot_scores(results.scores))
     which = report.section("Which words are found", covered=False)
     which.file("discovery_rate.csv", results.discovery)
     discovery = plot_discovery(results.discovery, algorithm.population.num_clients)
-    if plots.says_something(discovery):
-        which.plot("discovery_rate.png", discovery)
+    which.plot("discovery_rate.png", discovery)
     names = ["prefixes_kept", "votes_received"]
     told, drawn = plots.told_and_drawn(metrics, names)
     if told:

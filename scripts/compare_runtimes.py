@@ -1,6 +1,6 @@
 """Compares the runtimes that client work can be executed by: speed, and what comes out.
 
-    scripts/run scripts.compare_runtimes --device=/GPU:0
+    scripts/run scripts.compare_runtimes --in_process_device=/GPU:0
 
 The same rounds in TFF's worker and in this program's own TensorFlow, on the device that
 is asked for. Counts have to be the same to the bit; sums of training and scores differ
@@ -35,7 +35,7 @@ TOLERANCE = 1e-5
 class Options:
     """What is compared."""
 
-    device: str | None = option(
+    in_process_device: str | None = option(
         None, "What computes in this program, such as /GPU:0; TensorFlow's choice."
     )
     num_clients: int = option(
@@ -120,7 +120,7 @@ def main(argv: list[str]) -> None:
     try:
         options = _FLAGS.read()
         workloads = _workloads(options, scratch)
-        table = compare(workloads, options.num_rounds, options.device)
+        table = compare(workloads, options.num_rounds, options.in_process_device)
     except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(1)

@@ -14,7 +14,12 @@ import dataclasses
 import numpy as np
 from scipy import optimize
 
-from simulation import canonical_rows, partition_fit, population_numbers
+from simulation import (
+    canonical_rows,
+    partition_fit,
+    population_numbers,
+    population_options,
+)
 from simulation.readers import pitman_yor, synthetic_english
 
 _ROUNDS = 3
@@ -226,7 +231,9 @@ def _coordinates(
 
 def _law(mean: float, sigma: float, point: np.ndarray) -> Law:
     discounts = np.clip(point[[0, 2]], _LEAST_DISCOUNT, _MOST_DISCOUNT).tolist()
-    spare = np.exp(point[[1, 3]]).tolist()
+    # Without repetition no concentration is large enough: the largest is as good.
+    highest = np.log(population_options.MAX_CONCENTRATION)
+    spare = np.exp(np.minimum(point[[1, 3]], highest)).tolist()
     return Law(
         mean_words=mean,
         words_sigma=sigma,

@@ -16,7 +16,6 @@ run's guarantee, else into the simulator's part.
 `write_default` makes such a page for an algorithm that has none of its own.
 """
 
-import dataclasses
 import functools
 import pathlib
 from collections.abc import Callable, Mapping, Sequence
@@ -86,7 +85,7 @@ class Section(page_blocks.Section):
         return self.show(table if shown is None else shown, caption)
 
     def plot(self, name: str, figure: figure_lib.Figure) -> Self:
-        """Writes a figure as PNG and shows it.
+        """Writes a figure as PNG and shows it; one that says nothing is left out.
 
         Args:
             name: Of the file.
@@ -96,7 +95,8 @@ class Section(page_blocks.Section):
         Raises:
             ValueError: If the name is taken.
         """
-        self._page.add_file(name, plots.png(figure), covered=self.covered)
+        if plots.says_something(figure):
+            self._page.add_file(name, plots.png(figure), covered=self.covered)
         return self.picture(figure)
 
     def metrics(self, metrics: pd.DataFrame, stem: str = "metrics") -> Self:
@@ -257,8 +257,9 @@ class Page:
             privacy=self._privacy,
             report=str(self._directory.path / run_directory.REPORT_FILE),
         )
-        # What was found is ground truth in part.
-        self._directory.simulator.write_json(VERDICT_FILE, dataclasses.asdict(verdict))
+        # What was found is ground truth in part. Paths stay out: a run may be moved.
+        kept = {name: getattr(verdict, name) for name in ("found", "privacy", "advice")}
+        self._directory.simulator.write_json(VERDICT_FILE, kept)
         subtitle = f"Run of {self._directory.run['started']}"
         shown = html(self._title, subtitle, self._sections, verdict)
         self._directory.write_report(shown)

@@ -148,7 +148,13 @@ class Section:
         return self
 
     def picture(self, figure: figure_lib.Figure) -> Self:
-        """Shows a figure; the titles of its plots stand where it cannot be seen."""
+        """Shows a figure; one that says no more than a sentence would is left out.
+
+        Args:
+            figure: The titles of its plots stand where it cannot be seen.
+        """
+        if not plots.says_something(figure):
+            return self
         caption = "; ".join(plots.titles(figure))
         self.blocks.append(Picture(caption, plots.png(figure)))
         return self

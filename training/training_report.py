@@ -78,18 +78,16 @@ def write(
         clip_norm.text(told)
     if drawn:
         clip_norm.plot("clip_norm.png", plot_clip_norm(metrics))
-    columns = ["round", "simulated_hours", "failed_attempts", "max_participation"]
-    if "upload_bytes" in metrics:
+    sizes = ["bits_per_parameter", "upload_bytes"]
+    if set(sizes) <= set(metrics.columns):
         sent = report.section("What a client sends in a round", covered=True)
-        columns = ["bits_per_parameter", "upload_bytes"]
-        sent.show(metrics[columns].tail(1), "Rotated, for secure aggregation")
+        sent.show(metrics[sizes].tail(1), "Rotated, for secure aggregation")
     participation = report.section("Participation", covered=False)
+    columns = ["round", "simulated_hours", "failed_attempts", "max_participation"]
     participation.show(metrics[columns].tail(1), "At the end")
     masked_sums.show(report, metrics)
     privacy = report.statement(realised, "Privacy, as realised")
-    spent = plot_zcdp(metrics)
-    if plots.says_something(spent):
-        privacy.plot("zcdp.png", spent)
+    privacy.plot("zcdp.png", plot_zcdp(metrics))
     report.statement(planned, "Privacy, as planned", "privacy_planned")
     report.how_it_was_made()
     return report.write()
@@ -140,12 +138,8 @@ def add_held_out(
     section.text(
         f"What it stands beside; no guarantee of this run covers it:\n\n{made_of}"
     )
-    for name, figure in (
-        ("accuracy.png", plot_accuracy(metrics, references)),
-        ("loss.png", plot_loss(metrics, references)),
-    ):
-        if plots.says_something(figure):
-            section.plot(name, figure)
+    section.plot("accuracy.png", plot_accuracy(metrics, references))
+    section.plot("loss.png", plot_loss(metrics, references))
 
 
 def held_out(

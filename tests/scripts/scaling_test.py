@@ -60,7 +60,7 @@ class ManifestTest(absltest.TestCase):
     def test_the_pods_of_the_ray_cluster_are_pods(self):
         cluster = _manifest("kubernetes_ray_cluster.yaml")
         requirement = re.search(
-            r"^ray==(\S+)", (_ROOT / "requirements.in").read_text(), re.MULTILINE
+            r"^ray==(\S+)", (_ROOT / "requirements-ray.in").read_text(), re.MULTILINE
         )
         self.assertEqual(cluster["spec"]["rayVersion"], requirement[1])
         groups = [cluster["spec"]["headGroupSpec"]]

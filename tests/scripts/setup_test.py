@@ -121,13 +121,6 @@ class SetUpTest(absltest.TestCase):
         self.assertNotEqual(program.returncode, 0)
         self.assertIn("Python 3.11 was not found", errors)
 
-    def test_usage(self):
-        program = subprocess.run(
-            self.command[:1], env=self.environment, capture_output=True, text=True
-        )
-        self.assertEqual(program.returncode, 2)
-        self.assertIn("usage:", program.stderr)
-
 
 if __name__ == "__main__":
     absltest.main()

@@ -193,6 +193,28 @@ class PageTest(PageTestCase):
         # Title twice, heading, text, caption of a table, column, cell, flag, trie.
         self.assertEqual(shown.text.count(_EVIL), 9)
 
+    def test_a_plot_that_says_nothing_is_left_out(self):
+        report = page.Page(self.directory, "T")
+        flat, axes = plots.single("Nothing to see", "x", "y")
+        axes.plot([1, 2], [3, 3])
+        section = report.section("S", covered=True).plot("flat.png", flat)
+        section.plot("f.png", _figure("A curve"))
+        report.write()
+        self.assertEqual(
+            self.files() - self.before,
+            {"f.png", "report.html", "simulator/verdict.json"},
+        )
+        shown = (self.path / "report.html").read_text()
+        self.assertIn("A curve", shown)
+        self.assertNotIn("Nothing to see", shown)
+
+    def test_a_moved_run_has_no_stale_path(self):
+        report = page.Page(self.directory, "T")
+        report.verdict("Found.", advice="More.", next_command="compare {run}")
+        report.write()
+        kept = json.loads((self.path / "simulator" / "verdict.json").read_text())
+        self.assertEqual(kept, {"found": "Found.", "privacy": "", "advice": "More."})
+
     def test_the_verdict_is_on_top_of_the_page_and_returned(self):
         report = page.Page(self.directory, "T")
         report.section("S", covered=True)

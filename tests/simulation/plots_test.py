@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pandas as pd
 from absl.testing import absltest, parameterized
 
@@ -39,6 +40,12 @@ class SaysSomethingTest(parameterized.TestCase):
             getattr(axes, draw)(range(len(values)), values)
             with self.subTest(draw):
                 self.assertEqual(plots.says_something(figure), expected)
+
+    @parameterized.parameters((0, False), (1, False), (2, True))
+    def test_images(self, size, expected):
+        figure, axes = plots.single("", "x", "y")
+        axes.imshow(np.ones([size, size]))
+        self.assertEqual(plots.says_something(figure), expected)
 
 
 class ToldAndDrawnTest(absltest.TestCase):

@@ -205,7 +205,7 @@ class StudyTest(absltest.TestCase):
         )
         with (
             directory,
-            self.assertRaisesRegex(RuntimeError, "DP-FTRL .* exit code 1"),
+            self.assertRaisesRegex(RuntimeError, "DP-FTRL .* exit code 2"),
         ):
             list(study.run(made, directory))
 

@@ -185,7 +185,7 @@ class OwnModelTest(parameterized.TestCase):
             check=False,
         )
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertIn(f"Model: {out}/model", done.stdout)
+        self.assertIn(f"predict_next_word --model={out} ", done.stdout)
         exported = initial_model.read(out / "model")
         kept = initial_model.read(out)
         self.assertEqual(exported.fingerprint, kept.fingerprint)

@@ -1,0 +1,205 @@
+"""Runs the documents' commands, each as it stands but for its size and its text."""
+
+import gzip
+import itertools
+import json
+import lzma
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import pyarrow as pa
+from absl.testing import absltest, parameterized
+from pyarrow import parquet
+
+from tests.scripts import documented_commands
+
+_ROOT = documented_commands.ROOT
+_MODEL = (
+    *("--vocabulary_size=50", "--num_units=6", "--embedding_size=4"),
+    *("--num_held_out_clients=4", "--max_words=8"),
+)
+_CLIENTS = ("--num_clients=3000", "--mean_words_per_client=20")
+_FEW_CLIENTS = ("--num_clients=40", "--context_words=30")
+# What makes each program's run small; what a command says besides stays.
+_SMALLER = {
+    "federated_hh.run_triehh": (
+        *("--num_repeats=1", "--delta=1e-4", "--max_length=4", "--max_k=20"),
+    ),
+    "federated_hh.run_ldp_triehh": (
+        *("--max_depth=3", "--max_prefixes=20", "--contribution_bound=2"),
+        "--cohort_size=20",
+    ),
+    "federated_hh.run_statistics": (
+        *("--num_clients=1500", "--mean_words_per_client=10", "--num_tokens=20"),
+        *("--context_words=20", "--ngram_words=2"),
+    ),
+    "rounds.run_algorithm": ("--num_clients=2000",),
+    "simulation.fit_population": ("--num_simulations=2",),
+    "training.pretrain": (*_MODEL, "--num_epochs=1", "--batch_size=4"),
+    "training.run_training": (
+        *(*_MODEL, "--cohort_size=5", "--num_rounds=2", "--num_blocks=1"),
+        *("--min_separation=0", "--max_participation=2", "--evaluate_every=1"),
+    ),
+    "training.evaluate_keyboard": ("--num_resamples=100",),
+}
+# Where no text is given.
+_SMALLER_SYNTHETIC = {
+    "federated_hh.run_triehh": _CLIENTS,
+    "federated_hh.run_ldp_triehh": _CLIENTS,
+    "training.run_training": _FEW_CLIENTS,
+}
+# A program a line of the input, in a fork of its own: TensorFlow is imported once.
+_RUN = """
+import os; os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+import contextlib, io, json, os, runpy, sys, traceback
+import tensorflow_federated
+from simulation import startup
+for line in sys.stdin:
+    program, *arguments = json.loads(line)
+    reading, writing = os.pipe()
+    if os.fork() == 0:
+        code, said = 1, io.StringIO()
+        try:
+            with contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
+                sys.argv = [program, *arguments]
+                runpy.run_module(program, run_name="__main__", alter_sys=True)
+        except SystemExit as end:
+            code = end.code
+        except BaseException:
+            traceback.print_exc(file=said)
+        with os.fdopen(writing, "w") as told:
+            json.dump([code or 0, said.getvalue()], told)
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as told:
+        print(told.read(), flush=True)
+    os.wait()
+"""
+
+_SENTENCE = "you see the time like we do not what it is for me and all of them"
+
+
+def _write_texts(folder: pathlib.Path) -> None:
+    """Writes every file of text or words that the documents' commands name."""
+    users = [f"u{number}" for number in range(60)]
+    texts = [_SENTENCE[number % 7 :] + f" zorb{number % 3}" for number in range(60)]
+    pairs = list(zip(users, texts, strict=True))
+    plain = "user,text\n" + "".join(f"{user},{text}\n" for user, text in pairs)
+    lines = "".join(json.dumps({"user": u, "text": t}) + "\n" for u, t in pairs)
+    tweets = "".join(f'"0","1","x","NO_QUERY","{u}","{t}"\n' for u, t in pairs)
+    others = "".join(
+        json.dumps({"user": f"v{u}", "text": " ".join(t.split()[::-1])}) + "\n"
+        for u, t in pairs
+    )
+    words = "\n".join(_SENTENCE.split()) + "\n"
+    contents = {
+        "posts-1.csv": plain,
+        "posts-2.csv": plain.replace(",u", ",v"),
+        "2023/a.csv": plain,
+        "2024/jan.csv": plain,
+        "2024/feb.csv": plain,
+        "messages.csv.xz": plain,
+        "ubuntu-irc/messages.csv.xz": plain,
+        "posts.jsonl": lines,
+        "blogs.jsonl.xz": others,
+        "training.1600000.processed.noemoticon.csv": tweets,
+        "dictionary.txt": words,
+        "american-english-huge.txt.xz": words,
+        "counts.txt.gz": "".join(f"{u}\tthe\t3\n{u}\tand\t2\n" for u in users),
+    }
+    openers = {".xz": lzma.open, ".gz": gzip.open}
+    for name, text in contents.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with openers.get(path.suffix, open)(path, "wt") as file:
+            file.write(text)
+    table = pa.table({"author": users, "body": texts})
+    parquet.write_table(table, folder / "posts.parquet")
+
+
+def _commands(*programs: str) -> list[list[str]]:
+    """Returns what the documents show of programs, each once."""
+    found = []
+    for command in documented_commands.commands()[0]:
+        given = [command.program, *command.arguments]
+        # The test of a study that writes a flagfile runs what it wrote.
+        is_made = len(command.known()) == len(command.arguments)
+        if command.program in programs and is_made and given not in found:
+            found.append(given)
+    return found
+
+
+class SmallFormsTest(parameterized.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.scratch = pathlib.Path(self.create_tempdir().full_path)
+        _write_texts(self.scratch)
+        shutil.copytree(_ROOT / "configs", self.scratch / "configs")
+        self._number = itertools.count()
+        self._program = self.enter_context(
+            subprocess.Popen(
+                [sys.executable, "-P", "-c", _RUN],
+                env={**os.environ, "PYTHONPATH": str(_ROOT)},
+                cwd=self.scratch,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+        )
+
+    def run_small(self, program: str, *arguments: str, output_dir: str = "") -> str:
+        """Runs a command in its small form; returns what it says."""
+        given = list(arguments)
+        if program in _SMALLER and "--resume" not in arguments:
+            given += [*_SMALLER[program], "--population_cache=cache"]
+            if not any(a.startswith("--population=") for a in arguments):
+                given += _SMALLER_SYNTHETIC.get(program, ())
+            if "--recipe=configs/statistics_figure4.json" in arguments:
+                # Its devices answer among 19,000 others, and no fewer.
+                given += ["--num_clients=20000", "--devices=vectorised"]
+            given.append(f"--output_dir={output_dir or f'runs/{next(self._number)}'}")
+        self._program.stdin.write(json.dumps([program, *given]) + "\n")
+        self._program.stdin.flush()
+        code, said = json.loads(self._program.stdout.readline())
+        self.assertEqual(code, 0, said)
+        return said
+
+    @parameterized.named_parameters(
+        ("triehh", "federated_hh.run_triehh"),
+        ("ldp_triehh", "federated_hh.run_ldp_triehh", "simulation.fit_population"),
+        ("statistics", "federated_hh.run_statistics", "rounds.run_algorithm"),
+    )
+    def test_words(self, *programs):
+        finished = self.scratch / "runs" / "0"
+        for program, *arguments in _commands(*programs):
+            if "--resume" in arguments:
+                shutil.copytree(finished, self.scratch / "DIR")
+                record = self.scratch / "DIR" / "run.json"
+                ended = json.loads(record.read_text()) | {"status": "running"}
+                record.write_text(json.dumps(ended))
+            with self.subTest(" ".join([program, *arguments])):
+                self.assertIn("\nReport: ", self.run_small(program, *arguments))
+
+    def test_models(self):
+        demo = "--flagfile=configs/training_demo.flagfile"
+        runs = self.scratch / "runs"
+        self.run_small("training.run_training", demo, output_dir="runs/first")
+        for name in ("training/<date>", "training/<other>", "RUN_DIR/dp_ftrl_repeat_1"):
+            shutil.copytree(runs / "first", runs / name)
+        shutil.copytree(runs / "RUN_DIR", self.scratch / "RUN_DIR")
+        [pretrain] = _commands("training.pretrain")
+        self.run_small(*pretrain, output_dir="runs/pretrain/<date>")
+        for program, *arguments in _commands(
+            "training.run_training",
+            "training.predict_next_word",
+            "training.evaluate_keyboard",
+        ):
+            with self.subTest(" ".join([program, *arguments])):
+                self.assertRegex(self.run_small(program, *arguments), r"\d")
+
+
+if __name__ == "__main__":
+    absltest.main()
