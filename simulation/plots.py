@@ -139,7 +139,7 @@ def _says_something(axes: axes_lib.Axes) -> bool:
         of_data = line.get_transform().contains_branch(axes.transData)
         if of_data and len(points) and (np.ptp(points, axis=0) > 0).all():
             return True
-    if any(image.get_array().size > 1 for image in axes.images):
+    if any(min(image.get_size()) > 1 for image in axes.images):
         return True
     marks = [c for c in axes.collections if isinstance(c, collections.PathCollection)]
     offsets = [np.ma.filled(each.get_offsets(), np.nan) for each in marks]
