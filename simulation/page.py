@@ -95,9 +95,9 @@ class Section(page_blocks.Section):
         Raises:
             ValueError: If the name is taken.
         """
-        if plots.says_something(figure):
-            self._page.add_file(name, plots.png(figure), covered=self.covered)
-        return self.picture(figure)
+        if shown := self._draw(figure):
+            self._page.add_file(name, shown.png, covered=self.covered)
+        return self
 
     def metrics(self, metrics: pd.DataFrame, stem: str = "metrics") -> Self:
         """Shows the numeric metrics of all rounds as curves over the rounds.

@@ -153,8 +153,13 @@ class Section:
         Args:
             figure: The titles of its plots stand where it cannot be seen.
         """
-        if not plots.says_something(figure):
-            return self
-        caption = "; ".join(plots.titles(figure))
-        self.blocks.append(Picture(caption, plots.png(figure)))
+        self._draw(figure)
         return self
+
+    def _draw(self, figure: figure_lib.Figure) -> Picture | None:
+        """Shows a figure and returns the picture; None of one that says nothing."""
+        if not plots.says_something(figure):
+            return None
+        shown = Picture("; ".join(plots.titles(figure)), plots.png(figure))
+        self.blocks.append(shown)
+        return shown

@@ -23,7 +23,7 @@ import simulation
 from privacy import plan as plan_lib
 from randomness import noise_keys, streams
 from rounds import codec, experiment, record, steps
-from simulation import run_directory, run_files, software
+from simulation import plots, run_directory, run_files, software
 from tests.rounds import contract_cases
 
 _KEY = noise_keys.NoiseKey(7, is_secret=True)
@@ -47,6 +47,8 @@ class ContractTestCase(parameterized.TestCase):
         super().setUp()
         self.scratch = self.create_tempdir().full_path
         self.folders = 0
+        # Drawing takes two thirds of a small run, and no picture is compared.
+        self.enter_context(mock.patch.object(plots, "png", return_value=b"a picture"))
 
     def make(self, case, data="a", plan="a"):
         folder = self.new_folder()
