@@ -34,6 +34,15 @@ def large_files() -> frozenset[pathlib.Path]:
     return frozenset(found)
 
 
+def pytest_ignore_collect(
+    collection_path: pathlib.Path, config: pytest.Config
+) -> bool | None:
+    """Leaves out large files where none of their tests is asked for: imports cost."""
+    if config.option.markexpr == "not program" and collection_path in large_files():
+        return True
+    return None
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Marks the tests of large files, so that `-m "not program"` leaves them out."""
     for item in items:
