@@ -7,7 +7,9 @@ Markdown table and how all of it was made to --results_dir. A study that was int
 goes on with --resume and --output_dir.
 """
 
+import functools
 import importlib
+import os
 import pathlib
 import sys
 from collections.abc import Sequence
@@ -17,7 +19,7 @@ from absl import app, flags
 
 import studies
 from options import option_flags
-from simulation import experiment_flags, prepared_data
+from simulation import engine_options, experiment_flags, prepared_data
 
 if TYPE_CHECKING:
     from studies import study_parts
@@ -107,7 +109,7 @@ def _part() -> "study_parts.StudyPart | None":
         return None
     from studies import study_parts
 
-    if not getattr(_module(_STUDY.value), "IS_DIVISIBLE", True):
+    if not _is_divisible():
         raise ValueError(
             f"--study_part is {_PART.value!r}; it has to be left out of "
             f"--study={_STUDY.value}, whose settings need one another"
@@ -115,9 +117,14 @@ def _part() -> "study_parts.StudyPart | None":
     return study_parts.StudyPart.parse(_PART.value)
 
 
+def _is_divisible() -> bool:
+    return getattr(_module(_STUDY.value), "IS_DIVISIBLE", True)
+
+
 def run(arguments: experiment_flags.Arguments) -> None:
     """Runs the study that the flags ask for."""
     from studies import study as study_lib
+    from studies import study_jobs
 
     name = _STUDY.value
     study = _module(name).prepare(
@@ -127,8 +134,22 @@ def run(arguments: experiment_flags.Arguments) -> None:
         cache=_CACHE.value or prepared_data.DEFAULT_CACHE,
     )
     results = pathlib.Path(_RESULTS_DIR.value or f"results/{name}")
+    part, parts, make_parts = _part(), _GATHER.value, None
+    is_whole = part is None and not parts and _is_divisible()
+    if is_whole and engine_options.chosen().engine.engine is engine_options.Engine.RAY:
+        cache = os.path.abspath(_CACHE.value) if _CACHE.value else None
+        make_parts = functools.partial(
+            study_jobs.run_on_ray,
+            more_flags=[f"--population_cache={cache}"] if cache else [],
+        )
     study_lib.perform(
-        study, arguments, _PROGRAM, results, part=_part(), parts=_GATHER.value
+        study,
+        arguments,
+        _PROGRAM,
+        results,
+        part=part,
+        parts=parts,
+        make_parts=make_parts,
     )
 
 

@@ -8,19 +8,14 @@ checkpoint; so does the command when it is given once more.
 """
 
 import dataclasses
-import json
-import os
 import pathlib
-import subprocess
 import sys
-from collections.abc import Sequence
 
 from absl import app
 
 from options import option_flags
 from options.fields import REQUIRED, check, option
-
-_HOUSE = pathlib.Path(__file__).resolve().parents[1]
+from studies import study_jobs
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,37 +41,6 @@ class Options:
 _FLAGS = option_flags.define(Options)
 
 
-def run_part(flags: Sequence[str], part: int, parts: int, folder: str) -> None:
-    """Runs a part of a study, or what is left of it; this is what a job does.
-
-    Args:
-        flags: Of `scripts.reproduce`.
-        part: From 1.
-        parts: How many there are.
-        folder: Takes the part's run.
-
-    Raises:
-        RuntimeError: If it fails.
-    """
-    run = pathlib.Path(folder) / f"part-{part}"
-    begun = run / "run.json"
-    if begun.exists() and json.loads(begun.read_text())["status"] == "complete":
-        return
-    what = ["--resume"] if begun.exists() else [*flags, f"--study_part={part}/{parts}"]
-    _reproduce([*what, f"--output_dir={run}"])
-
-
-def _reproduce(flags: Sequence[str]) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "scripts.reproduce", *flags],
-        env={**os.environ, "PYTHONPATH": str(_HOUSE)},
-    )
-    if done.returncode:
-        raise RuntimeError(
-            f"scripts.reproduce {' '.join(flags)} ended with code {done.returncode}"
-        )
-
-
 def main(argv: list[str]) -> None:
     """Submits, waits and gathers."""
     options, flags = _FLAGS.read(), argv[1:]
@@ -99,7 +63,9 @@ def main(argv: list[str]) -> None:
         executor.update_parameters(slurm_partition=options.partition)
     with executor.batch():
         jobs = [
-            executor.submit(run_part, flags, part, options.parts, str(folder))
+            executor.submit(
+                study_jobs.run_part, flags, part, options.parts, str(folder)
+            )
             for part in range(1, options.parts + 1)
         ]
     failed = []
@@ -112,7 +78,9 @@ def main(argv: list[str]) -> None:
         print(f"error: {len(failed)} jobs failed; {'; '.join(failed)}", file=sys.stderr)
         sys.exit(1)
     runs = ",".join(str(folder / f"part-{part}") for part in range(1, len(jobs) + 1))
-    _reproduce([*flags, f"--gather={runs}", f"--output_dir={folder / 'whole'}"])
+    study_jobs.reproduce(
+        [*flags, f"--gather={runs}", f"--output_dir={folder / 'whole'}"]
+    )
 
 
 if __name__ == "__main__":

@@ -55,6 +55,12 @@ def given_lines(options: "gboard_strategy.Options") -> list[str]:
                 f"{name}: a line is {line!r}; it has to be --name=value, without "
                 "blanks before it"
             )
+        if flag == "--update_encoding=rotated":
+            raise ValueError(
+                f"{name} has {flag}, whose clip norm is fixed, and the strategy finds "
+                "one by adaptive clipping; leave it out here, and give it to the final "
+                "run, whose statement has the guarantee with it"
+            )
         if not _DECIDED.match(flag):
             lines.append(flag)
     for replaced, beginnings in _REPLACED.items():

@@ -8,7 +8,7 @@ settings: tables as CSV, plots, a page, and how all of it was made.
 import pathlib
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import pandas as pd
@@ -140,6 +140,8 @@ def perform(
     *,
     part: study_parts.StudyPart | None = None,
     parts: Sequence[str] = (),
+    make_parts: Callable[[run_directory.RunDirectory, int], Sequence[str]]
+    | None = None,
 ) -> None:
     """Runs a study from a command line, and leaves its results in a folder.
 
@@ -150,6 +152,8 @@ def perform(
         results: The folder, made if it is not there; the run directory has the same.
         part: What of the study is run; it has no results. None for all of it.
         parts: Run directories of parts, which are gathered; none is run.
+        make_parts: Runs so many parts elsewhere, for the run in a directory, and
+            returns their run directories, which are gathered. None to run here.
 
     Raises:
         RunDirectoryError: If the run directory or the folder cannot be used, or the
@@ -163,6 +167,8 @@ def perform(
             directory.complete()
             print(f"Part {part.number} of {part.count}: {directory.path}")
             return
+        if make_parts is not None:
+            parts = make_parts(directory, len(places))
         if parts:
             folders = [part_name(*place) for place in places]
             directory.save_checkpoint(

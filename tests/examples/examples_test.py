@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 
 import numpy as np
 import pandas as pd
@@ -12,6 +10,7 @@ from absl.testing import absltest
 import rounds
 from examples import decaying_noise
 from privacy import plan as plan_lib
+from tests import forked_programs
 
 _ROOT = os.path.dirname(os.path.dirname(rounds.__file__))
 
@@ -20,17 +19,8 @@ class ExamplesTest(absltest.TestCase):
     def run_algorithm(self, name, *flags, resume=None):
         path = resume or os.path.join(self.create_tempdir().full_path, "run")
         more = ("--resume",) if resume else (f"--algorithm=examples.{name}", *flags)
-        done = subprocess.run(
-            [
-                *(sys.executable, "-P", "-m", "rounds.run_algorithm"),
-                *(*more, f"--output_dir={path}"),
-            ],
-            env={**os.environ, "PYTHONPATH": _ROOT},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        return done, path
+        flags = (*more, f"--output_dir={path}")
+        return forked_programs.run("rounds.run_algorithm", *flags), path
 
     def check(self, name, *flags):
         done, path = self.run_algorithm(name, *flags)

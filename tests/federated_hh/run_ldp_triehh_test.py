@@ -16,6 +16,7 @@ from absl.testing import absltest, parameterized
 import federated_hh
 from federated_hh import ldp_triehh_options
 from simulation import tables
+from tests import forked_programs
 
 _MODULE = "federated_hh.run_ldp_triehh"
 _SMALL = (
@@ -54,14 +55,7 @@ def _environment():
 
 
 def _run(*flags, directory=None):
-    return subprocess.run(
-        _command(*flags),
-        env=_environment(),
-        cwd=directory,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+    return forked_programs.run(_MODULE, *flags, directory=directory)
 
 
 class RunLdpTrieHHTest(parameterized.TestCase):

@@ -1,16 +1,14 @@
 """Tests of the program of interactive statistics as a user runs it."""
 
 import json
-import os
 import pathlib
-import subprocess
-import sys
 
 import pandas as pd
 from absl.testing import absltest
 
 import federated_hh
 from simulation import tables
+from tests import forked_programs
 
 _FIGURE_4 = (
     pathlib.Path(federated_hh.__file__).parents[1] / "configs/statistics_figure4.json"
@@ -26,14 +24,7 @@ _SMALL = (
 
 
 def _run(*flags):
-    root = pathlib.Path(federated_hh.__file__).parent.parent
-    return subprocess.run(
-        [sys.executable, "-P", "-m", "federated_hh.run_statistics", *flags],
-        env={**os.environ, "PYTHONPATH": str(root)},
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
+    return forked_programs.run("federated_hh.run_statistics", *flags)
 
 
 class RunStatisticsTest(absltest.TestCase):

@@ -14,6 +14,7 @@ from absl.testing import absltest, parameterized
 
 import federated_hh
 from simulation import tables
+from tests import forked_programs
 
 _CHECKPOINT = "simulator/checkpoint.jsonl"
 _MODULE = "federated_hh.run_triehh"
@@ -44,14 +45,7 @@ def _environment():
 
 
 def _run(*flags, directory=None):
-    return subprocess.run(
-        _command(*flags),
-        env=_environment(),
-        cwd=directory,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+    return forked_programs.run(_MODULE, *flags, directory=directory)
 
 
 class RunTrieHHTest(parameterized.TestCase):

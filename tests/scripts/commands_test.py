@@ -15,8 +15,10 @@ _ROOT = documented_commands.ROOT
 # Its commands are small as they are.
 _RUN_WHOLE = {"privacy.run_accounting"}
 # Their smallest forms take a minute and more: they draw from the whole English list,
-# reports of a million items, or levels of several sizes.
+# reports of a million items, or levels of several sizes, or start several clusters.
 _RUN_BY_NONE = {
+    "scripts.benchmark_scale",
+    "scripts.fault_trials",
     "scripts.benchmark_ldp_triehh",
     "scripts.benchmark_population",
     "scripts.benchmark_randomizers",

@@ -90,6 +90,7 @@ class RayEngineTest(parameterized.TestCase):
         words = engine_workloads.population(cls.scratch, 10_000)
         cls.workloads = [
             engine_workloads.votes(words, 1000),
+            engine_workloads.reports(words, 200),
             *engine_workloads.training(cls.scratch, 5, 4, num_blocks=3),
         ]
         with runtime.tff_worker():

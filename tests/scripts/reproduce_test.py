@@ -1,5 +1,6 @@
 """Tests of studies from the command line, killed in the middle of a setting too."""
 
+import json
 import os
 import pathlib
 import subprocess
@@ -10,6 +11,7 @@ from absl.testing import absltest, parameterized
 
 import scripts
 from simulation import tables
+from tests import forked_programs
 
 _ROOT = pathlib.Path(scripts.__file__).parent.parent
 _SMALL = (
@@ -39,9 +41,8 @@ class ReproduceTest(parameterized.TestCase):
         )
 
     def finish(self, *flags):
-        process = self.start(*flags)
-        output, errors = process.communicate(timeout=300)
-        return process.returncode, output, errors
+        done = forked_programs.run("scripts.reproduce", *flags, directory=self.scratch)
+        return done.returncode, done.stdout, done.stderr
 
     def places(self, name):
         return (
@@ -68,16 +69,25 @@ class ReproduceTest(parameterized.TestCase):
         )
         self.assertEqual(status, 0, errors)
         self.assertEqual(again, page)
+        # And each setting as a task of Ray's.
+        ray = ("--engine=ray", "--num_workers=2")
+        status, again, errors = self.finish(*_SMALL, *self.places("tasks"), *ray)
+        self.assertEqual(status, 0, errors)
+        self.assertEqual(again, page)
+        for part in (1, 2, 3):
+            told = (self.scratch / f"tasks/parts/part-{part}/run.json").read_text()
+            self.assertEqual(json.loads(told)["status"], "complete")
         for name in ("runs", "levels", "summary"):
-            whole, cut = (
+            whole, cut, tasks = (
                 tables.read(self.scratch / f"{run}_results" / f"{name}.csv")
-                for run in ("whole", "cut")
+                for run in ("whole", "cut", "tasks")
             )
-            whole, cut = (
+            whole, cut, tasks = (
                 table.drop(columns=table.filter(regex="^seconds").columns)
-                for table in (whole, cut)
+                for table in (whole, cut, tasks)
             )
             self.assertEqual(whole.to_csv(), cut.to_csv())
+            self.assertEqual(whole.to_csv(), tasks.to_csv())
         told = (self.scratch / "cut_results" / "README.md").read_text()
         self.assertIn("--study=oov_table1", told)
         self.assertIn("--scale=0.0001", told)

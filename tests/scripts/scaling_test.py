@@ -10,7 +10,7 @@ import kubernetes_validate
 import yaml
 from absl.testing import absltest
 
-from scripts import submit_parts
+from studies import study_jobs
 
 _ROOT = pathlib.Path(__file__).parents[2]
 _VERSION = "1.31"
@@ -79,18 +79,19 @@ class SubmitPartsTest(absltest.TestCase):
         asked = []
 
         def remember(command, **_):
-            asked.append(command[3:])
-            return subprocess.CompletedProcess(command, int(len(asked) == 3))
+            asked.append(command[command.index("scripts.reproduce") + 1 :])
+            fails = int(len(asked) == 3)
+            return subprocess.CompletedProcess(command, fails, stderr="error: x\n")
 
         def job():
-            submit_parts.run_part(["--study=x"], 2, 5, folder)
+            study_jobs.run_part(["--study=x"], 2, 5, folder)
 
         with mock.patch.object(subprocess, "run", remember):
             job()
             run.mkdir()
             (run / "run.json").write_text('{"status": "running"}')
             job()
-            with self.assertRaisesRegex(RuntimeError, "ended with code 1"):
+            with self.assertRaisesRegex(RuntimeError, "ended with code 1: error: x"):
                 job()
             (run / "run.json").write_text('{"status": "complete"}')
             job()

@@ -4,16 +4,14 @@ import gzip
 import itertools
 import json
 import lzma
-import os
 import pathlib
 import shutil
-import subprocess
-import sys
 
 import pyarrow as pa
 from absl.testing import absltest, parameterized
 from pyarrow import parquet
 
+from tests import forked_programs
 from tests.scripts import documented_commands
 
 _ROOT = documented_commands.ROOT
@@ -51,34 +49,6 @@ _SMALLER_SYNTHETIC = {
     "federated_hh.run_ldp_triehh": _CLIENTS,
     "training.run_training": _FEW_CLIENTS,
 }
-# A program a line of the input, in a fork of its own: TensorFlow is imported once.
-_RUN = """
-import os; os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
-import contextlib, io, json, os, runpy, sys, traceback
-import tensorflow_federated
-from simulation import startup
-for line in sys.stdin:
-    program, *arguments = json.loads(line)
-    reading, writing = os.pipe()
-    if os.fork() == 0:
-        code, said = 1, io.StringIO()
-        try:
-            with contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
-                sys.argv = [program, *arguments]
-                runpy.run_module(program, run_name="__main__", alter_sys=True)
-        except SystemExit as end:
-            code = end.code
-        except BaseException:
-            traceback.print_exc(file=said)
-        with os.fdopen(writing, "w") as told:
-            json.dump([code or 0, said.getvalue()], told)
-        os._exit(0)
-    os.close(writing)
-    with os.fdopen(reading) as told:
-        print(told.read(), flush=True)
-    os.wait()
-"""
-
 _SENTENCE = "you see the time like we do not what it is for me and all of them"
 
 
@@ -139,16 +109,6 @@ class SmallFormsTest(parameterized.TestCase):
         _write_texts(self.scratch)
         shutil.copytree(_ROOT / "configs", self.scratch / "configs")
         self._number = itertools.count()
-        self._program = self.enter_context(
-            subprocess.Popen(
-                [sys.executable, "-P", "-c", _RUN],
-                env={**os.environ, "PYTHONPATH": str(_ROOT)},
-                cwd=self.scratch,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                text=True,
-            )
-        )
 
     def run_small(self, program: str, *arguments: str, output_dir: str = "") -> str:
         """Runs a command in its small form; returns what it says."""
@@ -161,11 +121,9 @@ class SmallFormsTest(parameterized.TestCase):
                 # Its devices answer among 19,000 others, and no fewer.
                 given += ["--num_clients=20000", "--devices=vectorised"]
             given.append(f"--output_dir={output_dir or f'runs/{next(self._number)}'}")
-        self._program.stdin.write(json.dumps([program, *given]) + "\n")
-        self._program.stdin.flush()
-        code, said = json.loads(self._program.stdout.readline())
-        self.assertEqual(code, 0, said)
-        return said
+        done = forked_programs.run(program, *given, directory=self.scratch)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout
 
     @parameterized.named_parameters(
         ("triehh", "federated_hh.run_triehh"),

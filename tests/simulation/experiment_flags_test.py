@@ -15,6 +15,7 @@ from federated_hh import triehh_options
 from options import fields
 from randomness import noise_keys
 from simulation import experiment_flags, population_options
+from tests import forked_programs
 
 _DATA = ("--population=words.tsv", "--population_format=word_counts")
 _PROGRAMS = {
@@ -44,16 +45,8 @@ class NoiseKeyOfRunsTest(parameterized.TestCase):
         (self.scratch / "words.tsv").write_text("".join(rows))
 
     def run_program(self, program, *flags):
-        root = pathlib.Path(federated_hh.__file__).parent.parent
         cache = f"--population_cache={self.scratch / 'cache'}"
-        return subprocess.run(
-            [sys.executable, "-P", "-m", program, *flags, cache],
-            env={**os.environ, "PYTHONPATH": str(root)},
-            cwd=self.scratch,
-            capture_output=True,
-            text=True,
-            timeout=300,
-        )
+        return forked_programs.run(program, *flags, cache, directory=self.scratch)
 
     @parameterized.parameters(*_PROGRAMS)
     def test_real_data_have_a_secret_key_that_repeats_the_run(self, program):

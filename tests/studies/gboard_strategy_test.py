@@ -2,10 +2,8 @@
 
 import dataclasses
 import json
-import os
 import pathlib
 import subprocess
-import sys
 from unittest import mock
 
 import pandas as pd
@@ -16,6 +14,7 @@ from randomness import noise_keys
 from simulation import exit_codes, run_directory, run_record, tables
 from studies import gboard_strategy as strategy
 from studies import study, training_runs
+from tests import forked_programs
 from training.training_options import TrainingOptions
 
 _KEY = noise_keys.NoiseKey.of_seed(1)
@@ -127,17 +126,11 @@ class StrategyTest(parameterized.TestCase):
 
         # The run that it describes: its guarantee is what the page says.
         (self.scratch / "final").write_bytes(files[strategy.FLAGFILE])
-        done = subprocess.run(
-            [
-                *(sys.executable, "-P", "-m", "training.run_training"),
-                f"--flagfile={self.scratch / 'final'}",
-                f"--output_dir={self.scratch / 'run'}",
-                f"--population_cache={self.scratch / 'cache'}",
-            ],
-            env={**os.environ, "PYTHONPATH": str(training_runs.ROOT)},
-            capture_output=True,
-            text=True,
-            check=False,
+        done = forked_programs.run(
+            "training.run_training",
+            f"--flagfile={self.scratch / 'final'}",
+            f"--output_dir={self.scratch / 'run'}",
+            f"--population_cache={self.scratch / 'cache'}",
         )
         self.assertEqual(done.returncode, 0, done.stderr)
         said = json.loads((self.scratch / "run" / "privacy_planned.json").read_text())
@@ -268,6 +261,11 @@ class StrategyTest(parameterized.TestCase):
     def test_bad_options(self, options, regex):
         with self.assertRaisesRegex(ValueError, regex):
             self.prepare(**options)
+
+    def test_a_flagfile_of_rotated_updates(self):
+        self.base.write_text("--population=x\n--update_encoding=rotated\n")
+        with self.assertRaisesRegex(ValueError, "adaptive clipping; leave it out here"):
+            self.prepare()
 
     def test_a_flagfile_without_a_population(self):
         self.base.write_text("--num_units=4\n")

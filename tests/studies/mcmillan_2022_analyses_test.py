@@ -3,6 +3,7 @@
 import pandas as pd
 from absl.testing import absltest, parameterized
 
+from randomness import noise_keys
 from simulation import run_directory
 from studies import mcmillan_2022_analyses as analyses
 from studies import mcmillan_2022_report as report
@@ -51,7 +52,7 @@ class McMillanAnalysesTest(parameterized.TestCase):
             program="test",
             flags=(),
             facts={},
-            noise_key=None,
+            noise_key=noise_keys.NoiseKey.of_seed(1),
         ) as directory:
             (tables,) = study.run(found, directory)
         runs = tables["runs"]

@@ -1,10 +1,8 @@
 """Tests of models of a user's own: what a run does with them, and what it refuses."""
 
 import importlib
-import os
 import pathlib
 import re
-import subprocess
 import sys
 
 import numpy as np
@@ -17,6 +15,7 @@ from randomness import noise_keys
 from rounds import codec, experiment, timers
 from simulation import client_text, own_code
 from simulation import vocabulary as vocabulary_lib
+from tests import forked_programs
 from tests.training import training_test_case as common
 from training import (
     initial_model,
@@ -177,12 +176,10 @@ class OwnModelTest(parameterized.TestCase):
             f"--population_cache={self.scratch / 'cache'}",
             f"--output_dir={out}",
         )
-        done = subprocess.run(
-            [sys.executable, "-P", "-m", "training.run_training", *flags],
-            env={**os.environ, "PYTHONPATH": f"{_ROOT}:{self.scratch}"},
-            capture_output=True,
-            text=True,
-            check=False,
+        done = forked_programs.run(
+            "training.run_training",
+            *flags,
+            environment={"PYTHONPATH": f"{_ROOT}:{self.scratch}"},
         )
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn(f"predict_next_word --model={out} ", done.stdout)

@@ -1,16 +1,13 @@
 """Tests of central training as a user runs it."""
 
 import json
-import os
 import pathlib
-import subprocess
-import sys
 
 import pandas as pd
 from absl.testing import absltest
 
-import training
 from simulation import vocabulary
+from tests import forked_programs
 from training import initial_model, ngram_files, pretrain_options, text_record
 
 _SIZES = ("--vocabulary_size=50", "--num_units=6", "--embedding_size=4")
@@ -25,22 +22,12 @@ class PretrainTest(absltest.TestCase):
         (self.scratch / "a.csv").write_text("user,text\n" + lines)
 
     def pretrain(self, name, *flags):
-        return subprocess.run(
-            [
-                *(sys.executable, "-P", "-m", "training.pretrain", *_SIZES),
-                f"--population_cache={self.scratch / name}-cache",
-                f"--output_dir={self.scratch / name}",
-                *flags,
-            ],
-            env={
-                **os.environ,
-                "PYTHONPATH": str(pathlib.Path(training.__file__).parent.parent),
-            },
-            cwd=self.scratch,
-            capture_output=True,
-            text=True,
-            timeout=600,
-            check=False,
+        return forked_programs.run(
+            *("training.pretrain", *_SIZES),
+            f"--population_cache={self.scratch / name}-cache",
+            f"--output_dir={self.scratch / name}",
+            *flags,
+            directory=self.scratch,
         )
 
     def test_what_it_leaves(self):

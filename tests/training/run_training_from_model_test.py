@@ -13,6 +13,7 @@ from absl.testing import absltest
 
 import training
 from simulation import vocabulary
+from tests import forked_programs
 from training import initial_model, model
 
 _FLAGS = (
@@ -37,16 +38,19 @@ class RunTrainingFromModelTest(absltest.TestCase):
         lines = [f"u{user},you see the time like we do\n" for user in range(20)]
         (self.scratch / "a.csv").write_text("user,text\n" + "".join(lines))
 
+    def command(self, name, *flags):
+        return [
+            *("training.run_training", *_FLAGS),
+            f"--population={self.scratch / 'a.csv'}",
+            f"--population_cache={self.scratch / 'cache'}",
+            f"--output_dir={self.scratch / name}",
+            *flags,
+        ]
+
     def start(self, name, *flags, cwd=None):
         root = pathlib.Path(training.__file__).parent.parent
         return subprocess.Popen(
-            [
-                *(sys.executable, "-P", "-m", "training.run_training", *_FLAGS),
-                f"--population={self.scratch / 'a.csv'}",
-                f"--population_cache={self.scratch / 'cache'}",
-                f"--output_dir={self.scratch / name}",
-                *flags,
-            ],
+            [sys.executable, "-P", "-m", *self.command(name, *flags)],
             env={**os.environ, "PYTHONPATH": str(root)},
             cwd=cwd or self.scratch,
             stdout=subprocess.PIPE,
@@ -55,9 +59,8 @@ class RunTrainingFromModelTest(absltest.TestCase):
         )
 
     def run_training(self, name, *flags):
-        process = self.start(name, *flags)
-        output, errors = process.communicate(timeout=300)
-        return subprocess.CompletedProcess([], process.returncode, output, errors)
+        command = self.command(name, *flags)
+        return forked_programs.run(*command, directory=self.scratch)
 
     def protected(self, name):
         return json.loads((self.scratch / name / "privacy.json").read_text())[

@@ -1,15 +1,13 @@
 """Tests that a run on real text has noise that its seed does not tell."""
 
-import os
 import pathlib
-import subprocess
-import sys
 
 import numpy as np
 import pandas as pd
 from absl.testing import absltest
 
 import training
+from tests import forked_programs
 
 _ROOT = pathlib.Path(training.__file__).parent.parent
 # Only for what hangs.
@@ -47,16 +45,10 @@ class RunTrainingKeyTest(absltest.TestCase):
     def _run(self, name, *flags):
         """Runs the program; returns its directory, metrics and last checkpoint."""
         path = self.scratch / name
-        done = subprocess.run(
-            [
-                *(sys.executable, "-P", "-m", "training.run_training", *_SMALL),
-                *(f"--population={self.table}", f"--output_dir={path}", *flags),
-                f"--population_cache={self.scratch / 'cache'}",
-            ],
-            env={**os.environ, "PYTHONPATH": str(_ROOT)},
-            capture_output=True,
-            text=True,
-            timeout=_TIMEOUT_SECONDS,
+        done = forked_programs.run(
+            *("training.run_training", *_SMALL, *flags),
+            *(f"--population={self.table}", f"--output_dir={path}"),
+            f"--population_cache={self.scratch / 'cache'}",
         )
         self.assertEqual(done.returncode, 0, done.stderr)
         metrics = pd.read_csv(path / "simulator/metrics.csv").drop(columns="seconds")

@@ -17,6 +17,7 @@ import pandas as pd
 from absl.testing import absltest
 
 import training
+from tests import forked_programs
 
 _ROOT = pathlib.Path(training.__file__).parent.parent
 # Only for what hangs: a program takes 20 seconds where it has a core of its own.
@@ -58,9 +59,8 @@ def _start(module, *flags):
 
 
 def _run(module, *flags):
-    process = _start(module, *flags)
-    output, errors = process.communicate(timeout=_TIMEOUT_SECONDS)
-    return process.returncode, output, errors
+    done = forked_programs.run(module, *flags, timeout=_TIMEOUT_SECONDS)
+    return done.returncode, done.stdout, done.stderr
 
 
 def _run_all(*commands):
