@@ -67,7 +67,7 @@ def write(
         advice=detection.advice(
             int(results.coverage["words_released"].iloc[-1]), summary.findable
         ),
-        next_command="scripts/run scripts.compare {run} ANOTHER_RUN",
+        next_command="scripts.compare {run} ANOTHER_RUN",
     )
     _add_words(report.section("Words found", covered=False), results.words)
     coverage = report.section("Coverage", covered=False)

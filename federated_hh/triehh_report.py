@@ -154,7 +154,7 @@ def write(
     report.verdict(
         _found(first, results.scores),
         advice=detection.advice(len(first), findable),
-        next_command="scripts/run scripts.compare {run} ANOTHER_RUN",
+        next_command="scripts.compare {run} ANOTHER_RUN",
     )
     found = report.section("Heavy hitters", covered=False)
     found.text(

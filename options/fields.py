@@ -256,14 +256,48 @@ def check(options: Any) -> None:
         options: An instance of a dataclass of options.
 
     Raises:
-        OptionError: If one is not allowed.
+        OptionError: If one is not allowed; `SeveralError` if several are not.
     """
+    errors = []
     for name, field in fields_of(type(options)).items():
         try:
             value = field.accept(getattr(options, name))
         except ValueError as error:
-            raise OptionError(options, f"{{{name}=}}: {{why}}", why=error) from None
+            errors.append(OptionError(options, f"{{{name}=}}: {{why}}", why=error))
+            continue
         object.__setattr__(options, name, value)
+    raise_all(errors)
+
+
+class SeveralError(ValueError):
+    """Several things that are wrong.
+
+    Attributes:
+        errors: Each of them.
+        exit_code: Of a program that ends by it.
+    """
+
+    exit_code = 2
+
+    def __init__(self, errors: Sequence[ValueError]):
+        super().__init__(" ".join(map(str, errors)))
+        self.errors = tuple(errors)
+
+
+def raise_all(errors: Sequence[ValueError]) -> None:
+    """Raises what is wrong, all of it.
+
+    Args:
+        errors: What was found; `SeveralError` among them is taken apart.
+
+    Raises:
+        ValueError: The one, or `SeveralError` with all; nothing where there is none.
+    """
+    single = [one for error in errors for one in getattr(error, "errors", [error])]
+    if len(single) > 1:
+        raise SeveralError(single)
+    if single:
+        raise single[0] from None
 
 
 class OptionError(ValueError):

@@ -87,9 +87,15 @@ def text(whole: bool, program: Any = None) -> str:
         for group in sorted(_GROUPS, key=lambda group: _place(group.title))
     ]
     by_name = {field.flag: field for group in groups for field in group.fields}
-    tell("The first to decide", [by_name[name] for name in _FIRST if name in by_name])
-    if not shown:
-        lines.pop()
+    if _FIRST:
+        lines.append("\nThe first to decide")
+    for name in _FIRST:
+        shown.add(name)
+        if name in by_name:
+            default = names[name].default_as_str
+            lines.extend(_of_flag(by_name[name], default, whole, width))
+        else:
+            lines.extend(_of_other(names[name], width))
     for group in groups:
         left = [field for field in group.fields if field.flag not in shown]
         if left:
@@ -98,8 +104,7 @@ def text(whole: bool, program: Any = None) -> str:
     if others:
         lines.append("\nOthers")
     for name in others:
-        spelled = f"--[no]{name}" if names[name].boolean else f"--{name}=TEXT"
-        lines.extend(_described(spelled, names[name].help or "", width))
+        lines.extend(_of_other(names[name], width))
     lines.append(
         "\n--flagfile=FILE takes flags from a file, a line each. "
         + ("" if whole else "--helpfull tells all of each flag.")
@@ -130,6 +135,13 @@ def _of_flag(
     if default not in (None, "", "''"):
         told += f" [{str(default).strip(chr(39))}]"
     return _described(name, told, width)
+
+
+def _of_other(flag: flags.Flag, width: int) -> list[str]:
+    """Returns the lines of a flag that is no option."""
+    values = "|".join(getattr(flag.parser, "enum_values", ["TEXT"]))
+    spelled = f"--[no]{flag.name}" if flag.boolean else f"--{flag.name}={values}"
+    return _described(spelled, flag.help or "", width)
 
 
 def _described(name: str, told: str, width: int) -> list[str]:

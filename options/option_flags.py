@@ -62,23 +62,11 @@ def define(
     return OptionFlags(options_class, chosen, defaults or {})
 
 
-class SeveralError(ValueError):
-    """Several things that are wrong with a command line.
-
-    Attributes:
-        errors: Each of them.
-    """
-
-    def __init__(self, errors: Sequence[ValueError]):
-        super().__init__(" ".join(map(str, errors)))
-        self.errors = tuple(errors)
-
-
 def check_all(*checks: Callable[[], Any]) -> None:
     """Does checks, so that all that is wrong is told at once.
 
     Raises:
-        ValueError: That of the one that fails; `SeveralError` where several do.
+        ValueError: That of the one that fails; `fields.SeveralError` where several do.
     """
     errors = []
     for each in checks:
@@ -86,10 +74,7 @@ def check_all(*checks: Callable[[], Any]) -> None:
             each()
         except ValueError as error:
             errors.append(error)
-    if len(errors) > 1:
-        raise SeveralError(errors)
-    if errors:
-        raise errors[0]
+    fields_lib.raise_all(errors)
 
 
 def read_lines(options_class: type[Options], lines: Sequence[str]) -> Options:
@@ -114,13 +99,14 @@ def read_lines(options_class: type[Options], lines: Sequence[str]) -> Options:
     return _read(options_class, fields, own)
 
 
-def parse(arguments: Sequence[str]) -> list[str]:
+def parse(arguments: Sequence[str], *, takes_words: bool = False) -> list[str]:
     """Parses a command line, with its errors as a line each and exit code 2.
 
     Answers --help and --helpfull, by exit code 0.
 
     Args:
         arguments: The program and its arguments, as in `sys.argv`.
+        takes_words: Whether the program takes arguments that are no flags.
 
     Returns:
         The program and what is left beside flags, for the program's `main`. It is what
@@ -131,8 +117,10 @@ def parse(arguments: Sequence[str]) -> list[str]:
         print(help_text.text(whole="helpfull" in asked))
         sys.exit(0)
     rest, error = _parsed(arguments)
-    if not error:
+    if not error and (takes_words or len(rest) < 2):
         return rest
+    if not error:
+        error = f"arguments are --flags; what is {rest[1]!r}?"
     # All that is wrong is told at once; what is wrong with a flagfile comes alone.
     found = [single for each in _apart(arguments) if (single := _parsed(each)[1])]
     for told in dict.fromkeys(found or [error]):
@@ -197,13 +185,14 @@ def _read(
     fields: Collection[fields_lib.OptionField],
     values_of: flags.FlagValues,
 ) -> Options:
-    values = {}
+    values, missing = {}, []
     for field in fields:
         value = values_of[field.flag].value
         # A flag's None is the absence of a default.
         if value is None and not field.is_optional:
-            raise ValueError(f"give --{field.flag}: {field.help}")
+            missing.append(ValueError(f"give --{field.flag}: {field.help}"))
         values[field.name] = value
+    fields_lib.raise_all(missing)
     return options_class(**values)
 
 

@@ -40,7 +40,7 @@ from typing import Any, NoReturn
 
 from absl import app, flags
 
-from options import option_flags
+from options import help_text, option_flags
 from privacy import accounting_answers, accounting_options
 
 _MECHANISM = flags.DEFINE_enum(
@@ -58,13 +58,16 @@ _COMPOSE = flags.DEFINE_list(
 _FORMAT = flags.DEFINE_enum("format", "text", ["text", "json", "csv"], "Of the output.")
 
 _OPTIONS = option_flags.define(accounting_options.AccountingOptions)
+help_text.first(
+    *("mechanism", "epsilon", "delta", "population", "detectable", "noise_multiplier"),
+    *("num_rounds", "local_epsilon", "num_reports", "compose"),
+)
 
 
 def main(argv: Sequence[str]):
     """Answers the question that the flags ask, on standard output."""
+    del argv
     try:
-        if len(argv) > 1:
-            raise ValueError(f"unexpected argument {argv[1]!r}: all options are flags")
         rows = _answer()
     except ValueError as error:
         _fail(error)
@@ -139,7 +142,8 @@ def _text(value: Any) -> str:
 
 
 def _fail(error: Exception | str) -> NoReturn:
-    print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
+    for each in getattr(error, "errors", [error]):
+        print(f"error: {' '.join(str(each).split())}", file=sys.stderr)
     sys.exit(2)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from absl import app, flags
 
-from options import option_flags
+from options import help_text, option_flags
 from options.fields import check, option
 from simulation import (
     experiment_flags,
@@ -52,6 +52,9 @@ class Options:
 
 _RUN = option_flags.define(Options)
 flags.adopt_module_key_flags(experiment_flags)
+help_text.first(
+    *("algorithm", "num_repeats", "delta", "seed", "output_dir", "resume", "engine")
+)
 
 
 class _Chosen:

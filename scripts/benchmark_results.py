@@ -7,6 +7,8 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import pandas as pd
 
 
@@ -17,16 +19,18 @@ def write(
     data: str,
     *,
     significant_digits: int = 6,
+    more: "Mapping[str, pd.DataFrame] | None" = None,
     **about: Any,
 ) -> None:
-    """Writes cost.csv and about.json.
+    """Writes cost.csv, other tables, and about.json.
 
     Args:
         directory: Made if it is not there.
         program: That was called, as a module.
         table: The costs.
         data: What was measured on.
-        significant_digits: Of the table.
+        significant_digits: Of the tables.
+        more: Other tables, by their names without ".csv".
         **about: What else there is to say, as JSON values.
     """
     from simulation import atomic_files, software, tables
@@ -39,8 +43,9 @@ def write(
         **about,
     }
     os.makedirs(directory, exist_ok=True)
-    for name, text in (
-        ("cost.csv", tables.write(table, significant_digits=significant_digits)),
-        ("about.json", json.dumps(how, indent=2) + "\n"),
-    ):
-        atomic_files.write_file(os.path.join(directory, name), text.encode())
+    files = {"about.json": json.dumps(how, indent=2) + "\n"}
+    for name, data_frame in {"cost": table, **(more or {})}.items():
+        text = tables.write(data_frame, significant_digits=significant_digits)
+        files[f"{name}.csv"] = text
+    for file, text in files.items():
+        atomic_files.write_file(os.path.join(directory, file), text.encode())

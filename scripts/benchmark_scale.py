@@ -223,16 +223,12 @@ def main(argv: list[str]) -> None:
     finally:
         shutil.rmtree(scratch)
     projection = project(cost)
-    about = {
-        "memory": memory.to_dict("records"),
-        "projection": projection.to_dict("records"),
-    }
     benchmark_results.write(
         options.results_dir,
         "scripts.benchmark_scale",
         cost,
         "synthetic English words, and random sentences",
-        **about,
+        more={"memory": memory, "projection": projection},
     )
     for table in (cost, memory, projection):
         print(table.to_string(index=False, float_format=lambda x: f"{x:.4g}"))

@@ -372,8 +372,7 @@ def measure(cache_directory: str, results_directory: str) -> None:
 
 def main(argv: list[str]) -> None:
     """Makes the directories, and measures."""
-    if len(argv) > 1:
-        raise app.UsageError(f"arguments are flags; what is {argv[1]!r}?")
+    del argv
     startup.silence_tensorflow()
     os.makedirs(_FLAGS.read().results_dir, exist_ok=True)
     scratch = tempfile.mkdtemp(prefix="benchmark_training_")

@@ -6,6 +6,7 @@ Runs of one program or of several; metrics that only some have are shown for the
 """
 
 import dataclasses
+import functools
 import json
 import os
 import pathlib
@@ -49,6 +50,8 @@ class Options:
 
 
 _FLAGS = option_flags.define(Options)
+# Runs are arguments.
+parse_flags = functools.partial(option_flags.parse, takes_words=True)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -139,7 +142,9 @@ def _privacy(runs: Sequence[Compared]) -> page_blocks.Section:
     rows, reasons = [], []
     for run in runs:
         if run.statement is None:
-            reasons.append(f"* {run.name}: no statement yet")
+            ended = run.record["status"] == "complete"
+            told = "states no guarantee" if ended else "no statement yet"
+            reasons.append(f"* {run.name}: {told}")
         elif not run.statement.guarantees:
             reasons.append(f"* {run.name}: {run.statement.headline()}")
         else:
@@ -245,8 +250,8 @@ def main(argv: list[str]) -> None:
     except (ValueError, RuntimeError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(exit_codes.WRONG_USE)
-    print(f"Page: {output}")
+    print(f"Report: {output}")
 
 
 if __name__ == "__main__":
-    app.run(main, flags_parser=option_flags.parse)
+    app.run(main, flags_parser=parse_flags)

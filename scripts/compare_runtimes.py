@@ -116,9 +116,9 @@ def main(argv: list[str]) -> None:
     del argv
     startup.silence_tensorflow()
     startup.prepare_in_process()
+    options = _FLAGS.read()
     scratch = tempfile.mkdtemp(prefix="compare_runtimes_")
     try:
-        options = _FLAGS.read()
         workloads = _workloads(options, scratch)
         table = compare(workloads, options.num_rounds, options.in_process_device)
     except ValueError as error:

@@ -9,6 +9,8 @@ import pathlib
 import runpy
 import sys
 
+from simulation import installation
+
 # By the names in pyproject.toml.
 PROGRAMS = {
     "run-triehh": "federated_hh.run_triehh",
@@ -29,6 +31,9 @@ PROGRAMS = {
 def main() -> None:
     """Runs the program that the script is named for."""
     name = pathlib.Path(sys.argv[0]).name
+    if sys.argv[1:2] == ["--version"]:
+        print(installation.release())
+        return
     # Algorithms, models and randomizers of the user's own stand in the directory; they
     # come last, so that no folder there hides one of these packages.
     sys.path.append(os.getcwd())

@@ -102,7 +102,7 @@ def main(arguments: Sequence[str]) -> int:
     if first in ("", "help", "-h", "--help"):
         print(listed())
         return 0 if first else 2
-    if first == "--version":
+    if first == "--version" or "--version" in arguments[1:2]:
         print(software.version())
     elif first == "--completion":
         print(_COMPLETION)
@@ -110,7 +110,7 @@ def main(arguments: Sequence[str]) -> int:
         print(" ".join(names()))
     elif first == "--flags-of":
         print(_flags_of(arguments[1]) if len(arguments) > 1 else "")
-    elif not first.startswith("-") and _is_there(first):
+    elif not first.startswith("-") and "/" not in first and _is_there(first):
         sys.argv = [*arguments]
         runpy.run_module(first, run_name="__main__", alter_sys=True)
     else:
@@ -120,11 +120,16 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _is_there(name: str) -> bool:
-    """Returns whether there is a module, such as a package's."""
+    """Returns whether there is a module of others, such as pytest or a user's own."""
     try:
-        return importlib.util.find_spec(name) is not None
+        found = importlib.util.find_spec(name)
     except (ImportError, ValueError):
         return False
+    if found is None:
+        return False
+    # A library of ours would run and say nothing.
+    is_ours = (_ROOT / f"{name.replace('.', '/')}.py").exists()
+    return not is_ours or "__main__" in pathlib.Path(found.origin or "").read_text()
 
 
 if __name__ == "__main__":

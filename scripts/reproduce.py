@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from absl import app, flags
 
 import studies
-from options import option_flags
+from options import help_text, option_flags
 from simulation import engine_options, experiment_flags, prepared_data
 
 if TYPE_CHECKING:
@@ -54,6 +54,10 @@ _GATHER = flags.DEFINE_list(
     "Run nothing, and make the results of these run directories: one of each part.",
 )
 flags.adopt_module_key_flags(experiment_flags)
+help_text.first(
+    *("study", "results_dir", "output_dir", "resume", "population_cache", "engine"),
+    *("study_part", "gather"),
+)
 # The flags of the study that the command line names.
 _OPTIONS: dict[str, option_flags.OptionFlags] = {}
 

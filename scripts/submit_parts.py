@@ -8,6 +8,7 @@ checkpoint; so does the command when it is given once more.
 """
 
 import dataclasses
+import functools
 import pathlib
 import sys
 
@@ -15,6 +16,7 @@ from absl import app
 
 from options import option_flags
 from options.fields import REQUIRED, check, option
+from simulation import exit_codes
 from studies import study_jobs
 
 
@@ -39,18 +41,28 @@ class Options:
 
 
 _FLAGS = option_flags.define(Options)
+# The study's flags come after "--".
+parse_flags = functools.partial(option_flags.parse, takes_words=True)
 
 
 def main(argv: list[str]) -> None:
     """Submits, waits and gathers."""
-    options, flags = _FLAGS.read(), argv[1:]
-    if not any(flag.startswith("--study=") for flag in flags):
-        raise app.UsageError("give the study's flags after --, as -- --study=NAME")
+    flags = argv[1:]
+    try:
+        options = _FLAGS.read()
+        if not any(flag.startswith("--study=") for flag in flags):
+            raise ValueError("give the study's flags after --, as -- --study=NAME")
+    except ValueError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(exit_codes.WRONG_USE)
     try:
         import submitit
     except ImportError:
-        print("error: this needs the package submitit: pip install submitit")
-        sys.exit(1)
+        print(
+            "error: this needs the package submitit: pip install submitit",
+            file=sys.stderr,
+        )
+        sys.exit(exit_codes.FAILED)
     folder = pathlib.Path(options.folder).absolute()
     executor = submitit.AutoExecutor(folder=folder / "logs", cluster=options.cluster)
     executor.update_parameters(
@@ -84,4 +96,4 @@ def main(argv: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    app.run(main, flags_parser=option_flags.parse)
+    app.run(main, flags_parser=parse_flags)

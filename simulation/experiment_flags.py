@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from absl import app, flags, logging
+from absl import flags, logging
 
 from options import help_text, option_flags
 from options.fields import OptionError, check, option
@@ -185,8 +185,7 @@ def run_program(
         is_synthetic: Whether the flags ask for data that are nobody's, so that the
             noise need not be secret.
     """
-    if len(argv) > 1:
-        raise app.UsageError(f"arguments are flags; what is {argv[1]!r}?")
+    del argv
     logging.get_absl_handler().setFormatter(
         python_logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S")
     )
@@ -208,9 +207,9 @@ def run_program(
                 raise ValueError(f"the run in --output_dir={output_dir} is complete")
             _take_recorded_flags(recorded)
             options = _OPTIONS.read()  # with the seed that is recorded
-        check_numbers(_recorded_names())
-        _choose_engine()
-        check_flags()
+        option_flags.check_all(
+            lambda: check_numbers(_recorded_names()), _choose_engine, check_flags
+        )
         name = program.rpartition(".")[2].removeprefix("run_")
         output_dir = output_dir or run_directory.default_path(name)
         if not options.resume:

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import pathlib
+import shlex
 
 import numpy as np
 import pandas as pd
@@ -206,8 +207,9 @@ class FitReport:
             f"on average. Own words: Pitman-Yor with discount {law.discount:.3g} and "
             f"concentration {law.concentration:.3g}; shared: {law.common_discount:.3g} "
             f"and {law.common_concentration:.4g}.",
-            next_command="scripts/run federated_hh.run_triehh "
-            f"--flagfile={files.path / _FLAGFILE}",
+            privacy="none: the law and the lists of words are of the text itself",
+            next_command="federated_hh.run_triehh --epsilon=4 "
+            f"--flagfile={shlex.quote(str(files.path / _FLAGFILE))}",
         )
         numbers = self.numbers(rng)
         section = report.section("The law", covered=False)

@@ -3,6 +3,7 @@
 import importlib.metadata
 import os
 import pathlib
+import shlex
 import sysconfig
 
 _DISTRIBUTION = "federated-hh"
@@ -18,6 +19,16 @@ def is_installed() -> bool:
 def release() -> str:
     """Returns the version that was installed; pyproject.toml has it."""
     return importlib.metadata.version(_DISTRIBUTION)
+
+
+def launcher() -> str:
+    """Returns what a module's name stands behind on a command line, where one is."""
+    if is_installed():
+        return "python -m"
+    script = HOME / "scripts" / "run"
+    if pathlib.Path.cwd() == HOME:
+        return "scripts/run"
+    return shlex.quote(str(script))
 
 
 def cache() -> pathlib.Path:

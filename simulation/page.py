@@ -18,6 +18,7 @@ run's guarantee, else into the simulator's part.
 
 import functools
 import pathlib
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
@@ -25,10 +26,10 @@ import jinja2
 import pandas as pd
 from matplotlib import figure as figure_lib
 
-from simulation import page_blocks, plots, run_directory, run_record
+from simulation import installation, page_blocks, plots, run_directory, run_record
 from simulation import verdict as verdict_lib
 
-_NUM_SHOWN = 30  # rows of a table on a page that nobody wrote
+_NUM_SHOWN = 1000  # rows of a table on a page that nobody wrote
 _NUM_PANELS = 5  # of one picture
 # What a run directory holds of itself, in either part.
 _OWN_FILES = {"run.json", "flags.txt", "facts.json", "metrics.csv", "report.html"}
@@ -138,19 +139,34 @@ class Page:
         self._writes: dict[tuple[bool, str], Callable[[], None]] = {}
         self._verdict: dict[str, str] = {}
         self._privacy = ""
+        self._has_statement = False
 
-    def verdict(self, found: str, *, advice: str = "", next_command: str = "") -> None:
+    def verdict(
+        self,
+        found: str,
+        *,
+        advice: str = "",
+        next_command: str = "",
+        privacy: str = "",
+    ) -> None:
         """Says what the run comes to, on top of the page and at the program's end.
 
         Args:
             found: What was found, or how good it is.
             advice: Why little was found, and what would help.
-            next_command: What to type next; `{run}` is the run's directory.
+            next_command: What to type next, a program and its flags; `{run}` is the
+                run's directory.
+            privacy: Where the page has no statement, why.
         """
+        if next_command:
+            run = shlex.quote(str(self._directory.path))
+            next_command = next_command.replace("{run}", run)
+            next_command = f"{installation.launcher()} {next_command}"
+        self._privacy = self._privacy or privacy
         self._verdict = {
             "found": found,
             "advice": advice,
-            "next_command": next_command.replace("{run}", str(self._directory.path)),
+            "next_command": next_command,
         }
 
     def section(self, title: str, *, covered: bool) -> Section:
@@ -184,7 +200,9 @@ class Page:
             functools.partial(self._directory.write_statement, statement, stem),
             covered=True,
         )
-        self._privacy = self._privacy or statement.headline()
+        if not self._has_statement:
+            self._privacy = statement.headline()
+            self._has_statement = True
         # The section has its own title, and the page is one level above.
         body = statement.to_markdown().partition("\n")[2]
         section = self.section(title, covered=True)
@@ -194,7 +212,7 @@ class Page:
         return section.text(body.replace("\n## ", "\n### "))
 
     def how_it_was_made(self) -> Section:
-        """Shows code, packages, flags, and the key's digest, in a section."""
+        """Shows code, packages, flags, the key's digest, and how to run it again."""
         run = self._directory.run
         packages = ", ".join(f"{name} {v}" for name, v in run["packages"].items())
         key = (
@@ -204,8 +222,20 @@ class Page:
         )
         return self.section("How it was made", covered=True).text(
             f"Code {run['version']}, Python {run['python']}; {packages}. Noise: from "
-            f"{key}.\n\n```\n{run_record.flagfile(run['flags'])}```\n"
+            f"{key}.\n\n```\n{run_record.flagfile(run['flags'])}```\n\n"
+            f"{self._again()}"
         )
+
+    def _again(self) -> str:
+        """Returns the command that repeats the run, where a command line made it."""
+        path, run = self._directory.path, self._directory.run
+        if not (installation.HOME / f"{run['program'].replace('.', '/')}.py").exists():
+            return ""
+        words = [run["program"], f"--flagfile={path / run_record.FLAGS_FILE}"]
+        if run["noise_key"]["is_secret"]:
+            words.append(f"--noise_key_file={path / run_record.KEY_FILE}")
+        command = " ".join([installation.launcher(), *map(shlex.quote, words)])
+        return f"Again, to the bit:\n\n```\n{command}\n```\n"
 
     def add_file(
         self,
@@ -335,7 +365,10 @@ def write_default(
     sizes = [
         f"{len(table):,} {name.replace('_', ' ')}" for name, table in tables.items()
     ]
-    page.verdict(f"Found: {', '.join(sizes)}." if sizes else "")
+    page.verdict(
+        f"Found: {', '.join(sizes)}." if sizes else "",
+        next_command="scripts.compare {run} ANOTHER_RUN",
+    )
     _add_part(page, "Released", released, released_metrics, covered=True)
     repeated = [
         name

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from absl import app, flags
 
-from options import option_flags
+from options import help_text, option_flags
 from options.fields import fields_of
 from simulation import experiment_flags, population_flags
 from simulation.population_options import LanguageOptions, PopulationOptions
@@ -26,6 +26,10 @@ _USER = option_flags.define(options_lib.UserOptions)
 _COMPOSE = option_flags.define(options_lib.ComposeOptions)
 _TOUCHES = option_flags.define(options_lib.TouchOptions)
 _LANGUAGE = option_flags.define(LanguageOptions)
+help_text.first(
+    *("model", "population", "judges", "max_judges", "compose_threshold", "layout"),
+    *("num_candidates", "num_resamples", "output_dir"),
+)
 _POPULATION = population_flags.PopulationFlags("sentences")
 flags.adopt_module_key_flags(experiment_flags)
 
@@ -38,16 +42,13 @@ def _check_flags() -> None:
             flag.value = [os.path.abspath(path) for path in flag.value]
         elif flag.value is not None:
             flag.value = os.path.abspath(flag.value)
+    option_flags.check_all(_OPTIONS.read, _USER.read, _COMPOSE.read, _TOUCHES.read)
     options = _OPTIONS.read()
-    _USER.read()
-    _COMPOSE.read()
-    _TOUCHES.read()
     if options.judges == options_lib.HELD_OUT:
         _take_population(options.model)
     elif not flags.FLAGS["population"].present:
         raise ValueError("--judges=all needs --population, whose clients are to judge")
-    _LANGUAGE.read()
-    _POPULATION.read()
+    option_flags.check_all(_LANGUAGE.read, _POPULATION.read)
 
 
 def _take_population(models: Sequence[str]) -> None:

@@ -73,8 +73,8 @@ def shown(scores: pd.DataFrame, thresholds: Mapping[str, float | None]) -> pd.Da
         scores: From `scores_table`.
         thresholds: Of Smart Compose, by model.
     """
-    columns: dict[str, list[str]] = {"": [*metric_names.KEYBOARD_LABELS.values()]}
-    columns[""].append("Smart Compose: threshold")
+    columns: dict[str, list[str]] = {"metric": [*metric_names.KEYBOARD_LABELS.values()]}
+    columns["metric"].append("Smart Compose: threshold")
     for model, rows in scores.groupby("model", sort=False):
         cells = [_cell(*row) for row in rows.drop(columns="model").to_numpy().tolist()]
         threshold = thresholds[str(model)]
@@ -112,7 +112,11 @@ def write(
         Which model suggests best.
     """
     report = page.Page(directory, "On a keyboard")
-    report.verdict(_best(scores))
+    report.verdict(
+        _best(scores),
+        privacy="none of this comparison: it is of the judges' own text",
+        next_command="scripts.compare {run} ANOTHER_RUN",
+    )
     section = report.section("Models", covered=False)
     section.file("scores.csv", scores)
     thresholds = {model: e.threshold for model, e in evaluations.items()}
@@ -125,7 +129,7 @@ def write(
     compose.plot("smart_compose.png", plot_curves(table))
     compose.table("smart_compose.csv", table)
     judged = report.section("What was judged", covered=False)
-    judged.show(pd.DataFrame({"": [*counts], "number": [*counts.values()]}))
+    judged.show(pd.DataFrame({"what": [*counts], "number": [*counts.values()]}))
     judged.text("".join(f"* {note}\n" for note in notes))
     report.how_it_was_made()
     return report.write()

@@ -4,6 +4,7 @@ scripts/run training.predict_next_word --model=runs/training/... "see you"
 """
 
 import dataclasses
+import functools
 import sys
 
 from absl import app
@@ -29,6 +30,8 @@ class TypingOptions:
 
 
 _OPTIONS = option_flags.define(TypingOptions)
+# Texts are arguments.
+parse_flags = functools.partial(option_flags.parse, takes_words=True)
 
 
 def main(argv: list[str]) -> None:
@@ -46,11 +49,11 @@ def main(argv: list[str]) -> None:
         model = keyboard_model.read(options.model)
     except (ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
-        sys.exit(1)
+        sys.exit(2)
     for text in texts:
         for word, probability in model.suggest(text, options.num_words):
             print(f"{text} [{word}] {probability:.2%}".lstrip())
 
 
 if __name__ == "__main__":
-    app.run(main, flags_parser=option_flags.parse)
+    app.run(main, flags_parser=parse_flags)

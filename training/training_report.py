@@ -60,7 +60,7 @@ def write(
     report = page.Page(directory, "Training")
     report.verdict(
         how_good(metrics.iloc[-1], baselines),
-        next_command='scripts/run training.predict_next_word --model={run} "how are"',
+        next_command='training.predict_next_word --model={run} "how are"',
     )
     model = report.section("The model", covered=False)
     model.text(f"After {len(metrics)} rounds.")

@@ -28,6 +28,10 @@ _PARTS: dict[type, types.ModuleType] = {
     ngrams.NGrams: ngrams_report,
     own_recipes.OwnRecipes: recipes_report,
 }
+_ADVICE = (
+    "An answer is found where it stands out of the reports' noise: more devices, a "
+    "larger --epsilon, or fewer cells at once (--num_tokens, --ngram_words) help."
+)
 
 
 def write(
@@ -55,7 +59,12 @@ def write(
     report = page.Page(directory, "Interactive federated statistics")
     algorithm = prepared.algorithm
     part = _PARTS[type(algorithm)]
-    report.verdict(part.headline(algorithm, state))
+    found = part.headline(algorithm, state)
+    report.verdict(
+        found,
+        advice=_ADVICE if found.startswith(("No ", "Nothing")) else "",
+        next_command="scripts.compare {run} ANOTHER_RUN",
+    )
     part.show(report, algorithm, state)
     queries = report.section("The queries", covered=True)
     aggregate, local = statement.guarantees[:2]

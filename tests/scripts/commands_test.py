@@ -9,6 +9,7 @@ import sys
 
 from absl.testing import absltest, parameterized
 
+from scripts import console
 from tests.scripts import documented_commands
 
 _ROOT = documented_commands.ROOT
@@ -23,6 +24,8 @@ _RUN_BY_NONE = {
     "scripts.benchmark_population",
     "scripts.benchmark_randomizers",
 }
+# They have all of them in one list.
+_FEW_FLAGS = {"scripts.compare", "training.predict_next_word"}
 # Parses each command line with the program's own parser, in a fork of its own: the
 # flags of some depend on the line.
 _PARSE = """
@@ -90,6 +93,7 @@ class CommandsTest(parameterized.TestCase):
     def test_every_line_is_known(self):
         found, unknown = documented_commands.commands()
         self.assertEqual(unknown, [])
+        self.assertEqual(documented_commands.unfenced(), [])
         self.assertGreater(len(found), 40)
 
     @parameterized.parameters(*sorted(_by_program()))
@@ -101,6 +105,23 @@ class CommandsTest(parameterized.TestCase):
         done = _run("-c", _PARSE, program, json.dumps(lines))
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(json.loads(done.stdout.splitlines()[-1]), [])
+
+    @parameterized.parameters(*sorted(set(console.PROGRAMS.values()) - _FEW_FLAGS))
+    def test_help_begins_with_what_is_decided_first(self, program):
+        done = _run("-m", program, "--help")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        _, found, rest = done.stdout.partition("\nThe first to decide\n")
+        self.assertTrue(found)
+        first = rest.partition("\n\n")[0]
+        self.assertBetween(len(re.findall(r"^  --", first, re.MULTILINE)), 5, 10)
+
+    def test_a_word_that_is_no_flag(self):
+        for program in ("federated_hh.run_triehh", "scripts.benchmark_noise"):
+            done = _run("-m", program, "word")
+            self.assertEqual(done.returncode, 2)
+            self.assertEqual(
+                done.stderr, "error: arguments are --flags; what is 'word'?\n"
+            )
 
     def test_what_does_not_parse_is_found(self):
         given = (["--epsilon=4"], ["--epsilom=4"], [])
@@ -116,12 +137,14 @@ class CommandsTest(parameterized.TestCase):
             text = file.read_text()
             if file.stem in ("commands_test", "flags_test"):
                 continue  # they parse only
+            starts = '"-m"' in text or "forked_programs.run" in text
             for program in list(not_run):
-                name = program.rpartition(".")[2]
-                is_started = '"-m"' in text and name in text
-                if is_started or re.search(
-                    rf"^from .* import .*\b{name}\b", text, re.M
-                ):
+                room, _, name = program.rpartition(".")
+                named = f'"{program}"' in text
+                if file.stem == "benchmarks_test":
+                    named |= f'"{name}"' in text
+                imported = rf"^from {room} import .*\b{name}\b"
+                if (starts and named) or re.search(imported, text, re.MULTILINE):
                     not_run.remove(program)
         self.assertEqual(not_run, set())
 

@@ -64,7 +64,7 @@ def documents() -> list[pathlib.Path]:
 def _lines(path: pathlib.Path) -> Iterator[str]:
     text = path.read_text()
     for language, block in _BLOCK.findall(text):
-        if language not in ("", "sh"):
+        if language not in ("", "sh", "bash"):
             continue
         is_output = "$ " in block
         for line in block.replace("\\\n", " ").splitlines():
@@ -73,6 +73,15 @@ def _lines(path: pathlib.Path) -> Iterator[str]:
                 yield line.strip()
     for line in _INLINE.findall(_BLOCK.sub("", text)):
         yield " ".join(line.split())
+
+
+def unfenced() -> list[str]:
+    """Returns commands that only their indentation marks, which are not read."""
+    found = []
+    for path in documents():
+        text = _BLOCK.sub("", path.read_text())
+        found += re.findall(r"^ {4}(?:\./)?scripts/run .*", text, re.MULTILINE)
+    return found
 
 
 def _is_command(line: str) -> bool:

@@ -106,8 +106,8 @@ class SubmitPartsTest(absltest.TestCase):
             capture_output=True,
             text=True,
         )
-        self.assertNotEqual(done.returncode, 0)
-        self.assertIn("--study=NAME", done.stdout + done.stderr)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("error: give the study's flags after --", done.stderr)
 
 
 if __name__ == "__main__":

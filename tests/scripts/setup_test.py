@@ -24,7 +24,8 @@ class SetUpTest(absltest.TestCase):
             shutil.copy(_SCRIPTS / name, self.root / "scripts" / name)
         (self.root / "requirements.txt").write_text("# nothing\n")
         (self.root / "hello.py").write_text(
-            "import sys, os; print(sys.prefix, os.getcwd(), *sys.argv[1:])"
+            "import sys, os\nif __name__ == '__main__':\n"
+            "    print(sys.prefix, os.getcwd(), *sys.argv[1:])"
         )
         self.command = [str(self.root / "scripts" / "run"), "hello"]
         # The tests' own environment must not be found first.

@@ -8,13 +8,22 @@ import pathlib
 import re
 import subprocess
 import sys
+from unittest import mock
 
 import numpy as np
 import pandas as pd
 from absl.testing import absltest
 
 from randomness import noise_keys
-from simulation import page, page_blocks, page_tree, plots, run_directory, tables
+from simulation import (
+    installation,
+    page,
+    page_blocks,
+    page_tree,
+    plots,
+    run_directory,
+    tables,
+)
 
 _EVIL = "<script>alert(1)</script>"
 _UNCOVERED = "no privacy guarantee covers this section"
@@ -208,6 +217,27 @@ class PageTest(PageTestCase):
         self.assertIn("A curve", shown)
         self.assertNotIn("Nothing to see", shown)
 
+    def test_how_to_run_it_again(self):
+        path = self.path.parent / "of a program"
+        with run_directory.RunDirectory.create(
+            path,
+            program="federated_hh.run_triehh",
+            flags=["--epsilon=2"],
+            facts={},
+            noise_key=noise_keys.NoiseKey(2**127 + 5, is_secret=True),
+        ) as directory:
+            report = page.Page(directory, "T")
+            report.how_it_was_made()
+            report.write()
+        text = html.unescape((path / "report.html").read_text())
+        self.assertIn(
+            f"{installation.launcher()} federated_hh.run_triehh "
+            f"'--flagfile={path}/flags.txt' '--noise_key_file={path}/secret/noise_key'",
+            text,
+        )
+        for file in ("flags.txt", "secret/noise_key"):
+            self.assertTrue((path / file).exists())
+
     def test_a_moved_run_has_no_stale_path(self):
         report = page.Page(self.directory, "T")
         report.verdict("Found.", advice="More.", next_command="compare {run}")
@@ -228,7 +258,7 @@ class PageTest(PageTestCase):
             f"Found {_EVIL}.",
             "More clients.",
             "Privacy: epsilon 1, planned",
-            f"Next: compare {self.path}",
+            f"Next: {installation.launcher()} compare {self.path}",
         ]
         self.assertEqual(
             str(verdict).splitlines(),
@@ -292,6 +322,7 @@ class DefaultPageTest(PageTestCase):
         return self.read()
 
     def test_is_complete(self):
+        self.enter_context(mock.patch.object(page, "_NUM_SHOWN", 30))
         keys = pd.DataFrame(
             {"repeat": np.repeat([0, 1], 3), "round": np.tile([1, 2, 3], 2)}
         )
