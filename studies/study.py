@@ -185,6 +185,7 @@ def perform(
             logging.info("Results: %s", results)
             print(files[PAGE].decode())
         directory.complete()
+        print(f"Report: {results / PAGE}\nRuns: {directory.path}")
 
 
 def how_it_was_made(study: Study, directory: run_directory.RunDirectory) -> str:

@@ -308,7 +308,8 @@ class RunLdpTrieHHTest(parameterized.TestCase):
         self.assertEqual(first.returncode, 0, first.stderr)
         record = json.loads((path / "run.json").read_text())
         (path / "run.json").write_text(json.dumps(record | {"status": "running"}))
-        again = _run("--resume", self.cache, f"--output_dir={path}")
+        flags = ("--resume", self.cache, f"--output_dir={path}")
+        again = _run(*flags, directory=self.scratch)
         self.assertEqual(again.returncode, 0, again.stderr)
         self.assertEqual(first.stdout, again.stdout)
 

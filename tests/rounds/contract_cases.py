@@ -4,9 +4,13 @@ A case makes an algorithm over data "a" or "b", with a plan "a" or "b"; the algo
 ends after a few rounds, of which no two ask the same, or after one.
 """
 
+import atexit
 import contextlib
 import dataclasses
+import functools
 import os
+import shutil
+import tempfile
 from collections.abc import Callable
 
 import numpy as np
@@ -278,14 +282,23 @@ def _training(folder: str, data: str, plan: str) -> dp_ftrl.DpFtrl:
 
 
 def _median_length(folder: str, data: str, plan: str) -> median_length.MedianLength:
+    del folder
     return median_length.MedianLength.of(
         median_length.Options(epsilon={"a": 1.0, "b": 2.0}[plan], cohort_size=20),
         population_options.PopulationOptions(
             num_clients=200, seed={"a": 1, "b": 2}[data]
         ),
-        folder,
+        _prepared(),
         1,
     )
+
+
+@functools.cache
+def _prepared() -> str:
+    """Returns a directory for populations that take seconds to prepare."""
+    folder = tempfile.mkdtemp(prefix="contract_cases_")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 def _statistics(data: str, plan: str, aggregation: str) -> ngrams.NGrams:

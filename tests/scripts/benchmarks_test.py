@@ -7,6 +7,8 @@ import sys
 
 from absl.testing import absltest, parameterized
 
+from tests import forked_programs
+
 _ROOT = pathlib.Path(__file__).parents[2]
 
 
@@ -60,12 +62,10 @@ class BenchmarksTest(parameterized.TestCase):
         ),
     )
     def test_it_runs(self, name, flags, shown):
-        done = subprocess.run(
-            [sys.executable, "-P", "-m", f"scripts.{name}", *flags.split()],
-            env={**os.environ, "PYTHONPATH": str(_ROOT)},
-            cwd=self.create_tempdir().full_path,
-            capture_output=True,
-            text=True,
+        done = forked_programs.run(
+            f"scripts.{name}",
+            *flags.split(),
+            directory=self.create_tempdir().full_path,
         )
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn(shown, done.stdout)

@@ -19,6 +19,7 @@ _RUN_WHOLE = {"privacy.run_accounting"}
 # reports of a million items, or levels of several sizes, or start several clusters.
 _RUN_BY_NONE = {
     "scripts.benchmark_scale",
+    "scripts.compare_runtimes",
     "scripts.fault_trials",
     "scripts.benchmark_ldp_triehh",
     "scripts.benchmark_population",

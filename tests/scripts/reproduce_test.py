@@ -68,12 +68,12 @@ class ReproduceTest(parameterized.TestCase):
             "--resume", "--output_dir=cut", "--population_cache=cache"
         )
         self.assertEqual(status, 0, errors)
-        self.assertEqual(again, page)
+        self.assertEqual(again.partition("Report:")[0], page.partition("Report:")[0])
         # And each setting as a task of Ray's.
         ray = ("--engine=ray", "--num_workers=2")
         status, again, errors = self.finish(*_SMALL, *self.places("tasks"), *ray)
         self.assertEqual(status, 0, errors)
-        self.assertEqual(again, page)
+        self.assertEqual(again.partition("Report:")[0], page.partition("Report:")[0])
         for part in (1, 2, 3):
             told = (self.scratch / f"tasks/parts/part-{part}/run.json").read_text()
             self.assertEqual(json.loads(told)["status"], "complete")

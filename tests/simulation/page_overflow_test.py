@@ -1,10 +1,6 @@
 """A page in a real browser: nothing is wider than a screen or a phone."""
 
-import html
 import pathlib
-import re
-import shutil
-import subprocess
 
 import numpy as np
 import pandas as pd
@@ -12,20 +8,10 @@ from absl.testing import absltest, parameterized
 
 from randomness import noise_keys
 from simulation import page, plots, run_directory
-
-_BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
-# What stands out of the window to the right, but for what scrolls by itself.
-_PROBE = """<script>
-const wide = [...document.querySelectorAll("body *")].filter(
-  e => e.getBoundingClientRect().right > innerWidth + 1
-    || (e.matches(".scroll") && e.scrollWidth > e.clientWidth + 1));
-const full = document.documentElement.scrollWidth;
-parent.document.title = `width ${innerWidth}, page ${full}, `
-  + `out ${wide.map(e => e.tagName + "." + e.className).join(" ")}.`;
-</script></body>"""
+from tests.simulation import browser
 
 
-@absltest.skipIf(_BROWSER is None, "no chromium to render a page in")
+@absltest.skipIf(browser.BROWSER is None, "no chromium to render a page in")
 class PageOverflowTest(parameterized.TestCase):
     def page(self):
         path = pathlib.Path(self.create_tempdir().full_path) / "run"
@@ -53,30 +39,13 @@ class PageOverflowTest(parameterized.TestCase):
 
     @parameterized.parameters(400, 1280)
     def test_nothing_stands_out(self, width):
+        self.assertEqual(browser.stands_out(self.page(), width), "")
+
+    def test_what_stands_out_is_told(self):
         path = self.page()
-        shown = path.read_text().replace("</body>", _PROBE)
-        # A window of the browser has a least width; a frame has none.
-        path.write_text(
-            f'<title></title><iframe style="width: {width}px; height: 900px; border: 0"'
-            f' srcdoc="{html.escape(shown)}"></iframe>'
-        )
-        done = subprocess.run(
-            [
-                *(_BROWSER, "--headless", "--no-sandbox", "--disable-gpu"),
-                *("--window-size=1400,1000", "--dump-dom", path.as_uri()),
-            ],
-            capture_output=True,
-            text=True,
-            timeout=120,
-        )
-        title = re.search("<title>(.*?)</title>", done.stdout)
-        self.assertIsNotNone(title, done.stderr)
-        inner, full, out = re.fullmatch(
-            r"width (\d+), page (\d+), out (.*)\.", title.group(1)
-        ).groups()
-        self.assertEqual(out, "")
-        self.assertLessEqual(int(full), int(inner))
-        self.assertEqual(int(inner), width)
+        wide = '<div class="wide" style="width: 500px"></div></body>'
+        path.write_text(path.read_text().replace("</body>", wide))
+        self.assertIn("DIV.wide", browser.stands_out(path, 400))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,57 @@
+"""How wide a page is in a real browser."""
+
+import html
+import pathlib
+import re
+import shutil
+import subprocess
+import tempfile
+
+BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
+# What stands out of the window to the right, but for what scrolls by itself.
+_PROBE = """<script>
+const wide = [...document.querySelectorAll("body *")].filter(
+  e => e.getBoundingClientRect().right > innerWidth + 1
+    || (e.matches(".scroll") && e.scrollWidth > e.clientWidth + 1));
+const full = document.documentElement.scrollWidth;
+parent.document.title = `width ${innerWidth}, page ${full}, `
+  + `out ${wide.map(e => e.tagName + "." + e.className).join(" ")}.`;
+</script></body>"""
+
+
+def stands_out(page: pathlib.Path, width: int) -> str:
+    """Returns what of a page is wider than a window; empty where nothing is.
+
+    Args:
+        page: A file of HTML.
+        width: Of the window, in pixels.
+
+    Raises:
+        RuntimeError: If the browser does not show it.
+    """
+    shown = page.read_text().replace("</body>", _PROBE)
+    with tempfile.TemporaryDirectory() as scratch:
+        # A window of the browser has a least width; a frame has none.
+        frame = pathlib.Path(scratch) / "frame.html"
+        frame.write_text(
+            f'<title></title><iframe style="width: {width}px; height: 900px; border: 0"'
+            f' srcdoc="{html.escape(shown)}"></iframe>'
+        )
+        done = subprocess.run(
+            [
+                *(str(BROWSER), "--headless", "--no-sandbox", "--disable-gpu"),
+                *("--window-size=1400,1000", "--dump-dom", frame.as_uri()),
+            ],
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+    title = re.search("<title>(.*?)</title>", done.stdout)
+    told = title and re.fullmatch(
+        r"width (\d+), page (\d+), out (.*)\.", title.group(1)
+    )
+    if not told or int(told[1]) != width:
+        raise RuntimeError(f"{page} is not shown: {title} {done.stderr}")
+    if told[3] or int(told[2]) > width:
+        return f"{told[3]} of a page of {told[2]} pixels"
+    return ""
