@@ -139,7 +139,6 @@ class Page:
         self._writes: dict[tuple[bool, str], Callable[[], None]] = {}
         self._verdict: dict[str, str] = {}
         self._privacy = ""
-        self._has_statement = False
 
     def verdict(
         self,
@@ -156,7 +155,7 @@ class Page:
             advice: Why little was found, and what would help.
             next_command: What to type next, a program and its flags; `{run}` is the
                 run's directory.
-            privacy: Where the page has no statement, why.
+            privacy: Why the page has no statement; left out where it has one.
         """
         if next_command:
             run = shlex.quote(str(self._directory.path))
@@ -200,9 +199,7 @@ class Page:
             functools.partial(self._directory.write_statement, statement, stem),
             covered=True,
         )
-        if not self._has_statement:
-            self._privacy = statement.headline()
-            self._has_statement = True
+        self._privacy = self._privacy or statement.headline()
         # The section has its own title, and the page is one level above.
         body = statement.to_markdown().partition("\n")[2]
         section = self.section(title, covered=True)

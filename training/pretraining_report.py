@@ -34,7 +34,6 @@ def write(
     report = page.Page(directory, "Central training")
     report.verdict(
         training_report.how_good(last, baselines),
-        privacy="none: it is for public text, and no noise was added",
         next_command='training.predict_next_word --model={run} "how are"',
     )
     model = report.section("The model", covered=False)
