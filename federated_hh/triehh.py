@@ -16,6 +16,7 @@ key: no public seed has anything to decide here.
 import collections
 import dataclasses
 import functools
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -34,9 +35,17 @@ from rounds import algorithm, block_round, masked_sums, run, samplers
 from simulation import client_words
 
 # TFF costs about a millisecond a client value, and a block of devices is one.
-_DEFAULT_NUM_BLOCKS = 16
-# Each block's votes are a vector over all candidates, 8 bytes each.
+_LEAST_BLOCKS = 16
+# A draw by frequency makes arrays of all words of a block, which are to stay in the
+# processor's cache.
+_CLIENTS_PER_BLOCK = {
+    selection_lib.WordSelection.MOST_FREQUENT: 1 << 16,
+    selection_lib.WordSelection.BY_FREQUENCY: 1 << 12,
+}
+# Each block's votes are a vector over all candidates, 8 bytes each. The worker keeps
+# those of all blocks until it adds them up.
 _MAX_CANDIDATES = 1 << 27
+_MOST_VOTES_KEPT = 1 << 26
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,7 +109,7 @@ class TrieHH(algorithm.Algorithm[TrieHHState, np.ndarray]):
         population: client_words.ClientWords,
         plan: plan_lib.Plan[Any, triehh_plan.OneVote, triehh_plan.Threshold],
         alphabet: alphabet_lib.Alphabet,
-        num_blocks: int = _DEFAULT_NUM_BLOCKS,
+        num_blocks: int | None = None,
         masking: masked_sums.MaskedSums | None = None,
     ):
         """Prepares the population.
@@ -109,8 +118,8 @@ class TrieHH(algorithm.Algorithm[TrieHHState, np.ndarray]):
             population: The clients.
             plan: From `plan_of`: what is done, and with it the guarantee.
             alphabet: Has all characters of the population's words.
-            num_blocks: Into how many client values a cohort is cut. The result does
-                not depend on it.
+            num_blocks: Into how many client values a cohort is cut; by default what
+                is fast. The result does not depend on it.
             masking: How votes are masked; None where they are summed as they are.
 
         Raises:
@@ -133,9 +142,8 @@ class TrieHH(algorithm.Algorithm[TrieHHState, np.ndarray]):
                 f"parameters are for {self.parameters.population_size:,} clients, the "
                 f"population has {population.num_clients:,}"
             )
-        self._block_size = block_round.block_size_of(
-            self.parameters.cohort_size, num_blocks
-        )
+        self._num_blocks = num_blocks
+        self._block_size(alphabet.num_symbols)  # refuses what cannot be
         self._masking = masking
         if masking is not None:
             most = self._capacity(self._most_prefixes()) * alphabet.num_symbols
@@ -217,6 +225,15 @@ class TrieHH(algorithm.Algorithm[TrieHHState, np.ndarray]):
         """Returns room in a power of two: few rounds need another TFF computation."""
         return 1 << max(0, prefixes - 1).bit_length()
 
+    def _block_size(self, num_candidates: int) -> int:
+        """Returns the most clients of a block."""
+        clients, blocks = self.parameters.cohort_size, self._num_blocks
+        if blocks is None:
+            blocks = math.ceil(clients / _CLIENTS_PER_BLOCK[self.word_selection])
+            blocks = min(blocks, _MOST_VOTES_KEPT // num_candidates)
+            blocks = max(blocks, _LEAST_BLOCKS)
+        return block_round.block_size_of(clients, blocks)
+
     def _most_prefixes(self) -> int:
         """Returns how many prefixes a round can ask for at most."""
         parameters = self.parameters
@@ -245,7 +262,7 @@ class TrieHH(algorithm.Algorithm[TrieHHState, np.ndarray]):
         return block_round.BlockRound(
             votes_of_block,
             {"votes": 1},
-            block_size=self._block_size,
+            block_size=self._block_size(num_candidates),
             growing=frozenset(["transitions"]),
             masking=self._masking,
         )

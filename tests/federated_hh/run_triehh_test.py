@@ -64,6 +64,13 @@ class RunTrieHHTest(parameterized.TestCase):
         self.kill_after_a_round(*_SMALL, f"--output_dir={killed}")
         self.assertFalse((killed / "heavy_hitters.csv").exists())
 
+        with self.subTest("another runtime does not go on with it"):
+            flags = ["--runtime=in_process", f"--output_dir={killed}"]
+            refused = _run("--resume", self.cache, *flags)
+            self.assertEqual(refused.returncode, 2)
+            message = "--runtime is 'in_process', but the run began with 'worker'"
+            self.assertIn(message, refused.stderr)
+
         again = _run("--resume", self.cache, f"--output_dir={killed}")
         self.assertEqual(again.returncode, 0, again.stderr)
         for name in (*_RESULTS, "flags.txt", "privacy.json", "metrics.csv"):
