@@ -139,9 +139,13 @@ def _of_flag(
 
 def _of_other(flag: flags.Flag, width: int) -> list[str]:
     """Returns the lines of a flag that is no option."""
-    values = "|".join(getattr(flag.parser, "enum_values", ["TEXT"]))
-    spelled = f"--[no]{flag.name}" if flag.boolean else f"--{flag.name}={values}"
-    return _described(spelled, flag.help or "", width)
+    choices = getattr(flag.parser, "enum_values", ["TEXT"])
+    spelled = f"--{flag.name}={'|'.join(choices)}"
+    if flag.boolean:
+        spelled = f"--[no]{flag.name}"
+    # absl puts choices in front of what the program says.
+    told = (flag.help or "").removeprefix(f"<{'|'.join(choices)}>: ")
+    return _described(spelled, told, width)
 
 
 def _described(name: str, told: str, width: int) -> list[str]:
@@ -151,7 +155,12 @@ def _described(name: str, told: str, width: int) -> list[str]:
     if len(name) < _INDENT:
         wrapped[0] = f"{name:<{_INDENT}}{wrapped[0]}"
         return [wrapped[0], *(" " * _INDENT + line for line in wrapped[1:])]
-    return [name, *(" " * _INDENT + line for line in wrapped)]
+    # Of many choices, each line but the last ends in |.
+    spelled = textwrap.wrap(
+        name.replace("|", "| "), width, subsequent_indent=" " * 6, drop_whitespace=True
+    )
+    names = [line.replace("| ", "|") for line in spelled]
+    return [*names, *(" " * _INDENT + line for line in wrapped)]
 
 
 def _first_sentence(told: str) -> str:

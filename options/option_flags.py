@@ -1,5 +1,6 @@
 """Flags made of the options of a dataclass: see `options.fields`."""
 
+import os
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Generic, TypeVar
@@ -114,7 +115,7 @@ def parse(arguments: Sequence[str], *, takes_words: bool = False) -> list[str]:
     """
     asked = {argument.lstrip("-") for argument in arguments[1:] if argument[:1] == "-"}
     if asked & {"help", "helpshort", "h", "?", "helpfull"}:
-        print(help_text.text(whole="helpfull" in asked))
+        _show(help_text.text(whole="helpfull" in asked))
         sys.exit(0)
     rest, error = _parsed(arguments)
     if not error and (takes_words or len(rest) < 2):
@@ -126,6 +127,15 @@ def parse(arguments: Sequence[str], *, takes_words: bool = False) -> list[str]:
     for told in dict.fromkeys(found or [error]):
         print(f"error: {told}", file=sys.stderr)
     sys.exit(2)
+
+
+def _show(text: str) -> None:
+    """Prints a text, of which a reader such as `head` may take a part only."""
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        # Else Python tries once more as it ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _apart(arguments: Sequence[str]) -> list[list[str]]:

@@ -458,11 +458,8 @@ def main(argv: list[str]) -> None:
     del argv
     startup.silence_tensorflow()
     os.makedirs(_FLAGS.read().results_dir, exist_ok=True)
-    scratch = tempfile.mkdtemp(prefix="benchmark_ldp_triehh_")
-    try:
+    with tempfile.TemporaryDirectory(prefix="benchmark_ldp_triehh_") as scratch:
         measure(scratch, _FLAGS.read().results_dir)
-    finally:
-        shutil.rmtree(scratch)
 
 
 if __name__ == "__main__":

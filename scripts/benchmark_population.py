@@ -9,7 +9,6 @@ grouped by client, put in order and written.
 """
 
 import dataclasses
-import shutil
 import statistics
 import tempfile
 import time
@@ -61,14 +60,11 @@ def measure(options: population_options.PopulationOptions) -> tuple[float, float
 
     seconds = []
     for num_clients in (1, options.num_clients):
-        scratch = tempfile.mkdtemp(prefix="benchmark_population_")
-        try:
+        with tempfile.TemporaryDirectory(prefix="benchmark_population_") as scratch:
             sized = dataclasses.replace(options, num_clients=num_clients)
             start = time.process_time()
             drawn = population.prepare(sized, scratch)
             seconds.append(time.process_time() - start)
-        finally:
-            shutil.rmtree(scratch)
     return seconds[1] - seconds[0], drawn.num_entries / drawn.num_clients
 
 

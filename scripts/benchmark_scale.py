@@ -11,7 +11,6 @@ divided by k: that, and nothing else, is the projection.
 
 import contextlib
 import dataclasses
-import shutil
 import tempfile
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -216,12 +215,9 @@ def main(argv: list[str]) -> None:
     del argv
     startup.silence_tensorflow()
     options = _FLAGS.read()
-    scratch = tempfile.mkdtemp(prefix="benchmark_scale_")
-    try:
+    with tempfile.TemporaryDirectory(prefix="benchmark_scale_") as scratch:
         cost = measure_cost(options, scratch)
         memory = measure_memory(options)
-    finally:
-        shutil.rmtree(scratch)
     projection = project(cost)
     benchmark_results.write(
         options.results_dir,

@@ -29,7 +29,6 @@ import dataclasses
 import json
 import os
 import platform
-import shutil
 import sys
 import tempfile
 import time
@@ -375,11 +374,8 @@ def main(argv: list[str]) -> None:
     del argv
     startup.silence_tensorflow()
     os.makedirs(_FLAGS.read().results_dir, exist_ok=True)
-    scratch = tempfile.mkdtemp(prefix="benchmark_training_")
-    try:
+    with tempfile.TemporaryDirectory(prefix="benchmark_training_") as scratch:
         measure(scratch, _FLAGS.read().results_dir)
-    finally:
-        shutil.rmtree(scratch)
 
 
 if __name__ == "__main__":

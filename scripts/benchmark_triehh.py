@@ -17,7 +17,6 @@ of this process and the worker, looked at every 20 ms.
 
 import collections
 import dataclasses
-import shutil
 import tempfile
 import time
 
@@ -172,8 +171,7 @@ def main(argv: list[str]) -> None:
     from simulation import population as population_lib
     from simulation import runtime, tokenizers
 
-    scratch = tempfile.mkdtemp(prefix="benchmark_triehh_")
-    try:
+    with tempfile.TemporaryDirectory(prefix="benchmark_triehh_") as scratch:
         with resource_usage.Usage() as memory:
             start = time.perf_counter()
             population = population_lib.prepare(
@@ -229,8 +227,6 @@ def main(argv: list[str]) -> None:
         ):
             rate = seen[name] / seconds[name]
             print(f"  {label.ljust(38)} {rate:12,.0f}   ours / it: {ours / rate:8.1f}")
-    finally:
-        shutil.rmtree(scratch)
 
 
 if __name__ == "__main__":

@@ -151,7 +151,7 @@ def _privacy(runs: Sequence[Compared]) -> page_blocks.Section:
             basis = {"run": run.name, "basis": run.statement.basis}
             rows += [basis | row for row in run.statement.guarantee_rows()]
     if rows:
-        section.show(pd.DataFrame(rows))
+        section.guarantees(rows)
     if reasons:
         section.text("\n".join(reasons))
     return section.text(
@@ -246,10 +246,14 @@ def main(argv: list[str]) -> None:
                 report=output,
             ),
         )
-        atomic_files.write_file(output, text.encode())
     except (ValueError, RuntimeError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(exit_codes.WRONG_USE)
+    try:
+        atomic_files.write_file(output, text.encode())
+    except OSError as error:
+        print(f"error: --output: {error}", file=sys.stderr)
+        sys.exit(exit_codes.FAILED)
     print(f"Report: {output}")
 
 

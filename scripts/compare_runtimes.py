@@ -10,7 +10,6 @@ those of the second, with computations compiled.
 
 import dataclasses
 import itertools
-import shutil
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -117,15 +116,13 @@ def main(argv: list[str]) -> None:
     startup.silence_tensorflow()
     startup.prepare_in_process()
     options = _FLAGS.read()
-    scratch = tempfile.mkdtemp(prefix="compare_runtimes_")
-    try:
-        workloads = _workloads(options, scratch)
-        table = compare(workloads, options.num_rounds, options.in_process_device)
-    except ValueError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(1)
-    finally:
-        shutil.rmtree(scratch)
+    with tempfile.TemporaryDirectory(prefix="compare_runtimes_") as scratch:
+        try:
+            workloads = _workloads(options, scratch)
+            table = compare(workloads, options.num_rounds, options.in_process_device)
+        except ValueError as error:
+            print(f"error: {error}", file=sys.stderr)
+            sys.exit(1)
     print(table.to_string(index=False, float_format=lambda x: f"{x:.3g}"))
     wrong = table[table["relative_difference"] > table["has_to_be_at_most"]]
     if len(wrong):

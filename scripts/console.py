@@ -31,6 +31,10 @@ PROGRAMS = {
 def main() -> None:
     """Runs the program that the script is named for."""
     name = pathlib.Path(sys.argv[0]).name
+    if sys.argv[1:2] in (["--completion"], ["--complete"]):
+        from scripts import programs  # which imports this module
+
+        sys.exit(programs.main(sys.argv[1:]))
     if sys.argv[1:2] == ["--version"]:
         print(installation.release())
         return

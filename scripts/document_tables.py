@@ -25,6 +25,7 @@ from scripts import (
     interaction_tables,
     keyboard_tables,
     masked_tables,
+    scale_tables,
     secagg_tables,
     statistics_tables,
 )
@@ -393,6 +394,7 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     **interaction_tables.TABLES,
     **keyboard_tables.TABLES,
     **masked_tables.TABLES,
+    **scale_tables.TABLES,
     **statistics_tables.TABLES,
 }
 

@@ -10,7 +10,6 @@ stopped, or a node is removed. The sum has to be that of one worker to the bit.
 import dataclasses
 import os
 import random
-import shutil
 import signal
 import sys
 import tempfile
@@ -186,11 +185,8 @@ def main(argv: list[str]) -> None:
     del argv
     startup.silence_tensorflow()
     options = _FLAGS.read()
-    scratch = tempfile.mkdtemp(prefix="fault_trials_")
-    try:
+    with tempfile.TemporaryDirectory(prefix="fault_trials_") as scratch:
         table = measure(options, scratch)
-    finally:
-        shutil.rmtree(scratch)
     benchmark_results.write(
         options.results_dir,
         "scripts.fault_trials",

@@ -3,20 +3,18 @@
 scripts/run                      lists the programs
 scripts/run run_trieh            suggests one
 scripts/run --version
-eval "$(scripts/run --completion)"   completes programs and flags in bash
+eval "$(scripts/run --completion)"   completes programs, flags, values in bash
 """
 
 import ast
 import difflib
 import importlib.util
 import pathlib
-import re
 import runpy
-import subprocess
 import sys
 from collections.abc import Sequence
 
-from scripts import console
+from scripts import completion, console
 
 _ROOT = pathlib.Path(__file__).resolve().parent.parent
 _OTHERS = (
@@ -26,16 +24,6 @@ _OTHERS = (
     "fault_trials.py",
     "submit_parts.py",
 )
-_COMPLETION = """_scripts_run() {
-  local word=${COMP_WORDS[COMP_CWORD]} run=${COMP_WORDS[0]}
-  if ((COMP_CWORD == 1)); then
-    COMPREPLY=($(compgen -W "$("$run" --names)" -- "$word"))
-  elif [[ $word == -* ]]; then
-    COMPREPLY=($(compgen -W "$("$run" --flags-of "${COMP_WORDS[1]}")" -- "$word"))
-    [[ ${COMPREPLY[0]} == *= ]] && compopt -o nospace
-  fi
-}
-complete -o default -F _scripts_run scripts/run ./scripts/run"""
 
 
 def names() -> dict[str, str]:
@@ -86,14 +74,6 @@ def suggestion(name: str) -> str:
     return told if near else told + "\n".join(f"  {module}" for module in known)
 
 
-def _flags_of(program: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-P", "-m", program, "--help"], capture_output=True, text=True
-    )
-    found = re.findall(r"^  --(\[no\])?(\w+)(=?)", done.stdout, re.MULTILINE)
-    return " ".join(f"--{name}{equals}" for _, name, equals in found)
-
-
 def main(arguments: Sequence[str]) -> int:
     """Answers, or runs a module that is no program of ours; returns an exit code."""
     from simulation import software
@@ -105,11 +85,9 @@ def main(arguments: Sequence[str]) -> int:
     if first == "--version" or "--version" in arguments[1:2]:
         print(software.version())
     elif first == "--completion":
-        print(_COMPLETION)
-    elif first == "--names":
-        print(" ".join(names()))
-    elif first == "--flags-of":
-        print(_flags_of(arguments[1]) if len(arguments) > 1 else "")
+        print(completion.for_bash())
+    elif first == "--complete":
+        print("\n".join(completion.completed(" ".join(arguments[1:]), names())))
     elif not first.startswith("-") and "/" not in first and _is_there(first):
         sys.argv = [*arguments]
         runpy.run_module(first, run_name="__main__", alter_sys=True)

@@ -205,7 +205,7 @@ class Page:
         section = self.section(title, covered=True)
         rows = statement.guarantee_rows()
         if rows:
-            section.show(pd.DataFrame(rows))
+            section.guarantees(rows)
         return section.text(body.replace("\n## ", "\n### "))
 
     def how_it_was_made(self) -> Section:

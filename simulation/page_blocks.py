@@ -4,7 +4,7 @@ import base64
 import dataclasses
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Self
 
 import markdown
@@ -42,10 +42,16 @@ class Table:
     """A table with a caption; the numbers of a column have one format.
 
     Columns without any value are left out.
+
+    Attributes:
+        caption: Above it.
+        data: What it shows.
+        printed: Columns of texts that are numbers, as bounds that were rounded up.
     """
 
     caption: str
     data: pd.DataFrame
+    printed: Sequence[str] = ()
     kind = "table"
 
     @functools.cached_property
@@ -65,7 +71,8 @@ class Table:
         return [
             (
                 str(name).replace("_", " "),
-                not pd.api.types.is_numeric_dtype(self._shown[name]),
+                name not in self.printed
+                and not pd.api.types.is_numeric_dtype(self._shown[name]),
             )
             for name in self._shown.columns
         ]
@@ -73,7 +80,12 @@ class Table:
     @property
     def rows(self) -> list[list[str]]:
         """The cells as text."""
-        columns = [_column(self._shown[name]) for name in self._shown.columns]
+        columns = [
+            cells.aligned(list(self._shown[name]))
+            if name in self.printed
+            else _column(self._shown[name])
+            for name in self._shown.columns
+        ]
         return [list(row) for row in zip(*columns, strict=True)]
 
 
@@ -140,6 +152,12 @@ class Section:
     def show(self, table: pd.DataFrame, caption: str = "") -> Self:
         """Shows a table that no file of the section's holds."""
         self.blocks.append(Table(caption, table))
+        return self
+
+    def guarantees(self, rows: Sequence[Mapping[str, str]]) -> Self:
+        """Shows guarantees, a row each, as `privacy.guarantee.Guarantee.row` has it."""
+        table = pd.DataFrame(rows)
+        self.blocks.append(Table("", table, printed=("epsilon", "delta")))
         return self
 
     def tree(self, words: Sequence[str]) -> Self:

@@ -21,7 +21,10 @@ class Tree:
 
     @property
     def html(self) -> markupsafe.Markup:
-        """The tree, as nested elements that a browser opens by itself."""
+        """The tree, as nested elements that a browser opens by itself.
+
+        The style of the page draws them as nodes with lines between them.
+        """
         shown = sorted(set(self.words[:_MOST_WORDS]))
         return markupsafe.Markup(_level(shown, 0))
 
@@ -43,19 +46,21 @@ def _level(words: Sequence[str], depth: int) -> str:
     branches: dict[str, list[str]] = {}
     for word in words:
         branches.setdefault(word[: depth + 1], []).append(word)
-    parts = []
+    nodes = []
     for prefix, below in branches.items():
-        name = markupsafe.escape(prefix)
-        longer = [word for word in below if word != prefix]
         if len(below) == 1:
             # Nothing branches off any more.
-            parts.append(f"<li>{markupsafe.escape(below[0])}</li>")
+            nodes.append(f"<li>{_node(below[0], is_word=True)}</li>")
             continue
-        count = f"{len(below):,} words"
-        if len(longer) < len(below):
-            name = markupsafe.Markup(f"<strong>{name}</strong>")
-        parts.append(
-            f"<li><details><summary>{name} <small>{count}</small></summary>"
+        longer = [word for word in below if word != prefix]
+        nodes.append(
+            f"<li><details><summary>{_node(prefix, len(longer) < len(below))} "
+            f"<small>{len(below):,} words</small></summary>"
             f"{_level(longer, depth + 1)}</details></li>"
         )
-    return f"<ul>{''.join(parts)}</ul>"
+    return f"<ul>{''.join(nodes)}</ul>"
+
+
+def _node(prefix: str, is_word: bool) -> str:
+    kind = "node word" if is_word else "node"
+    return f'<span class="{kind}">{markupsafe.escape(prefix)}</span>'

@@ -79,7 +79,10 @@ def _run(*arguments, cwd=_ROOT):
 
 
 def _needs_no_files(command):
-    """Returns whether a command reads no earlier run, and writes no plot."""
+    """Returns whether a command reads no earlier run, and writes no plot.
+
+    `small_forms_test` runs the others.
+    """
     return not any(a.startswith(("--compose", "--plot")) for a in command.arguments)
 
 

@@ -16,14 +16,28 @@ _ROOT = pathlib.Path(scripts.__file__).resolve().parent.parent
 _FIRST = "federated_hh.run_triehh"
 
 
+_ENVIRONMENT = {**os.environ, "PYTHONPATH": str(_ROOT)}
+
+
 def _run(*arguments):
     return subprocess.run(
         [sys.executable, "-P", "-m", "scripts.programs", *arguments],
-        env={**os.environ, "PYTHONPATH": str(_ROOT)},
+        env=_ENVIRONMENT,
         capture_output=True,
         text=True,
         check=False,
     )
+
+
+def _bash(text):
+    done = subprocess.run(
+        ["bash", "-c", text],
+        env=_ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout
 
 
 class ListTest(absltest.TestCase):
@@ -91,57 +105,68 @@ class SuggestionTest(parameterized.TestCase):
             self.assertIn(f"\n  {module}", told)
 
 
-class AnswersTest(absltest.TestCase):
+class AnswersTest(parameterized.TestCase):
     def test_version(self):
         done = _run("--version")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(done.stdout, f"{software.version()}\n")
 
-    def test_completion_is_bash(self):
-        done = _run("--completion")
-        self.assertEqual(done.returncode, 0, done.stderr)
-        file = self.create_tempfile(content=done.stdout).full_path
-        subprocess.run(["bash", "-n", file], check=True)
-        with self.subTest("programs"):
-            self.assertEqual(self.completed(file, "federated_hh.run_tri"), [_FIRST])
-        with self.subTest("flags"):
-            self.assertEqual(
-                self.completed(file, "privacy.run_accounting", "--local_eps"),
-                ["--local_epsilon="],
-            )
-
-    def completed(self, file, *words):
-        """Returns what bash offers after words, of which the last is unfinished."""
+    @parameterized.parameters(
+        ("federated_hh.run_tri", [_FIRST]),
+        ("privacy.run_accounting --local_eps", ["--local_epsilon="]),
+        (f"{_FIRST} --seed=1 --res", ["--resume"]),
+        (f"{_FIRST} --nores", ["--noresume"]),
+        (f"{_FIRST} --engine=", ["embedded", "ray"]),
+        ("federated_hh.run_statistics --strategy=sta", ["static"]),
+        # Flags that another one brings.
+        ("scripts.reproduce --study=zhu_theory --num_fr", ["--num_frequencies="]),
+        (
+            "scripts.reproduce --study=zhu_t",
+            ["zhu_table2", "zhu_table2_printed", "zhu_theory"],
+        ),
+        (f"{_FIRST} some", []),  # of files
+    )
+    def test_completion_in_bash(self, line, expected):
         script = self.create_tempfile(
             content=f'#!/bin/bash\nexec {sys.executable} -P -m scripts.programs "$@"\n'
         ).full_path
         os.chmod(script, 0o755)
-        given = " ".join(f"'{word}'" for word in (script, *words))
-        text = (
-            f"source {file}; compopt() {{ :; }}; COMP_WORDS=({given}); "
-            f"COMP_CWORD={len(words)}; _scripts_run; "
+        self.assertEqual(self.offered(script, line), expected)
+
+    @parameterized.parameters(
+        ("--word_sel", ["--word_selection="]), ("--engine=r", ["ray"])
+    )
+    def test_completion_where_it_is_installed(self, line, expected):
+        script = pathlib.Path(self.create_tempdir().full_path) / "run-triehh"
+        script.write_text(
+            f"#!{sys.executable} -P\nfrom scripts import console\nconsole.main()\n"
+        )
+        script.chmod(0o755)
+        self.assertEqual(self.offered(str(script), line), expected)
+
+    def offered(self, script, line):
+        """Returns what bash offers after a line that begins with a script."""
+        done = _bash(f"{script} --completion")
+        text = done + (
+            f"\ncompopt() {{ :; }}; COMP_LINE='{script} {line}'\n"
+            f"COMP_POINT=${{#COMP_LINE}}; _federated_hh {script}\n"
             'printf "%s\\n" "${COMPREPLY[@]}"'
         )
-        done = subprocess.run(
-            ["bash", "-c", text],
-            env={**os.environ, "PYTHONPATH": str(_ROOT)},
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        return done.stdout.split()
+        return _bash(text).split()
 
-    def test_flags_of_a_program(self):
-        done = _run("--flags-of", "privacy.run_accounting")
-        self.assertEqual(done.returncode, 0, done.stderr)
-        flags = done.stdout.split()
-        # Of a choice, a number, and what is true or false.
-        self.assertContainsSubset(
-            {"--mechanism=", "--epsilon=", "--paper_tables"}, flags
+    def test_help_for_a_reader_that_goes_away(self):
+        command = [sys.executable, "-P", "-m", _FIRST, "--helpfull"]
+        program = subprocess.Popen(
+            command,
+            env=_ENVIRONMENT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
         )
-        for flag in flags:
-            self.assertRegex(flag, r"^--\w+=?$")
-        self.assertLen(set(flags), len(flags))
+        program.stdout.close()
+        self.assertEqual(program.stderr.read(), "")
+        self.assertEqual(program.wait(), 0)
+        program.stderr.close()
 
 
 if __name__ == "__main__":

@@ -5,6 +5,8 @@ import itertools
 import json
 import lzma
 import pathlib
+import re
+import shlex
 import shutil
 
 import pyarrow as pa
@@ -114,6 +116,7 @@ class SmallFormsTest(parameterized.TestCase):
         _write_texts(self.scratch)
         shutil.copytree(_ROOT / "configs", self.scratch / "configs")
         self._number = itertools.count()
+        self._following = set()
 
     def run_small(self, program: str, *arguments: str, output_dir: str = "") -> str:
         """Runs a command in its small form; returns what it says."""
@@ -128,7 +131,27 @@ class SmallFormsTest(parameterized.TestCase):
             given.append(f"--output_dir={output_dir or f'runs/{next(self._number)}'}")
         done = forked_programs.run(program, *given, directory=self.scratch)
         self.assertEqual(done.returncode, 0, done.stderr)
+        if following := re.search(r"^Next: \S*scripts/run (.*)$", done.stdout, re.M):
+            self._following.add(following[1])
         return done.stdout
+
+    def check_next_commands(self) -> None:
+        """Runs what the runs said to type next, once for each program."""
+        by_program = {line.split()[0]: line for line in sorted(self._following)}
+        self.assertNotEmpty(by_program)
+        runs = [
+            f"runs/{path.parent.name}" for path in self.scratch.glob("runs/*/*.json")
+        ]
+        for program, line in by_program.items():
+            others = [run for run in runs if run not in line]
+            line = line.replace("ANOTHER_RUN", others[0])
+            with self.subTest(line):
+                _, *arguments = shlex.split(line)
+                if program in _SMALLER:
+                    arguments += [*_SMALLER[program], "--population_cache=cache"]
+                    arguments += _SMALLER_SYNTHETIC.get(program, ())
+                done = forked_programs.run(program, *arguments, directory=self.scratch)
+                self.assertEqual(done.returncode, 0, done.stderr)
 
     def check_pages(self) -> None:
         """Checks that no page of a run is wider than a phone or a screen."""
@@ -163,6 +186,7 @@ class SmallFormsTest(parameterized.TestCase):
                 record.write_text(json.dumps(ended))
             with self.subTest(" ".join([program, *arguments])):
                 self.assertIn("\nReport: ", self.run_small(program, *arguments))
+        self.check_next_commands()
         self.check_pages()
 
     def test_models(self):
@@ -181,7 +205,28 @@ class SmallFormsTest(parameterized.TestCase):
         ):
             with self.subTest(" ".join([program, *arguments])):
                 self.assertRegex(self.run_small(program, *arguments), r"\d")
+        self.check_next_commands()
         self.check_pages()
+
+    def test_accounting_of_runs_and_plots(self):
+        # `commands_test` runs the others.
+        done = forked_programs.run(
+            "federated_hh.run_triehh",
+            *("--epsilon=8", "--delta=1e-7", "--num_clients=50000", "--max_length=4"),
+            *("--output_dir=runs/words", "--population_cache=cache"),
+            directory=self.scratch,
+        )
+        self.assertEqual(done.returncode, 0, done.stderr)
+        demo = "--flagfile=configs/training_demo.flagfile"
+        self.run_small("training.run_training", demo, output_dir="runs/model")
+        number = 0
+        for program, *arguments in _commands("privacy.run_accounting"):
+            if any(a.startswith(("--compose=", "--plot=")) for a in arguments):
+                with self.subTest(" ".join(arguments)):
+                    self.assertIn("epsilon", self.run_small(program, *arguments))
+                    number += 1
+        self.assertGreaterEqual(number, 2)
+        self.assertNotEmpty(list(self.scratch.glob("*.png")))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""How wide a page is in a real browser."""
+"""How a page looks in a real browser."""
 
 import html
 import pathlib
@@ -6,6 +6,9 @@ import re
 import shutil
 import subprocess
 import tempfile
+
+import numpy as np
+from matplotlib import image
 
 BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
 # What stands out of the window to the right, but for what scrolls by itself.
@@ -55,3 +58,27 @@ def stands_out(page: pathlib.Path, width: int) -> str:
     if told[3] or int(told[2]) > width:
         return f"{told[3]} of a page of {told[2]} pixels"
     return ""
+
+
+def dark_screenshot(page: pathlib.Path) -> np.ndarray:
+    """Returns what a window shows of a page where dark colours are asked for.
+
+    Args:
+        page: A file of HTML.
+
+    Returns:
+        Shape [height, width, 3], of red, green and blue, each from 0 to 1.
+    """
+    with tempfile.TemporaryDirectory() as scratch:
+        picture = pathlib.Path(scratch) / "page.png"
+        subprocess.run(
+            [
+                *(str(BROWSER), "--headless", "--no-sandbox", "--disable-gpu"),
+                *("--blink-settings=preferredColorScheme=0", "--hide-scrollbars"),
+                *("--window-size=800,1000", f"--screenshot={picture}", page.as_uri()),
+            ],
+            check=True,
+            capture_output=True,
+            timeout=120,
+        )
+        return image.imread(picture)[..., :3]

@@ -7,7 +7,7 @@ import pandas as pd
 from absl.testing import absltest, parameterized
 
 from randomness import noise_keys
-from simulation import page, plots, run_directory
+from simulation import page, page_blocks, plots, run_directory
 from tests.simulation import browser
 
 
@@ -40,6 +40,20 @@ class PageOverflowTest(parameterized.TestCase):
     @parameterized.parameters(400, 1280)
     def test_nothing_stands_out(self, width):
         self.assertEqual(browser.stands_out(self.page(), width), "")
+
+    def test_a_plot_on_white_is_dark_where_that_is_asked_for(self):
+        section = page_blocks.Section("A plot", covered=True)
+        figure, axes = plots.single("A plot", "x", "y")
+        axes.fill_between([0, 1], [0, 0], [1, 1], color=plots.BLUE)
+        axes.plot([0, 1], [0, 1], color=plots.BLUE)
+        path = pathlib.Path(self.create_tempdir().full_path) / "page.html"
+        path.write_text(page.html("A page", "", [section.picture(figure)]))
+        shown = browser.dark_screenshot(path)
+        self.assertLess((shown.mean(axis=2) > 0.8).mean(), 0.05)
+        with self.subTest("blue stays blue"):
+            red, blue = shown[..., 0], shown[..., 2]
+            self.assertGreater((blue > red + 0.2).mean(), 0.1)
+            self.assertLess((red > blue + 0.2).mean(), 0.01)
 
     def test_what_stands_out_is_told(self):
         path = self.page()

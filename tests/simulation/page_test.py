@@ -57,7 +57,7 @@ class _Statement:
         return "epsilon 1, planned"
 
     def guarantee_rows(self):
-        return [{"unit": "client", "epsilon": "1.5"}]
+        return [{"unit": "client", "epsilon": "1.5", "delta": "1e-06"}]
 
     def to_markdown(self):
         return (
@@ -284,10 +284,10 @@ class PageTest(PageTestCase):
     def test_the_trie_has_each_word_once_below_its_prefixes(self):
         words = ["to", "tea", "ten", "i", "in", "inn", "&b"]
         tree = page_tree.Tree([*words, "to"])
-        found = re.findall(r"<li>([^<]+)</li>|<strong>([^<]+)</strong>", tree.html)
-        shown = [html.unescape(one or other) for one, other in found]
+        found = re.findall(r'<span class="node word">([^<]+)</span>', tree.html)
+        shown = [html.unescape(word) for word in found]
         self.assertCountEqual(shown, words)
-        self.assertIn("<summary>te <small>2 words</small>", tree.html)
+        self.assertIn(">te</span> <small>2 words</small>", tree.html)
         self.assertEqual(tree.note, "")
         self.assertIn(
             "first 2,000 of 3,000", page_tree.Tree([str(i) for i in range(3000)]).note
@@ -394,6 +394,28 @@ class BlocksTest(absltest.TestCase):
                 ["0.2500", "1", "1.50"],
                 ["0.5000", "20,000", "10.25"],
                 ["0.1235", "3", "0.00"],
+            ],
+        )
+
+    def test_guarantees(self):
+        section = page_blocks.Section("Privacy", True)
+        section.guarantees(
+            [
+                {"unit": "client", "epsilon": "8.25", "delta": "1e-06"},
+                {"unit": "client", "epsilon": "19.8", "delta": "2.54e-07"},
+                {"unit": "device", "epsilon": "inf", "delta": "0"},
+            ]
+        )
+        (table,) = section.blocks
+        self.assertEqual(
+            table.columns, [("unit", True), ("epsilon", False), ("delta", False)]
+        )
+        self.assertEqual(
+            table.rows,
+            [
+                ["client", "8.25", "1.00e-06"],
+                ["client", "19.80", "2.54e-07"],
+                ["device", "inf", "0"],
             ],
         )
 
