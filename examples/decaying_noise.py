@@ -34,8 +34,10 @@ class Options:
 
     num_rounds: int = option(10, "Rounds.", least=1, most=10_000)
     cohort_size: int = option(20, "Clients of a round.", least=1, most=2**31 - 1)
-    noise_multiplier: float = option(1.0, "Of the first round.", least=0.01, most=1e3)
-    decay: float = option(0.9, "Of the noise, a round.", least=0.1, most=1)
+    noise_multiplier: float = option(
+        1.0, "Noise of the first round.", least=0.01, most=1e3
+    )
+    decay: float = option(0.9, "Decay of the noise, a round.", least=0.1, most=1)
     vocabulary_size: int = option(500, "Words.", least=10, most=20_000)
 
 

@@ -90,8 +90,8 @@ class CoverageEstimate:
 
     Attributes:
         coverage: In [0, 1].
-        standard_error: Of the coverage, as clients are a random sample and the words
-            are given; 0 for a single client.
+        standard_error: The standard error of the coverage, as clients are a random
+            sample and the words are given; 0 for a single client.
         num_clients: Clients that counted.
         contributions: All that they contributed.
     """

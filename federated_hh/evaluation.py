@@ -120,7 +120,7 @@ def mean_and_interval(
     Args:
         repeats: A table a repeat, with the same values of `key` in the same order.
         key: The column that names the rows.
-        confidence: Of the intervals, in (0, 1).
+        confidence: The confidence of the intervals, in (0, 1).
 
     Returns:
         A table with `key` and, for every other column c, c, c_low and c_high: the

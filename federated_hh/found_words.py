@@ -23,7 +23,7 @@ class FoundWord:
         votes: The reports of that level that spoke for it.
         estimate: The debiased count: of how many clients of that level's cohort it
             was one of the items reported on.
-        standard_error: Of the estimate.
+        standard_error: The standard error of the estimate.
     """
 
     text: str
@@ -55,9 +55,9 @@ def against_noise(
     """Returns how the votes of what a level keeps compare with its noise.
 
     Args:
-        law: Of a candidate's votes.
+        law: The law of a candidate's votes.
         found: The words of the level.
-        kept_votes: Of what it keeps: int, shape [kept].
+        kept_votes: The votes of what it keeps: int, shape [kept].
         least_votes: What it keeps has as many, at least 1.
         new_words: Candidates that are words not found before.
         min_standard_errors: See `LdpTrieHHParameters`.

@@ -61,7 +61,7 @@ class LdpTrieHHState:
     """The server's state between levels.
 
     Attributes:
-        trie: Of the pass in progress; its first level is the alphabet.
+        trie: The trie of the pass in progress; its first level is the alphabet.
         found: The words found so far.
         pass_number: The pass in progress, from 1.
         finished: Whether the last level of the last pass is done.

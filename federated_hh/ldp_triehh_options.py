@@ -189,7 +189,8 @@ class LdpTrieHHOptions:
         """Refuses levels whose candidates do not fit into memory.
 
         Args:
-            num_characters: Of the alphabet, the end of a word not counted.
+            num_characters: The number of characters of the alphabet, the end of a word
+                not counted.
 
         Raises:
             OptionError: If they do not.
@@ -217,7 +218,7 @@ class LdpTrieHHOptions:
         """Refuses a population that is too small for the cohorts and the counting task.
 
         Args:
-            num_clients: Of the population.
+            num_clients: The number of clients of the population.
 
         Raises:
             OptionError: If it is.
@@ -285,11 +286,12 @@ def estimate_deviation(
     """Returns the standard deviation of a level's estimate of a prefix.
 
     Args:
-        num_clients: Of the level, at least 1.
+        num_clients: The number of clients of the level, at least 1.
         contribution_bound: Reports of each; at least 2 of all clients together.
         max_prefixes: The prefixes that a level keeps.
-        num_characters: Of the alphabet, the end of a word not counted.
-        local_epsilon: Of a report, above 0 and finite.
+        num_characters: The number of characters of the alphabet, the end of a word not
+            counted.
+        local_epsilon: The local epsilon of a report, above 0 and finite.
 
     Returns:
         In clients, of the level with the most candidates; infinite where rounding

@@ -48,12 +48,12 @@ class LdpTrieHHParameters:
         max_prefixes: eta_max, the prefixes that a level keeps; at least 1.
         contribution_bound: B, the reports that each client of a cohort sends; at
             least 1.
-        epsilon: Of a report, in (0, 40]; infinity for no local privacy.
+        epsilon: The epsilon of a report, in (0, 40]; infinity for no local privacy.
         num_passes: At least 1.
         sampler: Which items a client reports on that has more than B.
         make_randomizer: Makes a local randomizer from epsilon and the size of its
             domain: a class, or anything else whose repr says all about it.
-        min_standard_errors: Of what is found, those words are released whose estimate
+        min_standard_errors: Words are released, of those found, whose estimate
             is at least so many of its standard errors; 0 for all. It costs no privacy
             and changes nothing in the run, whose later passes know all words found.
     """
@@ -117,7 +117,7 @@ class LdpTrieHHParameters:
 
         Args:
             num_clients: Clients in the population.
-            alphabet: Of the trie.
+            alphabet: The alphabet of the trie.
             block_size: The most clients in a block.
             report_sampling: How reports come about.
 
@@ -185,8 +185,8 @@ class LdpTrieHHParameters:
         """Returns which words a run can find.
 
         Args:
-            num_clients: Of the population.
-            alphabet: Of the trie.
+            num_clients: The number of clients of the population.
+            alphabet: The alphabet of the trie.
             reported_share: See `LdpTrieHHDetection`.
             competing: See `LdpTrieHHDetection`.
         """
@@ -215,7 +215,7 @@ class LdpTrieHHParameters:
         """Returns the law of a candidate's votes.
 
         Args:
-            randomizer: Of the level, from `randomizer`.
+            randomizer: The randomizer of the level, from `randomizer`.
         """
         own, other = 1.0, 0.0
         if randomizer is not None:

@@ -33,8 +33,8 @@ def summarize(
     Args:
         algorithm: What was run.
         metrics: A row a level of each repeat, with repeat, level and candidates.
-        statement: Of the run.
-        alpha: Of the approximate k-anonymity.
+        statement: The statement of the run.
+        alpha: The alpha of the approximate k-anonymity.
         findable: From `what_is_found`.
     """
     table, text = anonymity_of(algorithm.parameters, algorithm.alphabet, metrics, alpha)
@@ -83,8 +83,8 @@ def anonymity_of(
     """Evaluates approximate k-anonymity (Sun et al. 2024, Definition 3 and Lemma 1).
 
     Args:
-        parameters: Of the run.
-        alphabet: Of the run.
+        parameters: The parameters of the run.
+        alphabet: The alphabet of the run.
         levels: A row a level of each repeat, with repeat, level and candidates.
         alpha: In (0, 1).
 

@@ -149,7 +149,7 @@ class TrieHHOptions:
         """Returns delta for a number of clients.
 
         Args:
-            num_clients: Of the population, at least 1.
+            num_clients: The number of clients of the population, at least 1.
 
         Raises:
             OptionError: If the text says none.
@@ -173,7 +173,7 @@ class TrieHHOptions:
         """Returns the parameters that are given, or that have the guarantee.
 
         Args:
-            num_clients: Of the population, at least 1.
+            num_clients: The number of clients of the population, at least 1.
 
         Raises:
             OptionError: If those that are given guarantee nothing, but have to.

@@ -139,10 +139,10 @@ def write(
     """Writes the tables, plots, privacy statement and report of a run.
 
     Args:
-        directory: Of the run.
+        directory: The directory of the run.
         algorithm: What was run.
         results: What it found.
-        statement: Of the run.
+        statement: The statement of the run.
         findable: What could be found, known before the run: `detection.rows`.
 
     Returns:

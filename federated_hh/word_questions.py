@@ -45,7 +45,7 @@ class WordQuestions(algorithm.Algorithm[S, np.ndarray]):
         Args:
             clients: The population.
             make_randomizer: The class of local randomizers.
-            epsilon: Of a report, above 0 and finite.
+            epsilon: The epsilon of a report, above 0 and finite.
             cohort_size: Clients of a round, at least 1.
             num_items: Items of a question, at least 1; "none of them" comes on top.
             num_rounds: The most questions, at least 1.

@@ -6,7 +6,9 @@ once what an option is called, its default, its range and what it means.
     @dataclasses.dataclass(frozen=True, kw_only=True)
     class WalkOptions:
         num_steps: int = option(10, "Steps of a walk.", least=1, most=1000)
-        length: float | None = option(None, "Of a step.", above=0, most=2, unit="m")
+        length: float | None = option(
+            None, "Length of a step.", above=0, most=2, unit="m"
+        )
 
         def __post_init__(self):
             check(self)
@@ -111,7 +113,7 @@ def option(
         above: A number that is too small, and so are all below it.
         below: A number that is too large, and so are all above it.
         or_infinite: Whether infinity is allowed, whatever `most` says.
-        unit: Of the number, such as "hours".
+        unit: The unit of the number, such as "hours".
         why: What the range comes from, for the message.
         choices: The texts that are allowed; all where there are none.
         flag: The flag's name, where it is not the field's.
@@ -274,7 +276,7 @@ class SeveralError(ValueError):
 
     Attributes:
         errors: Each of them.
-        exit_code: Of a program that ends by it.
+        exit_code: The exit code of a program that ends by it.
     """
 
     exit_code = 2
@@ -307,7 +309,8 @@ class OptionError(ValueError):
     flags' names.
 
     Attributes:
-        exit_code: Of a program that ends by it: that of wrong flags, as absl has it.
+        exit_code: The exit code of a program that ends by it: that of wrong flags, as
+            absl has it.
     """
 
     exit_code = 2

@@ -142,7 +142,7 @@ def k_anonymity(
     """Answers for the approximate k-anonymity of LDP TrieHH.
 
     Args:
-        local_epsilon: Of Subset Selection.
+        local_epsilon: The local epsilon of Subset Selection.
         num_reports: N B, reports of a level.
         alphabet_size: |X|.
         kept_prefixes: eta_max.

@@ -64,10 +64,10 @@ class AccountingOptions:
         why="a fifth is of no use",
     )
     forgotten: str | None = option(
-        None, "Of a given BLT: what each buffer loses a round, with commas."
+        None, "With a given BLT: what each buffer loses a round, with commas."
     )
     weights: str | None = option(
-        None, "Of a given BLT: the weight of each buffer, with commas."
+        None, "With a given BLT: the weight of each buffer, with commas."
     )
     table: str | None = option(
         None, "Compare tree and BLT for all runs of a paper.", choices=TABLES

@@ -19,7 +19,7 @@ def zcdp(rho: float, delta: float, unit: str) -> Rows:
     """Returns rho, and epsilon by each conversion.
 
     Args:
-        rho: Of zCDP.
+        rho: The rho of zCDP.
         delta: In (0, 1).
         unit: Whom it is for.
     """

@@ -58,7 +58,7 @@ def plan_of(sampler: plan_lib.Sampler) -> plan_lib.Plan:
     """Returns the plan of a central training.
 
     Args:
-        sampler: Of whose text a round is: everybody's.
+        sampler: Whose text a round is of: everybody's.
     """
     return plan_lib.Plan(
         sampler=sampler, contribution=Text(), mechanism=plan_lib.NoNoise()

@@ -151,8 +151,8 @@ def group_privacy(epsilon: float, delta: float, group_size: int) -> tuple[float,
     """Computes the (epsilon, delta) of a group.
 
     Args:
-        epsilon: Of one member, at least 0.
-        delta: Of one member, in (0, 1).
+        epsilon: The epsilon of one member, at least 0.
+        delta: The delta of one member, in (0, 1).
         group_size: Members k, at least 1.
 
     Returns:

@@ -46,7 +46,7 @@ def ldp_triehh(
     Args:
         detectable: True: what else there is to know has mechanisms of its own.
         population: n.
-        local_epsilon: Of a report.
+        local_epsilon: The local epsilon of a report.
         contribution_bound: B, reports of a client.
         max_depth: D.
         kept_prefixes: eta_max.
@@ -54,7 +54,7 @@ def ldp_triehh(
         cohort_size: N; None for the largest that n allows.
         num_passes: Passes of D levels.
         randomizer: One of `RANDOMIZERS`.
-        min_standard_errors: Of the cut.
+        min_standard_errors: The least standard errors of the cut.
         reported_share: How likely a holder reports on the word.
         competing_prefixes: That have more votes at every level in any case.
         word_length: Characters; None for 6 and for the longest word.

@@ -45,7 +45,7 @@ class Detection(abc.ABC):
 
         Args:
             holders: Users who hold it, 0 to population_size.
-            characters: Of the word, 1 to max_characters.
+            characters: The characters of the word, 1 to max_characters.
 
         Returns:
             The probability; it does not fall with the number of holders.
@@ -55,8 +55,8 @@ class Detection(abc.ABC):
         """Finds how many users have to hold a word.
 
         Args:
-            probability: Of the word to be found, in (0, 1).
-            characters: Of the word, at least 1.
+            probability: The probability of the word to be found, in (0, 1).
+            characters: The characters of the word, at least 1.
 
         Returns:
             The smallest number; None if not even a word that all hold is found so
@@ -94,7 +94,7 @@ def lengths(detection: Detection, characters: int | None = None) -> list[int]:
     """Returns the lengths of words that tables have.
 
     Args:
-        detection: Of the run.
+        detection: The detection of the run.
         characters: The one that is asked for; None for a usual one and the longest.
     """
     if characters is not None:

@@ -13,11 +13,11 @@ def write(
     """Writes the plot as PNG, PDF or SVG, as the file's name ends.
 
     Args:
-        path: Of the file.
+        path: The path of the file.
         points: See `detection.rows`, of several populations; where nothing is found
             there is no point.
         population: The one that was asked for, marked.
-        title: Of the plot.
+        title: The title of the plot.
 
     Raises:
         ValueError: The file cannot be written.

@@ -56,7 +56,7 @@ class Limits:
     """What may be spent altogether: of an analysis, or of a data field.
 
     Attributes:
-        aggregate_epsilon: Of all cohort aggregates together.
+        aggregate_epsilon: The epsilon of all cohort aggregates together.
         reports: How many there may be.
         local_epsilon: The most of one report.
     """
@@ -100,15 +100,15 @@ class Policy:
 
     Attributes:
         analysis: Its identifier.
-        limits: Of the whole analysis.
+        limits: The limits of the whole analysis.
         fields: The limits of each data field; others are not to be read.
         randomizer: What reports are made with.
-        delta: Of the aggregate of one query, in (0, 1).
+        delta: The delta of the aggregate of one query, in (0, 1).
         composition: How the epsilons of several queries add up.
         slack: delta' of the advanced and the Renyi composition, in (0, 1/2). Beyond
             exp(-1/2) the advanced one would admit a single report above its limit.
-        order: Of the Renyi composition, at least 2.
-        versions: Of recipes that the device understands.
+        order: The order of the Renyi composition, at least 2.
+        versions: The versions of recipes that the device understands.
         cohorts: Names of data that are not sensitive.
     """
 
@@ -199,8 +199,8 @@ class Policy:
 
         Args:
             spent: Before it.
-            limits: Of the analysis, or of a field.
-            cost: Of the report, from `cost`.
+            limits: The limits of the analysis, or of a field.
+            cost: The cost of the report, from `cost`.
         """
         after = spent.and_(cost)
         if after.reports > limits.reports:
@@ -258,7 +258,7 @@ class Policy:
         """Returns delta of all that a device ever answers of some analyses like this.
 
         Args:
-            repeats: Of how many.
+            repeats: How many there are.
         """
         one = fractions.Fraction(self.slack or 0)
         if self.composition is not Composition.RENYI:
@@ -315,8 +315,8 @@ def minimum_cohort(
     Args:
         randomizer: What the reports are made with.
         local_units: Epsilon of a report, for replacement, in millionths.
-        aggregate_units: Of the sum, in millionths.
-        delta: Of the sum.
+        aggregate_units: The epsilon of the sum, in millionths.
+        delta: The delta of the sum.
 
     Raises:
         ValueError: If no cohort is large enough.
@@ -342,7 +342,7 @@ def renyi_order(epsilon: float, slack: float) -> int:
     that are smaller.
 
     Args:
-        epsilon: Of the budget.
+        epsilon: The epsilon of the budget.
         slack: Its delta.
     """
     log = -math.log(slack)

@@ -32,7 +32,8 @@ def check_room(stddev: float, largest_sum: int) -> None:
     """Raises `ValueError` where a noisy total could leave its 64 bits.
 
     Args:
-        stddev: Of the noise, in units of the sums; above 0 and at most 2^56.
+        stddev: The standard deviation of the noise, in units of the sums; above 0 and
+            at most 2^56.
         largest_sum: No sum of a node's rounds has a number farther from 0.
     """
     largest = sampler_of(stddev).largest
@@ -99,11 +100,12 @@ class IntegerNoise(abc.ABC):
 
         Args:
             total: int64 [size]: the round's sum, of 1 to 2^31 values.
-            stddev: Of the noise on a noisy total, in units of the sums; above 0.
+            stddev: The standard deviation of the noise on a noisy total, in units of
+                the sums; above 0.
             state: The state after the last round.
-            stream: Of this noise, with a history of 32 bytes: a digest of this sum
-                and of all that were before it. A round that is computed again with
-                other sums gets other noise.
+            stream: The stream of this noise, with a history of 32 bytes: a digest of
+                this sum and of all that were before it. A round that is computed again
+                with other sums gets other noise.
         """
 
     def _draw(

@@ -40,11 +40,12 @@ class LdpTrieHHDetection(detection.Detection):
         contribution_bound: B, reports of each.
         max_depth: D, levels of a pass.
         max_prefixes: eta_max.
-        num_characters: Of the alphabet, the end of a word not counted.
-        probabilities: Of a domain's size, "no item" included: how likely a report
-            speaks for its true item, and for any one other.
+        num_characters: The number of characters of the alphabet, the end of a word not
+            counted.
+        probabilities: The probabilities for a domain's size, "no item" included: how
+            likely a report speaks for its true item, and for any one other.
         num_passes: At least 1.
-        min_standard_errors: Of the cut, at least 0.
+        min_standard_errors: The least standard errors of the cut, at least 0.
         reported_share: How likely a client that has a prefix is to report on it, in
             (0, 1]: below 1 where clients have more than B items.
         competing: Candidates of every level that have more votes than the word in any
@@ -219,9 +220,9 @@ class _Level:
     """A level of a pass.
 
     Attributes:
-        law: Of a candidate's votes.
+        law: The law of a candidate's votes.
         least_votes: What the last of the kept candidates may have, ascending.
-        chances: Of each of them.
+        chances: The chances of each of them.
         cut: Votes that a word needs to be released.
         kept: How many candidates noise leaves, on average.
     """
@@ -239,7 +240,7 @@ class _Level:
 
         Args:
             votes: What its holders may give, consecutive.
-            chances: Of each.
+            chances: The chances of each.
             needed: The votes that it needs, for each of `least_votes`.
             rest: The reports of all others.
         """
@@ -258,7 +259,7 @@ class _Level:
         """Computes what `reached` does, of votes that are very many.
 
         Args:
-            mean: Of the candidate's votes.
+            mean: The mean of the candidate's votes.
             spread: Their standard deviation.
             needed: See `reached`.
         """
@@ -317,7 +318,7 @@ def alternatives(
     """Returns a run's detection, and that of settings which would find more.
 
     Args:
-        own: Of the run.
+        own: The numbers of the run.
         epsilon: Its local epsilon.
         with_epsilon: Returns the `probabilities` of another local epsilon; None where
             they are not known.
@@ -352,7 +353,7 @@ def at_population(own: LdpTrieHHDetection, size: int) -> LdpTrieHHDetection | No
     """Returns a run's detection at another population, its cohorts in proportion.
 
     Args:
-        own: Of the run.
+        own: The numbers of the run.
         size: Clients.
 
     Returns:

@@ -94,8 +94,8 @@ class LdpTrieHHRun:
     """What the guarantees of a run depend on.
 
     Attributes:
-        local_epsilon: Of a report, for the exchange of its item; above 0, infinity
-            for none.
+        local_epsilon: The local epsilon of a report, for the exchange of its item;
+            above 0, infinity for none.
         cohort_size: N, at least 1.
         contribution_bound: B, at least 1.
         domain_sizes: For each level of each pass of each repeat, in order, its
@@ -165,7 +165,7 @@ def ldp_triehh_statement(
 
     Args:
         run: What happened, or is to happen.
-        delta: Of the central guarantees, in (0, 1).
+        delta: The delta of the central guarantees, in (0, 1).
         rounds: The levels that were run, with who was asked; None where nothing was
             run yet. Only with it the statement is of what was realised.
 

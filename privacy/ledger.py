@@ -105,7 +105,7 @@ class Entry:
 
     Attributes:
         name: What ran.
-        guarantee: Of all that it released, for the ledger's adjacency.
+        guarantee: The guarantee of all that it released, for the ledger's adjacency.
     """
 
     name: str
@@ -141,7 +141,7 @@ class Ledger:
 
         Args:
             name: What ran.
-            guarantee: Of all that it released.
+            guarantee: The guarantee of all that it released.
 
         Raises:
             ValueError: The guarantee is no proved upper bound, is infinite, leaves out
@@ -241,9 +241,9 @@ def _epsilon(rho: float | None, known: Sequence[Guarantee], delta: float) -> flo
     """Composes Gaussian noise, if any, with other guarantees.
 
     Args:
-        rho: Of the noise.
+        rho: The rho of the noise.
         known: The others.
-        delta: Of all together, at least the sum of theirs.
+        delta: The delta of all together, at least the sum of theirs.
     """
     # An epsilon of 0 has nothing to compose but its delta. What holds in one direction
     # only bounds the loss at one epsilon, and no loss of the other direction.

@@ -26,7 +26,7 @@ class Known(Protocol):
 
     @property
     def replacement_epsilon(self) -> float:
-        """Of a report, for the exchange of its item."""
+        """The epsilon of a report, for the exchange of its item."""
 
     @property
     def amplification(self) -> str:
@@ -48,7 +48,7 @@ class SumOfReports(Protocol):
         Args:
             histogram: int64 [domain_size]: the reports of each true item, "no item"
                 the last of them.
-            seed: Of all that is random.
+            seed: The seed of all that is random.
 
         Returns:
             int64 [domain_size]: for each item, the reports that speak for it.
@@ -64,7 +64,8 @@ class LocalReports(plan_lib.Contribution):
             domain, "no item" counted. A class, or anything else whose repr says all
             about it.
         epsilon: What the randomizer is made with, above 0; infinity for true items.
-        replacement_epsilon: Of a report, for the exchange of its item.
+        replacement_epsilon: The replacement epsilon of a report, for the exchange of
+            its item.
         name: The randomizer's, in statements; None for Subset Selection as in Sun et
             al. 2024, Algorithm 1, for which more is proved than for others.
         bound: B, the reports of a client; at least 1.
@@ -98,7 +99,7 @@ class LocalReports(plan_lib.Contribution):
 
     @property
     def local_epsilon(self) -> float:
-        """Of the B reports together."""
+        """The epsilon of the B reports together."""
         return self.bound * self.replacement_epsilon
 
     def __post_init__(self):
@@ -154,8 +155,8 @@ class LocalReports(plan_lib.Contribution):
         Args:
             total: int64 [candidates]: the sum of reports, or of true items where
                 `draws_sum`.
-            facts: Of the round: `CANDIDATES`, and `REPORTS` in all.
-            stream: Of the round.
+            facts: The facts of the round: `CANDIDATES`, and `REPORTS` in all.
+            stream: The stream of the round.
 
         Returns:
             int64 [candidates].

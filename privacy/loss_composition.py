@@ -65,8 +65,8 @@ def of_guarantee(epsilon: float, delta: float, count: int = 1) -> Mechanisms:
     randomized response (Kairouz, Oh, Viswanath 2015).
 
     Args:
-        epsilon: Of each, above 0.
-        delta: Of each, in [0, 1).
+        epsilon: The epsilon of each, above 0.
+        delta: The delta of each, in [0, 1).
         count: How many, 1 to 10,000.
 
     Raises:
@@ -88,7 +88,7 @@ def composed_epsilon(mechanisms: Sequence[Mechanisms], delta: float) -> float:
     """Computes the epsilon of mechanisms that run on the same data, adaptively.
 
     Args:
-        mechanisms: Of one adjacency; at least one.
+        mechanisms: The mechanisms of one adjacency; at least one.
         delta: Wanted delta of all together, in (0, 1), at least the sum of what is
             left of each at its `largest`.
 
@@ -151,7 +151,7 @@ def _dominating_law(deltas: np.ndarray, step: float) -> tuple[np.ndarray, float]
     Args:
         deltas: float64 [points], delta at epsilon = 0, step, 2 step, ...; the last is
             below 1.
-        step: Of epsilon.
+        step: The step of epsilon.
 
     Returns:
         (masses, infinite): float64 [2 points - 1], what the first law gives to each
@@ -203,7 +203,7 @@ def _power(
     Args:
         masses: float64 [values], of consecutive integers.
         lowest: The first of them.
-        count: Of the laws that are added up.
+        count: The count of the laws that are added up.
         tiny: Tails of less mass than this are moved upwards.
 
     Returns:

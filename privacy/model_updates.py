@@ -138,7 +138,7 @@ class ReleasedUpdate:
 
     Attributes:
         total: The sum of the updates, by the weights' names: float32.
-        num_clients: Of the sum.
+        num_clients: The number of clients of the sum.
         clip_norm: C of the next round.
         tracked_norm: C^t, the current estimate where the clip adapts; else C.
     """
@@ -309,8 +309,8 @@ def metrics_of(
     Args:
         clip_norm: The one in force.
         tracked_norm: The estimate after the round.
-        noise_stddev: Of the noise on a coordinate of a tree's node or of the sum; of
-            correlated noise, before it is correlated.
+        noise_stddev: The standard deviation of the noise on a coordinate of a tree's
+            node or of the sum; of correlated noise, before it is correlated.
     """
     return {
         "clip_norm": clip_norm,

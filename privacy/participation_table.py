@@ -90,7 +90,7 @@ class ParticipationTable:
         """Makes sure that the table is of the rounds that were written down.
 
         Args:
-            rounds: Of the table's repeat, in order.
+            rounds: The rounds of the table's repeat, in order.
 
         Raises:
             ValueError: If it is not, or its columns do not fit together.

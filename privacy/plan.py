@@ -92,7 +92,7 @@ class Sampler(abc.ABC, Generic[P]):
         Args:
             places: As of the last round.
             number: The round of its repeat, from 0.
-            stream: Of the repeat; the same in all its rounds.
+            stream: The stream of the repeat; the same in all its rounds.
         """
 
     @abc.abstractmethod
@@ -105,7 +105,7 @@ class Contribution:
 
     @property
     def local_epsilon(self) -> float | None:
-        """Of all that a client sends in a round, whoever sees it, for replacement.
+        """The epsilon of all that a client sends in a round, for replacement.
 
         None where what a client sends is not private by itself.
         """
@@ -152,7 +152,7 @@ class Mechanism(abc.ABC, Generic[M]):
         Args:
             total: The sum of the clients' contributions.
             state: As of the last round.
-            facts: Of the round, as recorded before it.
+            facts: The facts of the round, as recorded before it.
             stream: Its history is a digest of this sum and of all before it.
         """
 
@@ -324,7 +324,7 @@ class Plan(Generic[_SamplerT, _ContributionT, _MechanismT]):
 
         Args:
             record: What was run; None for the worst case that is planned.
-            delta: Of the guarantees, in (0, 1).
+            delta: The delta of the guarantees, in (0, 1).
             repeats: How many repeats are planned; a record has its own.
         """
         return self.theorem.statement(self, record, delta, repeats)

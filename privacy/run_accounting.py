@@ -55,7 +55,9 @@ _COMPOSE = flags.DEFINE_list(
     "Run directories, with commas between: print what the runs guarantee together at "
     "--delta, one total for each unit of privacy, or why there is none.",
 )
-_FORMAT = flags.DEFINE_enum("format", "text", ["text", "json", "csv"], "Of the output.")
+_FORMAT = flags.DEFINE_enum(
+    "format", "text", ["text", "json", "csv"], "Format of the output."
+)
 
 _OPTIONS = option_flags.define(accounting_options.AccountingOptions)
 help_text.first(

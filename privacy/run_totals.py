@@ -51,7 +51,7 @@ def read_run(directory: str) -> Run:
     """Reads a run from its directory.
 
     Args:
-        directory: Of a run that is complete.
+        directory: The directory of a run that is complete.
 
     Raises:
         ValueError: It has no statement that can be read.
@@ -103,8 +103,8 @@ def compose(directories: Sequence[str], delta: float) -> list[dict[str, Any]]:
     """Answers what runs cost together: one total for each unit.
 
     Args:
-        directories: Of runs.
-        delta: Of the totals, in (0, 1).
+        directories: The directories of runs.
+        delta: The delta of the totals, in (0, 1).
 
     Returns:
         Rows of quantity, value and what it rests on.
@@ -125,7 +125,7 @@ def totals(runs: Sequence[Run], delta: float) -> list[dict[str, Any]]:
 
     Args:
         runs: At least one.
-        delta: Of the totals, in (0, 1).
+        delta: The delta of the totals, in (0, 1).
 
     Raises:
         ValueError: As `compose`.

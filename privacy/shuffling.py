@@ -242,7 +242,7 @@ def amplify_in_any_level(
     """Computes the guarantee of a run of LDP TrieHH with any local randomizer.
 
     Args:
-        local_epsilon: Of the randomizer, for replacement.
+        local_epsilon: The local epsilon of the randomizer, for replacement.
         num_reports: Reports of a level, N B; at least 2.
         delta: Wanted delta, in (0, 1).
 

@@ -70,7 +70,7 @@ class Sketch(Protocol):
 
         Args:
             histogram: int64 [domain_size]: the reports of each true item.
-            seed: Of all that is random.
+            seed: The seed of all that is random.
         """
 
 
@@ -99,7 +99,7 @@ class SketchReports(plan_lib.Contribution):
 
     @property
     def local_epsilon(self) -> float:
-        """Of a report, for the exchange of its item."""
+        """The epsilon of a report, for the exchange of its item."""
         return self.sketch.guarantee.replacement_epsilon
 
     def reported(
@@ -110,8 +110,8 @@ class SketchReports(plan_lib.Contribution):
         Args:
             total: int64 [num_groups, domain_size], true items, where `draws_sum`; else
                 the sketches: int64 [num_groups, *sketch_shape].
-            facts: Of the round: `REPORTS` in all.
-            stream: Of the round.
+            facts: The facts of the round: `REPORTS` in all.
+            stream: The stream of the round.
 
         Raises:
             ValueError: The sum is of another shape or number of reports.

@@ -81,7 +81,7 @@ class Matrix(abc.ABC):
 
         Args:
             num_rounds: At least 1.
-            largest: Of what is independent, z, no number is farther from 0.
+            largest: No number of what is independent, z, is farther from 0.
         """
 
     @abc.abstractmethod

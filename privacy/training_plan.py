@@ -38,7 +38,7 @@ class _Participation:
 
     Attributes:
         repeats: How many.
-        num_rounds: Of all repeats together.
+        num_rounds: The number of rounds of all repeats together.
         longest: Rounds of the longest repeat.
         limits: MaxP and MinS: as planned, or the most and the fewest of all clients.
         rho: zCDP of all repeats together.

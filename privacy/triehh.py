@@ -40,8 +40,8 @@ class TrieHHGuarantee(NamedTuple):
     """The guarantee of a run, one-sided; see this module's docstring.
 
     Attributes:
-        epsilon: Of the run, at least 0, rounded upwards.
-        delta: Of the run, in [0, 1], rounded upwards.
+        epsilon: The epsilon of the run, at least 0, rounded upwards.
+        delta: The delta of the run, in [0, 1], rounded upwards.
         holders: K: prefixes with at least K holders cost epsilon, those with fewer are
             kept with probability delta at most. None where the guarantee is trivial:
             nothing can be kept, or delta is 1.
@@ -191,7 +191,7 @@ def holders_for_epsilon(
     """Finds the smallest K that a wanted epsilon allows.
 
     Args:
-        epsilon: Of the run, above 0.
+        epsilon: The epsilon of the run, above 0.
         threshold: theta.
         max_length: L.
         most: The largest K of interest.

@@ -28,7 +28,7 @@ class TrieHHDetection(detection.Detection):
     """The law by which a TrieHH run finds words.
 
     Attributes:
-        parameters: Of the run.
+        parameters: The parameters of the run.
         redraws_each_round: Whether users draw the word that they vote with.
     """
 
@@ -63,8 +63,8 @@ class TrieHHDetection(detection.Detection):
         """Computes how likely each of several prefixes is kept in its round.
 
         Args:
-            holders: Of each prefix, any shape, 0 to n; sums of shares where users
-                redraw.
+            holders: The holders of each prefix, any shape, 0 to n; sums of shares where
+                users redraw.
 
         Returns:
             The probability that it gets theta votes, given that its own prefixes were
@@ -87,8 +87,8 @@ class TrieHHDetection(detection.Detection):
         """Computes how likely a word is found whose prefixes have known holders.
 
         Args:
-            prefix_holders: Of its prefixes of 1, 2, ... symbols; the last is the word
-                with its end.
+            prefix_holders: The holders of its prefixes of 1, 2, ... symbols; the
+                last is the word with its end.
         """
         if len(prefix_holders) > self.parameters.max_length:
             return 0.0
@@ -103,7 +103,7 @@ def alternatives(
     """Returns a run's detection, and that of settings which would find more.
 
     Args:
-        own: Of the run.
+        own: The numbers of the run.
         solve: Finds parameters for a guarantee, by keyword; None where threshold and
             cohort size were given.
         request: What `solve` was given, with population_size, epsilon and delta.

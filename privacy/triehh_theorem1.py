@@ -29,7 +29,7 @@ def violated_condition(parameters: TrieHHParameters) -> str | None:
     """Says why Theorem 1 does not apply.
 
     Args:
-        parameters: Of a run.
+        parameters: The parameters of a run.
 
     Returns:
         The first condition of Theorem 1 that is not met, in words with its numbers;
@@ -66,7 +66,7 @@ def guarantee(parameters: TrieHHParameters) -> tuple[float, float]:
     docs/triehh_privacy.md proves it for all.
 
     Args:
-        parameters: Of the run.
+        parameters: The parameters of the run.
 
     Returns:
         (epsilon, delta), both rounded upwards.

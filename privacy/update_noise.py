@@ -171,10 +171,10 @@ class AddedNoise(model_updates.UpdateMechanism):
         """Returns `ReleasedUpdate`, of an `UpdateSum`.
 
         Args:
-            total: Of clipped updates.
+            total: The total of clipped updates.
             state: As of the last round.
             facts: Has the `clip_norm` that the clients were told.
-            stream: Of the round.
+            stream: The stream of the round.
 
         Raises:
             ValueError: If the clients were told another clip norm, or the sum is not

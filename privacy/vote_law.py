@@ -54,7 +54,7 @@ class VoteLaw:
         """Returns the standard error of the estimate.
 
         Args:
-            holders: Of the candidate; any shape, in [0, num_reports].
+            holders: The holders of the candidate; any shape, in [0, num_reports].
         """
         gap_squared = (self.own - self.other) ** 2
         of_own = self.own * (1 - self.own) / gap_squared

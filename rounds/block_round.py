@@ -68,7 +68,7 @@ class PowerOfTwo:
 
     @property
     def bits(self) -> int:
-        """Of the modulus."""
+        """The bits of the modulus."""
         return (self.largest * self.num_clients).bit_length()
 
 
@@ -139,7 +139,7 @@ class BlockRound:
             message: What the server tells every client: arrays, or lists of arrays,
                 by name.
             cohort: int64 [clients], at least one.
-            stream: Of the round.
+            stream: The stream of the round.
 
         Raises:
             MaskedSumError: If too many clients drop out of a masked sum.

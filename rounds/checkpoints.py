@@ -79,7 +79,7 @@ def keep_last(
 
     Args:
         folder: Has them.
-        pattern: Of their names.
+        pattern: The pattern of their names.
         keep: How many stay, at least 1.
         last: The name of the one that was just written; what a killed run wrote after
             it goes, too. None where none was.

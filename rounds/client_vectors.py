@@ -23,8 +23,8 @@ class Layout:
         """Reads a TFF type.
 
         Args:
-            result: Of what a client's work returns: tensors or lists of tensors, by
-                name, of shapes that are known.
+            result: The type of what a client's work returns: tensors or lists of
+                tensors, by name, of shapes that are known.
             largest: For each, the most that a client adds to a number of it.
 
         Raises:

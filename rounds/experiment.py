@@ -78,10 +78,10 @@ def run_experiment(
         facts: What else a resumed run must have in common with its start.
         resume: Whether to go on with the interrupted run that is there.
         seed: The public seed.
-        noise_key: Of the noise; None for a new secret one, or, with `resume`, the
-            run's own.
+        noise_key: The noise key of the noise; None for a new secret one, or, with
+            `resume`, the run's own.
         repeats: How often.
-        delta: Of the guarantees, in (0, 1).
+        delta: The delta of the guarantees, in (0, 1).
         save_every: See `rounds.run.run`.
         keep: See `rounds.run.run`.
         observers: See `rounds.run.run`.

@@ -94,7 +94,7 @@ class MaskedSums:
         """Makes sure before a run that its sums can be masked.
 
         Args:
-            num_clients: Of a cohort.
+            num_clients: The number of clients of a cohort.
             size: The most numbers of a client's vector.
             largest: The most that one of them is; none is below 0.
 
@@ -147,11 +147,11 @@ class MaskedSums:
         """Sums the vectors of a cohort's clients, of whom some drop out.
 
         Args:
-            num_clients: Of the cohort.
+            num_clients: The number of clients of the cohort.
             size: Numbers of a vector.
             largest: The most that one of them is; none is below 0.
-            vectors: Of places in the cohort; see `protocol`.
-            stream: Of the round.
+            vectors: The vectors of places in the cohort; see `protocol`.
+            stream: The stream of the round.
 
         Raises:
             MaskedSumError: If too many drop out; nothing is released then.
@@ -199,8 +199,8 @@ class MaskedSums:
         """Returns a privacy statement that says how sums were masked.
 
         Args:
-            statement: Of the plan.
-            num_clients: Of a cohort.
+            statement: The statement of the plan.
+            num_clients: The number of clients of a cohort.
         """
         found = self.graph(num_clients)
         needs = found.needs
@@ -244,7 +244,7 @@ def show(report: page.Page, metrics: pd.DataFrame) -> None:
     """Adds a section on a run's masked sums to its report, where it has some.
 
     Args:
-        report: Of the run.
+        report: The report of the run.
         metrics: The simulator's, a row a round.
     """
     if "mask_neighbours" not in metrics:

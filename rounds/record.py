@@ -171,7 +171,7 @@ class FailedSums:
 
         Args:
             repeat: From 0.
-            number: Of the round, from 1.
+            number: The number of the round, from 1.
         """
         return self._failed.get(f"{repeat}:{number}", 0)
 

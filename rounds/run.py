@@ -92,7 +92,7 @@ def run(
             noise key is the run's.
         seed: The public seed: of the cohorts, where they need not be secret.
         repeats: How often, at least 1; each with cohorts and noise of its own.
-        delta: Of the privacy in the metrics, where the plan's theorem has it.
+        delta: The delta of the privacy in the metrics, where the plan's theorem has it.
         save_every: Rounds between checkpoints, at least 1.
         keep: How many checkpoints stay, at least 1.
         observers: What adds metrics from ground truth.

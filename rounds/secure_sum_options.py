@@ -22,14 +22,14 @@ class SecureSumOptions:
     )
     dropout_rate: float = option(
         0.0,
-        "Of --secure_sum=masked: the probability that a client of the cohort is gone "
+        "With --secure_sum=masked: the probability that a client of the cohort is gone "
         "in the middle of a round's sum.",
         least=0,
         below=1,
     )
     tolerated_dropout: float | None = option(
         None,
-        "Of --secure_sum=masked: the share of a cohort that may be gone in a round; "
+        "With --secure_sum=masked: the share of a cohort that may be gone in a round; "
         "with more its sum fails. Unset: 0.05, or what --dropout_rate exceeds once in "
         "2^correctness_bits rounds, if that is more.",
         least=0,
@@ -37,14 +37,14 @@ class SecureSumOptions:
     )
     corrupt_share: float = option(
         0.05,
-        "Of --secure_sum=masked: the share of a cohort that may collude with the "
+        "With --secure_sum=masked: the share of a cohort that may collude with the "
         "server.",
         least=0,
         below=1,
     )
     security_bits: int = option(
         40,
-        "Of --secure_sum=masked: one of the others' vectors may come to light with a "
+        "With --secure_sum=masked: one of the others' vectors may come to light with a "
         "probability of 2^-security_bits a round. Few clients are all each other's "
         "neighbours, and then it cannot.",
         least=1,
@@ -53,14 +53,14 @@ class SecureSumOptions:
     )
     correctness_bits: int = option(
         20,
-        "Of --secure_sum=masked: with the tolerated drop-out, a sum fails with a "
+        "With --secure_sum=masked: with the tolerated drop-out, a sum fails with a "
         "probability of 2^-correctness_bits at most.",
         least=1,
         most=128,
     )
     most_minutes: float = option(
         30.0,
-        "Of --secure_sum=masked: a run is refused whose masks are estimated to take "
+        "With --secure_sum=masked: a run is refused whose masks are estimated to take "
         "longer a round.",
         above=0,
         most=7 * 24 * 60,

@@ -122,7 +122,7 @@ class Steps(Generic[S]):
         Args:
             algorithm: What is run.
             seed: The public seed: of cohorts that need not be secret.
-            noise_key: Of all other random numbers.
+            noise_key: The noise key of all other random numbers.
             code: A digest of the code, where its random numbers are to be its own.
         """
         self._algorithm = algorithm
@@ -170,7 +170,7 @@ class Steps(Generic[S]):
 
         Args:
             place: Where the repeat stands.
-            query: Of the round.
+            query: The query of the round.
             cohort: From `draw`.
             failed: How often this round was asked in vain, so that nothing came of it.
 

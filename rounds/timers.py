@@ -96,7 +96,7 @@ class DiurnalAvailability:
         Args:
             seconds: Since midnight of the first day, at least 0.
             num_clients: At least 1.
-            stream: Of the run.
+            stream: The stream of the run.
 
         Returns:
             bool [num_clients], a function of the arguments; the same throughout a slot
@@ -255,7 +255,7 @@ class Timers(plan.Sampler[Participation]):
         Args:
             places: Where simulated time stands.
             number: The round, from 0.
-            stream: Of the repeat.
+            stream: The stream of the repeat.
 
         Raises:
             ReportGoalNotMetError: If MinS and MaxP leave too few clients, or not

@@ -27,7 +27,7 @@ class Options:
 
     results_dir: str = option("results/benchmark_encoding", "Where to write.")
     parameters: int = option(2_400_000, "Parameters of the model.", least=1, most=10**9)
-    repeats: int = option(10, "Of each measurement.", least=1, most=10**6)
+    repeats: int = option(10, "Repeats of each measurement.", least=1, most=10**6)
 
     def __post_init__(self):
         check(self)

@@ -223,7 +223,7 @@ def measure_per_report(population, alphabet, place):
 
     Args:
         population: The clients.
-        alphabet: Of the trie.
+        alphabet: The alphabet of the trie.
         place: Before the level that is measured.
     """
     import numpy as np
@@ -289,7 +289,7 @@ def measure_cost(population, alphabet, place):
 
     Args:
         population: The clients.
-        alphabet: Of the trie.
+        alphabet: The alphabet of the trie.
         place: Before the level that is measured.
     """
     import numpy as np

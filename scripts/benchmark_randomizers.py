@@ -214,7 +214,8 @@ def compare(epsilon, domain_size, distinct, num_reports, *, one_by_one, repeats)
     """Returns a row for each randomizer: bits, error, seconds.
 
     Args:
-        epsilon: Of the replacement model; of deletion where the name says so.
+        epsilon: The epsilon of the replacement model; of deletion where the name says
+            so.
         domain_size: Items, "no item" included.
         distinct: How many items devices have.
         num_reports: Over how many reports the error is.

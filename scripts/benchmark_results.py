@@ -29,7 +29,7 @@ def write(
         program: That was called, as a module.
         table: The costs.
         data: What was measured on.
-        significant_digits: Of the tables.
+        significant_digits: The significant digits of the tables.
         more: Other tables, by their names without ".csv".
         **about: What else there is to say, as JSON values.
     """

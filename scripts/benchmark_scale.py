@@ -43,8 +43,8 @@ class Options:
     trained: tuple[str, ...] = option(
         ("10", "100", "1000"), "Clients that train in a round."
     )
-    num_units: int = option(256, "Of the model's layer.", least=2, most=10_000)
-    actors: tuple[str, ...] = option(("1", "2", "4"), "Of Ray.")
+    num_units: int = option(256, "Units of the model's layer.", least=2, most=10_000)
+    actors: tuple[str, ...] = option(("1", "2", "4"), "Actors of Ray.")
     memory_rounds: int = option(
         300, "Rounds after which memory is compared.", least=2, most=10**6
     )
@@ -178,7 +178,7 @@ def project(cost: "pd.DataFrame") -> "pd.DataFrame":
     """Returns a table: what a wanted round would take on more cores.
 
     Args:
-        cost: Of `measure_cost`.
+        cost: The cost of `measure_cost`.
     """
     import numpy as np
     import pandas as pd

@@ -60,7 +60,7 @@ def graph_of(num_clients: int, neighbours: int, options: Options):
     """Returns the graph of a measurement.
 
     Args:
-        num_clients: Of the cohort.
+        num_clients: The number of clients of the cohort.
         neighbours: How many a client has; 0 for as many as it takes. A majority of
             them opens what a client shared; of those that are chosen, as many as the
             choice says.

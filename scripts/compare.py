@@ -60,9 +60,9 @@ class Compared:
 
     Attributes:
         name: What the page calls it.
-        record: Of `run.json`.
+        record: The record of `run.json`.
         found: What it came to; empty where it is not finished.
-        statement: Of privacy; None where it is not finished.
+        statement: The statement of privacy; None where it is not finished.
         metrics: A row a round: the simulator's view.
     """
 

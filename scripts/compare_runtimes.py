@@ -44,7 +44,7 @@ class Options:
     training_clients: int = option(
         64, "Clients that train in a round.", least=1, most=10**6
     )
-    num_units: int = option(256, "Of the model's layer.", least=2, most=10_000)
+    num_units: int = option(256, "Units of the model's layer.", least=2, most=10_000)
 
     def __post_init__(self):
         check(self)

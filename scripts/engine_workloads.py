@@ -118,7 +118,7 @@ def training(
     Args:
         scratch: Where the clients' text is written.
         num_clients: All of whom train, and of whom all are scored.
-        num_units: Of the model, an LSTM with coupled gates.
+        num_units: The number of units of the model, an LSTM with coupled gates.
         num_blocks: Into how many values the clients are cut.
     """
     import numpy as np

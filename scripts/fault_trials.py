@@ -44,11 +44,11 @@ class Options:
 
     trials: int = option(50, "How many.", least=1, most=100_000)
     clients: int = option(64, "That train in a round.", least=1, most=10**6)
-    num_units: int = option(64, "Of the model's layer.", least=2, most=10_000)
+    num_units: int = option(64, "Units of the model's layer.", least=2, most=10_000)
     slice_timeout: float = option(
-        10.0, "Of a slice.", above=0, most=1e5, unit="seconds"
+        10.0, "The longest time of a slice.", above=0, most=1e5, unit="seconds"
     )
-    seed: int = option(1, "Of faults and moments.", least=0, most=2**31)
+    seed: int = option(1, "Seed of faults and moments.", least=0, most=2**31)
     results_dir: str = option("results/fault_trials", "Where the table goes.")
 
     def __post_init__(self):

@@ -15,7 +15,7 @@ class Usage:
     Used as a context manager.
 
     Attributes:
-        wall_seconds: Of the block.
+        wall_seconds: The seconds that the block takes.
         cpu_seconds: Processor time of all the processes, without that of watching
             them; of one that ends meanwhile, without its last 20 ms.
         peak_bytes: The most resident memory of all of them at a time, looked at every

@@ -31,9 +31,9 @@ class Options:
     cluster: str = option(
         "slurm", "What runs jobs.", choices=("slurm", "local", "debug")
     )
-    partition: str | None = option(None, "Of Slurm.")
-    cores: int = option(2, "Of a job.", least=1, most=10_000)
-    memory: int = option(16, "Of a job.", least=1, most=100_000, unit="GB")
+    partition: str | None = option(None, "A partition of Slurm.")
+    cores: int = option(2, "Cores of a job.", least=1, most=10_000)
+    memory: int = option(16, "Memory of a job.", least=1, most=100_000, unit="GB")
     minutes: int = option(1440, "That a job may take.", least=1, most=10**7)
 
     def __post_init__(self):

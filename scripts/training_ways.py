@@ -31,8 +31,8 @@ class Workload:
 
     Attributes:
         name: In the table.
-        sentences: Of a client.
-        words: Of a sentence: the least and the most, drawn uniformly.
+        sentences: The sentences of a client.
+        words: The words of a sentence: the least and the most, drawn uniformly.
     """
 
     name: str
@@ -141,8 +141,8 @@ def measure(
     """Returns a table: for each workload and way, what a client costs.
 
     Args:
-        num_clients: Of a round, at least 1.
-        num_words: Of the vocabulary.
+        num_clients: The number of clients of a round, at least 1.
+        num_words: The number of words of the vocabulary.
         repeats: Rounds that are measured, after one that builds the computation.
         scratch: A directory for the clients' text.
     """
@@ -181,8 +181,8 @@ def threads_gain(num_clients: int, num_words: int, scratch: str) -> float:
     """Returns how much faster a round is on two cores than on one of them.
 
     Args:
-        num_clients: Of a round.
-        num_words: Of the vocabulary.
+        num_clients: The number of clients of a round.
+        num_words: The number of words of the vocabulary.
         scratch: A directory for the clients' text.
 
     Returns:

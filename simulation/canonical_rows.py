@@ -28,7 +28,7 @@ def _sorted(keys: np.ndarray, bits: int) -> tuple[np.ndarray, np.ndarray]:
 
     Args:
         keys: Integers [n], at least 0.
-        bits: Of the largest of them, at most 63.
+        bits: The bits of the largest of them, at most 63.
 
     Returns:
         int64 [n]: their positions in that order; and the numbers in it.

@@ -266,8 +266,8 @@ class ClientWords:
         Safe with several processes at once: the first builds, the others wait.
 
         Args:
-            names: Of letters, digits, "_", "-" and "."; have to say everything that
-                the arrays depend on besides the population.
+            names: Texts of letters, digits, "_", "-" and "."; have to say
+                everything that the arrays depend on besides the population.
             build: Gives, in their order, the pieces of all arrays, so that they need
                 not fit in memory; called only if no earlier run has kept the arrays.
 

@@ -13,7 +13,7 @@ class Values:
         """Starts a check.
 
         Args:
-            dtype: Of the column.
+            dtype: The dtype of the column.
             low: The least value allowed.
             high: The largest.
         """
@@ -36,7 +36,7 @@ class Splits:
         """Starts a check.
 
         Args:
-            dtype: Of the column.
+            dtype: The dtype of the column.
             rows: How many there are.
             end: Where the last row ends; the first starts at 0.
             least: The least length of a row.

@@ -30,7 +30,7 @@ def find_or_build(
 
     Args:
         directory: Absolute path of the population.
-        fingerprint: Of the population.
+        fingerprint: The fingerprint of the population.
         names: See `ClientWords.derived_columns`, as `build`.
         build: Gives, in their order, the pieces of all arrays.
 

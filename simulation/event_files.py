@@ -32,8 +32,8 @@ class EventFiles:
 
         Args:
             step: The round.
-            metrics: Of the round; `repeat` among the released ones says which curves
-                are meant, those of repeat 0 where it is missing.
+            metrics: The metrics of the round; `repeat` among the released ones says
+                which curves are meant, those of repeat 0 where it is missing.
 
         Raises:
             RunDirectoryError: If the file cannot be written.

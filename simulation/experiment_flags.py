@@ -100,8 +100,8 @@ class Arguments:
     Attributes:
         output_dir: The run directory.
         resume: Whether to continue what is there.
-        seed: Of what is not secret.
-        noise_key: Of what the run's guarantee rests on.
+        seed: The seed of what is not secret.
+        noise_key: The key of what the run's guarantee rests on.
         flags: All flags that decide a result, as `--name=value`.
     """
 
@@ -266,7 +266,7 @@ def check_numbers(names: Sequence[str]) -> None:
     """Refuses what is no number, which every comparison with a bound lets through.
 
     Args:
-        names: Of flags.
+        names: The names of flags.
 
     Raises:
         ValueError: If one of them is not a number.

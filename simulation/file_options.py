@@ -83,7 +83,7 @@ class FileOptions:
     )
     split: str | None = option(
         None,
-        "Of a file of TFF's SqlClientData (.sqlite): whose examples are read, such as "
+        "In a file of TFF's SqlClientData (.sqlite): whose examples are read, such as "
         "'train' of Stack Overflow; all by default. Users are its clients, and "
         "--text_column names a feature, such as 'tokens'.",
         flag="population_split",

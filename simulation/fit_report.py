@@ -44,7 +44,7 @@ def rows_of(
 
     Args:
         population: The clients.
-        max_clients: Of more, so many are drawn.
+        max_clients: The most clients; of more, so many are drawn.
         rng: Draws them.
     """
     have = np.flatnonzero(np.diff(population.row_splits))
@@ -63,7 +63,7 @@ class FitReport:
     Attributes:
         population: The data.
         options: What it was prepared from.
-        rows: Of the clients that were looked at.
+        rows: The rows of the clients that were looked at.
         fit: The fit.
     """
 
@@ -181,7 +181,7 @@ class FitReport:
         """Writes the page, its tables and plots, and the flagfile.
 
         Args:
-            directory: Of the run.
+            directory: The directory of the run.
             wanted: Which words, and how many, the flagfile's clients type.
             rng: Draws clients for the standard errors.
 

@@ -32,12 +32,12 @@ class Law:
     """A law of clients' words.
 
     Attributes:
-        mean_words: Of a client.
+        mean_words: The mean number of words of a client.
         words_sigma: Standard deviation of the logarithm of that number, unrounded.
-        discount: Of a client's process.
-        concentration: Of a client's process.
-        common_discount: Of the common law.
-        common_concentration: Of the common law.
+        discount: The discount of a client's process.
+        concentration: The concentration of a client's process.
+        common_discount: The discount of the common law.
+        common_concentration: The concentration of the common law.
     """
 
     mean_words: float
@@ -124,8 +124,8 @@ def words_law(mean: float, sd_of_logarithm: float) -> float:
     """Returns the spread of the unrounded numbers of words.
 
     Args:
-        mean: Of the numbers, which are rounded up; at least 1.
-        sd_of_logarithm: Of the rounded numbers.
+        mean: The mean of the numbers, which are rounded up; at least 1.
+        sd_of_logarithm: The standard deviation of the logarithm of the rounded numbers.
 
     Returns:
         The sigma with which the rounded numbers have both, or, where none has, come
@@ -167,7 +167,7 @@ def fit(
 
     Args:
         rows: Words of clients who all have some.
-        rng: Of the simulated populations.
+        rng: The generator of the simulated populations.
         num_simulations: How many there are for each step; their errors add to the fit's
             by a factor of sqrt(1 + 1 / num_simulations).
         own_lengths: Whether the populations that are drawn from the fitted law have

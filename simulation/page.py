@@ -49,7 +49,7 @@ class Section(page_blocks.Section):
         """Writes a file that the page does not show.
 
         Args:
-            name: Of the file.
+            name: The name of the file.
             contents: A table, written as CSV, or a mapping, written as JSON.
 
         Raises:
@@ -70,7 +70,7 @@ class Section(page_blocks.Section):
         """Writes a table as CSV and shows it.
 
         Args:
-            name: Of the file.
+            name: The name of the file.
             table: What it holds.
             caption: Above the table on the page.
             shown: What the page shows of it; None for all.
@@ -89,7 +89,7 @@ class Section(page_blocks.Section):
         """Writes a figure as PNG and shows it; one that says nothing is left out.
 
         Args:
-            name: Of the file.
+            name: The name of the file.
             figure: From `simulation.plots`. The titles of its plots stand in the
                 picture's place where it cannot be seen.
 
@@ -128,7 +128,7 @@ class Page:
     """The report of a run, under construction; nothing is written before `write`.
 
     Args:
-        directory: Of the run.
+        directory: The directory of the run.
         title: The page's heading.
     """
 
@@ -244,7 +244,7 @@ class Page:
         """Has `write` write a file; see `Section.file`.
 
         Args:
-            name: Of the file.
+            name: The name of the file.
             contents: Written as they are, as CSV or as JSON.
             covered: Whether the run's guarantee covers them.
 
@@ -339,7 +339,7 @@ def write_default(
     """Writes the report of an algorithm for which nobody wrote one.
 
     Args:
-        directory: Of the run.
+        directory: The directory of the run.
         title: The page's heading.
         released: Tables of results that the guarantee covers, by name: `words` is
             written as `words.csv`. The page shows the first rows.

@@ -129,7 +129,8 @@ def parts_of(data_dir: str | os.PathLike[str], pattern: str) -> list[pathlib.Pat
 
     Args:
         data_dir: Where the data sets are.
-        pattern: Of the files, relative to it, such as "blogs/posts-*.jsonl.xz".
+        pattern: The pattern of the files, relative to it, such as
+            "blogs/posts-*.jsonl.xz".
 
     Raises:
         PopulationError: If there is none.
@@ -154,8 +155,8 @@ def join_parts(
     Args:
         files: One after the other; streams of xz make one stream of all their lines.
         cache: Directory that keeps it, made if it is not there.
-        name: Of the file, as "blogs.jsonl.xz"; the hash of the files' paths, sizes and
-            times of change comes before the first dot.
+        name: The name of the file, as "blogs.jsonl.xz"; the hash of the files' paths,
+            sizes and times of change comes before the first dot.
 
     Raises:
         PopulationError: If a file cannot be read.

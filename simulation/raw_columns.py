@@ -85,9 +85,9 @@ class Column:
     """What a raw column of a directory has to be.
 
     Attributes:
-        dtype: Of its values.
+        dtype: The dtype of its values.
         length: How many there are.
-        check: Of the values; see `column_checks`. For one reading.
+        check: The check of the values; see `column_checks`. For one reading.
     """
 
     dtype: np.dtype

@@ -85,7 +85,8 @@ def begin_or_resume(
         program: The program's name.
         flags: All flags that decide a result; a run that goes on has its own.
         facts: What else a resumed run must have in common with its start.
-        noise_key: Of the run; None for a new secret one, or the run's own.
+        noise_key: The noise key of the run; None for a new secret one, or the run's
+            own.
     """
     if resume:
         key = noise_key or run_record.noise_key_of(path)
@@ -108,7 +109,7 @@ class RunDirectory:
         path: Where it is.
         released: Takes results that the run's guarantee covers.
         simulator: Takes what only the simulator knows.
-        noise_key: Of the run.
+        noise_key: The noise key of the run.
     """
 
     def __init__(
@@ -171,7 +172,7 @@ class RunDirectory:
             flags: All flags that decide a result, as `--name=value`.
             facts: What else a result depends on, such as the population's
                 fingerprint; a resumed run must have the same.
-            noise_key: Of the run.
+            noise_key: The noise key of the run.
 
         Raises:
             RunDirectoryError: If there is something at `path`, or it cannot be made.
@@ -226,7 +227,7 @@ class RunDirectory:
             path: Where it is.
             program: The program's name.
             facts: As in `create`; compared with what the run began with.
-            noise_key: Of the run; see `run_record.noise_key_of`.
+            noise_key: The noise key of the run; see `run_record.noise_key_of`.
 
         Raises:
             RunDirectoryError: If there is no run of this program, it is complete,
@@ -267,7 +268,7 @@ class RunDirectory:
         It has a checkpoint and metrics of its own. `close` it before this one.
 
         Args:
-            name: Of the directory, made if it is not there.
+            name: The name of the directory, made if it is not there.
 
         Raises:
             RunDirectoryError: If it cannot be made.
@@ -323,8 +324,8 @@ class RunDirectory:
 
         Args:
             step: The round, TensorBoard's step.
-            metrics: Of the round; the same names in every round. With `repeat` among
-                the released ones, each repeat has a curve of its own.
+            metrics: The metrics of the round; the same names in every round. With
+                `repeat` among the released ones, each repeat has a curve of its own.
 
         Raises:
             RunDirectoryError: If TensorBoard's file cannot be written.

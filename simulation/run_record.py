@@ -48,7 +48,7 @@ def new(
         program: The program's name.
         flags: All flags that decide a result, as `--name=value`.
         facts: What else a result depends on, such as the population's fingerprint.
-        noise_key: Of the run.
+        noise_key: The noise key of the run.
     """
     return {
         "schema_version": _SCHEMA_VERSION,

@@ -85,7 +85,7 @@ def read(path: str | os.PathLike[str]) -> pd.DataFrame:
     """Returns the table of a CSV file that `write` wrote.
 
     Args:
-        path: Of the file.
+        path: The path of the file.
 
     Returns:
         The table, with a column of objects for words (missing ones: NaN); see `write`

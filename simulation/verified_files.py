@@ -40,7 +40,7 @@ class WrittenFile:
 
     Attributes:
         size: In bytes.
-        sha256: Of its contents, in hexadecimal.
+        sha256: The sha256 of its contents, in hexadecimal.
     """
 
     size: int

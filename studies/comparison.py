@@ -40,9 +40,9 @@ class Task:
 
     Attributes:
         clients: The population.
-        alphabet: Of its words.
-        epsilon: Of the central guarantee of one run, for the exchange or removal of a
-            client's word; above 0.
+        alphabet: The alphabet of its words.
+        epsilon: The epsilon of the central guarantee of one run, for the exchange or
+            removal of a client's word; above 0.
         delta: In (0, 1).
         word_selection: Whether a client has one word, its most frequent one, or all.
     """
@@ -123,7 +123,7 @@ def stated_epsilon(
     """Returns a client's smallest proved epsilon of one run, and what gave it.
 
     Args:
-        plan: Of the algorithm.
+        plan: The plan of the algorithm.
         delta: The most that a guarantee may have.
 
     Raises:
@@ -157,14 +157,14 @@ class Comparison:
     """Algorithms at levels of privacy on one population; a `study.Study`.
 
     Attributes:
-        title: Of its tables and plots.
+        title: The title of its tables and plots.
         settings: In the order of the table.
         clients: The population.
-        alphabet: Of its words.
+        alphabet: The alphabet of its words.
         word_selection: See `Task`.
-        delta: Of all guarantees, in (0, 1).
+        delta: The delta of all guarantees, in (0, 1).
         data: The fingerprints of the populations, by name.
-        seed: Of all runs' cohorts, at least 0.
+        seed: The seed of all runs' cohorts, at least 0.
         ks: The K for which the true top K are scored.
         report: Makes the files of the results from the tables.
         num_repeats: One: a setting's runs are repeats of the engine's.

@@ -60,8 +60,8 @@ def files(title: str, tables: study.Tables, notes: Sequence[str]) -> dict[str, b
     """Returns the files that every study of coverage leaves, by name.
 
     Args:
-        title: Of the study.
-        tables: Of its runs: see `coverage_study.CoverageStudy.run_part`.
+        title: The title of the study.
+        tables: The tables of its runs: see `coverage_study.CoverageStudy.run_part`.
         notes: See `to_markdown`.
     """
     summary = summarize(tables["runs"])
@@ -117,7 +117,7 @@ def plot(title: str, summary: pd.DataFrame) -> bytes:
     """Plots the coverage of each setting beside the paper's; returns a PNG.
 
     Args:
-        title: Of the plot.
+        title: The title of the plot.
         summary: From `summarize`. Where settings differ in epsilon, it is the x axis.
     """
     epsilons = summary["epsilon"].to_numpy(float)

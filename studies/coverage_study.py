@@ -33,7 +33,7 @@ class Setting:
     Attributes:
         name: In tables.
         population: The clients.
-        parameters: Of LDP TrieHH.
+        parameters: The parameters of LDP TrieHH.
         paper_coverage: What the paper reports, in [0, 1]; None where it does not.
         held_out: Other clients, on whom the words found are judged too; None for none.
     """
@@ -53,12 +53,12 @@ class CoverageStudy:
     they ask as many clients a level, the same cohorts.
 
     Attributes:
-        title: Of its tables and plots.
+        title: The title of its tables and plots.
         settings: In the order of the table.
         num_repeats: Runs of each setting, at least 1.
         data: The fingerprints of the populations, by name.
-        alphabet: Of the words.
-        seed: Of all runs' cohorts, at least 0.
+        alphabet: The alphabet of the words.
+        seed: The seed of all runs' cohorts, at least 0.
         notes: What to know about the table.
         more_files: Given all tables and the directory, returns what is shown beside
             them, by name; what is of the page's name goes to its end. None for nothing.
@@ -165,9 +165,9 @@ def check_sizes(
     """Checks that a setting can be run.
 
     Args:
-        name: Of the setting.
-        parameters: Of its runs.
-        alphabet: Of its words.
+        name: The name of the setting.
+        parameters: The parameters of its runs.
+        alphabet: The alphabet of its words.
         num_clients: Clients in its population.
 
     Raises:
@@ -211,7 +211,7 @@ def words_of(setting: str, directory: pathlib.Path) -> pd.DataFrame:
 
     Args:
         setting: Its name.
-        directory: Of the study's run.
+        directory: The directory of the study's run.
     """
     part = directory / study.part_name(setting, 0)
     return tables.read(part / "simulator" / WORDS_FILE).drop(columns="repeat")
@@ -225,10 +225,10 @@ def realised_statement(
     """Returns what all repeats of a setting guaranteed together.
 
     Args:
-        parameters: Of the setting.
+        parameters: The parameters of the setting.
         levels: A row a level of each repeat, in order, with repeat, clients, candidates
             and cohort.
-        delta: Of the central guarantees.
+        delta: The delta of the central guarantees.
     """
     numbers = levels.groupby("repeat").cumcount() + 1
     rounds = (

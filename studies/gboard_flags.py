@@ -82,10 +82,10 @@ def final_lines(
     """Returns the flags of the final run, whose guarantee is what was decided.
 
     Args:
-        lines: Of `given_lines`.
+        lines: The lines of `given_lines`.
         options: What the strategy is given.
         found: What it decided.
-        seed: Of the run.
+        seed: The seed of the run.
 
     Raises:
         ValueError: If a run of these flags is guaranteed less.

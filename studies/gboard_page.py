@@ -27,7 +27,7 @@ def to_markdown(
         options: What the strategy was given.
         found: What it decided.
         table: A row a round of each experiment, with its setting.
-        epsilon: Of the final run at `options.delta`.
+        epsilon: The epsilon of the final run at `options.delta`.
     """
     steps = [
         _pretraining(options),

@@ -31,7 +31,7 @@ class Participation:
     """How clients take part, as a simulation of the run's clock finds.
 
     Attributes:
-        timer_hours: Of those looked at, the timer with the least zCDP.
+        timer_hours: The timer, of those looked at, with the least zCDP.
         min_separation: MinS that can be enforced with it: rounds strictly between;
             one less than the rounds where nobody takes part twice.
         max_participation: MaxP that can be enforced with it.
@@ -91,7 +91,7 @@ def choose(
 
     Args:
         rule_of: The rule of a run.
-        seed: Of the run.
+        seed: The seed of the run.
         noise_per_client: z / m, which stays as it is.
         small_goal: Where the search begins.
         largest_goal: What the system can do, at least `small_goal`.
@@ -151,7 +151,7 @@ def participation(rule_of: RuleOf, goal: int, seed: int) -> Participation:
     Args:
         rule_of: The rule of a run.
         goal: The report goal.
-        seed: Of the run.
+        seed: The seed of the run.
 
     Raises:
         ReportGoalNotMetError: If no timer at all is short enough.
@@ -182,7 +182,7 @@ def _within_limits(rule: timers.Timers, seed: int) -> Participation:
 
     Args:
         rule: Without limits.
-        seed: Of the run.
+        seed: The seed of the run.
 
     Raises:
         ReportGoalNotMetError: If some round has too few clients without limits.

@@ -78,10 +78,14 @@ class Options:
         most=1e15,
     )
     target_quantile: float = option(
-        0.5, "Of the updates' norms, which becomes the clip norm.", above=0, below=1
+        0.5,
+        "The quantile of the updates' norms that becomes the clip norm.",
+        above=0,
+        below=1,
     )
     server_learning_rates: tuple[str, ...] = option(
-        ("0.5", "1", "2"), "Of the server; one is chosen by the held-out loss."
+        ("0.5", "1", "2"),
+        "Learning rates of the server; one is chosen by the held-out loss.",
     )
     noises_per_client: tuple[str, ...] = option(
         ("0.001", "0.003", "0.01"),
@@ -95,7 +99,7 @@ class Options:
         least=0,
         most=1,
     )
-    delta: float = option(1e-10, "Of the epsilon that is told.", above=0, below=1)
+    delta: float = option(1e-10, "Delta of the epsilon that is told.", above=0, below=1)
 
     def __post_init__(self):
         options_lib.check(self)
@@ -335,7 +339,7 @@ def prepare(
     Args:
         name: There is one study only.
         options: What the strategy is given.
-        seed: Of all runs, at least 0.
+        seed: The seed of all runs, at least 0.
         cache: Directory where populations are kept.
 
     Raises:

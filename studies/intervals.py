@@ -21,8 +21,8 @@ def wilson(
 
     Args:
         mean: In [0, 1].
-        standard_error: Of it, at least 0.
-        quantile: Of the standardized mean, above 0.
+        standard_error: The standard error of it, at least 0.
+        quantile: The quantile of the standardized mean, above 0.
 
     Returns:
         The lower and the upper ends. Both are nan where the standard error is 0, or the

@@ -44,7 +44,7 @@ class Approach:
         name: In tables and plots.
         strategy: See `StatisticsOptions`.
         cohorts: See `StatisticsOptions`.
-        grid_buckets: Of a static distribution.
+        grid_buckets: The buckets of a static distribution.
     """
 
     name: str
@@ -135,7 +135,7 @@ class Data:
 
     @property
     def fingerprint(self) -> str:
-        """Of the text."""
+        """The fingerprint of the text."""
         return self._text.fingerprint
 
     @functools.cached_property
@@ -312,7 +312,7 @@ def prepare(
     Args:
         name: There is one study only.
         options: How it is run.
-        seed: Of what is not secret, at least 0.
+        seed: The seed of what is not secret, at least 0.
         cache: Directory where populations are kept.
 
     Raises:

@@ -59,7 +59,7 @@ class Setting:
 
     Attributes:
         encoding: asymmetric or symmetric.
-        local_epsilon: Of a report, for replacement.
+        local_epsilon: The local epsilon of a report, for replacement.
     """
 
     encoding: str
@@ -133,7 +133,7 @@ class CompositionStudy:
     """Queries admitted over the cohort's size; a `study.Study`.
 
     Attributes:
-        cohorts: Of the x axis.
+        cohorts: The cohorts of the x axis.
     """
 
     cohorts: tuple[int, ...]

@@ -64,7 +64,7 @@ class Setting:
     """A local epsilon.
 
     Attributes:
-        local_epsilon: Of a report, for replacement.
+        local_epsilon: The local epsilon of a report, for replacement.
     """
 
     local_epsilon: float
@@ -87,9 +87,9 @@ def epsilons(local_epsilon: float, cohort: int, delta: float = DELTA) -> dict:
     """Computes epsilon of the sum of a cohort's reports, by all that is proved.
 
     Args:
-        local_epsilon: Of a report, for replacement.
+        local_epsilon: The local epsilon of a report, for replacement.
         cohort: Reports, at least 2.
-        delta: Of the sum.
+        delta: The delta of the sum.
 
     Returns:
         By bound: equation1 (NaN outside its validity range), clones_2021 for every
@@ -151,7 +151,7 @@ class PrivacyStudy:
     """Figure 1, a setting a local epsilon; a `study.Study`.
 
     Attributes:
-        cohorts: Of the x axis.
+        cohorts: The cohorts of the x axis.
     """
 
     cohorts: tuple[int, ...]

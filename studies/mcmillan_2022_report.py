@@ -55,7 +55,7 @@ def files(title: str, runs: pd.DataFrame) -> dict[str, bytes]:
     """Returns the files of results by name.
 
     Args:
-        title: Of the page.
+        title: The title of the page.
         runs: See `AnalysesStudy.run_part`.
     """
     summary = summarize(runs)

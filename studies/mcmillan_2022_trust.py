@@ -212,7 +212,7 @@ def prepare(
     Args:
         name: There is one study only.
         options: How it is made.
-        seed: Of all noise.
+        seed: The seed of all noise.
         cache: Is not needed.
     """
     del name, cache

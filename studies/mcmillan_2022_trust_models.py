@@ -31,9 +31,9 @@ class Noise:
     """What a trust model adds to a histogram.
 
     Attributes:
-        local_epsilon: Of what leaves a device, for replacement; None where that is the
-            cell itself, or says nothing without the others'.
-        variance: Of an estimate, averaged over the cells, by the formulas.
+        local_epsilon: The epsilon of what leaves a device, for replacement; None where
+            that is the cell itself, or says nothing without the others'.
+        variance: The variance of an estimate, averaged over the cells, by the formulas.
         draw: Takes a true histogram and a stream; returns estimates: float64 [cells].
     """
 

@@ -41,7 +41,7 @@ class Study(Protocol[Setting]):
     """What is run, and what is shown of it.
 
     Attributes:
-        title: Of its tables and plots.
+        title: The title of its tables and plots.
         settings: In the order of the table.
         num_repeats: Runs of each setting, at least 1.
         data: The fingerprints of the clients' data, by name.
@@ -193,7 +193,7 @@ def how_it_was_made(study: Study, directory: run_directory.RunDirectory) -> str:
 
     Args:
         study: That was run.
-        directory: Of its run.
+        directory: The directory of its run.
     """
     record = directory.run
     # Where something is decides nothing.

@@ -26,7 +26,7 @@ def run_part(flags: Sequence[str], part: int, parts: int, folder: str) -> str:
     """Runs a part of a study, or what is left of it; this is what a job does.
 
     Args:
-        flags: Of `scripts.reproduce`.
+        flags: The flags of `scripts.reproduce`.
         part: From 1.
         parts: How many there are.
         folder: Takes the part's run.
@@ -90,7 +90,7 @@ def run_on_ray(
     task of a machine that was lost to another.
 
     Args:
-        directory: Of the whole study: the parts' runs are in it.
+        directory: The directory of the whole study: the parts' runs are in it.
         parts: How many.
         more_flags: Besides those that the run records.
 

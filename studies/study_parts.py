@@ -27,7 +27,7 @@ class StudyPart:
 
     Attributes:
         number: From 1.
-        count: Of the parts.
+        count: The count of the parts.
     """
 
     number: int
@@ -63,9 +63,10 @@ def gather(
     """Takes over what parts of a study have done.
 
     Args:
-        directory: Of the whole study; gets the folders of the parts' runs.
+        directory: The directory of the whole study; gets the folders of the parts'
+            runs.
         places: All of the study, in their order.
-        folders: Of each place, the folder of its run.
+        folders: The folder of the run of each place.
         paths: The run directories of the parts.
 
     Returns:

@@ -35,7 +35,8 @@ class PaperSetting:
     Attributes:
         name: In tables.
         epsilon: Local epsilon; infinity for none.
-        sampler: Of the items of a client that has too many: "greedy" or "random".
+        sampler: The sampler of the items of a client that has too many: "greedy" or
+            "random".
         num_passes: Passes.
         cohort_size: N in the paper.
         coverage: What the paper reports, in [0, 1]; None where it does not.
@@ -243,7 +244,7 @@ def prepare(
     Args:
         name: One of `SETTINGS`.
         options: How it is run.
-        seed: Of all runs' cohorts, at least 0.
+        seed: The seed of all runs' cohorts, at least 0.
         cache: Directory where populations are kept.
 
     Raises:

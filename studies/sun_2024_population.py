@@ -41,7 +41,7 @@ def prepare(
     """Returns the clients of a study.
 
     Args:
-        options: Of the study.
+        options: The options of the study.
         cache: Directory where populations are kept.
 
     Raises:
@@ -114,7 +114,7 @@ def notes(
     """Returns what to know of the clients of a study.
 
     Args:
-        options: Of the study.
+        options: The options of the study.
         clients: What `prepare` returned.
     """
     words = "English words that make up the rarest {:.0%} of its list"

@@ -22,8 +22,8 @@ def guarantees(
     """Returns what the production setting guaranteed, beside what the paper states.
 
     Args:
-        parameters: Of the production setting.
-        alphabet: Of its words.
+        parameters: The parameters of the production setting.
+        alphabet: The alphabet of its words.
         levels: A row a level of each repeat; see `CoverageStudy.run_part`.
 
     Returns:

@@ -39,9 +39,9 @@ class Setting:
     """A run of a study.
 
     Attributes:
-        name: Of its part of the run directory, and in tables.
+        name: The name of its part of the run directory, and in tables.
         label: In the page and plots.
-        flags: Of `training.run_training`, beside those of all settings.
+        flags: The flags of `training.run_training`, beside those of all settings.
         color: In plots.
         line: Style of its line in plots.
     """
@@ -58,11 +58,11 @@ class TrainingStudy:
     """What studies of training runs share; a `study.Study` but for its files.
 
     Attributes:
-        title: Of its page.
+        title: The title of its page.
         settings: What is run.
-        flags: Of all runs; those of a setting come after them.
+        flags: The flags of all runs; those of a setting come after them.
         cache: Where prepared populations are kept.
-        seed: Of the first repeat; each further one has the next.
+        seed: The seed of the first repeat; each further one has the next.
         data: The fingerprints of the clients' data, by name.
         num_repeats: Runs of each setting.
     """
@@ -153,7 +153,7 @@ def check_participation(
 
     Args:
         path: The directory of a run.
-        flags: Of all runs.
+        flags: The flags of all runs.
         settings: Those that are to be run on the same population.
 
     Raises:

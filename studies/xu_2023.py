@@ -149,7 +149,7 @@ def prepare(
     Args:
         name: There is one study only.
         options: How it is run.
-        seed: Of all runs, at least 0.
+        seed: The seed of all runs, at least 0.
         cache: Directory where populations are kept.
 
     Raises:
@@ -223,8 +223,8 @@ def files_of(title: str, runs: Sequence[Run], notes: Sequence[str]) -> dict[str,
     """Returns the files that the study leaves, by name.
 
     Args:
-        title: Of the page.
-        runs: Of all settings.
+        title: The title of the page.
+        runs: The runs of all settings.
         notes: What to know about them, a sentence or more each.
     """
     parts = [run.metrics.assign(setting=run.setting.name) for run in runs]

@@ -50,7 +50,9 @@ class Options:
 
     is_synthetic: ClassVar[bool] = True
 
-    delta: float = option(1e-10, "Of the epsilons in the tables.", above=0, below=1)
+    delta: float = option(
+        1e-10, "Delta of the epsilons in the tables.", above=0, below=1
+    )
 
     def __post_init__(self):
         options_lib.check(self)
@@ -61,7 +63,7 @@ class Panel:
     """A panel of the figure.
 
     Attributes:
-        name: Of its files.
+        name: The name of its files.
         title: Above it.
         x: The column of its x axis.
         line: The column that tells its lines apart.
@@ -123,7 +125,7 @@ def point(
         report_goal: m; the noise multiplier is 7 m / 6,500.
         population: Whose largest MinS is taken, where none is given.
         min_separation: Rounds strictly between two of a client.
-        delta: Of epsilon.
+        delta: The delta of epsilon.
     """
     if min_separation is None:
         assert population is not None
@@ -205,7 +207,7 @@ class Figure4Study:
     """The three panels; a `study.Study`.
 
     Attributes:
-        delta: Of epsilon.
+        delta: The delta of epsilon.
     """
 
     delta: float

@@ -200,9 +200,9 @@ class QualityStudy(training_runs.TrainingStudy):
     """Models side by side on the same held-out clients; a `study.Study`.
 
     Attributes:
-        flags: Of federated training on the bloggers.
-        central: Of central training on the bloggers' text.
-        chat: Of central training on the public text.
+        flags: The flags of federated training on the bloggers.
+        central: The run of central training on the bloggers' text.
+        chat: The run of central training on the public text.
     """
 
     central: Sequence[str]
@@ -331,7 +331,7 @@ def prepare(
         name: The study itself, the one that chooses its rates, or the one on a
             language whose law is known.
         options: How it is run.
-        seed: Of the first repeat, at least 0.
+        seed: The seed of the first repeat, at least 0.
         cache: Directory where populations are kept.
 
     Raises:
@@ -373,7 +373,7 @@ def flags_of(flagfile: pathlib.Path, names: Sequence[str]) -> tuple[str, ...]:
 
     Args:
         flagfile: A flag a line.
-        names: Of flags.
+        names: The names of flags.
     """
     lines = flagfile.read_text().splitlines()
     return tuple(

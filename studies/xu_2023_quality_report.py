@@ -52,12 +52,13 @@ def files_of(
     """Returns the files of results by name.
 
     Args:
-        title: Of the page.
+        title: The title of the page.
         settings: In the order of tables.
         runs: A row a round of each run, with its setting and repeat.
-        judged: Of each repeat, from `read_judged`; empty before any is judged.
-        privacy: Of each setting of federated training: the statement of a run, as
-            realised.
+        judged: What is judged of each repeat, from `read_judged`; empty before any is
+            judged.
+        privacy: The privacy of each setting of federated training: the statement of a
+            run, as realised.
         best_loss: What no model can beat, where it is known.
     """
     files = {

@@ -251,7 +251,7 @@ def prepare(
     Args:
         name: There is one study only.
         options: How it is run.
-        seed: Of the first repeat, at least 0.
+        seed: The seed of the first repeat, at least 0.
         cache: Directory where populations are kept.
 
     Raises:

@@ -204,7 +204,7 @@ def prepare(
     Args:
         name: There is one study only.
         options: How it is run.
-        seed: Of all runs, at least 0.
+        seed: The seed of all runs, at least 0.
         cache: Directory where populations are kept.
     """
     del name

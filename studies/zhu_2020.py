@@ -116,7 +116,7 @@ def population_of(
     """Returns what the data are, the users that they have, and the clients of a study.
 
     Args:
-        name: Of the study.
+        name: The name of the study.
         options: Which data.
         cache: Directory where populations are kept.
 
@@ -195,7 +195,7 @@ def prepare(
     Args:
         name: One of `TITLES`.
         options: How it is run.
-        seed: Of all runs, at least 0.
+        seed: The seed of all runs, at least 0.
         cache: Directory where populations are kept.
 
     Raises:

@@ -50,7 +50,7 @@ def counts_with_tail(population: client_words.ClientWords) -> dict[str, int]:
     in proportion to their counts, each at most as frequent as the last printed one.
 
     Args:
-        population: Of unknown words.
+        population: The population of unknown words.
 
     Returns:
         Counts of some 10^9 occurrences.

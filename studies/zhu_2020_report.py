@@ -64,7 +64,7 @@ def files(
     """Returns the files of a study's results.
 
     Args:
-        name: Of the study.
+        name: The name of the study.
         study_: What was run.
         found: See `comparison.Comparison.run_part`.
         data: What the data are, for the table.
@@ -131,7 +131,7 @@ def to_markdown(name: str, title: str, summary: pd.DataFrame, data: str) -> str:
     """Returns the table of a study as Markdown, the paper's numbers beside it.
 
     Args:
-        name: Of the study.
+        name: The name of the study.
         title: Its heading.
         summary: A row a line and epsilon.
         data: What the data are.

@@ -50,7 +50,7 @@ class Setting:
     """A line of Figure 2.
 
     Attributes:
-        epsilon: Of a run.
+        epsilon: The epsilon of a run.
     """
 
     epsilon: float
@@ -66,7 +66,7 @@ def smallest_tight_population(frequency: float, epsilon: float, most: int) -> in
 
     Args:
         frequency: Share of the users who hold it.
-        epsilon: Of a run; delta is 1/n^2.
+        epsilon: The epsilon of a run; delta is 1/n^2.
         most: A population that is enough.
 
     Returns:
@@ -98,7 +98,7 @@ class TheoryStudy:
     """Figure 2, a setting a line; a `study.Study`.
 
     Attributes:
-        frequencies: Of the x axis.
+        frequencies: The frequencies of the x axis.
     """
 
     frequencies: tuple[float, ...]

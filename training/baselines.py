@@ -128,7 +128,7 @@ def of_language(
     """Returns what no model can beat, where the law of the text is known.
 
     Args:
-        population: Of the clients.
+        population: The population of the clients.
         language: What they write, if they are synthetic.
         vocabulary: Gives words their token ids.
         max_words: The first words of a sentence that are used.

@@ -41,7 +41,7 @@ class _Words:
     """What is to be expected where a word comes next, given the word before.
 
     Attributes:
-        entropy: Of the next token, in nats: float64, as the others.
+        entropy: The entropy of the next token, in nats: float64, as the others.
         known: Probability that it is a word of the vocabulary.
         best: Probability of the likeliest word.
         best3: Probability of the three likeliest words.

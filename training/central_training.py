@@ -65,7 +65,7 @@ class Sentences:
             text: All clients' sentences.
             clients: int64 [n], at least one: whose sentences.
             limits: How much of a client's text is used, and the sentences of a batch.
-            seed: Of the order.
+            seed: The seed of the order.
         """
         self._text, self._limits, self._seed = text, limits, seed
         self._all, _ = windows.used_sentences(text, clients, limits.max_sentences)
@@ -136,9 +136,10 @@ class CentralTraining(algorithm.Algorithm[CentralState, CentralState]):
             weights: The model to begin with, by name.
             identity: What sentences these are, as JSON can hold it.
             num_clients: Whose sentences they are.
-            num_steps: Of the whole training, at least 1.
-            steps_per_round: Of a round, at least 1: what is lost at most by a kill.
-            learning_rate: Of Adam, above 0.
+            num_steps: The number of steps of the whole training, at least 1.
+            steps_per_round: The steps of a round, at least 1: what is lost at
+                most by a kill.
+            learning_rate: The learning rate of Adam, above 0.
 
         Raises:
             ValueError: If a number is out of range.

@@ -42,7 +42,7 @@ def _run(weights: Weights, inputs: tf.Tensor, counts: tf.Tensor) -> _Steps:
     """Returns the steps of a batch.
 
     Args:
-        weights: Of the model.
+        weights: The weights of the model.
         inputs: float32 [places, embedding], the input embeddings.
         counts: See `Places`.
     """
@@ -86,8 +86,8 @@ def scores(weights: Weights, places: Places) -> tf.Tensor:
     """Returns the logits of the token that follows at each place.
 
     Args:
-        weights: Of the model.
-        places: Of a batch.
+        weights: The weights of the model.
+        places: The places of a batch.
 
     Returns:
         float32 [places, num_tokens].
@@ -100,8 +100,8 @@ def gradients(weights: Weights, places: Places) -> list[tf.Tensor]:
     """Returns the gradient of the cross entropy, summed over places.
 
     Args:
-        weights: Of the model.
-        places: Of a batch, at least one.
+        weights: The weights of the model.
+        places: The places of a batch, at least one.
 
     Returns:
         float32, of the shapes of the weights.
@@ -186,9 +186,9 @@ def _backwards(
     Args:
         counts: See `Places`.
         to_hidden: float32 [places, projection]: the gradients that the scores give.
-        factors: Of all places.
-        projection: Of the model.
-        recurrent: Of the model.
+        factors: The factors of all places.
+        projection: The projection of the model.
+        recurrent: The recurrent weights of the model.
 
     Returns:
         The gradients of the gates' sums, [places, 3 * units], and those of the

@@ -41,7 +41,7 @@ class LocalTraining:
     """How a client trains.
 
     Attributes:
-        learning_rate: Of the client's SGD, above 0.
+        learning_rate: The learning rate of the client's SGD, above 0.
         num_epochs: How often it goes through its sentences, at least 1.
     """
 
@@ -177,7 +177,8 @@ class FederatedRounds:
                 infinite, nothing bounds an update, and the sum is a plain one; else it
                 is a secure sum, to which a client adds at most `clip_norm`.
             tracked_norm: The norm that the quantile bit compares with; above 0.
-            stream: Of the round; clients draw from it where updates are rotated.
+            stream: The stream of the round; clients draw from it where updates are
+                rotated.
             rotated: How a clipped update is encoded; None for exact integers.
 
         Raises:

@@ -28,7 +28,7 @@ class Clients:
         """Draws the clients that are held out, uniformly.
 
         Args:
-            num_clients: Of the population.
+            num_clients: The number of clients of the population.
             num_held_out: At least 1, and fewer than all.
             seed: The run's seed.
         """

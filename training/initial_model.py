@@ -39,7 +39,8 @@ class InitialModel:
 
     Attributes:
         weights: By name, in the model's order: float32.
-        vocabulary_fingerprint: Of the vocabulary that it was trained with.
+        vocabulary_fingerprint: The fingerprint of the vocabulary that it was
+            trained with.
     """
 
     weights: Weights
@@ -47,7 +48,7 @@ class InitialModel:
 
     @property
     def fingerprint(self) -> str:
-        """Of the weights; see `fingerprint`."""
+        """The digest of the weights; see `fingerprint`."""
         return fingerprint(self.weights)
 
 

@@ -36,7 +36,7 @@ class Models:
 
     Attributes:
         by_name: The models, by what reports call them.
-        runs: Of training that they are of, where that is known.
+        runs: The runs of training that they are of, where that is known.
         unknown: Names of models of which it is not.
     """
 
@@ -123,7 +123,7 @@ class Comparison:
         judgement: What all are judged by.
         population: The fingerprint of the judges' text.
         num_resamples: For intervals.
-        seed: Of touches and intervals.
+        seed: The seed of touches and intervals.
         notes: What to know, a sentence or more each.
     """
 
@@ -149,12 +149,12 @@ class Comparison:
 
         Args:
             models: The models.
-            text: Of the population, in the models' vocabulary.
+            text: The text of the population, in the models' vocabulary.
             options: Who judges.
             touches: How words are typed.
             user: Who picks suggestions.
             compose: When Smart Compose is triggered.
-            seed: Of touches and intervals.
+            seed: The seed of touches and intervals.
 
         Raises:
             ValueError: See `keyboard_judges.choose`, `keyboard_layout.KeyboardLayout`

@@ -90,7 +90,7 @@ def continuations(
     Args:
         predictor: Goes on.
         places: With as many following tokens as a continuation has words, but one.
-        predictions: Of the predictor at the places.
+        predictions: The predictions of the predictor at the places.
         options: The lowest threshold, and the most words.
     """
     lowest, num_words = options.lowest_threshold, options.compose_words

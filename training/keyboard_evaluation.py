@@ -30,8 +30,8 @@ class Evaluation:
 
     Attributes:
         scores: What each judge adds to the metrics.
-        threshold: Of Smart Compose; None where none has the wanted picked rate, so that
-            it is never triggered.
+        threshold: The threshold of Smart Compose; None where none has the wanted picked
+            rate, so that it is never triggered.
         curve: A row a threshold of Smart Compose: `threshold`, `trigger_rate`,
             `compose_accuracy`, `compose_picked_rate`, and the mean `words` of an offer.
     """
@@ -46,7 +46,7 @@ class Judgement:
     """What all models are judged by: the same sentences, and the same touches.
 
     Attributes:
-        places: Of the judges' sentences.
+        places: The places of the judges' sentences.
         typist: Types and decodes.
         typed: What was typed, and what the decoder proposes.
         user: Picks what is right.
@@ -75,7 +75,7 @@ class Judgement:
             typist: Types them.
             user: Picks what is right.
             compose: When Smart Compose is triggered.
-            seed: Of the touches.
+            seed: The seed of the touches.
         """
         typed = typist.type_words(places.targets, places.judges[places.clients], seed)
         return cls(places, typist, typed, user, compose)

@@ -50,8 +50,8 @@ def choose(
     Args:
         options: Who is wanted, and which prior.
         runs: Those of the models that are known.
-        text: Of the population.
-        vocabulary: Of the text and the models.
+        text: The text of the population.
+        vocabulary: The vocabulary of the text and the models.
         seed: Draws judges, where there are more clients than are wanted.
 
     Raises:

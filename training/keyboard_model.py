@@ -73,7 +73,7 @@ def of_weights(
     """Returns a model with weights.
 
     Args:
-        model: Of the vocabulary's size.
+        model: The model of the vocabulary's size.
         weights: Its weights.
         vocabulary: That it was trained with.
         length: Tokens of an input, at least 1.

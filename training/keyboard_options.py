@@ -152,7 +152,7 @@ class EvaluationOptions:
     )
     max_judges: int = option(
         1000,
-        "Of more clients, so many are drawn to judge.",
+        "The most clients that judge; of more, so many are drawn.",
         least=1,
         most=2**31 - 1,
     )

@@ -47,7 +47,7 @@ class Predictor(Protocol):
         """Returns what is said at all places.
 
         Args:
-            places: Of the judges.
+            places: The places of the judges.
             candidates: int32 [places, k]: token ids whose log-probabilities are wanted.
         """
 

@@ -71,7 +71,7 @@ def shown(scores: pd.DataFrame, thresholds: Mapping[str, float | None]) -> pd.Da
 
     Args:
         scores: From `scores_table`.
-        thresholds: Of Smart Compose, by model.
+        thresholds: The thresholds of Smart Compose, by model.
     """
     columns: dict[str, list[str]] = {"metric": [*metric_names.KEYBOARD_LABELS.values()]}
     columns["metric"].append("Smart Compose: threshold")

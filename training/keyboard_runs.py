@@ -17,7 +17,7 @@ class TrainingRun:
     """What the record of a run of training says.
 
     Attributes:
-        path: Of its directory.
+        path: The path of its directory.
         flags: By name.
         population: The fingerprint of its clients' text.
         program: The module that trained.
@@ -33,7 +33,7 @@ class TrainingRun:
         """Reads the record of a run.
 
         Args:
-            path: Of its directory.
+            path: The path of its directory.
 
         Raises:
             RunDirectoryError: If there is no run, or its record is damaged.

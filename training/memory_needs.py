@@ -21,7 +21,7 @@ def cifg_num_parameters(num_tokens: int, num_units: int, embedding_size: int) ->
     Args:
         num_tokens: Size of the vocabulary with its special tokens.
         num_units: Memory cells.
-        embedding_size: Of the embeddings and of the projection.
+        embedding_size: The size of the embeddings and of the projection.
     """
     tokens = (2 * embedding_size + 1) * num_tokens
     return tokens + (3 * (2 * embedding_size + 1) + embedding_size) * num_units
@@ -32,7 +32,7 @@ class Needs:
     """The sizes that memory depends on.
 
     Attributes:
-        num_parameters: Of the model.
+        num_parameters: The number of parameters of the model.
         num_tokens: Size of the vocabulary with its special tokens.
         num_units: Memory cells.
         batch_tokens: Places of a client's batch: sentences times words.
@@ -40,7 +40,8 @@ class Needs:
         tree_rounds: Rounds of the longest noise tree; 0 without one.
         participations: Clients of all rounds together.
         buffers: Vectors that correlated noise remembers; 0 for other noise.
-        padded_values: Of an update that is rotated; 0 where none is.
+        padded_values: The values, padding among them, of an update that is rotated; 0
+            where none is.
     """
 
     num_parameters: int
@@ -55,16 +56,17 @@ class Needs:
 
     @property
     def noise_bytes(self) -> int:
-        """Of the noise's state: in a tree an integer and a float a level and parameter.
+        """The bytes of the noise's state.
 
-        Of correlated noise an integer a buffer and parameter.
+        A tree has an integer and a float a level and parameter, correlated noise an
+        integer a buffer and parameter.
         """
         numbers = 2 * self.tree_rounds.bit_length() + self.buffers
         return 8 * numbers * self.num_parameters
 
     @property
     def total_bytes(self) -> int:
-        """Of the program and of the worker."""
+        """The bytes of the program and of the worker."""
         # Weights and two moments, before and after; sums and noise as 64-bit numbers.
         server = 24 * self.num_parameters + 48 * self.num_parameters
         # A checkpoint is put together in memory: arrays, and the file's bytes.
@@ -98,7 +100,7 @@ def check_central(options: PretrainOptions, num_tokens: int) -> None:
     """Raises `ValueError` where a central training needs more memory than there is.
 
     Args:
-        options: Of the training.
+        options: The options of the training.
         num_tokens: Size of the vocabulary with its special tokens.
     """
     size = cifg_num_parameters(num_tokens, options.num_units, options.embedding_size)

@@ -57,7 +57,7 @@ class LanguageModel:
         """Returns the gradient of a batch's mean loss over the places it has.
 
         Args:
-            weights: Of the model.
+            weights: The weights of the model.
             batch: At least one sentence.
 
         Returns:
@@ -82,7 +82,7 @@ class LanguageModel:
         """Returns a batch's logits, and the targets that they are for.
 
         Args:
-            weights: Of the model.
+            weights: The weights of the model.
             batch: At least one sentence.
 
         Returns:
@@ -114,8 +114,9 @@ def cifg_language_model(
     Args:
         num_tokens: Size of the vocabulary with its special tokens, at least 5.
         num_units: Memory cells, at least 1.
-        projection_size: Of the cell's output, and of the output embeddings; at least 1.
-        embedding_size: Of the input embeddings, at least 1.
+        projection_size: The size of the cell's output, and of the output
+            embeddings; at least 1.
+        embedding_size: The size of the input embeddings, at least 1.
 
     Returns:
         The model: (embedding_size + projection_size + 1) * num_tokens parameters in

@@ -148,7 +148,7 @@ class Interpolated:
     Attributes:
         order: N, at least 2.
         lower: The model of order n - 1.
-        counts: Of the n-grams.
+        counts: The counts of the n-grams.
         weights: float64 [buckets], in [0, 1): w by the bucket of the context's count.
     """
 
@@ -171,8 +171,8 @@ class Interpolated:
         Args:
             order: N, at least 2.
             lower: The model of order n - 1.
-            counts: Of the n-grams.
-            places: Of other clients than were counted.
+            counts: The counts of the n-grams.
+            places: The places of other clients than were counted.
         """
         unfitted = cls(order, lower, counts, np.zeros(_NUM_BUCKETS))
         share, below, buckets = unfitted._parts(places.contexts(order), places.targets)
@@ -252,7 +252,7 @@ def metrics(
 
     Args:
         model: The model.
-        places: Of the clients who judge.
+        places: The places of the clients who judge.
 
     Returns:
         See `evaluation.metrics_of_sums`.

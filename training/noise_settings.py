@@ -24,7 +24,7 @@ def matrix_of(
     """Returns what correlates the noise; None where nothing does.
 
     Args:
-        options: Of the run.
+        options: The options of the run.
         restart_rounds: Rounds (from 0) after which the noise starts anew.
     """
     if options.mechanism not in ("blt", "banded"):
@@ -51,7 +51,7 @@ def rotated_update(
     """Returns how updates are encoded for secure aggregation; None where they are not.
 
     Args:
-        options: Of the run.
+        options: The options of the run.
         num_values: The model's parameters.
 
     Raises:
@@ -87,7 +87,8 @@ def least_noise_multiplier(
     """Returns the least z with which the worst participation is within the epsilon.
 
     Args:
-        options: Of the run; they have an epsilon, and a mechanism with noise.
+        options: The options of the run; they have an epsilon, and a mechanism with
+            noise.
         restart_rounds: Rounds (from 0) after which the noise starts anew.
         matrix: What correlates it, from `matrix_of`.
         rotated: What makes updates longer, from `rotated_update`.

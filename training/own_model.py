@@ -36,7 +36,7 @@ def language_model(
     it, so that a run's code includes the user's.
 
     Args:
-        name: Of the function, as `module:function`.
+        name: The name of the function, as `module:function`.
         num_tokens: Size of the vocabulary with its special tokens.
         sequence_length: Tokens of a sequence.
         seed: At least 0.

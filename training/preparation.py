@@ -65,9 +65,9 @@ def network_of(
     """Returns the model of a run: the CIFG-LSTM, or one of the user's own.
 
     Args:
-        options: Of the model.
+        options: The options of the model.
         num_tokens: Size of the vocabulary with its special tokens.
-        seed: Of the first weights of a model of the user's own.
+        seed: The seed of the first weights of a model of the user's own.
 
     Raises:
         ValueError: See `own_model.language_model`.
@@ -95,10 +95,10 @@ def prepare(
     """Prepares a training run.
 
     Args:
-        options: Of the model, of the clients' work, and who is held out.
+        options: The options of the model, of the clients' work, and who is held out.
         vocabulary: That the text is in.
-        text: Of all clients.
-        seed: Of who is held out, and of the first weights.
+        text: The text of all clients.
+        seed: The seed of who is held out, and of the first weights.
         network: From `network_of`, where it is there already.
         masking: How updates are masked; None where they are summed as they are.
 

@@ -37,7 +37,7 @@ class PretrainOptions(model_options.ModelOptions):
     )
     learning_rate: float = option(
         1e-3,
-        "Of Adam.",
+        "The learning rate of Adam.",
         above=0,
         most=1e3,
     )
@@ -68,7 +68,7 @@ class PretrainOptions(model_options.ModelOptions):
         """Returns how many steps are taken.
 
         Args:
-            num_sentences: Of the clients that train.
+            num_sentences: The number of sentences of the clients that train.
 
         Raises:
             OptionError: If they are too many.

@@ -33,8 +33,8 @@ class Prepared:
         limits: What of a client's text is used.
         before: What the model that it begins with was trained on; None where there is
             no such model, or it has no record.
-        num_sentences: Of those who train.
-        num_steps: Of the training.
+        num_sentences: How many those who train have.
+        num_steps: The number of steps of the training.
         algorithm: The training.
     """
 
@@ -102,8 +102,8 @@ class Prepared:
         """Writes what private training has to know of the text beside the model.
 
         Args:
-            record: Of the text.
-            weights: Of the model, as trained.
+            record: The record of the text.
+            weights: The weights of the model, as trained.
             path: The exported model.
         """
         record.write(path, initial_model.fingerprint(weights))
@@ -119,10 +119,11 @@ def prepare(
     """Prepares a central training.
 
     Args:
-        options: Of the model, of the steps, and who is held out.
+        options: The options of the model, of the steps, and who is held out.
         vocabulary: That the text is in.
-        text: Of all clients.
-        seed: Of who is held out, of the first weights, and of the order of sentences.
+        text: The text of all clients.
+        seed: The seed of who is held out, of the first weights, and of the order of
+            sentences.
 
     Raises:
         ValueError: If there are too few clients, or the model to begin with does not

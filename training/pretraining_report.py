@@ -21,7 +21,7 @@ def write(
 
     Args:
         directory: Has the run's metrics.
-        statement: Of the run.
+        statement: The statement of the run.
         baselines: What the model stands beside.
         record: The text that it was trained on.
         batch_size: Sentences of a step.

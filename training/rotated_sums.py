@@ -73,7 +73,7 @@ class RotatedSums:
         """Returns what the server tells all clients of a round, beside the model.
 
         Args:
-            stream: Of the round.
+            stream: The stream of the round.
 
         Returns:
             `signs`: a bit a number of the padded update, in bytes; `rounding`: int32
@@ -177,7 +177,7 @@ class RotatedSums:
         """Returns what a block of clients sends: integers in [0, 2^k), and counts.
 
         Args:
-            total: Of `add`.
+            total: The result of `add`.
             num_clients: int32 scalar: of the block, those left out among them.
         """
         vector, num_bounded, num_unrounded = total
@@ -201,7 +201,7 @@ class RotatedSums:
 
         Args:
             sums: By the names of `largest`, `num_below` and `num_non_finite`.
-            shapes: Of the update's parts, by name.
+            shapes: The shapes of the update's parts, by name.
             num_clients: Who were asked.
             num_summed: Who are in the sum.
             message: That the clients were told.

@@ -33,7 +33,7 @@ class ServerOptimizerOptions:
 
     server_learning_rate: float = option(
         1.0,
-        "Of the server (eta_s).",
+        "The learning rate of the server (eta_s).",
         above=0,
         most=_LARGEST_RATE,
         group="How the model learns",
@@ -47,14 +47,14 @@ class ServerOptimizerOptions:
     )
     momentum: float | None = option(
         None,
-        "Of --server_optimizer=sgdm (beta); 0.9 by default.",
+        "The momentum of --server_optimizer=sgdm (beta); 0.9 by default.",
         least=0,
         below=1,
         group="How the model learns",
     )
     server_beta1: float | None = option(
         None,
-        "Of --server_optimizer=adam and yogi: decay of the mean of updates; 0.9 by "
+        "With --server_optimizer=adam and yogi: decay of the mean of updates; 0.9 by "
         "default.",
         least=0,
         below=1,
@@ -62,7 +62,7 @@ class ServerOptimizerOptions:
     )
     server_beta2: float | None = option(
         None,
-        "Of --server_optimizer=adam and yogi: decay of the mean of their squares; "
+        "With --server_optimizer=adam and yogi: decay of the mean of their squares; "
         "0.99 by default.",
         least=0,
         below=1,
@@ -70,7 +70,7 @@ class ServerOptimizerOptions:
     )
     server_epsilon: float | None = option(
         None,
-        "Of --server_optimizer=adam and yogi: added to the root of that mean; 0.001 "
+        "With --server_optimizer=adam and yogi: added to the root of that mean; 0.001 "
         "by default.",
         least=1e-15,
         most=_LARGEST_RATE,

@@ -52,7 +52,7 @@ def examine(
 
     Args:
         path: The model that the run begins with; None where there is none.
-        text: Of all clients, prepared with the model's vocabulary.
+        text: The text of all clients, prepared with the model's vocabulary.
         weights: The fingerprint of the weights that the run begins with.
         is_synthetic: Whether the clients are nobody.
         is_allowed: Whether a run begins with a model that shares text with it.

@@ -61,7 +61,7 @@ class Text:
     Attributes:
         source: Where the text came from, as its user gave it.
         population: The fingerprint of the prepared text.
-        num_clients: Of those that the model was trained on.
+        num_clients: How many clients the model was trained on.
         num_sentences: Their sentences that it was trained on.
     """
 
@@ -82,7 +82,7 @@ class TextRecord:
     """What text a model was trained on, by its training and those before it.
 
     Attributes:
-        texts: Of each training, the first one first.
+        texts: The texts of each training, the first one first.
         is_whole: Whether all text is in the record: it is not where the first of the
             trainings began with a model that had no record.
         least_words: Known words of the sentences that have a hash.

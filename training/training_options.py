@@ -59,7 +59,7 @@ class TrainingOptions(
     )
     bands: int | None = option(
         None,
-        "Of --mechanism=banded: rounds that have noise in common; it remembers a "
+        "With --mechanism=banded: rounds that have noise in common; it remembers a "
         "vector for each but one. Unset: MinS + 1.",
         least=1,
         most=_LARGEST_COUNT,
@@ -108,15 +108,15 @@ class TrainingOptions(
     )
     update_encoding: str = option(
         "exact",
-        "Of clipped updates: integers of 64 bits that no rounding shows in; or rotated "
-        "and rounded at random to small integers, as secure aggregation takes them (Xu "
-        "et al. 2023, Algorithm 2): 22 bits a parameter for 6,500 clients, and the "
-        "guarantee counts the norm that rounding adds.",
+        "How clipped updates are written: as integers of 64 bits that no rounding "
+        "shows in; or rotated and rounded at random to small integers, as secure "
+        "aggregation takes them (Xu et al. 2023, Algorithm 2): 22 bits a parameter for "
+        "6,500 clients, and the guarantee counts the norm that rounding adds.",
         choices=("exact", "rotated"),
     )
     rounding_scale: float | None = option(
         None,
-        "Of --update_encoding=rotated: the factor s before updates are rounded to "
+        "With --update_encoding=rotated: the factor s before updates are rounded to "
         "integers; more of it takes more bits, and rounding costs less. Unset: with "
         "which a coordinate of a clipped update is about 10.",
         least=1e-15,
@@ -132,14 +132,14 @@ class TrainingOptions(
     )
     target_quantile: float = option(
         0.5,
-        "Of --adaptive_clip (gamma).",
+        "The quantile that --adaptive_clip aims at (gamma).",
         above=0,
         below=1,
         group="Privacy",
     )
     clip_learning_rate: float = option(
         0.2,
-        "Of --adaptive_clip (eta_gamma).",
+        "The learning rate of --adaptive_clip (eta_gamma).",
         above=0,
         most=_LARGEST_RATE,
         group="Privacy",
@@ -169,7 +169,7 @@ class TrainingOptions(
     )
     client_learning_rate: float = option(
         0.5,
-        "Of clients' SGD (eta_c).",
+        "The learning rate of clients' SGD (eta_c).",
         above=0,
         most=_LARGEST_RATE,
         group="How the model learns",

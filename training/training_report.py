@@ -122,7 +122,7 @@ def add_held_out(
 
     Args:
         section: That no guarantee covers. Takes `baselines.csv` and the plots.
-        metrics: Of the run.
+        metrics: The metrics of the run.
         baselines: What the model stands beside.
     """
     section.file(baselines_lib.FILE, baselines_lib.table(baselines))
@@ -166,7 +166,7 @@ def plot_accuracy(
     """Plots held-out accuracies over rounds, beside those of references.
 
     Args:
-        metrics: Of the run.
+        metrics: The metrics of the run.
         references: By name: metrics that do not depend on the round.
     """
     title = "Accuracy on held-out clients; straight lines: of one suggestion"

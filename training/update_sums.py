@@ -102,7 +102,7 @@ class _SumsOfParts(abc.ABC):
 
         Args:
             sums: `delta`, `num_below` and `num_non_finite`.
-            shapes: Of the update's parts, by name.
+            shapes: The shapes of the update's parts, by name.
             num_clients: Who were asked.
             num_summed: Who are in the sum.
             message: That the clients were told.
@@ -220,7 +220,7 @@ class SecureSums(_SumsOfParts):
 
         Args:
             total: int64: a part of the secure sum.
-            num_clients: Of the sum.
+            num_clients: The number of clients of the sum.
 
         Returns:
             int64: a client moves it by at most 2^b in L2 norm.

@@ -51,7 +51,7 @@ class Windows:
         """Returns the sentences as rows, padded; see `examples.Batch`.
 
         Args:
-            length: Of a row: at least the places of the longest sentence.
+            length: The length of a row: at least the places of the longest sentence.
 
         Returns:
             Inputs and targets: int32 [sentences, length].

@@ -16,11 +16,11 @@ def mark_up(
     """Changes a docstring's lines in place; see Sphinx's autodoc-process-docstring.
 
     Args:
-        app: Of Sphinx.
+        app: The app of Sphinx.
         what: "module", "class" and so on.
         name: Of what has the docstring.
         found: What has it.
-        options: Of the directive.
+        options: The options of the directive.
         lines: The docstring's.
     """
     lines[:] = [_marked_up(line) for line in lines]

@@ -39,7 +39,7 @@ class Aggregator(abc.ABC):
         """Begins a batch, and deletes what is left of the last one.
 
         Args:
-            num_cells: Of each report.
+            num_cells: The number of cells of each report.
             minimum_cohort: The fewest reports that are released.
             stream: What it draws random numbers from, if any.
         """

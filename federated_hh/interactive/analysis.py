@@ -75,7 +75,7 @@ class Analysis(algorithm.Algorithm[S, device_reports_plan.Batch]):
             sampler: Which of them a query is sent to: disjoint cohorts, or everybody.
             max_queries: The most queries, at least 1.
             aggregation: Who adds reports up.
-            fingerprint: Of the devices' data.
+            fingerprint: The fingerprint of the devices' data.
             drop_out: The share of the devices that will be gone before their reports
                 are summed, in [0, 1).
         """
@@ -125,8 +125,8 @@ class Analysis(algorithm.Algorithm[S, device_reports_plan.Batch]):
         Args:
             state: Before it is asked.
             query: A SELECT of the fields of its content.
-            content: Of its rows.
-            epsilon: Of the aggregate, in whole millionths.
+            content: The content of its rows.
+            epsilon: The epsilon of the aggregate, in whole millionths.
         """
         policy = self.approval.policy
         fields = (policy.fields[name] for name in content.types)
@@ -224,7 +224,7 @@ def query_epsilon(
     """Returns the largest aggregate epsilon that a device gives each of some queries.
 
     Args:
-        policy: Of the devices.
+        policy: The policy of the devices.
         queries: How many queries all of which every device is to answer, with equal
             epsilons; at least 1.
         cohort_size: How many reports there will be of each.
@@ -319,9 +319,9 @@ def report_budget(
 
     Args:
         randomizer: What reports are made with.
-        delta: Of the aggregate.
+        delta: The delta of the aggregate.
         limit: The most that the local epsilon may be, for replacement.
-        epsilon: Of the aggregate.
+        epsilon: The epsilon of the aggregate.
         cohort_size: How many reports there will be.
 
     Returns:

@@ -23,7 +23,7 @@ class Refusal:
     """Why a query is not answered.
 
     Attributes:
-        check: Of section 4.3: 1, 2 or 3.
+        check: The check of section 4.3: 1, 2 or 3.
         reason: For the device's log.
     """
 
@@ -40,7 +40,7 @@ def decide(
     """Returns why a query must not be answered, or None where it may.
 
     Args:
-        policy: Of the analysis.
+        policy: The policy of the analysis.
         spent: So far, by scope; see `scopes`.
         fields: All data fields that the query reads.
         recipe: The query's.
@@ -91,8 +91,8 @@ class Accountant(contextlib.AbstractContextManager):
         """Opens what is on file, or begins.
 
         Args:
-            policy: Of the analysis.
-            path: Of the database; in memory by default.
+            policy: The policy of the analysis.
+            path: The path of the database; in memory by default.
 
         Raises:
             ValueError: If what is on file was spent under other terms: under another

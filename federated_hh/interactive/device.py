@@ -67,7 +67,7 @@ class Approval:
 
         Args:
             recipe: From an analyst.
-            sandbox: Of the query class.
+            sandbox: The sandbox of the query class.
 
         Raises:
             RecipeRefusedError: If the recipe must not be answered, whatever is left.

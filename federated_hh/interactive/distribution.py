@@ -63,7 +63,7 @@ class Buckets:
         """Returns boundaries that split the buckets with large counts.
 
         Args:
-            histogram: Of the boundaries that are there.
+            histogram: The counts of the boundaries that are there.
         """
         boundaries = histogram.boundaries
         shares = histogram.shares[1:-1]
@@ -95,7 +95,7 @@ class Distribution(analysis.Analysis[State]):
             *args: See `Analysis`.
             buckets: Which are asked about; with one query, a fixed grid of the first.
             max_queries: See `Analysis`.
-            epsilon: Of the aggregate of each query.
+            epsilon: The epsilon of the aggregate of each query.
             **options: See `Analysis`.
         """
         super().__init__(*args, max_queries=max_queries, **options)

@@ -82,9 +82,9 @@ class NGramEvents:
 
         Args:
             text: The sentences, in the words of `vocabulary`.
-            vocabulary: Of the text.
+            vocabulary: The vocabulary of the text.
             length: Words of an n-gram, at least 1; fewer at the end of a sentence.
-            seed: Of the ages and seconds.
+            seed: The seed of the ages and seconds.
         """
         if length < 1:
             raise ValueError(f"length is {length}; it has to be at least 1")

@@ -51,7 +51,7 @@ class Fleet(abc.ABC):
             recipe: The query's.
             cohort: int64 [devices], ascending: who is asked.
             earlier: The recipes that all of these were asked before, as JSON.
-            stream: Of the round.
+            stream: The stream of the round.
         """
         if self._asked is None or self._asked != earlier:
             self._forget(cohort)

@@ -37,7 +37,7 @@ class Holders:
             stored: The events.
             length: How many words.
             groups: int64 [devices]: the group of each device; None for no groups.
-            names: Of the groups.
+            names: The names of the groups.
         """
         grams = stored.grams[:, :length]
         owners = np.repeat(np.arange(stored.num_devices), np.diff(stored.splits))

@@ -72,7 +72,8 @@ class NGrams(analysis.Analysis[State]):
             max_prefixes: The most n-grams that the next query goes on from.
             false_positives: How many n-grams that nobody has a query finds on average,
                 at most.
-            epsilon: Of the aggregates of all queries that one device answers.
+            epsilon: The epsilon of the aggregates of all queries that one device
+                answers.
             **options: See `Analysis`.
         """
         queries = length if is_interactive else 1

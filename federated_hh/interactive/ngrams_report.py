@@ -105,7 +105,7 @@ def score(ranks: pd.Series, num_true: int, max_k: int) -> dict[str, float | int]
     """Returns how much of what was found is popular, and how much of that is found.
 
     Args:
-        ranks: Of what was found, from 1, or 0 where nobody holds it.
+        ranks: The ranks of what was found, from 1, or 0 where nobody holds it.
         num_true: How much there is.
         max_k: Ranks up to this are popular.
     """

@@ -115,10 +115,10 @@ def prepare(
     """Prepares a run.
 
     Args:
-        options: Of the analysis.
+        options: The options of the analysis.
         text: What the devices' owners typed.
         vocabulary: That the text is in: the known words.
-        seed: Of what is synthetic of the events.
+        seed: The seed of what is synthetic of the events.
         recipes: An analyst's own, if any.
 
     Raises:
@@ -138,9 +138,9 @@ def algorithm_of(
     """Returns the analysis of devices that store some events.
 
     Args:
-        options: Of the analysis.
+        options: The options of the analysis.
         stored: The events; the known words are those of their vocabulary.
-        fingerprint: Of what was typed.
+        fingerprint: The fingerprint of what was typed.
         recipes: An analyst's own, if any.
 
     Raises:

@@ -47,7 +47,7 @@ class Recipe:
 
     Attributes:
         identifier: Unique among the recipes of an analysis.
-        version: Of the format; a device knows some versions.
+        version: The version of the format; a device knows some versions.
         analysis: Which analysis the query is part of.
         query: A SELECT, whose columns are the fields of `content`.
         cohorts: Names of data that are not sensitive.

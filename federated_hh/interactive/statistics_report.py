@@ -46,7 +46,7 @@ def write(
     """Writes the tables, plots, privacy statement and report of a run.
 
     Args:
-        directory: Of the run.
+        directory: The directory of the run.
         prepared: What was run.
         state: At its end.
         statement: What is guaranteed.

@@ -24,7 +24,7 @@ class EventStream:
     """A kind of events.
 
     Attributes:
-        name: Of the stream, and of the table that queries name.
+        name: The name of the stream, and of the table that queries name.
         fields: SQL's type by field: "INTEGER", "REAL" or "TEXT".
         retention: How long an event is kept, in seconds.
     """
@@ -65,7 +65,7 @@ class EventStore(contextlib.AbstractContextManager):
 
         Args:
             streams: Those that events are donated to.
-            path: Of the file; in memory by default.
+            path: The path of the file; in memory by default.
         """
         self._streams = {stream.name: stream for stream in streams}
         self._database = sqlite3.connect(path, isolation_level=None)

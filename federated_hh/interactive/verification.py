@@ -175,7 +175,7 @@ class Sandbox(contextlib.AbstractContextManager):
         Args:
             query: Verified here, if it was not before.
             columns: See `verify`.
-            rows: Of the stream, all fields.
+            rows: The rows of the stream, all fields.
 
         Raises:
             QueryRefusedError: If it is not in the approved class.

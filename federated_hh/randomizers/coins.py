@@ -110,7 +110,7 @@ def count_heads(
     Args:
         generator: The source of random bits.
         num_tosses: int64 of any shape, at least 0.
-        probability: Of heads, in [0, 1].
+        probability: The probability of heads, in [0, 1].
 
     Returns:
         int64, of the shape of `num_tosses`.

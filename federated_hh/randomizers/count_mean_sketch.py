@@ -209,7 +209,7 @@ class CountMeanSketch(local_randomizer.LocalRandomizer):
 
         Args:
             histogram: See `sum_of_reports`.
-            seed: Of all that is random.
+            seed: The seed of all that is random.
 
         Returns:
             int64, `sketch_shape`.

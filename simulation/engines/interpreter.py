@@ -51,7 +51,7 @@ class Interpreter:
 
         Args:
             functions: Gives what calls a TensorFlow computation.
-            num_clients: Of the federated values.
+            num_clients: The number of clients of the federated values.
             threads: How many clients are computed at once; None for one a core.
         """
         self._functions = functions
@@ -77,8 +77,8 @@ class Interpreter:
         """Returns what a building block is.
 
         Args:
-            block: Of a computation whose intrinsics have been replaced by bodies, as
-                far as TFF has bodies for them.
+            block: The block of a computation whose intrinsics have been replaced by
+                bodies, as far as TFF has bodies for them.
             scope: The values of the names that it refers to.
 
         Raises:

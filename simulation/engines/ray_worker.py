@@ -29,8 +29,10 @@ class Terms:
     Attributes:
         code: A digest of the code.
         packages: Versions, by name.
-        files: Of each directory of columns, the size and SHA-256 of each file.
-        settings: Of the environment: what TensorFlow's arithmetic depends on.
+        files: The files of each directory of columns, the size and SHA-256 of each
+            file.
+        settings: The settings of the environment: what TensorFlow's arithmetic depends
+            on.
         runtime: What executes slices.
         max_concurrent_calls: See `runtime.computing`.
         answer_timeout: Seconds after which a TFF worker that is silent is ended.
@@ -163,7 +165,7 @@ class Call:
 
     Attributes:
         computation: Its number.
-        round: Of the call; each has a message of its own.
+        round: The round of the call; each has a message of its own.
     """
 
     computation: int

@@ -67,7 +67,7 @@ class Actors:
         """Takes actors that have not begun.
 
         Args:
-            handles: Of `SliceWorker`s.
+            handles: The handles of `SliceWorker`s.
             terms: What they begin with.
             slice_timeout: Seconds that one may take for a slice.
         """

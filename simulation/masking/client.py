@@ -61,7 +61,7 @@ class Client:
 
         Args:
             number: Its own.
-            terms: Of the sum.
+            terms: The terms of the sum.
             bits: Its own random bits, for this sum alone.
         """
         self.number = number

@@ -36,9 +36,9 @@ class Cost:
         """Estimates a sum's cost.
 
         Args:
-            graph: Of the sum.
+            graph: The graph of the sum.
             size: Numbers of a vector.
-            bits: Of the modulus.
+            bits: The bits of the modulus.
         """
         vector = size * masks.dtype_of(bits).itemsize
         clients, k = graph.needs.num_clients, graph.neighbours

@@ -86,8 +86,8 @@ class Needs:
 
         Args:
             num_clients: n.
-            dropout: Of the cohort, who may drop out, in [0, 1).
-            corrupt: Of the cohort, who may collude, in [0, 1).
+            dropout: The share of the cohort that may drop out, in [0, 1).
+            corrupt: The share of the cohort that may collude, in [0, 1).
             **bits: See the attributes.
         """
         gone, bad = (

@@ -37,8 +37,8 @@ class PublicKeys:
 
     Attributes:
         client: Whose.
-        sealing: Of the key that shares are encrypted with: 32 bytes.
-        masking: Of the key that masks are made of: 32 bytes.
+        sealing: The public key that shares are encrypted with: 32 bytes.
+        masking: The public key that masks are made of: 32 bytes.
     """
 
     client: int
@@ -149,8 +149,8 @@ class UnmaskShares:
 
     Attributes:
         client: From whom.
-        seeds: Of the neighbours' self-masks.
-        keys: Of the neighbours' masking keys.
+        seeds: The seeds of the neighbours' self-masks.
+        keys: The keys of the neighbours' masking keys.
     """
 
     client: int

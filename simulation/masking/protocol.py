@@ -35,7 +35,7 @@ class Outcome:
         bytes_up: That all clients sent.
         bytes_down: That all clients got.
         client_seconds: Processor seconds of all clients.
-        server_seconds: Of the server.
+        server_seconds: The seconds of the server.
     """
 
     total: np.ndarray
@@ -52,7 +52,7 @@ def drop_outs(num_clients: int, rate: float, stream: streams.Stream) -> dict[int
     Args:
         num_clients: n.
         rate: In [0, 1].
-        stream: Of the sum.
+        stream: The stream of the sum.
     """
     generator = stream.generator("who drops out")
     is_gone = generator.random(num_clients) < rate
@@ -93,7 +93,7 @@ def masked_sum(
         bits: In 1..64.
         size: Numbers of a vector.
         vectors: Returns the vectors of those who get so far as to send theirs.
-        stream: Of this sum alone.
+        stream: The stream of this sum alone.
         gone: Who drops out, before sending what.
         transcript: Takes all messages; None where nobody looks at them.
 

@@ -23,7 +23,7 @@ class Server:
         """Begins without a message.
 
         Args:
-            terms: Of the sum.
+            terms: The terms of the sum.
             neighbours: int64 [clients, k]: each client's, ascending.
             least_left: How many clients have to have sent their input; without one
                 that has, nobody is asked to unmask.

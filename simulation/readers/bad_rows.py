@@ -18,7 +18,8 @@ class BadRows:
 
         Args:
             limit: How many there may be in all files, at least 0.
-            num_files: Of how many files; of several, each row says which it is in.
+            num_files: How many files are read; of several, each row says which it is
+                in.
         """
         self._limit = limit
         self._num_files = num_files

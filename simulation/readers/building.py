@@ -44,7 +44,7 @@ class PopulationBuilder:
         """Starts with no rows.
 
         Args:
-            writer: Of the population.
+            writer: The writer of the population.
             table: Names and filters the words.
             tokenizer: Cuts text into words; None if rows hold words.
             entries_in_memory: How many words are grouped at a time.

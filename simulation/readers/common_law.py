@@ -22,7 +22,7 @@ class Trends:
         share: In [0, 1).
         num_words: At least 1; all words where there are fewer.
         exponent: At least 0.
-        seed: Of the population.
+        seed: The seed of the population.
     """
 
     share: float = 0.0

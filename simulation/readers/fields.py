@@ -39,7 +39,8 @@ class Fields:
 
         Args:
             options: The options.
-            file_format: Of the file; "word_counts" holds words if no column is named.
+            file_format: The format of the file; "word_counts" holds words if no
+                column is named.
         """
         word, count = options.word_column, options.count_column
         if file_format == "word_counts" and word is None:
@@ -66,7 +67,7 @@ class Fields:
 
         Args:
             path: The file, for messages.
-            names: Of the file's columns, or None if they have none.
+            names: The names of the file's columns, or None if they have none.
             width: Number of the file's columns.
 
         Raises:
@@ -135,7 +136,7 @@ class Rows:
         """Returns some of the rows.
 
         Args:
-            chosen: Of each, whether it is one of them.
+            chosen: Whether each is one of them.
         """
         return Rows(
             list(itertools.compress(self.lines, chosen)),

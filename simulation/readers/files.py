@@ -113,7 +113,7 @@ def build(
     """Writes the columns of the population in files.
 
     Args:
-        writer: Of the population.
+        writer: The writer of the population.
         options: The files, their columns, and what is left out.
         tokenizer: Cuts text into words; not used where rows hold words.
         table: Names and filters the words.

@@ -65,7 +65,7 @@ def open_text(path: str, encoding: str) -> Iterator[Iterator[str]]:
 
     Args:
         path: The file; .gz, .xz and .zst are decompressed.
-        encoding: Of the text; a byte order mark of UTF-8 is skipped.
+        encoding: The encoding of the text; a byte order mark of UTF-8 is skipped.
 
     Yields:
         An iterator of lines with their line ends, as split at line feeds.

@@ -50,14 +50,14 @@ class WordsPerClient:
     sigma = 0, T is the mean itself.
 
     Attributes:
-        mean: Of T.
+        mean: The mean of T.
     """
 
     def __init__(self, mean: float, sigma: float):
         """Solves for mu.
 
         Args:
-            mean: Of T; above 1 if sigma is, else a whole number from 1.
+            mean: The mean of T; above 1 if sigma is, else a whole number from 1.
             sigma: Standard deviation of the log of the unrounded number, at least 0.
         """
         self.mean, self._sigma = mean, sigma
@@ -106,7 +106,8 @@ class Typing:
     Attributes:
         keep_probability: That something of a typed word is kept.
         dropped_probabilities: That nothing is, by reason.
-        share_beyond: Of the common law, what it gives to words that the list lacks.
+        share_beyond: The part of the common law that it gives to words that
+            the list lacks.
     """
 
     def __init__(self, kept: kept_words.KeptWords, law: common_law.CommonLaw) -> None:
@@ -114,7 +115,7 @@ class Typing:
 
         Args:
             kept: What is kept of each typed word.
-            law: Of the words kept.
+            law: The law of the words kept.
         """
         weights, dropped = kept.frequencies, kept.dropped
         if law.is_of_kept_words:
@@ -169,11 +170,12 @@ def _chunk(
     """Draws a chunk of clients.
 
     Args:
-        index: Of the chunk; decides its random numbers together with the seed.
+        index: The index of the chunk; decides its random numbers together with the
+            seed.
         size: Number of clients.
         options: The seed of the population, and the clients' law.
-        law: Of the number of words typed.
-        typing: Of the words.
+        law: The law of the number of words typed.
+        typing: The law that the words are typed by.
 
     Returns:
         The clients, and how many typed words were dropped for each reason.
@@ -224,7 +226,7 @@ def build(
     """Writes the columns of a synthetic population.
 
     Args:
-        writer: Of the population.
+        writer: The writer of the population.
         options: The number of clients, the law of words a client, the seed, and what
             becomes of clients without words.
         tokenizer: Cuts what is typed.

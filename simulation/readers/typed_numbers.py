@@ -14,7 +14,7 @@ class TypedNumbers:
     """The law of a number that is one of a list, each place of it as likely.
 
     Attributes:
-        mean: Of the list.
+        mean: The mean of the list.
     """
 
     def __init__(self, numbers: np.ndarray):
@@ -35,8 +35,8 @@ def read(path: str) -> TypedNumbers:
     """Reads a list of numbers.
 
     Args:
-        path: Of a file with a whole number a line, from 1 to `MAX_WORDS_PER_CLIENT`;
-            possibly compressed (.gz, .xz, .zst).
+        path: The path of a file with a whole number a line, from 1 to
+            `MAX_WORDS_PER_CLIENT`; possibly compressed (.gz, .xz, .zst).
 
     Raises:
         PopulationError: If the file cannot be read, or a line is no such number.

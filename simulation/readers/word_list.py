@@ -32,8 +32,8 @@ def read(path: str, needs_counts: bool) -> dict[str, float]:
     """Reads a list of words.
 
     Args:
-        path: Of a file with a word a line, or a word, a tab and its count; UTF-8,
-            possibly compressed (.gz, .xz, .zst).
+        path: The path of a file with a word a line, or a word, a tab and its count;
+            UTF-8, possibly compressed (.gz, .xz, .zst).
         needs_counts: Whether a line without a count is an error. Else the file's order
             is that of the frequencies, and counts are not looked at.
 

@@ -124,7 +124,7 @@ class WordTable:
         """Counts words that are left out.
 
         Args:
-            codes: Of the words: keys of `REASONS`.
+            codes: The codes of the words: keys of `REASONS`.
             counts: How often each occurs; None for once.
         """
         for code, reason in REASONS.items():

@@ -35,7 +35,7 @@ class ClientBlock:
             reports: bool [reports, cells].
             batch: That they are for.
             minimum_cohort: That they ask for.
-            stream: Of this block and no other.
+            stream: The stream of this block and no other.
         """
         self._proof, self._batch = bit_proof, batch
         self._minimum_cohort = minimum_cohort

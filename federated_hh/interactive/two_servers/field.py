@@ -116,7 +116,7 @@ class Field:
 
         Args:
             bits: A stream that nothing else is drawn from.
-            *shape: Of the array.
+            *shape: The shape of the array.
         """
         drop = np.uint64(64 - self.exponent)
         size = int(np.prod(shape))

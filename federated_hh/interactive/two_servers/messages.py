@@ -20,7 +20,7 @@ class Parsed:
     """Messages that have the right length.
 
     Attributes:
-        identifiers: Of the reports.
+        identifiers: The identifiers of the reports.
         batches: uint64 [messages].
         minima: uint64 [messages]; None of proofs.
         cells: uint64 [messages]; None of proofs.
@@ -49,7 +49,7 @@ def encode_shares(
         identifiers: uint64 [reports, 2].
         batch: That they are for.
         minimum_cohort: That they ask for.
-        num_cells: Of each.
+        num_cells: The number of cells of each.
         values: uint64 [reports, values]: shares for one server.
     """
     words = np.empty((len(values), _SHARE_HEADER + values.shape[1]), "<u8")

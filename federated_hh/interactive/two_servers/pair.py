@@ -30,7 +30,7 @@ class Pair(Protocol):
         """Has both servers take a step of `server.Server`.
 
         Args:
-            name: Of the method.
+            name: The name of the method.
             first: The argument of server 0; () for none.
             second: Likewise of server 1.
         """
@@ -42,7 +42,7 @@ class Told:
 
     Attributes:
         step: The name of the step in which it did.
-        index: Of the server that spoke.
+        index: The index of the server that spoke.
         message: What it said.
     """
 

@@ -53,12 +53,12 @@ class Terms:
     """What a batch is about; public, the key apart.
 
     Attributes:
-        number: Of the batch; each is above that of the one before.
-        num_cells: Of each report.
+        number: The number of the batch; each is above that of the one before.
+        num_cells: The number of cells of each report.
         minimum_cohort: Fewer accepted reports are not released, and a report that asks
             for more is refused.
-        key: Of the server's random numbers for the batch, in [0, 2^128); each server
-            has its own.
+        key: The key of the server's random numbers for the batch, in [0, 2^128); each
+            server has its own.
     """
 
     number: int

@@ -17,7 +17,7 @@ def serve(index: int, connection, link) -> None:
     """Takes steps until one of the connections ends.
 
     Args:
-        index: Of the server, 0 or 1.
+        index: The index of the server, 0 or 1.
         connection: To whoever says which steps.
         link: To the other server.
     """
