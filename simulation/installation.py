@@ -4,6 +4,8 @@ import importlib.metadata
 import os
 import pathlib
 import shlex
+import shutil
+import sys
 import sysconfig
 
 _DISTRIBUTION = "federated-hh"
@@ -24,7 +26,8 @@ def release() -> str:
 def launcher() -> str:
     """Returns what a module's name stands behind on a command line, where one is."""
     if is_installed():
-        return "python -m"
+        is_on_path = shutil.which("python") == sys.executable
+        return f"{'python' if is_on_path else shlex.quote(sys.executable)} -m"
     script = HOME / "scripts" / "run"
     if pathlib.Path.cwd() == HOME:
         return "scripts/run"

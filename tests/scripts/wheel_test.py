@@ -141,6 +141,14 @@ class WheelTest(absltest.TestCase):
                 if line and not line.startswith("#"):
                     self.assertIn(re.split(r"[=<>]", line)[0], locked)
 
+    def test_the_lock_and_uv_take_the_same_overrides(self):
+        lines = (_ROOT / "requirements.overrides").read_text().splitlines()
+        settings = tomllib.loads((_ROOT / "pyproject.toml").read_text())
+        self.assertEqual(
+            settings["tool"]["uv"]["override-dependencies"],
+            [line for line in lines if not line.startswith("#")],
+        )
+
     def test_the_version_has_one_place(self):
         project = tomllib.loads((_ROOT / "pyproject.toml").read_text())["project"]
         self.assertIn(f"-{project['version']}-", self.wheel.name)

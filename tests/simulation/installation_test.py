@@ -3,6 +3,7 @@
 import importlib.metadata
 import os
 import pathlib
+import sys
 from unittest import mock
 
 from absl.testing import absltest
@@ -26,6 +27,18 @@ class InstallationTest(absltest.TestCase):
             mock.patch.dict(os.environ, {"XDG_CACHE_HOME": "/users"}),
         ):
             self.assertEqual(installation.cache(), pathlib.Path("/users/federated-hh"))
+
+    def test_next_commands_name_a_python_that_has_the_packages(self):
+        for found, expected in (
+            (sys.executable, "python -m"),
+            ("/usr/bin/python", f"{sys.executable} -m"),
+            (None, f"{sys.executable} -m"),
+        ):
+            with (
+                self.as_installed(),
+                mock.patch.object(installation.shutil, "which", {"python": found}.get),
+            ):
+                self.assertEqual(installation.launcher(), expected)
 
     def test_the_version_is_the_installed_one_and_no_commit_around_it(self):
         with (
