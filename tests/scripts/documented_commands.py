@@ -18,7 +18,7 @@ _RUN = re.compile(r"(?:\$ )?(?:\./)?scripts/run (?P<program>[a-z_]+\.\w+)(?P<res
 _INSTALLED = re.compile(r"env/bin/(?P<script>[a-z-]+)(?P<rest> .*)")
 # What is no program of ours, with what it takes after its name.
 _TOOLS = re.compile(
-    r"\./scripts/test\b|bazel |env/bin/pip install |uv pip install |python3\.11 -m venv |git "
+    r"\./scripts/test\b|bazel |(?:env/bin/|uv )pip install |python3\.11 -m venv |git "
     r"|\.venv/bin/(?:ruff|mypy|python -m (?:sphinx|mypy|pip|build))\b"
     r"|scripts/lock_requirements\b|\.ci/run$"
 )
