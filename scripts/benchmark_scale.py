@@ -177,6 +177,8 @@ def _own_bytes() -> int:
 def project(cost: "pd.DataFrame") -> "pd.DataFrame":
     """Returns a table: what a wanted round would take on more cores.
 
+    What was measured at one size only has no row.
+
     Args:
         cost: The cost of `measure_cost`.
     """
@@ -218,15 +220,17 @@ def main(argv: list[str]) -> None:
     with tempfile.TemporaryDirectory(prefix="benchmark_scale_") as scratch:
         cost = measure_cost(options, scratch)
         memory = measure_memory(options)
-    projection = project(cost)
+    more = {"memory": memory}
+    if len(projection := project(cost)):
+        more["projection"] = projection
     benchmark_results.write(
         options.results_dir,
         "scripts.benchmark_scale",
         cost,
         "synthetic English words, and random sentences",
-        more={"memory": memory, "projection": projection},
+        more=more,
     )
-    for table in (cost, memory, projection):
+    for table in (cost, *more.values()):
         print(table.to_string(index=False, float_format=lambda x: f"{x:.4g}"))
 
 

@@ -4,7 +4,8 @@
 
 Each trial is a round of training on a cluster of this machine with two nodes of a core
 each. In it one thing fails: an actor is killed, its TFF worker is killed, either is
-stopped, or a node is removed. The sum has to be that of one worker to the bit.
+stopped, or a node is removed. A round that ends before is no trial. The sum has to be
+that of one worker to the bit.
 """
 
 import dataclasses
@@ -35,6 +36,7 @@ FAULTS = (
     "TFF worker stopped",
     "node removed",
 )
+SAME = "the same sum"
 _LONGEST_WAIT = 120.0
 
 
@@ -42,8 +44,8 @@ _LONGEST_WAIT = 120.0
 class Options:
     """What is tried."""
 
-    trials: int = option(50, "How many.", least=1, most=100_000)
-    clients: int = option(64, "That train in a round.", least=1, most=10**6)
+    trials: int = option(50, "How many trials.", least=1, most=100_000)
+    clients: int = option(64, "Clients that train in a round.", least=1, most=10**6)
     num_units: int = option(64, "Units of the model's layer.", least=2, most=10_000)
     slice_timeout: float = option(
         10.0, "The longest time of a slice.", above=0, most=1e5, unit="seconds"
@@ -100,13 +102,45 @@ def _processes(ray: Any, actors: Any) -> list[tuple[int, int]]:
     raise RuntimeError(f"not all actors were back within {_LONGEST_WAIT:.0f} s")
 
 
-def _fault(kind: str, pids: list[tuple[int, int]], nodes: _Nodes) -> Callable:
-    """Returns what lets something fail."""
+def _fault(kind: str, pids: tuple[int, int], nodes: _Nodes) -> Callable[[], None]:
+    """Returns what lets something fail.
+
+    Args:
+        kind: One of `FAULTS`.
+        pids: The ids of an actor and of its worker.
+        nodes: The cluster.
+    """
     if kind == "node removed":
         return nodes.remove_one
-    actor, worker = pids[0]
+    actor, worker = pids
     how = signal.SIGSTOP if "stopped" in kind else signal.SIGKILL
     return lambda: os.kill(actor if kind.startswith("actor") else worker, how)
+
+
+class _Timer:
+    """Lets something fail after a while, unless the round is over before.
+
+    Attributes:
+        struck: When it did, in seconds since the round began; None where it did not.
+    """
+
+    def __init__(self, moment: float, fault: Callable[[], None]):
+        self.struck: float | None = None
+        self._fault = fault
+        self._begun = time.monotonic()
+        self._timer = threading.Timer(moment, self._strike)
+        self._timer.start()
+
+    def _strike(self) -> None:
+        self.struck = time.monotonic() - self._begun
+        self._fault()
+
+    def end(self) -> float:
+        """Returns the seconds of the round, which is over."""
+        seconds = time.monotonic() - self._begun
+        self._timer.cancel()
+        self._timer.join()
+        return seconds
 
 
 def measure(options: Options, scratch: str) -> "pd.DataFrame":
@@ -140,33 +174,32 @@ def measure(options: Options, scratch: str) -> "pd.DataFrame":
     try:
         with ray_engine.computing(-1) as actors:
             list(workload.rounds())  # compiles
-            for trial in range(options.trials):
+            while len(rows) < options.trials:
                 list(workload.rounds())  # ends one that was stopped after its round
                 _processes(ray, actors)  # all are back
                 begun = time.monotonic()
                 list(workload.rounds())
                 undisturbed = time.monotonic() - begun
                 pids = _processes(ray, actors)
-                kind = FAULTS[trial % len(FAULTS)]
+                kind = FAULTS[len(rows) % len(FAULTS)]
                 moment = chooser.uniform(0, undisturbed)
-                timer = threading.Timer(moment, _fault(kind, pids, nodes))
-                timer.start()
-                begun = time.monotonic()
+                timer = _Timer(moment, _fault(kind, chooser.choice(pids), nodes))
                 try:
                     found = list(workload.rounds())
                     apart = engine_workloads.difference(expected, found)
-                    outcome = "the same sum" if apart == 0 else "ANOTHER SUM"
+                    outcome = SAME if apart == 0 else "ANOTHER SUM"
                 except RuntimeError as error:
                     outcome = f"error: {str(error)[:200]}"
-                seconds = time.monotonic() - begun
-                timer.join()
-                if kind == "node removed":
+                seconds = timer.end()
+                if timer.struck is not None and kind == "node removed":
                     nodes.replace()
+                if timer.struck is None or timer.struck > seconds:
+                    continue  # the round was over before
                 rows.append(
                     {
-                        "trial": trial + 1,
+                        "trial": len(rows) + 1,
                         "fault": kind,
-                        "at_seconds": moment,
+                        "at_seconds": timer.struck,
                         "undisturbed_seconds": undisturbed,
                         "seconds": seconds,
                         "outcome": outcome,
@@ -181,7 +214,7 @@ def measure(options: Options, scratch: str) -> "pd.DataFrame":
 
 
 def main(argv: list[str]) -> None:
-    """Tries, writes and prints; fails where a sum was another."""
+    """Tries, writes and prints; fails where a round gave another sum, or none."""
     del argv
     startup.silence_tensorflow()
     options = _FLAGS.read()
@@ -195,7 +228,7 @@ def main(argv: list[str]) -> None:
     )
     shown = table.groupby(["fault", "outcome"])["seconds"].agg(["count", "mean", "max"])
     print(shown.to_string(float_format=lambda x: f"{x:.3g}"))
-    if (table["outcome"] == "ANOTHER SUM").any():
+    if (table["outcome"] != SAME).any():
         sys.exit(1)
 
 

@@ -24,6 +24,41 @@ class BenchmarksTest(parameterized.TestCase):
             "--parameters=1000 --repeats=1 --results_dir=results",
             "rotated, q = 10",
         ),
+        (
+            "benchmark_ldp_triehh",
+            "--study_scale=0 --num_clients=100000 --mean_words_per_client=20 "
+            "--devices=100 --single_devices=5 --results_dir=results",
+            "NumPy, report by report",
+        ),
+        (
+            "benchmark_population",
+            "--num_clients=200 --num_repeats=1",
+            "as many distinct",
+        ),
+        (
+            "benchmark_randomizers",
+            "--repeats=1 --most_one_by_one=10000 --client_reports=100 "
+            "--results_dir=results",
+            "sum_of_reports",
+        ),
+        # Of one size each, so that nothing is projected.
+        (
+            "benchmark_scale",
+            "--cohorts=1000 --trained=2 --num_units=4 --actors=1 --memory_rounds=2 "
+            "--results_dir=results",
+            "after_rounds",
+        ),
+        (
+            "compare_runtimes",
+            "--num_clients=10000 --num_rounds=2 --training_clients=4 --num_units=8",
+            "evaluation",
+        ),
+        (
+            "fault_trials",
+            "--trials=1 --clients=4 --num_units=4 --slice_timeout=6 "
+            "--results_dir=results",
+            "the same sum",
+        ),
         ("benchmark_noise", "--parameters=1000 --rounds=1", "BLT, 2 buffers"),
         (
             "benchmark_reading",

@@ -15,16 +15,6 @@ from tests.scripts import documented_commands
 _ROOT = documented_commands.ROOT
 # Its commands are small as they are.
 _RUN_WHOLE = {"privacy.run_accounting"}
-# Their smallest forms take a minute and more: they draw from the whole English list,
-# reports of a million items, or levels of several sizes, or start several clusters.
-_RUN_BY_NONE = {
-    "scripts.benchmark_scale",
-    "scripts.compare_runtimes",
-    "scripts.fault_trials",
-    "scripts.benchmark_ldp_triehh",
-    "scripts.benchmark_population",
-    "scripts.benchmark_randomizers",
-}
 # They have all of them in one list.
 _FEW_FLAGS = {"scripts.compare", "training.predict_next_word"}
 # Parses each command line with the program's own parser, in a fork of its own: the
@@ -136,7 +126,7 @@ class CommandsTest(parameterized.TestCase):
         self.assertIn("epsilom", found[0])
 
     def test_every_program_is_run_by_a_test(self):
-        not_run = set(_by_program()) - _RUN_WHOLE - _RUN_BY_NONE
+        not_run = set(_by_program()) - _RUN_WHOLE
         for file in (_ROOT / "tests").rglob("*_test.py"):
             text = file.read_text()
             if file.stem in ("commands_test", "flags_test"):
