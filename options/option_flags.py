@@ -1,9 +1,10 @@
 """Flags made of the options of a dataclass: see `options.fields`."""
 
 import os
+import re
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, Generic, NoReturn, TypeVar
 
 from absl import flags
 
@@ -12,6 +13,12 @@ from options import help_text
 
 # So that flags belong to the module that asks for them.
 flags.disclaim_key_flags()
+
+# What Python says of a text that is no number, and what a person wants to know.
+_KINDS = {
+    "invalid literal for int": "a whole number",
+    "could not convert string to float": "a number",
+}
 
 Options = TypeVar("Options")
 
@@ -37,6 +44,24 @@ class OptionFlags(Generic[Options]):
             ValueError: If they do not go together, or one is missing.
         """
         return _read(self._class, self._fields, flags.FLAGS)
+
+    def parse(self, arguments: Sequence[str]) -> list[str]:
+        """Parses a command line as `parse`, and checks these options by it.
+
+        Args:
+            arguments: The program and its arguments, as in `sys.argv`.
+        """
+        rest = parse(arguments)
+        try:
+            self.read()
+        except ValueError as error:
+            _end(
+                each.with_flags()
+                if isinstance(each, fields_lib.OptionError)
+                else str(each)
+                for each in getattr(error, "errors", [error])
+            )
+        return rest
 
 
 def define(
@@ -124,8 +149,13 @@ def parse(arguments: Sequence[str], *, takes_words: bool = False) -> list[str]:
         error = f"arguments are --flags; what is {rest[1]!r}?"
     # All that is wrong is told at once; what is wrong with a flagfile comes alone.
     found = [single for each in _apart(arguments) if (single := _parsed(each)[1])]
-    for told in dict.fromkeys(found or [error]):
-        print(f"error: {told}", file=sys.stderr)
+    _end(found or [error])
+
+
+def _end(told: Iterable[str]) -> NoReturn:
+    """Says what is wrong, a line each, and ends the program."""
+    for line in dict.fromkeys(told):
+        print(f"error: {line}", file=sys.stderr)
     sys.exit(2)
 
 
@@ -158,6 +188,8 @@ def _parsed(arguments: Sequence[str]) -> tuple[list[str], str]:
         message = f"--flagfile: has to be text in UTF-8 ({error})"
     except ValueError as error:  # as of --noresume=1
         message = str(error)
+    for kind, wanted in _KINDS.items():
+        message = re.sub(f"{kind}.*", f"has to be {wanted}", message)
     return [], " ".join(message.split())
 
 

@@ -204,11 +204,9 @@ class MaskedSums:
         """
         found = self.graph(num_clients)
         needs = found.needs
-        chance = (
-            "without exception, as all are neighbours of all"
-            if math.isinf(found.log2_insecure)
-            else f"but for a probability of 2^{found.log2_insecure:.1f} a round"
-        )
+        chance = f"but for a probability of 2^{found.log2_insecure:.1f} a round"
+        if math.isinf(found.log2_insecure):
+            chance = "without exception, as too few collude and drop out for one"
         sentence = (
             f"Sums are masked (docs/masked_sum.md): of {num_clients:,} clients each "
             f"has {found.neighbours:,} neighbours, of whom any {found.threshold:,} "

@@ -162,4 +162,4 @@ def _print_row(name: str, ours: tuple[float, float], theirs: tuple[float, float]
 
 
 if __name__ == "__main__":
-    app.run(main, flags_parser=option_flags.parse)
+    app.run(main, flags_parser=_FLAGS.parse)

@@ -147,4 +147,4 @@ def main(argv: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    app.run(main, flags_parser=option_flags.parse)
+    app.run(main, flags_parser=_FLAGS.parse)

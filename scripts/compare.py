@@ -241,7 +241,7 @@ def main(argv: list[str]) -> None:
             ", ".join(run.name for run in runs),
             sections(runs),
             verdict_lib.Verdict(
-                found="; ".join(f"{r.name}: {r.found}" for r in runs if r.found),
+                found=" ".join(f"{r.name}: {r.found}" for r in runs if r.found),
                 privacy="",
                 report=output,
             ),

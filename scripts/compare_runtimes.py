@@ -20,7 +20,7 @@ from absl import app
 from options import option_flags
 from options.fields import check, option
 from scripts import engine_workloads, resource_usage
-from simulation import engine_options, startup
+from simulation import engine_options, exit_codes, startup
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -122,7 +122,7 @@ def main(argv: list[str]) -> None:
             table = compare(workloads, options.num_rounds, options.in_process_device)
         except ValueError as error:
             print(f"error: {error}", file=sys.stderr)
-            sys.exit(1)
+            sys.exit(exit_codes.WRONG_USE)
     print(table.to_string(index=False, float_format=lambda x: f"{x:.3g}"))
     wrong = table[table["relative_difference"] > table["has_to_be_at_most"]]
     if len(wrong):
@@ -132,4 +132,4 @@ def main(argv: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    app.run(main, flags_parser=option_flags.parse)
+    app.run(main, flags_parser=_FLAGS.parse)

@@ -18,6 +18,7 @@ from typing import Any
 import pandas as pd
 from absl import app, flags
 
+from options import option_flags
 from privacy import triehh, triehh_solver, triehh_theorem1
 from scripts import (
     comparison_tables,
@@ -422,4 +423,4 @@ def main(argv: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
-    app.run(main)
+    app.run(main, flags_parser=option_flags.parse)

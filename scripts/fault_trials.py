@@ -170,7 +170,7 @@ def measure(options: Options, scratch: str) -> "pd.DataFrame":
     ray = ray_engine.import_ray(is_local=True)
     chooser = random.Random(options.seed)
     nodes = _Nodes(ray, 2)
-    rows = []
+    rows: list[dict[str, Any]] = []
     try:
         with ray_engine.computing(-1) as actors:
             list(workload.rounds())  # compiles
@@ -233,4 +233,4 @@ def main(argv: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    app.run(main, flags_parser=option_flags.parse)
+    app.run(main, flags_parser=_FLAGS.parse)

@@ -260,6 +260,12 @@ def _choose_engine() -> None:
         slices.check_address(engine.ray_address)
     if runtime.runtime is engine_options.Runtime.IN_PROCESS:
         startup.prepare_in_process()
+    if runtime.device is not None and engine.engine is engine_options.Engine.EMBEDDED:
+        if not _OPTIONS.read().tf_logs:
+            startup.silence_tensorflow()
+        from simulation.engines import in_process
+
+        in_process.check_device(runtime.device)
 
 
 def check_numbers(names: Sequence[str]) -> None:

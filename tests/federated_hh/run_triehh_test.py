@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -71,8 +72,18 @@ class RunTrieHHTest(parameterized.TestCase):
             message = "--runtime is 'in_process', but the run began with 'worker'"
             self.assertIn(message, refused.stderr)
 
+        moved = self.scratch / "moved"
+        shutil.copytree(killed, moved)
         again = _run("--resume", self.cache, f"--output_dir={killed}")
         self.assertEqual(again.returncode, 0, again.stderr)
+        with self.subTest("another engine goes on with it"):
+            ray = ["--engine=ray", "--num_workers=1", f"--output_dir={moved}"]
+            on_ray = _run("--resume", self.cache, *ray)
+            self.assertEqual(on_ray.returncode, 0, on_ray.stderr)
+            for name in (*_RESULTS, "privacy.json", "metrics.csv"):
+                self.assertEqual(
+                    (whole / name).read_bytes(), (moved / name).read_bytes()
+                )
         for name in (*_RESULTS, "flags.txt", "privacy.json", "metrics.csv"):
             with self.subTest(name):
                 self.assertEqual(

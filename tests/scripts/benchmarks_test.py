@@ -55,9 +55,10 @@ class BenchmarksTest(parameterized.TestCase):
         ),
         (
             "fault_trials",
-            "--trials=1 --clients=4 --num_units=4 --slice_timeout=6 "
+            # One of each kind.
+            "--trials=5 --clients=4 --num_units=4 --slice_timeout=5 "
             "--results_dir=results",
-            "the same sum",
+            "node removed",
         ),
         ("benchmark_noise", "--parameters=1000 --rounds=1", "BLT, 2 buffers"),
         (
