@@ -65,7 +65,9 @@ def write(
     report.verdict(
         _found(results),
         advice=detection.advice(
-            int(results.coverage["words_released"].iloc[-1]), summary.findable
+            int(results.coverage["words_released"].iloc[-1]),
+            float(results.coverage["released_coverage"].iloc[-1]),
+            summary.findable,
         ),
         next_command="scripts.compare {run} ANOTHER_RUN",
     )

@@ -153,7 +153,7 @@ def write(
     first = words[words["repeat"] == 0]
     report.verdict(
         _found(first, results.scores),
-        advice=detection.advice(len(first), findable),
+        advice=detection.advice(len(first), _f1(results.scores)[1], findable),
         next_command="scripts.compare {run} ANOTHER_RUN",
     )
     found = report.section("Heavy hitters", covered=False)
@@ -210,12 +210,17 @@ def _found(first: pd.DataFrame, scores: pd.DataFrame) -> str:
     if not len(first):
         return "No word was found."
     best = ", ".join(first["word"].head(10))
-    k = min(100, int(scores["k"].max()))
-    f1 = scores.loc[scores["k"] == k, "f1"].iloc[0]
+    k, f1 = _f1(scores)
     return (
         f"{len(first):,} words found, first of all {best}. Against the true top {k}: "
         f"F1 {f1:.2f}."
     )
+
+
+def _f1(scores: pd.DataFrame) -> tuple[int, float]:
+    """Returns the K that the verdict is about, at most 100, and the F1 at it."""
+    k = min(100, int(scores["k"].max()))
+    return k, float(scores.loc[scores["k"] == k, "f1"].iloc[0])
 
 
 def _summary(

@@ -17,8 +17,8 @@ USUAL_CHARACTERS = 6
 PROBABILITIES = (0.5, 0.9)
 
 AS_GIVEN = "as given"
-# Who finds fewer words asks why.
-_ENOUGH = 10
+# Who finds fewer words, or less than half of what there is, asks why.
+_ENOUGH, _ENOUGH_OF_ALL = 10, 0.5
 
 
 class Detection(abc.ABC):
@@ -184,14 +184,15 @@ def sentences(table: Sequence[dict[str, Any]]) -> str:
     return f"{text}. What would help, for probability {likely:g}: {helps}."
 
 
-def advice(num_found: int, table: Sequence[dict[str, Any]]) -> str:
+def advice(num_found: int, part: float, table: Sequence[dict[str, Any]]) -> str:
     """Returns why little was found, and what would help; nothing where it was enough.
 
     Args:
         num_found: How many words.
+        part: How good that is, from 0 to 1, as F1 or a coverage; nan if unknown.
         table: From `rows`.
     """
-    if num_found >= _ENOUGH:
+    if num_found >= _ENOUGH and not part < _ENOUGH_OF_ALL:
         return ""
     return f"That is little, because of what can be found at all. {sentences(table)}"
 

@@ -30,6 +30,7 @@ from simulation import (
     tables,
 )
 from simulation import verdict as verdict_lib
+from training import metric_names
 
 _COLORS = (plots.BLUE, plots.ORANGE, plots.GREEN, plots.PURPLE, plots.INK)
 _LINES = ("-", "--", ":", "-.")
@@ -169,7 +170,16 @@ def _flags(runs: Sequence[Compared]) -> page_blocks.Section:
         values = {name: found.get(flag, "") for name, found in of_runs.items()}
         if len(set(values.values())) > 1:
             rows.append({"flag": f"--{flag}", **values})
-    return section.show(pd.DataFrame(rows)) if rows else section.text("None.")
+    if not rows:
+        return section.text("None.")
+    return section.show(pd.DataFrame(rows), names=list(of_runs))
+
+
+def _label(metric: str) -> str:
+    """Returns what logs, reports and documents call a metric."""
+    judged = metric.removeprefix("held_out_")
+    label = metric_names.KEYBOARD_LABELS.get(judged, judged.replace("_", " "))
+    return label if judged == metric else f"held-out clients: {label}"
 
 
 def _numeric(run: Compared) -> pd.DataFrame:
@@ -191,14 +201,15 @@ def _last(runs: Sequence[Compared]) -> page_blocks.Section:
     section = page_blocks.Section("After the last round", False)
     rows = []
     for name in _shown(runs):
-        row: dict[str, object] = {"metric": name.replace("_", " ")}
+        row: dict[str, object] = {"metric": _label(name)}
         for run in runs:
             values = _numeric(run).get(name, pd.Series(dtype=float)).dropna()
             row[run.name] = cells.cell(float(values.iloc[-1])) if len(values) else ""
         rows.append(row)
     if not rows:
         return section.text("No run has a round yet.")
-    return section.show(pd.DataFrame(rows), "Means over the repeats")
+    names = [run.name for run in runs]
+    return section.show(pd.DataFrame(rows), "Means over the repeats", names)
 
 
 def _curves(runs: Sequence[Compared]) -> page_blocks.Section:
@@ -211,7 +222,7 @@ def _curves(runs: Sequence[Compared]) -> page_blocks.Section:
     ][:_MOST_PANELS]
     for first in range(0, len(names), _PANELS_A_PICTURE):
         shown = names[first : first + _PANELS_A_PICTURE]
-        titles = [name.replace("_", " ") for name in shown]
+        titles = [_label(name) for name in shown]
         figure, panels = plots.stacked(titles, "round")
         for axes, name in zip(panels, shown, strict=True):
             for number, (run, table) in enumerate(found.items()):

@@ -47,11 +47,13 @@ class Table:
         caption: Above it.
         data: What it shows.
         printed: Columns of texts that are numbers, as bounds that were rounded up.
+        names: Columns whose names are nobody's words, as those of files.
     """
 
     caption: str
     data: pd.DataFrame
     printed: Sequence[str] = ()
+    names: Sequence[str] = ()
     kind = "table"
 
     @functools.cached_property
@@ -70,7 +72,7 @@ class Table:
         """The columns: a name, and whether it holds text, which is set to the left."""
         return [
             (
-                str(name).replace("_", " "),
+                str(name) if name in self.names else str(name).replace("_", " "),
                 name not in self.printed
                 and not pd.api.types.is_numeric_dtype(self._shown[name]),
             )
@@ -149,9 +151,11 @@ class Section:
         self.blocks.append(Text(source))
         return self
 
-    def show(self, table: pd.DataFrame, caption: str = "") -> Self:
-        """Shows a table that no file of the section's holds."""
-        self.blocks.append(Table(caption, table))
+    def show(
+        self, table: pd.DataFrame, caption: str = "", names: Sequence[str] = ()
+    ) -> Self:
+        """Shows a table that no file of the section's holds; see `Table`."""
+        self.blocks.append(Table(caption, table, names=names))
         return self
 
     def guarantees(self, rows: Sequence[Mapping[str, str]]) -> Self:

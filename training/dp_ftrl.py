@@ -219,8 +219,8 @@ class DpFtrl(algorithm.Algorithm[TrainingState, model_updates.UpdateSum]):
     def progress(self, row: Mapping[str, float | int]) -> str:
         """Returns what the log says of a round."""
         text = (
-            f"clip {row['clip_norm']:.3g}, update {row['update_norm']:.3g}, epsilon "
-            f"{row['epsilon']:.3g}"
+            f"clip norm {row['clip_norm']:.3g}, update norm {row['update_norm']:.3g}, "
+            f"epsilon {row['epsilon']:.3g}"
         )
         if math.isfinite(row.get("held_out_loss", math.nan)):
             held_out = {n: row[f"held_out_{n}"] for n in metric_names.LABELS}

@@ -60,6 +60,7 @@ def write(
     report = page.Page(directory, "Training")
     report.verdict(
         how_good(metrics.iloc[-1], baselines),
+        advice=advice(metrics.iloc[-1], baselines),
         next_command='training.predict_next_word --model={run} "how are"',
     )
     model = report.section("The model", covered=False)
@@ -91,6 +92,27 @@ def write(
     report.statement(planned, "Privacy, as planned", "privacy_planned")
     report.how_it_was_made()
     return report.write()
+
+
+def advice(last: pd.Series, baselines: Sequence[baselines_lib.Baseline]) -> str:
+    """Returns what would help a model that counting words is better than, or nothing.
+
+    Args:
+        last: The metrics of the last round.
+        baselines: What the model stands beside.
+    """
+    better = [
+        baseline.name
+        for baseline in baselines
+        if baseline.name != metric_names.BEST_POSSIBLE
+        and baseline.metrics["one_suggestion"] > last["held_out_one_suggestion"]
+    ]
+    if not better:
+        return ""
+    return (
+        f"{', '.join(better)}: better, by counting words alone. More rounds, more "
+        "clients a round, or public text to begin with (training.pretrain) would help."
+    )
 
 
 def how_good(last: pd.Series, baselines: Sequence[baselines_lib.Baseline]) -> str:

@@ -106,15 +106,22 @@ class BenchmarksTest(parameterized.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn(shown, done.stdout)
 
-    def test_a_wrong_flag_is_one_line(self):
+    @parameterized.parameters(
+        ("benchmark_noise", "--rounds=0", "--rounds=0: has to be an integer"),
+        ("benchmark_noise", "--rounds=x", "--rounds=x: has to be a whole number"),
+        ("benchmark_scale", "--cohorts=abc", "cohorts has 'abc'; it has to be"),
+        ("document_tables", "--nope", "Unknown command line flag 'nope'"),
+    )
+    def test_a_wrong_flag_is_one_line(self, name, flag, told):
         done = subprocess.run(
-            [sys.executable, "-P", "-m", "scripts.benchmark_noise", "--rounds=0"],
+            [sys.executable, "-P", "-m", f"scripts.{name}", flag],
             env={**os.environ, "PYTHONPATH": str(_ROOT)},
             capture_output=True,
             text=True,
         )
         self.assertEqual(done.returncode, 2)
-        self.assertRegex(done.stderr, r"^error: --rounds=0: .*\n$")
+        self.assertStartsWith(done.stderr, f"error: {told}")
+        self.assertEqual(done.stderr.count("\n"), 1)
 
 
 if __name__ == "__main__":
