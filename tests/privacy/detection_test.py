@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from unittest import mock
 
 import numpy as np
 from absl.testing import absltest, parameterized
@@ -80,6 +81,20 @@ class TrieHHDetectionTest(parameterized.TestCase):
         self.assertIn(f"with 0.9 if {needed:,} clients hold it", text)
         self.assertIn("10 times the users: ", text)
         self.assertIn("epsilon 8: ", text)
+
+
+class AdviceTest(absltest.TestCase):
+    def test_of_little(self):
+        for found, part, is_little in (
+            (3, 0.9, True),
+            (12, 0.21, True),
+            (12, 0.9, False),
+            (12, math.nan, False),
+            (0, math.nan, True),
+        ):
+            with mock.patch.object(detection, "sentences", lambda _: "What would."):
+                told = detection.advice(found, part, [])
+            self.assertEqual(told.endswith("What would."), is_little)
 
 
 class LdpTrieHHDetectionTest(parameterized.TestCase):

@@ -1,0 +1,32 @@
+"""Tests of what the report of a training run advises."""
+
+import pandas as pd
+from absl.testing import absltest
+
+from training import baselines, metric_names, training_report
+
+
+class AdviceTest(absltest.TestCase):
+    def test_where_counting_words_is_better(self):
+        others = [
+            baselines.Baseline(name, "text", {"one_suggestion": rate})
+            for name, rate in (
+                (baselines.UNIGRAM, 0.05),
+                (baselines.BIGRAM, 0.14),
+                (baselines.TRIGRAM, 0.16),
+                (metric_names.BEST_POSSIBLE, 0.9),
+                ("another model", 0.8),
+            )
+        ]
+        for rate, better in (
+            (0.01, baselines.NGRAMS),
+            (0.15, (baselines.TRIGRAM,)),
+            (0.2, ()),
+        ):
+            last = pd.Series({"held_out_one_suggestion": rate})
+            told = training_report.advice(last, others)
+            self.assertEqual(told.partition(":")[0], ", ".join(better))
+
+
+if __name__ == "__main__":
+    absltest.main()
