@@ -13,6 +13,20 @@ if TYPE_CHECKING:  # imports NumPy
 _MOST_CLIENTS = 2**31 - 1
 
 
+def _delta_of(text: str, num_clients: int) -> float | None:
+    """Returns delta for a number of clients; None where a text says none."""
+    compact = text.replace(" ", "").lower()
+    if compact == "1/n^2":
+        return 1.0 / num_clients**2
+    if compact == "1/(300n)":
+        return 1.0 / (300 * num_clients)
+    try:
+        delta = float(compact)
+    except ValueError:
+        return None
+    return delta if 0 < delta < 1 else None
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TrieHHOptions:
     """What a run of TrieHH is asked for: an epsilon, or a threshold and a cohort size.
@@ -34,6 +48,8 @@ class TrieHHOptions:
         "1/n^2",
         "Delta of a run: a number, or 1/n^2 or 1/(300n) for n clients.",
         group="Privacy",
+        is_valid=lambda text: _delta_of(text, 10**6) is not None,
+        form="a number above 0 and below 1, 1/n^2 or 1/(300n)",
     )
     parameters: str = option(
         "tight",
@@ -120,7 +136,6 @@ class TrieHHOptions:
                 "give either {epsilon} or {threshold} and {cohort_size}: each follows "
                 "from the other",
             )
-        self.delta_for(10**6)
         # Compared with the defaults, which a run directory records as if they were
         # given.
         if any(given) and self.parameters != "tight":
@@ -150,23 +165,9 @@ class TrieHHOptions:
 
         Args:
             num_clients: The number of clients of the population, at least 1.
-
-        Raises:
-            OptionError: If the text says none.
         """
-        compact = self.delta.replace(" ", "").lower()
-        if compact == "1/n^2":
-            return 1.0 / num_clients**2
-        if compact == "1/(300n)":
-            return 1.0 / (300 * num_clients)
-        try:
-            delta = float(compact)
-        except ValueError:
-            delta = 0.0
-        if not 0 < delta < 1:
-            raise OptionError(
-                self, "{delta=}: give a number above 0 and below 1, 1/n^2 or 1/(300n)"
-            )
+        delta = _delta_of(self.delta, num_clients)
+        assert delta is not None  # as was checked
         return delta
 
     def parameters_for(self, num_clients: int) -> "TrieHHParameters":

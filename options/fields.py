@@ -25,7 +25,7 @@ import numbers
 import operator
 import types
 import typing
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 # The default of an option that has to be given.
@@ -49,6 +49,8 @@ class _Limits:
     choices: tuple[str, ...]
     flag: str | None
     group: str | None
+    is_valid: Callable[[str], bool] | None
+    form: str
 
     @property
     def is_bounded(self) -> bool:
@@ -98,6 +100,8 @@ def option(
     flag: str | None = None,
     group: str | None = None,
     marks: Mapping[str, Any] | None = None,
+    is_valid: Callable[[str], bool] | None = None,
+    form: str = "a text",
 ) -> Any:
     """Returns a dataclass's field that is an option.
 
@@ -120,10 +124,13 @@ def option(
         group: What a person decides with it, where that is not what the class is about:
             a heading of --help.
         marks: More metadata of the field, by name.
+        is_valid: Whether a text is allowed; any is where it is None.
+        form: What a text has to be, as in "a number or 1/n^2".
     """
     choices = tuple(choices)
     limits = _Limits(
-        help, least, most, above, below, or_infinite, unit, why, choices, flag, group
+        *(help, least, most, above, below, or_infinite, unit, why, choices, flag),
+        *(group, is_valid, form),
     )
     return dataclasses.field(
         default=default, metadata={**(marks or {}), _METADATA: limits}
@@ -171,7 +178,7 @@ class OptionField:
         if self.kind is float:
             return f"a number {limits.interval()}{reason}"
         texts: dict[Any, str] = {bool: "True or False", tuple: "a list of texts"}
-        return texts.get(self.kind, "a text")
+        return texts.get(self.kind, limits.form)
 
     def accept(self, value: Any) -> Any:
         """Returns a value as it is kept: NumPy's numbers as Python's, say.
@@ -198,6 +205,9 @@ class OptionField:
             if not isinstance(value, self.kind):
                 raise TypeError
             if self.choices and value not in self.choices:
+                raise ValueError
+            is_valid = self.marks[_METADATA].is_valid
+            if is_valid is not None and not is_valid(value):
                 raise ValueError
             return value
         if isinstance(value, bool) or not isinstance(value, numbers.Real):

@@ -219,7 +219,20 @@ class _FloatParser(flags.FloatParser):
         return self._field.accept(self.convert(argument))
 
 
-_PARSERS = {int: _IntParser, float: _FloatParser}
+class _TextParser(flags.ArgumentParser):
+    """Parses a text that is an option."""
+
+    def __init__(self, field: fields_lib.OptionField):
+        super().__init__()
+        self._field = field
+        self.syntactic_help = field.range
+
+    def parse(self, argument):
+        """See base class."""
+        return self._field.accept(argument)
+
+
+_PARSERS = {int: _IntParser, float: _FloatParser, str: _TextParser}
 
 
 def _read(
@@ -243,7 +256,7 @@ def _define(
 ) -> None:
     default = None if default is fields_lib.REQUIRED else default
     name = field.flag
-    if field.kind in _PARSERS:
+    if field.kind in _PARSERS and not field.choices:
         parser = _PARSERS[field.kind](field)
         serializer = flags.ArgumentSerializer()
         flags.DEFINE(parser, name, default, field.help, into, serializer)
@@ -255,4 +268,4 @@ def _define(
         value = getattr(default, "value", default)
         flags.DEFINE_enum(name, value, field.choices, field.help, flag_values=into)
     else:
-        flags.DEFINE_string(name, default, field.help, flag_values=into)
+        raise TypeError(f"--{name} is of {field.kind}, for which there is no flag")

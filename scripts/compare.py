@@ -189,12 +189,12 @@ def _numeric(run: Compared) -> pd.DataFrame:
 
 
 def _shown(runs: Sequence[Compared]) -> list[str]:
-    """Returns the metrics that are shown: those of most runs first."""
+    """Returns the metrics that are shown: those of most runs first, time last."""
     counts: dict[str, int] = {}
     for run in runs:
         for name in _numeric(run).dropna(axis="columns", how="all"):
             counts[name] = counts.get(name, 0) + 1
-    return sorted(counts, key=lambda name: -counts[name])
+    return sorted(counts, key=lambda name: (name == "seconds", -counts[name]))
 
 
 def _last(runs: Sequence[Compared]) -> page_blocks.Section:

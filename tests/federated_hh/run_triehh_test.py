@@ -229,6 +229,10 @@ class RunTrieHHTest(parameterized.TestCase):
             "either --epsilon or --threshold",
         ),
         (("--epsilon=1", "--delta=small"), "--delta=small"),
+        (
+            ("--epsilon=-3", "--delta=7", "--max_length=0", "--num_clients=abc"),
+            r"(?s)--epsilon=-3: .*--delta=7: .*--max_length=0: .*--num_clients=abc: ",
+        ),
         (("--epsilon=1", "--delta=2"), "--delta=2"),
         (("--epsilon=nan",), "--epsilon=nan"),
         (

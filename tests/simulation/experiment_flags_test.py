@@ -120,7 +120,7 @@ class FlagErrorsTest(parameterized.TestCase):
         ("federated_hh.run_ldp_triehh", "--max_depth=1001", r"\[1, 1000\]"),
         ("training.run_training", "--num_units=2147483648", r"\[1, [0-9]+\]"),
         ("scripts.reproduce", "--study=figure0", "one of <.*oov_table1"),
-        ("federated_hh.run_triehh", "--num_repeats=many", "invalid literal"),
+        ("federated_hh.run_triehh", "--num_repeats=many", "a whole number"),
         ("federated_hh.run_triehh", "--no_such_flag=3", "error: Unknown"),
         ("federated_hh.run_triehh", "--noresume=3", "does not take an argument"),
         ("federated_hh.run_triehh", "--flagfile=nowhere", "Unable to open"),
