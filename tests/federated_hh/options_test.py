@@ -19,7 +19,7 @@ class TrieHHOptionsTest(parameterized.TestCase):
             "give either epsilon or",
         ),
         (dict(epsilon=math.inf), r"epsilon=inf: has to be a number in \(0, 22000\]"),
-        (dict(epsilon=1, delta="2"), "delta=2: give a number above 0"),
+        (dict(epsilon=1, delta="2"), "delta=2: has to be a number above 0"),
         (
             dict(threshold=9, cohort_size=9, parameters="corollary1"),
             "parameters=corollary1 is for epsilon",
