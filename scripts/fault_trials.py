@@ -69,10 +69,11 @@ class _Nodes:
         self._cluster = cluster_utils.Cluster(
             initialize_head=True, head_node_args={"num_cpus": 0}
         )
-        self._nodes = [self._cluster.add_node(num_cpus=1) for _ in range(number)]
+        # Before there are others: it connects to one, and that cannot be removed.
         ray.init(
             address=self._cluster.address, log_to_driver=False, logging_level="ERROR"
         )
+        self._nodes = [self._cluster.add_node(num_cpus=1) for _ in range(number)]
 
     def remove_one(self) -> None:
         """Ends a node, as if its machine was gone."""
