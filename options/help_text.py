@@ -157,7 +157,11 @@ def _described(name: str, told: str, width: int) -> list[str]:
         return [wrapped[0], *(" " * _INDENT + line for line in wrapped[1:])]
     # Of many choices, each line but the last ends in |.
     spelled = textwrap.wrap(
-        name.replace("|", "| "), width, subsequent_indent=" " * 6, drop_whitespace=True
+        name.replace("|", "| "),
+        width,
+        subsequent_indent=" " * 6,
+        break_long_words=False,
+        break_on_hyphens=False,
     )
     names = [line.replace("| ", "|") for line in spelled]
     return [*names, *(" " * _INDENT + line for line in wrapped)]

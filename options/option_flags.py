@@ -193,46 +193,36 @@ def _parsed(arguments: Sequence[str]) -> tuple[list[str], str]:
     return [], " ".join(message.split())
 
 
-class _IntParser(flags.IntegerParser):
+class _OptionParser(flags.ArgumentParser):
+    """Parses a flag that is an option; a text, where no other class converts it."""
+
+    def __init__(self, field: fields_lib.OptionField):
+        super().__init__()
+        self._field = field
+        self.syntactic_help = field.range
+
+    def convert(self, argument):
+        """Returns what a text stands for."""
+        return argument
+
+    def parse(self, argument):
+        """See base class."""
+        return self._field.accept(self.convert(argument))
+
+
+class _IntParser(_OptionParser, flags.IntegerParser):
     """Parses an integer that is an option."""
 
-    def __init__(self, field: fields_lib.OptionField):
-        super().__init__()
-        self._field = field
-        self.syntactic_help = field.range
-
-    def parse(self, argument):
-        """See base class."""
-        return self._field.accept(self.convert(argument))
+    convert = flags.IntegerParser.convert
 
 
-class _FloatParser(flags.FloatParser):
+class _FloatParser(_OptionParser, flags.FloatParser):
     """Parses a number that is an option."""
 
-    def __init__(self, field: fields_lib.OptionField):
-        super().__init__()
-        self._field = field
-        self.syntactic_help = field.range
-
-    def parse(self, argument):
-        """See base class."""
-        return self._field.accept(self.convert(argument))
+    convert = flags.FloatParser.convert
 
 
-class _TextParser(flags.ArgumentParser):
-    """Parses a text that is an option."""
-
-    def __init__(self, field: fields_lib.OptionField):
-        super().__init__()
-        self._field = field
-        self.syntactic_help = field.range
-
-    def parse(self, argument):
-        """See base class."""
-        return self._field.accept(argument)
-
-
-_PARSERS = {int: _IntParser, float: _FloatParser, str: _TextParser}
+_PARSERS = {int: _IntParser, float: _FloatParser, str: _OptionParser}
 
 
 def _read(
