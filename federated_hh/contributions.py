@@ -6,14 +6,13 @@ devices, for use inside a client computation (Sun et al. 2024, Algorithm 2, line
 to 13).
 """
 
-import dataclasses
 import enum
 
 import numpy as np
 import tensorflow as tf
 
+from federated_hh import mapped_columns
 from federated_hh.randomizers import local_randomizer
-from simulation import client_words
 
 # The bits of the keys that items are chosen by: a count above, a tie-breaker below.
 _COUNT_BITS = 31
@@ -29,25 +28,12 @@ class ItemSampler(enum.Enum):
     RANDOM = "random"
 
 
-@dataclasses.dataclass(frozen=True)
-class MappedItems:
+class MappedItems(mapped_columns.MappedColumns):
     """Where the worker finds the items of a population's devices.
 
     A device's words stand in the order of their spelling, so that those which share a
     prefix are neighbors, and a device merges them without sorting.
-
-    Attributes:
-        population: The population, whose files have to stay where they are.
     """
-
-    population: client_words.ClientWords
-
-    def _column(self, name: str) -> tf.Tensor:
-        return tf.raw_ops.ImmutableConst(
-            dtype=tf.int32,
-            shape=[self.population.num_entries],
-            memory_region_name=self.population.column_path(name),
-        )
 
     def items_of_block(
         self,
@@ -93,20 +79,16 @@ class MappedItems:
             [block + 1]. How often the device has each: int64, shape [items], or None
             where the sampler does not ask.
         """
-        splits = tf.raw_ops.ImmutableConst(
-            dtype=tf.int64,
-            shape=self.population.row_splits.shape,
-            memory_region_name=self.population.column_path("row_splits"),
-        )
-        entries = tf.ragged.range(
+        splits = self.row_splits()
+        places = tf.ragged.range(
             tf.gather(splits, clients), tf.gather(splits, clients + 1)
         )
-        words = tf.gather(self._column("word_ids"), entries.values)
-        items = tf.gather(candidate_of_word, words)
+        entries = tf.gather(self.entries(), places.values)
+        items = tf.gather(candidate_of_word, self.word_ids(entries))
         # Words without a candidate leave first: a known word may stand between two
         # that share a prefix.
         kept = tf.where(items >= 0)[:, 0]
-        row_splits = _places_of(entries.row_splits, kept)
+        row_splits = _places_of(places.row_splits, kept)
         items = tf.gather(items, kept)
         # Equal items of a device are neighbours, as the words are in spelling order.
         rows = tf.boolean_mask(row_splits[:-1], row_splits[1:] > row_splits[:-1])
@@ -118,15 +100,14 @@ class MappedItems:
             rows[:, None],
             tf.ones_like(rows, tf.bool),
         )
-        places = tf.where(is_first)[:, 0]
+        firsts = tf.where(is_first)[:, 0]
         totals = None
         if sampler is ItemSampler.GREEDY:
-            counts = tf.gather(self._column("counts"), tf.gather(entries.values, kept))
-            sums = tf.cumsum(tf.cast(counts, tf.int64))
+            sums = tf.cumsum(self.counts(tf.gather(entries, kept)))
             sums = tf.concat([[0], sums], axis=0)
-            sums = tf.gather(sums, tf.concat([places, row_splits[-1:]], axis=0))
+            sums = tf.gather(sums, tf.concat([firsts, row_splits[-1:]], axis=0))
             totals = sums[1:] - sums[:-1]
-        return tf.gather(items, places), _places_of(row_splits, places), totals
+        return tf.gather(items, firsts), _places_of(row_splits, firsts), totals
 
 
 def _places_of(values: tf.Tensor, increasing: tf.Tensor) -> tf.Tensor:

@@ -162,15 +162,13 @@ class CountingTask:
             row[words] = True
         every = np.zeros(len(self.clients), np.int64)
         found = np.zeros([len(word_sets), len(self.clients)], np.int64)
-        splits = population.row_splits
         for part in self._parts():
-            clients = self.clients[part]
-            starts, lengths = splits[clients], splits[clients + 1] - splits[clients]
-            ends = np.cumsum(lengths)
-            entries = np.repeat(starts - (ends - lengths), lengths)
-            entries += np.arange(len(entries))
-            words = population.word_ids[entries]
-            counts = population.counts[entries].astype(np.int64)
+            rows = population.rows(self.clients[part])
+            words, counts, ends = (
+                rows.word_ids,
+                rows.counts,
+                np.cumsum(rows.row_lengths),
+            )
             if self._counted is not None:
                 counts *= self._counted[words]
             every[part] = _sums(counts, ends)

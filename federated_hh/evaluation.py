@@ -40,13 +40,12 @@ class GroundTruth:
         else:
             splits = population.row_splits
             lengths = np.diff(splits)
-            totals = np.add.reduceat(
-                population.counts, splits[:-1][lengths > 0], dtype=np.int64
-            )
+            times = np.asarray(population.counts)
+            totals = np.add.reduceat(times, splits[:-1][lengths > 0], dtype=np.int64)
             totals = np.repeat(totals, lengths[lengths > 0])
             counts = np.bincount(
                 population.word_ids,
-                weights=population.counts / totals,
+                weights=times / totals,
                 minlength=population.num_words,
             )
         counts = counts.astype(np.float64)

@@ -1,17 +1,13 @@
 """Client side: which of its words a device brings to a round.
 
 TensorFlow functions over a block of devices, for use inside a client computation.
-The population's columns are mapped into the worker's memory from their files, so a
-block carries no words, only which devices it holds.
 """
 
-import dataclasses
 import enum
 
-import numpy as np
 import tensorflow as tf
 
-from simulation import client_words
+from federated_hh import mapped_columns
 
 _PHILOX = 1
 
@@ -26,22 +22,8 @@ class WordSelection(enum.Enum):
     BY_FREQUENCY = "by_frequency"
 
 
-@dataclasses.dataclass(frozen=True)
-class MappedPopulation:
-    """Where the worker finds a population's columns.
-
-    Attributes:
-        population: The population, whose files have to stay where they are.
-    """
-
-    population: client_words.ClientWords
-
-    def _column(self, name: str, values: np.ndarray) -> tf.Tensor:
-        return tf.raw_ops.ImmutableConst(
-            dtype=tf.dtypes.as_dtype(values.dtype),
-            shape=values.shape,
-            memory_region_name=self.population.column_path(name),
-        )
+class MappedPopulation(mapped_columns.MappedColumns):
+    """Where the worker finds the words that devices vote with."""
 
     def select(
         self, selection: WordSelection, clients: tf.Tensor, bits: tf.Tensor
@@ -59,43 +41,47 @@ class MappedPopulation:
             that has no word.
         """
         if selection is WordSelection.MOST_FREQUENT:
-            favorites = self._column("favorites", self.population.favorites)
-            return tf.gather(favorites, clients)
-        splits = self._column("row_splits", self.population.row_splits)
-        word_ids = self._column("word_ids", self.population.word_ids)
-        starts = tf.gather(splits, clients)
-        ends = tf.gather(splits, clients + 1)
-        entries = self._entries_by_frequency(starts, ends, bits)
-        # A client without words must not read the next client's row, nor past the
-        # end of the column.
-        has_word = ends > starts
-        words = tf.gather(word_ids, tf.where(has_word, entries, 0))
-        return tf.where(has_word, words, -1)
-
-    def _entries_by_frequency(
-        self, starts: tf.Tensor, ends: tf.Tensor, bits: tf.Tensor
-    ) -> tf.Tensor:
-        """Returns, for each client, an entry drawn in proportion to its count."""
-        counts = self._column("counts", self.population.counts)
+            return tf.gather(self.favorites(), clients)
+        splits = self.row_splits()
+        starts, ends = tf.gather(splits, clients), tf.gather(splits, clients + 1)
         lengths = ends - starts
         block_ends = tf.cumsum(lengths)
         block_starts = block_ends - lengths
         # The entries of all clients of the block, one client after the other.
-        entries = tf.repeat(starts - block_starts, lengths) + tf.range(
+        places = tf.repeat(starts - block_starts, lengths) + tf.range(
             tf.reduce_sum(lengths)
         )
-        cumulative = tf.cumsum(tf.cast(tf.gather(counts, entries), tf.int64))
-        cumulative = tf.concat([[tf.constant(0, tf.int64)], cumulative], axis=0)
-        before = tf.gather(cumulative, block_starts)
-        total = tf.gather(cumulative, block_ends) - before
-        # Taking 64 bits modulo a total below 2^40 changes a probability by less than
-        # a factor of 1 + 2^-24.
-        modulus = tf.cast(tf.maximum(total, 1), tf.uint64)
-        ticket = before + tf.cast(tf.math.floormod(bits, modulus), tf.int64)
-        drawn = tf.searchsorted(cumulative[1:], ticket, side="right", out_type=tf.int64)
-        # A client without words behind all entries gets one place more than there
-        # are; the caller drops what it reads there.
-        return tf.gather(tf.concat([entries, starts[:1]], axis=0), drawn)
+        entries = tf.gather(self.entries(), places)
+        drawn = _drawn_by_count(self.counts(entries), block_starts, block_ends, bits)
+        # A client without words must not read the next client's entry; behind all
+        # entries there is none to read.
+        words = tf.concat([self.word_ids(entries), [-1]], axis=0)
+        return tf.where(ends > starts, tf.gather(words, drawn), -1)
+
+
+def _drawn_by_count(
+    counts: tf.Tensor, starts: tf.Tensor, ends: tf.Tensor, bits: tf.Tensor
+) -> tf.Tensor:
+    """Returns an entry of each client, drawn in proportion to its count.
+
+    Args:
+        counts: int64, shape [entries]: client by client.
+        starts: int64, shape [block]: where a client's entries start.
+        ends: int64, shape [block]: where they end.
+        bits: uint64, shape [block]: each client's random bits.
+
+    Returns:
+        int64, shape [block]; of a client without entries a place in [0, entries], which
+        is none of its own.
+    """
+    cumulative = tf.concat([[tf.constant(0, tf.int64)], tf.cumsum(counts)], axis=0)
+    before = tf.gather(cumulative, starts)
+    total = tf.gather(cumulative, ends) - before
+    # Taking 64 bits modulo a total below 2^40 changes a probability by less than a
+    # factor of 1 + 2^-24.
+    modulus = tf.cast(tf.maximum(total, 1), tf.uint64)
+    ticket = before + tf.cast(tf.math.floormod(bits, modulus), tf.int64)
+    return tf.searchsorted(cumulative[1:], ticket, side="right", out_type=tf.int64)
 
 
 def random_bits(seed: tf.Tensor, first: tf.Tensor, count: tf.Tensor) -> tf.Tensor:

@@ -3,14 +3,17 @@
 A `ClientWords` directory holds raw little-endian arrays, which NumPy and TensorFlow
 map into memory without reading or copying them:
 
-    word_ids.bin     int32 [num_entries]      index into the words
-    counts.bin       int32 [num_entries]      how often the client has the word
+    entries.bin      int32 or int64 [num_entries]
+                                              a word of a client, as an index into the
+                                              words, and how often the client has it;
+                                              see `packed_entries`
     row_splits.bin   int64 [num_clients + 1]  client i's entries are
                                               row_splits[i]:row_splits[i + 1]
     favorites.bin    int32 [num_clients]      the word a client has most often, or -1
     words.arrow      the distinct words, one large_string column "word"
     client_ids.arrow the clients' names; absent where they are "0", "1", ...
-    population.json  sizes, origin and fingerprint; written last
+    population.json  sizes, how entries are packed, origin and fingerprint; written
+                     last
 
 The words stand in the order of their spelling (that of Python's strings), and so do
 those of a client: its words that share a prefix are neighbors, whatever the prefix. Of
@@ -31,6 +34,7 @@ from simulation import (
     column_metadata,
     column_writer,
     derived_columns,
+    packed_entries,
     raw_columns,
 )
 
@@ -74,17 +78,13 @@ class ClientWords:
         clients, words, entries = column_metadata.sizes_of(
             directory, metadata, ("num_clients", "num_words", "num_entries")
         )
+        packing = _packing_of(directory, metadata)
         raw_columns.verify(
             directory,
             files,
             columns={
-                "word_ids": raw_columns.Column(
-                    _INT32, entries, column_checks.Values(_INT32, 0, words - 1)
-                ),
-                "counts": raw_columns.Column(
-                    _INT32,
-                    entries,
-                    column_checks.Values(_INT32, 1, column_writer.MAX_COUNT),
+                column_writer.ENTRIES: raw_columns.Column(
+                    packing.dtype, entries, column_checks.Entries(packing, words)
                 ),
                 "row_splits": raw_columns.Column(
                     _INT64,
@@ -169,14 +169,24 @@ class ClientWords:
         return self.metadata["fingerprint"]
 
     @functools.cached_property
-    def word_ids(self) -> np.ndarray:
-        """Word of each entry: int32 [num_entries], memory-mapped."""
-        return self._map("word_ids")
+    def packing(self) -> packed_entries.Packing:
+        """How a word and its count make an entry."""
+        return _packing_of(self.directory, self.metadata)
 
     @functools.cached_property
-    def counts(self) -> np.ndarray:
-        """Count of each entry: int32 [num_entries], at least 1, memory-mapped."""
-        return self._map("counts")
+    def entries(self) -> np.ndarray:
+        """Words with their counts, packed: [num_entries], memory-mapped."""
+        return self._map(column_writer.ENTRIES)
+
+    @functools.cached_property
+    def word_ids(self) -> packed_entries.Unpacked:
+        """Word of each entry: int32 [num_entries], unpacked where it is read."""
+        return packed_entries.Unpacked(self.entries, self.packing.word_ids)
+
+    @functools.cached_property
+    def counts(self) -> packed_entries.Unpacked:
+        """Count of each entry: int32 [num_entries], at least 1, likewise."""
+        return packed_entries.Unpacked(self.entries, self.packing.counts)
 
     @functools.cached_property
     def row_splits(self) -> np.ndarray:
@@ -231,17 +241,34 @@ class ClientWords:
         words = self.words.take(pa.array(ids[order])).to_pylist()
         return list(zip(words, counts[order].tolist(), strict=True))
 
+    def rows(self, clients: np.ndarray) -> canonical_rows.Rows:
+        """Returns the words of some clients.
+
+        Args:
+            clients: Integers [chosen] in [0, num_clients), in the order wanted.
+        """
+        starts = self.row_splits[clients]
+        lengths = self.row_splits[clients + 1] - starts
+        ends = np.cumsum(lengths)
+        places = np.repeat(starts - (ends - lengths), lengths)
+        places += np.arange(len(places))
+        entries = self.entries[places]
+        return canonical_rows.Rows(
+            self.packing.word_ids(entries).astype(np.int64),
+            self.packing.counts(entries).astype(np.int64),
+            lengths,
+            self.favorites[clients].astype(np.int64),
+        )
+
     def column_path(self, name: str) -> str:
         """Returns the absolute path of a raw column file.
 
         Args:
-            name: "word_ids", "counts", "row_splits" or "favorites".
+            name: "entries", "row_splits" or "favorites".
         """
-        if name not in column_writer.COLUMNS:
-            raise ValueError(
-                f"name is {name!r}; it has to be one of "
-                f"{sorted(column_writer.COLUMNS)}."
-            )
+        names = [column_writer.ENTRIES, *column_writer.COLUMNS]
+        if name not in names:
+            raise ValueError(f"name is {name!r}; it has to be one of {sorted(names)}.")
         return os.path.join(self.directory, f"{name}.bin")
 
     def derived_column(self, name: str, build: Callable[[], np.ndarray]) -> str:
@@ -283,9 +310,18 @@ class ClientWords:
         )
 
     def _map(self, name: str) -> np.ndarray:
-        return raw_columns.map_column(
-            self.column_path(name), column_writer.COLUMNS[name]
-        )
+        dtypes = {column_writer.ENTRIES: self.packing.dtype} | column_writer.COLUMNS
+        return raw_columns.map_column(self.column_path(name), dtypes[name])
+
+
+def _packing_of(directory: str, metadata: Mapping[str, Any]) -> packed_entries.Packing:
+    size, count_bits = column_metadata.sizes_of(
+        directory, metadata, ("entry_bytes", "count_bits")
+    )
+    try:
+        return packed_entries.Packing(np.dtype(f"<i{size}"), count_bits)
+    except (TypeError, ValueError) as error:
+        raise column_metadata.damaged(directory, str(error)) from None
 
 
 def _check_index(name: str, value: int, size: int) -> None:

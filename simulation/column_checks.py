@@ -5,6 +5,8 @@ A check is made for one reading of a file, and called with its contents in chunk
 
 import numpy as np
 
+from simulation import packed_entries
+
 
 class Values:
     """Checks that all values of a column lie in a range."""
@@ -27,6 +29,24 @@ class Values:
                 f"values lie in {array.min()}..{array.max()}; they have to be in "
                 f"{self._low}..{self._high}"
             )
+
+
+class Entries:
+    """Checks that all entries have a word that there is, and a count."""
+
+    def __init__(self, packing: packed_entries.Packing, num_words: int):
+        """Starts a check.
+
+        Args:
+            packing: How they are packed.
+            num_words: How many words there are.
+        """
+        self._packing, self._num_words = packing, num_words
+
+    def __call__(self, chunk: memoryview) -> None:
+        """Takes the next entries; raises `ValueError` if one is wrong."""
+        entries = np.frombuffer(chunk, self._packing.dtype)
+        self._packing.check(entries, self._num_words)
 
 
 class Splits:

@@ -15,23 +15,26 @@ from simulation import (
     atomic_files,
     canonical_rows,
     column_metadata,
+    packed_entries,
     raw_columns,
 )
 
-SCHEMA_VERSION = 3
-MAX_COUNT = int(np.iinfo(np.int32).max)
+SCHEMA_VERSION = 4
+MAX_COUNT = packed_entries.MAX_COUNT
 WORDS_FILE = "words.arrow"
 CLIENT_IDS_FILE = "client_ids.arrow"
+# Beside the entries, whose dtype is that of their packing.
 COLUMNS: dict[str, np.dtype] = {
-    "word_ids": np.dtype("<i4"),
-    "counts": np.dtype("<i4"),
     "row_splits": np.dtype("<i8"),
     "favorites": np.dtype("<i4"),
 }
+ENTRIES = "entries"
 
 
 class ColumnWriter:
     """Writes the files of a population; made by `new_population`.
+
+    First come its words (`set_words`), then its clients (`append_rows`), then `finish`.
 
     Attributes:
         directory: The temporary directory of the population, free for scratch files
@@ -42,21 +45,44 @@ class ColumnWriter:
         self.directory = directory
         self._num_clients = 0
         self._num_entries = 0
-        self._max_word_id = -1
+        self._num_words = 0
+        self._packing: packed_entries.Packing | None = None
         self._columns = raw_columns.RawColumnWriter(directory, COLUMNS)
         self._columns.append("row_splits", np.zeros(1, np.int64))
+
+    def set_words(self, words: Sequence[str] | pa.Array) -> None:
+        """Writes the word table.
+
+        Args:
+            words: The distinct words, in the order of their spelling (`str`'s own).
+
+        Raises:
+            ValueError: If they are not.
+        """
+        if self._packing is not None:
+            raise ValueError("the words have been given.")
+        spelled = arrow_text.column(words)
+        if not pc.all(pc.less(spelled[:-1], spelled[1:])).as_py() and len(words) > 1:
+            raise ValueError(
+                "words have to be distinct, in the order of their spelling."
+            )
+        self._columns.write_strings("word", spelled)
+        self._num_words = len(words)
+        self._packing = packed_entries.Packing.of(len(words))
+        self._columns.add(ENTRIES, self._packing.dtype)
 
     def append_rows(self, rows: canonical_rows.Rows) -> None:
         """Appends clients.
 
         Args:
-            rows: Their words, as indices into the words given to `finish`; counts are
-                in 1..2**31-1.
+            rows: Their words, as indices into the words; counts are in 1..2**31-1.
 
         Raises:
-            ValueError: If the lengths do not add up, a value is out of range, or the
-                words of a client do not ascend.
+            ValueError: If the lengths do not add up, a value is out of range, the
+                words of a client do not ascend, or there are no words yet.
         """
+        if self._packing is None:
+            raise ValueError("the words have to be given before the clients.")
         word_ids, counts, row_lengths = rows.word_ids, rows.counts, rows.row_lengths
         row_ends = self._num_entries + np.cumsum(row_lengths, dtype=np.int64)
         added = int(row_ends[-1]) - self._num_entries if len(row_ends) else 0
@@ -77,47 +103,54 @@ class ColumnWriter:
                 f"1..{MAX_COUNT}."
             )
         if added:
-            self._max_word_id = max(self._max_word_id, int(word_ids.max()))
+            if word_ids.max() >= self._num_words:
+                raise ValueError(
+                    f"word id {word_ids.max()} for a table of {self._num_words} words."
+                )
             ascends = word_ids[1:] > word_ids[:-1]
             between = np.cumsum(row_lengths)[:-1] - 1  # the last entry of each row
             ascends[between[(between >= 0) & (between < len(ascends))]] = True
             if not ascends.all():
                 raise ValueError("word_ids have to ascend within each row.")
-        self._columns.append("word_ids", word_ids)
-        self._columns.append("counts", counts)
+            if counts.max() > self._packing.max_count:
+                self._widen(self._packing)
+            self._columns.append(ENTRIES, self._packing.pack(word_ids, counts))
         self._columns.append("row_splits", row_ends)
         self._columns.append("favorites", rows.favorites)
         self._num_clients += len(row_lengths)
         self._num_entries += added
 
+    def _widen(self, narrow: packed_entries.Packing) -> None:
+        """Packs what was written anew, so that every count fits."""
+        wide = packed_entries.Packing.wide()
+        self._columns.convert(
+            ENTRIES,
+            wide.dtype,
+            lambda entries: wide.pack(narrow.word_ids(entries), narrow.counts(entries)),
+        )
+        self._packing = wide
+
     def finish(
         self,
-        words: Sequence[str] | pa.Array,
         client_ids: Sequence[str] | pa.Array | None,
         metadata: Mapping[str, Any],
     ) -> None:
-        """Writes the word table, the client ids and, last, the metadata.
+        """Writes the client ids and, last, the metadata.
 
         Args:
-            words: The distinct words, in the order of their spelling (`str`'s own).
             client_ids: One id a client; None for "0", "1", ...
             metadata: JSON values kept beside the sizes: origin, what was left out.
+
+        Raises:
+            ValueError: If there are no words, or not as many ids as clients.
         """
         self.close()
+        if self._packing is None:
+            raise ValueError("the words have to be given.")
         if client_ids is not None and len(client_ids) != self._num_clients:
             raise ValueError(
                 f"{len(client_ids)} client ids for {self._num_clients} clients."
             )
-        if self._max_word_id >= len(words):
-            raise ValueError(
-                f"word id {self._max_word_id} for a table of {len(words)} words."
-            )
-        spelled = arrow_text.column(words)
-        if not pc.all(pc.less(spelled[:-1], spelled[1:])).as_py() and len(words) > 1:
-            raise ValueError(
-                "words have to be distinct, in the order of their spelling."
-            )
-        self._columns.write_strings("word", spelled)
         if client_ids is not None:
             self._columns.write_strings("client_id", client_ids)
         self._columns.finish(
@@ -125,8 +158,10 @@ class ColumnWriter:
                 metadata,
                 schema_version=SCHEMA_VERSION,
                 num_clients=self._num_clients,
-                num_words=len(words),
+                num_words=self._num_words,
                 num_entries=self._num_entries,
+                entry_bytes=self._packing.dtype.itemsize,
+                count_bits=self._packing.count_bits,
             )
         )
 
@@ -176,6 +211,7 @@ def write_columns(
         metadata: JSON values kept in `population.json`.
     """
     with new_population(directory) as writer:
+        writer.set_words(words)
         for rows in chunks:
             writer.append_rows(rows)
-        writer.finish(words, client_ids, metadata)
+        writer.finish(client_ids, metadata)

@@ -50,10 +50,9 @@ def rows_of(
     have = np.flatnonzero(np.diff(population.row_splits))
     if len(have) > max_clients:
         have = np.sort(rng.choice(have, max_clients, replace=False))
-    rows = population_numbers.Rows(
-        population.word_ids, population.counts, population.row_splits
-    )
-    return rows.of_clients(have)
+    rows = population.rows(have)
+    splits = np.concatenate(([0], np.cumsum(rows.row_lengths)))
+    return population_numbers.Rows(rows.word_ids, rows.counts, splits)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 # Options that name a file.
 _FILES = {"known_words", "only_words", "common_words", "words_per_client"}
 # Part of a prepared population's name: a change in what is written needs another.
-_FORMAT_VERSION = 5
+_FORMAT_VERSION = 6
 
 
 def describe(
@@ -100,8 +100,7 @@ def prepare(
             metadata = _build(writer, options, tokenizer, identity)
             if describe(options, tokenizer) != identity:
                 raise PopulationError(prepared_data.changed_while_read(options.source))
-            words, client_ids = metadata.pop("words"), metadata.pop("client_ids")
-            writer.finish(words, client_ids, metadata | origin)
+            writer.finish(metadata.pop("client_ids"), metadata | origin)
 
     if options.is_synthetic:
         stem = f"{SYNTHETIC}-{options.num_clients}"
@@ -114,7 +113,7 @@ def prepare(
 
 
 def _build(writer, options, tokenizer, identity) -> dict[str, Any]:
-    """Writes the columns; returns the metadata with "words" and "client_ids"."""
+    """Writes the columns; returns the metadata with "client_ids"."""
     if tokenizer is None:
         tokenizer = tokenizers.get_tokenizer(options.tokenizer)
     from simulation.readers import word_table

@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Self
 
 import numpy as np
 
@@ -29,19 +28,6 @@ class Rows:
     def num_clients(self) -> int:
         """Number of clients."""
         return len(self.row_splits) - 1
-
-    def of_clients(self, clients: np.ndarray) -> Self:
-        """Returns the rows of some clients.
-
-        Args:
-            clients: Integers [chosen], in the order wanted.
-        """
-        lengths = np.diff(self.row_splits)[clients]
-        splits = np.concatenate(([0], np.cumsum(lengths)))
-        entries = np.arange(splits[-1]) + np.repeat(
-            self.row_splits[clients] - splits[:-1], lengths
-        )
-        return type(self)(self.word_ids[entries], self.counts[entries], splits)
 
     def owners(self) -> np.ndarray:
         """Returns the client of each entry."""

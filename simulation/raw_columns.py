@@ -8,15 +8,18 @@ has it is whole.
 
 import dataclasses
 import hashlib
+import io
 import os
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from simulation import arrow_text, atomic_files, column_metadata, verified_files
+
+_VALUES_AT_ONCE = 1 << 22
 
 
 class RawColumnWriter:
@@ -34,12 +37,45 @@ class RawColumnWriter:
             columns: The columns' names and their little-endian dtypes.
         """
         self.directory = directory
-        self._dtypes = dict(columns)
-        self._hashes = {name: hashlib.sha256() for name in columns}
-        self._files = {
-            name: (directory / f"{name}.bin").open("wb", buffering=0)
-            for name in columns
-        }
+        self._dtypes: dict[str, np.dtype] = {}
+        self._hashes: dict[str, Any] = {}
+        self._files: dict[str, io.FileIO] = {}
+        for name, dtype in columns.items():
+            self.add(name, dtype)
+
+    def add(self, name: str, dtype: np.dtype) -> None:
+        """Adds a column, empty.
+
+        Args:
+            name: The column's.
+            dtype: Its little-endian dtype.
+        """
+        self._dtypes[name] = dtype
+        self._hashes[name] = hashlib.sha256()
+        self._files[name] = (self.directory / f"{name}.bin").open("wb", buffering=0)
+
+    def convert(
+        self,
+        name: str,
+        dtype: np.dtype,
+        of: Callable[[np.ndarray], np.ndarray],
+    ) -> None:
+        """Turns a column into one of another dtype: what is written, piece by piece.
+
+        Args:
+            name: The column's.
+            dtype: Its new dtype.
+            of: Returns new values of old ones.
+        """
+        self._files[name].close()
+        path = self.directory / f"{name}.bin"
+        old = path.with_suffix(".old")
+        path.rename(old)
+        before = map_column(str(old), self._dtypes[name])
+        self.add(name, dtype)
+        for first in range(0, len(before), _VALUES_AT_ONCE):
+            self.append(name, of(before[first : first + _VALUES_AT_ONCE]))
+        old.unlink()
 
     def append(self, name: str, array: np.ndarray) -> None:
         """Appends values to a column."""

@@ -14,7 +14,7 @@ import numpy as np
 from federated_hh import evaluation, selection
 from simulation import canonical_rows, client_words, column_writer, prepared_data
 
-_FORMAT_VERSION = 2
+_FORMAT_VERSION = 3
 _CLIENTS_AT_ONCE = 1 << 16
 # What is drawn: clients with the most frequent word of a client, with an occurrence of
 # a word, or with all that a client has.
@@ -98,18 +98,6 @@ def _clients(
     random: np.random.Generator,
 ) -> Iterator[canonical_rows.Rows]:
     """Yields clients with all words of a client drawn."""
-    splits = np.asarray(population.row_splits)
     for first in range(0, num_clients, _CLIENTS_AT_ONCE):
         size = min(_CLIENTS_AT_ONCE, num_clients - first)
-        drawn = random.integers(0, population.num_clients, size)
-        lengths = splits[drawn + 1] - splits[drawn]
-        ends = np.cumsum(lengths)
-        entries = np.arange(ends[-1]) + np.repeat(
-            splits[drawn] - (ends - lengths), lengths
-        )
-        yield canonical_rows.Rows(
-            population.word_ids[entries],
-            population.counts[entries],
-            lengths,
-            population.favorites[drawn],
-        )
+        yield population.rows(random.integers(0, population.num_clients, size))

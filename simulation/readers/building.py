@@ -106,7 +106,7 @@ class PopulationBuilder:
             empty_clients: "drop" or "keep" clients without words.
 
         Returns:
-            "words" and "client_ids" for the writer, and what is known of the data.
+            "client_ids" for the writer, and what is known of the data.
 
         Raises:
             PopulationError: If words were refused, no client has a word, or a
@@ -124,6 +124,7 @@ class PopulationBuilder:
         kept: list[str] = []
         low = without_words = 0
         words, id_of_word = self._table.by_spelling()
+        self._writer.set_words(words)
         for rows in self._grouper.rows(len(names), id_of_word):
             clients = names[low : low + len(rows.row_lengths)]
             low += len(rows.row_lengths)
@@ -135,7 +136,6 @@ class PopulationBuilder:
             kept.extend(clients)
             self._writer.append_rows(rows)
         return {
-            "words": words,
             "client_ids": kept,
             "num_rows": self._num_rows,
             "clients_without_words": without_words,

@@ -109,5 +109,5 @@ def from_client_data(
         metadata = builder.finish(options.empty_clients)
         metadata["alphabet"] = options.alphabet or tokenizer.alphabet
         metadata["source"] = {"kind": "client_data", "tokenizer": tokenizer.name}
-        writer.finish(metadata.pop("words"), metadata.pop("client_ids"), metadata)
+        writer.finish(metadata.pop("client_ids"), metadata)
     return client_words.ClientWords.open(directory)

@@ -119,7 +119,7 @@ def build(
         table: Names and filters the words.
 
     Returns:
-        "words" and "client_ids" for the writer, and what is known of the data.
+        "client_ids" for the writer, and what is known of the data.
 
     Raises:
         PopulationError: If the files cannot be made into a population.

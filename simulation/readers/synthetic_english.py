@@ -236,7 +236,7 @@ def build(
         threads: How many to use; None for one a core. The result does not depend on it.
 
     Returns:
-        "words" and "client_ids" for the writer, and what is known of the data.
+        "client_ids" for the writer, and what is known of the data.
 
     Raises:
         PopulationError: If no client has a word.
@@ -275,6 +275,7 @@ def build(
         size = min(chunk_size, num_clients - index * chunk_size)
         return _chunk(index, size, options, law, typing)
 
+    writer.set_words(kept.words)
     chunks = math.ceil(num_clients / chunk_size)
     with progress.Progress("Drawing synthetic English", num_clients, "clients") as bar:
         for index, chunk in enumerate(ordered_work.in_order(draw, chunks, threads)):
@@ -283,7 +284,7 @@ def build(
             without = int((rows.row_lengths == 0).sum())
             empty += without
             if index == 0:
-                per_client = 12 + 8 * len(rows.word_ids) / len(rows.row_lengths)
+                per_client = 12 + 4 * len(rows.word_ids) / len(rows.row_lengths)
                 _check_disk(writer, options, per_client)
             if without and options.empty_clients == "drop":
                 rows = rows.without_empty()
@@ -295,7 +296,6 @@ def build(
             "the alphabet and the known words; take more clients or words a client."
         )
     return {
-        "words": kept.words,
         "client_ids": None,
         "clients_without_words": empty,
         "dropped_words": dict(

@@ -103,10 +103,13 @@ class EqualityTest(ContributionsTestCase):
         st.integers(1, 6),
         st.sampled_from([_GREEDY, _RANDOM]),
         st.sets(st.text(alphabet="abc", min_size=1, max_size=4), max_size=20),
+        st.booleans(),
     )
-    def test_equals_plain_python(self, clients, choices, bound, sampler, known):
+    def test_equals_plain_python(self, clients, choices, bound, sampler, known, wide):
         level = Level(_ABC, choices)
-        mapped = self.mapped(clients)
+        # A count that needs entries of eight bytes, of a client that is not asked.
+        mapped = self.mapped([*clients, {"c": 2**31 - 1}] if wide else clients)
+        self.assertEqual(mapped.population.entries.itemsize, 8 if wide else 4)
         total = collections.Counter()
         for number, words in enumerate(clients):
             held = reference_items(words, set(level.names), known)

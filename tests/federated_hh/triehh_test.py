@@ -184,11 +184,14 @@ class SelectionTest(TrieHHTestCase):
         _, votes = votes_of(self.algorithm(population))
         np.testing.assert_array_equal(votes, [0, 1, 1, 0])
 
-    def test_by_frequency_follows_the_local_frequencies(self):
-        # 30,000 clients that hold a, b and c 1, 2 and 5 times; chi-square with a
-        # false-alarm rate of 1e-6, for two rounds.
+    @parameterized.parameters(1, 2**28)  # entries of four and of eight bytes
+    def test_by_frequency_follows_the_local_frequencies(self, times):
+        # 30,000 clients that hold a, b and c in the ratio 1, 2 and 5; chi-square with
+        # a false-alarm rate of 1e-6, for two rounds.
         n = 30_000
-        population = self.population([{"a": 1, "c": 5, "b": 2}] * n)
+        words = {"a": times, "c": 5 * times, "b": 2 * times}
+        population = self.population([words] * n)
+        self.assertEqual(population.entries.itemsize, 4 if times == 1 else 8)
         algorithm = self.algorithm(population, word_selection=_BY_FREQUENCY)
         votes = votes_of(algorithm)[1][:3]
         expected = n * np.array([1, 2, 5]) / 8

@@ -183,7 +183,7 @@ class RefusalTest(absltest.TestCase):
     def test_other_data(self):
         with tempfile.TemporaryDirectory() as scratch:
             words = engine_workloads.population(scratch, 10_000)
-            path = words.column_path("word_ids")
+            path = words.column_path("entries")
             files = verified_files.columns_in_use()
             kept = path + ".kept"
             shutil.copy(path, kept)

@@ -63,9 +63,9 @@ class ClientWordsTest(parameterized.TestCase):
     def test_raw_files_are_the_columns(self):
         population = ClientWords.from_rows(self.directory, _ROWS)
         for name, dtype in [
-            ("word_ids", "<i4"),
-            ("counts", "<i4"),
+            ("entries", "<i4"),
             ("row_splits", "<i8"),
+            ("favorites", "<i4"),
         ]:
             path = population.column_path(name)
             self.assertTrue(os.path.isabs(path))
@@ -74,6 +74,81 @@ class ClientWordsTest(parameterized.TestCase):
             )
             with self.assertRaises(ValueError):
                 getattr(population, name)[0] = 1  # read-only
+
+    def test_an_entry_is_a_word_and_its_count_in_four_bytes(self):
+        population = ClientWords.from_rows(self.directory, _ROWS)
+        # Three words need two bits of 31: moon, star and sun of ann, then star of cy.
+        expected = [0 << 29 | 2, 1 << 29 | 5, 2 << 29 | 2, 1 << 29 | 3]
+        self.assertEqual(
+            np.fromfile(self.directory / "entries.bin", "<i4").tolist(), expected
+        )
+        self.assertEqual(population.word_ids[:].tolist(), [0, 1, 2, 1])
+        self.assertEqual(population.counts[:].tolist(), [2, 5, 2, 3])
+        self.assertEqual(population.counts[np.array([3, 0])].tolist(), [3, 2])
+        self.assertLen(population.counts, 4)
+
+    @parameterized.parameters((2**29 - 1, 4), (2**29, 8), (column_writer.MAX_COUNT, 8))
+    def test_counts_that_do_not_fit_make_entries_wide(self, count, size):
+        rows = [
+            *((f"u{i}", [("sun", i + 1), ("moon", 1)]) for i in range(9)),
+            ("often", [("star", count)]),
+        ]
+        plain = ClientWords.from_rows(self.directory, rows)
+        entries = self.directory / "entries.bin"
+        self.assertEqual(entries.stat().st_size, size * 19)
+        # As written in pieces: what came before the large count is packed anew.
+        one = self.parent / "pieces"
+        with column_writer.new_population(one) as writer:
+            writer.set_words(["moon", "star", "sun"])
+            for index in range(9):
+                writer.append_rows(
+                    canonical_rows.Rows(
+                        np.array([0, 2]),
+                        np.array([1, index + 1]),
+                        np.array([2]),
+                        np.array([0 if index == 0 else 2]),
+                    )
+                )
+            writer.append_rows(
+                canonical_rows.Rows(*map(np.array, ([1], [count], [1], [1])))
+            )
+            writer.finish([f"u{i}" for i in range(9)] + ["often"], {})
+        self.assertEqual((one / "entries.bin").read_bytes(), entries.read_bytes())
+        found = ClientWords.open(one)
+        self.assertEqual(found.client(9), [("star", count)])
+        self.assertEqual(found.client(4), plain.client(4))
+        self.assertCountEqual(
+            [p.name for p in one.iterdir()],
+            [p.name for p in self.directory.iterdir()],
+        )
+
+    def test_rows_of_some_clients(self):
+        population = ClientWords.from_rows(self.directory, _ROWS)
+        rows = population.rows(np.array([2, 1, 0, 2]))
+        self.assertEqual(rows.word_ids.tolist(), [1, 0, 1, 2, 1])
+        self.assertEqual(rows.counts.tolist(), [3, 2, 5, 2, 3])
+        self.assertEqual(rows.row_lengths.tolist(), [1, 0, 3, 1])
+        self.assertEqual(rows.favorites.tolist(), [1, -1, 1, 1])
+
+    def test_words_come_before_clients_and_once(self):
+        chunk = canonical_rows.rows(np.array([0]), np.array([0]), np.array([4]), 1)
+        with (
+            self.assertRaisesRegex(ValueError, "before the clients"),
+            column_writer.new_population(self.directory) as writer,
+        ):
+            writer.append_rows(chunk)
+        with (
+            self.assertRaisesRegex(ValueError, "have been given"),
+            column_writer.new_population(self.directory) as writer,
+        ):
+            writer.set_words(["w"])
+            writer.set_words(["w"])
+        with (
+            self.assertRaisesRegex(ValueError, "have to be given"),
+            column_writer.new_population(self.directory) as writer,
+        ):
+            writer.finish(None, {})
+        self.assertEmpty(os.listdir(self.parent))
 
     def test_empty_population(self):
         population = ClientWords.from_rows(self.directory, [])
@@ -198,15 +273,15 @@ class ClientWordsTest(parameterized.TestCase):
         with self.assertRaisesRegex(FileNotFoundError, "not a population directory"):
             ClientWords.open(self.directory)
         ClientWords.from_rows(self.directory, _ROWS)
-        counts = self.directory / "counts.bin"
-        contents = counts.read_bytes()
-        counts.write_bytes(contents[:-1])
-        with self.assertRaisesRegex(ValueError, "counts.bin has 15 bytes, 16"):
+        entries = self.directory / "entries.bin"
+        contents = entries.read_bytes()
+        entries.write_bytes(contents[:-1])
+        with self.assertRaisesRegex(ValueError, "entries.bin has 15 bytes, 16"):
             ClientWords.open(self.directory)
-        counts.unlink()
-        with self.assertRaisesRegex(ValueError, "counts.bin is missing"):
+        entries.unlink()
+        with self.assertRaisesRegex(ValueError, "entries.bin is missing"):
             ClientWords.open(self.directory)
-        counts.write_bytes(contents)
+        entries.write_bytes(contents)
         ClientWords.open(self.directory)
 
         metadata = self.directory / "population.json"
@@ -350,7 +425,7 @@ class InterruptedWritingTest(absltest.TestCase):
     def test_a_new_writer_replaces_what_a_killed_one_left(self):
         abandoned = self.parent / ".population.partial"
         abandoned.mkdir()
-        (abandoned / "counts.bin").write_bytes(b"half")
+        (abandoned / "entries.bin").write_bytes(b"half")
         population = ClientWords.from_rows(self.parent / "population", _ROWS)
         self.assertEqual(population.num_clients, 3)
         self.assertFalse(abandoned.exists())

@@ -24,15 +24,16 @@ from simulation import (
 
 _ROWS = [("ann", [("sun", 2), ("moon", 1)]), ("bob", []), ("cid", [("sea", 7)])]
 _TEXT = [("ann", [[0, 1], [2]]), ("bob", [[2**31 - 1]])]
-_WORDS_FILES = (
-    "word_ids.bin",
-    "counts.bin",
-    "row_splits.bin",
-    "favorites.bin",
-    "words.arrow",
-)
+_WORDS_FILES = ("entries.bin", "row_splits.bin", "favorites.bin", "words.arrow")
 _TEXT_FILES = ("tokens.bin", "sentence_splits.bin", "client_splits.bin")
 _OLD = 3.0  # seconds: longer than a file takes to be believed to be at rest
+
+
+def _packed(word_ids, counts=None):
+    """Returns entries as three words pack them: two bits above 29 of count."""
+    counts = [1] * len(word_ids) if counts is None else counts
+    pairs = zip(word_ids, counts, strict=True)
+    return np.array([w * 2**29 + n for w, n in pairs], np.int32)
 
 
 def _flip(path):
@@ -137,20 +138,20 @@ class DamagedFilesTest(parameterized.TestCase):
         client_words.ClientWords.from_rows(self.words, _ROWS)
         opened = self._files_read()
         # Just written: it may change once more within one tick of the clock.
-        self.assertLen(opened, 6)
-        self.assertLen(self._files_read(), 6)
+        self.assertLen(opened, 5)
+        self.assertLen(self._files_read(), 5)
         time.sleep(_OLD)
-        self.assertLen(self._files_read(), 6)
+        self.assertLen(self._files_read(), 5)
         self.assertEmpty(self._files_read())
         # A change that leaves size and time of modification as they were.
-        path = self.words / "counts.bin"
+        path = self.words / "entries.bin"
         times = path.stat()
         _flip(path)
         os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
-        with self.assertRaisesRegex(ValueError, "counts.bin is damaged"):
+        with self.assertRaisesRegex(ValueError, "entries.bin is damaged"):
             client_words.ClientWords.open(self.words)
         _flip(path)
-        self.assertEqual(self._files_read(), ["counts.bin"])
+        self.assertEqual(self._files_read(), ["entries.bin"])
 
     def test_a_copy_is_read(self):
         client_words.ClientWords.from_rows(self.words, _ROWS)
@@ -158,18 +159,18 @@ class DamagedFilesTest(parameterized.TestCase):
         client_words.ClientWords.open(self.words)
         copy = self.parent / "copy"
         shutil.copytree(self.words, copy)  # with the notes, and the times
-        _flip(copy / "word_ids.bin")
-        with self.assertRaisesRegex(ValueError, "copy/word_ids.bin is damaged"):
+        _flip(copy / "entries.bin")
+        with self.assertRaisesRegex(ValueError, "copy/entries.bin is damaged"):
             client_words.ClientWords.open(copy)
 
-    @parameterized.parameters("", "[]", "7", '{"counts.bin": 7}', "[" * 100_000)
+    @parameterized.parameters("", "[]", "7", '{"entries.bin": 7}', "[" * 100_000)
     def test_notes_that_cannot_be_read_are_not_believed(self, contents):
         client_words.ClientWords.from_rows(self.words, _ROWS)
         (self.words / verified_files.NOTE_FILE).write_text(contents)
         client_words.ClientWords.open(self.words)
         (self.words / verified_files.NOTE_FILE).write_text(contents)
-        _flip(self.words / "counts.bin")
-        with self.assertRaisesRegex(ValueError, "counts.bin is damaged"):
+        _flip(self.words / "entries.bin")
+        with self.assertRaisesRegex(ValueError, "entries.bin is damaged"):
             client_words.ClientWords.open(self.words)
 
     def test_notes_are_beside_the_files_and_alone(self):
@@ -231,12 +232,12 @@ class HostileColumnsTest(parameterized.TestCase):
         ("row_splits", np.int64([0, 2**62, -(2**63), 3]), "rows start in -9"),
         ("row_splits", np.int64([1, 2, 2, 3]), "the first row starts at 1"),
         ("row_splits", np.int64([0, 2, 2, 2]), "the rows end at 2; they have to be 3"),
-        ("word_ids", np.int32([0, 3, 1]), "in 0..3; they have to be in 0..2"),
-        ("word_ids", np.int32([0, -1, 1]), r"values lie in -1..1"),
+        ("entries", _packed([0, 3, 1]), "in 0..3; they have to be in 0..2"),
+        ("entries", _packed([0, -1, 1]), r"word ids lie in -1..1"),
+        ("entries", _packed([0, 1, 1], [1, 0, 1]), "a count is 0"),
+        ("entries", _packed([0, 1]), "entries.bin of 8 bytes for 3 values"),
         ("favorites", np.int32([0, 3, 1]), "in 0..3; they have to be in -1..2"),
         ("favorites", np.int32([0, -2, 1]), r"values lie in -2..1"),
-        ("counts", np.int32([1, 0, 1]), r"values lie in 0..1"),
-        ("counts", np.int32([1, 1]), "counts.bin of 8 bytes for 3 values"),
     )
     def test_words(self, name, array, message):
         client_words.ClientWords.from_rows(self.directory, _ROWS)

@@ -135,6 +135,7 @@ class FullDiskTest(absltest.TestCase):
             column_writer.new_population(self.parent / "p") as writer,
         ):
             one = np.ones(1, np.int64)
+            writer.set_words(["a", "b"])
             writer.append_rows(canonical_rows.Rows(one, one, one, one))
         with (
             self.assertRaisesRegex(ValueError, "was not finished"),

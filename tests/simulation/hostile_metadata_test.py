@@ -27,7 +27,7 @@ _JSON = st.recursive(
         st.sampled_from([2**63 - 1, 2**64, 10**400, -1]),
         st.floats(),
         st.text(max_size=5),
-        st.sampled_from(["../../etc/passwd", "counts.bin", "\ud800", "0" * 64]),
+        st.sampled_from(["../../etc/passwd", "entries.bin", "\ud800", "0" * 64]),
     ),
     lambda inner: st.one_of(
         st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=5), inner)
@@ -129,7 +129,7 @@ class HostileMetadataTest(parameterized.TestCase):
         outside = self.directory.parent / "outside.bin"
         outside.write_bytes(b"")
         metadata = copy.deepcopy(self.written)
-        metadata["files"]["../outside.bin"] = metadata["files"]["counts.bin"]
+        metadata["files"]["../outside.bin"] = metadata["files"]["entries.bin"]
         metadata["digest"] = column_metadata._digest(metadata)
         self.file.write_text(json.dumps(metadata))
         with self.assertRaisesRegex(ValueError, "is no name of a column's file"):

@@ -71,13 +71,6 @@ class NumbersTest(absltest.TestCase):
         found = numbers.errors(rng)["words of a client, mean"]
         self.assertAlmostEqual(found / expected, 1, delta=0.25)
 
-    def test_some_clients(self):
-        rows = _rows([[(0, 3), (1, 1)], [(0, 1)], [(2, 2), (0, 1), (5, 1)]])
-        chosen = rows.of_clients(np.array([2, 1]))
-        self.assertEqual(chosen.word_ids.tolist(), [2, 0, 5, 0])
-        self.assertEqual(chosen.counts.tolist(), [2, 1, 1, 1])
-        self.assertEqual(chosen.row_splits.tolist(), [0, 3, 4])
-
     def test_clients_without_words(self):
         with self.assertRaisesRegex(ValueError, "clients with words"):
             population_numbers.Numbers(_rows([[(0, 1)], []]))

@@ -64,7 +64,7 @@ class ResamplingTest(parameterized.TestCase):
             self.assertEqual(first.directory, again.directory)
             other = self.drawn(what, 50, seed=2)
             self.assertFalse(
-                np.array_equal(first.word_ids, other.word_ids)
+                np.array_equal(first.entries, other.entries)
                 and np.array_equal(first.row_splits, other.row_splits)
             )
 

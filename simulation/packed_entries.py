@@ -1,0 +1,116 @@
+"""A word of a client and how often it has it, in one integer.
+
+An entry is `word_id << count_bits | count`. Its bits are those of four bytes where all
+words and counts of a population fit, which halves the disk and the memory traffic of a
+population of millions, and of eight bytes otherwise.
+"""
+
+import dataclasses
+from typing import Self
+
+import numpy as np
+
+MAX_COUNT = int(np.iinfo(np.int32).max)
+# Without the sign, which the worker's integers have.
+_NARROW_BITS = 31
+_WIDE_COUNT_BITS = 31
+_NARROW, _WIDE = np.dtype("<i4"), np.dtype("<i8")
+
+
+@dataclasses.dataclass(frozen=True)
+class Packing:
+    """How the entries of a population are packed.
+
+    Attributes:
+        dtype: The dtype of an entry: int32 or int64.
+        count_bits: How many of its lower bits are the count; those above are the word.
+    """
+
+    dtype: np.dtype
+    count_bits: int
+
+    def __post_init__(self):
+        bits = 8 * np.dtype(self.dtype).itemsize - 1
+        if self.dtype not in (_NARROW, _WIDE) or not 1 <= self.count_bits < bits:
+            raise ValueError(
+                f"an entry of type {self.dtype} with {self.count_bits!r} bits of count "
+                "is none"
+            )
+
+    @classmethod
+    def of(cls, num_words: int) -> Self:
+        """Returns the narrowest packing for ids below a number of words.
+
+        Args:
+            num_words: At most 2^31.
+        """
+        count_bits = _NARROW_BITS - max(num_words - 1, 1).bit_length()
+        if count_bits < 1:
+            return cls.wide()
+        return cls(_NARROW, count_bits)
+
+    @classmethod
+    def wide(cls) -> Self:
+        """Returns the packing that takes every word and count."""
+        return cls(_WIDE, _WIDE_COUNT_BITS)
+
+    @property
+    def max_count(self) -> int:
+        """The largest count that an entry takes."""
+        return (1 << self.count_bits) - 1
+
+    def pack(self, word_ids: np.ndarray, counts: np.ndarray) -> np.ndarray:
+        """Returns entries.
+
+        Args:
+            word_ids: Integers that fit.
+            counts: Integers in 1..`max_count`, as many.
+        """
+        entries = word_ids.astype(self.dtype)
+        entries <<= self.count_bits
+        entries |= counts.astype(self.dtype)
+        return entries
+
+    def word_ids(self, entries: np.ndarray) -> np.ndarray:
+        """Returns the words of entries: int32."""
+        return (entries >> self.count_bits).astype(np.int32, copy=False)
+
+    def counts(self, entries: np.ndarray) -> np.ndarray:
+        """Returns the counts of entries: int32."""
+        return (entries & self.max_count).astype(np.int32, copy=False)
+
+    def check(self, entries: np.ndarray, num_words: int) -> None:
+        """Raises `ValueError` if one is no entry of a population of so many words."""
+        words = self.word_ids(entries)
+        if words.min() < 0 or words.max() >= num_words:
+            raise ValueError(
+                f"word ids lie in {words.min()}..{words.max()}; they have to be in "
+                f"0..{num_words - 1}"
+            )
+        if not self.counts(entries).min():
+            raise ValueError("a count is 0; it has to be at least 1")
+
+
+class Unpacked:
+    """One half of packed entries, as a read-only array that unpacks what is asked for.
+
+    A slice or an index gives an array of NumPy, and so does `np.asarray` of all.
+    """
+
+    def __init__(self, entries: np.ndarray, unpack):
+        """Starts with what is packed, usually a mapped file.
+
+        Args:
+            entries: Shape [entries].
+            unpack: `Packing.word_ids` or `Packing.counts` of their packing.
+        """
+        self._entries, self._unpack = entries, unpack
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __getitem__(self, where) -> np.ndarray:
+        return self._unpack(np.asarray(self._entries[where]))
+
+    def __array__(self, dtype=None) -> np.ndarray:
+        return np.asarray(self[:], dtype)
