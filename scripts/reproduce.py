@@ -40,7 +40,7 @@ _RESULTS_DIR = flags.DEFINE_string(
 _CACHE = flags.DEFINE_string(
     "population_cache",
     None,
-    "Directory where prepared populations are kept. A full-scale one takes 12 GB.",
+    "Directory where prepared populations are kept. A full-scale one takes 6 GB.",
 )
 _PART = flags.DEFINE_string(
     "study_part",
