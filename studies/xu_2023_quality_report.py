@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
-from simulation import tables
+from simulation import plots, tables
 from studies import intervals, study, training_runs
 from training import metric_names
 
@@ -65,6 +65,9 @@ def files_of(
         "runs.csv": tables.write(runs).encode(),
         "learning.png": plot(runs, settings),
     }
+    adaptive = _adaptive(runs, settings)
+    if adaptive:
+        files["clip.png"] = plot_clip(runs, adaptive)
     lines = [f"### {title}", ""]
     if judged:
         table = pd.concat(judged, ignore_index=True)
@@ -160,3 +163,43 @@ def plot(runs: pd.DataFrame, settings: Sequence[training_runs.Setting]) -> bytes
         "held_out_one_suggestion": "Accuracy of one suggestion",
     }
     return training_runs.plot(runs, settings, panels)
+
+
+def _adaptive(
+    runs: pd.DataFrame, settings: Sequence[training_runs.Setting]
+) -> list[training_runs.Setting]:
+    """Returns the settings whose clip norm changed in some run."""
+    if "clip_norm" not in runs:  # before any federated run is finished
+        return []
+    norms = runs.groupby("setting")["clip_norm"].nunique()
+    return [s for s in settings if norms.get(s.name, 1) > 1]
+
+
+def plot_clip(runs: pd.DataFrame, settings: Sequence[training_runs.Setting]) -> bytes:
+    """Plots the adaptive clip norm over rounds; returns a PNG.
+
+    Args:
+        runs: A row a round of each run, with its setting and repeat.
+        settings: Those whose clip norm is adaptive; the others' is a line.
+    """
+    figure, axes = plots.single(
+        "Clip norm over rounds, mean of the repeats", "round", "norm of an update"
+    )
+    for setting in settings:
+        of_setting = runs[runs["setting"] == setting.name].groupby("round")
+        look = {"color": setting.color, "linestyle": setting.line}
+        clip = of_setting["clip_norm"].mean()
+        axes.step(clip.index, clip, where="post", label=setting.label, **look)
+        axes.plot(
+            of_setting["tracked_norm"].mean(),
+            alpha=0.5,
+            linewidth=1,
+            label=f"{setting.label}: estimated median",
+            **look,
+        )
+    named = {setting.name for setting in settings}
+    fixed = runs.loc[~runs["setting"].isin(named), "clip_norm"].unique()
+    plots.straight_lines(axes, {f"fixed, {norm:g}": norm for norm in sorted(fixed)})
+    axes.set_ylim(bottom=0)
+    plots.legend(axes, below=True)
+    return plots.png(figure)

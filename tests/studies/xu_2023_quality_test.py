@@ -10,8 +10,14 @@ from absl.testing import absltest, parameterized
 
 from options import fields
 from randomness import noise_keys
-from simulation import population_options, run_directory, run_record, tables
-from studies import study, training_runs
+from simulation import (
+    plots,
+    population_options,
+    run_directory,
+    run_record,
+    tables,
+)
+from studies import study, training_runs, xu_2023_quality_report
 from studies import xu_2023_quality as quality
 from training import pretrain_options, training_options
 
@@ -70,6 +76,8 @@ class StudyTest(parameterized.TestCase):
         (path / "run.json").write_text(json.dumps(record))
         number = len(self.ran)
         rows = {"round": [1, 2], "held_out_loss": [9.0, number]}
+        clips = [0.2, 0.7] if "--adaptive_clip" in given else [1.0, 1.0]
+        rows |= {"clip_norm": clips, "tracked_norm": clips}
         rows |= {
             f"held_out_{name}": [0.1, number / 100]
             for name in ("top1_in_vocabulary", "one_suggestion", "three_suggestions")
@@ -96,9 +104,9 @@ class StudyTest(parameterized.TestCase):
             text = tables.write(pd.DataFrame(scores))
             (path / "simulator" / "scores.csv").write_text(text)
 
-    def run_study(self, made):
+    def run_study(self, made, name="study"):
         directory = run_directory.RunDirectory.create(
-            self.scratch / "study", program="t", flags=(), facts={}, noise_key=_KEY
+            self.scratch / name, program="t", flags=(), facts={}, noise_key=_KEY
         )
         with directory, mock.patch.object(training_runs, "train", self.pretend):
             for found in study.run(made, directory):
@@ -138,6 +146,31 @@ class StudyTest(parameterized.TestCase):
         self.assertRegex(page, r"\| DP-FTRL \|.*\| 0\.108 \| 12\.4 \(delta 1e-10\) \|")
         self.assertRegex(page, r"\| FedAvg \|.*\| none \| none \|")
         self.assertIn("next to nothing", page)
+
+    def test_an_adaptive_clip_norm_is_drawn(self):
+        made = self.prepare(steps=("dp_ftrl", "dp_ftrl_adaptive"), num_repeats=1)
+        files = self.run_study(made)
+        self.assertTrue(files["clip.png"].startswith(b"\x89PNG"))
+        drawn = []
+        with mock.patch.object(plots, "png", lambda figure: drawn.append(figure)):
+            xu_2023_quality_report.plot_clip(
+                tables.parse(files["runs.csv"].decode()),
+                [s for s in made.settings if s.name == "dp_ftrl_adaptive"],
+            )
+        [axes] = drawn[0].axes
+        lines = {line.get_label(): list(line.get_ydata()) for line in axes.lines}
+        self.assertEqual(
+            lines,
+            {
+                "DP-FTRL, adaptive clip": [0.2, 0.7],
+                "DP-FTRL, adaptive clip: estimated median": [0.2, 0.7],
+                "fixed, 1": [1.0, 1.0],
+            },
+        )
+        alone = self.run_study(
+            self.prepare(steps=("dp_ftrl",), num_repeats=1), "another"
+        )
+        self.assertNotIn("clip.png", alone)
 
     def test_central_training_alone(self):
         files = self.run_study(self.prepare(steps=("central",), num_repeats=1))
