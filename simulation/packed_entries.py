@@ -30,8 +30,8 @@ class Packing:
     count_bits: int
 
     def __post_init__(self):
-        bits = 8 * np.dtype(self.dtype).itemsize - 1
-        if self.dtype not in (_NARROW, _WIDE) or not 1 <= self.count_bits < bits:
+        most = {_NARROW: _NARROW_BITS - 1, _WIDE: _WIDE_COUNT_BITS}.get(self.dtype, 0)
+        if not 1 <= self.count_bits <= most:
             raise ValueError(
                 f"an entry of type {self.dtype} with {self.count_bits!r} bits of count "
                 "is none"
@@ -81,13 +81,13 @@ class Packing:
 
     def check(self, entries: np.ndarray, num_words: int) -> None:
         """Raises `ValueError` if one is no entry of a population of so many words."""
-        words = self.word_ids(entries)
+        words = entries >> self.count_bits  # not yet narrowed, which could hide some
         if words.min() < 0 or words.max() >= num_words:
             raise ValueError(
                 f"word ids lie in {words.min()}..{words.max()}; they have to be in "
                 f"0..{num_words - 1}"
             )
-        if not self.counts(entries).min():
+        if not (entries & self.max_count).min():
             raise ValueError("a count is 0; it has to be at least 1")
 
 

@@ -20,9 +20,9 @@ _NOTES = (
     "several runs on the same clients adds up. The chat is taken for public. N-grams "
     "and central training guarantee nothing.",
     "The judges are clients that no run trained on. The rates of clients and server "
-    "come from the study `xu_quality_choice`, on bloggers of two other shards; the clip "
-    "norm from the study of 2,000 words, chosen by looking at other runs on bloggers, "
-    "some of these judges among them.",
+    "come from the study `xu_quality_choice`, on bloggers of two other shards; the "
+    "clip norm from the study of 2,000 words, chosen by looking at other runs on "
+    "bloggers, some of these judges among them.",
 )
 
 

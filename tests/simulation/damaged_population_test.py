@@ -245,6 +245,37 @@ class HostileColumnsTest(parameterized.TestCase):
         with self.assertRaisesRegex(population_options.PopulationError, message):
             client_words.ClientWords.open(self.directory)
 
+    def test_wide_entries(self):
+        # Ids that would be those of words if they were cut to 32 bits.
+        rows = [("ann", [("sun", 2**31 - 1), ("moon", 1)])]
+        for entry, message in (
+            (-(2**63) + 1, "word ids lie in -4294967296..1"),
+            (2**31 << 31 | 1, "word ids lie in 1..2147483648"),
+            (1 << 31, "a count is 0"),
+        ):
+            client_words.ClientWords.from_rows(self.directory, rows)
+            self._forge("entries.bin", np.int64([entry, 1 << 31 | 1]).tobytes())
+            with self.assertRaisesRegex(population_options.PopulationError, message):
+                client_words.ClientWords.open(self.directory)
+            shutil.rmtree(self.directory)
+
+    @parameterized.parameters(
+        (4, 31), (4, 0), (8, 32), (8, 62), (2, 3), (16, 3), (0, 3), (4, "7"), (4, 3.5)
+    )
+    def test_packings_that_are_none(self, entry_bytes, count_bits):
+        client_words.ClientWords.from_rows(self.directory, _ROWS)
+        metadata = json.loads((self.directory / "population.json").read_text())
+        files = {
+            file: verified_files.WrittenFile.from_json(written)
+            for file, written in metadata["files"].items()
+        }
+        metadata |= {"entry_bytes": entry_bytes, "count_bits": count_bits}
+        column_metadata.write(self.directory, metadata, files)
+        with self.assertRaisesRegex(
+            population_options.PopulationError, "population.json is damaged"
+        ):
+            client_words.ClientWords.open(self.directory)
+
     @parameterized.parameters(
         ("tokens", np.int32([0, 1, -2, 3]), "values lie in -2..3"),
         ("sentence_splits", np.int64([0, 2, 2, 4]), "a row has length 0"),
