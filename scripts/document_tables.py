@@ -32,6 +32,7 @@ from scripts import (
 )
 from scripts.table_text import RESULTS, table
 from simulation import startup, tables
+from studies import intervals, xu_2023_quality
 from training import metric_names
 
 _WRITE = flags.DEFINE_bool("write", False, "Write the tables that differ anew.")
@@ -228,23 +229,42 @@ def pretraining() -> list[str]:
 def xu_quality() -> list[str]:
     """What models of 10,000 words are worth on a keyboard, beside n-grams."""
     found = tables.read(RESULTS / "xu_quality" / "judged.csv")
-    labels = {
-        "central": "trained centrally, not private",
-        "fedavg_pretrained": "FedAvg from the chat's model, 150 rounds, not private",
-        "dp_ftrl_pretrained": "DP-FTRL likewise, the noise a client of 6,500 at z = 7",
-        "chat": "the chat's model",
-    }
+    labels = {step.name: step.label for step in xu_2023_quality.STEPS}
     names = [*_METRICS[:3], "picked_rate", "word_modified_after"]
-    rows = [
-        [
-            labels.get(row["model"], row["model"]),
-            f"{row['loss']:.3f}",
-            *[f"{row[name]:.1%}" for name in names[1:]],
-        ]
-        for row in found.to_dict("records")
-    ]
+    rows = []
+    for model, of_model in found.groupby("model", sort=False):
+        rows.append([labels.get(str(model), str(model))])
+        for name in names:
+            form = ".3f" if name == "loss" else ".1%"
+            mean = format(of_model[name].mean(), form)
+            half = intervals.half_of_mean(of_model[name].to_numpy())
+            rows[-1].append(mean if math.isnan(half) else f"{mean} ± {half:{form}}")
     shown = [metric_names.KEYBOARD_LABELS[name] for name in names]
     return table(["held-out bloggers", *shown], rows)
+
+
+def xu_quality_choice() -> list[str]:
+    """Which rates of clients and server are best after 100 rounds."""
+    runs = tables.read(RESULTS / "xu_quality_choice" / "runs.csv")
+    last = runs.groupby("setting", sort=False).last()
+    rates: dict[str, dict[str, pd.Series]] = {}
+    for setting, row in last.iterrows():
+        _, clients, _, server = str(setting).split("_")
+        rates.setdefault(clients, {})[server] = row
+    servers = list(next(iter(rates.values())))
+    return table(
+        ["clients' rate", *[f"server's {server}" for server in servers]],
+        [
+            [
+                clients,
+                *[
+                    f"{row['held_out_loss']:.3f}, {row['held_out_one_suggestion']:.1%}"
+                    for row in by_server.values()
+                ],
+            ]
+            for clients, by_server in rates.items()
+        ],
+    )
 
 
 def training_blt() -> list[str]:
@@ -388,6 +408,7 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     "training_blt": training_blt,
     "pretraining": pretraining,
     "xu_quality": xu_quality,
+    "xu_quality_choice": xu_quality_choice,
     "xu_figure4": xu_figure4,
     "benchmark_training": benchmark_training,
     "benchmark_two_servers": benchmark_two_servers,

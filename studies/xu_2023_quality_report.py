@@ -188,15 +188,23 @@ def plot_clip(runs: pd.DataFrame, settings: Sequence[training_runs.Setting]) -> 
     )
     for setting in settings:
         of_setting = runs[runs["setting"] == setting.name].groupby("round")
-        look = {"color": setting.color, "linestyle": setting.line}
+        color, line = setting.color, setting.line
         clip = of_setting["clip_norm"].mean()
-        axes.step(clip.index, clip, where="post", label=setting.label, **look)
+        axes.step(
+            clip.index,
+            clip,
+            where="post",
+            label=setting.label,
+            color=color,
+            linestyle=line,
+        )
         axes.plot(
             of_setting["tracked_norm"].mean(),
             alpha=0.5,
             linewidth=1,
             label=f"{setting.label}: estimated median",
-            **look,
+            color=color,
+            linestyle=line,
         )
     named = {setting.name for setting in settings}
     fixed = runs.loc[~runs["setting"].isin(named), "clip_norm"].unique()
