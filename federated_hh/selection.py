@@ -42,17 +42,16 @@ class MappedPopulation(mapped_columns.MappedColumns):
         """
         if selection is WordSelection.MOST_FREQUENT:
             return tf.gather(self.favorites(), clients)
+        if not self.population.num_entries:  # what is mapped cannot be empty
+            return tf.fill(tf.shape(clients), -1)
         splits = self.row_splits()
-        starts, ends = tf.gather(splits, clients), tf.gather(splits, clients + 1)
-        lengths = ends - starts
-        block_ends = tf.cumsum(lengths)
-        block_starts = block_ends - lengths
         # The entries of all clients of the block, one client after the other.
-        places = tf.repeat(starts - block_starts, lengths) + tf.range(
-            tf.reduce_sum(lengths)
+        places = tf.ragged.range(
+            tf.gather(splits, clients), tf.gather(splits, clients + 1)
         )
-        entries = tf.gather(self.entries(), places)
-        drawn = _drawn_by_count(self.counts(entries), block_starts, block_ends, bits)
+        entries = tf.gather(self.entries(), places.values)
+        starts, ends = places.row_splits[:-1], places.row_splits[1:]
+        drawn = _drawn_by_count(self.counts(entries), starts, ends, bits)
         # A client without words must not read the next client's entry; behind all
         # entries there is none to read.
         words = tf.concat([self.word_ids(entries), [-1]], axis=0)

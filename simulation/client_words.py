@@ -315,13 +315,17 @@ class ClientWords:
 
 
 def _packing_of(directory: str, metadata: Mapping[str, Any]) -> packed_entries.Packing:
-    size, count_bits = column_metadata.sizes_of(
-        directory, metadata, ("entry_bytes", "count_bits")
+    names = ("num_words", "entry_bytes", "count_bits")
+    num_words, *found = column_metadata.sizes_of(directory, metadata, names)
+    packings = (packed_entries.Packing.of(num_words), packed_entries.Packing.wide())
+    for packing in packings:
+        if found == [packing.dtype.itemsize, packing.count_bits]:
+            return packing
+    raise column_metadata.damaged(
+        directory,
+        f"entry_bytes and count_bits are {found}; of {num_words} words they have to be "
+        + " or ".join(f"[{p.dtype.itemsize}, {p.count_bits}]" for p in packings),
     )
-    try:
-        return packed_entries.Packing(np.dtype(f"<i{size}"), count_bits)
-    except (TypeError, ValueError) as error:
-        raise column_metadata.damaged(directory, str(error)) from None
 
 
 def _check_index(name: str, value: int, size: int) -> None:

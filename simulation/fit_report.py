@@ -36,6 +36,9 @@ _PARAMETERS = {
     "common_concentration": "the common law, concentration a0",
 }
 
+# Where the law is far from the data: so many standard errors, and such a part.
+_FAR_ERRORS, _FAR = 5, 0.1
+
 
 def rows_of(
     population: client_words.ClientWords, max_clients: int, rng: np.random.Generator
@@ -53,6 +56,21 @@ def rows_of(
     rows = population.rows(have)
     splits = np.concatenate(([0], np.cumsum(rows.row_lengths)))
     return population_numbers.Rows(rows.word_ids, rows.counts, splits)
+
+
+def _advice(misses: pd.DataFrame) -> str:
+    """Returns where the law is not like the data, and what to make of it."""
+    if misses.empty:
+        return ""
+    rows = [
+        f"{row['number']} {row['data']:.3g} where the law has {row['law']:.3g}"
+        for _, row in misses.iterrows()
+    ]
+    return (
+        f"The law is not like the data in {len(rows)} of its numbers (more than "
+        f"{_FAR:.0%} and {_FAR_ERRORS} standard errors off): {'; '.join(rows)}. What a "
+        "simulation says of words that these are about is to be read with that."
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,6 +111,18 @@ class FitReport:
             rows.append((name, value, errors[name], of_law.mean(), spread))
         columns = ["number", "data", "standard_error", "law", "law_spread"]
         return pd.DataFrame(rows, columns=columns)
+
+    @staticmethod
+    def misses(numbers: pd.DataFrame) -> pd.DataFrame:
+        """Returns the rows in which the law is far from the data.
+
+        Args:
+            numbers: See `numbers`.
+        """
+        far = (numbers["law"] - numbers["data"]).abs()
+        errors = np.hypot(numbers["standard_error"], numbers["law_spread"].fillna(0))
+        is_far = (far > _FAR_ERRORS * errors) & (far > _FAR * numbers["data"].abs())
+        return numbers[is_far]
 
     def parameters(self, numbers: pd.DataFrame) -> pd.DataFrame:
         """Returns the law's parameters: parameter, value, standard_error, as_it_looks.
@@ -201,16 +231,17 @@ class FitReport:
         files.write_text(_FLAGFILE, flagfile)
         report = page.Page(directory, "The law of a population's words")
         law = self.fit.law
+        numbers = self.numbers(rng)
         report.verdict(
             f"{self.rows.num_clients:,} clients with {law.mean_words:.4g} words each "
             f"on average. Own words: Pitman-Yor with discount {law.discount:.3g} and "
             f"concentration {law.concentration:.3g}; shared: {law.common_discount:.3g} "
             f"and {law.common_concentration:.4g}.",
             privacy="none: the law and the lists of words are of the text itself",
+            advice=_advice(self.misses(numbers)),
             next_command="federated_hh.run_triehh --epsilon=4 "
             f"--flagfile={shlex.quote(str(files.path / _FLAGFILE))}",
         )
-        numbers = self.numbers(rng)
         section = report.section("The law", covered=False)
         section.text(
             _LAW.format(shown=self._shown(), lengths=_LENGTHS[wanted.words_law])

@@ -29,14 +29,6 @@ class Packing:
     dtype: np.dtype
     count_bits: int
 
-    def __post_init__(self):
-        most = {_NARROW: _NARROW_BITS - 1, _WIDE: _WIDE_COUNT_BITS}.get(self.dtype, 0)
-        if not 1 <= self.count_bits <= most:
-            raise ValueError(
-                f"an entry of type {self.dtype} with {self.count_bits!r} bits of count "
-                "is none"
-            )
-
     @classmethod
     def of(cls, num_words: int) -> Self:
         """Returns the narrowest packing for ids below a number of words.
@@ -94,8 +86,11 @@ class Packing:
 class Unpacked:
     """One half of packed entries, as a read-only array that unpacks what is asked for.
 
-    A slice or an index gives an array of NumPy, and so does `np.asarray` of all.
+    A slice or an index gives an array of NumPy, and so does `np.asarray` of all; a
+    comparison is that of all, as with an array.
     """
+
+    __hash__ = None  # type: ignore[assignment]
 
     def __init__(self, entries: np.ndarray, unpack):
         """Starts with what is packed, usually a mapped file.
@@ -111,6 +106,12 @@ class Unpacked:
 
     def __getitem__(self, where) -> np.ndarray:
         return self._unpack(np.asarray(self._entries[where]))
+
+    def __eq__(self, other):
+        return self[:] == other
+
+    def __ne__(self, other):
+        return self[:] != other
 
     def __array__(self, dtype=None) -> np.ndarray:
         return np.asarray(self[:], dtype)

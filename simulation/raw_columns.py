@@ -70,9 +70,10 @@ class RawColumnWriter:
         self._files[name].close()
         path = self.directory / f"{name}.bin"
         old = path.with_suffix(".old")
-        path.rename(old)
-        before = map_column(str(old), self._dtypes[name])
-        self.add(name, dtype)
+        with atomic_files.naming(path):
+            path.rename(old)
+            before = map_column(str(old), self._dtypes[name])
+            self.add(name, dtype)
         for first in range(0, len(before), _VALUES_AT_ONCE):
             self.append(name, of(before[first : first + _VALUES_AT_ONCE]))
         old.unlink()

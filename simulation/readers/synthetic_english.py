@@ -18,6 +18,7 @@ from simulation import (
     canonical_rows,
     column_writer,
     ordered_work,
+    packed_entries,
     population_options,
     progress,
     tokenizers,
@@ -40,6 +41,8 @@ MAX_WORDS_PER_CLIENT = typed_numbers.MAX_WORDS_PER_CLIENT
 # client gets: with a change, `population.prepare` has to count a new format version.
 _MAX_CLIENTS_PER_CHUNK = 1 << 13
 _MAX_WORDS_KEPT_PER_CHUNK = 1 << 18
+# How much more often a client may have a word than those of the first chunk.
+_ROOM_FOR_COUNTS = 4
 
 
 class WordsPerClient:
@@ -200,6 +203,16 @@ def _chunk(
     return canonical_rows.rows(owners, words, times, size), dropped
 
 
+def _bytes_per_client(rows: canonical_rows.Rows, num_words: int) -> float:
+    """Returns what a client takes on the disk at most, by the first clients."""
+    packing = packed_entries.Packing.of(num_words)
+    # A client of the rest may have a word much more often; then entries of eight bytes
+    # are written while those of four are still there.
+    fit = rows.counts.max(initial=1) * _ROOM_FOR_COUNTS <= packing.max_count
+    per_entry = 4 if fit and packing.dtype.itemsize == 4 else 12
+    return 12 + per_entry * len(rows.word_ids) / len(rows.row_lengths)
+
+
 def _check_disk(
     writer: column_writer.ColumnWriter,
     options: population_options.PopulationOptions,
@@ -284,8 +297,7 @@ def build(
             without = int((rows.row_lengths == 0).sum())
             empty += without
             if index == 0:
-                per_client = 12 + 4 * len(rows.word_ids) / len(rows.row_lengths)
-                _check_disk(writer, options, per_client)
+                _check_disk(writer, options, _bytes_per_client(rows, len(kept.words)))
             if without and options.empty_clients == "drop":
                 rows = rows.without_empty()
             writer.append_rows(rows)

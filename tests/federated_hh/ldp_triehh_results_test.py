@@ -20,7 +20,7 @@ from simulation import client_words, runtime
 
 _KEY = noise_keys.NoiseKey.of_seed(1)
 _REPEATS = 2
-_SEED = 3
+_SEED = 5
 _LEVELS = 4  # of a repeat
 
 

@@ -200,6 +200,17 @@ class SelectionTest(TrieHHTestCase):
         self.assertGreater(stats.chisquare(other, expected).pvalue, 1e-6)
         self.assertFalse(np.array_equal(votes, other))
 
+    def test_clients_without_words_draw_none(self):
+        for clients in ([{}, {"a": 1}, {}, {"b": 1}, {}], [{}, {}]):
+            population = self.population(clients)
+            words = selection_lib.MappedPopulation(population).select(
+                _BY_FREQUENCY,
+                np.arange(len(clients))[::-1].astype(np.int64),
+                np.arange(len(clients), dtype=np.uint64),
+            )
+            expected = [-1, 1, -1, 0, -1] if len(clients) == 5 else [-1, -1]
+            self.assertEqual(words.numpy().tolist(), expected)
+
     def test_words_are_drawn_anew_each_round(self):
         # Every client has aa, ab, ba and bb. A client that drew once would vote in
         # round 2 as in round 1; drawing anew, the pairs are independent.

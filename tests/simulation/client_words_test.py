@@ -8,13 +8,20 @@ import signal
 import subprocess
 import sys
 import textwrap
+from unittest import mock
 
 import numpy as np
 from absl.testing import absltest, parameterized
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simulation import atomic_files, canonical_rows, client_words, column_writer
+from simulation import (
+    atomic_files,
+    canonical_rows,
+    client_words,
+    column_writer,
+    raw_columns,
+)
 
 ClientWords = client_words.ClientWords
 
@@ -85,6 +92,8 @@ class ClientWordsTest(parameterized.TestCase):
         self.assertEqual(population.word_ids[:].tolist(), [0, 1, 2, 1])
         self.assertEqual(population.counts[:].tolist(), [2, 5, 2, 3])
         self.assertEqual(population.counts[np.array([3, 0])].tolist(), [3, 2])
+        self.assertEqual((population.word_ids == 1).tolist(), [0, 1, 0, 1])
+        self.assertEqual((population.counts != 2).tolist(), [0, 1, 0, 1])
         self.assertLen(population.counts, 4)
 
     @parameterized.parameters((2**29 - 1, 4), (2**29, 8), (column_writer.MAX_COUNT, 8))
@@ -92,13 +101,17 @@ class ClientWordsTest(parameterized.TestCase):
         rows = [
             *((f"u{i}", [("sun", i + 1), ("moon", 1)]) for i in range(9)),
             ("often", [("star", count)]),
+            ("last", [("moon", 7)]),
         ]
         plain = ClientWords.from_rows(self.directory, rows)
         entries = self.directory / "entries.bin"
-        self.assertEqual(entries.stat().st_size, size * 19)
+        self.assertEqual(entries.stat().st_size, size * 20)
         # As written in pieces: what came before the large count is packed anew.
         one = self.parent / "pieces"
-        with column_writer.new_population(one) as writer:
+        with (
+            mock.patch.object(raw_columns, "_VALUES_AT_ONCE", 7),
+            column_writer.new_population(one) as writer,
+        ):
             writer.set_words(["moon", "star", "sun"])
             for index in range(9):
                 writer.append_rows(
@@ -112,7 +125,10 @@ class ClientWordsTest(parameterized.TestCase):
             writer.append_rows(
                 canonical_rows.Rows(*map(np.array, ([1], [count], [1], [1])))
             )
-            writer.finish([f"u{i}" for i in range(9)] + ["often"], {})
+            writer.append_rows(
+                canonical_rows.Rows(*map(np.array, ([0], [7], [1], [0])))
+            )
+            writer.finish([*(f"u{i}" for i in range(9)), "often", "last"], {})
         self.assertEqual((one / "entries.bin").read_bytes(), entries.read_bytes())
         found = ClientWords.open(one)
         self.assertEqual(found.client(9), [("star", count)])

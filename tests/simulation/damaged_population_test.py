@@ -260,7 +260,15 @@ class HostileColumnsTest(parameterized.TestCase):
             shutil.rmtree(self.directory)
 
     @parameterized.parameters(
-        (4, 31), (4, 0), (8, 32), (8, 62), (2, 3), (16, 3), (0, 3), (4, "7"), (4, 3.5)
+        (4, 31),
+        (4, 28),
+        (4, 0),
+        (8, 30),
+        (8, 62),
+        (2, 29),
+        (0, 29),
+        (4, "29"),
+        (4, 2.5),
     )
     def test_packings_that_are_none(self, entry_bytes, count_bits):
         client_words.ClientWords.from_rows(self.directory, _ROWS)

@@ -13,6 +13,7 @@ import pandas as pd
 from absl.testing import absltest, parameterized
 
 from simulation import (
+    fit_report,
     fitted_law,
     population,
     population_numbers,
@@ -157,6 +158,21 @@ class FitPopulationTest(parameterized.TestCase):
         flags = (directory / "simulator" / "population.flagfile").read_text()
         self.assertIn(f"--common_words={directory}/simulator/words.tsv\n", flags)
         self.assertNotIn("--words_per_client=", flags)
+
+    def test_where_the_law_misses_is_said(self):
+        columns = ["number", "data", "standard_error", "law", "law_spread"]
+        rows = [
+            ("share of the top 70", 0.0084, 0.0001, 0.0215, 0.0002),
+            ("many errors, but near", 0.500, 0.0001, 0.510, 0.0001),
+            ("far, but uncertain", 1.0, 0.2, 1.9, 0.1),
+            ("words, median", 85.0, 1.0, 85.5, float("nan")),
+        ]
+        numbers = pd.DataFrame(rows, columns=columns)
+        missed = fit_report.FitReport.misses(numbers)
+        self.assertEqual(missed["number"].tolist(), ["share of the top 70"])
+        said = fit_report._advice(missed)
+        self.assertRegex(said, "in 1 of its numbers .*top 70 0.0084 .* law has 0.0215")
+        self.assertEqual(fit_report._advice(missed[:0]), "")
 
     def test_nothing_to_fit(self):
         path = self.create_tempfile("a.csv", "user,text\nann,sun\nbob,moon\n").full_path

@@ -55,9 +55,9 @@ class FullDiskTest(absltest.TestCase):
 
     def test_raw_column(self):
         dtype = np.dtype("<i4")
-        writer = raw_columns.RawColumnWriter(self.parent, {"counts": dtype})
-        with self._error_names(self.parent / "counts.bin"):
-            writer.append("counts", np.ones(_MANY))
+        writer = raw_columns.RawColumnWriter(self.parent, {"entries": dtype})
+        with self._error_names(self.parent / "entries.bin"):
+            writer.append("entries", np.ones(_MANY))
 
     def test_strings(self):
         writer = raw_columns.RawColumnWriter(self.parent, {})

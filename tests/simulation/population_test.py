@@ -209,7 +209,7 @@ class PrepareTest(parameterized.TestCase):
 
     def test_a_damaged_population_is_not_used(self):
         first, _ = self._prepare()
-        os.truncate(first.column_path("counts"), 4)
+        os.truncate(first.column_path("entries"), 4)
         with self.assertRaisesRegex(population.PopulationError, "remove its directory"):
             self._prepare()
 

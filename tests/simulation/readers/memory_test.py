@@ -87,6 +87,28 @@ class MemoryTest(absltest.TestCase):
             memory.check_disk(directory, 2 * free, "a thing")
 
 
+class DiskOfClientsTest(absltest.TestCase):
+    def test_what_is_written_fits_what_was_reckoned(self):
+        for mean, narrow in ((100, True), (5_000, False)):
+            options = population_options.PopulationOptions(
+                num_clients=2_000, mean_words_per_client=mean, words_per_client_sigma=1
+            )
+            reckoned = []
+            with mock.patch.object(
+                memory,
+                "check_disk",
+                lambda directory, size, what, into=reckoned: into.append(size),
+            ):
+                made = population.prepare(
+                    options, self.create_tempdir().full_path + "/cache"
+                )
+            self.assertEqual(made.entries.itemsize == 4, narrow)
+            # While entries are packed anew, those of four bytes are there as well.
+            at_once = 4 if narrow else 12
+            least = made.num_entries * at_once + made.num_clients * 12
+            self.assertBetween(reckoned[0], 0.9 * least, 1.1 * least)
+
+
 class HugePopulationsTest(absltest.TestCase):
     """The largest that the options allow, on the machine that there is."""
 
@@ -99,8 +121,8 @@ class HugePopulationsTest(absltest.TestCase):
 
     def test_words(self):
         free = shutil.disk_usage(self.cache.parent).free
-        # At least a word id, a count and a row's end for each.
-        if free > 16 * self.options.num_clients * 100:
+        # At least a word and its count, and a row's end, for each.
+        if free > 12 * self.options.num_clients * 100:
             self.skipTest("the disk may take it")
         with self.assertRaisesRegex(
             population_options.PopulationError,
