@@ -164,11 +164,8 @@ class CountingTask:
         found = np.zeros([len(word_sets), len(self.clients)], np.int64)
         for part in self._parts():
             rows = population.rows(self.clients[part])
-            words, counts, ends = (
-                rows.word_ids,
-                rows.counts,
-                np.cumsum(rows.row_lengths),
-            )
+            words, counts = rows.word_ids, rows.counts
+            ends = np.cumsum(rows.row_lengths)
             if self._counted is not None:
                 counts *= self._counted[words]
             every[part] = _sums(counts, ends)

@@ -39,6 +39,7 @@ from simulation import (
 )
 
 _INT32, _INT64 = np.dtype("<i4"), np.dtype("<i8")
+_ENTRIES_AT_ONCE = 1 << 24
 
 
 class ClientWords:
@@ -240,6 +241,16 @@ class ClientWords:
         order = np.lexsort((ids, ids != self.favorites[index], -counts))
         words = self.words.take(pa.array(ids[order])).to_pylist()
         return list(zip(words, counts[order].tolist(), strict=True))
+
+    def occurrences(self) -> np.ndarray:
+        """Returns how often all clients together have each word: int64 [num_words]."""
+        totals = np.zeros(self.num_words, np.int64)
+        for first in range(0, self.num_entries, _ENTRIES_AT_ONCE):
+            entries = self.entries[first : first + _ENTRIES_AT_ONCE]
+            words, counts = self.packing.word_ids(entries), self.packing.counts(entries)
+            # Sums of integers below 2^53 are exact in float64.
+            totals += np.bincount(words, counts, self.num_words).astype(np.int64)
+        return totals
 
     def rows(self, clients: np.ndarray) -> canonical_rows.Rows:
         """Returns the words of some clients.

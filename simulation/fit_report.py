@@ -189,9 +189,7 @@ class FitReport:
         Args:
             with_english: Whether those of the English list follow.
         """
-        counts = np.bincount(
-            self.population.word_ids, self.population.counts, self.population.num_words
-        ).astype(np.int64)
+        counts = self.population.occurrences()
         order = np.argsort(-counts, kind="stable")
         order = order[counts[order] > 0]
         words = self.population.words.take(order).to_pylist()

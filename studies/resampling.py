@@ -83,9 +83,7 @@ def _words(
             population, selection.WordSelection.MOST_FREQUENT
         ).counts
     else:
-        weights = np.bincount(
-            population.word_ids, population.counts, population.num_words
-        )
+        weights = population.occurrences()
     drawn = random.multinomial(num_clients, weights / weights.sum())
     words = np.repeat(np.arange(population.num_words), drawn)
     ones = np.ones(num_clients, np.int64)

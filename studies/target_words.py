@@ -82,9 +82,7 @@ def seldom_typed(
 
     if not 0 < target_share < 1:
         raise ValueError(f"target_share is {target_share}; it has to be in (0, 1)")
-    times = np.bincount(
-        population.word_ids, population.counts, population.num_words
-    ).astype(np.int64)
+    times = population.occurrences()
     words = population.words.to_pylist()
     in_dictionary = np.array([word.lower() in dictionary for word in words], bool)
     found = np.flatnonzero(in_dictionary & (times > 0))

@@ -56,9 +56,7 @@ def counts_with_tail(population: client_words.ClientWords) -> dict[str, int]:
         Counts of some 10^9 occurrences.
     """
     printed = frequencies()
-    totals = np.bincount(
-        population.word_ids, population.counts, population.num_words
-    ).astype(float)
+    totals = population.occurrences().astype(float)
     words = population.words.to_pylist()
     order = [i for i in np.argsort(-totals, kind="stable") if words[i] not in printed]
     tail = order[len(printed) :]

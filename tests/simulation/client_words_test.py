@@ -138,6 +138,12 @@ class ClientWordsTest(parameterized.TestCase):
             [p.name for p in self.directory.iterdir()],
         )
 
+    @parameterized.parameters(1, 3, 100)
+    def test_occurrences(self, at_once):
+        population = ClientWords.from_rows(self.directory, _ROWS)
+        with mock.patch.object(client_words, "_ENTRIES_AT_ONCE", at_once):
+            self.assertEqual(population.occurrences().tolist(), [2, 8, 2])
+
     def test_rows_of_some_clients(self):
         population = ClientWords.from_rows(self.directory, _ROWS)
         rows = population.rows(np.array([2, 1, 0, 2]))
