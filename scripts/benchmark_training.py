@@ -1,4 +1,4 @@
-"""What a round of DP-FTRL costs: seconds, and memory over cohort sizes and rounds.
+r"""What a round of DP-FTRL costs: seconds, and memory over cohort sizes and rounds.
 
     scripts/run scripts.benchmark_training
 
@@ -12,13 +12,25 @@ them:
   embeddings of 96): seconds of the clients' side (training, clip, encoding and secure
   sum, in TFF) and of the server's (noise tree and momentum);
 * `clients`: what a client of the model of 10,000 words costs in this project, with and
-  without the gradient that is written out, and in plain TensorFlow;
+  without the gradient that is written out, in plain TensorFlow, and in pfl-research
+  where that is installed;
 * `memory_over_cohorts`: rounds of a small model with 10, 50 and 200 clients, each with
   a worker of its own, the smallest first;
 * `memory_over_rounds`: 300 rounds of the small model.
 
 --parts=noise or --parts=clients measures that part alone and prints it, and writes
 nothing.
+
+pfl-research and torch are no dependencies of the project. To have them beside it, in an
+environment of their own, with NumPy and TensorFlow as they are locked (torch's build
+for processors is in PyTorch's own index):
+
+    python3.11 -m venv env
+    env/bin/pip install --no-deps --require-hashes -r requirements.txt
+    env/bin/pip install --no-deps torch==2.13.0+cpu pfl==0.6.0 dill==0.4.1 \
+        fsspec==2026.9.0 multiprocess==0.70.19 networkx==3.6.1 \
+        prv-accountant==0.2.0 sympy==1.14.0 typing-extensions==4.16.0
+    PYTHONPATH=. env/bin/python -P -m scripts.benchmark_training --parts=clients
 
 Every part first does a round that is not measured, in which the computation is built.
 Memory is that of this process and the worker together, the most within a round, looked
@@ -220,8 +232,13 @@ def measure_noise():
 
 def measure_clients(directory: str):
     """Returns a table of ways to train a client, and how much two cores gain."""
-    from scripts import training_ways
+    from scripts import training_ways, training_with_pfl
 
+    if missing := training_with_pfl.missing():
+        print(
+            f"pfl-research is left out, as {' and '.join(missing)} cannot be imported: "
+            f"env/bin/pip install --no-deps {' '.join(training_with_pfl.REQUIREMENTS)}"
+        )
     options = _FLAGS.read()
     clients, words = options.timed_clients, options.timed_words
     table = training_ways.measure(clients, words, options.timed_repeats, directory)
@@ -298,6 +315,7 @@ def about() -> dict[str, object]:
     import numpy as np
     import tensorflow as tf
 
+    from scripts import training_with_pfl
     from simulation import software
 
     return {
@@ -314,6 +332,7 @@ def about() -> dict[str, object]:
             "python": platform.python_version(),
             "numpy": np.__version__,
             "tensorflow": tf.__version__,
+            **training_with_pfl.versions(),
         },
     }
 

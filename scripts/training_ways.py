@@ -3,7 +3,10 @@
 The same sentences, the same model, plain SGD from the same weights for each client:
 the project's client computation in TFF's worker, the same where TensorFlow finds the
 gradient (as it does for a user's own Keras model), and a client as one would write it
-in plain TensorFlow, in this process: padded batches, a tape, no clip, no sum.
+in plain TensorFlow, in this process: padded batches, a tape, no clip, no sum. Where
+pfl-research is installed, also a round of its: the same padded batches, the sum, no
+clip; with as many threads as there are cores, and with one, as its threads wait for one
+another busily.
 """
 
 import dataclasses
@@ -11,17 +14,19 @@ import functools
 import os
 import tempfile
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    import numpy as np
     import pandas as pd
 
-    from training import model
+    from training import examples, model
 
 _Ways = Generator[tuple[str, Callable[[], object]], None, None]
 
-_RATE = 0.5
+# Of every client's SGD.
+RATE = 0.5
 _SEED = 1
 
 
@@ -61,11 +66,47 @@ def _clients(workload: Workload, num_clients: int, num_tokens: int) -> list:
     ]
 
 
-def _plain(
-    language_model: "model.LanguageModel", weights, clients, limits
-) -> Callable[[], None]:
-    """Returns what trains clients one after the other, as one would write it."""
+def padded(
+    sentences: Sequence[Sequence[int]], limits: "examples.ClientLimits"
+) -> "np.ndarray":
+    """Returns sentences with their beginnings and ends, as rows of one length.
+
+    Args:
+        sentences: Token ids.
+        limits: How many words of a sentence are used.
+
+    Returns:
+        int32 [sentences, max_words + 2], padded at the end.
+    """
     import numpy as np
+
+    from simulation import vocabulary
+
+    length = limits.max_words + 2
+    rows = np.full((len(sentences), length), vocabulary.PAD, np.int32)
+    for row, sentence in zip(rows, sentences, strict=True):
+        tokens = [vocabulary.BOS, *sentence, vocabulary.EOS][:length]
+        row[: len(tokens)] = tokens
+    return rows
+
+
+def plain(
+    language_model: "model.LanguageModel",
+    weights: Mapping[str, "np.ndarray"],
+    clients: Sequence[Sequence[Sequence[int]]],
+    limits: "examples.ClientLimits",
+) -> Callable[[], list]:
+    """Returns what trains clients one after the other, as one would write it.
+
+    Args:
+        language_model: The model.
+        weights: Its weights, from which every client begins.
+        clients: The sentences of each: token ids.
+        limits: The batches' size, and how many words of a sentence are used.
+
+    Returns:
+        A function that returns the last client's weights: TensorFlow's variables.
+    """
     import tensorflow as tf
 
     length = limits.max_words + 1
@@ -81,19 +122,17 @@ def _plain(
         for variable, gradient in zip(
             variables, tape.gradient(loss, variables), strict=True
         ):
-            variable.assign_sub(_RATE * tf.convert_to_tensor(gradient))
+            variable.assign_sub(RATE * tf.convert_to_tensor(gradient))
 
-    def train() -> None:
+    def train() -> list:
         for sentences in clients:
             for variable, weight in zip(variables, weights.values(), strict=True):
                 variable.assign(weight)
             for first in range(0, len(sentences), limits.batch_size):
                 batch = sentences[first : first + limits.batch_size]
-                rows = np.zeros((len(batch), length + 1), np.int32)
-                for row, sentence in zip(rows, batch, strict=True):
-                    tokens = [2, *sentence, 3][: length + 1]
-                    row[: len(tokens)] = tokens
+                rows = padded(batch, limits)
                 step(rows[:, :-1], rows[:, 1:])
+        return variables
 
     return train
 
@@ -102,6 +141,7 @@ def _ways(language_model, clients, limits, scratch: str) -> _Ways:
     """Yields the name of each way, and a function that trains all clients by it."""
     import numpy as np
 
+    from scripts import training_with_pfl
     from simulation import client_text, runtime
     from training import client_update, examples
 
@@ -120,12 +160,29 @@ def _ways(language_model, clients, limits, scratch: str) -> _Ways:
         rounds = client_update.FederatedRounds(
             way,
             examples.MappedText(text, limits),
-            client_update.LocalTraining(_RATE),
+            client_update.LocalTraining(RATE),
         )
         with runtime.tff_worker():
             everyone = np.arange(len(clients))
             yield name, functools.partial(rounds.train, weights, everyone, 0.3, 0.3)
-    yield "plain TensorFlow", _plain(language_model, weights, clients, limits)
+    yield "plain TensorFlow", plain(language_model, weights, clients, limits)
+    if training_with_pfl.missing():
+        return
+    for name, num_threads in (
+        ("pfl-research", len(os.sched_getaffinity(0))),
+        ("pfl-research, one thread", 1),
+    ):
+        yield (
+            name,
+            training_with_pfl.rounds(
+                weights,
+                clients,
+                functools.partial(padded, limits=limits),
+                limits.batch_size,
+                RATE,
+                num_threads,
+            ),
+        )
 
 
 def _model(num_words: int) -> "model.LanguageModel":
