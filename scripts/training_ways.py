@@ -4,9 +4,9 @@ The same sentences, the same model, plain SGD from the same weights for each cli
 the project's client computation in TFF's worker, the same where TensorFlow finds the
 gradient (as it does for a user's own Keras model), and a client as one would write it
 in plain TensorFlow, in this process: padded batches, a tape, no clip, no sum. Where
-pfl-research is installed, also a round of its: the same padded batches, the sum, no
-clip; with as many threads as there are cores, and with one, as its threads wait for one
-another busily.
+pfl-research is installed, also a round in it, in this process: the same batches and
+model in torch, a sum, no clip; an operation on all cores, and on one, which takes less
+processor time.
 """
 
 import dataclasses

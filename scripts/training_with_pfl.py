@@ -7,6 +7,7 @@ pfl and torch are no dependencies of this project: what needs them imports them.
 
 import importlib.metadata
 import importlib.util
+import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -128,6 +129,9 @@ def rounds(
     Raises:
         ImportError: If pfl or torch is not installed.
     """
+    # OpenMP's threads that wait would else take processor time, several times that of
+    # the work where the machine has other work too; read when torch is first imported.
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     import torch
     from pfl import algorithm, hyperparam
     from pfl.aggregate import simulate
