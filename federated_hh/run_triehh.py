@@ -14,11 +14,7 @@ _PROGRAM = "federated_hh.run_triehh"
 
 _OPTIONS = option_flags.define(TrieHHOptions, title="The words")
 _SECURE_SUM = option_flags.define(SecureSumOptions, title="The secure sum")
-_POPULATION = population_flags.PopulationFlags(
-    "words",
-    # The guarantee compares users with and without words in a population of one size.
-    defaults={"empty_clients": "keep"},
-)
+_POPULATION = population_flags.PopulationFlags("words")
 flags.adopt_module_key_flags(experiment_flags)
 help_text.first(
     "population",

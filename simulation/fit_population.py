@@ -19,7 +19,11 @@ from simulation.fit_options import FitOptions
 _PROGRAM = "simulation.fit_population"
 
 _OPTIONS = option_flags.define(FitOptions, title="The fit")
-_POPULATION = population_flags.PopulationFlags("words")
+_POPULATION = population_flags.PopulationFlags(
+    "words",
+    # The law is of clients who have words.
+    defaults={"empty_clients": "drop"},
+)
 flags.adopt_module_key_flags(experiment_flags)
 help_text.first(
     "population",

@@ -34,8 +34,9 @@ def _run(*arguments):
 
 
 class PopulationFlagsTest(parameterized.TestCase):
-    def test_defaults_are_those_of_the_options(self):
-        self.assertEqual(_run().stdout, f"{population.PopulationOptions()}\n")
+    def test_defaults_are_those_of_the_options_with_all_clients_kept(self):
+        kept = population.PopulationOptions(empty_clients="keep")
+        self.assertEqual(_run().stdout, f"{kept}\n")
 
     @flagsaver.flagsaver
     def test_every_option_has_a_flag(self):
