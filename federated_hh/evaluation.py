@@ -10,6 +10,8 @@ from scipy import stats
 from federated_hh import selection as selection_lib
 from simulation import client_words
 
+_CLIENTS_AT_ONCE = 1 << 16
+
 
 @dataclasses.dataclass(frozen=True)
 class GroundTruth:
@@ -38,16 +40,13 @@ class GroundTruth:
             favorites = population.favorites[population.favorites >= 0]
             counts = np.bincount(favorites, minlength=population.num_words)
         else:
-            splits = population.row_splits
-            lengths = np.diff(splits)
-            times = np.asarray(population.counts)
-            totals = np.add.reduceat(times, splits[:-1][lengths > 0], dtype=np.int64)
-            totals = np.repeat(totals, lengths[lengths > 0])
-            counts = np.bincount(
-                population.word_ids,
-                weights=times / totals,
-                minlength=population.num_words,
-            )
+            counts = np.zeros(population.num_words)
+            for first in range(0, population.num_clients, _CLIENTS_AT_ONCE):
+                last = min(first + _CLIENTS_AT_ONCE, population.num_clients)
+                rows = population.rows(np.arange(first, last))
+                clients = np.repeat(np.arange(last - first), rows.row_lengths)
+                totals = np.bincount(clients, rows.counts, last - first)
+                np.add.at(counts, rows.word_ids, rows.counts / totals[clients])
         counts = counts.astype(np.float64)
         order = np.argsort(-counts, kind="stable")
         return cls(counts, order[counts[order] > 0])
