@@ -15,6 +15,7 @@ from simulation import engine_options
 
 _ONEDNN = "TF_ENABLE_ONEDNN_OPTS"
 _THREADS = "TF_NUM_INTRAOP_THREADS"
+_ARENAS = "MALLOC_ARENA_MAX"
 _workers_are_isolated = True
 _SECONDS_TO_NEXT_INTERRUPT = 0.05
 
@@ -50,9 +51,11 @@ def worker_environment() -> dict[str, str]:
 
     Blocks of clients run side by side, each on a core: threads within an operation
     would only wait for one another, and add up a product's parts in an order that
-    depends on how many cores there are. What the user set stays.
+    depends on how many cores there are. All threads have their memory from one place
+    (glibc's arena): what one has freed the next takes, and freed memory is not kept
+    once a thread. What the user set stays.
     """
-    return {_THREADS: "1"} | os.environ
+    return {_THREADS: "1", _ARENAS: "1"} | os.environ
 
 
 def prepare_in_process() -> None:

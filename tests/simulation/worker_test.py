@@ -241,10 +241,11 @@ class NetworkTest(parameterized.TestCase):
 
 
 class EnvironmentTest(absltest.TestCase):
-    def test_an_operation_has_one_thread(self):
+    def test_an_operation_has_one_thread_and_all_threads_one_arena(self):
         with runtime.tff_worker() as worker:
             found = psutil.Process(worker.process.pid).environ()
         self.assertEqual(found["TF_NUM_INTRAOP_THREADS"], "1")
+        self.assertEqual(found["MALLOC_ARENA_MAX"], "1")
 
 
 class SilenceTest(parameterized.TestCase):
