@@ -60,7 +60,7 @@ class MappedItems(mapped_columns.MappedColumns):
         # ImmutableConst cannot be empty, and an empty population has no items.
         if self.population.num_entries == 0:
             return tf.zeros([0], tf.int32)
-        items, splits, counts = self._distinct(sampler, clients, candidate_of_word)
+        items, splits, counts = self.distinct_items(sampler, clients, candidate_of_word)
         begins, held = splits[:-1], splits[1:] - splits[:-1]
         within = tf.where(held <= bound)[:, 0]
         places = tf.ragged.range(
@@ -69,10 +69,16 @@ class MappedItems(mapped_columns.MappedColumns):
         chosen = _choose(items, counts, begins, held, bound, seed)
         return tf.concat([tf.gather(items, places.values), chosen], axis=0)
 
-    def _distinct(
+    def distinct_items(
         self, sampler: ItemSampler, clients: tf.Tensor, candidate_of_word: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor | None]:
         """Returns the distinct items of all devices, device by device.
+
+        Args:
+            sampler: Whether counts are asked for.
+            clients: int64, shape [block]: indices into the population, which has to
+                have an entry.
+            candidate_of_word: int32, shape [words]: see `items_of_block`.
 
         Returns:
             The items: int32, shape [items]. Where each device's begin: int64, shape

@@ -9,6 +9,7 @@ grouped by client, put in order and written.
 """
 
 import dataclasses
+import os
 import statistics
 import tempfile
 import time
@@ -17,6 +18,7 @@ from absl import app
 
 from options import option_flags
 from options.fields import check, option
+from scripts import benchmark_results
 from simulation import population_options
 
 
@@ -26,6 +28,7 @@ class Options:
 
     num_clients: int = option(50_000, "Clients of each.", least=1, most=10**9)
     num_repeats: int = option(5, "Turns.", least=1, most=1000)
+    results_dir: str = option("results/benchmark_population", "Where the table goes.")
 
     def __post_init__(self):
         check(self)
@@ -69,7 +72,9 @@ def measure(options: population_options.PopulationOptions) -> tuple[float, float
 
 
 def main(argv: list[str]) -> None:
-    """Measures and prints."""
+    """Measures, writes and prints."""
+    import pandas as pd
+
     del argv
     habits = dataclasses.replace(_HABITS, num_clients=_FLAGS.read().num_clients)
     same_words = dataclasses.replace(habits, client_law="independent")
@@ -85,20 +90,36 @@ def main(argv: list[str]) -> None:
             / independent,
         ),
     }
+    distinct_of: dict[str, float] = {}
     seconds: dict[str, list[float]] = {name: [] for name in kinds}
     for _ in range(_FLAGS.read().num_repeats):
         for name, options in kinds.items():
-            taken, distinct = measure(options)
+            taken, distinct_of[name] = measure(options)
             seconds[name].append(taken)
-            if len(seconds[name]) == 1:
-                print(f"{name}: {distinct:.1f} distinct words a client", flush=True)
+    rows = []
     for name, times in seconds.items():
-        each = 1e6 * statistics.median(times) / habits.num_clients
         ratios = [a / b for a, b in zip(seconds["habits"], times, strict=True)]
-        print(
-            f"{name}: {each:.1f} us a client (median); habits / it: "
-            f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
+        rows.append(
+            {
+                "clients": name,
+                "distinct_words_a_client": distinct_of[name],
+                "microseconds_a_client": 1e6
+                * statistics.median(times)
+                / habits.num_clients,
+                "habits_to_it": statistics.median(ratios),
+                "habits_to_it_least": min(ratios),
+                "habits_to_it_most": max(ratios),
+            }
         )
+    table = pd.DataFrame(rows)
+    print(table.to_string(index=False))
+    benchmark_results.write(
+        _FLAGS.read().results_dir,
+        "scripts.benchmark_population",
+        table,
+        data=f"{habits.num_clients:,} synthetic clients",
+        load_average=os.getloadavg(),
+    )
 
 
 if __name__ == "__main__":

@@ -28,6 +28,7 @@ from absl import app
 
 from options import option_flags
 from options.fields import check, option
+from scripts import benchmark_results
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -40,6 +41,7 @@ class Options:
     file: str | None = option(
         None, "A CSV file of your own with columns user and text, in their place."
     )
+    results_dir: str = option("results/benchmark_reading", "Where the table goes.")
     turn: str | None = option(None, "Set by the benchmark for its processes.")
 
     def __post_init__(self):
@@ -129,8 +131,32 @@ def run_turn(turn: str, path: pathlib.Path) -> dict[str, float]:
     return json.loads(done.stdout)
 
 
+def summary(done: dict[str, list[dict[str, float]]]):
+    """Returns a row a way of reading, from what its turns report."""
+    import pandas as pd
+
+    rows = []
+    for turn, reports in done.items():
+        ratios = [
+            report["seconds"] / plain["seconds"]
+            for report, plain in zip(reports, done[_TURNS[0]], strict=True)
+        ]
+        rows.append(
+            {
+                "way": turn,
+                "cpu_seconds": statistics.median(r["seconds"] for r in reports),
+                "of_plain_python": statistics.median(ratios),
+                "of_plain_python_least": min(ratios),
+                "of_plain_python_most": max(ratios),
+                "peak_megabytes": max(r["megabytes"] for r in reports),
+                "words_of_users": reports[0]["pairs"],
+            }
+        )
+    return pd.DataFrame(rows)
+
+
 def main(argv: list[str]) -> None:
-    """Measures and prints."""
+    """Measures, writes and prints."""
     del argv
     options = _FLAGS.read()
     if options.turn and options.file:
@@ -151,22 +177,25 @@ def main(argv: list[str]) -> None:
         else:
             write_posts(paths["csv"])
         write_parquet(paths["csv"], paths["parquet"])
-        print(f"{paths['csv'].stat().st_size / 1e6:.1f} MB of CSV", flush=True)
+        data = f"{paths['csv'].stat().st_size / 1e6:.1f} MB of CSV"
+        if not options.file:
+            data += (
+                f", {options.num_rows:,} synthetic posts by {options.num_users:,} users"
+            )
+        print(data, flush=True)
         done: dict[str, list[dict[str, float]]] = {turn: [] for turn in _TURNS}
         for _ in range(options.num_repeats):
             for turn in _TURNS:
                 done[turn].append(run_turn(turn, paths[turn.rsplit(" ", 1)[1]]))
-    for turn, reports in done.items():
-        ratios = [
-            report["seconds"] / plain["seconds"]
-            for report, plain in zip(reports, done[_TURNS[0]], strict=True)
-        ]
-        print(
-            f"{turn}: {statistics.median(r['seconds'] for r in reports):.1f} processor "
-            f"seconds, {min(ratios):.2f} to {max(ratios):.2f} of plain Python's; "
-            f"{max(r['megabytes'] for r in reports):.0f} MB; "
-            f"{reports[0]['pairs']:,.0f} words of users"
-        )
+    table = summary(done)
+    print(table.to_string(index=False))
+    benchmark_results.write(
+        options.results_dir,
+        "scripts.benchmark_reading",
+        table,
+        data=data,
+        load_average=os.getloadavg(),
+    )
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ from options import option_flags
 from privacy import triehh, triehh_solver, triehh_theorem1
 from scripts import (
     comparison_tables,
+    cost_tables,
     coverage_tables,
     interaction_tables,
     keyboard_tables,
@@ -413,6 +414,7 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     "benchmark_training": benchmark_training,
     "benchmark_two_servers": benchmark_two_servers,
     **comparison_tables.TABLES,
+    **cost_tables.TABLES,
     **interaction_tables.TABLES,
     **keyboard_tables.TABLES,
     **masked_tables.TABLES,

@@ -32,7 +32,7 @@ class BenchmarksTest(parameterized.TestCase):
         ),
         (
             "benchmark_population",
-            "--num_clients=200 --num_repeats=1",
+            "--num_clients=200 --num_repeats=1 --results_dir=results",
             "as many distinct",
         ),
         (
@@ -62,13 +62,19 @@ class BenchmarksTest(parameterized.TestCase):
         ("benchmark_noise", "--parameters=1000 --rounds=1", "BLT, 2 buffers"),
         (
             "benchmark_reading",
-            "--num_rows=2000 --num_users=100 --num_repeats=1",
+            "--num_rows=2000 --num_users=100 --num_repeats=1 --results_dir=results",
             "ours, parquet",
         ),
         (
             "benchmark_secure_sum",
             "--sums=10:0:16:32,8:4:5:64 --results_dir=results",
             "server_cpu_seconds",
+        ),
+        (
+            "benchmark_selection",
+            "--num_clients=10000 --cohort_size=1000 --num_repeats=1 "
+            "--results_dir=results",
+            "read, in NumPy",
         ),
         (
             "benchmark_sfp",

@@ -1,0 +1,71 @@
+"""The tables of what populations, their readers and the choice of items cost."""
+
+from typing import Any
+
+from scripts.table_text import RESULTS, table
+from simulation import tables
+
+_MEANING = {
+    "read": "reading a pair and its candidate",
+    "merge": "and merging words with one prefix",
+    "random": "the random sampler, counting included",
+    "greedy": "the greedy sampler, counting included",
+    "read, in NumPy": "reading a pair and its candidate, in NumPy on one core",
+}
+
+
+def _rows(folder: str) -> list[dict[str, Any]]:
+    return tables.read(RESULTS / folder / "cost.csv").to_dict("records")
+
+
+def selection() -> list[str]:
+    """What a pair of a client and a word costs in TFF's worker, step by step."""
+    rows = [
+        [
+            _MEANING[row["way"]],
+            f"{row['nanoseconds_a_pair']:.0f} ns",
+            f"{row['least']:.0f} to {row['most']:.0f} ns",
+        ]
+        for row in _rows("benchmark_selection")
+        if row["way"] in _MEANING
+    ]
+    return table(["a pair of client and word", "median", "of all turns"], rows)
+
+
+def reading() -> list[str]:
+    """What it costs to read users' own text."""
+    rows = [
+        [
+            row["way"],
+            f"{row['cpu_seconds']:.1f} s",
+            f"{row['of_plain_python']:.2f} ({row['of_plain_python_least']:.2f} to "
+            f"{row['of_plain_python_most']:.2f})",
+            f"{row['peak_megabytes']:.0f} MB",
+        ]
+        for row in _rows("benchmark_reading")
+    ]
+    header = ["", "processor seconds", "of plain Python's", "peak memory"]
+    return table(header, rows)
+
+
+def population() -> list[str]:
+    """What clients with habits cost, beside independent ones."""
+    rows = [
+        [
+            row["clients"],
+            f"{row['distinct_words_a_client']:.0f}",
+            f"{row['microseconds_a_client']:.0f} µs",
+            f"{row['habits_to_it']:.2f} ({row['habits_to_it_least']:.2f} to "
+            f"{row['habits_to_it_most']:.2f})",
+        ]
+        for row in _rows("benchmark_population")
+    ]
+    header = ["clients with", "distinct words", "a client", "habits cost that, times"]
+    return table(header, rows)
+
+
+TABLES = {
+    "benchmark_selection": selection,
+    "benchmark_reading": reading,
+    "benchmark_population": population,
+}
