@@ -35,8 +35,14 @@ def write(
     """
     from simulation import atomic_files, software, tables
 
+    # Where something is kept decides nothing.
+    given = [
+        flag
+        for flag in sys.argv[1:]
+        if not flag.startswith(("--cache_dir=", "--results_dir="))
+    ]
     how = {
-        "command": " ".join([f"scripts/run {program}", *sys.argv[1:]]),
+        "command": " ".join([f"scripts/run {program}", *given]),
         "commit": software.version(),  # before results change the tree
         "data": data,
         "machine": f"{platform.machine()}, {os.cpu_count()} cores",
