@@ -6,6 +6,9 @@ from typing import Any
 from scripts.table_text import RESULTS, mean, summary, table
 from simulation import tables
 
+# Coverage at the epsilons of Figure 1 by a model of the algorithm, before any run.
+_PREDICTED = (0.004, 0.176, 0.518, 0.723, 0.766, 0.770, 0.774)
+
 
 def _words(row: Mapping[str, Any], found: str, real: str) -> str:
     return f"{row[found]:,.0f} ({row[real]:,.0f})"
@@ -60,6 +63,11 @@ def oov_figure1() -> list[str]:
         ["epsilon", *[name.replace("inf", "infinite") for name in names]],
         [
             ["coverage", *[mean(row) for row in rows]],
+            [
+                "of bloggers drawn with replacement",
+                *[mean(row) for row in summary("oov_figure1_bloggers")],
+            ],
+            ["predicted", *[f"{value:.1%}" for value in _PREDICTED]],
             [
                 "words found (real)",
                 *[_words(row, "words_found", "words_real") for row in rows],
