@@ -38,7 +38,8 @@ class GroundTruth:
         """Counts the words of a population, in the setting of a selection."""
         if selection is selection_lib.WordSelection.MOST_FREQUENT:
             favorites = population.favorites[population.favorites >= 0]
-            counts = np.bincount(favorites, minlength=population.num_words)
+            votes = np.bincount(favorites, minlength=population.num_words)
+            counts = votes.astype(np.float64)
         else:
             counts = np.zeros(population.num_words)
             for first in range(0, population.num_clients, _CLIENTS_AT_ONCE):
@@ -47,7 +48,6 @@ class GroundTruth:
                 clients = np.repeat(np.arange(last - first), rows.row_lengths)
                 totals = np.bincount(clients, rows.counts, last - first)
                 np.add.at(counts, rows.word_ids, rows.counts / totals[clients])
-        counts = counts.astype(np.float64)
         order = np.argsort(-counts, kind="stable")
         return cls(counts, order[counts[order] > 0])
 

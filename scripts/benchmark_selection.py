@@ -19,6 +19,7 @@ Nanoseconds are of processors, for each pair of a client and a word.
 """
 
 import dataclasses
+import functools
 import math
 import os
 import statistics
@@ -123,6 +124,7 @@ def second_level(clients):
     by_hand = steps.Steps(algorithm, seed=_SEED, noise_key=key)
     place = by_hand.begin()
     query = algorithm.next_query(place.state)
+    assert query is not None
     drawn = by_hand.draw(place)
     total = by_hand.ask(place, query, drawn.cohort)
     trie = by_hand.update(place, query, drawn, total).place.state.trie
@@ -189,13 +191,13 @@ def rounds_of(clients, num_candidates: int):
     size = block_round.block_size_of(_FLAGS.read().cohort_size, blocks)
     # A client of `read` reports all its pairs, more than any of the others.
     most = int((clients.row_splits[1:] - clients.row_splits[:-1]).max())
+
+    def votes(work, message, block):
+        return {"votes": tf.ensure_shape(work(message, block), [num_candidates])}
+
     return {
         name: block_round.BlockRound(
-            lambda message, block, work=work: {
-                "votes": tf.ensure_shape(work(message, block), [num_candidates])
-            },
-            {"votes": max(1, most)},
-            block_size=size,
+            functools.partial(votes, work), {"votes": max(1, most)}, block_size=size
         )
         for name, work in works.items()
     }
@@ -235,11 +237,14 @@ def measure(directory: str):
         num_candidates, candidate_of_word = second_level(clients)
         message = {"candidate_of_word": candidate_of_word}
         rounds = rounds_of(clients, num_candidates)
-        ways = {
-            name: lambda of=of: int(of(message, cohort, stream)["votes"].sum())
-            for name, of in rounds.items()
-        }
-        ways[_IN_NUMPY] = lambda: read_in_numpy(clients, candidate_of_word, cohort)
+
+        def ask(name: str) -> int:
+            return int(rounds[name](message, cohort, stream)["votes"].sum())
+
+        ways = {name: functools.partial(ask, name) for name in rounds}
+        ways[_IN_NUMPY] = functools.partial(
+            read_in_numpy, clients, candidate_of_word, cohort
+        )
         found = {name: way() for name, way in ways.items()}  # compiles, reads the disk
         seconds: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
         for _ in range(_FLAGS.read().num_repeats):
