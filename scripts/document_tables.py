@@ -229,7 +229,8 @@ def pretraining() -> list[str]:
 
 def xu_quality() -> list[str]:
     """What models of 10,000 words are worth on a keyboard, beside n-grams."""
-    found = tables.read(RESULTS / "xu_quality" / "judged.csv")
+    seeds = sorted(RESULTS.glob("xu_quality/seed_*/judged.csv"))
+    found = pd.concat([tables.read(path) for path in seeds], ignore_index=True)
     labels = {step.name: step.label for step in xu_2023_quality.STEPS}
     names = [*_METRICS[:3], "picked_rate", "word_modified_after"]
     rows = []
