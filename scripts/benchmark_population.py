@@ -26,7 +26,7 @@ from simulation import population_options
 class Options:
     """What is drawn."""
 
-    num_clients: int = option(50_000, "Clients of each.", least=1, most=10**9)
+    num_clients: int = option(300_000, "Clients of each.", least=1, most=10**9)
     num_repeats: int = option(5, "Turns.", least=1, most=1000)
     results_dir: str = option("results/benchmark_population", "Where the table goes.")
 

@@ -3,6 +3,7 @@
 import json
 import os
 import platform
+import re
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -35,14 +36,10 @@ def write(
     """
     from simulation import atomic_files, software, tables
 
-    # Where something is kept decides nothing.
-    given = [
-        flag
-        for flag in sys.argv[1:]
-        if not flag.startswith(("--cache_dir=", "--results_dir="))
-    ]
+    command = " ".join([f"scripts/run {program}", *sys.argv[1:]])
     how = {
-        "command": " ".join([f"scripts/run {program}", *given]),
+        # Where something is kept decides nothing.
+        "command": re.sub(r" --?(cache|results)_dir[= ]\S+", "", command),
         "commit": software.version(),  # before results change the tree
         "data": data,
         "machine": f"{platform.machine()}, {os.cpu_count()} cores",

@@ -50,7 +50,7 @@ def reading() -> list[str]:
         ]
         for row in _rows("benchmark_reading")
     ]
-    header = ["", "processor seconds", "of plain Python's", "peak memory"]
+    header = ["", "processor seconds", "of plain Python's, turn by turn", "peak memory"]
     return table(header, rows)
 
 
@@ -66,7 +66,12 @@ def population() -> list[str]:
         ]
         for row in _rows("benchmark_population")
     ]
-    header = ["clients with", "distinct words", "a client", "habits cost that, times"]
+    header = [
+        "clients with",
+        "distinct words",
+        "a client",
+        "habits to it, turn by turn",
+    ]
     return table(header, rows)
 
 

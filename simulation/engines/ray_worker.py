@@ -15,6 +15,7 @@ from simulation import engine_options, startup
 # What the worker of an actor inherits of the program's settings.
 _SETTINGS = (
     "GRPC_VERBOSITY",
+    "MALLOC_ARENA_MAX",
     "TF_CPP_MIN_LOG_LEVEL",
     "TF_ENABLE_ONEDNN_OPTS",
     "TF_NUM_INTRAOP_THREADS",
