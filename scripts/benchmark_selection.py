@@ -73,25 +73,15 @@ _IN_NUMPY = "read, in NumPy"
 
 def prepare(directory: str):
     """Returns clients with the habits of Table 1 of Sun et al. 2024."""
-    from simulation import population, population_options
+    from scripts import populations
+    from simulation import population
     from studies import target_words
 
-    return population.prepare(
-        population_options.PopulationOptions(
-            num_clients=_FLAGS.read().num_clients,
-            tokenizer="whitespace",
-            known_words=target_words.known_words_file(directory, 0.05),
-            mean_words_per_client=132,
-            words_per_client_sigma=1.11,
-            client_law="pitman_yor",
-            client_discount=0.81,
-            client_concentration=22.0,
-            common_law="pitman_yor",
-            common_discount=0.095,
-            common_concentration=15_030.0,
-        ),
-        directory,
+    known = target_words.known_words_file(directory, 0.05)
+    options = dataclasses.replace(
+        populations.HABITS, num_clients=_FLAGS.read().num_clients, known_words=known
     )
+    return population.prepare(options, directory)
 
 
 def second_level(clients):
