@@ -85,16 +85,12 @@ class MappedItems(mapped_columns.MappedColumns):
             [block + 1]. How often the device has each: int64, shape [items], or None
             where the sampler does not ask.
         """
-        splits = self.row_splits()
-        places = tf.ragged.range(
-            tf.gather(splits, clients), tf.gather(splits, clients + 1)
-        )
-        entries = tf.gather(self.entries(), places.values)
+        entries, row_splits = self.entries_of(clients)
         items = tf.gather(candidate_of_word, self.word_ids(entries))
         # Words without a candidate leave first: a known word may stand between two
         # that share a prefix.
         kept = tf.where(items >= 0)[:, 0]
-        row_splits = _places_of(places.row_splits, kept)
+        row_splits = _places_of(row_splits, kept)
         items = tf.gather(items, kept)
         # Equal items of a device are neighbours, as the words are in spelling order.
         rows = tf.boolean_mask(row_splits[:-1], row_splits[1:] > row_splits[:-1])

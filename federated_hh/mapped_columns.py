@@ -37,6 +37,23 @@ class MappedColumns:
         """
         return self._column("entries", self.population.entries)
 
+    def entries_of(self, clients: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns the entries of some clients, one client after the other.
+
+        Args:
+            clients: int64, shape [block]: indices into the population, which has to
+                have an entry.
+
+        Returns:
+            The entries: shape [entries of the block]. Where each client's begin, and
+            the last one's end: int64, shape [block + 1].
+        """
+        splits = self.row_splits()
+        places = tf.ragged.range(
+            tf.gather(splits, clients), tf.gather(splits, clients + 1)
+        )
+        return tf.gather(self.entries(), places.values), places.row_splits
+
     def word_ids(self, entries: tf.Tensor) -> tf.Tensor:
         """Returns the words of entries: int32, of the same shape."""
         bits = tf.constant(self.population.packing.count_bits, entries.dtype)

@@ -44,13 +44,8 @@ class MappedPopulation(mapped_columns.MappedColumns):
             return tf.gather(self.favorites(), clients)
         if not self.population.num_entries:  # what is mapped cannot be empty
             return tf.fill(tf.shape(clients), -1)
-        splits = self.row_splits()
-        # The entries of all clients of the block, one client after the other.
-        places = tf.ragged.range(
-            tf.gather(splits, clients), tf.gather(splits, clients + 1)
-        )
-        entries = tf.gather(self.entries(), places.values)
-        starts, ends = places.row_splits[:-1], places.row_splits[1:]
+        entries, row_splits = self.entries_of(clients)
+        starts, ends = row_splits[:-1], row_splits[1:]
         drawn = _drawn_by_count(self.counts(entries), starts, ends, bits)
         # A client without words must not read the next client's entry; behind all
         # entries there is none to read.

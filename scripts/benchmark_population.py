@@ -96,9 +96,7 @@ def main(argv: list[str]) -> None:
                 "microseconds_a_client": 1e6
                 * statistics.median(times)
                 / habits.num_clients,
-                "habits_to_it": statistics.median(ratios),
-                "habits_to_it_least": min(ratios),
-                "habits_to_it_most": max(ratios),
+                **benchmark_results.spread("habits_to_it", ratios),
             }
         )
     table = pd.DataFrame(rows)

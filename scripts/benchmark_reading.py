@@ -145,9 +145,7 @@ def summary(done: dict[str, list[dict[str, float]]]):
             {
                 "way": turn,
                 "cpu_seconds": statistics.median(r["seconds"] for r in reports),
-                "of_plain_python": statistics.median(ratios),
-                "of_plain_python_least": min(ratios),
-                "of_plain_python_most": max(ratios),
+                **benchmark_results.spread("of_plain_python", ratios),
                 "peak_megabytes": max(r["megabytes"] for r in reports),
                 "words_of_users": reports[0]["pairs"],
             }

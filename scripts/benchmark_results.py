@@ -4,13 +4,28 @@ import json
 import os
 import platform
 import re
+import statistics
 import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     import pandas as pd
+
+
+def spread(name: str, values: "Sequence[float]") -> dict[str, float]:
+    """Returns the columns of a number that was measured some times.
+
+    Args:
+        name: The column of the median; those of the least and the most follow it.
+        values: At least one.
+    """
+    return {
+        name: statistics.median(values),
+        f"{name}_least": min(values),
+        f"{name}_most": max(values),
+    }
 
 
 def write(

@@ -147,11 +147,8 @@ def rounds_of(clients, num_candidates: int):
         return number(tf.size(block["clients"]))
 
     def read(message, block):
-        splits = mapped.row_splits()
-        places = tf.ragged.range(
-            tf.gather(splits, block["clients"]), tf.gather(splits, block["clients"] + 1)
-        )
-        words = mapped.word_ids(tf.gather(mapped.entries(), places.values))
+        entries, _ = mapped.entries_of(block["clients"])
+        words = mapped.word_ids(entries)
         found = tf.gather(message["candidate_of_word"], words)
         return number(tf.math.count_nonzero(found >= 0))
 
@@ -292,9 +289,7 @@ def measure(directory: str):
                 "counted": counts[name],
                 "cpu_seconds": median[name],
                 "wall_seconds": statistics.median(wall for _, wall in taken),
-                "nanoseconds_a_pair": statistics.median(each),
-                "least": min(each),
-                "most": max(each),
+                **benchmark_results.spread("nanoseconds_a_pair", each),
             }
         )
     table = pd.DataFrame(rows)

@@ -30,7 +30,8 @@ def selection() -> list[str]:
             [
                 meaning,
                 f"{row['nanoseconds_a_pair']:.0f} ns",
-                f"{row['least']:.0f} to {row['most']:.0f} ns",
+                f"{row['nanoseconds_a_pair_least']:.0f} to "
+                f"{row['nanoseconds_a_pair_most']:.0f} ns",
                 f"{1e9 * wall / row['pairs']:.0f} ns",
             ]
         )
