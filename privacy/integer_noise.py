@@ -148,22 +148,28 @@ class Tree(IntegerNoise):
         draw = functools.partial(self._draw, len(total), stddev)
         nodes, position = list(state.nodes), state.rounds
         before = _prefix(nodes, len(total))
-        noisy = total + draw(stream, state.tree, 0, position)
+        # Vectors are as large as a model, so few are made.
+        noisy = draw(stream, state.tree, 0, position)
+        noisy += total
         estimate = noisy.astype(np.float64)
-        exact = total.copy()
+        exact = total
         for height in range(1, (position + 1).bit_length()):
             if position + 1 & (1 << height) - 1:
                 break
             first = nodes.pop()
             index = position >> height
-            exact += first.total
+            exact = exact + first.total
             exact -= draw(stream.of(first.history), state.tree, height - 1, 2 * index)
-            noisy = exact + draw(stream, state.tree, height, index)
+            noisy = draw(stream, state.tree, height, index)
+            noisy += exact
             # The estimate's variance over that of a noisy total.
             share = 1 / (2 - 0.5**height)
-            estimate = share * noisy + (1 - share) * (first.estimate + estimate)
+            estimate += first.estimate
+            estimate *= 1 - share
+            estimate += share * noisy
         nodes.append(Node(noisy, estimate, stream.history))
-        released = _prefix(nodes, len(total)) - before
+        released = _prefix(nodes, len(total))
+        released -= before
         return released, NoiseState(state.tree, position + 1, tuple(nodes))
 
 

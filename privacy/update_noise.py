@@ -218,10 +218,12 @@ class AddedNoise(model_updates.UpdateMechanism):
                 "updates have to be clipped."
             )
         noisy, noise = self.kind.add(flat, stddev * _SENSITIVITY, state.noise, stream)
-        noisy = (noisy * model_updates.unit_of(state.clip_norm)).astype(np.float32)
+        values = np.empty(len(flat), np.float32)
+        unit = model_updates.unit_of(state.clip_norm)
+        np.multiply(noisy, unit, out=values, dtype=np.float64, casting="same_kind")
         value, first = {}, 0
         for name, part in parts.items():
-            value[name] = noisy[first : first + part.size].reshape(part.shape)
+            value[name] = values[first : first + part.size].reshape(part.shape)
             first += part.size
         return value, noise
 

@@ -7,7 +7,7 @@ import os
 import pathlib
 import zipfile
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -17,24 +17,43 @@ from simulation import run_directory, run_files
 _TREE = "tree"
 
 
-def to_bytes(value: Any) -> bytes:
-    """Returns a value as a file of NumPy's: its arrays, and the rest of it as JSON."""
-    arrays: dict[str, np.ndarray] = {}
-    tree = json.dumps(codec.encode(value, arrays))
-    buffer = io.BytesIO()
-    np.savez(buffer, **{_TREE: np.frombuffer(tree.encode(), np.uint8)}, **arrays)
-    return buffer.getvalue()
-
-
 def write(folder: run_files.RunFiles, name: str, value: Any) -> dict[str, str]:
-    """Writes a value.
+    """Writes a value: its arrays, and the rest of it as JSON, as a file of NumPy's.
+
+    Arrays go to the file a part at a time: memory holds no other copy of them.
 
     Returns:
         What `read` needs: the file's name and the SHA-256 of its contents.
     """
-    contents = to_bytes(value)
-    folder.write_bytes(name, contents)
-    return {"file": name, "sha256": hashlib.sha256(contents).hexdigest()}
+    arrays: dict[str, np.ndarray] = {}
+    tree = json.dumps(codec.encode(value, arrays))
+    with folder.new_file(name) as file:
+        hashed = _HashedFile(file)
+        arrays[_TREE] = np.frombuffer(tree.encode(), np.uint8)
+        np.savez(hashed, **arrays)
+    return {"file": name, "sha256": hashed.sha256.hexdigest()}
+
+
+class _HashedFile(io.RawIOBase):
+    """A file that is written from front to back, and hashed on its way.
+
+    Attributes:
+        sha256: The hash of what was written.
+    """
+
+    def __init__(self, file: BinaryIO):
+        super().__init__()
+        self.sha256 = hashlib.sha256()
+        self._file = file
+
+    def writable(self) -> bool:
+        """Returns that it can be written."""
+        return True
+
+    def write(self, contents) -> int:
+        """Writes contents, all of them."""
+        self.sha256.update(contents)
+        return self._file.write(contents)
 
 
 def read(

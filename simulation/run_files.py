@@ -1,10 +1,12 @@
 """Files that a run writes: each under its name only when it is whole."""
 
+import contextlib
 import dataclasses
 import json
 import os
 import pathlib
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, BinaryIO
 
 import pandas as pd
 
@@ -45,8 +47,22 @@ class RunFiles:
         Raises:
             RunDirectoryError: If it cannot be written, as on a full disk.
         """
+        with self.new_file(name) as file:
+            file.write(contents)
+
+    @contextlib.contextmanager
+    def new_file(self, name: str) -> Iterator[BinaryIO]:
+        """Makes a file that appears under its name only when it is whole.
+
+        Yields:
+            A file to write into; see `atomic_files.new_file`.
+
+        Raises:
+            RunDirectoryError: If it cannot be written, as on a full disk.
+        """
         try:
-            atomic_files.write_file(self.path / name, contents)
+            with atomic_files.new_file(self.path / name) as file:
+                yield file
         except OSError as error:
             raise RunDirectoryError(
                 f"{self.path / name} cannot be written: {error.strerror}; what was "

@@ -58,6 +58,15 @@ def worker_environment() -> dict[str, str]:
     return {_THREADS: "1", _ARENAS: "1"} | os.environ
 
 
+def calls_at_once() -> int:
+    """Returns how many client computations TFF's worker runs side by side.
+
+    One a core, and two on a single one. Each has a session of TensorFlow with a block's
+    memory of its own, and more of them would only wait for a core.
+    """
+    return max(2, len(os.sched_getaffinity(0)))
+
+
 def prepare_in_process() -> None:
     """Makes this program's own TensorFlow compute as its worker does.
 

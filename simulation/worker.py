@@ -75,7 +75,7 @@ class Worker:
 
         Args:
             max_concurrent_calls: How many client computations may run at once;
-                -1 leaves it to the worker (four a core).
+                -1 for `startup.calls_at_once`.
             answer_timeout_seconds: A worker that does not answer for so long is ended.
                 It answers while it computes, however long that takes: one that does not
                 is stopped or hangs. None: it is waited for.
@@ -129,7 +129,10 @@ class Worker:
             command = [sys.executable, "-I", "-S", worker_launcher.__file__]
             command += map(str, (os.getpid(), write, listener, self.port))
             command += [_WORKER_BINARY, f"--port={self.port}"]
-            command.append(f"--max_concurrent_computation_calls={max_concurrent_calls}")
+            calls = max_concurrent_calls
+            if calls < 0:
+                calls = startup.calls_at_once()
+            command.append(f"--max_concurrent_computation_calls={calls}")
             try:
                 self.process = subprocess.Popen(
                     command,

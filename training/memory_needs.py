@@ -6,13 +6,12 @@ by a lot, such as a model whose size was mistyped, before hours are spent on the
 
 import dataclasses
 
+from simulation import startup
 from simulation.readers import memory
 from training.pretrain_options import PretrainOptions
 
 # TensorFlow and TFF in the program and in its worker, without a model.
 _BASE_BYTES = 600 << 20
-# TFF's worker trains up to four blocks a core side by side; more blocks wait.
-_BLOCKS_AT_ONCE = 8
 
 
 def cifg_num_parameters(num_tokens: int, num_units: int, embedding_size: int) -> int:
@@ -69,8 +68,8 @@ class Needs:
         """The bytes of the program and of the worker."""
         # Weights and two moments, before and after; sums and noise as 64-bit numbers.
         server = 24 * self.num_parameters + 48 * self.num_parameters
-        # A checkpoint is put together in memory: arrays, and the file's bytes.
-        server += 3 * self.noise_bytes + 16 * self.num_parameters
+        # A run that goes on reads its checkpoint whole: the file's bytes, and arrays.
+        server += 2 * self.noise_bytes + 12 * self.num_parameters
         server += 3 * 8 * self.participations
         # A client's weights, gradients and update, its integers, and their sum.
         block = 40 * self.num_parameters
@@ -79,7 +78,9 @@ class Needs:
         # Rotated values, what is left of them, and the integers of tries and blocks.
         block += 48 * self.padded_values
         server += 32 * self.padded_values
-        return _BASE_BYTES + server + min(self.num_blocks, _BLOCKS_AT_ONCE) * block
+        # More blocks wait.
+        num_blocks = min(self.num_blocks, startup.calls_at_once())
+        return _BASE_BYTES + server + num_blocks * block
 
     def check(self) -> None:
         """Raises `ValueError` where the machine has less memory available."""

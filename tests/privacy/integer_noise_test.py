@@ -96,7 +96,7 @@ def noise_of_nodes(process):
 
     def recorded(size, stddev, stream, *place):
         found = draw(size, stddev, stream, *place)
-        np.testing.assert_array_equal(found, drawn.setdefault(place, found))
+        np.testing.assert_array_equal(found, drawn.setdefault(place, found.copy()))
         return found
 
     process.noise._draw = recorded

@@ -5,9 +5,8 @@ false-alarm rate below 1e-6; sample sizes stand with them.
 """
 
 import collections
-import io
 import itertools
-import json
+import pathlib
 
 import numpy as np
 from absl.testing import absltest, parameterized
@@ -16,6 +15,7 @@ from scipy import stats
 from privacy import participation_table
 from randomness import streams
 from rounds import checkpoints, codec, timers
+from simulation import run_files
 
 _ALARM = 1e-6
 _STREAM = streams.Stream(1, ("cohorts",))
@@ -173,10 +173,9 @@ class LimitsTest(parameterized.TestCase):
             availability=timers.DiurnalAvailability(),
         )
         states, cohorts = run(rule)
-        contents = io.BytesIO(checkpoints.to_bytes(states[5]))
-        with np.load(contents) as file:
-            arrays = dict(file)
-        tree = json.loads(arrays.pop("tree").tobytes())
+        folder = run_files.RunFiles(pathlib.Path(self.create_tempdir()))
+        saved = checkpoints.write(folder, "state.npz", states[5])
+        tree, arrays = checkpoints.read(folder.path, saved)
         state = codec.decode(timers.Participation, tree, arrays)
         continued, again = run(rule, 7, state, first=5)
         for one, other in zip(cohorts[5:], again, strict=True):

@@ -38,11 +38,13 @@ class OneDnnTest(absltest.TestCase):
             os.environ.update(before)
 
 
-# Interrupts itself in a callback of the garbage collector, twice.
+# Interrupts itself in a callback of the garbage collector, twice. The first interrupt
+# comes again so late that on a slow machine, too, there has been a second one.
 _INTERRUPTED = """
 import gc, os, signal, time
 from simulation import startup
 signal.signal(signal.SIGINT, signal.default_int_handler)
+startup._SECONDS_TO_NEXT_INTERRUPT = 2.0
 startup.keep_interrupts()
 interrupts = 2
 

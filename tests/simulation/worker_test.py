@@ -12,6 +12,7 @@ import tempfile
 import textwrap
 import threading
 import time
+from unittest import mock
 
 import numpy as np
 import psutil
@@ -246,6 +247,16 @@ class EnvironmentTest(absltest.TestCase):
             found = psutil.Process(worker.process.pid).environ()
         self.assertEqual(found["TF_NUM_INTRAOP_THREADS"], "1")
         self.assertEqual(found["MALLOC_ARENA_MAX"], "1")
+
+    def test_a_client_a_core_is_computed_at_once(self):
+        flag = "--max_concurrent_computation_calls="
+        for cores, given, expected in (({0}, -1, 2), ({*range(7)}, -1, 7), ({0}, 3, 3)):
+            with (
+                mock.patch.object(os, "sched_getaffinity", lambda _, c=cores: c),
+                runtime.tff_worker(max_concurrent_calls=given) as worker,
+            ):
+                found = psutil.Process(worker.process.pid).cmdline()
+            self.assertIn(f"{flag}{expected}", found)
 
 
 class SilenceTest(parameterized.TestCase):

@@ -33,7 +33,7 @@ class MemoryNeedsTest(parameterized.TestCase):
         )
 
     def test_the_measured_round(self):
-        # results/benchmark_training: 2.0 GiB at most, with a tree of 14 levels of
+        # results/benchmark_training: 1.9 GiB at most, with a tree of 14 levels of
         # which the first few rounds fill three.
         self.assertBetween(needs(tree_rounds=4).total_bytes / 2**30, 1.0, 4.0)
 
