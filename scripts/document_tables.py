@@ -30,10 +30,10 @@ from scripts import (
     scale_tables,
     secagg_tables,
     statistics_tables,
+    xu_tables,
 )
 from scripts.table_text import RESULTS, table
 from simulation import startup, tables
-from studies import intervals, xu_2023_quality
 from training import metric_names
 
 _WRITE = flags.DEFINE_bool("write", False, "Write the tables that differ anew.")
@@ -227,48 +227,6 @@ def pretraining() -> list[str]:
     return table(["held-out bloggers", *labels], rows)
 
 
-def xu_quality() -> list[str]:
-    """What models of 10,000 words are worth on a keyboard, beside n-grams."""
-    seeds = sorted(RESULTS.glob("xu_quality/seed_*/judged.csv"))
-    found = pd.concat([tables.read(path) for path in seeds], ignore_index=True)
-    labels = {step.name: step.label for step in xu_2023_quality.STEPS}
-    names = [*_METRICS[:3], "picked_rate", "word_modified_after"]
-    rows = []
-    for model, of_model in found.groupby("model", sort=False):
-        rows.append([labels.get(str(model), str(model))])
-        for name in names:
-            form = ".3f" if name == "loss" else ".1%"
-            mean = format(of_model[name].mean(), form)
-            half = intervals.half_of_mean(of_model[name].to_numpy())
-            rows[-1].append(mean if math.isnan(half) else f"{mean} ± {half:{form}}")
-    shown = [metric_names.KEYBOARD_LABELS[name] for name in names]
-    return table(["held-out bloggers", *shown], rows)
-
-
-def xu_quality_choice() -> list[str]:
-    """Which rates of clients and server are best after 100 rounds."""
-    runs = tables.read(RESULTS / "xu_quality_choice" / "runs.csv")
-    last = runs.groupby("setting", sort=False).last()
-    rates: dict[str, dict[str, pd.Series]] = {}
-    for setting, row in last.iterrows():
-        _, clients, _, server = str(setting).split("_")
-        rates.setdefault(clients, {})[server] = row
-    servers = list(next(iter(rates.values())))
-    return table(
-        ["clients' rate", *[f"server's {server}" for server in servers]],
-        [
-            [
-                clients,
-                *[
-                    f"{row['held_out_loss']:.3f}, {row['held_out_one_suggestion']:.1%}"
-                    for row in by_server.values()
-                ],
-            ]
-            for clients, by_server in rates.items()
-        ],
-    )
-
-
 def training_blt() -> list[str]:
     """What a tree and correlated noise let a model learn, at one epsilon or noise."""
     runs = tables.read(RESULTS / "training_blt" / "runs.csv").groupby("setting").last()
@@ -294,21 +252,6 @@ def _learned(name: str, row: pd.Series) -> list[str]:
 def _scores(values: Mapping[str, float]) -> list[str]:
     loss, *accuracies = (values[name] for name in _METRICS)
     return [f"{loss:.3f}", *[f"{value:.1%}" for value in accuracies]]
-
-
-def xu_figure4() -> list[str]:
-    """ZCDP by report goal and population, as Figure 4a of Xu et al. has it."""
-    found = tables.read(RESULTS / "xu_figure4" / "curves.csv")
-    found = found[found["panel"] == "figure_4a"]
-    rows = []
-    for goal in (500, 1000, 2000, 4000, 6500, 10_000, 20_000):
-        of_goal = found[found["report_goal"] == goal]
-        noise = of_goal["noise_multiplier"].iloc[0]
-        rows.append(
-            [f"{goal:,}, z = {noise:.3g}", *of_goal["rho"].map("{:.2g}".format)]
-        )
-    names = (of_goal["population"] / 1e6).map("{:g} million".format)
-    return table(["report goal", *names], rows)
 
 
 def model_parameters() -> list[str]:
@@ -409,9 +352,6 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     "secagg_tradeoff": secagg_tables.tradeoff,
     "training_blt": training_blt,
     "pretraining": pretraining,
-    "xu_quality": xu_quality,
-    "xu_quality_choice": xu_quality_choice,
-    "xu_figure4": xu_figure4,
     "benchmark_training": benchmark_training,
     "benchmark_two_servers": benchmark_two_servers,
     **comparison_tables.TABLES,
@@ -421,6 +361,7 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     **masked_tables.TABLES,
     **scale_tables.TABLES,
     **statistics_tables.TABLES,
+    **xu_tables.TABLES,
 }
 
 

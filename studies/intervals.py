@@ -98,3 +98,15 @@ def half_of_mean(values: np.ndarray) -> float:
     error = values.std(ddof=1) / math.sqrt(len(values))
     quantile = stats.t.ppf((1 + _CONFIDENCE) / 2, len(values) - 1)
     return float(quantile * error)
+
+
+def shown(mean: float, half: float, form: str) -> str:
+    """Returns a mean as tables have it: with half of its interval, if it has one.
+
+    Args:
+        mean: The mean of the repeats.
+        half: From `half_of_mean`.
+        form: How both are written, as `.3f`.
+    """
+    text = format(mean, form)
+    return text if math.isnan(half) else f"{text} ± {format(half, form)}"

@@ -11,6 +11,8 @@ from studies import intervals, study, training_runs
 from training import metric_names
 
 _GUARANTEE = ("z", "epsilon, one run")
+# Of one repeat, so of the same judges: what they differ in is not in its interval.
+ABOVE_TRIGRAM = "loss, less the trigram's"
 _NOTES = (
     "100 clients a round with z = 0.108 have the noise a client of 6,500 with z = 7, "
     "the paper's setting; so a model is about as good as it would be there. What is "
@@ -42,6 +44,17 @@ def read_judged(path: pathlib.Path) -> pd.DataFrame:
     return wide.reset_index()
 
 
+def beside_trigram(judged: pd.DataFrame) -> pd.DataFrame:
+    """Returns what is judged of a repeat, with its losses less that of the trigram.
+
+    Args:
+        judged: From `read_judged`.
+    """
+    losses = judged.set_index("model")["loss"]
+    less = judged["loss"] - losses.get(metric_names.TRIGRAM, math.nan)
+    return judged.assign(**{ABOVE_TRIGRAM: less})
+
+
 def files_of(
     title: str,
     settings: Sequence[training_runs.Setting],
@@ -71,10 +84,11 @@ def files_of(
         files["clip.png"] = plot_clip(runs, adaptive)
     lines = [f"### {title}", ""]
     if judged:
-        table = pd.concat(judged, ignore_index=True)
+        table = pd.concat(map(beside_trigram, judged), ignore_index=True)
         if best_loss is not None:
             table.insert(2, metric_names.REGRET, table["loss"] - best_loss)
-        files["judged.csv"] = tables.write(table).encode()
+        csv = table.drop(columns=ABOVE_TRIGRAM)
+        files["judged.csv"] = tables.write(csv).encode()
         lines += _judged_rows(table, settings, privacy)
     else:
         lines += _last_rows(runs, settings, privacy)
@@ -90,7 +104,8 @@ def _judged_rows(
 ) -> list[str]:
     """Returns the page's table of what judges found."""
     labels = {setting.name: setting.label for setting in settings}
-    columns = {metric_names.REGRET: metric_names.REGRET, **metric_names.KEYBOARD_LABELS}
+    in_nats = (metric_names.REGRET, "loss", ABOVE_TRIGRAM)
+    columns = {**{n: n for n in in_nats}, **metric_names.KEYBOARD_LABELS}
     labels_of = {name: label for name, label in columns.items() if name in table}
     shown = ["repeats", *labels_of.values(), *_GUARANTEE]
     lines = [
@@ -103,8 +118,7 @@ def _judged_rows(
     for model, rows in table.groupby("model", sort=False):
         cells = [str(len(rows))]
         for name in labels_of:
-            in_nats = name in ("loss", metric_names.REGRET)
-            cells.append(_with_interval(rows[name], in_nats))
+            cells.append(_with_interval(rows[name], name in in_nats))
         cells += _guarantee(privacy.get(str(model)))
         lines.append(f"| {labels.get(str(model), model)} | {' | '.join(cells)} |")
     return lines
@@ -153,8 +167,7 @@ def _with_interval(values: pd.Series, in_nats: bool) -> str:
         return "none"
     form = ".3f" if in_nats else ".2%"
     half = intervals.half_of_mean(values.to_numpy())
-    shown = format(values.mean(), form)
-    return shown if math.isnan(half) else f"{shown} ± {format(half, form)}"
+    return intervals.shown(values.mean(), half, form)
 
 
 def plot(runs: pd.DataFrame, settings: Sequence[training_runs.Setting]) -> bytes:

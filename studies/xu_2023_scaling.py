@@ -176,8 +176,8 @@ class ScalingStudy(training_runs.TrainingStudy):
             rho = "none" if math.isinf(row.rho) else f"{row.rho:.3g}"
             lines.append(
                 f"| {labels[row.setting]} | {row.repeats} | "
-                f"{_with_interval(row.loss, row.loss_half, '.3f')} | "
-                f"{_with_interval(row.suggestion, row.suggestion_half, '.2%')} | "
+                f"{intervals.shown(row.loss, row.loss_half, '.3f')} | "
+                f"{intervals.shown(row.suggestion, row.suggestion_half, '.2%')} | "
                 f"{rho} |"
             )
         for row in baselines.itertuples():
@@ -227,11 +227,6 @@ def summarize(
             row[f"{name}_half"] = intervals.half_of_mean(values)
         rows.append(row | {"rho": rho})
     return pd.DataFrame(rows)
-
-
-def _with_interval(mean: float, half: float, form: str) -> str:
-    shown = format(mean, form)
-    return shown if math.isnan(half) else f"{shown} ± {format(half, form)}"
 
 
 def plot(table: pd.DataFrame, settings: Sequence[training_runs.Setting]) -> bytes:

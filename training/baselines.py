@@ -24,12 +24,6 @@ from training import (
 
 # In the simulator's part of a run directory.
 FILE = "baselines.csv"
-UNIGRAM, BIGRAM, TRIGRAM = (
-    "words by frequency alone",
-    "interpolated bigram",
-    "interpolated trigram",
-)
-NGRAMS = (UNIGRAM, BIGRAM, TRIGRAM)
 # Every tenth client is told by the counts of the others.
 _HELD_BACK_OF = 10
 
@@ -76,7 +70,7 @@ def ngrams_of(
         )
     )
     models = ngrams.interpolated(training, held_back)
-    return dict(zip(NGRAMS, models, strict=True))
+    return dict(zip(metric_names.NGRAMS, models, strict=True))
 
 
 def of_ngrams(

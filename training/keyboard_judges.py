@@ -15,6 +15,7 @@ from training import (
     initial_model,
     keyboard_options,
     keyboard_runs,
+    metric_names,
     ngrams,
 )
 
@@ -115,7 +116,7 @@ def choose(
         "Frequencies, which are the prior, and n-grams are counted on the clients that "
         "train, without noise: no guarantee covers them."
     )
-    prior = models[baselines.UNIGRAM]
+    prior = models[metric_names.UNIGRAM]
     assert isinstance(prior, ngrams.Unigram)
     return Judges(judges, prior, models, notes)
 

@@ -18,6 +18,13 @@ LABELS: Mapping[str, str] = types.MappingProxyType(
 # What no model can beat, where the law of the text is known; the nats a place that a
 # model's loss is above it are its regret.
 BEST_POSSIBLE, REGRET = "the best possible", "regret"
+# What each report has beside its model.
+NGRAMS = (
+    "words by frequency alone",
+    "interpolated bigram",
+    "interpolated trigram",
+)
+UNIGRAM, BIGRAM, TRIGRAM = NGRAMS
 # Beside these, of a model on a keyboard; `keyboard_evaluation` says where each is
 # defined.
 KEYBOARD_LABELS: Mapping[str, str] = types.MappingProxyType(

@@ -15,6 +15,7 @@ from training import (
     exported_model,
     initial_model,
     keyboard_runs,
+    metric_names,
     ngram_files,
     windows,
 )
@@ -84,7 +85,7 @@ def judged_ngrams(
         models = ngram_files.read(folder)
         if models:
             made_of = f"counted on the text that {name} was trained on, no noise"
-            named = dict(zip(baselines.NGRAMS, models, strict=True))
+            named = dict(zip(metric_names.NGRAMS, models, strict=True))
             found += baselines.of_ngrams(named, judges, made_of, f", text of {name}")
     return found
 

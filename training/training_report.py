@@ -104,7 +104,7 @@ def advice(last: pd.Series, baselines: Sequence[baselines_lib.Baseline]) -> str:
     better = [
         baseline.name
         for baseline in baselines
-        if baseline.name.startswith(baselines_lib.NGRAMS)
+        if baseline.name.startswith(metric_names.NGRAMS)
         and baseline.metrics["one_suggestion"] > last["held_out_one_suggestion"]
     ]
     if not better:

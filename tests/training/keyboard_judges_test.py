@@ -8,7 +8,6 @@ from absl.testing import absltest
 from randomness import noise_keys
 from simulation import client_text, run_directory, tables, vocabulary
 from training import (
-    baselines,
     exported_model,
     held_out,
     initial_model,
@@ -16,6 +15,7 @@ from training import (
     keyboard_judges,
     keyboard_options,
     keyboard_runs,
+    metric_names,
     model,
 )
 
@@ -69,7 +69,7 @@ class JudgesTest(absltest.TestCase):
         )
         self.assertEqual(
             list(found.baselines),
-            [baselines.UNIGRAM, baselines.BIGRAM, baselines.TRIGRAM],
+            list(metric_names.NGRAMS),
         )
 
     def test_public_prior(self):

@@ -13,6 +13,7 @@ from training import (
     keyboard_ngrams,
     keyboard_places,
     keyboard_predictions,
+    metric_names,
     ngrams,
     windows,
 )
@@ -62,7 +63,7 @@ class NGramPredictorTest(absltest.TestCase):
             )
 
     def test_a_network_of_the_same_law_says_the_same(self):
-        bigram = self.models[baselines.BIGRAM]
+        bigram = self.models[metric_names.BIGRAM]
         pairs = np.indices((_SIZE, _SIZE)).reshape(2, -1)
         law = bigram.probability(*pairs).reshape(_SIZE, _SIZE)
         logits = tf.constant(np.log(np.maximum(law, 1e-30)), tf.float32)
@@ -89,7 +90,7 @@ class NGramPredictorTest(absltest.TestCase):
         np.testing.assert_allclose(ours[1], theirs[1], rtol=1e-5)
 
     def test_a_trigram_looks_at_two_tokens(self):
-        trigram = self.models[baselines.TRIGRAM]
+        trigram = self.models[metric_names.TRIGRAM]
         predictor = keyboard_ngrams.NGramPredictor(trigram, self.words)
         words, shares = predictor.next_words([np.array([2]), np.array([2, 8, 5, 7])])
         for word, share, (before, last) in zip(

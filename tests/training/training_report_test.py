@@ -11,16 +11,16 @@ class AdviceTest(absltest.TestCase):
         others = [
             baselines.Baseline(name, "text", {"one_suggestion": rate})
             for name, rate in (
-                (baselines.UNIGRAM, 0.05),
-                (baselines.BIGRAM, 0.14),
-                (baselines.TRIGRAM, 0.16),
+                (metric_names.UNIGRAM, 0.05),
+                (metric_names.BIGRAM, 0.14),
+                (metric_names.TRIGRAM, 0.16),
                 (metric_names.BEST_POSSIBLE, 0.9),
                 ("another model", 0.8),
             )
         ]
         for rate, better in (
-            (0.01, baselines.NGRAMS),
-            (0.15, (baselines.TRIGRAM,)),
+            (0.01, metric_names.NGRAMS),
+            (0.15, (metric_names.TRIGRAM,)),
             (0.2, ()),
         ):
             last = pd.Series({"held_out_one_suggestion": rate})
