@@ -151,7 +151,7 @@ def choices() -> tuple[Step, ...]:
             line,
         )
         for rate, color in ((1.0, plots.BLUE), (3.0, plots.ORANGE), (6.0, plots.GREEN))
-        for server, line in ((1.0, ":"), (2.0, "-"), (4.0, "--"))
+        for server, line in ((1.0, ":"), (2.0, "-"), (4.0, "--"), (8.0, "-."))
     )
 
 
