@@ -58,7 +58,7 @@ _SIZES = {
 # The noise a client of 6,500 clients at a noise multiplier of 7, with 100 clients.
 _NOISE = f"--noise_multiplier={7 / 65!r}"
 # Two shards have a fifth of the bloggers.
-_OF_FEW = ("--num_rounds=100", "--min_separation=18")
+_OF_FEW = ("--num_rounds=100", "--max_participation=5", "--min_separation=18")
 _CHAT, _CENTRAL, _JUDGED = "chat", "central", "judged"
 _TRAIN, _JUDGE = "training.run_training", "training.evaluate_keyboard"
 

@@ -25,7 +25,13 @@ from privacy import plan as plan_lib
 from randomness import streams
 from rounds import algorithm, codec, run
 from simulation import exit_codes
-from training import client_update, metric_names, rotated_sums, server_optimizers
+from training import (
+    client_update,
+    metric_names,
+    model_average,
+    rotated_sums,
+    server_optimizers,
+)
 
 Weights = collections.OrderedDict[str, np.ndarray]
 
@@ -42,11 +48,12 @@ class TrainingState:
 
     Attributes:
         round_number: Rounds done.
-        weights: The global model, by name: float32.
+        weights: The global model that clients train, by name: float32.
         optimizer: What the server's optimizer remembers, such as its momentum.
         clip_norm: C_theta, to which the next round's updates are clipped.
         tracked_norm: C^t, the current estimate where the clip adapts; else the clip
             norm.
+        average: The average of the models so far; None where none is kept.
     """
 
     round_number: int
@@ -54,6 +61,12 @@ class TrainingState:
     optimizer: server_optimizers.State
     clip_norm: float
     tracked_norm: float
+    average: Weights | None = None
+
+    @property
+    def model(self) -> Weights:
+        """The model that is judged, and that the run leaves."""
+        return self.weights if self.average is None else self.average
 
 
 def update_metrics(observed: run.Observed[TrainingState]) -> dict[str, int]:
@@ -82,6 +95,7 @@ class DpFtrl(algorithm.Algorithm[TrainingState, model_updates.UpdateSum]):
         *,
         clients: np.ndarray | None = None,
         optimizer: server_optimizers.ServerOptimizer | None = None,
+        average: model_average.ModelAverage | None = None,
     ):
         """Makes the algorithm.
 
@@ -93,6 +107,7 @@ class DpFtrl(algorithm.Algorithm[TrainingState, model_updates.UpdateSum]):
             clients: Who may be asked: int64, distinct indices into the population;
                 None for all.
             optimizer: How the server steps; None for `Sgdm()`.
+            average: Of the models that rounds leave; None for the last one.
 
         Raises:
             ValueError: If the plan is for another number of clients or of parameters,
@@ -110,6 +125,7 @@ class DpFtrl(algorithm.Algorithm[TrainingState, model_updates.UpdateSum]):
         self.clients = clients
         self.max_rounds = plan.mechanism.num_rounds
         self._optimizer = optimizer or server_optimizers.Sgdm()
+        self._average = average
         self._first = self._checked(weights)
         self._rotated = self._rotated_update()
         rounds.check_masking(
@@ -146,6 +162,7 @@ class DpFtrl(algorithm.Algorithm[TrainingState, model_updates.UpdateSum]):
             "begins_with": codec.digest(self._first).hex(),
             "clients": codec.digest(self.clients).hex(),
             **self._optimizer.describe(),
+            **({} if self._average is None else self._average.describe()),
         }
 
     def initialize(self, repeat: int) -> TrainingState:
@@ -153,7 +170,8 @@ class DpFtrl(algorithm.Algorithm[TrainingState, model_updates.UpdateSum]):
         del repeat
         remembered = self._optimizer.initial_state(self._first)
         clip_norm = self.plan.mechanism.clip_norm
-        return TrainingState(0, self._first, remembered, clip_norm, clip_norm)
+        average = None if self._average is None else self._first
+        return TrainingState(0, self._first, remembered, clip_norm, clip_norm, average)
 
     def next_query(
         self, state: TrainingState
@@ -204,12 +222,16 @@ class DpFtrl(algorithm.Algorithm[TrainingState, model_updates.UpdateSum]):
                 "lower the server's learning rate or the noise. The model is kept as "
                 "it was before the round."
             )
+        average = state.average
+        if self._average is not None and average is not None:
+            average = self._average.following(average, weights, state.round_number)
         following = TrainingState(
             state.round_number + 1,
             weights,
             remembered,
             released.clip_norm,
             released.tracked_norm,
+            average,
         )
         return following, {
             "update_norm": _norm(released.total) / goal,

@@ -15,7 +15,7 @@ from privacy import (
 from privacy import plan as plan_lib
 from privacy.update_noise import AdaptiveClip
 from rounds import timers
-from training import server_optimizers
+from training import model_average, server_optimizers
 
 
 class Mechanism(enum.Enum):
@@ -60,6 +60,7 @@ class ServerParameters:
         matrix: C, which correlates the noise: of BLT a `blt.Blt`, of BANDED a
             `toeplitz.SquareRoot`.
         rotated: How clipped updates are encoded; None for exact integers.
+        average: Of the models that rounds leave; None for the last one.
     """
 
     mechanism: Mechanism
@@ -74,6 +75,7 @@ class ServerParameters:
     restart_rounds: tuple[int, ...] = ()
     matrix: toeplitz.Matrix | None = None
     rotated: rotated_updates.RotatedUpdate | None = None
+    average: model_average.ModelAverage | None = None
 
     def __post_init__(self):
         if self.cohort_size < 1:

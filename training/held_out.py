@@ -73,7 +73,7 @@ class Evaluation:
         """Returns the metrics after a round; NaN where it has no evaluation."""
         if observed.is_last or observed.number % self._evaluate_every == 0:
             metrics: Mapping[str, float] = self._rounds.evaluate(
-                observed.state.weights, self._clients
+                observed.state.model, self._clients
             )
         else:
             metrics = collections.OrderedDict.fromkeys(evaluation.METRICS, float("nan"))

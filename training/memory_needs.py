@@ -66,10 +66,11 @@ class Needs:
     @property
     def total_bytes(self) -> int:
         """The bytes of the program and of the worker."""
-        # Weights and two moments, before and after; sums and noise as 64-bit numbers.
-        server = 24 * self.num_parameters + 48 * self.num_parameters
+        # Weights, two moments and an average, before and after; sums and noise as
+        # 64-bit numbers.
+        server = 32 * self.num_parameters + 48 * self.num_parameters
         # A run that goes on reads its checkpoint whole: the file's bytes, and arrays.
-        server += 2 * self.noise_bytes + 12 * self.num_parameters
+        server += 2 * self.noise_bytes + 16 * self.num_parameters
         server += 3 * 8 * self.participations
         # A client's weights, gradients and update, its integers, and their sum.
         block = 40 * self.num_parameters

@@ -15,6 +15,7 @@ from training import (
     held_out,
     initial_model,
     model,
+    model_average,
     own_model,
     server_optimizers,
     training_options,
@@ -43,12 +44,14 @@ class Prepared:
         self,
         plan: plan_lib.Plan[Any, Any, model_updates.UpdateMechanism],
         optimizer: server_optimizers.ServerOptimizer,
+        average: model_average.ModelAverage | None = None,
     ) -> dp_ftrl.DpFtrl:
         """Returns the algorithm; see `dp_ftrl.DpFtrl`.
 
         Args:
             plan: For as many clients as train.
             optimizer: How the server steps.
+            average: Of the models that rounds leave; None for the last one.
         """
         return dp_ftrl.DpFtrl(
             self.rounds,
@@ -56,6 +59,7 @@ class Prepared:
             self.beginning.weights,
             clients=self.clients.training,
             optimizer=optimizer,
+            average=average,
         )
 
 

@@ -158,6 +158,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
     algorithm = prepared.algorithm(
         parameters.plan(options.participation_rule(len(clients.training))),
         parameters.optimizer,
+        parameters.average,
     )
     logging.info(
         "%s clients train a model of %s parameters, %s judge it.",
@@ -181,7 +182,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
             )
         exported_model.export(
             prepared.network,
-            outcome.states[0].weights,
+            outcome.states[0].model,
             vocabulary,
             prepared.limits.max_words + 1,
             directory.path / "model",
@@ -191,6 +192,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
             realised,
             planned,
             beside,
+            average=parameters.average,
             may_have_judges=first_text.may_have_judges,
         )
 

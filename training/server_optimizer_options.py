@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from options.fields import OptionError, option
 
 if TYPE_CHECKING:  # it imports NumPy
+    from training.model_average import ModelAverage
     from training.server_optimizers import ServerOptimizer
 
 # Learning rates above this make any model infinite.
@@ -76,6 +77,23 @@ class ServerOptimizerOptions:
         most=_LARGEST_RATE,
         group="How the model learns",
     )
+
+    model_average: float | None = option(
+        None,
+        "Judges and leaves an exponential moving average of the models of all rounds, "
+        "with this decay (0.98: of some 50 rounds), instead of the last one, which "
+        "clients go on from. It costs no privacy.",
+        above=0,
+        below=1,
+        group="How the model learns",
+    )
+
+    def average(self) -> "ModelAverage | None":
+        """Returns the average of the models that rounds leave; None for the last."""
+        from training import model_average
+
+        decay = self.model_average
+        return None if decay is None else model_average.ModelAverage(decay)
 
     def optimizer(self) -> "ServerOptimizer":
         """Returns how the server steps; what is not given has its default."""

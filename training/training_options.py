@@ -346,6 +346,7 @@ class TrainingOptions(
             restart_rounds=restarts,
             matrix=matrix,
             rotated=rotated,
+            average=self.average(),
         )
 
     def _noise_multiplier(

@@ -11,7 +11,7 @@ from rounds import masked_sums
 from simulation import page, plots, run_directory
 from simulation import verdict as verdict_lib
 from training import baselines as baselines_lib
-from training import evaluation, metric_names
+from training import evaluation, metric_names, model_average
 
 
 def with_public_data(
@@ -39,6 +39,7 @@ def write(
     planned: statement_lib.PrivacyStatement,
     baselines: Sequence[baselines_lib.Baseline],
     *,
+    average: model_average.ModelAverage | None = None,
     may_have_judges: bool = False,
 ) -> verdict_lib.Verdict:
     """Writes the statements, the plots, and `report.html`.
@@ -50,6 +51,7 @@ def write(
         realised: The statement of what was realised.
         planned: The statement of the worst case that was planned.
         baselines: What the model stands beside.
+        average: Which models the run's is the average of; None for the last one.
         may_have_judges: Whether the model that training began with may have learned
             from any of the run's clients.
 
@@ -65,6 +67,11 @@ def write(
     )
     model = report.section("The model", covered=False)
     model.text(f"After {len(metrics)} rounds.")
+    if average is not None:
+        model.text(
+            "It is the exponential moving average of the models of all rounds, with "
+            f"decay {average.decay:g}; clients went on from the last one."
+        )
     if may_have_judges:
         model.text(
             "The model that training began with has text of this run's clients, or it "

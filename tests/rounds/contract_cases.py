@@ -49,6 +49,7 @@ from training import (
     client_update,
     dp_ftrl,
     examples,
+    model_average,
     rotated_sums,
     server_optimizers,
 )
@@ -276,9 +277,14 @@ def _training(folder: str, data: str, plan: str) -> dp_ftrl.DpFtrl:
     )
     sampler = timers.Timers(num_clients=9, cohort_size=3, num_rounds=4, timer_hours=1)
     training = training_plan.plan_of(sampler, mechanism)
-    # It remembers most: two moments, and the steps that were taken.
-    adam = server_optimizers.Adam(0.1)
-    return dp_ftrl.DpFtrl(rounds, training, model.initial_weights(1), optimizer=adam)
+    return dp_ftrl.DpFtrl(
+        rounds,
+        training,
+        model.initial_weights(1),
+        # It remembers most: two moments, and the steps that were taken.
+        optimizer=server_optimizers.Adam(0.1),
+        average=model_average.ModelAverage(0.8),
+    )
 
 
 def _median_length(folder: str, data: str, plan: str) -> median_length.MedianLength:

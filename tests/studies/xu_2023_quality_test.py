@@ -10,6 +10,7 @@ from absl.testing import absltest, parameterized
 
 from options import fields
 from randomness import noise_keys
+from rounds import timers
 from simulation import (
     plots,
     population_options,
@@ -21,6 +22,7 @@ from studies import study, training_runs, xu_2023_quality_report
 from studies import xu_2023_quality as quality
 from training import pretrain_options, training_options
 
+_TRAIN = "training.run_training"
 _KEY = noise_keys.NoiseKey.of_seed(1)
 
 
@@ -213,11 +215,7 @@ class StudyTest(parameterized.TestCase):
     def test_programs_know_their_flags(self):
         made = self.prepare()
         federated = [
-            *(
-                step
-                for step in quality.STEPS
-                if step.program == "training.run_training"
-            ),
+            *(step for step in quality.STEPS if step.program == _TRAIN),
             *quality.choices(),
         ]
         for given, options in (
@@ -257,7 +255,30 @@ class StudyTest(parameterized.TestCase):
             pathlib.Path(f.partition("=")[2]).read_bytes() for f in populations.values()
         ]
         self.assertEqual(parts, [bytes(range(10)), bytes([10, 11])])
-        self.assertLen(made[quality.CHOICE].settings, 9)
+        self.assertLen(made[quality.CHOICE].settings, 12)
+
+    def test_bloggers_last_for_the_rounds(self):
+        # What a run would refuse: more participations than its bloggers have.
+        of_flagfile = quality.BLOGS_FLAGFILE.read_text().split()
+        main = [(step, 11_700) for step in quality.STEPS if step.program == _TRAIN]
+        # Of two shards 2,248 train.
+        for step, num_clients in [*main, *((s, 2_248) for s in quality.choices())]:
+            given = [*of_flagfile, *step.flags]
+            limits = {
+                name: [
+                    int(f.split("=")[1]) for f in given if f.startswith(f"--{name}=")
+                ]
+                for name in (
+                    "cohort_size",
+                    "num_rounds",
+                    "min_separation",
+                    "max_participation",
+                )
+            }
+            with self.subTest(step.name):
+                timers.Timers(
+                    num_clients=num_clients, **{n: v[-1] for n, v in limits.items()}
+                )
 
     def test_missing_data(self):
         for path in self.data.rglob("posts-1*"):

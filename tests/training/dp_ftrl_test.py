@@ -14,7 +14,7 @@ from randomness import noise_keys
 from rounds import codec, steps, timers
 from simulation import client_text
 from tests.training import training_test_case as common
-from training import client_update, dp_ftrl, examples, server_optimizers
+from training import client_update, dp_ftrl, examples, model_average, server_optimizers
 from training import dp_ftrl_parameters as lib
 
 _TREE, _GAUSSIAN = lib.Mechanism.TREE, lib.Mechanism.GAUSSIAN
@@ -75,6 +75,7 @@ class Server:
             weights or _Rounds.model.initial_weights(1),
             clients=np.arange(40),
             optimizer=parameters.optimizer,
+            average=parameters.average,
         )
         self.mechanism = self.algorithm.plan.mechanism
         self.steps = steps.Steps(
@@ -167,6 +168,27 @@ class ServerTest(parameterized.TestCase):
         for i, end in enumerate(ends):
             for other in ends[:i]:
                 self.assertGreater(np.abs(end - other).max(), 1e-3)
+
+    def test_the_average_is_of_what_would_be_there_without_it(self):
+        # Without noise, which depends on a run's identity.
+        settings = {"mechanism": _NONE, "noise_multiplier": 0}
+        plain = Server(**settings)
+        averaged = Server(**settings, average=model_average.ModelAverage(0.15))
+        expected = plain.state.weights["a"].astype(np.float64)
+        np.testing.assert_array_equal(averaged.state.model["a"], expected)
+        # (1 + t) / (10 + t) is less than the decay after no round only.
+        for number, decay in enumerate((0.1, 0.15, 0.15, 0.15)):
+            for server in (plain, averaged):
+                server.update(random_sums(number))
+            last = plain.state.weights["a"]
+            np.testing.assert_array_equal(averaged.state.weights["a"], last)
+            self.assertIs(plain.state.model, plain.state.weights)
+            expected = decay * expected + (1 - decay) * last
+            np.testing.assert_allclose(
+                averaged.state.model["a"], expected, rtol=0, atol=1e-6
+            )
+        identities = [server.algorithm.describe() for server in (plain, averaged)]
+        self.assertEqual(identities[1], identities[0] | {"model_average": 0.15})
 
     def test_an_optimizer_that_would_be_spoiled_is_kept(self):
         # The square of the mean is infinite in Adam's memory, and the step is none.

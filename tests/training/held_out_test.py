@@ -9,7 +9,7 @@ from absl.testing import absltest
 from randomness import noise_keys
 from rounds import experiment, timers
 from tests.training import training_test_case as common
-from training import dp_ftrl, evaluation, held_out
+from training import dp_ftrl, evaluation, held_out, model_average
 from training import dp_ftrl_parameters as lib
 
 
@@ -52,6 +52,7 @@ class EvaluationTest(common.TrainingTestCase):
             parameters.plan(sampler),
             rounds.model.initial_weights(7),
             clients=who.training,
+            average=model_average.ModelAverage(0.6),
         )
         done = experiment.run_experiment(
             algorithm,
@@ -67,8 +68,12 @@ class EvaluationTest(common.TrainingTestCase):
         metrics = done.metrics
         evaluated = metrics["round"][metrics["held_out_loss"].notna()]
         self.assertEqual(evaluated.tolist(), [2, 4, 5])
-        expected = rounds.evaluate(state.weights, np.arange(3))
-        self.assertEqual(metrics["held_out_loss"].iloc[-1], expected["loss"])
+        last, average = (
+            rounds.evaluate(weights, np.arange(3))["loss"]
+            for weights in (state.weights, state.average)
+        )
+        self.assertEqual(metrics["held_out_loss"].iloc[-1], average)
+        self.assertNotEqual(average, last)
         self.assertTrue(np.all(np.isinf(metrics["rho"])))
         self.assertEqual(metrics["non_finite_clients"].tolist(), [0] * 5)
         (places,) = done.outcome.record.places

@@ -44,6 +44,7 @@ _SMALL = (
     "--drop_out=0.1",
     "--min_separation=1",
     "--max_participation=4",
+    "--model_average=0.7",
     "--num_blocks=2",
 )
 
@@ -181,6 +182,7 @@ class RunTrainingTest(absltest.TestCase):
         self.assertEqual(planned["parameters"]["MaxP"], 4)
         self.assertLessEqual(realised["parameters"]["MaxP"], 4)
         guarantees = [s["guarantees"][0] for s in (realised, planned)]
+        self.assertIn("with decay 0.7", (path / "report.html").read_text())
         self.assertLessEqual(guarantees[0]["rho"], guarantees[1]["rho"])
         self.assertEqual(guarantees[0]["rho"], metrics["rho"].iloc[-1])
         with np.load(path / _LAST) as arrays:

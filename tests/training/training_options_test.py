@@ -13,7 +13,7 @@ from options.fields import fields_of
 from privacy import blt, toeplitz
 from rounds import timers
 from simulation.population_options import PopulationOptions
-from training import client_update, examples, server_optimizers
+from training import client_update, examples, model_average, server_optimizers
 from training.training_options import TrainingOptions
 
 _GIVEN = {"cohort_size": 200, "num_rounds": 20, "clip_norm": 1.0, "diurnal": False}
@@ -202,6 +202,16 @@ class TrainingOptionsTest(parameterized.TestCase):
     def test_server_optimizers(self, values, expected):
         found = TrainingOptions(**_GIVEN | values).server_parameters()
         self.assertEqual(found.optimizer, expected)
+
+    def test_average_of_models(self):
+        parameters = TrainingOptions(**_GIVEN).server_parameters()
+        self.assertIsNone(parameters.average)
+        values = _GIVEN | {"model_average": 0.98}
+        parameters = TrainingOptions(**values).server_parameters()
+        self.assertEqual(parameters.average, model_average.ModelAverage(0.98))
+        for out_of_range in (0.0, 1.0):
+            with self.assertRaisesRegex(ValueError, r"model_average=.* in \(0, 1\)"):
+                TrainingOptions(**_GIVEN | {"model_average": out_of_range})
 
     @parameterized.parameters(
         dict(momentum=0.9, server_optimizer="adam"),

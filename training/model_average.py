@@ -1,0 +1,53 @@
+"""The average of the models that rounds leave, which may be better than the last.
+
+With large steps and noise each round's model lies beside what the rounds tend to. An
+exponential moving average of them (De et al. 2022, "Unlocking High-Accuracy
+Differentially Private Image Classification through Scale") is a function of models that
+are released as they are: it costs no privacy. Clients go on from the last model, and
+train as they would without it.
+"""
+
+import collections
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+Weights = collections.OrderedDict[str, np.ndarray]
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelAverage:
+    """An exponential moving average of models.
+
+    Attributes:
+        decay: What is left of the average after a round, in (0, 1): about 1 / (1 -
+            decay) rounds are averaged. It is (1 + t) / (10 + t) after t rounds, where
+            that is less, so that the first weights are soon forgotten.
+    """
+
+    decay: float
+
+    def __post_init__(self):
+        if not 0 < self.decay < 1:
+            raise ValueError(f"decay is {self.decay}; it has to be in (0, 1).")
+
+    def describe(self) -> Mapping[str, Any]:
+        """Returns what of it is part of a run's identity."""
+        return {"model_average": self.decay}
+
+    def following(self, average: Weights, weights: Weights, num_before: int) -> Weights:
+        """Returns the average after a round.
+
+        Args:
+            average: Of the rounds before, by name: float32; at first the first weights.
+            weights: The model that the round left.
+            num_before: t, the rounds before.
+        """
+        decay = min(self.decay, (1 + num_before) / (10 + num_before))
+        share = np.float32(1 - decay)
+        return collections.OrderedDict(
+            (name, part + share * (weights[name] - part))
+            for name, part in average.items()
+        )
