@@ -175,7 +175,8 @@ class Options:
         (),
         "Which are run, of "
         + ", ".join(step.name for step in STEPS)
-        + "; the chat's comes with those that begin with it. By default all.",
+        + "; the chat's comes with those that begin with it. Of the choice of rates, "
+        "of clients_3_server_4 and its like. By default all.",
     )
     num_rounds: int | None = option(
         None, "Rounds, instead of the flagfile's.", least=1, most=100_000
@@ -184,20 +185,27 @@ class Options:
 
     def __post_init__(self):
         options_lib.check(self)
-        known = {step.name for step in STEPS}
+
+    def chosen(self, steps: tuple[Step, ...]) -> tuple[Step, ...]:
+        """Returns the steps that are run, those that others begin with among them.
+
+        Args:
+            steps: Those that the study has.
+
+        Raises:
+            OptionError: If it has not all that are wanted.
+        """
+        if not self.steps:
+            return steps
+        known = {step.name for step in steps}
         if not known.issuperset(self.steps):
             raise options_lib.OptionError(
                 self,
                 "{steps=}: has to name some of {known}",
                 known=", ".join(sorted(known)),
             )
-
-    def chosen(self) -> tuple[Step, ...]:
-        """Returns the steps that are run, those that others begin with among them."""
-        if not self.steps:
-            return STEPS
-        needed = {step.begins_with for step in STEPS if step.name in self.steps}
-        return tuple(s for s in STEPS if s.name in {*self.steps, *needed})
+        needed = {step.begins_with for step in steps if step.name in self.steps}
+        return tuple(s for s in steps if s.name in {*self.steps, *needed})
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -276,10 +284,8 @@ class QualityStudy(training_runs.TrainingStudy):
 
 def _synthetic(options: Options) -> tuple[tuple[Step, ...], dict[str, Any]]:
     """Returns the steps on the synthetic language, and what they run on."""
-    steps = tuple(
-        s for s in options.chosen() if s.name != _CHAT and s.begins_with is None
-    )
-    return steps, {
+    steps = tuple(s for s in STEPS if s.name != _CHAT and s.begins_with is None)
+    return options.chosen(steps), {
         "title": f"Models of 10,000 words from a known language ({options.size})",
         "flags": (f"--flagfile={SYNTHETIC_FLAGFILE}",),
         "central": flags_of(SYNTHETIC_FLAGFILE, _OF_TEXT),
@@ -292,6 +298,7 @@ def _blogs(
     name: str, options: Options, cache: str | os.PathLike[str]
 ) -> tuple[tuple[Step, ...], dict[str, Any]]:
     """Returns the steps on bloggers' text, and what they run on."""
+    steps = options.chosen(choices() if name == CHOICE else STEPS)
     if options.data_dir is None:
         raise options_lib.OptionError(
             options,
@@ -302,7 +309,7 @@ def _blogs(
     posts = prepared_data.join_parts(files, cache, "bloggers.jsonl.xz")
     [chat] = prepared_data.parts_of(options.data_dir, _MESSAGES)
     common = flags_of(BLOGS_FLAGFILE, _OF_TEXT)
-    return (choices() if name == CHOICE else options.chosen()), {
+    return steps, {
         "title": f"Models of 10,000 words from bloggers' text ({options.size})",
         "flags": (f"--flagfile={BLOGS_FLAGFILE}", f"--population={posts}"),
         "central": (f"--population={posts}", *common),
@@ -343,11 +350,10 @@ def prepare(
         OptionError: If text is needed, and not given, or an option is of no use.
         PopulationError: If there are no posts, or no chat.
     """
-    if name == CHOICE and (options.steps or options.num_rounds is not None):
+    if name == CHOICE and options.num_rounds is not None:
         raise options_lib.OptionError(
             options,
-            "{steps=}, {num_rounds=}: {name} has settings and rounds of its own; leave "
-            "both out",
+            "{num_rounds=}: {name} has rounds of its own; leave it out",
             name=name,
         )
     if name == SYNTHETIC:

@@ -28,13 +28,30 @@ _KEY = noise_keys.NoiseKey.of_seed(1)
 
 class OptionsTest(parameterized.TestCase):
     def test_steps_come_with_what_they_begin_with(self):
-        chosen = quality.Options(data_dir="", steps=("dp_ftrl_pretrained",)).chosen()
+        options = quality.Options(data_dir="", steps=("dp_ftrl_pretrained",))
+        chosen = options.chosen(quality.STEPS)
         self.assertEqual([s.name for s in chosen], ["chat", "dp_ftrl_pretrained"])
-        self.assertEqual(quality.Options(data_dir="").chosen(), quality.STEPS)
+        options = quality.Options(data_dir="")
+        self.assertEqual(options.chosen(quality.STEPS), quality.STEPS)
 
-    def test_unknown_steps(self):
-        with self.assertRaisesRegex(ValueError, "steps=.*adam.*fedavg_pretrained"):
-            quality.Options(data_dir="", steps=("adam",))
+    @parameterized.parameters(
+        ("xu_quality", "adam"),
+        ("xu_quality", "clients_3_server_8"),
+        (quality.CHOICE, "fedavg"),
+        (quality.SYNTHETIC, "chat"),
+        (quality.SYNTHETIC, "dp_ftrl_pretrained"),
+    )
+    def test_unknown_steps(self, name, step):
+        known = {
+            "xu_quality": "chat, .*fedavg_pretrained",
+            quality.CHOICE: "clients_1_server_1, .*clients_6_server_8",
+            quality.SYNTHETIC: "central, .*fedavg$",
+        }[name]
+        with self.assertRaisesRegex(
+            ValueError, f"steps={step}: has to name some of .*{known}"
+        ):
+            options = quality.Options(data_dir="", steps=(step,))
+            quality.prepare(name, options, seed=1, cache="")
 
     def test_the_noise_of_a_client_is_the_papers(self):
         of_flagfile = dict(
@@ -191,7 +208,7 @@ class StudyTest(parameterized.TestCase):
     def test_on_a_known_language_there_is_regret(self):
         made = quality.prepare(
             quality.SYNTHETIC,
-            quality.Options(steps=("central", "fedavg", "dp_ftrl_pretrained")),
+            quality.Options(steps=("central", "fedavg")),
             seed=5,
             cache="",
         )
@@ -209,7 +226,7 @@ class StudyTest(parameterized.TestCase):
     def test_text_is_needed(self):
         with self.assertRaisesRegex(ValueError, "data_dir is not given.*bloggers"):
             quality.prepare("xu_quality", quality.Options(), seed=1, cache="")
-        with self.assertRaisesRegex(ValueError, "settings and rounds of its own"):
+        with self.assertRaisesRegex(ValueError, "num_rounds=7: .* of its own"):
             self.prepare(quality.CHOICE, num_rounds=7)
 
     def test_programs_know_their_flags(self):
@@ -256,12 +273,15 @@ class StudyTest(parameterized.TestCase):
         ]
         self.assertEqual(parts, [bytes(range(10)), bytes([10, 11])])
         self.assertLen(made[quality.CHOICE].settings, 12)
+        some = self.prepare(quality.CHOICE, steps=("clients_3_server_8",))
+        [setting] = some.settings
+        self.assertEqual(setting, quality.choices()[7])
 
     def test_bloggers_last_for_the_rounds(self):
         # What a run would refuse: more participations than its bloggers have.
         of_flagfile = quality.BLOGS_FLAGFILE.read_text().split()
-        main = [(step, 11_700) for step in quality.STEPS if step.program == _TRAIN]
-        # Of two shards 2,248 train.
+        main = [(step, 11_945) for step in quality.STEPS if step.program == _TRAIN]
+        # Of ten shards 11,945 train, of two 2,248.
         for step, num_clients in [*main, *((s, 2_248) for s in quality.choices())]:
             given = [*of_flagfile, *step.flags]
             limits = {
