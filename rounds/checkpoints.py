@@ -61,16 +61,19 @@ def read(
 ) -> tuple[Any, dict[str, np.ndarray]]:
     """Returns what `write` wrote, as `codec.decode` takes it: a tree, and arrays.
 
+    Memory holds the arrays alone, not the file's bytes beside them.
+
     Raises:
         RunDirectoryError: If it is missing or damaged.
     """
     path = pathlib.Path(folder) / saved["file"]
-    contents = run_files.read_bytes(path)
     try:
-        if hashlib.sha256(contents).hexdigest() != saved["sha256"]:
-            raise ValueError("its contents have another SHA-256 than was recorded")
-        with np.load(io.BytesIO(contents), allow_pickle=False) as file:
-            arrays = dict(file)
+        with run_files.reading(path) as file:
+            if hashlib.file_digest(file, "sha256").hexdigest() != saved["sha256"]:
+                raise ValueError("its contents have another SHA-256 than was recorded")
+            file.seek(0)
+            with np.load(file, allow_pickle=False) as entries:
+                arrays = dict(entries)
         return json.loads(arrays.pop(_TREE).tobytes()), arrays
     except (ValueError, KeyError, zipfile.BadZipFile) as error:
         raise run_files.RunDirectoryError(

@@ -88,8 +88,20 @@ def read_bytes(path: str | os.PathLike[str]) -> bytes:
     Raises:
         RunDirectoryError: If it cannot be read.
     """
+    with reading(path) as file:
+        return file.read()
+
+
+@contextlib.contextmanager
+def reading(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+    """Opens a file of a run.
+
+    Raises:
+        RunDirectoryError: If it cannot be read.
+    """
     try:
-        return pathlib.Path(path).read_bytes()
+        with open(path, "rb") as file:
+            yield file
     except OSError as error:
         raise RunDirectoryError(
             f"{path} cannot be read: {error.strerror}. Restore it, or begin a new run"

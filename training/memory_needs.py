@@ -69,8 +69,7 @@ class Needs:
         # Weights, two moments and an average, before and after; sums and noise as
         # 64-bit numbers.
         server = 32 * self.num_parameters + 48 * self.num_parameters
-        # A run that goes on reads its checkpoint whole: the file's bytes, and arrays.
-        server += 2 * self.noise_bytes + 16 * self.num_parameters
+        server += self.noise_bytes
         server += 3 * 8 * self.participations
         # A client's weights, gradients and update, its integers, and their sum.
         block = 40 * self.num_parameters
