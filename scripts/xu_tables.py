@@ -1,6 +1,7 @@
 """The tables of the studies of Xu et al. 2023: privacy, and what models learn."""
 
 import math
+from collections.abc import Callable
 
 import pandas as pd
 
@@ -91,7 +92,7 @@ def xu_scaling() -> list[str]:
     return table(["clients a round", "seeds", *shown], rows)
 
 
-TABLES = {
+TABLES: dict[str, Callable[[], list[str]]] = {
     "xu_quality": xu_quality,
     "xu_quality_300_rounds": lambda: xu_quality("xu_quality_300_rounds"),
     "xu_quality_choice": xu_quality_choice,

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import io
 import json
 import os
 import pathlib
@@ -93,7 +94,7 @@ def read_bytes(path: str | os.PathLike[str]) -> bytes:
 
 
 @contextlib.contextmanager
-def reading(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+def reading(path: str | os.PathLike[str]) -> Iterator[io.BufferedReader]:
     """Opens a file of a run.
 
     Raises:
