@@ -9,6 +9,7 @@ import dataclasses
 import hashlib
 import os
 import pathlib
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -23,7 +24,8 @@ Weights = collections.OrderedDict[str, np.ndarray]
 # the search begins.
 _WORDS_PER_SENTENCE = 15
 _BIAS = "output_bias"
-_PREFIX = "state/weights/"
+# A run that averages its rounds' models leaves the average.
+_AVERAGE, _LAST = "state/average/", "state/weights/"
 _UNREADABLE = (
     OSError,
     ValueError,
@@ -89,11 +91,7 @@ def _read_checkpoint(path: pathlib.Path) -> InitialModel:
     try:
         facts = run_files.read_json(path / run_record.FACTS_FILE)
         arrays = checkpoints.last_arrays(path)
-        weights = collections.OrderedDict(
-            (name.removeprefix(_PREFIX), array)
-            for name, array in arrays.items()
-            if name.startswith(_PREFIX)
-        )
+        weights = _below(_AVERAGE, arrays) or _below(_LAST, arrays)
         if not weights:
             raise ValueError("it has no weights; is it a run of training?")
         return InitialModel(weights, facts["vocabulary"])
@@ -102,6 +100,15 @@ def _read_checkpoint(path: pathlib.Path) -> InitialModel:
             f"{path}: the checkpoint cannot be read: {error!r}. Give the directory of "
             "a run of training, or its directory 'model'."
         ) from error
+
+
+def _below(prefix: str, arrays: Mapping[str, np.ndarray]) -> Weights:
+    """Returns the arrays of a part of a state, by the rest of their paths."""
+    return collections.OrderedDict(
+        (name.removeprefix(prefix), array)
+        for name, array in arrays.items()
+        if name.startswith(prefix)
+    )
 
 
 def check(

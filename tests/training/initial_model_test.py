@@ -19,7 +19,8 @@ from training import dp_ftrl, exported_model, initial_model, model
 class Doubling(algorithm.Algorithm):
     """Ends after a round that doubles weights; asks nobody for anything."""
 
-    def __init__(self, weights):
+    def __init__(self, weights, average=None):
+        self.average = average
         self.plan = training_plan.plan_of(
             timers.Timers(num_clients=3, cohort_size=1, num_rounds=1),
             model_updates.NoNoise(num_rounds=1, clip_norm=1.0),
@@ -40,7 +41,8 @@ class Doubling(algorithm.Algorithm):
 
     def update(self, state, released):
         twice = collections.OrderedDict((n, 2 * w) for n, w in self.weights.items())
-        return dp_ftrl.TrainingState(1, twice, self.weights, 1.0, 1.0), {}
+        state = dp_ftrl.TrainingState(1, twice, self.weights, 1.0, 1.0, self.average)
+        return state, {}
 
 
 class PublicBiasTest(parameterized.TestCase):
@@ -102,10 +104,10 @@ class InitialModelTest(parameterized.TestCase):
         exported_model.export(self.model, self.weights, self.words, 4, path)
         return path
 
-    def save_run(self, weights):
+    def save_run(self, weights, average=None):
         """Writes a run of one round that doubles the weights."""
         path = self.path / "run"
-        algorithm = Doubling(weights)
+        algorithm = Doubling(weights, average)
         facts = {"vocabulary": self.words.fingerprint}
         with run_directory.RunDirectory.create(
             path,
@@ -130,6 +132,13 @@ class InitialModelTest(parameterized.TestCase):
         for name, array in self.weights.items():
             np.testing.assert_array_equal(found.weights[name], 2 * array)
         initial_model.check(found, self.model.initial_weights(1), self.words)
+
+    def test_the_average_of_a_run_that_has_one(self):
+        average = self.model.initial_weights(4)
+        found = initial_model.read(self.save_run(self.weights, average))
+        self.assertEqual(list(found.weights), list(self.weights))
+        for name, array in average.items():
+            np.testing.assert_array_equal(found.weights[name], array)
 
     def test_fingerprints_tell_models_apart(self):
         def fingerprint(weights):
