@@ -45,20 +45,23 @@ def xu_quality_choice() -> list[str]:
     for setting, row in last.iterrows():
         _, clients, _, server = str(setting).split("_")
         rates.setdefault(clients, {})[server] = row
-    servers = list(next(iter(rates.values())))
+    servers = list(dict.fromkeys(s for of_rate in rates.values() for s in of_rate))
     return table(
         ["clients' rate", *[f"server's {server}" for server in servers]],
         [
             [
                 clients,
-                *[
-                    f"{row['held_out_loss']:.3f}, {row['held_out_one_suggestion']:.1%}"
-                    for row in by_server.values()
-                ],
+                *[_loss_and_suggestion(by_server.get(s)) for s in servers],
             ]
             for clients, by_server in rates.items()
         ],
     )
+
+
+def _loss_and_suggestion(row: pd.Series | None) -> str:
+    if row is None:
+        return ""
+    return f"{row['held_out_loss']:.3f}, {row['held_out_one_suggestion']:.1%}"
 
 
 def xu_figure4() -> list[str]:

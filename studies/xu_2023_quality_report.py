@@ -21,6 +21,9 @@ _NOTES = (
     "The guarantee is of one run, of clients' zero-out adjacency, as realised; that of "
     "several runs on the same clients adds up. The chat is taken for public. N-grams "
     "and central training guarantee nothing.",
+    "A model of federated training is the exponential moving average of those of some "
+    "20 rounds, which costs no privacy. The one that is trained centrally is the last, "
+    "from random weights, and reads each sentence twice.",
     "The judges are clients that no run trained on. The rates of clients and server "
     "come from the study `xu_quality_choice`, on bloggers of two other shards; the "
     "clip norm from the study of 2,000 words, chosen by looking at other runs on "

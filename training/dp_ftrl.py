@@ -215,16 +215,16 @@ class DpFtrl(algorithm.Algorithm[TrainingState, model_updates.UpdateSum]):
             (name, released.total[name] / np.float32(goal)) for name in state.weights
         )
         remembered, weights = self._optimizer.step(state.optimizer, state.weights, mean)
-        arrays = (*weights.values(), *remembered.values())
+        average = state.average
+        if self._average is not None and average is not None:
+            average = self._average.following(average, weights, state.round_number)
+        arrays = (*weights.values(), *remembered.values(), *(average or {}).values())
         if not all(np.all(np.isfinite(array)) for array in arrays):
             raise NonFiniteModelError(
                 f"round {state.round_number}: the model would no longer be finite; "
                 "lower the server's learning rate or the noise. The model is kept as "
                 "it was before the round."
             )
-        average = state.average
-        if self._average is not None and average is not None:
-            average = self._average.following(average, weights, state.round_number)
         following = TrainingState(
             state.round_number + 1,
             weights,

@@ -60,8 +60,8 @@ class ModelOptions:
     initial_model: str | None = option(
         None,
         "Begin with the model of an earlier run of the same vocabulary and sizes: its "
-        "directory 'model', or the run's directory for its last checkpoint. The "
-        "guarantee takes it for public.",
+        "directory 'model', or the run's directory for its last checkpoint (the "
+        "average, where it has one). The guarantee takes it for public.",
     )
     initial_bias: str = option(
         "zero",

@@ -44,7 +44,7 @@ class OptionsTest(parameterized.TestCase):
     def test_unknown_steps(self, name, step):
         known = {
             "xu_quality": "chat, .*fedavg_pretrained",
-            quality.CHOICE: "clients_1_server_1, .*clients_6_server_8",
+            quality.CHOICE: "clients_1_server_1, .*clients_6_server_4",
             quality.SYNTHETIC: "central, .*fedavg$",
         }[name]
         with self.assertRaisesRegex(
@@ -272,10 +272,10 @@ class StudyTest(parameterized.TestCase):
             pathlib.Path(f.partition("=")[2]).read_bytes() for f in populations.values()
         ]
         self.assertEqual(parts, [bytes(range(10)), bytes([10, 11])])
-        self.assertLen(made[quality.CHOICE].settings, 12)
+        self.assertLen(made[quality.CHOICE].settings, 10)
         some = self.prepare(quality.CHOICE, steps=("clients_3_server_8",))
         [setting] = some.settings
-        self.assertEqual(setting, quality.choices()[7])
+        self.assertEqual(setting, quality.choices()[6])
 
     def test_bloggers_last_for_the_rounds(self):
         # What a run would refuse: more participations than its bloggers have.
@@ -299,6 +299,15 @@ class StudyTest(parameterized.TestCase):
                 timers.Timers(
                     num_clients=num_clients, **{n: v[-1] for n, v in limits.items()}
                 )
+
+    def test_what_is_judged_is_an_average_but_where_rates_are_chosen(self):
+        for step in quality.STEPS:
+            given = [f for f in step.flags if f.startswith("--model_average=")]
+            expected = ["--model_average=0.95"] if step.program == _TRAIN else []
+            self.assertEqual(given, expected, step.name)
+        texts = [quality.BLOGS_FLAGFILE.read_text()]
+        texts += [flag for step in quality.choices() for flag in step.flags]
+        self.assertNotIn("--model_average=", "\n".join(texts))
 
     def test_missing_data(self):
         for path in self.data.rglob("posts-1*"):
