@@ -21,13 +21,17 @@ _NOTES = (
     "The guarantee is of one run, of clients' zero-out adjacency, as realised; that of "
     "several runs on the same clients adds up. The chat is taken for public. N-grams "
     "and central training guarantee nothing.",
-    "A model of federated training is the exponential moving average of those of some "
-    "20 rounds, which costs no privacy. The one that is trained centrally is the last, "
-    "from random weights, and reads each sentence twice.",
     "The judges are clients that no run trained on. The rates of clients and server "
     "come from the study `xu_quality_choice`, on bloggers of two other shards; the "
     "clip norm from the study of 2,000 words, chosen by looking at other runs on "
     "bloggers, some of these judges among them.",
+)
+
+# Where settings average.
+_OF_AVERAGES = (
+    "A model of federated training is the exponential moving average of those of some "
+    "20 rounds, which costs no privacy. The one that is trained centrally is the last, "
+    "from random weights, and reads each sentence twice."
 )
 
 
@@ -95,7 +99,11 @@ def files_of(
         lines += _judged_rows(table, settings, privacy)
     else:
         lines += _last_rows(runs, settings, privacy)
-    lines += ["", *[f"* {note}" for note in _NOTES]]
+    notes = list(_NOTES)
+    flags = [flag for setting in settings for flag in setting.flags]
+    if any(flag.startswith("--model_average=") for flag in flags):
+        notes.append(_OF_AVERAGES)
+    lines += ["", *[f"* {note}" for note in notes]]
     files[study.PAGE] = ("\n".join(lines) + "\n").encode()
     return files
 

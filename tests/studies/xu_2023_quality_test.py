@@ -26,6 +26,15 @@ _TRAIN = "training.run_training"
 _KEY = noise_keys.NoiseKey.of_seed(1)
 
 
+def values_of(flags):
+    """Returns the flags that have a value, by name: the last of each, as absl does."""
+    return dict(
+        flag[2:].split("=", 1)
+        for flag in flags
+        if flag.startswith("--") and "=" in flag
+    )
+
+
 class OptionsTest(parameterized.TestCase):
     def test_steps_come_with_what_they_begin_with(self):
         options = quality.Options(data_dir="", steps=("dp_ftrl_pretrained",))
@@ -54,11 +63,7 @@ class OptionsTest(parameterized.TestCase):
             quality.prepare(name, options, seed=1, cache="")
 
     def test_the_noise_of_a_client_is_the_papers(self):
-        of_flagfile = dict(
-            line[2:].split("=")
-            for line in pathlib.Path(quality.BLOGS_FLAGFILE).read_text().splitlines()
-            if "=" in line and line.startswith("--")
-        )
+        of_flagfile = values_of(quality.BLOGS_FLAGFILE.read_text().splitlines())
         noise = float(quality._NOISE.partition("=")[2])
         self.assertAlmostEqual(noise / int(of_flagfile["cohort_size"]), 7 / 6500)
 
@@ -279,25 +284,18 @@ class StudyTest(parameterized.TestCase):
 
     def test_bloggers_last_for_the_rounds(self):
         # What a run would refuse: more participations than its bloggers have.
-        of_flagfile = quality.BLOGS_FLAGFILE.read_text().split()
+        of_flagfile = quality.BLOGS_FLAGFILE.read_text().splitlines()
         main = [(step, 11_945) for step in quality.STEPS if step.program == _TRAIN]
         # Of ten shards 11,945 train, of two 2,248.
         for step, num_clients in [*main, *((s, 2_248) for s in quality.choices())]:
-            given = [*of_flagfile, *step.flags]
-            limits = {
-                name: [
-                    int(f.split("=")[1]) for f in given if f.startswith(f"--{name}=")
-                ]
-                for name in (
-                    "cohort_size",
-                    "num_rounds",
-                    "min_separation",
-                    "max_participation",
-                )
-            }
+            given = values_of([*of_flagfile, *step.flags])
             with self.subTest(step.name):
                 timers.Timers(
-                    num_clients=num_clients, **{n: v[-1] for n, v in limits.items()}
+                    num_clients=num_clients,
+                    cohort_size=int(given["cohort_size"]),
+                    num_rounds=int(given["num_rounds"]),
+                    min_separation=int(given["min_separation"]),
+                    max_participation=int(given["max_participation"]),
                 )
 
     def test_what_is_judged_is_an_average_but_where_rates_are_chosen(self):
@@ -308,6 +306,10 @@ class StudyTest(parameterized.TestCase):
         texts = [quality.BLOGS_FLAGFILE.read_text()]
         texts += [flag for step in quality.choices() for flag in step.flags]
         self.assertNotIn("--model_average=", "\n".join(texts))
+        for name, is_said in (("xu_quality", True), (quality.CHOICE, False)):
+            files = self.run_study(self.prepare(name, num_repeats=1), name)
+            page = files[study.PAGE].decode()
+            self.assertEqual("exponential moving average" in page, is_said)
 
     def test_missing_data(self):
         for path in self.data.rglob("posts-1*"):
