@@ -62,8 +62,9 @@ _NOISE = f"--noise_multiplier={7 / 65!r}"
 _AVERAGE = "--model_average=0.95"
 # Two shards have a fifth of the bloggers.
 _OF_FEW = ("--num_rounds=100", "--max_participation=5", "--min_separation=18")
-_CHAT, _CENTRAL, _JUDGED = "chat", "central", "judged"
-_TRAIN, _JUDGE = "training.run_training", "training.evaluate_keyboard"
+_CHAT, _JUDGED = "chat", "judged"
+_TRAIN, _CENTRALLY = "training.run_training", "training.pretrain"
+_JUDGE = "training.evaluate_keyboard"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,20 +80,21 @@ class Step(training_runs.Setting):
     begins_with: str | None = None
 
 
-def _private(name: str, label: str, color: str, *flags: str) -> list[Step]:
+def _both(scratch: Step) -> list[Step]:
+    """Returns a way of training, from scratch and pretrained."""
+    pretrained = dataclasses.replace(
+        scratch,
+        name=f"{scratch.name}_pretrained",
+        label=f"{scratch.label}, pretrained",
+        line=":",
+        begins_with=_CHAT,
+    )
+    return [scratch, pretrained]
+
+
+def _federated(name: str, label: str, color: str, *flags: str) -> list[Step]:
     """Returns a way of federated training, from scratch and pretrained."""
-    flags += (_AVERAGE,)
-    return [
-        Step(name, label, flags, color),
-        Step(
-            f"{name}_pretrained",
-            f"{label}, pretrained",
-            flags,
-            color,
-            ":",
-            begins_with=_CHAT,
-        ),
-    ]
+    return _both(Step(name, label, (*flags, _AVERAGE), color))
 
 
 STEPS: tuple[Step, ...] = (
@@ -101,18 +103,20 @@ STEPS: tuple[Step, ...] = (
         "public chat alone",
         ("--num_epochs=2",),
         plots.MUTED,
-        program="training.pretrain",
+        program=_CENTRALLY,
     ),
-    Step(
-        _CENTRAL,
-        "trained centrally",
-        ("--num_epochs=2",),
-        plots.INK,
-        program="training.pretrain",
+    *_both(
+        Step(
+            "central",
+            "trained centrally",
+            ("--num_epochs=2",),
+            plots.INK,
+            program=_CENTRALLY,
+        )
     ),
-    *_private("fedavg", "FedAvg", plots.GREEN, "--mechanism=fedavg"),
-    *_private("dp_ftrl", "DP-FTRL", plots.BLUE, "--mechanism=dp_ftrl", _NOISE),
-    *_private(
+    *_federated("fedavg", "FedAvg", plots.GREEN, "--mechanism=fedavg"),
+    *_federated("dp_ftrl", "DP-FTRL", plots.BLUE, "--mechanism=dp_ftrl", _NOISE),
+    *_federated(
         "dp_ftrl_adaptive",
         "DP-FTRL, adaptive clip",
         plots.PURPLE,
@@ -123,7 +127,9 @@ STEPS: tuple[Step, ...] = (
         "--first_restart=32",
         "--restart_period=128",
     ),
-    *_private("dp_fedavg", "DP-FedAvg", plots.ORANGE, "--mechanism=dp_fedavg", _NOISE),
+    *_federated(
+        "dp_fedavg", "DP-FedAvg", plots.ORANGE, "--mechanism=dp_fedavg", _NOISE
+    ),
     Step(
         "dp_ftrl_guaranteed",
         "DP-FTRL, z = 2: what so few bloggers can be promised",
@@ -252,7 +258,7 @@ class QualityStudy(training_runs.TrainingStudy):
             flags = [f"--model={','.join(map(str, models))}", seed]
         elif setting.name == _CHAT:
             flags = [*self.chat, *setting.flags, seed]
-        elif setting.name == _CENTRAL:
+        elif setting.program == _CENTRALLY:
             flags = [*self.central, *setting.flags, seed]
         else:
             flags = [*self.flags, *setting.flags, seed]
@@ -272,7 +278,7 @@ class QualityStudy(training_runs.TrainingStudy):
         for (setting, repeat), path in self.paths(directory).items():
             if setting.name == _JUDGED:
                 judged.append(xu_2023_quality_report.read_judged(path))
-            elif setting.name not in (_CHAT, _CENTRAL):  # these have steps, not rounds
+            elif setting.program == _TRAIN:  # central training has steps, not rounds
                 of_run = training_runs.read_metrics(path)
                 runs.append(of_run.assign(setting=setting.name, repeat=repeat))
                 beside = training_runs.read_baselines(path).set_index("baseline")

@@ -30,8 +30,8 @@ _NOTES = (
 # Where settings average.
 _OF_AVERAGES = (
     "A model of federated training is the exponential moving average of those of some "
-    "20 rounds, which costs no privacy. The one that is trained centrally is the last, "
-    "from random weights, and reads each sentence twice."
+    "20 rounds, which costs no privacy. Of central training it is the last one, which "
+    "has read each sentence twice."
 )
 
 

@@ -171,6 +171,33 @@ class StudyTest(parameterized.TestCase):
         self.assertEqual(set(runs["setting"]), {"fedavg_pretrained"})
         self.assertTrue(files["learning.png"].startswith(b"\x89PNG"))
 
+    def test_each_way_of_training_begins_from_scratch_and_with_the_chat(self):
+        begun = {s.name: s for s in quality.STEPS if s.begins_with == "chat"}
+        ways = ("central", "fedavg", "dp_ftrl", "dp_ftrl_adaptive", "dp_fedavg")
+        self.assertCountEqual(begun, [f"{way}_pretrained" for way in ways])
+        scratch = {s.name: s for s in quality.STEPS if s.name in ways}
+        for way in ways:
+            pretrained = begun[f"{way}_pretrained"]
+            self.assertEqual(
+                (pretrained.program, pretrained.flags),
+                (scratch[way].program, scratch[way].flags),
+            )
+
+    def test_central_training_that_begins_with_the_chat(self):
+        steps = ("central", "central_pretrained")
+        files = self.run_study(self.prepare(steps=steps, num_repeats=1))
+        (_, _, chat), (_, program, scratch), (_, same, pretrained), _ = self.ran
+        self.assertEqual(program, same)
+        [model] = [f for f in pretrained if f.startswith("--initial_model=")]
+        self.assertEndsWith(model, "study/chat_repeat_1/model")
+        added = {model, "--initial_bias=zero"}
+        self.assertCountEqual(pretrained, [*scratch, *added])
+        self.assertNoCommonElements(
+            *[[f for f in given if "population=" in f] for given in (chat, pretrained)]
+        )
+        # Steps of central training are no rounds.
+        self.assertEmpty(tables.parse(files["runs.csv"].decode()))
+
     def test_what_is_guaranteed_stands_beside(self):
         steps = ("dp_ftrl", "fedavg")
         made = self.prepare(steps=steps, num_repeats=1)
