@@ -276,6 +276,7 @@ class QualityStudy(training_runs.TrainingStudy):
         runs = [pd.DataFrame(columns=["setting", "repeat", "round"])]
         judged, privacy, best = [], {}, None
         for (setting, repeat), path in self.paths(directory).items():
+            assert isinstance(setting, Step)
             if setting.name == _JUDGED:
                 judged.append(xu_2023_quality_report.read_judged(path))
             elif setting.program == _TRAIN:  # central training has steps, not rounds
