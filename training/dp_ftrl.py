@@ -25,6 +25,7 @@ from privacy import plan as plan_lib
 from randomness import streams
 from rounds import algorithm, codec, run
 from simulation import exit_codes
+from simulation.readers import memory
 from training import (
     client_update,
     metric_names,
@@ -187,6 +188,7 @@ class DpFtrl(algorithm.Algorithm[TrainingState, model_updates.UpdateSum]):
         self, state: TrainingState, cohort: np.ndarray, stream: streams.Stream
     ) -> model_updates.UpdateSum:
         """Returns the sum of a cohort's updates."""
+        memory.return_freed()  # of the last round's noise and step
         sums = self.rounds.train(
             state.weights,
             self.clients[cohort],
@@ -195,6 +197,7 @@ class DpFtrl(algorithm.Algorithm[TrainingState, model_updates.UpdateSum]):
             stream,
             self._rotated,
         )
+        memory.return_freed()  # of messages, each as large as the model
         if sums.num_non_finite == sums.num_summed:
             raise NonFiniteModelError(
                 f"round {state.round_number}: no client's update is finite; lower the "

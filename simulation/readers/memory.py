@@ -1,5 +1,6 @@
 """How much memory and disk is left, so that work stops before the system stops it."""
 
+import ctypes
 import pathlib
 import shutil
 
@@ -93,6 +94,18 @@ def check_disk(directory: pathlib.Path, needed: int, what: str) -> None:
             f"are free in {directory.parent}. Ask for less, free some space, or choose "
             "another place with --population_cache."
         )
+
+
+def return_freed() -> None:
+    """Gives memory that was freed back to the system, where glibc kept it for later.
+
+    It takes milliseconds, and what is asked for next some more; so for the end of a
+    step whose arrays are large and differ from those of the next one. Where there is
+    no glibc, nothing happens.
+    """
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
 
 
 def _gigabytes(size: int) -> str:

@@ -1,10 +1,13 @@
 """Tests of how much memory is taken to be left, on made-up machines."""
 
+import ctypes
 import os
 import pathlib
 import shutil
 from unittest import mock
 
+import numpy as np
+import psutil
 from absl.testing import absltest
 
 from simulation import (
@@ -142,6 +145,22 @@ class HugePopulationsTest(absltest.TestCase):
                 self.cache,
             )
         self.assertEqual(set(os.listdir(self.cache)) - {"word-lists"}, set())
+
+
+class ReturnFreedTest(absltest.TestCase):
+    def test_what_the_allocator_keeps_goes_back(self):
+        if not hasattr(ctypes.CDLL(None), "malloc_trim"):
+            self.skipTest("no glibc, whose allocator keeps freed memory")
+        process = psutil.Process()
+        # Too small for mappings of their own. The last one stays, so that the end of
+        # the heap is in use, and the allocator keeps the rest.
+        blocks = [np.ones(8000) for _ in range(2000)]
+        last = blocks.pop()
+        before = process.memory_info().rss
+        blocks.clear()
+        memory.return_freed()
+        self.assertGreater(before - process.memory_info().rss, 100 * _MIB)
+        self.assertEqual(last.sum(), 8000)
 
 
 if __name__ == "__main__":
