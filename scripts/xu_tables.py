@@ -11,9 +11,9 @@ from studies import intervals, xu_2023_quality, xu_2023_quality_report
 from training import metric_names
 
 
-def xu_quality(results: str = "xu_quality") -> list[str]:
+def xu_quality() -> list[str]:
     """What models of 10,000 words are worth on a keyboard, beside n-grams."""
-    seeds = sorted(RESULTS.glob(f"{results}/seed_*/judged.csv"))
+    seeds = sorted(RESULTS.glob("xu_quality/seed_*/judged.csv"))
     judged = map(tables.read, seeds)
     found = pd.concat(map(xu_2023_quality_report.beside_trigram, judged))
     labels = {step.name: step.label for step in xu_2023_quality.STEPS}
@@ -97,7 +97,6 @@ def xu_scaling() -> list[str]:
 
 TABLES: dict[str, Callable[[], list[str]]] = {
     "xu_quality": xu_quality,
-    "xu_quality_300_rounds": lambda: xu_quality("xu_quality_300_rounds"),
     "xu_quality_choice": xu_quality_choice,
     "xu_figure4": xu_figure4,
     "xu_scaling": xu_scaling,
