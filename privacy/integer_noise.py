@@ -13,6 +13,7 @@ of what the noise is for, and of the history of the run up to the round.
 import abc
 import dataclasses
 import functools
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -111,7 +112,16 @@ class IntegerNoise(abc.ABC):
     def _draw(
         self, size: int, stddev: float, stream: streams.Stream, *place: int
     ) -> np.ndarray:
-        """Returns the noise of a node: int64 [size].
+        """Returns the noise of a node: int64 [size]."""
+        drawn = np.empty(size, np.int64)
+        for where, part in self._draw_parts(size, stddev, stream, *place):
+            drawn[where] = part
+        return drawn
+
+    def _draw_parts(
+        self, size: int, stddev: float, stream: streams.Stream, *place: int
+    ) -> Iterator[tuple[slice, np.ndarray]]:
+        """Yields the noise of a node a part at a time.
 
         Its bits depend on the scale too: the difference of two draws that share bits,
         at two scales, would show the sums.
@@ -119,7 +129,7 @@ class IntegerNoise(abc.ABC):
         if not 1 <= size <= _LARGEST_SIZE:
             raise ValueError(f"sums have {size:,} values; it has to have 1 to 2^31.")
         bits = stream.bits("scale", float(stddev).hex(), *place)
-        return sampler_of(stddev).sample(bits, size)
+        return sampler_of(stddev).parts(bits, size)
 
 
 class Tree(IntegerNoise):
@@ -145,38 +155,73 @@ class Tree(IntegerNoise):
         stream: streams.Stream,
     ) -> tuple[np.ndarray, NoiseState]:
         """Returns what is released of a round, and the next state."""
-        draw = functools.partial(self._draw, len(total), stddev)
-        nodes, position = list(state.nodes), state.rounds
-        before = _prefix(nodes, len(total))
-        # Vectors are as large as a model, so few are made.
-        noisy = draw(stream, state.tree, 0, position)
-        noisy += total
-        estimate = noisy.astype(np.float64)
-        exact = total
+        size, position = len(total), state.rounds
+        draw = functools.partial(self._draw_parts, size, stddev)
+        nodes, merges = list(state.nodes), []
         for height in range(1, (position + 1).bit_length()):
             if position + 1 & (1 << height) - 1:
                 break
-            first = nodes.pop()
-            index = position >> height
-            exact = exact + first.total
-            exact -= draw(stream.of(first.history), state.tree, height - 1, 2 * index)
-            noisy = draw(stream, state.tree, height, index)
+            first, index = nodes.pop(), position >> height
+            of_first = stream.of(first.history), state.tree, height - 1, 2 * index
+            noise = draw(stream, state.tree, height, index)
+            merges.append(_Merge(first, draw(*of_first), noise, height))
+        # Vectors are as large as a model: all but what is kept are made in parts.
+        kept = Node(np.empty(size, np.int64), np.empty(size), stream.history)
+        released = np.empty(size)
+        for place, noisy in draw(stream, state.tree, 0, position):
+            exact = total[place]
             noisy += exact
-            # The estimate's variance over that of a noisy total.
-            share = 1 / (2 - 0.5**height)
-            estimate += first.estimate
-            estimate *= 1 - share
-            estimate += share * noisy
-        nodes.append(Node(noisy, estimate, stream.history))
-        released = _prefix(nodes, len(total))
-        released -= before
-        return released, NoiseState(state.tree, position + 1, tuple(nodes))
+            estimate = noisy.astype(np.float64)
+            for merge in merges:
+                exact, noisy, estimate = merge.apply(place, exact, estimate)
+            kept.total[place], kept.estimate[place] = noisy, estimate
+            released[place] = _prefix((*nodes, kept), place)
+            released[place] -= _prefix(state.nodes, place)
+        return released, NoiseState(state.tree, position + 1, (*nodes, kept))
 
 
-def _prefix(nodes: list[Node], size: int) -> np.ndarray:
-    total = np.zeros(size)
+@dataclasses.dataclass(frozen=True)
+class _Merge:
+    """Two nodes that become the children of another, a part at a time.
+
+    Attributes:
+        first: The first child.
+        first_noise: Its noise, drawn again.
+        noise: That of their parent.
+        height: The parent's.
+    """
+
+    first: Node
+    first_noise: Iterator[tuple[slice, np.ndarray]]
+    noise: Iterator[tuple[slice, np.ndarray]]
+    height: int
+
+    def apply(
+        self, place: slice, exact: np.ndarray, estimate: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Returns the next part of the parent: its sum, noisy total and estimate.
+
+        Args:
+            place: Where the part is.
+            exact: The part of the second child's sum.
+            estimate: The part of its estimate, which is overwritten.
+        """
+        exact = exact + self.first.total[place]
+        exact -= next(self.first_noise)[1]
+        _, noisy = next(self.noise)
+        noisy += exact
+        # The estimate's variance over that of a noisy total.
+        share = 1 / (2 - 0.5**self.height)
+        estimate += self.first.estimate[place]
+        estimate *= 1 - share
+        estimate += share * noisy
+        return exact, noisy, estimate
+
+
+def _prefix(nodes: Sequence[Node], place: slice) -> np.ndarray:
+    total = np.zeros(place.stop - place.start)
     for node in nodes:
-        total += node.estimate
+        total += node.estimate[place]
     return total
 
 

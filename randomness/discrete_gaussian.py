@@ -17,6 +17,7 @@
 
 import decimal
 import functools
+from collections.abc import Iterator
 from fractions import Fraction
 
 import numpy as np
@@ -84,13 +85,28 @@ class DiscreteGaussian:
             int64 [size], independent.
         """
         drawn = np.empty(size, np.int64)
-        for block, first in enumerate(range(0, size, _BLOCK)):
-            part = drawn[first : first + _BLOCK]
-            words = bits.words(block, self.levels * len(part))
-            words = words.reshape(len(part), self.levels)
-            rest = functools.partial(bits.bytes, block, purpose="comparisons")
-            part[:] = self._combine(self._look_up(np.ascontiguousarray(words.T), rest))
+        for place, part in self.parts(bits, size):
+            drawn[place] = part
         return drawn
+
+    def parts(
+        self, bits: keyed_bits.KeyedBits, size: int
+    ) -> Iterator[tuple[slice, np.ndarray]]:
+        """Draws the numbers of `sample` a part at a time.
+
+        Yields:
+            Where a part is among them, the same for all samplers, and the part: int64.
+        """
+        for block, first in enumerate(range(0, size, _BLOCK)):
+            place = slice(first, min(first + _BLOCK, size))
+            length = place.stop - first
+            words = bits.words(block, self.levels * length)
+            words = words.reshape(length, self.levels)
+            rest = functools.partial(bits.bytes, block, purpose="comparisons")
+            yield (
+                place,
+                self._combine(self._look_up(np.ascontiguousarray(words.T), rest)),
+            )
 
     def _combine(self, values: np.ndarray) -> np.ndarray:
         """Returns x1 k^(l-1) + ... + xl of values [levels, n]."""

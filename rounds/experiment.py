@@ -15,7 +15,7 @@ from privacy import statement as statement_lib
 from randomness import noise_keys
 from rounds import run, steps
 from rounds.algorithm import Algorithm
-from simulation import page, run_directory
+from simulation import page, preparation_caches, run_directory
 from simulation import verdict as verdict_lib
 
 S = TypeVar("S")
@@ -96,6 +96,7 @@ def run_experiment(
     """
     kind = type(algorithm)
     program = program or f"{kind.__module__}:{kind.__qualname__}"
+    preparation_caches.forget()
     # What cannot be stated is refused before anybody is asked.
     algorithm.plan.statement(None, delta, repeats=repeats)
     # Compared where a run goes on, also without flags that would have them.

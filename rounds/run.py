@@ -17,10 +17,11 @@ from absl import logging
 
 from privacy import plan as plan_lib
 from privacy import realised
-from rounds import checkpoints, codec, record, steps
+from rounds import checkpoints, codec, parking, record, steps
 from rounds.algorithm import Algorithm, Query
 from simulation import run_directory, software
 from simulation.masking import messages
+from simulation.readers import memory
 from simulation.round_metrics import RoundMetrics
 
 S = TypeVar("S")
@@ -180,7 +181,8 @@ class _Loop(Generic[S]):
             )
         )
         total = self._ask(place, query, drawn.cohort)
-        step = self._steps.update(place, query, drawn, total)
+        step = self._parked(self._steps.update(place, query, drawn, total))
+        memory.return_freed()
         following = self._algorithm.next_query(step.place.state)
         seen = Observed(
             place.repeat,
@@ -205,6 +207,14 @@ class _Loop(Generic[S]):
             raise ValueError("metrics of an algorithm cannot be named repeat or round")
         self._add_metrics(released, truth, time.perf_counter() - start)
         return step.place, following
+
+    def _parked(self, step: steps.Step[S]) -> steps.Step[S]:
+        """Returns a step whose noise, which waits for the next round, is on disk."""
+        noise = parking.parked(step.place.noise, self._directory.simulator)
+        if noise is step.place.noise:
+            return step
+        place = dataclasses.replace(step.place, noise=noise)
+        return dataclasses.replace(step, place=place)
 
     def _ask(self, place: steps.Place[S], query: Query[Any], cohort: np.ndarray) -> Any:
         """Returns the sum; one that fails is written down, for the next attempt."""

@@ -6,6 +6,7 @@ import io
 import json
 import os
 import pathlib
+import tempfile
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
@@ -68,6 +69,25 @@ class RunFiles:
             raise RunDirectoryError(
                 f"{self.path / name} cannot be written: {error.strerror}; what was "
                 "there stays. Mend that and continue with --resume"
+            ) from error
+
+    @contextlib.contextmanager
+    def nameless_file(self) -> Iterator[BinaryIO]:
+        """Makes a file without a name, which ends with its last use.
+
+        Yields:
+            A file to write into and to map.
+
+        Raises:
+            RunDirectoryError: If it cannot be written, as on a full disk.
+        """
+        try:
+            with tempfile.TemporaryFile(dir=self.path) as file:
+                yield file
+        except OSError as error:
+            raise RunDirectoryError(
+                f"{self.path} has no room for what is kept until the next round: "
+                f"{error.strerror}. Mend that and continue with --resume"
             ) from error
 
     def write_text(self, name: str, text: str) -> None:

@@ -1,9 +1,10 @@
 """Cuts text into sentences of words, for language models."""
 
 import dataclasses
-import functools
 import re
 from collections.abc import Callable
+
+from simulation import preparation_caches
 
 # Where a sentence ends: after ".", "!", "?" or "…" and closing quotes or brackets, if
 # white space follows; and at the end of a line.
@@ -33,7 +34,7 @@ class SentenceTokenizer:
 
 
 # Few distinct tokens make up most of a text. The bound keeps the memory small.
-@functools.lru_cache(maxsize=1 << 17)
+@preparation_caches.cached(maxsize=1 << 17)
 def _words_of_token(token: str) -> tuple[str, ...]:
     if token.startswith(_NOT_TYPED):
         return ()

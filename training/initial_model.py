@@ -16,6 +16,7 @@ import numpy as np
 from rounds import checkpoints
 from simulation import run_directory, run_files, run_record
 from simulation import vocabulary as vocabulary_lib
+from simulation.readers import word_list
 from training import exported_model
 
 Weights = collections.OrderedDict[str, np.ndarray]
@@ -156,9 +157,7 @@ def public_probabilities(vocabulary: vocabulary_lib.Vocabulary) -> np.ndarray:
     Raises:
         ValueError: If a word is not in the list.
     """
-    import wordfreq
-
-    frequencies = wordfreq.get_frequency_dict("en", "best")
+    frequencies = word_list.all_english()
     unknown = [word for word in vocabulary.words if word not in frequencies]
     if unknown:
         raise ValueError(

@@ -7,7 +7,7 @@ from absl import app, flags, logging
 
 from options import help_text, option_flags
 from rounds.secure_sum_options import SecureSumOptions
-from simulation import experiment_flags, population_flags, startup
+from simulation import engine_options, experiment_flags, population_flags, startup
 from simulation.population_options import LanguageOptions
 from training.other_models_options import OtherModelsOptions
 from training.training_options import TrainingOptions
@@ -132,6 +132,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
     )
     # TensorFlow comes last: it takes seconds to import.
     from rounds import experiment, masked_sums
+    from simulation.readers import memory
     from training import (
         dp_ftrl,
         exported_model,
@@ -196,6 +197,9 @@ def run(arguments: experiment_flags.Arguments) -> None:
             may_have_judges=first_text.may_have_judges,
         )
 
+    if engine_options.chosen().runtime.runtime is engine_options.Runtime.WORKER:
+        # Sums and noise; clients' work, with its many arrays, is elsewhere.
+        memory.return_large_at_once()
     done = experiment.run_experiment(
         algorithm,
         program=_PROGRAM,

@@ -1,6 +1,7 @@
 """How much memory and disk is left, so that work stops before the system stops it."""
 
 import ctypes
+import os
 import pathlib
 import shutil
 
@@ -8,6 +9,9 @@ from simulation import population_options
 
 # Below this, the next steps (table growth, sorting) may no longer fit.
 RESERVE_BYTES = 512 << 20
+
+# Of glibc's malloc.h.
+_M_MMAP_THRESHOLD = -3
 
 _MEMINFO = pathlib.Path("/proc/meminfo")
 _CGROUP = pathlib.Path("/sys/fs/cgroup")
@@ -106,6 +110,18 @@ def return_freed() -> None:
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)
+
+
+def return_large_at_once() -> None:
+    """Has arrays of 16 MiB and more go back to the system when they are freed.
+
+    For the rest of the program: glibc would keep the room of those up to 32 MiB once
+    one was freed. Where the environment has MALLOC_MMAP_THRESHOLD_, or there is no
+    glibc, nothing happens.
+    """
+    choose = getattr(ctypes.CDLL(None), "mallopt", None)
+    if choose is not None and "MALLOC_MMAP_THRESHOLD_" not in os.environ:
+        choose(_M_MMAP_THRESHOLD, 16 << 20)
 
 
 def _gigabytes(size: int) -> str:

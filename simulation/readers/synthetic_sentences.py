@@ -17,7 +17,6 @@ A client writes S sentences, independently of what is in them, where S is a log-
 number, rounded up, such that the mean number of words is what was asked for.
 """
 
-import functools
 import math
 import pathlib
 from collections.abc import Callable, Mapping, Sequence
@@ -30,6 +29,7 @@ from randomness import seeds
 from simulation import (
     client_text,
     population_options,
+    preparation_caches,
     progress,
     sentence_tokenizers,
 )
@@ -155,7 +155,7 @@ class SyntheticLanguage:
         return following
 
 
-@functools.lru_cache(maxsize=2)
+@preparation_caches.cached(maxsize=2)
 def _english_frequencies(
     tokenizer: sentence_tokenizers.SentenceTokenizer,
 ) -> Mapping[str, float]:

@@ -92,14 +92,15 @@ class Process:
 
 def noise_of_nodes(process):
     """Makes a process record the noise of each node; returns the record."""
-    drawn, draw = {}, process.noise._draw
+    drawn, draw = {}, process.noise._draw_parts
 
     def recorded(size, stddev, stream, *place):
-        found = draw(size, stddev, stream, *place)
-        np.testing.assert_array_equal(found, drawn.setdefault(place, found.copy()))
-        return found
+        parts = list(draw(size, stddev, stream, *place))
+        found = np.concatenate([part for _, part in parts])
+        np.testing.assert_array_equal(found, drawn.setdefault(place, found))
+        return iter(parts)
 
-    process.noise._draw = recorded
+    process.noise._draw_parts = recorded
     return drawn
 
 
@@ -253,9 +254,12 @@ class NoiseTest(parameterized.TestCase):
 
         def shifted(size, stddev, stream, tree, height, index):
             node = slice(index << height, (index + 1) << height)
-            return nodes[tree, height, index] + change[node].sum(axis=0)
+            drawn = nodes[tree, height, index] + change[node].sum(axis=0)
+            for first in range(0, size, 7):
+                part = slice(first, min(first + 7, size))
+                yield part, drawn[part]
 
-        process.noise._draw = shifted
+        process.noise._draw_parts = shifted
         other = noise.NoiseState()
         for number, part in enumerate(sums[1] // rounds):
             noised, other = process.add(part, other, _HISTORY)

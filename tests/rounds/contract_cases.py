@@ -176,6 +176,35 @@ class Sums(algorithm.Algorithm[SumsState, model_updates.UpdateSum]):
         return contextlib.nullcontext()
 
 
+class LongSums(Sums):
+    """Sums random updates of 131,072 numbers, whose tree of noise waits on disk."""
+
+    max_rounds = 6
+    size = 1 << 17
+
+    def __init__(self, data: str = "a", plan: str = "a"):
+        self.plan = training_plan.plan_of(
+            timers.Timers(num_clients=12, cohort_size=4, num_rounds=6, timer_hours=0),
+            update_noise.TreeNoise(
+                num_rounds=6,
+                clip_norm=0.5,
+                noise_multiplier={"a": 0.5, "b": 0.6}[plan],
+            ),
+        )
+        self.data = data
+
+    def initialize(self, repeat):
+        return SumsState(np.zeros(self.size, np.float32), 0, 0.5)
+
+    def ask(self, cohort, stream):
+        of_round = stream.generator("updates")
+        total = of_round.integers(-(2**32), 2**32, self.size)
+        return model_updates.UpdateSum({"w": total}, len(cohort), 1, 0)
+
+    def results(self, state):
+        return {"total": pd.DataFrame({"total": state.total[:4]})}
+
+
 class Rotated(Sums):
     """Sums random updates by Algorithm 2, in this process; with a tree's noise."""
 
@@ -380,6 +409,7 @@ CASES = {
     ),
     "distribution": Case(_distribution),
     "sums": Case(lambda folder, data, plan: Sums(data, plan), save_every=3),
+    "long_sums": Case(lambda folder, data, plan: LongSums(data, plan), save_every=2),
     "rotated": Case(
         lambda folder, data, plan: Rotated(data, plan),
         (dp_ftrl.update_metrics,),

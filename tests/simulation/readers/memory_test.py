@@ -162,6 +162,20 @@ class ReturnFreedTest(absltest.TestCase):
         self.assertGreater(before - process.memory_info().rss, 100 * _MIB)
         self.assertEqual(last.sum(), 8000)
 
+    def test_large_arrays_go_back_at_once(self):
+        if not hasattr(ctypes.CDLL(None), "mallopt"):
+            self.skipTest("no glibc, whose allocator keeps freed memory")
+        memory.return_large_at_once()
+        process = psutil.Process()
+        for _ in range(3):  # with each that is freed glibc would keep larger ones
+            np.ones(3_000_000).sum()
+        blocks = [np.ones(2_500_000) for _ in range(16)]
+        last = blocks.pop()
+        before = process.memory_info().rss
+        blocks.clear()
+        self.assertGreater(before - process.memory_info().rss, 200 * _MIB)
+        self.assertEqual(last.sum(), 2_500_000)
+
 
 if __name__ == "__main__":
     absltest.main()

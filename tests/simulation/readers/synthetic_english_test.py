@@ -15,7 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from simulation import client_words, column_writer, population_options, tokenizers
+from simulation import (
+    client_words,
+    column_writer,
+    population_options,
+    preparation_caches,
+    tokenizers,
+)
 from simulation.readers import (
     alias_table,
     common_law,
@@ -116,6 +122,17 @@ class WordListTest(absltest.TestCase):
         self.assertEqual(left_out, {word for word in listed if digits.search(word)})
         self.assertEqual({w: listed[w] for w in words}, dict(words))
         self.assertEqual(list(words)[:3], ["the", "to", "and"])
+
+    def test_lists_are_kept_until_data_are_prepared(self):
+        wordfreq.get_frequency_dict("en", "large")
+        words = word_list.english()
+        self.assertIs(word_list.english(), words)
+        preparation_caches.forget()
+        self.assertIsNot(word_list.english(), words)
+        self.assertEqual(word_list.english(), words)
+        # The package itself keeps nothing.
+        for kept in (wordfreq.get_frequency_dict, wordfreq.get_frequency_list):
+            self.assertEqual(kept.cache_info().currsize, 0)
 
 
 class TrendsTest(parameterized.TestCase):
