@@ -27,7 +27,10 @@ def xu_quality() -> list[str]:
         "word_modified_after",
     ]
     rows = []
-    for model, of_model in found.groupby("model", sort=False):
+    models = [*labels, *found["model"].drop_duplicates()]
+    kind = pd.CategoricalDtype(list(dict.fromkeys(models)))
+    found["model"] = found["model"].astype(kind)
+    for model, of_model in found.groupby("model", observed=True):
         rows.append([labels.get(str(model), str(model)), str(len(of_model))])
         for name in names:
             form = ".3f" if name in ("loss", less) else ".1%"
