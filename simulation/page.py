@@ -20,14 +20,16 @@ import functools
 import pathlib
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import jinja2
 import pandas as pd
-from matplotlib import figure as figure_lib
 
 from simulation import installation, page_blocks, plots, run_directory, run_record
 from simulation import verdict as verdict_lib
+
+if TYPE_CHECKING:  # imported with the first figure
+    from matplotlib import figure as figure_lib
 
 _NUM_SHOWN = 1000  # rows of a table on a page that nobody wrote
 _NUM_PANELS = 5  # of one picture
@@ -85,7 +87,7 @@ class Section(page_blocks.Section):
             self._page.add_file(name, released, covered=True)
         return self.show(table if shown is None else shown, caption)
 
-    def plot(self, name: str, figure: figure_lib.Figure) -> Self:
+    def plot(self, name: str, figure: "figure_lib.Figure") -> Self:
         """Writes a figure as PNG and shows it; one that says nothing is left out.
 
         Args:

@@ -5,15 +5,17 @@ import dataclasses
 import functools
 import math
 from collections.abc import Mapping, Sequence
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import markdown
 import markupsafe
 import numpy as np
 import pandas as pd
-from matplotlib import figure as figure_lib
 
 from simulation import cells, page_tree, plots
+
+if TYPE_CHECKING:  # imported with the first figure
+    from matplotlib import figure as figure_lib
 
 _LONG = 30  # rows
 
@@ -169,7 +171,7 @@ class Section:
         self.blocks.append(page_tree.Tree(words))
         return self
 
-    def picture(self, figure: figure_lib.Figure) -> Self:
+    def picture(self, figure: "figure_lib.Figure") -> Self:
         """Shows a figure; one that says no more than a sentence would is left out.
 
         Args:
@@ -178,7 +180,7 @@ class Section:
         self._draw(figure)
         return self
 
-    def _draw(self, figure: figure_lib.Figure) -> Picture | None:
+    def _draw(self, figure: "figure_lib.Figure") -> Picture | None:
         """Shows a figure and returns the picture; None of one that says nothing."""
         if not plots.says_something(figure):
             return None

@@ -1,21 +1,23 @@
 """The look that the plots of all programs share.
 
 Figures are values: none of them is pyplot's, so that making one changes nothing for a
-notebook that draws plots of its own.
+notebook that draws plots of its own. Matplotlib is imported with the first of them: it
+takes 20 MB, which a run has no use for before its report.
 """
 
 import io
 import itertools
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from matplotlib import axes as axes_lib
-from matplotlib import collections, patches, ticker
-from matplotlib import figure as figure_lib
 
 from simulation import cells
+
+if TYPE_CHECKING:
+    from matplotlib import axes as axes_lib
+    from matplotlib import figure as figure_lib
 
 INK, MUTED, GRID = "#1f2933", "#52606d", "#e4e7eb"
 BLUE, ORANGE, GREEN, PURPLE = "#2364aa", "#d1603d", "#3a7d44", "#6f4aa8"
@@ -27,7 +29,7 @@ _WIDTH = 7.5  # inches
 
 def single(
     title: str, x_label: str, y_label: str
-) -> tuple[figure_lib.Figure, axes_lib.Axes]:
+) -> "tuple[figure_lib.Figure, axes_lib.Axes]":
     """Returns a figure of one plot."""
     figure, (axes,) = _figure([title], x_label, height=4.2)
     axes.set_ylabel(y_label, color=MUTED)
@@ -36,12 +38,14 @@ def single(
 
 def stacked(
     titles: Sequence[str], x_label: str
-) -> tuple[figure_lib.Figure, list[axes_lib.Axes]]:
+) -> "tuple[figure_lib.Figure, list[axes_lib.Axes]]":
     """Returns a figure of several plots, one below the other, over one x axis."""
     return _figure(titles, x_label, height=0.6 + 2.0 * len(titles))
 
 
 def _figure(titles, x_label, height):
+    from matplotlib import figure as figure_lib
+
     figure = figure_lib.Figure(figsize=(_WIDTH, height), layout="constrained")
     panels = list(figure.subplots(len(titles), sharex=True, squeeze=False)[:, 0])
     for axes, title in zip(panels, titles, strict=True):
@@ -55,7 +59,7 @@ def _figure(titles, x_label, height):
     return figure, panels
 
 
-def legend(axes: axes_lib.Axes, *, below: bool = False) -> None:
+def legend(axes: "axes_lib.Axes", *, below: bool = False) -> None:
     """Names what is drawn.
 
     Args:
@@ -79,14 +83,14 @@ def legend(axes: axes_lib.Axes, *, below: bool = False) -> None:
 
 
 def band(
-    axes: axes_lib.Axes, low: pd.Series, high: pd.Series, color: str = BLUE
+    axes: "axes_lib.Axes", low: pd.Series, high: pd.Series, color: str = BLUE
 ) -> None:
     """Shades what lies between two curves, over their index."""
     axes.fill_between(low.index, low, high, color=color, alpha=0.2, lw=0)
 
 
 def curves(
-    axes: axes_lib.Axes,
+    axes: "axes_lib.Axes",
     table: pd.DataFrame,
     names: Mapping[str, tuple[str, str]],
     **line: Any,
@@ -104,7 +108,7 @@ def curves(
     legend(axes)
 
 
-def straight_lines(axes: axes_lib.Axes, values: Mapping[str, float]) -> None:
+def straight_lines(axes: "axes_lib.Axes", values: Mapping[str, float]) -> None:
     """Draws values that hold over the whole plot, the first twelve; names them.
 
     Args:
@@ -116,12 +120,12 @@ def straight_lines(axes: axes_lib.Axes, values: Mapping[str, float]) -> None:
         axes.axhline(value, color=color, linestyle=dashes, linewidth=1, label=label)
 
 
-def titles(figure: figure_lib.Figure) -> list[str]:
+def titles(figure: "figure_lib.Figure") -> list[str]:
     """Returns the titles of a figure's plots."""
     return [axes.get_title(loc="left") for axes in figure.axes]
 
 
-def says_something(figure: figure_lib.Figure) -> bool:
+def says_something(figure: "figure_lib.Figure") -> bool:
     """Returns whether a figure shows more than a sentence would.
 
     A curve of one point, a flat one, a lone mark or bar and nothing at all show no
@@ -131,7 +135,9 @@ def says_something(figure: figure_lib.Figure) -> bool:
     return any(_says_something(axes) for axes in figure.axes)
 
 
-def _says_something(axes: axes_lib.Axes) -> bool:
+def _says_something(axes: "axes_lib.Axes") -> bool:
+    from matplotlib import collections, patches
+
     for line in axes.lines:
         points = np.array(line.get_xydata(), np.float64)
         points = points[np.isfinite(points).all(axis=1)]
@@ -184,7 +190,7 @@ def told_and_drawn(
     return " ".join(f"{k}: {', '.join(v)}." for k, v in told.items()), drawn
 
 
-def over_rounds(metrics: pd.DataFrame, names: Sequence[str]) -> figure_lib.Figure:
+def over_rounds(metrics: pd.DataFrame, names: Sequence[str]) -> "figure_lib.Figure":
     """Returns the curves of metrics over rounds, a panel each.
 
     Args:
@@ -193,6 +199,8 @@ def over_rounds(metrics: pd.DataFrame, names: Sequence[str]) -> figure_lib.Figur
         names: The columns to show; a line is the mean over the repeats, and a band is
             from the least to the largest.
     """
+    from matplotlib import ticker
+
     figure, panels = stacked([name.replace("_", " ") for name in names], "round")
     for axes, name in zip(panels, names, strict=True):
         values = metrics.dropna(subset=name).groupby("round")[name]
@@ -202,7 +210,7 @@ def over_rounds(metrics: pd.DataFrame, names: Sequence[str]) -> figure_lib.Figur
     return figure
 
 
-def png(figure: figure_lib.Figure) -> bytes:
+def png(figure: "figure_lib.Figure") -> bytes:
     """Returns a figure as PNG; the same figure gives the same bytes."""
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=150, metadata={"Software": None})

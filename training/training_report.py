@@ -2,9 +2,9 @@
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import pandas as pd
-from matplotlib import figure as figure_lib
 
 from privacy import statement as statement_lib
 from rounds import masked_sums
@@ -12,6 +12,9 @@ from simulation import page, plots, run_directory
 from simulation import verdict as verdict_lib
 from training import baselines as baselines_lib
 from training import evaluation, metric_names, model_average
+
+if TYPE_CHECKING:  # imported with the first figure
+    from matplotlib import figure as figure_lib
 
 
 def with_public_data(
@@ -191,7 +194,7 @@ def held_out(
 
 def plot_accuracy(
     metrics: pd.DataFrame, references: Mapping[str, Mapping[str, float]]
-) -> figure_lib.Figure:
+) -> "figure_lib.Figure":
     """Plots held-out accuracies over rounds, beside those of references.
 
     Args:
@@ -218,7 +221,7 @@ def plot_accuracy(
 
 def plot_loss(
     metrics: pd.DataFrame, references: Mapping[str, Mapping[str, float]]
-) -> figure_lib.Figure:
+) -> "figure_lib.Figure":
     """Plots the held-out loss over rounds, beside those of references."""
     figure, axes = plots.single("Loss on held-out clients", "round", "mean loss, nats")
     losses = {label: values["loss"] for label, values in references.items()}
@@ -234,7 +237,7 @@ def _draw_held_out(axes, metrics, curves, references: Mapping[str, float]) -> No
     plots.legend(axes, below=True)
 
 
-def plot_clip_norm(metrics: pd.DataFrame) -> figure_lib.Figure:
+def plot_clip_norm(metrics: pd.DataFrame) -> "figure_lib.Figure":
     """Plots the clip norm in force and the tracked one over rounds."""
     figure, axes = plots.single("Clip norm", "round", "L2 norm")
     curves = {"clip_norm": ("in force", plots.BLUE)}
@@ -246,7 +249,7 @@ def plot_clip_norm(metrics: pd.DataFrame) -> figure_lib.Figure:
     return figure
 
 
-def plot_zcdp(metrics: pd.DataFrame) -> figure_lib.Figure:
+def plot_zcdp(metrics: pd.DataFrame) -> "figure_lib.Figure":
     """Plots the realised zCDP over rounds."""
     figure, axes = plots.single("zCDP, as realised so far", "round", "rho")
     axes.step(metrics["round"], metrics["rho"], where="post", color=plots.BLUE)

@@ -1,4 +1,7 @@
-"""Tests of what the report of a training run advises."""
+"""Tests of what the report of a training run advises, and of what it needs before."""
+
+import subprocess
+import sys
 
 import pandas as pd
 from absl.testing import absltest
@@ -26,6 +29,16 @@ class AdviceTest(absltest.TestCase):
             last = pd.Series({"held_out_one_suggestion": rate})
             told = training_report.advice(last, others)
             self.assertEqual(told.partition(":")[0], ", ".join(better))
+
+
+class ImportTest(absltest.TestCase):
+    def test_rounds_go_on_without_matplotlib(self):
+        program = (
+            "import sys, training.run_training; from rounds import experiment;"
+            "from training import dp_ftrl, held_out, preparation, training_report;"
+            "sys.exit('matplotlib' in sys.modules)"
+        )
+        subprocess.run([sys.executable, "-c", program], check=True)
 
 
 if __name__ == "__main__":
