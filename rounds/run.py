@@ -17,7 +17,7 @@ from absl import logging
 
 from privacy import plan as plan_lib
 from privacy import realised
-from rounds import checkpoints, codec, parking, record, steps
+from rounds import checkpoints, codec, record, steps
 from rounds.algorithm import Algorithm, Query
 from simulation import run_directory, software
 from simulation.masking import messages
@@ -131,6 +131,7 @@ class _Loop(Generic[S]):
             noise_key=directory.noise_key,
             # With a public key, a seed means the same in every version.
             code=code if directory.noise_key.is_secret else "",
+            parking_place=directory.simulator,
         )
         self._record = record.RoundRecord(directory.simulator)
         self._failed = record.FailedSums(directory.simulator)
@@ -144,7 +145,7 @@ class _Loop(Generic[S]):
         place = self._restore()
         if len(self._finished) < self._repeats:
             self._record.check_code(self._code)
-            with self._algorithm.worker():
+            with memory.quick_collections(), self._algorithm.worker():
                 while len(self._finished) < self._repeats:
                     place = place or self._steps.begin(len(self._finished))
                     self._finish(self._rounds(place))
@@ -181,7 +182,7 @@ class _Loop(Generic[S]):
             )
         )
         total = self._ask(place, query, drawn.cohort)
-        step = self._parked(self._steps.update(place, query, drawn, total))
+        step = self._steps.update(place, query, drawn, total)
         memory.return_freed()
         following = self._algorithm.next_query(step.place.state)
         seen = Observed(
@@ -207,14 +208,6 @@ class _Loop(Generic[S]):
             raise ValueError("metrics of an algorithm cannot be named repeat or round")
         self._add_metrics(released, truth, time.perf_counter() - start)
         return step.place, following
-
-    def _parked(self, step: steps.Step[S]) -> steps.Step[S]:
-        """Returns a step whose noise, which waits for the next round, is on disk."""
-        noise = parking.parked(step.place.noise, self._directory.simulator)
-        if noise is step.place.noise:
-            return step
-        place = dataclasses.replace(step.place, noise=noise)
-        return dataclasses.replace(step, place=place)
 
     def _ask(self, place: steps.Place[S], query: Query[Any], cohort: np.ndarray) -> Any:
         """Returns the sum; one that fails is written down, for the next attempt."""

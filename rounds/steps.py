@@ -21,8 +21,9 @@ import numpy as np
 
 from privacy import plan as plan_lib
 from randomness import noise_keys, streams
-from rounds import codec
+from rounds import codec, parking
 from rounds.algorithm import Algorithm, Query
+from simulation import run_files
 
 S = TypeVar("S")
 
@@ -116,6 +117,7 @@ class Steps(Generic[S]):
         seed: int,
         noise_key: noise_keys.NoiseKey,
         code: str = "",
+        parking_place: run_files.RunFiles | None = None,
     ):
         """Fixes what random numbers are a function of.
 
@@ -124,12 +126,15 @@ class Steps(Generic[S]):
             seed: The public seed: of cohorts that need not be secret.
             noise_key: The noise key of all other random numbers.
             code: A digest of the code, where its random numbers are to be its own.
+            parking_place: Where large arrays of the mechanism wait for the next round;
+                in memory if None.
         """
         self._algorithm = algorithm
         self._plan = algorithm.plan
         self._seed = seed
         self._key = noise_key.value
         self._identity = identity_of(algorithm, seed, code)
+        self._parking_place = parking_place
 
     def begin(self, repeat: int = 0) -> Place[S]:
         """Returns where a repeat begins."""
@@ -190,7 +195,11 @@ class Steps(Generic[S]):
     def update(
         self, place: Place[S], query: Query[Any], drawn: plan_lib.Draw[Any], total: Any
     ) -> Step[S]:
-        """Returns what comes of a round's sum, through the plan's mechanism."""
+        """Returns what comes of a round's sum, through the plan's mechanism.
+
+        Raises:
+            RunDirectoryError: If what the mechanism remembers cannot be parked.
+        """
         stream = self._stream(place.repeat)
         # Keyed: in a checkpoint, a plain digest would tell who guesses a sum that the
         # guess is right.
@@ -199,18 +208,17 @@ class Steps(Generic[S]):
         release = self._plan.release(
             total, place.noise, query.facts, stream.at("release").of(history)
         )
-        codec.freeze(release.value)
-        state, metrics = self._algorithm.update(place.state, release.value)
+        released, noise, of_release = release.value, release.state, release.metrics
+        del release  # its arrays are as large as the model
+        if self._parking_place is not None:
+            noise = parking.parked(noise, self._parking_place)
+        codec.freeze(released)
+        state, metrics = self._algorithm.update(place.state, released)
         codec.freeze(state)
         following = Place(
-            place.repeat,
-            place.rounds + 1,
-            history,
-            state,
-            release.state,
-            drawn.places,
+            place.repeat, place.rounds + 1, history, state, noise, drawn.places
         )
-        return Step(following, release.value, {**metrics, **release.metrics})
+        return Step(following, released, {**metrics, **of_release})
 
     def _check(self, cohort: np.ndarray) -> None:
         sampler = self._plan.sampler

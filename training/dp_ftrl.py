@@ -188,7 +188,7 @@ class DpFtrl(algorithm.Algorithm[TrainingState, model_updates.UpdateSum]):
         self, state: TrainingState, cohort: np.ndarray, stream: streams.Stream
     ) -> model_updates.UpdateSum:
         """Returns the sum of a cohort's updates."""
-        memory.return_freed()  # of the last round's noise and step
+        memory.return_freed()  # of the last round's step and evaluation
         sums = self.rounds.train(
             state.weights,
             self.clients[cohort],

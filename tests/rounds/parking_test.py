@@ -130,12 +130,27 @@ class RunTest(absltest.TestCase):
             seen.append([parking.is_parked(array) for array in nodes])
             return update(self, place, *arguments)
 
+        order = []
+
+        def in_order(of, name):
+            actual = getattr(of, name)
+
+            def called(*arguments):
+                order.append(name)
+                return actual(*arguments)
+
+            self.enter_context(mock.patch.object(of, name, called))
+
+        # The algorithm's step, whose arrays are as large, finds room.
+        in_order(parking, "parked")
+        in_order(sums, "update")
         word_list.english()
         folder = pathlib.Path(self.create_tempdir().full_path) / "run"
         with mock.patch.object(steps.Steps, "update", watched):
             done = experiment.run_experiment(sums, folder, seed=1, noise_key=key)
         np.testing.assert_array_equal(done.outcome.states[0].total, place.state.total)
         self.assertEqual(seen, [[True] * n for n in (0, 2, 2, 4, 2, 4)])
+        self.assertEqual(order, ["parked", "update"] * 6)
         # What only the preparation of data needed is not in memory either.
         self.assertEqual(word_list.english.cache_info().currsize, 0)
 

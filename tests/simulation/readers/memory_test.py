@@ -1,6 +1,7 @@
 """Tests of how much memory is taken to be left, on made-up machines."""
 
 import ctypes
+import gc
 import os
 import pathlib
 import shutil
@@ -161,6 +162,20 @@ class ReturnFreedTest(absltest.TestCase):
         memory.return_freed()
         self.assertGreater(before - process.memory_info().rss, 100 * _MIB)
         self.assertEqual(last.sum(), 8000)
+
+    def test_what_refers_to_itself_goes_back(self):
+        process = psutil.Process()
+        with memory.quick_collections():
+            self.assertGreater(gc.get_freeze_count(), 1000)
+            kept, lost = [[np.ones(20_000_000)] for _ in range(2)]
+            kept.append(kept)
+            lost.append(lost)
+            before = process.memory_info().rss
+            del lost
+            memory.return_freed()
+            self.assertGreater(before - process.memory_info().rss, 140 * _MIB)
+            self.assertEqual(kept[0].sum(), 20_000_000)
+        self.assertEqual(gc.get_freeze_count(), 0)
 
     def test_large_arrays_go_back_at_once(self):
         if not hasattr(ctypes.CDLL(None), "mallopt"):
