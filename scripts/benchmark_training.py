@@ -40,6 +40,7 @@ at every 20 ms; with and without pages that are shared, such as those of mapped 
 import dataclasses
 import json
 import os
+import pathlib
 import platform
 import sys
 import tempfile
@@ -153,40 +154,56 @@ def build_algorithm(directory: str, cohort: int, num_words: int, num_units: int,
 def run_rounds(algorithm, num_rounds: int):
     """Yields for each round its clients, its tokens, and what its two sides cost.
 
-    The first one, in which the computation is built, is left out.
+    The first one, in which the computation is built, is left out. As in a run, large
+    arrays of the noise wait in a file.
     """
-    import numpy as np
-
     from randomness import noise_keys
     from rounds import steps
+    from simulation import run_files
+    from simulation.readers import memory
+
+    memory.return_large_at_once()
+    with tempfile.TemporaryDirectory() as parked, memory.quick_collections():
+        by_hand = steps.Steps(
+            algorithm,
+            seed=_SEED,
+            noise_key=noise_keys.NoiseKey.of_seed(_SEED),
+            parking_place=run_files.RunFiles(pathlib.Path(parked)),
+        )
+        place = by_hand.begin()
+        for number in range(num_rounds + 1):
+            place, measured = _measured_round(algorithm, by_hand, place)
+            if number:
+                yield {"round": number, **measured}
+
+
+def _measured_round(algorithm, by_hand, place):
+    """Returns where a round leads, and what it cost."""
+    import numpy as np
+
     from scripts import resource_usage
+    from simulation.readers import memory
 
     text = algorithm.rounds.mapped.text
     splits = text.sentence_splits[text.client_splits]
-    by_hand = steps.Steps(
-        algorithm, seed=_SEED, noise_key=noise_keys.NoiseKey.of_seed(_SEED)
-    )
-    place = by_hand.begin()
-    for number in range(num_rounds + 1):
-        drawn = by_hand.draw(place)
-        words = int(np.sum(splits[drawn.cohort + 1] - splits[drawn.cohort]))
-        with resource_usage.Usage() as usage:
-            query = algorithm.next_query(place.state)
-            sums = by_hand.ask(place, query, drawn.cohort)
-            clients_done = time.perf_counter()
-            place = by_hand.update(place, query, drawn, sums).place
-            server_seconds = time.perf_counter() - clients_done
-        if number:
-            yield {
-                "round": number,
-                "clients": len(drawn.cohort),
-                "words": words,
-                "client_seconds": usage.wall_seconds - server_seconds,
-                "server_seconds": server_seconds,
-                "cpu_seconds": usage.cpu_seconds,
-                "peak_gib": usage.peak_bytes / 2**30,
-                "peak_own_gib": usage.peak_own_bytes / 2**30,
-            }
+    drawn = by_hand.draw(place)
+    words = int(np.sum(splits[drawn.cohort + 1] - splits[drawn.cohort]))
+    with resource_usage.Usage() as usage:
+        query = algorithm.next_query(place.state)
+        sums = by_hand.ask(place, query, drawn.cohort)
+        clients_done = time.perf_counter()
+        place = by_hand.update(place, query, drawn, sums).place
+        memory.return_freed()
+        server_seconds = time.perf_counter() - clients_done
+    return place, {
+        "clients": len(drawn.cohort),
+        "words": words,
+        "client_seconds": usage.wall_seconds - server_seconds,
+        "server_seconds": server_seconds,
+        "cpu_seconds": usage.cpu_seconds,
+        "peak_gib": usage.peak_bytes / 2**30,
+        "peak_own_gib": usage.peak_own_bytes / 2**30,
+    }
 
 
 def measure_noise():
@@ -302,6 +319,7 @@ def summary(noise, large, over_cohorts, over_rounds) -> dict[str, object]:
         },
         "large model: words a second": large.words.sum() / seconds.sum(),
         "large model: peak GiB": large.peak_gib.max(),
+        "large model: peak GiB without mapped files": large.peak_own_gib.max(),
         "small model: peak GiB by clients of a round": {
             str(clients): peak for clients, peak in peaks.items()
         },
