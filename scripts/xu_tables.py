@@ -40,6 +40,24 @@ def xu_quality() -> list[str]:
     return table(["held-out bloggers", "seeds", *shown], rows)
 
 
+def xu_quality_synthetic() -> list[str]:
+    """How far models are from the law of the language that clients write."""
+    found = tables.read(RESULTS / "xu_quality_synthetic" / "judged.csv")
+    labels = {step.name: step.label for step in xu_2023_quality.STEPS}
+    rates = ["one_suggestion", "three_suggestions", "picked_rate"]
+    rows = [
+        [
+            labels.get(row["model"], row["model"]),
+            f"{row['regret']:.3f}",
+            f"{row['loss']:.3f}",
+            *[f"{row[rate]:.1%}" for rate in rates],
+        ]
+        for row in found.to_dict("records")
+    ]
+    shown = [metric_names.KEYBOARD_LABELS.get(name, name) for name in rates]
+    return table(["held-out clients", "regret", "loss", *shown], rows)
+
+
 def xu_quality_choice() -> list[str]:
     """Which rates of clients and server are best after 100 rounds."""
     runs = tables.read(RESULTS / "xu_quality_choice" / "runs.csv")
@@ -101,6 +119,7 @@ def xu_scaling() -> list[str]:
 TABLES: dict[str, Callable[[], list[str]]] = {
     "xu_quality": xu_quality,
     "xu_quality_choice": xu_quality_choice,
+    "xu_quality_synthetic": xu_quality_synthetic,
     "xu_figure4": xu_figure4,
     "xu_scaling": xu_scaling,
 }
