@@ -156,6 +156,11 @@ class Tree(IntegerNoise):
     ) -> tuple[np.ndarray, NoiseState]:
         """Returns what is released of a round, and the next state."""
         size, position = len(total), state.rounds
+        if any(len(node.total) != size for node in state.nodes):
+            raise ValueError(
+                f"sums have {size:,} values; those of the rounds before had "
+                f"{len(state.nodes[0].total):,}."
+            )
         draw = functools.partial(self._draw_parts, size, stddev)
         nodes, merges = list(state.nodes), []
         for height in range(1, (position + 1).bit_length()):

@@ -45,7 +45,10 @@ def parked(value: T, folder: run_files.RunFiles) -> T:
             places[name] = file.seek(-file.tell() % _ALIGNMENT, 1)
             file.write(array.data.cast("B"))
         file.flush()
-        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        # Private: some file systems of users' own take no shared mapping.
+        mapped = mmap.mmap(
+            file.fileno(), 0, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ
+        )
     for name, array in large.items():
         flat = np.frombuffer(mapped, array.dtype, array.size, places[name])
         arrays[name] = flat.reshape(array.shape)

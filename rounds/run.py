@@ -142,14 +142,19 @@ class _Loop(Generic[S]):
         self._seconds: list[float] = []
 
     def run(self) -> Outcome[S]:
-        place = self._restore()
+        restored = [place for place in (self._restore(),) if place is not None]
         if len(self._finished) < self._repeats:
             self._record.check_code(self._code)
             with memory.quick_collections(), self._algorithm.worker():
                 while len(self._finished) < self._repeats:
-                    place = place or self._steps.begin(len(self._finished))
-                    self._finish(self._rounds(place))
-                    place = None
+                    # Only what runs the rounds holds where they began.
+                    self._finish(
+                        self._rounds(
+                            restored.pop()
+                            if restored
+                            else self._steps.begin(len(self._finished))
+                        )
+                    )
         self._record.check_done()
         rounds = realised.RealisedRounds(tuple(self._record.rounds))
         places = tuple(repeat.places for repeat in self._ended)
@@ -321,6 +326,7 @@ class _Loop(Generic[S]):
             values["repeat"] + 1,
             values["rounds"],
         )
+        values["noise"] = self._steps.parked(values["noise"])
         return steps.Place(**values)
 
 

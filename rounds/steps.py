@@ -210,8 +210,7 @@ class Steps(Generic[S]):
         )
         released, noise, of_release = release.value, release.state, release.metrics
         del release  # its arrays are as large as the model
-        if self._parking_place is not None:
-            noise = parking.parked(noise, self._parking_place)
+        noise = self.parked(noise)
         codec.freeze(released)
         state, metrics = self._algorithm.update(place.state, released)
         codec.freeze(state)
@@ -219,6 +218,16 @@ class Steps(Generic[S]):
             place.repeat, place.rounds + 1, history, state, noise, drawn.places
         )
         return Step(following, released, {**metrics, **of_release})
+
+    def parked(self, noise: Any) -> Any:
+        """Returns what the mechanism remembers, large arrays where they wait.
+
+        Raises:
+            RunDirectoryError: If there is no room for them.
+        """
+        if self._parking_place is None:
+            return noise
+        return parking.parked(noise, self._parking_place)
 
     def _check(self, cohort: np.ndarray) -> None:
         sampler = self._plan.sampler

@@ -86,7 +86,7 @@ class RunFiles:
                 yield file
         except OSError as error:
             raise RunDirectoryError(
-                f"{self.path} has no room for what is kept until the next round: "
+                f"{self.path} cannot hold what is kept until the next round: "
                 f"{error.strerror}. Mend that and continue with --resume"
             ) from error
 

@@ -300,6 +300,13 @@ class NoiseTest(parameterized.TestCase):
         with self.assertRaisesRegex(ValueError, "sums have 0 values"):
             Process(noise.Tree, 1.0).add(np.zeros(0, np.int64), noise.NoiseState())
 
+    def test_sums_of_another_size_than_before(self):
+        process = Process(noise.Tree, 1.0)
+        _, state = process.add(np.zeros(9, np.int64), noise.NoiseState())
+        for size in (4, 12):
+            with self.assertRaisesRegex(ValueError, f"have {size} values.* had 9"):
+                process.add(np.zeros(size, np.int64), state)
+
 
 if __name__ == "__main__":
     absltest.main()

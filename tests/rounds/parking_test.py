@@ -5,6 +5,7 @@ import gc
 import os
 import pathlib
 import resource
+import weakref
 from unittest import mock
 
 import numpy as np
@@ -102,7 +103,7 @@ class ParkedTest(absltest.TestCase):
         try:
             with self.assertRaisesRegex(
                 run_files.RunDirectoryError,
-                f"{self.folder.path} has no room .* continue with --resume",
+                f"{self.folder.path} cannot hold .* continue with --resume",
             ):
                 parking.parked(self.state, self.folder)
         finally:
@@ -153,6 +154,49 @@ class RunTest(absltest.TestCase):
         self.assertEqual(order, ["parked", "update"] * 6)
         # What only the preparation of data needed is not in memory either.
         self.assertEqual(word_list.english.cache_info().currsize, 0)
+
+    def test_a_resumed_run_holds_no_more(self):
+        sums, key = contract_cases.LongSums(), noise_keys.NoiseKey.of_seed(1)
+        folder = pathlib.Path(self.create_tempdir().full_path) / "run"
+        update = steps.Steps.update
+        began, alive = [], []
+
+        def watched(self, place, *arguments):
+            if place.rounds == 3:
+                raise InterruptedError
+            return update(self, place, *arguments)
+
+        with (
+            mock.patch.object(steps.Steps, "update", watched),
+            self.assertRaises(InterruptedError),
+        ):
+            experiment.run_experiment(sums, folder, seed=1, noise_key=key)
+
+        def resumed(self, place, *arguments):
+            if not began:
+                nodes = nodes_of(place.noise.noise)
+                of_nodes = [parking.is_parked(array) for array in nodes]
+                began.append((place.rounds, of_nodes))
+                alive.append(weakref.ref(place.state.total))
+            step = update(self, place, *arguments)
+            del place
+            gc.collect()
+            alive.append(alive[0]() is not None)
+            return step
+
+        with mock.patch.object(steps.Steps, "update", resumed):
+            done = experiment.run_experiment(
+                sums, folder, seed=1, noise_key=key, resume=True
+            )
+        self.assertEqual(began, [(3, [True] * 4)])
+        # While its first round is asked, and never again.
+        self.assertEqual(alive[2:], [False, False])
+        whole = experiment.run_experiment(
+            sums, folder.with_name("whole"), seed=1, noise_key=key
+        )
+        np.testing.assert_array_equal(
+            done.outcome.states[0].total, whole.outcome.states[0].total
+        )
 
 
 if __name__ == "__main__":
