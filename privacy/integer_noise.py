@@ -113,10 +113,8 @@ class IntegerNoise(abc.ABC):
         self, size: int, stddev: float, stream: streams.Stream, *place: int
     ) -> np.ndarray:
         """Returns the noise of a node: int64 [size]."""
-        drawn = np.empty(size, np.int64)
-        for where, part in self._draw_parts(size, stddev, stream, *place):
-            drawn[where] = part
-        return drawn
+        parts = self._draw_parts(size, stddev, stream, *place)
+        return discrete_gaussian.joined(parts, size)
 
     def _draw_parts(
         self, size: int, stddev: float, stream: streams.Stream, *place: int

@@ -17,7 +17,7 @@
 
 import decimal
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from fractions import Fraction
 
 import numpy as np
@@ -40,6 +40,14 @@ _REST_BYTES = 28
 _REST_BITS = 8 * _REST_BYTES
 _WEIGHT_BITS = _WORD_BITS + _REST_BITS
 _BLOCK = 1 << 16
+
+
+def joined(parts: Iterable[tuple[slice, np.ndarray]], size: int) -> np.ndarray:
+    """Returns the numbers whose parts `DiscreteGaussian.parts` draws: int64 [size]."""
+    drawn = np.empty(size, np.int64)
+    for place, part in parts:
+        drawn[place] = part
+    return drawn
 
 
 class DiscreteGaussian:
@@ -84,10 +92,7 @@ class DiscreteGaussian:
         Returns:
             int64 [size], independent.
         """
-        drawn = np.empty(size, np.int64)
-        for place, part in self.parts(bits, size):
-            drawn[place] = part
-        return drawn
+        return joined(self.parts(bits, size), size)
 
     def parts(
         self, bits: keyed_bits.KeyedBits, size: int

@@ -162,6 +162,8 @@ def run_rounds(algorithm, num_rounds: int):
     from simulation import run_files
     from simulation.readers import memory
 
+    text = algorithm.rounds.mapped.text
+    splits = text.sentence_splits[text.client_splits]
     memory.return_large_at_once()
     with tempfile.TemporaryDirectory() as parked, memory.quick_collections():
         by_hand = steps.Steps(
@@ -172,20 +174,25 @@ def run_rounds(algorithm, num_rounds: int):
         )
         place = by_hand.begin()
         for number in range(num_rounds + 1):
-            place, measured = _measured_round(algorithm, by_hand, place)
+            place, measured = _measured_round(algorithm, by_hand, place, splits)
             if number:
                 yield {"round": number, **measured}
 
 
-def _measured_round(algorithm, by_hand, place):
-    """Returns where a round leads, and what it cost."""
+def _measured_round(algorithm, by_hand, place, splits):
+    """Returns where a round leads, and what it cost.
+
+    Args:
+        algorithm: What runs.
+        by_hand: Its steps.
+        place: Where it stands.
+        splits: Of the clients' words: where each client's begin.
+    """
     import numpy as np
 
     from scripts import resource_usage
     from simulation.readers import memory
 
-    text = algorithm.rounds.mapped.text
-    splits = text.sentence_splits[text.client_splits]
     drawn = by_hand.draw(place)
     words = int(np.sum(splits[drawn.cohort + 1] - splits[drawn.cohort]))
     with resource_usage.Usage() as usage:

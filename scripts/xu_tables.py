@@ -10,13 +10,15 @@ from simulation import tables
 from studies import intervals, xu_2023_quality, xu_2023_quality_report
 from training import metric_names
 
+# Of the ways of training, by their names.
+_LABELS = {step.name: step.label for step in xu_2023_quality.STEPS}
+
 
 def xu_quality() -> list[str]:
     """What models of 10,000 words are worth on a keyboard, beside n-grams."""
     seeds = sorted(RESULTS.glob("xu_quality/seed_*/judged.csv"))
     judged = map(tables.read, seeds)
     found = pd.concat(map(xu_2023_quality_report.beside_trigram, judged))
-    labels = {step.name: step.label for step in xu_2023_quality.STEPS}
     less = xu_2023_quality_report.ABOVE_TRIGRAM
     names = [
         "loss",
@@ -27,11 +29,11 @@ def xu_quality() -> list[str]:
         "word_modified_after",
     ]
     rows = []
-    models = [*labels, *found["model"].drop_duplicates()]
+    models = [*_LABELS, *found["model"].drop_duplicates()]
     kind = pd.CategoricalDtype(list(dict.fromkeys(models)))
     found["model"] = found["model"].astype(kind)
     for model, of_model in found.groupby("model", observed=True):
-        rows.append([labels.get(str(model), str(model)), str(len(of_model))])
+        rows.append([_LABELS.get(str(model), str(model)), str(len(of_model))])
         for name in names:
             form = ".3f" if name in ("loss", less) else ".1%"
             half = intervals.half_of_mean(of_model[name].to_numpy())
@@ -43,11 +45,10 @@ def xu_quality() -> list[str]:
 def xu_quality_synthetic() -> list[str]:
     """How far models are from the law of the language that clients write."""
     found = tables.read(RESULTS / "xu_quality_synthetic" / "judged.csv")
-    labels = {step.name: step.label for step in xu_2023_quality.STEPS}
     rates = ["one_suggestion", "three_suggestions", "picked_rate"]
     rows = [
         [
-            labels.get(row["model"], row["model"]),
+            _LABELS.get(row["model"], row["model"]),
             f"{row['regret']:.3f}",
             f"{row['loss']:.3f}",
             *[f"{row[rate]:.1%}" for rate in rates],

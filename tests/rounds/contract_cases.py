@@ -124,7 +124,7 @@ class Tally(algorithm.Algorithm[TallyState, np.ndarray]):
 
 @dataclasses.dataclass(frozen=True)
 class SumsState:
-    """What was released so far: float32 [4]; rounds; and the clip norm in force."""
+    """What was released so far: float32 [size]; rounds; and the clip norm in force."""
 
     total: np.ndarray
     rounds: int
@@ -135,26 +135,36 @@ class Sums(algorithm.Algorithm[SumsState, model_updates.UpdateSum]):
     """Sums random updates, with correlated noise in two blocks; NumPy alone."""
 
     max_rounds = 5
+    size = 4
 
     def __init__(self, data: str, plan: str):
         self.plan = training_plan.plan_of(
-            timers.Timers(num_clients=12, cohort_size=4, num_rounds=5, timer_hours=0),
-            correlated_noise.BltNoise(
-                num_rounds=5,
-                clip_norm=0.5,
-                noise_multiplier={"a": 0.5, "b": 0.6}[plan],
-                adaptive_clip=update_noise.AdaptiveClip(count_stddev=2.0),
-                restart_rounds=(2,),
-                matrix=blt.Blt((0.05, 0.4), (0.1, 0.3)),
+            timers.Timers(
+                num_clients=12,
+                cohort_size=4,
+                num_rounds=self.max_rounds,
+                timer_hours=0,
             ),
+            self.mechanism({"a": 0.5, "b": 0.6}[plan]),
         )
         self.data = data
+
+    def mechanism(self, noise_multiplier):
+        return correlated_noise.BltNoise(
+            num_rounds=5,
+            clip_norm=0.5,
+            noise_multiplier=noise_multiplier,
+            adaptive_clip=update_noise.AdaptiveClip(count_stddev=2.0),
+            restart_rounds=(2,),
+            matrix=blt.Blt((0.05, 0.4), (0.1, 0.3)),
+        )
 
     def describe(self):
         return {"data": self.data}
 
     def initialize(self, repeat):
-        return SumsState(np.zeros(4, np.float32), 0, self.plan.mechanism.clip_norm)
+        zeros = np.zeros(self.size, np.float32)
+        return SumsState(zeros, 0, self.plan.mechanism.clip_norm)
 
     def next_query(self, state):
         if state.rounds == self.max_rounds:
@@ -162,7 +172,8 @@ class Sums(algorithm.Algorithm[SumsState, model_updates.UpdateSum]):
         return algorithm.Query(self.ask, {"clip_norm": state.clip_norm})
 
     def ask(self, cohort, stream):
-        total = stream.generator("updates").integers(-(2**32), 2**32, 4)
+        of_round = stream.generator("updates")
+        total = of_round.integers(-(2**32), 2**32, self.size)
         return model_updates.UpdateSum({"w": total}, len(cohort), 1, 0)
 
     def update(self, state, released):
@@ -170,7 +181,7 @@ class Sums(algorithm.Algorithm[SumsState, model_updates.UpdateSum]):
         return SumsState(total, state.rounds + 1, released.clip_norm), {}
 
     def results(self, state):
-        return {"total": pd.DataFrame({"total": state.total})}
+        return {"total": pd.DataFrame({"total": state.total[:4]})}
 
     def worker(self):
         return contextlib.nullcontext()
@@ -182,27 +193,10 @@ class LongSums(Sums):
     max_rounds = 6
     size = 1 << 17
 
-    def __init__(self, data: str = "a", plan: str = "a"):
-        self.plan = training_plan.plan_of(
-            timers.Timers(num_clients=12, cohort_size=4, num_rounds=6, timer_hours=0),
-            update_noise.TreeNoise(
-                num_rounds=6,
-                clip_norm=0.5,
-                noise_multiplier={"a": 0.5, "b": 0.6}[plan],
-            ),
+    def mechanism(self, noise_multiplier):
+        return update_noise.TreeNoise(
+            num_rounds=6, clip_norm=0.5, noise_multiplier=noise_multiplier
         )
-        self.data = data
-
-    def initialize(self, repeat):
-        return SumsState(np.zeros(self.size, np.float32), 0, 0.5)
-
-    def ask(self, cohort, stream):
-        of_round = stream.generator("updates")
-        total = of_round.integers(-(2**32), 2**32, self.size)
-        return model_updates.UpdateSum({"w": total}, len(cohort), 1, 0)
-
-    def results(self, state):
-        return {"total": pd.DataFrame({"total": state.total[:4]})}
 
 
 class Rotated(Sums):

@@ -81,7 +81,6 @@ class ParkedTest(absltest.TestCase):
         process = psutil.Process()
 
         def own_bytes():
-            gc.collect()
             memory.return_freed()
             found = process.memory_info()
             return found.rss - found.shared
@@ -114,7 +113,7 @@ class ParkedTest(absltest.TestCase):
 class RunTest(absltest.TestCase):
     def test_a_run_is_as_in_memory_and_its_nodes_are_on_disk(self):
         key = noise_keys.NoiseKey.of_seed(1)
-        sums = contract_cases.LongSums()
+        sums = contract_cases.LongSums("a", "a")
         by_hand = steps.Steps(sums, seed=1, noise_key=key)
         place = by_hand.begin()
         while (query := sums.next_query(place.state)) is not None:
@@ -156,7 +155,7 @@ class RunTest(absltest.TestCase):
         self.assertEqual(word_list.english.cache_info().currsize, 0)
 
     def test_a_resumed_run_holds_no_more(self):
-        sums, key = contract_cases.LongSums(), noise_keys.NoiseKey.of_seed(1)
+        sums, key = contract_cases.LongSums("a", "a"), noise_keys.NoiseKey.of_seed(1)
         folder = pathlib.Path(self.create_tempdir().full_path) / "run"
         update = steps.Steps.update
         began, alive = [], []
