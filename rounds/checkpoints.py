@@ -6,7 +6,7 @@ import json
 import os
 import pathlib
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -57,11 +57,19 @@ class _HashedFile(io.RawIOBase):
 
 
 def read(
-    folder: str | os.PathLike[str], saved: Mapping[str, str]
+    folder: str | os.PathLike[str],
+    saved: Mapping[str, str],
+    keep: Callable[[str, np.ndarray], np.ndarray] = lambda path, array: array,
 ) -> tuple[Any, dict[str, np.ndarray]]:
     """Returns what `write` wrote, as `codec.decode` takes it: a tree, and arrays.
 
     Memory holds the arrays alone, not the file's bytes beside them.
+
+    Args:
+        folder: Has the file.
+        saved: From `write`.
+        keep: Is given each array with its path in the value, before the next one is
+            read, and returns the array that is to be kept for it.
 
     Raises:
         RunDirectoryError: If it is missing or damaged.
@@ -73,8 +81,9 @@ def read(
                 raise ValueError("its contents have another SHA-256 than was recorded")
             file.seek(0)
             with np.load(file, allow_pickle=False) as entries:
-                arrays = dict(entries)
-        return json.loads(arrays.pop(_TREE).tobytes()), arrays
+                tree = json.loads(entries[_TREE].tobytes())
+                paths = [path for path in entries if path != _TREE]
+                return tree, {path: keep(path, entries[path]) for path in paths}
     except (ValueError, KeyError, zipfile.BadZipFile) as error:
         raise run_files.RunDirectoryError(
             f"{path} is damaged: {error}. Restore it, or begin a new run"

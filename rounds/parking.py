@@ -57,8 +57,13 @@ def parked(value: T, folder: run_files.RunFiles) -> T:
 
 def is_parked(array: Any) -> bool:
     """Returns whether an array, or what it is a view of, is mapped from a file."""
+    return file_of(array) is not None
+
+
+def file_of(array: Any) -> mmap.mmap | None:
+    """Returns the mapped file that an array is of; None where there is none."""
     while isinstance(array, np.ndarray):
         array = array.base
     if isinstance(array, memoryview):
         array = array.obj
-    return isinstance(array, mmap.mmap)
+    return array if isinstance(array, mmap.mmap) else None

@@ -316,7 +316,7 @@ class _Loop(Generic[S]):
             self._ended.append(plan_lib.Repeat(counts[len(self._ended)], places))
         if checkpoint["state"] is None:
             return None
-        tree, arrays = checkpoints.read(folder, checkpoint["state"])
+        tree, arrays = checkpoints.read(folder, checkpoint["state"], self._waiting)
         values = {
             name: _like(getattr(first, name), tree[name], arrays)
             for name in ("repeat", "rounds", "history", "state", "noise", "places")
@@ -326,8 +326,11 @@ class _Loop(Generic[S]):
             values["repeat"] + 1,
             values["rounds"],
         )
-        values["noise"] = self._steps.parked(values["noise"])
         return steps.Place(**values)
+
+    def _waiting(self, path: str, array: np.ndarray) -> np.ndarray:
+        """Returns an array of a saved place, which waits on disk if it is noise's."""
+        return self._steps.parked(array) if path.startswith("noise/") else array
 
 
 def _like(first: Any, tree: Any, arrays: Mapping[str, np.ndarray]) -> Any:

@@ -1,10 +1,13 @@
-"""How much memory a training run needs, so that what cannot fit is refused at once.
+"""How much memory and disk a training run needs, so that what cannot fit is refused.
 
 An estimate, within a factor of about two: it is there to refuse settings that are off
 by a lot, such as a model whose size was mistyped, before hours are spent on them.
 """
 
 import dataclasses
+import os
+import pathlib
+import shutil
 
 from simulation import startup
 from simulation.readers import memory
@@ -28,7 +31,7 @@ def cifg_num_parameters(num_tokens: int, num_units: int, embedding_size: int) ->
 
 @dataclasses.dataclass(frozen=True)
 class Needs:
-    """The sizes that memory depends on.
+    """The sizes that memory and disk depend on.
 
     Attributes:
         num_parameters: The number of parameters of the model.
@@ -54,14 +57,30 @@ class Needs:
     padded_values: int = 0
 
     @property
-    def noise_bytes(self) -> int:
-        """The bytes of the noise's state.
+    def buffer_bytes(self) -> int:
+        """The bytes of correlated noise's buffers: opened, and encrypted again."""
+        return 2 * 8 * self.buffers * self.num_parameters
+
+    @property
+    def waiting_bytes(self) -> int:
+        """The most bytes of the noise's state that wait on disk for the next round.
 
         A tree has an integer and a float a level and parameter, correlated noise an
-        integer a buffer and parameter.
+        integer a buffer and parameter. See `rounds.parking`.
         """
         numbers = 2 * self.tree_rounds.bit_length() + self.buffers
         return 8 * numbers * self.num_parameters
+
+    def disk_bytes(self, checkpoints_kept: int) -> int:
+        """The most bytes of a run's own on disk.
+
+        Args:
+            checkpoints_kept: How many stay; one more is there while it is written.
+        """
+        # Weights, two moments and an average; and who took part when.
+        state = 16 * self.num_parameters + 8 * self.participations
+        checkpoint = self.waiting_bytes + state
+        return self.waiting_bytes + (checkpoints_kept + 1) * checkpoint
 
     @property
     def total_bytes(self) -> int:
@@ -69,7 +88,7 @@ class Needs:
         # Weights, two moments and an average, before and after; sums and noise as
         # 64-bit numbers.
         server = 32 * self.num_parameters + 48 * self.num_parameters
-        server += self.noise_bytes
+        server += self.buffer_bytes
         server += 3 * 8 * self.participations
         # A client's weights, gradients and update, its integers, and their sum.
         block = 40 * self.num_parameters
@@ -82,6 +101,28 @@ class Needs:
         num_blocks = min(self.num_blocks, startup.calls_at_once())
         return _BASE_BYTES + server + num_blocks * block
 
+    def check_disk(
+        self, directory: str | os.PathLike[str], checkpoints_kept: int
+    ) -> None:
+        """Raises `ValueError` where less is free than a new run there needs.
+
+        Args:
+            directory: The run directory, which need not be there yet.
+            checkpoints_kept: How many checkpoints stay.
+        """
+        path = pathlib.Path(directory).absolute()
+        there = next(place for place in (path, *path.parents) if place.exists())
+        needed, free = self.disk_bytes(checkpoints_kept), shutil.disk_usage(there).free
+        if needed > free:
+            raise ValueError(
+                f"a model of {self.num_parameters:,} parameters leaves up to "
+                f"{_gib(self.waiting_bytes)} of noise on disk between rounds, and as "
+                f"much in each of up to {checkpoints_kept + 1} checkpoints: "
+                f"{_gib(needed)}; {_gib(free)} are free in {there}. Choose another "
+                "--output_dir, free some space, or lower --num_units, "
+                "--embedding_size, the vocabulary's size, --num_rounds or --bands."
+            )
+
     def check(self) -> None:
         """Raises `ValueError` where the machine has less memory available."""
         available = memory.available_bytes()
@@ -89,8 +130,8 @@ class Needs:
             return
         raise ValueError(
             f"a model of {self.num_parameters:,} parameters, with batches of "
-            f"{self.batch_tokens:,} words, {_gib(self.noise_bytes)} of the noise's "
-            f"state and a list of {self.participations:,} participations, needs about "
+            f"{self.batch_tokens:,} words, {_gib(self.buffer_bytes)} of the noise's "
+            f"buffers and a list of {self.participations:,} participations needs about "
             f"{_gib(self.total_bytes)} of memory; {_gib(available)} are available. "
             "Lower --num_units, --embedding_size, the vocabulary's size, --batch_size, "
             "--max_words, --num_blocks, --num_rounds, --bands or --cohort_size."

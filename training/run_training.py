@@ -55,10 +55,8 @@ def _num_parameters(options: TrainingOptions, num_tokens: int, network) -> int:
     )
 
 
-def _memory_needs(
-    options: TrainingOptions, parameters, num_tokens: int, num_parameters: int
-):
-    """Returns the sizes that the run's memory depends on."""
+def _needs(options: TrainingOptions, parameters, num_tokens: int, num_parameters: int):
+    """Returns the sizes that the run's memory and disk depend on."""
     from privacy import tree_aggregation
     from training import dp_ftrl_parameters, memory_needs
 
@@ -121,7 +119,10 @@ def run(arguments: experiment_flags.Arguments) -> None:
     network = _own_model(options, vocabulary.num_tokens, arguments.seed)
     num_parameters = _num_parameters(options, vocabulary.num_tokens, network)
     parameters = options.server_parameters(num_parameters)
-    _memory_needs(options, parameters, vocabulary.num_tokens, num_parameters).check()
+    needs = _needs(options, parameters, vocabulary.num_tokens, num_parameters)
+    needs.check()
+    if not arguments.resume:
+        needs.check_disk(arguments.output_dir, _CHECKPOINTS_KEPT)
     tokenizer = sentence_tokenizers.get_sentence_tokenizer("keyboard")
     text = client_sentences.prepare(
         _POPULATION.read(),

@@ -45,6 +45,26 @@ class CheckpointsTest(absltest.TestCase):
             np.testing.assert_array_equal(arrays[name], expected)
             self.assertEqual(arrays[name].dtype, expected.dtype)
 
+    def test_what_is_kept_elsewhere_is_in_memory_one_at_a_time(self):
+        num_bytes = 8 * _SIZE
+        saved = checkpoints.write(self.folder, "state.npz", self.value)
+        seen = []
+
+        def keep(path, array):
+            seen.append((path, array.sum()))
+            return array[:1].copy()
+
+        (_, arrays), peak = self.peak_of(
+            lambda: checkpoints.read(self.folder.path, saved, keep)
+        )
+        self.assertBetween(peak, num_bytes, 1.3 * num_bytes)
+        expected = [
+            (f"nodes/{number}", array.sum())
+            for number, array in enumerate(self.value["nodes"])
+        ]
+        self.assertCountEqual(seen, expected)
+        self.assertEqual([array.size for array in arrays.values()], [1, 1])
+
     def test_the_hash_is_of_the_bytes_on_disk(self):
         saved = checkpoints.write(self.folder, "state.npz", self.value)
         contents = (self.folder.path / "state.npz").read_bytes()

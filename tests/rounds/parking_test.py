@@ -158,7 +158,7 @@ class RunTest(absltest.TestCase):
         sums, key = contract_cases.LongSums("a", "a"), noise_keys.NoiseKey.of_seed(1)
         folder = pathlib.Path(self.create_tempdir().full_path) / "run"
         update = steps.Steps.update
-        began, alive = [], []
+        began, alive, files = [], [], set()
 
         def watched(self, place, *arguments):
             if place.rounds == 3:
@@ -174,6 +174,8 @@ class RunTest(absltest.TestCase):
         def resumed(self, place, *arguments):
             if not began:
                 nodes = nodes_of(place.noise.noise)
+                # Each in a file of its own, which ends with it.
+                files.update(id(parking.file_of(array)) for array in nodes)
                 of_nodes = [parking.is_parked(array) for array in nodes]
                 began.append((place.rounds, of_nodes))
                 alive.append(weakref.ref(place.state.total))
@@ -188,6 +190,7 @@ class RunTest(absltest.TestCase):
                 sums, folder, seed=1, noise_key=key, resume=True
             )
         self.assertEqual(began, [(3, [True] * 4)])
+        self.assertLen(files, 4)
         # While its first round is asked, and never again.
         self.assertEqual(alive[2:], [False, False])
         whole = experiment.run_experiment(

@@ -1,9 +1,17 @@
-"""Tests of the memory that a run is taken to need."""
+"""Tests of the memory and disk that a run is taken to need."""
 
+import collections
+import pathlib
+import shutil
 from unittest import mock
 
+import numpy as np
 from absl.testing import absltest, parameterized
 
+from privacy import integer_noise
+from randomness import streams
+from rounds import checkpoints
+from simulation import run_files
 from simulation.readers import memory
 from training import memory_needs, model, pretrain_options
 
@@ -33,9 +41,51 @@ class MemoryNeedsTest(parameterized.TestCase):
         )
 
     def test_the_measured_round(self):
-        # results/benchmark_training: 1.9 GiB at most, with a tree of 14 levels of
-        # which the first few rounds fill three.
-        self.assertBetween(needs(tree_rounds=4).total_bytes / 2**30, 1.0, 4.0)
+        # results/benchmark_training: rounds of the large model.
+        self.assertBetween(needs().total_bytes / 2**30, 1.0, 4.0)
+
+    def test_a_trees_nodes_wait_on_disk(self):
+        small = needs(tree_rounds=1)
+        self.assertEqual(needs().total_bytes, small.total_bytes)
+        self.assertGreater(needs().waiting_bytes, 10 * small.waiting_bytes)
+        # Buffers of correlated noise are opened in each round.
+        self.assertGreater(
+            needs(buffers=4).total_bytes, needs().total_bytes + 4 * 8 * 2_400_000
+        )
+
+    def test_the_disk_is_what_checkpoints_of_a_full_tree_take(self):
+        size, rounds = 20_000, 63
+        tree, stream = integer_noise.Tree(), streams.Stream(1, ("test",))
+        state = integer_noise.NoiseState()
+        for number in range(rounds):
+            of_round = stream.of(number.to_bytes(32, "little"))
+            _, state = tree.add(np.zeros(size, np.int64), 9.0, state, of_round)
+        weights = [np.zeros(size, np.float32)] * 3
+        folder = run_files.RunFiles(pathlib.Path(self.create_tempdir().full_path))
+        for number in range(3):
+            checkpoints.write(
+                folder, f"{number}.npz", {"noise": state, "weights": weights}
+            )
+        on_disk = sum(path.stat().st_size for path in folder.path.iterdir())
+        found = needs(num_parameters=size, tree_rounds=rounds, participations=0)
+        # One more while it is written, and the nodes that wait.
+        self.assertBetween(
+            found.disk_bytes(3), (on_disk / 3) * 4 + found.waiting_bytes, 2 * on_disk
+        )
+
+    def test_a_disk_that_is_too_small_is_named(self):
+        folder = pathlib.Path(self.create_tempdir().full_path)
+        usage = collections.namedtuple("usage", ["total", "used", "free"])
+        with mock.patch.object(
+            shutil, "disk_usage", return_value=usage(9 << 30, 8 << 30, 1 << 30)
+        ):
+            needs(tree_rounds=0).check_disk(folder / "not" / "there", 3)
+            with self.assertRaisesRegex(
+                ValueError,
+                r"up to 0.4 GiB of noise .* 4 checkpoints: 2.3 GiB; 1.0 GiB are free "
+                rf"in {folder}. Choose another --output_dir, .*--num_rounds",
+            ):
+                needs().check_disk(folder / "not" / "there", 3)
 
     def test_a_central_training_that_does_not_fit_is_refused(self):
         options = pretrain_options.PretrainOptions()
