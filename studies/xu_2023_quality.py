@@ -145,25 +145,51 @@ STEPS: tuple[Step, ...] = (
 )
 
 
+# Rates of clients, and their colors; rates of the server, and their lines.
+_OF_CLIENTS = {1.0: plots.BLUE, 3.0: plots.ORANGE, 6.0: plots.GREEN}
+_OF_SERVER = {1.0: ":", 2.0: "-", 4.0: "--", 8.0: "-."}
+# What rates are tried with: the beginning of names, that of labels, and flags.
+_UNCLIPPED = ("fedavg_", "FedAvg, no clip, ", ("--mechanism=fedavg", "--clip_norm=100"))
+_WITH_NOISE = ("--mechanism=dp_ftrl", _NOISE)
+_CLIP_1 = ("", "", _WITH_NOISE)
+_CLIP_2 = ("clip_2_", "clip norm 2, ", (*_WITH_NOISE, "--clip_norm=2"))
+_ADAPTS = (
+    "adaptive_",
+    "adaptive clip, ",
+    (
+        *_WITH_NOISE,
+        "--adaptive_clip",
+        "--clip_norm=0.2",
+        "--first_restart=16",
+        "--restart_period=32",
+    ),
+)
+
+
 def choices() -> tuple[Step, ...]:
-    """Returns the settings of which one is chosen: rates of clients and server."""
+    """Returns the settings of which some are chosen: clips, rates of both sides."""
+    tried = [
+        *[(_CLIP_1, rate, server) for rate in (1.0, 3.0) for server in (1.0, 2.0, 4.0)],
+        (_CLIP_1, 3.0, 8.0),
+        *[(_CLIP_1, 6.0, server) for server in (1.0, 2.0, 4.0)],
+        *[(_ADAPTS, rate, 4.0) for rate in (3.0, 6.0)],
+        *[(_CLIP_2, rate, server) for rate in (3.0, 6.0) for server in (2.0, 4.0)],
+        *[(_UNCLIPPED, rate, s) for rate in (3.0, 6.0) for s in (1.0, 2.0, 4.0)],
+    ]
     return tuple(
         Step(
-            f"clients_{rate:g}_server_{server:g}".replace(".", "_"),
-            f"clients' rate {rate:g}, server's {server:g}",
+            f"{name}clients_{rate:g}_server_{server:g}",
+            f"{label}clients' rate {rate:g}, server's {server:g}",
             (
-                "--mechanism=dp_ftrl",
-                _NOISE,
+                *flags,
                 f"--client_learning_rate={rate!r}",
                 f"--server_learning_rate={server!r}",
                 *_OF_FEW,
             ),
-            color,
-            line,
+            _OF_CLIENTS[rate],
+            _OF_SERVER[server],
         )
-        for rate, color in ((1.0, plots.BLUE), (3.0, plots.ORANGE), (6.0, plots.GREEN))
-        for server, line in ((1.0, ":"), (2.0, "-"), (4.0, "--"), (8.0, "-."))
-        if server < 8 or rate == 3
+        for (name, label, flags), rate, server in tried
     )
 
 

@@ -53,7 +53,7 @@ class OptionsTest(parameterized.TestCase):
     def test_unknown_steps(self, name, step):
         known = {
             "xu_quality": "chat, .*fedavg_pretrained",
-            quality.CHOICE: "clients_1_server_1, .*clients_6_server_4",
+            quality.CHOICE: "adaptive_clients_3.*clients_6_server_4",
             quality.SYNTHETIC: "central, .*fedavg$",
         }[name]
         with self.assertRaisesRegex(
@@ -304,7 +304,7 @@ class StudyTest(parameterized.TestCase):
             pathlib.Path(f.partition("=")[2]).read_bytes() for f in populations.values()
         ]
         self.assertEqual(parts, [bytes(range(10)), bytes([10, 11])])
-        self.assertLen(made[quality.CHOICE].settings, 10)
+        self.assertLen(made[quality.CHOICE].settings, 22)
         some = self.prepare(quality.CHOICE, steps=("clients_3_server_8",))
         [setting] = some.settings
         self.assertEqual(setting, quality.choices()[6])
