@@ -24,6 +24,7 @@ from training import (
     dp_ftrl,
     examples,
     metric_names,
+    model_average,
     server_optimizers,
     windows,
 )
@@ -41,12 +42,19 @@ class CentralState:
         weights: The model, by name: float32.
         mean: What Adam remembers of the gradients, like the weights.
         mean_square: What it remembers of their squares, likewise.
+        average: The average of the models so far; None where none is kept.
     """
 
     steps: int
     weights: Weights
     mean: Weights
     mean_square: Weights
+    average: Weights | None = None
+
+    @property
+    def model(self) -> Weights:
+        """The model that is judged, and that the run leaves."""
+        return self.weights if self.average is None else self.average
 
 
 class Sentences:
@@ -127,6 +135,7 @@ class CentralTraining(algorithm.Algorithm[CentralState, CentralState]):
         num_steps: int,
         steps_per_round: int,
         learning_rate: float = 1e-3,
+        average: model_average.ModelAverage | None = None,
     ):
         """Makes the algorithm.
 
@@ -140,6 +149,7 @@ class CentralTraining(algorithm.Algorithm[CentralState, CentralState]):
             steps_per_round: The steps of a round, at least 1: what is lost at
                 most by a kill.
             learning_rate: The learning rate of Adam, above 0.
+            average: Of the models that steps leave; None for the last one.
 
         Raises:
             ValueError: If a number is out of range.
@@ -158,9 +168,10 @@ class CentralTraining(algorithm.Algorithm[CentralState, CentralState]):
         self._first = collections.OrderedDict(
             (name, np.asarray(part, np.float32)) for name, part in weights.items()
         )
-        self._identity = identity
+        self._identity, self._average = identity, average
         self._num_steps, self._steps_per_round = num_steps, steps_per_round
         self._step = tf.function(self._one_step)
+        self._moved = tf.function(model_average.moved)
 
     def describe(self) -> Mapping[str, Any]:
         """Returns what the weights depend on."""
@@ -171,6 +182,7 @@ class CentralTraining(algorithm.Algorithm[CentralState, CentralState]):
             "num_steps": self._num_steps,
             "steps_per_round": self._steps_per_round,
             "onednn": startup.onednn_is_used(),
+            **({} if self._average is None else self._average.describe()),
         }
 
     def initialize(self, repeat: int) -> CentralState:
@@ -179,7 +191,8 @@ class CentralTraining(algorithm.Algorithm[CentralState, CentralState]):
         zeros = collections.OrderedDict(
             (name, np.zeros_like(part)) for name, part in self._first.items()
         )
-        return CentralState(0, self._first, zeros, zeros)
+        average = None if self._average is None else self._first
+        return CentralState(0, self._first, zeros, zeros, average)
 
     def next_query(self, state: CentralState) -> algorithm.Query[CentralState] | None:
         """Returns the next steps; None after the last one."""
@@ -197,13 +210,18 @@ class CentralTraining(algorithm.Algorithm[CentralState, CentralState]):
         """Returns the state after the steps of a round."""
         del cohort, stream
         last = min(state.steps + self._steps_per_round, self._num_steps)
+        beside = () if state.average is None else (state.average,)
         parts = [
             tf.nest.map_structure(tf.constant, part)
-            for part in (state.weights, state.mean, state.mean_square)
+            for part in (state.weights, state.mean, state.mean_square, *beside)
         ]
         for number in range(state.steps, last):
             batch = examples.Batch(*map(tf.constant, self._sentences.batch(number)))
-            parts = self._step(*parts, tf.constant(number, tf.float32), batch)
+            stepped = self._step(*parts[:3], tf.constant(number, tf.float32), batch)
+            if self._average is not None:
+                share = tf.constant(self._average.share(number))
+                stepped = (*stepped, self._moved(parts[3], stepped[0], share))
+            parts = list(stepped)
         found = [
             collections.OrderedDict((n, tensor.numpy()) for n, tensor in part.items())
             for part in parts
@@ -280,7 +298,7 @@ class Evaluation:
         )
         found: Mapping[str, float] = dict.fromkeys(metric_names.LABELS, float("nan"))
         if observed.is_last or after > before:
-            found = self.metrics(observed.state.weights)
+            found = self.metrics(observed.state.model)
         return {f"held_out_{name}": value for name, value in found.items()}
 
     def metrics(self, weights: Mapping[str, np.ndarray]) -> Mapping[str, float]:

@@ -1,6 +1,7 @@
 """The average of the models that rounds leave, which may be better than the last.
 
-With large steps and noise each round's model lies beside what the rounds tend to. An
+With large steps and noise each round's model lies beside what the rounds tend to, as
+each step's does in central training. An
 exponential moving average of them (De et al. 2022, "Unlocking High-Accuracy
 Differentially Private Image Classification through Scale") is a function of models that
 are released as they are: it costs no privacy. Clients go on from the last model, and
@@ -37,6 +38,14 @@ class ModelAverage:
         """Returns what of it is part of a run's identity."""
         return {"model_average": self.decay}
 
+    def share(self, num_before: int) -> np.float32:
+        """Returns how much of a new model the average takes on.
+
+        Args:
+            num_before: t, the models before it, but for the first weights.
+        """
+        return np.float32(1 - min(self.decay, (1 + num_before) / (10 + num_before)))
+
     def following(self, average: Weights, weights: Weights, num_before: int) -> Weights:
         """Returns the average after a round.
 
@@ -45,9 +54,11 @@ class ModelAverage:
             weights: The model that the round left.
             num_before: t, the rounds before.
         """
-        decay = min(self.decay, (1 + num_before) / (10 + num_before))
-        share = np.float32(1 - decay)
-        return collections.OrderedDict(
-            (name, part + share * (weights[name] - part))
-            for name, part in average.items()
-        )
+        return moved(average, weights, self.share(num_before))
+
+
+def moved(average: Mapping[str, Any], weights: Mapping[str, Any], share: Any):
+    """Returns an average that has taken on a share of a model; arrays or tensors."""
+    return collections.OrderedDict(
+        (name, part + share * (weights[name] - part)) for name, part in average.items()
+    )

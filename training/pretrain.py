@@ -71,12 +71,17 @@ def run(arguments: experiment_flags.Arguments) -> None:
     def report(directory, outcome, statement):
         path = directory.path / "model"
         length = options.max_words + 1
-        weights = outcome.states[0].weights
+        weights = outcome.states[0].model
         exported_model.export(prepared.network, weights, vocabulary, length, path)
         record = prepared.record(population.source)
         prepared.write_text(record, weights, path)
         return pretraining_report.write(
-            directory, statement, beside, record, batch_size=options.batch_size
+            directory,
+            statement,
+            beside,
+            record,
+            batch_size=options.batch_size,
+            average=options.average(),
         )
 
     done = experiment.run_experiment(

@@ -1,9 +1,13 @@
 """What central training is asked for; `training.pretrain` has the flags."""
 
 import dataclasses
+from typing import TYPE_CHECKING
 
 from options.fields import OptionError, check, option
 from training import model_options
+
+if TYPE_CHECKING:  # it imports NumPy
+    from training.model_average import ModelAverage
 
 # Of steps: what a 32-bit number counts, exactly.
 _MOST_STEPS = 10_000_000
@@ -41,6 +45,13 @@ class PretrainOptions(model_options.ModelOptions):
         above=0,
         most=1e3,
     )
+    model_average: float | None = option(
+        None,
+        "Judges and leaves an exponential moving average of the models of all steps, "
+        "with this decay (0.998: of some 500 steps), instead of the last one.",
+        above=0,
+        below=1,
+    )
     checkpoint_every: int = option(
         100,
         "Steps between checkpoints, of which a killed run loses as many at most.",
@@ -63,6 +74,13 @@ class PretrainOptions(model_options.ModelOptions):
                 "{model=}: central training has the default model only; leave {model} "
                 "out",
             )
+
+    def average(self) -> "ModelAverage | None":
+        """Returns the average of the models that steps leave; None for the last."""
+        from training import model_average
+
+        decay = self.model_average
+        return None if decay is None else model_average.ModelAverage(decay)
 
     def steps_of(self, num_sentences: int) -> int:
         """Returns how many steps are taken.

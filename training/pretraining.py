@@ -172,6 +172,7 @@ def prepare(
             num_steps=num_steps,
             steps_per_round=options.checkpoint_every,
             learning_rate=options.learning_rate,
+            average=options.average(),
         ),
     )
 

@@ -6,7 +6,7 @@ from privacy import statement as statement_lib
 from simulation import page, run_directory
 from simulation import verdict as verdict_lib
 from training import baselines as baselines_lib
-from training import text_record, training_report
+from training import model_average, text_record, training_report
 
 
 def write(
@@ -16,6 +16,7 @@ def write(
     record: text_record.TextRecord,
     *,
     batch_size: int,
+    average: model_average.ModelAverage | None = None,
 ) -> verdict_lib.Verdict:
     """Writes the statement that nothing is guaranteed, the plots, and `report.html`.
 
@@ -25,6 +26,7 @@ def write(
         baselines: What the model stands beside.
         record: The text that it was trained on.
         batch_size: Sentences of a step.
+        average: Which models it is the average of; None for the last one.
 
     Returns:
         What the run comes to.
@@ -42,6 +44,11 @@ def write(
         f"{last['epochs']:.3g} epochs. The plots are over rounds of "
         f"{metrics['steps'].iloc[0]:,} steps."
     )
+    if average is not None:
+        model.text(
+            "It is the exponential moving average of the models of all steps, with "
+            f"decay {average.decay:g}."
+        )
     training_report.add_held_out(model, metrics, baselines)
     text = report.section("What it was made of", covered=False)
     texts = ", before that ".join(

@@ -11,7 +11,14 @@ from randomness import noise_keys
 from rounds import experiment
 from simulation import client_text
 from tests.training import training_test_case as common
-from training import central_training, dp_ftrl, evaluation, examples, windows
+from training import (
+    central_training,
+    dp_ftrl,
+    evaluation,
+    examples,
+    model_average,
+    windows,
+)
 
 _LIMITS = examples.ClientLimits(max_sentences=4, max_words=4, batch_size=3)
 
@@ -96,8 +103,38 @@ class CentralTrainingTest(absltest.TestCase):
         self.assertEqual(done.statement.guarantees, ())
         self.assertIn("Nothing.", done.statement.protected)
 
+    def test_the_average_is_tensorflows(self):
+        models = []
+
+        def see(observed):
+            models.append(observed.state.model)
+            return {}
+
+        # A step a round: each model is seen.
+        self.run_to("steps", self.algorithm(steps_per_round=1), observers=[see])
+        first = self.network.initial_weights(2)
+        variables = {name: tf.Variable(part) for name, part in first.items()}
+        steps = tf.Variable(0)
+        oracle = tf.train.ExponentialMovingAverage(0.3, num_updates=steps)
+        oracle.apply(list(variables.values()))
+        for number, weights in enumerate(models):
+            steps.assign(number)
+            for name, variable in variables.items():
+                variable.assign(weights[name])
+            oracle.apply(list(variables.values()))
+        average = model_average.ModelAverage(0.3)
+        done = self.run_to("averaged", self.algorithm(average=average))
+        (state,) = done.outcome.states
+        for name, variable in variables.items():
+            np.testing.assert_array_equal(state.weights[name], models[-1][name])
+            np.testing.assert_allclose(
+                state.model[name], oracle.average(variable), rtol=0, atol=1e-6
+            )
+            self.assertGreater(np.abs(state.model[name] - models[-1][name]).max(), 0.01)
+
     def test_a_run_that_was_stopped_goes_on(self):
-        whole = self.run_to("whole", self.algorithm())
+        average = model_average.ModelAverage(0.5)
+        whole = self.run_to("whole", self.algorithm(average=average))
 
         def interrupt(observed):
             if observed.number == 3:
@@ -105,10 +142,12 @@ class CentralTrainingTest(absltest.TestCase):
             return {}
 
         with self.assertRaises(StoppedError):
-            self.run_to("stopped", self.algorithm(), observers=[interrupt])
-        on = self.run_to("stopped", self.algorithm(), resume=True)
+            self.run_to(
+                "stopped", self.algorithm(average=average), observers=[interrupt]
+            )
+        on = self.run_to("stopped", self.algorithm(average=average), resume=True)
         (expected,), (found,) = whole.outcome.states, on.outcome.states
-        for part in ("weights", "mean", "mean_square"):
+        for part in ("weights", "mean", "mean_square", "average"):
             for name, array in getattr(expected, part).items():
                 np.testing.assert_array_equal(getattr(found, part)[name], array)
 
@@ -117,7 +156,8 @@ class CentralTrainingTest(absltest.TestCase):
             self.text, np.arange(6, 9), _LIMITS, common.NUM_TOKENS
         )
         observer = central_training.Evaluation(self.network, judges, 5, every=3)
-        done = self.run_to("run", self.algorithm(), observers=[observer])
+        average = model_average.ModelAverage(0.5)
+        done = self.run_to("run", self.algorithm(average=average), observers=[observer])
         evaluated = done.metrics["held_out_loss"].notna()
         self.assertEqual(done.metrics["steps"][evaluated].tolist(), [4, 6, 7])
         (state,) = done.outcome.states
@@ -126,7 +166,7 @@ class CentralTrainingTest(absltest.TestCase):
             for sentence in self.clients[client][:4]:
                 inputs, targets = common.sequence(sentence, 4)
                 logits = self.network.logits(
-                    list(state.weights.values()), tf.constant([inputs])
+                    list(state.model.values()), tf.constant([inputs])
                 )
                 laws = tf.nn.log_softmax(logits)[0].numpy()
                 loss -= sum(laws[i, token] for i, token in enumerate(targets))

@@ -36,6 +36,7 @@ class PretrainTest(absltest.TestCase):
             "--population=a.csv",
             *("--num_steps=30", "--checkpoint_every=10", "--batch_size=4"),
             *("--learning_rate=0.05", "--num_held_out_clients=4"),
+            "--model_average=0.5",
         )
         self.assertEqual(done.returncode, 0, done.stderr)
         public = self.scratch / "public"
@@ -46,7 +47,12 @@ class PretrainTest(absltest.TestCase):
         # One sentence, again and again: learned from the start.
         self.assertLess(metrics["held_out_loss"].iloc[-1], 2)
         page = (public / "report.html").read_text()
-        for text in ("16 sentences of 16 clients", "interpolated trigram", "Nothing."):
+        for text in (
+            "16 sentences of 16 clients",
+            "exponential moving average of the models of all steps",
+            "interpolated trigram",
+            "Nothing.",
+        ):
             self.assertIn(text, page)
 
         first = initial_model.read(public / "model")
