@@ -1,19 +1,22 @@
 """Smart Compose: a continuation of a few words, where the model is sure of it.
 
-At a word's place the continuation is what a greedy choice of the likeliest word, n
-times, gives; the model's confidence in its first j words is the product of their
-probabilities. At a threshold the longest part with at least that confidence is offered:
-Smart Compose is triggered where that is a word or more. (A real keyboard may also
-trigger in the midst of a word.)
+At each place of a sentence, the one after its last word too, the continuation is what
+a greedy choice of the likeliest word, n times, gives; the model's confidence in its
+first j words is the product of their probabilities. At a threshold the longest part
+with at least that confidence is offered: Smart Compose is triggered where that is a
+word or more. After the last word nothing is typed any more, so an offer there is wrong.
+(A real keyboard may also trigger in the midst of a word.)
 
 * *Trigger rate* stands for the paper's Trigger Rate, "the ratio of words with SC
   triggered among all committed words, which is an important metric when PRate is
   fixed": the share of all words typed, unknown ones too, at whose place it is
-  triggered. `threshold_for` finds the threshold for a fixed picked rate.
+  triggered. The place after the last word is no word's, so offers there are not in it.
+  `threshold_for` finds the threshold for a fixed picked rate.
 * *Picked rate of Smart Compose* stands for PRate, "the ratio of picked candidates among
-  the SC predictions when it is triggered": a simulated user picks what is right.
-* *Accuracy of Smart Compose* stands for Acc: of what is offered, the share of which all
-  words are what is typed then.
+  the SC predictions when it is triggered": of all offers, after last words too, those
+  that a simulated user picks, who picks what is right.
+* *Accuracy of Smart Compose* stands for Acc: of all offers, after last words too, those
+  of which all words are what is typed then.
 """
 
 import dataclasses
@@ -62,8 +65,9 @@ class Continuations:
             places: All places.
 
         Returns:
-            float64 [clients] by name: `triggers`; of them `compose_right`; the expected
-            number of `compose_picks`; and `compose_words` offered.
+            float64 [clients] by name: `offers`; those at the places of words, which are
+            `triggers`; of all offers those that are `compose_right`, the expected
+            number of `compose_picks`, and how many `compose_words` they have.
         """
         words = (self.confidence >= threshold).sum(axis=1)
         rows = np.flatnonzero(words)
@@ -72,7 +76,8 @@ class Continuations:
         picks = user.picks(self.characters[rows, last]) * right
         at = self.places[rows]
         return {
-            "triggers": places.sums(np.ones(len(rows)), at),
+            "offers": places.sums(np.ones(len(rows)), at),
+            "triggers": places.sums(places.is_typed[at], at),
             "compose_right": places.sums(right, at),
             "compose_picks": places.sums(picks, at),
             "compose_words": places.sums(words[rows], at),
@@ -85,7 +90,7 @@ def continuations(
     predictions: keyboard_predictions.Predictions,
     options: keyboard_options.ComposeOptions,
 ) -> Continuations:
-    """Asks a predictor to go on at the places of words where it is sure enough.
+    """Asks a predictor to go on at the places where it is sure enough.
 
     Args:
         predictor: Goes on.
@@ -94,7 +99,7 @@ def continuations(
         options: The lowest threshold, and the most words.
     """
     lowest, num_words = options.lowest_threshold, options.compose_words
-    at = np.flatnonzero(places.is_typed & (predictions.confidence >= lowest))
+    at = np.flatnonzero(predictions.confidence >= lowest)
     words = np.zeros((len(at), num_words), np.int32)
     confidence = np.zeros((len(at), num_words))
     words[:, 0] = predictions.suggestions[at, 0]
@@ -151,7 +156,7 @@ def threshold_for(
     steps = (step / 100 for step in range(1, 101))
     for threshold in [first, *(step for step in steps if step > first)]:
         sums = found.sums(threshold, user, places)
-        triggers = sums["triggers"].sum()
-        if triggers and sums["compose_picks"].sum() >= picked_rate * triggers:
+        offers = sums["offers"].sum()
+        if offers and sums["compose_picks"].sum() >= picked_rate * offers:
             return threshold
     return None

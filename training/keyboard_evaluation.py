@@ -166,10 +166,10 @@ class Judgement:
         for threshold in keyboard_compose.thresholds(self.compose):
             sums = found.sums(threshold, self.user, self.places)
             totals = {name: float(value.sum()) for name, value in sums.items()}
-            triggers = totals["triggers"]
+            triggers, offers = totals["triggers"], totals["offers"]
 
-            def each(total: float, triggers: float = triggers) -> float:
-                return total / triggers if triggers else float("nan")
+            def each(total: float, offers: float = offers) -> float:
+                return total / offers if offers else float("nan")
 
             rows.append(
                 {

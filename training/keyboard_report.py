@@ -20,8 +20,9 @@ _MEANINGS = """\
 * *keystrokes saved*: by these picks, of the taps that words of the vocabulary take. The
   paper's Words Per Minute has no counterpart.
 * *Smart Compose*: its trigger rate, the share of words typed at whose place a
-  continuation is offered; and of the offers, those that are right (accuracy) and those
-  that are picked.
+  continuation is offered; and of all offers, those that are right (accuracy) and those
+  that are picked. An offer after the last word of a sentence is wrong, and at no word's
+  place.
 * *word-modified ratio*: of the words typed with inexact touches, those for which the
   decoder's first word is another one: by the prior alone (before), and after the model
   re-ranks the candidates. The paper's Word Modified Ratio; less is better.

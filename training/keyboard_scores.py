@@ -19,8 +19,8 @@ _RATIOS: Mapping[str, tuple[str, str]] = {
     "picked_rate": ("picks", "words"),
     "keystrokes_saved": ("keystrokes_saved", "keystrokes"),
     "trigger_rate": ("triggers", "words"),
-    "compose_accuracy": ("compose_right", "triggers"),
-    "compose_picked_rate": ("compose_picks", "triggers"),
+    "compose_accuracy": ("compose_right", "offers"),
+    "compose_picked_rate": ("compose_picks", "offers"),
     "word_modified_before": ("modified_before", "typed"),
     "word_modified_after": ("modified_after", "typed"),
 }

@@ -99,7 +99,7 @@ class KeyboardEvaluationTest(parameterized.TestCase):
             token = best
         return words
 
-    @parameterized.parameters((0, 0.5, 3), (1, 0.35, 2), (2, 0.3, 4), (4, 0.4, 1))
+    @parameterized.parameters((5, 0.5, 3), (1, 0.35, 2), (3, 0.3, 4), (7, 0.4, 1))
     def test_every_number_word_by_word(self, seed, threshold, most):
         law = _random_law(seed)
         rows = _rows(law, clients=3, sentences=12, seed=seed)
@@ -126,17 +126,18 @@ class KeyboardEvaluationTest(parameterized.TestCase):
                         break
                     sums["places"] += 1
                     sums["loss"] -= np.log(law[last][target])
-                    if target == _EOS:
-                        continue
-                    sums["words"] += 1
                     offered = self._continuation(law, last, threshold, most)
                     if offered:
                         right = whole[at : at + len(offered)] == offered
                         letters = " ".join(_WORDS[t - 4] for t in offered)
-                        sums["triggers"] += 1
+                        sums["offers"] += 1
+                        sums["triggers"] += target != _EOS
                         sums["compose_words"] += len(offered)
                         sums["compose_right"] += right
                         sums["compose_picks"] += right * picks(len(letters))
+                    if target == _EOS:
+                        continue
+                    sums["words"] += 1
                     if target < 4:
                         continue
                     sums["word_places"] += 1
@@ -159,7 +160,8 @@ class KeyboardEvaluationTest(parameterized.TestCase):
                 rtol=1e-5,
                 err_msg=name,
             )
-        self.assertGreater(found.sums["triggers"].sum(), 5)
+        totals = {name: sums.sum() for name, sums in found.sums.items()}
+        self.assertTrue(5 < totals["triggers"] < totals["offers"])
 
     def test_the_same_numbers_as_training_reports(self):
         law = _random_law(5)
@@ -194,6 +196,42 @@ class KeyboardEvaluationTest(parameterized.TestCase):
         self.assertAlmostEqual(
             picked / words, rate, delta=4 * np.sqrt(rate * (1 - rate) / words)
         )
+
+    def test_offers_after_a_last_word(self):
+        # <bos> so, so to and to we are likely, after we another word or the end.
+        law = np.full((_NUM_TOKENS, _NUM_TOKENS), 0.01)
+        for last, following, share in ((_BOS, 4, 0.8), (4, 5, 0.9), (5, 6, 0.7)):
+            law[last, following] = share
+        law /= law.sum(axis=1, keepdims=True)
+        user = keyboard_options.UserOptions(attention=1.0, quick_attention=1.0)
+        compose = keyboard_options.ComposeOptions(compose_words=1)
+        # so to <end>: so, to, and we after the end. so <end>: so, and to after the end.
+        # so to we, cut before its end: so, to, we. <oov> <end>: so, and no more.
+        rows = [("one", [[4, 5], [4]]), ("two", [[4, 5, 6, 6], [1]])]
+        judgement = self._judgement(rows, 3, user, compose)
+        found = judgement.evaluate(_markov(law))
+        sums = {name: value.tolist() for name, value in found.scores.sums.items()}
+        self.assertEqual(sums["offers"], [5, 4])
+        self.assertEqual(sums["triggers"], [3, 4])
+        self.assertEqual(sums["words"], [3, 4])
+        self.assertEqual(sums["compose_right"], [3, 3])
+        self.assertEqual(sums["compose_picks"], [3, 3])
+        metrics = found.scores.metrics()
+        self.assertEqual(metrics["trigger_rate"], 1.0)
+        self.assertEqual(metrics["compose_accuracy"], 6 / 9)
+        self.assertEqual(metrics["compose_picked_rate"], 6 / 9)
+        curve = found.curve.set_index("threshold").loc[0.5]
+        self.assertEqual(curve["trigger_rate"], 1.0)
+        self.assertEqual(curve["compose_accuracy"], 6 / 9)
+        self.assertEqual(curve["compose_picked_rate"], 6 / 9)
+        # Two of three offers are right, so a threshold for more has to leave some out:
+        # what is left above that of we is so, four times, and to, three times.
+        options = keyboard_options.ComposeOptions(
+            compose_words=1, compose_picked_rate=0.7
+        )
+        found = self._judgement(rows, 3, user, options).evaluate(_markov(law))
+        self.assertGreater(found.threshold, law[5, 6])
+        self.assertEqual(found.scores.metrics()["compose_picked_rate"], 5 / 7)
 
     def test_a_perfect_model(self):
         # so to we then when a <end>, always.

@@ -18,6 +18,7 @@ _SUMS = [
     "words",
     "keystrokes_saved",
     "keystrokes",
+    "offers",
     "triggers",
     "compose_right",
     "compose_picks",
@@ -45,7 +46,9 @@ class ScoresTest(absltest.TestCase):
             picks=[1.5, 0.5],
             words=[2, 8],
             triggers=[2, 2],
+            offers=[3, 3],
             compose_right=[2, 1],
+            compose_picks=[1, 0.5],
             modified_after=[0, 3],
             typed=[5, 5],
         )
@@ -55,7 +58,8 @@ class ScoresTest(absltest.TestCase):
         self.assertEqual(metrics["one_suggestion"], 1 / 8)
         self.assertEqual(metrics["picked_rate"], 0.2)
         self.assertEqual(metrics["trigger_rate"], 0.4)
-        self.assertEqual(metrics["compose_accuracy"], 0.75)
+        self.assertEqual(metrics["compose_accuracy"], 0.5)
+        self.assertEqual(metrics["compose_picked_rate"], 0.25)
         self.assertEqual(metrics["word_modified_after"], 0.3)
         self.assertEqual(metrics["word_modified_before"], 0.0)
         self.assertTrue(math.isnan(metrics["keystrokes_saved"]))
