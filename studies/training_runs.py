@@ -5,6 +5,7 @@ where it is complete, and goes on where it was stopped.
 """
 
 import dataclasses
+import functools
 import json
 import math
 import os
@@ -19,12 +20,24 @@ import matplotlib.ticker
 import pandas as pd
 
 from options import option_flags
-from simulation import exit_codes, plots, run_directory, run_record, tables
+from simulation import (
+    client_sentences,
+    exit_codes,
+    plots,
+    population_options,
+    run_directory,
+    run_record,
+    sentence_tokenizers,
+    tables,
+)
 from studies import study
+from training import metric_names
 from training.training_options import TrainingOptions
 
 # What each run leaves of the models beside its own.
 BASELINES = "baselines.csv"
+# Those of them that models have to beat: lines in plots over rounds.
+ON_PLOTS = (metric_names.BIGRAM, metric_names.TRIGRAM, metric_names.BEST_POSSIBLE)
 # Facts of a run that say what it has read.
 _OF_DATA = ("population", "vocabulary", "initial_model")
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -75,6 +88,23 @@ class TrainingStudy:
     data: Mapping[str, str] = dataclasses.field(default_factory=dict)
     num_repeats: int = 1
 
+    @property
+    def federated(self) -> Sequence[Setting]:
+        """The settings that are runs of `training.run_training`."""
+        return self.settings
+
+    @functools.cached_property
+    def _num_clients(self) -> int:
+        return num_clients(self.flags, self.cache)
+
+    def check_clients(self) -> None:
+        """Checks before the first run that there are clients enough for all of them.
+
+        Raises:
+            ValueError: If a setting needs more clients, or more of each.
+        """
+        check_participation(self._num_clients, self.flags, self.federated)
+
     def run_part(
         self, setting: Setting, repeat: int, part: run_directory.RunDirectory
     ) -> dict[str, list[dict[str, Any]]]:
@@ -85,7 +115,9 @@ class TrainingStudy:
 
         Raises:
             RuntimeError: If the run fails.
+            ValueError: If the population is not enough for all settings.
         """
+        self.check_clients()
         flags = (*self.flags, *setting.flags, f"--seed={self.seed + repeat}")
         train(part.path, flags, self.cache, setting.label)
         return {}
@@ -146,29 +178,52 @@ def train(
         )
 
 
-def check_participation(
-    path: pathlib.Path, flags: Sequence[str], settings: Sequence[Setting]
-) -> None:
-    """Checks that the population is enough for all settings, once a run has it.
+def num_clients(flags: Sequence[str], cache: str | os.PathLike[str]) -> int:
+    """Returns how many clients would train in runs, once their text is prepared.
+
+    The runs find it in the cache.
 
     Args:
-        path: The directory of a run.
+        flags: The flags of the runs.
+        cache: Where prepared populations are kept.
+
+    Raises:
+        ValueError: If the text cannot be prepared.
+    """
+    options = option_flags.read_lines(TrainingOptions, flags)
+    vocabulary, _ = options.read_vocabulary()
+    text = client_sentences.prepare(
+        option_flags.read_lines(population_options.PopulationOptions, flags),
+        vocabulary,
+        sentence_tokenizers.get_sentence_tokenizer("keyboard"),
+        cache,
+        option_flags.read_lines(population_options.LanguageOptions, flags),
+    )
+    return text.num_clients - options.num_held_out_clients
+
+
+def check_participation(
+    clients: int, flags: Sequence[str], settings: Sequence[Setting]
+) -> None:
+    """Checks that a population is enough for all settings.
+
+    Args:
+        clients: Those who would train.
         flags: The flags of all runs.
-        settings: Those that are to be run on the same population.
+        settings: Those that are to be run.
 
     Raises:
         ValueError: If a setting needs more clients, or more of each.
     """
-    num_clients = read_num_clients(path)
     for setting in settings:
         given = option_flags.read_lines(TrainingOptions, (*flags, *setting.flags))
         try:
-            given.participation_rule(num_clients)
+            given.participation_rule(clients)
         except ValueError as error:
             raise ValueError(
-                f"the population that {path} has counted is not enough for "
-                f"{setting.label!r}: {error} Begin a new study with fewer clients of "
-                "a round, or fewer rounds"
+                f"the population, of which {clients:,} clients train, is not enough "
+                f"for {setting.label!r}: {error} Begin a new study with fewer clients "
+                "of a round, or fewer rounds"
             ) from error
 
 
@@ -217,6 +272,16 @@ def read_privacy(path: pathlib.Path) -> dict[str, Any]:
     return json.loads((path / "privacy.json").read_text())
 
 
+def read_shared_text(path: pathlib.Path) -> dict[str, Any] | None:
+    """Returns what a finished run's clients share with the text of its first model.
+
+    Returns:
+        The fields of `training.text_record.Shared`; None where it began with no model,
+        or with one that has no record.
+    """
+    return (_facts(path).get("initial_text") or {}).get("shared")
+
+
 def read_num_clients(path: pathlib.Path) -> int:
     """Returns how many clients train in a run: those that its plan's sampler numbers.
 
@@ -239,6 +304,7 @@ def plot(
     table: pd.DataFrame,
     settings: Sequence[Setting],
     panels: Mapping[str, str],
+    beside: pd.DataFrame | None = None,
     **line: Any,
 ) -> bytes:
     """Plots a loss and an accuracy over rounds, mean and range; returns a PNG.
@@ -247,6 +313,8 @@ def plot(
         table: A row a round of each run, with its setting and repeat.
         settings: Those that the table has are drawn.
         panels: The titles of two columns, the loss and the accuracy.
+        beside: What runs stand beside, from `read_baselines`: those of `ON_PLOTS` are
+            straight lines, the mean of several rows of one.
         **line: How lines look, beside a setting's color and style.
     """
     figure, axes_of = plots.stacked(list(panels.values()), "round")
@@ -264,6 +332,10 @@ def plot(
                 **line,
             )
             plots.band(axes, values.min(), values.max(), setting.color)
+        if beside is not None:
+            means = beside.groupby("baseline")[column.removeprefix("held_out_")].mean()
+            shown = {name: means[name] for name in ON_PLOTS if name in means}
+            plots.straight_lines(axes, shown)
     axes_of[1].yaxis.set_major_formatter(matplotlib.ticker.PercentFormatter(1))
     plots.legend(axes_of[1], below=True)
     return plots.png(figure)

@@ -8,14 +8,13 @@ chosen on bloggers of two other shards, by the study of that name.
 
 A round has 100 clients, and the noise of each of them is that of 6,500 clients at a
 noise multiplier of 7, so models are about as good as they would be there. What is
-guaranteed to so few bloggers is another matter: next to nothing. One run has noise that
-promises them something.
+guaranteed to so few bloggers is another matter: next to nothing.
 """
 
 import dataclasses
 import os
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import pandas as pd
@@ -65,6 +64,30 @@ _OF_FEW = ("--num_rounds=100", "--max_participation=5", "--min_separation=18")
 _CHAT, _JUDGED = "chat", "judged"
 _TRAIN, _CENTRALLY = "training.run_training", "training.pretrain"
 _JUDGE = "training.evaluate_keyboard"
+# Smart Compose at one picked rate, so that trigger rates can be compared.
+_OF_JUDGES = ("--compose_picked_rate=0.15", "--lowest_threshold=0.2")
+_NOTES: Mapping[str, tuple[str, ...]] = {
+    "xu_quality": (
+        *xu_2023_quality_report.NOTES,
+        *xu_2023_quality_report.OF_JUDGED,
+        "The judges are bloggers on whom no run of their repeat trained. Clip norms "
+        f"and the rates of clients and server come from the study `{CHOICE}`, on "
+        "bloggers of two other shards.",
+        "FedAvg clips as DP-FTRL does: without a clip it learns less, as its rates "
+        "have to be lower, or it diverges (see the same study).",
+    ),
+    CHOICE: (
+        *xu_2023_quality_report.NOTES,
+        "Bloggers of two shards train and judge; what is chosen here is for bloggers "
+        "of ten others. A model is that of the last round.",
+    ),
+    SYNTHETIC: (
+        *xu_2023_quality_report.NOTES,
+        *xu_2023_quality_report.OF_JUDGED,
+        "The judges are clients on whom no run trained. Clip norms and rates are those "
+        "of the study of bloggers, `xu_quality`.",
+    ),
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -126,21 +149,11 @@ STEPS: tuple[Step, ...] = (
         "--clip_norm=0.2",
         "--first_restart=32",
         "--restart_period=128",
+        # The only one that was tried with it.
+        "--client_learning_rate=3",
     ),
     *_federated(
         "dp_fedavg", "DP-FedAvg", plots.ORANGE, "--mechanism=dp_fedavg", _NOISE
-    ),
-    Step(
-        "dp_ftrl_guaranteed",
-        "DP-FTRL, z = 2: what so few bloggers can be promised",
-        # Nineteen times the noise, so smaller steps.
-        (
-            "--mechanism=dp_ftrl",
-            "--noise_multiplier=2",
-            "--server_learning_rate=0.25",
-            _AVERAGE,
-        ),
-        plots.MUTED,
     ),
 )
 
@@ -254,10 +267,18 @@ class QualityStudy(training_runs.TrainingStudy):
         flags: The flags of federated training on the bloggers.
         central: The run of central training on the bloggers' text.
         chat: The run of central training on the public text.
+        notes: What to know about the runs, a sentence or more each.
     """
 
     central: Sequence[str]
     chat: Sequence[str]
+    notes: Sequence[str]
+
+    @property
+    def federated(self) -> Sequence[training_runs.Setting]:
+        """The steps that are runs of `training.run_training`."""
+        steps = [s for s in self.settings if isinstance(s, Step)]
+        return [step for step in steps if step.program == _TRAIN]
 
     def run_part(
         self,
@@ -269,8 +290,10 @@ class QualityStudy(training_runs.TrainingStudy):
 
         Raises:
             RuntimeError: If its program fails.
+            ValueError: If the bloggers are not enough for all settings.
         """
         assert isinstance(setting, Step)
+        self.check_clients()
 
         def sibling(name: str) -> pathlib.Path:
             return part.path.parent / study.part_name(name, repeat)
@@ -281,7 +304,7 @@ class QualityStudy(training_runs.TrainingStudy):
             judged = [s.name for s in self.settings if s.name not in (_CHAT, _JUDGED)]
             judged += [s.name for s in self.settings if s.name == _CHAT]
             models = [sibling(name) for name in judged]
-            flags = [f"--model={','.join(map(str, models))}", seed]
+            flags = [f"--model={','.join(map(str, models))}", *_OF_JUDGES, seed]
         elif setting.name == _CHAT:
             flags = [*self.chat, *setting.flags, seed]
         elif setting.program == _CENTRALLY:
@@ -299,26 +322,53 @@ class QualityStudy(training_runs.TrainingStudy):
     def files(self, found: study.Tables, directory: pathlib.Path) -> dict[str, bytes]:
         """Returns the files of results by name; see `study.Study`."""
         del found
-        runs = [pd.DataFrame(columns=["setting", "repeat", "round"])]
-        judged, privacy, best = [], {}, None
+        rounds = [pd.DataFrame(columns=["setting", "repeat", "round", "held_out_loss"])]
+        beside = [pd.DataFrame(columns=["baseline", "loss"])]
+        judged, privacy, shared = [], {}, []
         for (setting, repeat), path in self.paths(directory).items():
             assert isinstance(setting, Step)
             if setting.name == _JUDGED:
                 judged.append(xu_2023_quality_report.read_judged(path))
             elif setting.program == _TRAIN:  # central training has steps, not rounds
                 of_run = training_runs.read_metrics(path)
-                runs.append(of_run.assign(setting=setting.name, repeat=repeat))
-                beside = training_runs.read_baselines(path).set_index("baseline")
-                best = beside["loss"].get(metric_names.BEST_POSSIBLE)
+                rounds.append(of_run.assign(setting=setting.name, repeat=repeat))
+                of_ngrams = training_runs.read_baselines(path)
+                is_public = of_ngrams["baseline"].isin(metric_names.NGRAMS)
+                is_best = of_ngrams["baseline"] == metric_names.BEST_POSSIBLE
+                beside.append(of_ngrams[is_public | is_best])
                 privacy[setting.name] = training_runs.read_privacy(path)
+                if setting.begins_with is not None:
+                    shared.append(training_runs.read_shared_text(path))
         return xu_2023_quality_report.files_of(
             self.title,
-            self.settings,
-            pd.concat(runs, ignore_index=True),
-            judged,
-            privacy,
-            best,
+            xu_2023_quality_report.Runs(
+                self.settings,
+                pd.concat(rounds, ignore_index=True),
+                judged,
+                pd.concat(beside, ignore_index=True),
+                privacy,
+            ),
+            (*self.notes, *_of_chat(shared)),
         )
+
+
+def _of_chat(shared: Sequence[Mapping[str, Any] | None]) -> list[str]:
+    """Returns what was found of the chat where the bloggers' runs began with it.
+
+    Args:
+        shared: Of each such run: see `training_runs.read_shared_text`.
+    """
+    if not shared:
+        return []
+    compared = [found for found in shared if found is not None]
+    if len(compared) < len(shared):
+        return ["The chat is taken for public; it was not compared with the blogs."]
+    most = {name: max(f[name] for f in compared) for name in ("ids", "sentences")}
+    return [
+        "The chat is taken for public. Compared by each run that begins with it, it "
+        f"shares with the bloggers {most['ids']:,} ids and {most['sentences']:,} long "
+        "sentences."
+    ]
 
 
 def _synthetic(options: Options) -> tuple[tuple[Step, ...], dict[str, Any]]:
@@ -365,10 +415,12 @@ def _shards(data_dir: str, name: str) -> list[pathlib.Path]:
         for path in prepared_data.parts_of(data_dir, _POSTS)
         if path.name[: len("posts-00-")] in numbers
     ]
-    if not files:
+    missing = numbers - {path.name[: len("posts-00-")] for path in files}
+    if missing:
         raise prepared_data.PopulationError(
-            f"data_dir: {data_dir} has none of the shards {min(_SHARDS[name]):02d} to "
-            f"{max(_SHARDS[name]):02d} of {_POSTS}"
+            f"data_dir: {data_dir} has no {', '.join(sorted(missing))}* of {_POSTS}; "
+            f"the study needs the shards {min(_SHARDS[name]):02d} to "
+            f"{max(_SHARDS[name]):02d}"
         )
     return files
 
@@ -401,7 +453,7 @@ def prepare(
         steps, parts = _blogs(name, options, cache)
     if name != CHOICE:
         steps += (Step(_JUDGED, _JUDGED, (), plots.INK, "-", _JUDGE),)
-    more = _SIZES[options.size]
+    more: tuple[str, ...] = _SIZES[options.size]
     if name != CHOICE:
         more += ("--onednn",)  # a seventh of the time, for a study that takes hours
     rounds = options.num_rounds
@@ -411,6 +463,7 @@ def prepare(
         cache=cache,
         seed=seed,
         num_repeats=options.num_repeats,
+        notes=_NOTES[name],
         **parts
         | {
             "flags": (*parts["flags"], *more, *of_rounds),

@@ -1,9 +1,12 @@
 """What the study of quality shows: tables of judges, and curves over rounds."""
 
+import dataclasses
 import math
 import pathlib
 from collections.abc import Mapping, Sequence
+from typing import Any
 
+import matplotlib.ticker
 import pandas as pd
 
 from simulation import plots, tables
@@ -13,25 +16,23 @@ from training import metric_names
 _GUARANTEE = ("z", "epsilon, one run")
 # Of one repeat, so of the same judges: what they differ in is not in its interval.
 ABOVE_TRIGRAM = "loss, less the trigram's"
-_NOTES = (
+_LOSS = "held_out_loss"
+_SUGGESTION = "held_out_one_suggestion"
+_PRETRAINED = "_pretrained"
+NOTES = (
     "100 clients a round with z = 0.108 have the noise a client of 6,500 with z = 7, "
     "the paper's setting; so a model is about as good as it would be there. What is "
     "guaranteed here, to so few clients, is another matter: the last column, next to "
-    "nothing but for the run with z = 2.",
+    "nothing.",
     "The guarantee is of one run, of clients' zero-out adjacency, as realised; that of "
-    "several runs on the same clients adds up. The chat is taken for public. N-grams "
-    "and central training guarantee nothing.",
-    "The judges are clients that no run trained on. The rates of clients and server "
-    "come from the study `xu_quality_choice`, on bloggers of two other shards; the "
-    "clip norm from the study of 2,000 words, chosen by looking at other runs on "
-    "bloggers, some of these judges among them.",
+    "several runs on the same clients adds up.",
 )
-
-# Where settings average.
-_OF_AVERAGES = (
+# Where models are judged, which are averages then.
+OF_JUDGED = (
+    "N-grams and central training guarantee nothing.",
     "A model of federated training is the exponential moving average of those of some "
-    "20 rounds, which costs no privacy. Of central training it is the last one, which "
-    "has read each sentence twice."
+    "20 rounds, which costs no privacy; one of central training, which reads each "
+    "sentence twice, that of those of some 500 steps.",
 )
 
 
@@ -62,50 +63,131 @@ def beside_trigram(judged: pd.DataFrame) -> pd.DataFrame:
     return judged.assign(**{ABOVE_TRIGRAM: less})
 
 
-def files_of(
-    title: str,
-    settings: Sequence[training_runs.Setting],
-    runs: pd.DataFrame,
-    judged: Sequence[pd.DataFrame],
-    privacy: Mapping[str, Mapping],
-    best_loss: float | None = None,
-) -> dict[str, bytes]:
+@dataclasses.dataclass(frozen=True)
+class Runs:
+    """What the runs of a study left.
+
+    Attributes:
+        settings: In the order of tables.
+        rounds: A row a round of each federated run, with its setting and repeat.
+        judged: What is judged of each repeat, from `read_judged`; none before any is.
+        beside: What runs stand beside, from `training_runs.read_baselines`.
+        privacy: The privacy of each setting of federated training: the statement of a
+            run, as realised.
+    """
+
+    settings: Sequence[training_runs.Setting]
+    rounds: pd.DataFrame
+    judged: Sequence[pd.DataFrame]
+    beside: pd.DataFrame
+    privacy: Mapping[str, Mapping]
+
+    @property
+    def best_loss(self) -> float | None:
+        """What no model can beat, where it is known."""
+        of_best = self.beside["baseline"] == metric_names.BEST_POSSIBLE
+        return self.beside.loc[of_best, "loss"].mean() if of_best.any() else None
+
+
+def files_of(title: str, found: Runs, notes: Sequence[str]) -> dict[str, bytes]:
     """Returns the files of results by name.
 
     Args:
         title: The title of the page.
-        settings: In the order of tables.
-        runs: A row a round of each run, with its setting and repeat.
-        judged: What is judged of each repeat, from `read_judged`; empty before any is
-            judged.
-        privacy: The privacy of each setting of federated training: the statement of a
-            run, as realised.
-        best_loss: What no model can beat, where it is known.
+        found: What runs left.
+        notes: What to know about them, a sentence or more each.
     """
     files = {
-        "runs.csv": tables.write(runs).encode(),
-        "learning.png": plot(runs, settings),
+        "runs.csv": tables.write(found.rounds).encode(),
+        "learning.png": plot(found),
     }
-    adaptive = _adaptive(runs, settings)
-    if adaptive:
-        files["clip.png"] = plot_clip(runs, adaptive)
+    if adaptive := _adaptive(found):
+        files["clip.png"] = plot_clip(found, adaptive)
     lines = [f"### {title}", ""]
-    if judged:
-        table = pd.concat(map(beside_trigram, judged), ignore_index=True)
-        if best_loss is not None:
-            table.insert(2, metric_names.REGRET, table["loss"] - best_loss)
+    if found.judged:
+        table = pd.concat(map(beside_trigram, found.judged), ignore_index=True)
+        if found.best_loss is not None:
+            table.insert(2, metric_names.REGRET, table["loss"] - found.best_loss)
         csv = table.drop(columns=ABOVE_TRIGRAM)
         files["judged.csv"] = tables.write(csv).encode()
-        lines += _judged_rows(table, settings, privacy)
+        lines += _judged_rows(table, found.settings, found.privacy)
     else:
-        lines += _last_rows(runs, settings, privacy)
-    notes = list(_NOTES)
-    flags = [flag for setting in settings for flag in setting.flags]
-    if any(flag.startswith("--model_average=") for flag in flags):
-        notes.append(_OF_AVERAGES)
+        lines += _last_rows(found)
+    saved = rounds_saved(found.rounds)
+    if not saved.empty:
+        files["rounds_saved.csv"] = tables.write(saved).encode()
+        lines += _saved_rows(saved, found.settings)
     lines += ["", *[f"* {note}" for note in notes]]
     files[study.PAGE] = ("\n".join(lines) + "\n").encode()
     return files
+
+
+def rounds_saved(rounds: pd.DataFrame) -> pd.DataFrame:
+    """Returns how many rounds pretrained runs take to be as good as those from scratch.
+
+    Args:
+        rounds: A row a round of each run, with its setting and repeat.
+
+    Returns:
+        A row a way of training and repeat that has both: `setting` from scratch,
+        `repeat`, its last `loss`, its `rounds` and `rho`; and the first evaluated round
+        after which the pretrained one has no more: `pretrained_rounds` and
+        `pretrained_rho` then, NaN where it never has.
+    """
+    rows = []
+    for (name, repeat), scratch in rounds.groupby(["setting", "repeat"], sort=False):
+        is_twin = rounds["setting"].eq(f"{name}{_PRETRAINED}")
+        twin = rounds[is_twin & rounds["repeat"].eq(repeat)]
+        if twin.empty:
+            continue
+        last = scratch.dropna(subset=_LOSS).iloc[-1]
+        reached = twin[twin[_LOSS] <= last[_LOSS]]
+        first = reached.iloc[0] if len(reached) else {}
+        rows.append(
+            {
+                "setting": name,
+                "repeat": repeat,
+                "loss": last[_LOSS],
+                "rounds": last["round"],
+                "rho": last["rho"],
+                "pretrained_rounds": first.get("round", math.nan),
+                "pretrained_rho": first.get("rho", math.nan),
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def _saved_rows(
+    saved: pd.DataFrame, settings: Sequence[training_runs.Setting]
+) -> list[str]:
+    """Returns the page's table of the rounds that pretraining saves."""
+    labels = {setting.name: setting.label for setting in settings}
+    lines = [
+        "",
+        "How soon the pretrained run is as good, by its loss on the same held-out "
+        "clients, as the one from scratch at its end; and what that is in zCDP:",
+        "",
+        "| | repeat | loss | rounds from scratch | rho | rounds pretrained | rho |",
+        "|---|--:|--:|--:|--:|--:|--:|",
+    ]
+    for row in saved.to_dict("records"):
+        by_then = ["never", ""]
+        if not math.isnan(row["pretrained_rounds"]):
+            by_then = [f"{row['pretrained_rounds']:.0f}", _rho(row["pretrained_rho"])]
+        cells = [
+            labels[row["setting"]],
+            str(row["repeat"] + 1),
+            f"{row['loss']:.3f}",
+            f"{row['rounds']:.0f}",
+            _rho(row["rho"]),
+            *by_then,
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    return lines
+
+
+def _rho(rho: float) -> str:
+    return f"{rho:,.4g}" if math.isfinite(rho) else "none"
 
 
 def _judged_rows(
@@ -135,11 +217,7 @@ def _judged_rows(
     return lines
 
 
-def _last_rows(
-    runs: pd.DataFrame,
-    settings: Sequence[training_runs.Setting],
-    privacy: Mapping[str, Mapping],
-) -> list[str]:
+def _last_rows(found: Runs) -> list[str]:
     """Returns the page's table of the last rounds, where no judge was asked."""
     columns = {f"held_out_{name}": label for name, label in metric_names.LABELS.items()}
     lines = [
@@ -149,14 +227,19 @@ def _last_rows(
         f"| | {' | '.join(['repeats', *columns.values(), *_GUARANTEE])} |",
         f"|---|{'--:|' * (1 + len(columns) + len(_GUARANTEE))}",
     ]
-    for setting in settings:
-        rows = runs[runs["setting"] == setting.name]
+    for setting in found.settings:
+        rows = found.rounds[found.rounds["setting"] == setting.name]
         if rows.empty:
             continue
         last = rows.groupby("repeat").last()
-        cells = [_with_interval(last[c], c == "held_out_loss") for c in columns]
-        cells += _guarantee(privacy.get(setting.name))
+        cells = [_with_interval(last[c], c == _LOSS) for c in columns]
+        cells += _guarantee(found.privacy.get(setting.name))
         lines.append(f"| {setting.label} | {len(last)} | {' | '.join(cells)} |")
+    # Runs of one repeat have the same judges, and so the same n-grams beside them.
+    for name, rows in found.beside.groupby("baseline", sort=False):
+        values = {c: rows[c.removeprefix("held_out_")].unique() for c in columns}
+        cells = [_with_interval(pd.Series(v), c == _LOSS) for c, v in values.items()]
+        lines.append(f"| {name} | | {' | '.join(cells)} | none | none |")
     return lines
 
 
@@ -181,58 +264,66 @@ def _with_interval(values: pd.Series, in_nats: bool) -> str:
     return intervals.shown(values.mean(), half, form)
 
 
-def plot(runs: pd.DataFrame, settings: Sequence[training_runs.Setting]) -> bytes:
+def plot(found: Runs) -> bytes:
     """Plots loss and one suggestion over rounds, mean and range; returns a PNG."""
     panels = {
-        "held_out_loss": "Held-out clients: loss (nats a token)",
-        "held_out_one_suggestion": "Accuracy of one suggestion",
+        _LOSS: "Held-out clients: loss (nats a token)",
+        _SUGGESTION: "Accuracy of one suggestion",
     }
-    return training_runs.plot(runs, settings, panels)
+    return training_runs.plot(found.rounds, found.settings, panels, found.beside)
 
 
-def _adaptive(
-    runs: pd.DataFrame, settings: Sequence[training_runs.Setting]
-) -> list[training_runs.Setting]:
+def _adaptive(found: Runs) -> list[training_runs.Setting]:
     """Returns the settings whose clip norm changed in some run."""
-    if "clip_norm" not in runs:  # before any federated run is finished
+    if "clip_norm" not in found.rounds:  # before any federated run is finished
         return []
-    norms = runs.groupby("setting")["clip_norm"].nunique()
-    return [s for s in settings if norms.get(s.name, 1) > 1]
+    norms = found.rounds.groupby("setting")["clip_norm"].nunique()
+    return [s for s in found.settings if norms.get(s.name, 1) > 1]
 
 
-def plot_clip(runs: pd.DataFrame, settings: Sequence[training_runs.Setting]) -> bytes:
-    """Plots the adaptive clip norm over rounds; returns a PNG.
+def _noisy(found: Runs) -> list[training_runs.Setting]:
+    """Returns the settings that the paper's Figure 3 compares: with a tree's noise."""
+    return [s for s in found.settings if "--mechanism=dp_ftrl" in s.flags]
+
+
+def plot_clip(found: Runs, adaptive: Sequence[training_runs.Setting]) -> bytes:
+    """Plots what Figure 3 of the paper does: a fixed and an adaptive clip norm.
+
+    Accuracy over rounds of runs with a tree's noise, and the clip norm of those whose
+    norm adapts, with the estimate that it follows; means of the repeats. Returns a PNG.
 
     Args:
-        runs: A row a round of each run, with its setting and repeat.
-        settings: Those whose clip norm is adaptive; the others' is a line.
+        found: What runs left.
+        adaptive: The settings whose clip norm is adaptive; the others' is a line.
     """
-    figure, axes = plots.single(
-        "Clip norm over rounds, mean of the repeats", "round", "norm of an update"
+    of_tree = _noisy(found)
+    figure, (above, below) = plots.stacked(
+        ["Held-out clients: accuracy of one suggestion", "Clip norm"], "round"
     )
-    for setting in settings:
-        of_setting = runs[runs["setting"] == setting.name].groupby("round")
-        color, line = setting.color, setting.line
-        clip = of_setting["clip_norm"].mean()
-        axes.step(
-            clip.index,
-            clip,
-            where="post",
-            label=setting.label,
-            color=color,
-            linestyle=line,
-        )
-        axes.plot(
-            of_setting["tracked_norm"].mean(),
-            alpha=0.5,
-            linewidth=1,
-            label=f"{setting.label}: estimated median",
-            color=color,
-            linestyle=line,
-        )
-    named = {setting.name for setting in settings}
-    fixed = runs.loc[~runs["setting"].isin(named), "clip_norm"].unique()
-    plots.straight_lines(axes, {f"fixed, {norm:g}": norm for norm in sorted(fixed)})
-    axes.set_ylim(bottom=0)
-    plots.legend(axes, below=True)
+    for setting in of_tree:
+        of_setting = found.rounds[found.rounds["setting"] == setting.name]
+        rounds = of_setting.groupby("round")
+        look: dict[str, Any] = {"color": setting.color, "linestyle": setting.line}
+        above.plot(rounds[_SUGGESTION].mean().dropna(), label=setting.label, **look)
+        if setting in adaptive:
+            below.step(
+                *zip(*rounds["clip_norm"].mean().items(), strict=True),
+                where="post",
+                label=setting.label,
+                **look,
+            )
+            below.plot(
+                rounds["tracked_norm"].mean(),
+                alpha=0.5,
+                linewidth=1,
+                label=f"{setting.label}: estimated median",
+                **look,
+            )
+    above.yaxis.set_major_formatter(matplotlib.ticker.PercentFormatter(1))
+    names = {setting.name for setting in of_tree} - {s.name for s in adaptive}
+    fixed = found.rounds.loc[found.rounds["setting"].isin(names), "clip_norm"].unique()
+    plots.straight_lines(below, {f"fixed, {norm:g}": norm for norm in sorted(fixed)})
+    below.set_ylim(bottom=0)
+    for axes in (above, below):
+        axes.legend(frameon=False, labelcolor=plots.INK, fontsize="small")
     return plots.png(figure)

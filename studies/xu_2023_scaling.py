@@ -12,13 +12,13 @@ import math
 import os
 import pathlib
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import pandas as pd
 
 from options import fields as options_lib
 from options.fields import option
-from simulation import plots, prepared_data, run_directory, tables
+from simulation import plots, prepared_data, tables
 from studies import intervals, study, training_runs, xu_2023
 
 _TITLE = "Equal noise a client at several report goals (Xu et al. 2023, section 2.2)"
@@ -126,22 +126,6 @@ class ScalingStudy(training_runs.TrainingStudy):
     """
 
     noise_per_client: float
-
-    def run_part(
-        self,
-        setting: training_runs.Setting,
-        repeat: int,
-        part: run_directory.RunDirectory,
-    ) -> dict[str, list[dict[str, Any]]]:
-        """Trains; see `study.Study`.
-
-        Raises:
-            RuntimeError: If the run fails.
-            ValueError: If the population is not enough for all settings.
-        """
-        found = super().run_part(setting, repeat, part)
-        training_runs.check_participation(part.path, self.flags, self.settings)
-        return found
 
     def files(self, found: study.Tables, directory: pathlib.Path) -> dict[str, bytes]:
         """Returns the files of results by name; see `study.Study`."""
