@@ -113,15 +113,10 @@ class Judgement:
         composed = continued.sums(
             np.inf if threshold is None else threshold, self.user, places
         )
-        modified = self.typist.is_modified(
-            typed, places.targets, found.candidates[typed.places]
-        )
         sums = {
             **self._next_word(predictor.vocabulary, found),
             **composed,
-            "typed": places.sums(np.ones(len(typed.places)), typed.places),
-            "modified_before": places.sums(~typed.is_first, typed.places),
-            "modified_after": places.sums(modified, typed.places),
+            **self._modified(found),
         }
         return Evaluation(
             keyboard_scores.Scores(sums), threshold, self._curve(continued)
@@ -151,6 +146,25 @@ class Judgement:
             ),
         }
         return {name: places.sums(value) for name, value in values.items()}
+
+    def _modified(
+        self, found: keyboard_predictions.Predictions
+    ) -> dict[str, np.ndarray]:
+        """Returns each judge's sums of words that have to be modified."""
+        places, typed = self.places, self.typed
+        after = self.typist.is_modified(
+            typed, places.targets, found.candidates[typed.places]
+        )
+        sums = {
+            "typed": places.sums(np.ones(len(typed.places)), typed.places),
+            "modified_before": places.sums(~typed.is_first, typed.places),
+            "modified_after": places.sums(after, typed.places),
+        }
+        others = places.sums(places.is_typed) - sums["typed"]
+        return sums | {
+            "modified_of_all_before": sums["modified_before"] + others,
+            "modified_of_all_after": sums["modified_after"] + others,
+        }
 
     def _threshold(self, found: keyboard_compose.Continuations) -> float | None:
         wanted = self.compose.compose_picked_rate

@@ -25,7 +25,10 @@ _MEANINGS = """\
   place.
 * *word-modified ratio*: of the words typed with inexact touches, those for which the
   decoder's first word is another one: by the prior alone (before), and after the model
-  re-ranks the candidates. The paper's Word Modified Ratio; less is better.
+  re-ranks the candidates, which all have as many characters as the word. Only words of
+  the vocabulary that the layout has keys for are typed. *Of all*: of all words, where
+  each of the others counts as modified. The paper's Word Modified Ratio, which is of
+  all words; less is better.
 """
 
 

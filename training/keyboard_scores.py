@@ -23,6 +23,8 @@ _RATIOS: Mapping[str, tuple[str, str]] = {
     "compose_picked_rate": ("compose_picks", "offers"),
     "word_modified_before": ("modified_before", "typed"),
     "word_modified_after": ("modified_after", "typed"),
+    "word_modified_of_all_before": ("modified_of_all_before", "words"),
+    "word_modified_of_all_after": ("modified_of_all_after", "words"),
 }
 assert list(_RATIOS) == list(metric_names.KEYBOARD_LABELS)
 

@@ -37,6 +37,8 @@ KEYBOARD_LABELS: Mapping[str, str] = types.MappingProxyType(
         "compose_picked_rate": "Smart Compose: picked rate",
         "word_modified_before": "word-modified ratio before re-ranking",
         "word_modified_after": "word-modified ratio after re-ranking",
+        "word_modified_of_all_before": "word-modified ratio of all before re-ranking",
+        "word_modified_of_all_after": "word-modified ratio of all after re-ranking",
     }
 )
 

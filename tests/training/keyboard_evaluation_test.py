@@ -152,7 +152,7 @@ class KeyboardEvaluationTest(parameterized.TestCase):
                         shown * picks(_SIZES[target]) * _SIZES[target]
                     )
         for name in found.sums:
-            if name in ("typed", "modified_before", "modified_after"):
+            if name == "typed" or name.startswith("modified"):
                 continue  # keyboard_typing_test has these
             np.testing.assert_allclose(
                 found.sums[name],
@@ -278,6 +278,24 @@ class KeyboardEvaluationTest(parameterized.TestCase):
         model = keyboard_ngrams.NGramPredictor(ngrams.Unigram(np.exp(prior)), words)
         sums = judgement.evaluate(model).scores.sums
         np.testing.assert_array_equal(sums["modified_before"], sums["modified_after"])
+
+    def test_words_that_nobody_types_are_modified_of_all(self):
+        rows = [("one", [[4, 1, 5], [9]]), ("two", [[1], [8, 8]])]
+        model = _markov(_random_law(2))
+        exact = self._judgement(rows, touch_stddev=0.01).evaluate(model).scores
+        metrics = exact.metrics()
+        # Of seven words two are unknown; the touches of the others leave no doubt.
+        for when in ("before", "after"):
+            self.assertEqual(metrics[f"word_modified_{when}"], 0)
+            self.assertEqual(metrics[f"word_modified_of_all_{when}"], 2 / 7)
+        rows = [(client, sentences * 20) for client, sentences in rows]
+        sums = self._judgement(rows, touch_stddev=2.0).evaluate(model).scores.sums
+        for when in ("before", "after"):
+            modified = sums[f"modified_{when}"]
+            self.assertTrue(np.all(modified > 0))
+            np.testing.assert_array_equal(
+                sums[f"modified_of_all_{when}"] - modified, [20, 20]
+            )
 
     def test_threshold_for_a_picked_rate(self):
         law = _random_law(3, 0.3)

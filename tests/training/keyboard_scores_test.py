@@ -24,6 +24,8 @@ _SUMS = [
     "compose_picks",
     "modified_before",
     "modified_after",
+    "modified_of_all_before",
+    "modified_of_all_after",
     "typed",
 ]
 
@@ -50,6 +52,7 @@ class ScoresTest(absltest.TestCase):
             compose_right=[2, 1],
             compose_picks=[1, 0.5],
             modified_after=[0, 3],
+            modified_of_all_after=[1, 3],
             typed=[5, 5],
         )
         metrics = scores.metrics()
@@ -61,6 +64,7 @@ class ScoresTest(absltest.TestCase):
         self.assertEqual(metrics["compose_accuracy"], 0.5)
         self.assertEqual(metrics["compose_picked_rate"], 0.25)
         self.assertEqual(metrics["word_modified_after"], 0.3)
+        self.assertEqual(metrics["word_modified_of_all_after"], 0.4)
         self.assertEqual(metrics["word_modified_before"], 0.0)
         self.assertTrue(math.isnan(metrics["keystrokes_saved"]))
 
