@@ -199,7 +199,7 @@ def num_clients(flags: Sequence[str], cache: str | os.PathLike[str]) -> int:
         cache,
         option_flags.read_lines(population_options.LanguageOptions, flags),
     )
-    return text.num_clients - options.num_held_out_clients
+    return max(0, text.num_clients - options.num_held_out_clients)
 
 
 def check_participation(

@@ -323,7 +323,7 @@ class QualityStudy(training_runs.TrainingStudy):
         """Returns the files of results by name; see `study.Study`."""
         del found
         rounds = [pd.DataFrame(columns=["setting", "repeat", "round", "held_out_loss"])]
-        beside = [pd.DataFrame(columns=["baseline", "loss"])]
+        beside = [pd.DataFrame(columns=["baseline", *metric_names.LABELS])]
         judged, privacy, shared = [], {}, []
         for (setting, repeat), path in self.paths(directory).items():
             assert isinstance(setting, Step)

@@ -20,9 +20,9 @@ from simulation import (
 )
 from studies import study, training_runs, xu_2023_quality_report
 from studies import xu_2023_quality as quality
-from training import pretrain_options, training_options
+from training import metric_names, pretrain_options, training_options
 
-_TRAIN = "training.run_training"
+_TRAIN, _PRETRAIN = "training.run_training", "training.pretrain"
 _KEY = noise_keys.NoiseKey.of_seed(1)
 
 
@@ -99,18 +99,26 @@ class StudyTest(parameterized.TestCase):
         record = run_record.new("t", given, {}, _KEY) | {"status": "complete"}
         (path / "run.json").write_text(json.dumps(record))
         number = len(self.ran)
-        rows = {"round": [1, 2], "held_out_loss": [9.0, number]}
+        begun = any(flag.startswith("--initial_model=") for flag in given)
+        shared = {"ids": 0, "sentences": 3, "writers": 2} if begun else None
+        facts = {"initial_text": {"shared": shared}} if begun else {}
+        (path / run_record.FACTS_FILE).write_text(json.dumps(facts))
+        rows = {"round": [1, 2], "held_out_loss": [9.0, number], "rho": [0.5, 1.0]}
         clips = [0.2, 0.7] if "--adaptive_clip" in given else [1.0, 1.0]
         rows |= {"clip_norm": clips, "tracked_norm": clips}
         rows |= {
             f"held_out_{name}": [0.1, number / 100]
-            for name in ("top1_in_vocabulary", "one_suggestion", "three_suggestions")
+            for name in metric_names.LABELS
+            if name != "loss"
         }
         metrics = tables.write(pd.DataFrame(rows))
         (path / "simulator" / "metrics.csv").write_text(metrics)
-        rows = [{"baseline": "interpolated bigram", "loss": 4.0}]
+        rows = [
+            dict.fromkeys(metric_names.LABELS, number / 8)
+            | {"baseline": "interpolated bigram", "loss": 4.0}
+        ]
         if any("synthetic" in flag for flag in given):
-            rows.append({"baseline": "the best possible", "loss": 0.25})
+            rows.append(rows[0] | {"baseline": "the best possible", "loss": 0.25})
         text = tables.write(pd.DataFrame(rows))
         (path / "simulator" / training_runs.BASELINES).write_text(text)
         guarantee = {"rho": 2.0, "epsilon": 12.34, "delta": 1e-10}
@@ -137,6 +145,9 @@ class StudyTest(parameterized.TestCase):
     def run_study(self, made, name="study"):
         directory = run_directory.RunDirectory.create(
             self.scratch / name, program="t", flags=(), facts={}, noise_key=_KEY
+        )
+        self.enter_context(
+            mock.patch.object(training_runs, "num_clients", return_value=11_945)
         )
         with directory, mock.patch.object(training_runs, "train", self.pretend):
             for found in study.run(made, directory):
@@ -208,26 +219,97 @@ class StudyTest(parameterized.TestCase):
         self.assertRegex(page, r"\| FedAvg \|.*\| none \| none \|")
         self.assertIn("next to nothing", page)
 
+    def files_again(self, made, name="study"):
+        return made.files(None, self.scratch / name)
+
+    def lines_of(self, axes):
+        return {line.get_label(): list(line.get_ydata()) for line in axes.lines}
+
+    def test_rounds_that_pretraining_saves(self):
+        steps = ("dp_ftrl", "dp_ftrl_pretrained", "fedavg_pretrained")
+        made = self.prepare(steps=steps, num_repeats=2)
+        files = self.run_study(made)
+        saved = tables.parse(files["rounds_saved.csv"].decode())
+        # Losses are 9 and then the number of the run: the later run is worse.
+        expected = {"setting": "dp_ftrl", "rounds": 2, "rho": 1.0}
+        for repeat, row in enumerate(saved.to_dict("records")):
+            self.assertEqual({**row, **expected, "repeat": repeat}, {**row})
+        self.assertEqual(saved["pretrained_rounds"].isna().tolist(), [True, True])
+        rounds = pd.DataFrame(
+            {
+                "setting": ["a"] * 3 + ["a_pretrained"] * 3,
+                "repeat": 0,
+                "round": [1, 2, 3] * 2,
+                "held_out_loss": [9.0, 8.0, 7.0, 7.5, 6.5, 6.0],
+                "rho": [1.0, 2.0, 3.0] * 2,
+            }
+        )
+        [row] = xu_2023_quality_report.rounds_saved(rounds).to_dict("records")
+        self.assertEqual((row["loss"], row["rounds"], row["rho"]), (7.0, 3, 3.0))
+        self.assertEqual((row["pretrained_rounds"], row["pretrained_rho"]), (2, 2.0))
+        page = files[study.PAGE].decode()
+        self.assertIn("| DP-FTRL | 1 | 3.000 | 2 | 1 | never |  |", page)
+
+    @parameterized.parameters(
+        ("xu_quality", "two other shards|0 ids and 3 long", "synthetic"),
+        (quality.CHOICE, "of ten others", "chat|average|central"),
+        (quality.SYNTHETIC, "rates are those of the study", "chat|blogger.*judge"),
+    )
+    def test_notes_are_of_the_study(self, name, said, not_said):
+        options = {"steps": ("clients_6_server_4",)} if name == quality.CHOICE else {}
+        made = self.prepare(name, num_repeats=1, **options)
+        page = self.run_study(made, name)[study.PAGE].decode()
+        notes = page[page.rindex("\n\n* ") :]
+        for part in said.split("|"):
+            self.assertIn(part, notes)
+        self.assertNotRegex(notes, not_said)
+        self.assertNotIn("z = 2", page)
+
+    def test_smart_compose_is_compared_at_one_picked_rate(self):
+        self.run_study(self.prepare(steps=("fedavg",), num_repeats=1))
+        judged = self.ran[-1][2]
+        self.assertIn("--compose_picked_rate=0.15", judged)
+
+    def test_the_rates_are_those_that_were_best(self):
+        results = training_runs.ROOT / "results" / quality.CHOICE
+        runs = pd.concat(map(tables.read, sorted(results.rglob("runs.csv"))))
+        last = runs.groupby("setting").last()["held_out_loss"]
+        fixed = last[last.index.str.match("clients_|clip_2_")]
+        given = values_of(quality.BLOGS_FLAGFILE.read_text().splitlines())
+        self.assertEqual(given["clip_norm"], "1")
+        self.assertEqual(
+            fixed.idxmin(),
+            f"clients_{given['client_learning_rate']}"
+            f"_server_{given['server_learning_rate']}",
+        )
+        # Without a clip it is worse, so FedAvg has it too.
+        unclipped = last[last.index.str.startswith("fedavg_")]
+        self.assertGreater(unclipped.min(), fixed.min())
+
     def test_an_adaptive_clip_norm_is_drawn(self):
         made = self.prepare(steps=("dp_ftrl", "dp_ftrl_adaptive"), num_repeats=1)
         files = self.run_study(made)
         self.assertTrue(files["clip.png"].startswith(b"\x89PNG"))
         drawn = []
         with mock.patch.object(plots, "png", lambda figure: drawn.append(figure)):
-            xu_2023_quality_report.plot_clip(
-                tables.parse(files["runs.csv"].decode()),
-                [s for s in made.settings if s.name == "dp_ftrl_adaptive"],
-            )
-        [axes] = drawn[0].axes
-        lines = {line.get_label(): list(line.get_ydata()) for line in axes.lines}
+            self.files_again(made)
+        learning, (above, below) = drawn[0].axes, drawn[1].axes
         self.assertEqual(
-            lines,
+            self.lines_of(below),
             {
                 "DP-FTRL, adaptive clip": [0.2, 0.7],
                 "DP-FTRL, adaptive clip: estimated median": [0.2, 0.7],
                 "fixed, 1": [1.0, 1.0],
             },
         )
+        # Beside each other, as in the paper's Figure 3.
+        labels = ("DP-FTRL", "DP-FTRL, adaptive clip")
+        self.assertCountEqual(self.lines_of(above), labels)
+        # The models that have to be beaten: of both runs' baselines the mean.
+        for axes, height in zip(learning, (4.0, 1.5 / 8), strict=True):
+            lines = self.lines_of(axes)
+            self.assertCountEqual(lines, (*labels, "interpolated bigram"))
+            self.assertEqual(lines["interpolated bigram"], [height, height])
         alone = self.run_study(
             self.prepare(steps=("dp_ftrl",), num_repeats=1), "another"
         )
@@ -328,8 +410,14 @@ class StudyTest(parameterized.TestCase):
     def test_what_is_judged_is_an_average_but_where_rates_are_chosen(self):
         for step in quality.STEPS:
             given = [f for f in step.flags if f.startswith("--model_average=")]
-            expected = ["--model_average=0.95"] if step.program == _TRAIN else []
-            self.assertEqual(given, expected, step.name)
+            if step.name == "chat":
+                self.assertEmpty(given)
+                continue
+            # Of rounds, and of steps: of an equal part of the whole training.
+            expected = {_TRAIN: 20 / 400, _PRETRAIN: 500 / 11_700}[step.program]
+            total = {_TRAIN: 400, _PRETRAIN: 11_700}[step.program]
+            share = 1 / ((1 - float(given[0].partition("=")[2])) * total)
+            self.assertAlmostEqual(share, expected, places=3)
         texts = [quality.BLOGS_FLAGFILE.read_text()]
         texts += [flag for step in quality.choices() for flag in step.flags]
         self.assertNotIn("--model_average=", "\n".join(texts))
@@ -339,9 +427,14 @@ class StudyTest(parameterized.TestCase):
             self.assertEqual("exponential moving average" in page, is_said)
 
     def test_missing_data(self):
+        (self.data / "blog-authorship/posts-07-of-16.jsonl.xz").unlink()
+        with self.assertRaisesRegex(ValueError, r"has no posts-07-\* of .* 00 to 09"):
+            self.prepare()
         for path in self.data.rglob("posts-1*"):
             path.unlink()
-        with self.assertRaisesRegex(ValueError, "none of the shards 10 to 11"):
+        with self.assertRaisesRegex(
+            ValueError, "has no posts-10-, posts-11-.* needs the shards 10 to 11"
+        ):
             self.prepare(quality.CHOICE)
 
 

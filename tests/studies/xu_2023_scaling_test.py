@@ -121,17 +121,24 @@ class ScalingTest(parameterized.TestCase):
             rule = options.participation_rule(14_393)
             self.assertEqual((rule.num_rounds, rule.max_participation), (63, 1))
 
-    def test_too_few_clients_end_it_after_the_first_run(self):
-        self.num_clients = 14_393
+    def test_too_few_clients_are_found_out_before_the_first_run(self):
         made = self.prepare_on_blogs(report_goals=("50", "200", "650"), num_rounds=80)
         directory = run_directory.RunDirectory.create(
             self.scratch / "study", program="t", flags=(), facts={}, noise_key=_KEY
         )
-        with directory, mock.patch.object(training_runs, "train", self.write_run):
-            regex = "not enough for '200 clients, .* Begin a new study with fewer"
+        # One blogger, of whose text nothing stands for.
+        with directory, mock.patch.object(training_runs, "train") as trained:
+            regex = "0 clients train, is not enough for '50 clients, .* Begin a new"
             with self.assertRaisesRegex(ValueError, regex):
                 list(study.run(made, directory))
-        self.assertLen(list((self.scratch / "study").glob("*_repeat_*")), 1)
+        trained.assert_not_called()
+
+    def test_a_population_that_is_enough_for_some(self):
+        made = self.prepare_on_blogs(report_goals=("50", "200", "650"), num_rounds=80)
+        regex = "14,393 clients train, is not enough for '200 clients, "
+        with self.assertRaisesRegex(ValueError, regex):
+            training_runs.check_participation(14_393, made.flags, made.settings)
+        training_runs.check_participation(80 * 650, made.flags, made.settings)
 
     def test_what_it_leaves(self):
         made = scaling.prepare(
@@ -142,6 +149,9 @@ class ScalingTest(parameterized.TestCase):
         )
         directory = run_directory.RunDirectory.create(
             self.scratch / "study", program="t", flags=(), facts={}, noise_key=_KEY
+        )
+        self.enter_context(
+            mock.patch.object(training_runs, "num_clients", return_value=100_000)
         )
         with directory, mock.patch.object(training_runs, "train", self.write_run):
             # After each repeat, what is known so far.

@@ -62,6 +62,9 @@ class SecAggTest(parameterized.TestCase):
         directory = run_directory.RunDirectory.create(
             scratch / "study", program="t", flags=(), facts={}, noise_key=_KEY
         )
+        self.enter_context(
+            mock.patch.object(training_runs, "num_clients", return_value=100_000)
+        )
         with directory, mock.patch.object(training_runs, "train", self.write_run):
             (found,) = study.run(made, directory)
             files = made.files(found, directory.path)
