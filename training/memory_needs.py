@@ -8,10 +8,15 @@ import dataclasses
 import os
 import pathlib
 import shutil
+from typing import TYPE_CHECKING
 
 from simulation import startup
 from simulation.readers import memory
+from training.model_options import ModelOptions
 from training.pretrain_options import PretrainOptions
+
+if TYPE_CHECKING:  # it imports TensorFlow
+    from training.model import LanguageModel
 
 # TensorFlow and TFF in the program and in its worker, without a model.
 _BASE_BYTES = 600 << 20
@@ -27,6 +32,21 @@ def cifg_num_parameters(num_tokens: int, num_units: int, embedding_size: int) ->
     """
     tokens = (2 * embedding_size + 1) * num_tokens
     return tokens + (3 * (2 * embedding_size + 1) + embedding_size) * num_units
+
+
+def parameters_of(
+    options: ModelOptions, num_tokens: int, network: "LanguageModel | None"
+) -> int:
+    """Returns how many parameters a run's model has, without making the default one.
+
+    Args:
+        options: The options of the model.
+        num_tokens: Size of the vocabulary with its special tokens.
+        network: A model of the user's own; None where it is the default one.
+    """
+    if network is not None:
+        return network.num_parameters()
+    return cifg_num_parameters(num_tokens, options.num_units, options.embedding_size)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -138,14 +158,17 @@ class Needs:
         )
 
 
-def check_central(options: PretrainOptions, num_tokens: int) -> None:
+def check_central(
+    options: PretrainOptions, num_tokens: int, num_parameters: int
+) -> None:
     """Raises `ValueError` where a central training needs more memory than there is.
 
     Args:
         options: The options of the training.
         num_tokens: Size of the vocabulary with its special tokens.
+        num_parameters: From `parameters_of`.
     """
-    size = cifg_num_parameters(num_tokens, options.num_units, options.embedding_size)
+    size = num_parameters
     places = options.batch_size * (options.max_words + 1)
     # Weights and two moments, before and after, gradients, and a checkpoint of them.
     needed = _BASE_BYTES + 60 * size

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING
 
 from options.fields import OptionError, option
 
-if TYPE_CHECKING:  # it imports NumPy
+if TYPE_CHECKING:  # they import NumPy and TensorFlow
     from simulation.vocabulary import Vocabulary
+    from training.model import LanguageModel
 
 # A layer of more cells than this is no keyboard's model. Memory is the closer limit:
 # see `memory_needs`.
@@ -108,6 +109,24 @@ class ModelOptions:
             return words, f"the vocabulary, {self.vocabulary} (given by the user)."
         words = Vocabulary.from_english(self.vocabulary_size)
         return words, "the vocabulary, the most frequent English words of wordfreq."
+
+    def own_network(self, num_tokens: int, seed: int) -> "LanguageModel | None":
+        """Returns a model of the user's own; None where it is the default one.
+
+        Args:
+            num_tokens: Size of the vocabulary with its special tokens.
+            seed: The seed of its first weights.
+
+        Raises:
+            ValueError: See `own_model.language_model`.
+        """
+        if self.model is None:
+            return None
+        from training import own_model  # TensorFlow comes with it
+
+        return own_model.language_model(
+            self.model, num_tokens, self.max_words + 1, seed
+        )
 
     def _check_beginning(self) -> None:
         if self.initial_bias != "public":

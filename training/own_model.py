@@ -19,6 +19,7 @@ from tensorflow_federated.python.learning.models import functional
 
 from randomness import seeds
 from simulation import own_parts
+from training import examples
 from training import model as model_lib
 
 _WHAT = (
@@ -50,15 +51,19 @@ def language_model(
         functools.partial(_made, make, name, num_tokens, sequence_length), seed
     )
     try:
-        own = model_lib.from_keras_model(keras_model, num_tokens, sequence_length)
+        keras = model_lib.from_keras_model(keras_model, num_tokens, sequence_length)
+        first = functools.partial(_first_weights, make, keras.initial_weights(0))
+        in_graphs = dataclasses.replace(keras, initial_weights=first)
         # Another time, as TFF's worker will: what fails there says less.
-        graph = _graph_of(own, sequence_length)
+        as_logits = _graph_of(in_graphs, sequence_length, _logits_of)
+        as_gradients = _graph_of(in_graphs, sequence_length, _gradients_of)
     except (functional.KerasFunctionalModelError, ValueError, TypeError) as error:
         raise ValueError(f"--model is {name!r}, which cannot train: {error}") from error
-    return dataclasses.replace(
-        own,
-        initial_weights=functools.partial(_first_weights, make, own.initial_weights(0)),
-        logits=functools.partial(_logits, own.logits, graph),
+    return _OwnModel(
+        num_tokens,
+        first,
+        functools.partial(_logits, in_graphs.logits, as_logits),
+        as_gradients=as_gradients,
     )
 
 
@@ -107,24 +112,91 @@ def _first_weights(
 
 @dataclasses.dataclass(frozen=True)
 class _Graph:
-    """A model as a graph: inputs are its weights `weight_0` ..., and `tokens`."""
+    """What is computed of a model, as a graph.
+
+    Attributes:
+        definition: Its inputs are the weights `weight_0` ..., `tokens` and `targets`.
+        num_outputs: Its outputs are `output_0` ...
+    """
 
     definition: tf.compat.v1.GraphDef
-    num_weights: int
+    num_outputs: int
+
+    def __call__(
+        self,
+        weights: Sequence[tf.Tensor],
+        tokens: tf.Tensor,
+        targets: tf.Tensor | None = None,
+    ) -> list[tf.Tensor]:
+        """Returns the outputs."""
+        inputs = {f"weight_{number}": weight for number, weight in enumerate(weights)}
+        inputs["tokens"] = tokens
+        if targets is not None:
+            inputs["targets"] = targets
+        names = [f"output_{number}:0" for number in range(self.num_outputs)]
+        return tf.graph_util.import_graph_def(self.definition, inputs, names)
 
 
-def _graph_of(own: model_lib.LanguageModel, sequence_length: int) -> _Graph:
-    """Returns a model's graph; TFF's conversion of Keras computes in graphs alone."""
-    first = own.initial_weights(0).values()
+@dataclasses.dataclass(frozen=True)
+class _OwnModel(model_lib.LanguageModel):
+    """A model that is TFF's conversion of Keras, which computes in graphs alone.
+
+    In functions outside of them, graphs that were made before are imported. No tape
+    sees operations that are imported, so one has the gradient.
+
+    Attributes:
+        as_gradients: The gradient of a batch's mean loss.
+    """
+
+    as_gradients: _Graph = dataclasses.field(kw_only=True)
+
+    def gradients(
+        self, weights: model_lib.Weights, batch: examples.Batch
+    ) -> list[tf.Tensor]:
+        """Returns the gradient of a batch's mean loss over the places it has."""
+        if not _is_outside():
+            return super().gradients(weights, batch)
+        return self.as_gradients(weights, batch.inputs, batch.targets)
+
+
+def _logits_of(
+    own: model_lib.LanguageModel, weights: model_lib.Weights, batch: examples.Batch
+) -> list[tf.Tensor]:
+    return [own.logits(weights, batch.inputs)]
+
+
+def _gradients_of(
+    own: model_lib.LanguageModel, weights: model_lib.Weights, batch: examples.Batch
+) -> list[tf.Tensor]:
+    return own.gradients(weights, batch)
+
+
+def _graph_of(
+    own: model_lib.LanguageModel,
+    sequence_length: int,
+    compute: Callable[..., list[tf.Tensor]],
+) -> _Graph:
+    """Returns what is computed of a model, its weights and a batch, as a graph."""
     with tf.Graph().as_default() as graph:
         weights = [
             tf.compat.v1.placeholder(tf.float32, array.shape, f"weight_{number}")
-            for number, array in enumerate(first)
+            for number, array in enumerate(own.initial_weights(0).values())
         ]
         shape = [None, sequence_length]
-        tokens = tf.compat.v1.placeholder(tf.int32, shape, "tokens")
-        tf.identity(own.logits(weights, tokens), name="logits")
-    return _Graph(graph.as_graph_def(), len(weights))
+        batch = examples.Batch(
+            tf.compat.v1.placeholder(tf.int32, shape, "tokens"),
+            tf.compat.v1.placeholder(tf.int32, shape, "targets"),
+        )
+        outputs = compute(own, weights, batch)
+        for number, output in enumerate(outputs):
+            tf.identity(output, name=f"output_{number}")
+    return _Graph(graph.as_graph_def(), len(outputs))
+
+
+def _is_outside() -> bool:
+    """Returns whether this is no graph of TFF's, but a function, or eager."""
+    with tf.init_scope():
+        return tf.executing_eagerly()
 
 
 def _logits(
@@ -134,12 +206,7 @@ def _logits(
     tokens: tf.Tensor,
 ) -> tf.Tensor:
     """Returns a model's logits, in TFF's graphs as well as in functions outside."""
-    with tf.init_scope():
-        is_outside = tf.executing_eagerly()
-    if not is_outside:
+    if not _is_outside():
         return in_graphs(weights, tokens)
-    inputs = {f"weight_{number}": weight for number, weight in enumerate(weights)}
-    (found,) = tf.graph_util.import_graph_def(
-        graph.definition, inputs | {"tokens": tokens}, ["logits:0"]
-    )
+    [found] = graph(weights, tokens)
     return found

@@ -16,7 +16,7 @@ from training import (
     initial_model,
     model,
     model_average,
-    own_model,
+    model_options,
     server_optimizers,
     training_options,
 )
@@ -64,7 +64,7 @@ class Prepared:
 
 
 def network_of(
-    options: training_options.TrainingOptions, num_tokens: int, seed: int
+    options: model_options.ModelOptions, num_tokens: int, seed: int
 ) -> model.LanguageModel:
     """Returns the model of a run: the CIFG-LSTM, or one of the user's own.
 
@@ -76,11 +76,7 @@ def network_of(
     Raises:
         ValueError: See `own_model.language_model`.
     """
-    if options.model is not None:
-        return own_model.language_model(
-            options.model, num_tokens, options.max_words + 1, seed
-        )
-    return model.cifg_language_model(
+    return options.own_network(num_tokens, seed) or model.cifg_language_model(
         num_tokens,
         num_units=options.num_units,
         projection_size=options.embedding_size,

@@ -39,7 +39,12 @@ def run(arguments: experiment_flags.Arguments) -> None:
     if options.onednn:
         startup.use_onednn()
     vocabulary, _ = options.read_vocabulary()
-    memory_needs.check_central(options, vocabulary.num_tokens)
+    network = options.own_network(vocabulary.num_tokens, arguments.seed)
+    memory_needs.check_central(
+        options,
+        vocabulary.num_tokens,
+        memory_needs.parameters_of(options, vocabulary.num_tokens, network),
+    )
     population = _POPULATION.read()
     text = client_sentences.prepare(
         population,
@@ -52,7 +57,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
     from rounds import experiment
     from training import baselines, exported_model, pretraining, pretraining_report
 
-    prepared = pretraining.prepare(options, vocabulary, text, arguments.seed)
+    prepared = pretraining.prepare(options, vocabulary, text, arguments.seed, network)
     logging.info(
         "%s sentences of %s clients train a model of %s parameters in %s steps; %s "
         "clients judge it. Nothing is guaranteed to any of them.",

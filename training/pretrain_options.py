@@ -68,12 +68,6 @@ class PretrainOptions(model_options.ModelOptions):
     def __post_init__(self):
         check(self)
         self._check_beginning()
-        if self.model is not None:
-            raise OptionError(
-                self,
-                "{model=}: central training has the default model only; leave {model} "
-                "out",
-            )
 
     def average(self) -> "ModelAverage | None":
         """Returns the average of the models that steps leave; None for the last."""

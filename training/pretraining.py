@@ -15,6 +15,7 @@ from training import (
     model,
     ngram_files,
     ngrams,
+    preparation,
     pretrain_options,
     text_record,
     windows,
@@ -115,6 +116,7 @@ def prepare(
     vocabulary: vocabulary_lib.Vocabulary,
     text: client_text.ClientText,
     seed: int,
+    network: model.LanguageModel | None = None,
 ) -> Prepared:
     """Prepares a central training.
 
@@ -124,17 +126,13 @@ def prepare(
         text: The text of all clients.
         seed: The seed of who is held out, of the first weights, and of the order of
             sentences.
+        network: From `preparation.network_of`, where it is there already.
 
     Raises:
         ValueError: If there are too few clients, or the model to begin with does not
             fit.
     """
-    network = model.cifg_language_model(
-        vocabulary.num_tokens,
-        num_units=options.num_units,
-        projection_size=options.embedding_size,
-        embedding_size=options.embedding_size,
-    )
+    network = network or preparation.network_of(options, vocabulary.num_tokens, seed)
     limits = examples.ClientLimits(
         options.max_sentences, options.max_words, options.batch_size
     )
@@ -167,6 +165,7 @@ def prepare(
                 "limits": dataclasses.asdict(limits),
                 "num_held_out_clients": len(clients.held_out),
                 "num_units": options.num_units,
+                **({} if options.model is None else {"model": options.model}),
             },
             num_clients=len(clients.training),
             num_steps=num_steps,

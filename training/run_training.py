@@ -35,26 +35,6 @@ help_text.first(
 )
 
 
-def _own_model(options: TrainingOptions, num_tokens: int, seed: int):
-    """Returns a model of the user's own; None where the model is the default one."""
-    if options.model is None:
-        return None
-    from training import preparation  # TensorFlow comes with it, as with the model
-
-    return preparation.network_of(options, num_tokens, seed)
-
-
-def _num_parameters(options: TrainingOptions, num_tokens: int, network) -> int:
-    """Returns the parameters of a model of the user's own, or of the default one."""
-    from training import memory_needs
-
-    if network is not None:
-        return network.num_parameters()
-    return memory_needs.cifg_num_parameters(
-        num_tokens, options.num_units, options.embedding_size
-    )
-
-
 def _needs(options: TrainingOptions, parameters, num_tokens: int, num_parameters: int):
     """Returns the sizes that the run's memory and disk depend on."""
     from privacy import tree_aggregation
@@ -111,13 +91,14 @@ def _beside(prepared, text, vocabulary, options, seed):
 def run(arguments: experiment_flags.Arguments) -> None:
     """Runs the experiment that the flags describe."""
     from simulation import client_sentences, sentence_tokenizers
+    from training import memory_needs
 
     options = _OPTIONS.read()
     if options.onednn:
         startup.use_onednn()
     vocabulary, public_data = options.read_vocabulary()
-    network = _own_model(options, vocabulary.num_tokens, arguments.seed)
-    num_parameters = _num_parameters(options, vocabulary.num_tokens, network)
+    network = options.own_network(vocabulary.num_tokens, arguments.seed)
+    num_parameters = memory_needs.parameters_of(options, vocabulary.num_tokens, network)
     parameters = options.server_parameters(num_parameters)
     needs = _needs(options, parameters, vocabulary.num_tokens, num_parameters)
     needs.check()

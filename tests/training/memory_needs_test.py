@@ -90,12 +90,12 @@ class MemoryNeedsTest(parameterized.TestCase):
     def test_a_central_training_that_does_not_fit_is_refused(self):
         options = pretrain_options.PretrainOptions()
         # Its weights, moments and checkpoint alone are 0.2 GiB.
-        memory_needs.check_central(options, 10_004)
+        memory_needs.check_central(options, 10_004, 2_400_000)
         with (
             mock.patch.object(memory, "available_bytes", return_value=800 << 20),
             self.assertRaisesRegex(ValueError, "1,344 words, needs about 0.9 GiB"),
         ):
-            memory_needs.check_central(options, 10_004)
+            memory_needs.check_central(options, 10_004, 2_400_000)
 
     def test_what_does_not_fit_is_refused(self):
         with mock.patch.object(memory, "available_bytes", return_value=8 << 30):

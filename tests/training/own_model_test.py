@@ -1,11 +1,13 @@
 """Tests of models of a user's own: what a run does with them, and what it refuses."""
 
 import importlib
+import json
 import pathlib
 import re
 import sys
 
 import numpy as np
+import pandas as pd
 import tensorflow as tf
 from absl.testing import absltest, parameterized
 
@@ -18,6 +20,7 @@ from simulation import vocabulary as vocabulary_lib
 from tests import forked_programs
 from tests.training import training_test_case as common
 from training import (
+    examples,
     initial_model,
     keyboard_model,
     own_model,
@@ -89,6 +92,31 @@ class OwnModelTest(parameterized.TestCase):
         tokens = np.arange(10, dtype=np.int32).reshape(2, 5) % 12
         found = tf.function(own.logits)(weights, tokens).numpy()
         np.testing.assert_allclose(found, gru_by_hand(weights, tokens), atol=1e-5)
+
+    def test_gradients_outside_of_graphs_are_those_of_the_equations(self):
+        own = own_model.language_model("gru_model:gru", 12, 5, seed=1)
+        weights = list(own.initial_weights(0).values())
+        tokens = np.arange(10, dtype=np.int32).reshape(2, 5) % 12
+        targets = np.array([[5, 6, 7, 0, 0], [1, 2, 3, 4, 5]], np.int32)
+
+        def loss(weights):
+            logits = gru_by_hand(weights, tokens)
+            laws = np.log(np.exp(logits) / np.exp(logits).sum(-1, keepdims=True))
+            of_targets = np.take_along_axis(laws, targets[..., np.newaxis], -1)[..., 0]
+            return -of_targets[targets != 0].mean()  # 0 is padding
+
+        batch = examples.Batch(tf.constant(tokens), tf.constant(targets))
+        found = tf.function(own.gradients)([tf.constant(w) for w in weights], batch)
+        for number, part in enumerate(weights):
+            for place in ((0,) * part.ndim, (-1,) * part.ndim):
+                sides = []
+                for step in (1e-5, -1e-5):
+                    moved = [np.float64(array) for array in weights]
+                    moved[number][place] += step
+                    sides.append(loss(moved))
+                expected = (sides[0] - sides[1]) / 2e-5
+                self.assertAlmostEqual(float(found[number][place]), expected, places=4)
+        self.assertGreater(max(float(tf.norm(part)) for part in found), 0.1)
 
     def test_first_weights_follow_from_the_seed(self):
         np.random.seed(7)
@@ -164,24 +192,40 @@ class OwnModelTest(parameterized.TestCase):
         self.assertNotEqual(own_code.digest([self.algorithm()]), digest)
 
     def test_the_program(self):
-        # The example of the guide, as it says; then another run begins with it.
-        out, text = self.scratch / "out", self.scratch / "text.csv"
-        lines = [f"u{user},you see the time like we do\n" for user in range(20)]
-        text.write_text("user,text\n" + "".join(lines))
+        # The example of the guide, as it says: trained on public text, then by a run
+        # that begins with it; another run begins with that one.
+        out, public = self.scratch / "out", self.scratch / "public"
+        for user, words in (("p", "the way of all"), ("u", "you see the time like we")):
+            lines = [f"{user}{number},{words} do\n" for number in range(20)]
+            (self.scratch / f"{user}.csv").write_text("user,text\n" + "".join(lines))
         flags = (
-            *("--model=gru_model:gru", "--vocabulary_size=50", "--cohort_size=4"),
-            *("--num_held_out_clients=4", "--num_rounds=2", "--noise_multiplier=0.5"),
-            *("--clip_norm=0.5", "--nodiurnal", "--timer_hours=0", "--num_blocks=1"),
-            f"--population={text}",
-            f"--population_cache={self.scratch / 'cache'}",
-            f"--output_dir={out}",
+            *("--model=gru_model:gru", "--vocabulary_size=50"),
+            *("--num_held_out_clients=4", f"--population_cache={self.scratch}/cache"),
         )
+        path = {"PYTHONPATH": f"{_ROOT}:{self.scratch}"}
+        done = forked_programs.run(
+            "training.pretrain",
+            *flags,
+            *(f"--population={self.scratch}/p.csv", f"--output_dir={public}"),
+            *("--num_steps=30", "--batch_size=4", "--learning_rate=0.05"),
+            environment=path,
+        )
+        self.assertEqual(done.returncode, 0, done.stderr)
+        log_loss = pd.read_csv(public / "simulator" / "metrics.csv")["held_out_loss"]
+        self.assertLess(log_loss.iloc[-1], 1)  # one sentence, again and again
+        begun = initial_model.read(public).fingerprint
         done = forked_programs.run(
             "training.run_training",
             *flags,
-            environment={"PYTHONPATH": f"{_ROOT}:{self.scratch}"},
+            *("--num_rounds=2", "--noise_multiplier=0.5", "--cohort_size=4"),
+            *("--clip_norm=0.5", "--nodiurnal", "--timer_hours=0", "--num_blocks=1"),
+            *(f"--population={self.scratch}/u.csv", f"--output_dir={out}"),
+            f"--initial_model={public}",
+            environment=path,
         )
         self.assertEqual(done.returncode, 0, done.stderr)
+        facts = json.loads((out / "simulator" / "facts.json").read_text())
+        self.assertEqual(facts["initial_model"], begun)
         self.assertIn(f"predict_next_word --model={out} ", done.stdout)
         exported = initial_model.read(out / "model")
         kept = initial_model.read(out)

@@ -103,10 +103,6 @@ class PretrainOptionsTest(absltest.TestCase):
         with self.assertRaisesRegex(ValueError, "num_epochs=10000.0 of 100,000,000 se"):
             options.steps_of(10**8)
 
-    def test_a_model_of_ones_own(self):
-        with self.assertRaisesRegex(ValueError, "default model only"):
-            pretrain_options.PretrainOptions(model="a:b")
-
 
 if __name__ == "__main__":
     absltest.main()
