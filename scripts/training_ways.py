@@ -3,27 +3,33 @@
 The same sentences, the same model, plain SGD from the same weights for each client:
 the project's client computation in TFF's worker, the same where TensorFlow finds the
 gradient (as it does for a user's own Keras model), and a client as one would write it
-in plain TensorFlow, in this process: padded batches, a tape, no clip, no sum. Where
-pfl-research is installed, also a round in it, in this process: the same batches and
-model in torch, a sum, no clip; an operation on all cores, and on one, which takes less
-processor time.
+in plain TensorFlow: padded batches, a tape, no clip, no sum. Where pfl-research is
+installed, also a round in it: the same batches and model in torch, a sum, no clip; an
+operation on all cores, and on one, which takes less processor time. Plain TensorFlow is
+measured with one thread as well, and it and the project's with oneDNN's kernels, which
+pip's TensorFlow uses by default: in processes of their own, as TensorFlow settles both
+once for a process.
 """
 
+import concurrent.futures
+import contextlib
 import dataclasses
+import enum
 import functools
+import multiprocessing
 import os
 import tempfile
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from simulation import startup
 
 if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
 
     from training import examples, model
-
-_Ways = Generator[tuple[str, Callable[[], object]], None, None]
 
 # Of every client's SGD.
 RATE = 0.5
@@ -137,59 +143,183 @@ def plain(
     return train
 
 
-def _ways(language_model, clients, limits, scratch: str) -> _Ways:
-    """Yields the name of each way, and a function that trains all clients by it."""
+@dataclasses.dataclass(frozen=True)
+class _Task:
+    """Who is to be trained.
+
+    Attributes:
+        language_model: The model.
+        clients: The sentences of each: token ids.
+        limits: The batches' size, and how many words of a sentence are used.
+        scratch: A directory for the clients' text.
+    """
+
+    language_model: "model.LanguageModel"
+    clients: Sequence[Sequence[Sequence[int]]]
+    limits: "examples.ClientLimits"
+    scratch: str
+
+    def weights(self) -> Mapping[str, "np.ndarray"]:
+        """Returns the weights from which every client begins."""
+        return self.language_model.initial_weights(_SEED)
+
+
+# What trains all clients of a task, once.
+_Trained = contextlib.AbstractContextManager[Callable[[], object]]
+
+
+@contextlib.contextmanager
+def _ours(task: _Task, **changed: Any) -> Iterator[Callable[[], object]]:
     import numpy as np
 
-    from scripts import training_with_pfl
     from simulation import client_text, runtime
     from training import client_update, examples
 
-    weights = language_model.initial_weights(_SEED)
     text = client_text.ClientText.from_rows(
-        tempfile.mkdtemp(dir=scratch) + "/text",
-        [(str(number), sentences) for number, sentences in enumerate(clients)],
+        tempfile.mkdtemp(dir=task.scratch) + "/text",
+        [(str(number), sentences) for number, sentences in enumerate(task.clients)],
     )
-    for name, way in (
-        ("ours", language_model),
-        (
-            "ours, TensorFlow's gradient",
-            dataclasses.replace(language_model, over_places=None),
-        ),
-    ):
-        rounds = client_update.FederatedRounds(
-            way,
-            examples.MappedText(text, limits),
-            client_update.LocalTraining(RATE),
-        )
-        with runtime.tff_worker():
-            everyone = np.arange(len(clients))
-            yield name, functools.partial(rounds.train, weights, everyone, 0.3, 0.3)
-    yield "plain TensorFlow", plain(language_model, weights, clients, limits)
-    if training_with_pfl.missing():
-        return
-    for name, num_threads in (
-        ("pfl-research", len(os.sched_getaffinity(0))),
-        ("pfl-research, one thread", 1),
-    ):
-        yield (
-            name,
-            training_with_pfl.rounds(
-                weights,
-                clients,
-                functools.partial(padded, limits=limits),
-                limits.batch_size,
-                RATE,
-                num_threads,
-            ),
-        )
+    rounds = client_update.FederatedRounds(
+        dataclasses.replace(task.language_model, **changed),
+        examples.MappedText(text, task.limits),
+        client_update.LocalTraining(RATE),
+    )
+    everyone = np.arange(len(task.clients))
+    with runtime.tff_worker():
+        yield functools.partial(rounds.train, task.weights(), everyone, 0.3, 0.3)
 
 
-def _model(num_words: int) -> "model.LanguageModel":
+def _plain(task: _Task) -> _Trained:
+    trained = plain(task.language_model, task.weights(), task.clients, task.limits)
+    return contextlib.nullcontext(trained)
+
+
+def _with_pfl(task: _Task, num_threads: int | None = None) -> _Trained:
+    from scripts import training_with_pfl
+
+    return contextlib.nullcontext(
+        training_with_pfl.rounds(
+            task.weights(),
+            task.clients,
+            functools.partial(padded, limits=task.limits),
+            task.limits.batch_size,
+            RATE,
+            num_threads or len(os.sched_getaffinity(0)),
+        )
+    )
+
+
+class _Process(enum.Enum):
+    """A process by how TensorFlow computes there.
+
+    Not so in TFF's worker, which has one thread for an operation, whoever starts it.
+    """
+
+    THIS = "as it is settled in this one"
+    ONE_THREAD = "one thread"
+    ONEDNN = "one thread, and oneDNN's kernels"
+
+
+class _Way(NamedTuple):
+    """A way to train clients.
+
+    Attributes:
+        name: In the table.
+        of: Given a task, returns a context with a function that trains its clients.
+        process: Where it is measured.
+    """
+
+    name: str
+    of: Callable[[_Task], _Trained]
+    process: _Process = _Process.THIS
+
+
+def _ways() -> list[_Way]:
+    """Returns the ways that can be measured here, in the order of the table."""
+    from scripts import training_with_pfl
+
+    ways = [
+        _Way("ours", _ours),
+        _Way("ours, oneDNN", _ours, _Process.ONEDNN),
+        _Way("ours, TensorFlow's gradient", functools.partial(_ours, over_places=None)),
+        _Way("plain TensorFlow", _plain),
+        _Way("plain TensorFlow, one thread", _plain, _Process.ONE_THREAD),
+        _Way("plain TensorFlow, one thread, oneDNN", _plain, _Process.ONEDNN),
+    ]
+    if not training_with_pfl.missing():
+        one = functools.partial(_with_pfl, num_threads=1)
+        ways += [_Way("pfl-research", _with_pfl), _Way("pfl-research, one thread", one)]
+    return ways
+
+
+def _settle(process: _Process) -> None:
+    """Settles how TensorFlow computes in a process that has not imported it."""
+    startup.silence_tensorflow()
+    if process is _Process.ONEDNN:
+        startup.use_onednn()
+    import tensorflow as tf
+
+    tf.config.threading.set_intra_op_parallelism_threads(1)
+    tf.config.threading.set_inter_op_parallelism_threads(1)
+
+
+def _in_process(process: _Process, work: Callable[[], Any]) -> Any:
+    """Returns what a function of this module returns in a process."""
+    if process is _Process.THIS:
+        return work()
+    with concurrent.futures.ProcessPoolExecutor(
+        1,
+        mp_context=multiprocessing.get_context("spawn"),
+        initializer=_settle,
+        initargs=(process,),
+    ) as pool:
+        return pool.submit(work).result()
+
+
+def _task(workload: Workload, num_clients: int, num_words: int, scratch: str) -> _Task:
     from simulation import vocabulary
-    from training import model
+    from training import examples, model
 
-    return model.cifg_language_model(num_words + len(vocabulary.SPECIAL_TOKENS))
+    num_tokens = num_words + len(vocabulary.SPECIAL_TOKENS)
+    return _Task(
+        model.cifg_language_model(num_tokens),
+        _clients(workload, num_clients, num_tokens),
+        examples.ClientLimits(),
+        scratch,
+    )
+
+
+def _rows(
+    process: _Process, num_clients: int, num_words: int, repeats: int, scratch: str
+) -> list[dict[str, Any]]:
+    """Returns a row for each workload, repeat and way of a process; see `measure`."""
+    from scripts import resource_usage
+
+    rows = []
+    for workload in WORKLOADS:
+        task = _task(workload, num_clients, num_words, scratch)
+        words = sum(len(s) for sentences in task.clients for s in sentences)
+        for way in _ways():
+            if way.process is not process:
+                continue
+            with way.of(task) as train:
+                train()
+                for repeat in range(repeats):
+                    with resource_usage.Usage() as usage:
+                        train()
+                    rows.append(
+                        {
+                            "workload": workload.name,
+                            "way": way.name,
+                            "repeat": repeat,
+                            "clients": num_clients,
+                            "words": words,
+                            "cpu_seconds_per_client": usage.cpu_seconds / num_clients,
+                            "wall_seconds_per_client": usage.wall_seconds / num_clients,
+                            "peak_own_gib": usage.peak_own_bytes / 2**30,
+                        }
+                    )
+    return rows
 
 
 def measure(
@@ -205,64 +335,64 @@ def measure(
     """
     import pandas as pd
 
-    from scripts import resource_usage
-    from training import examples
-
-    limits = examples.ClientLimits()
-    language_model = _model(num_words)
     rows = []
-    for workload in WORKLOADS:
-        clients = _clients(workload, num_clients, language_model.num_tokens)
-        words = sum(len(s) for sentences in clients for s in sentences)
-        for name, train in _ways(language_model, clients, limits, scratch):
-            train()
-            for repeat in range(repeats):
-                with resource_usage.Usage() as usage:
-                    train()
-                rows.append(
-                    {
-                        "workload": workload.name,
-                        "way": name,
-                        "repeat": repeat,
-                        "clients": num_clients,
-                        "words": words,
-                        "cpu_seconds_per_client": usage.cpu_seconds / num_clients,
-                        "wall_seconds_per_client": usage.wall_seconds / num_clients,
-                        "peak_own_gib": usage.peak_own_bytes / 2**30,
-                    }
-                )
+    for process in _Process:
+        work = functools.partial(
+            _rows, process, num_clients, num_words, repeats, scratch
+        )
+        rows += _in_process(process, work)
+    workloads = [workload.name for workload in WORKLOADS]
+    ways = [way.name for way in _ways()]
+    rows.sort(
+        key=lambda row: (workloads.index(row["workload"]), ways.index(row["way"]))
+    )
     return pd.DataFrame(rows)
 
 
-def threads_gain(num_clients: int, num_words: int, scratch: str) -> float:
-    """Returns how much faster a round is on two cores than on one of them.
+def measure_threads(
+    num_clients: int, num_words: int, repeats: int, scratch: str
+) -> "pd.DataFrame":
+    """Returns a table: seconds of a round on one core and on two, turn by turn.
 
     Args:
         num_clients: The number of clients of a round.
         num_words: The number of words of the vocabulary.
+        repeats: Rounds on each, with a worker of their own, after one that builds the
+            computation.
         scratch: A directory for the clients' text.
 
     Returns:
-        The ratio of wall seconds; nan where this process may use one core only.
+        A row a round. Where this process may use one core only, there are no rounds on
+        two.
     """
-    from training import examples
+    import pandas as pd
 
     cores = sorted(os.sched_getaffinity(0))
-    if len(cores) < 2:
-        return float("nan")
-    language_model = _model(num_words)
-    clients = _clients(WORKLOADS[0], num_clients, language_model.num_tokens)
-    seconds = []
+    task = _task(WORKLOADS[0], num_clients, num_words, scratch)
+    rows = []
     try:
-        for used in (cores[:1], cores[:2]):
-            os.sched_setaffinity(0, used)
-            ways = _ways(language_model, clients, examples.ClientLimits(), scratch)
-            _, train = next(ways)
-            train()
-            start = time.perf_counter()
-            train()
-            seconds.append(time.perf_counter() - start)
-            ways.close()
+        for repeat in range(repeats):
+            for used in range(1, min(2, len(cores)) + 1):
+                os.sched_setaffinity(0, cores[:used])
+                with _ours(task) as train:
+                    train()
+                    start = time.perf_counter()
+                    train()
+                    seconds = time.perf_counter() - start
+                rows.append({"repeat": repeat, "cores": used, "wall_seconds": seconds})
     finally:
         os.sched_setaffinity(0, cores)
-    return seconds[0] / seconds[1]
+    return pd.DataFrame(rows).assign(clients=num_clients)
+
+
+def threads_gain(found: "pd.DataFrame") -> float | None:
+    """Returns how much faster a round is on two cores than on one, by the medians.
+
+    Args:
+        found: See `measure_threads`.
+
+    Returns:
+        None where there were no rounds on two.
+    """
+    seconds = found.groupby("cores").wall_seconds.median()
+    return float(seconds[1] / seconds[2]) if 2 in seconds else None

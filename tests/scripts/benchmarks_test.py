@@ -1,5 +1,6 @@
 """Tests that benchmarks still run, on sizes too small to say anything."""
 
+import json
 import os
 import pathlib
 import subprocess
@@ -7,6 +8,7 @@ import sys
 
 from absl.testing import absltest, parameterized
 
+from simulation import tables
 from tests import forked_programs
 
 _ROOT = pathlib.Path(__file__).parents[2]
@@ -92,11 +94,6 @@ class BenchmarksTest(parameterized.TestCase):
             "refused",
         ),
         (
-            "benchmark_training",
-            "--parts=clients --timed_clients=1 --timed_words=10 --timed_repeats=1",
-            "plain TensorFlow",
-        ),
-        (
             "benchmark_triehh",
             "--num_clients=5000 --devices=5 --rounds=1",
             "plain Python, no TFF",
@@ -110,6 +107,58 @@ class BenchmarksTest(parameterized.TestCase):
         )
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn(shown, done.stdout)
+
+    def run_training(self, flags, directory):
+        done = forked_programs.run(
+            "scripts.benchmark_training", *flags.split(), directory=directory
+        )
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout
+
+    def test_a_part_of_training_is_kept_where_asked_for(self):
+        directory = pathlib.Path(self.create_tempdir().full_path)
+        self.run_training(
+            "--parts=clients --timed_clients=1 --timed_words=10 --timed_repeats=1 "
+            "--results_dir=results",
+            directory,
+        )
+        kept = directory / "results"
+        self.assertCountEqual(
+            [path.name for path in kept.iterdir()],
+            ["clients.csv", "threads.csv", "about_clients.json"],
+        )
+        clients = tables.read(kept / "clients.csv")
+        ways = [
+            "ours",
+            "ours, oneDNN",
+            "ours, TensorFlow's gradient",
+            "plain TensorFlow",
+            "plain TensorFlow, one thread",
+            "plain TensorFlow, one thread, oneDNN",
+        ]
+        for _, rows in clients.groupby("workload", sort=False):
+            found = [way for way in rows["way"] if not way.startswith("pfl-research")]
+            self.assertEqual(found, ways)
+        self.assertGreater(clients["cpu_seconds_per_client"].min(), 0)
+        seconds = tables.read(kept / "threads.csv").set_index("cores").wall_seconds
+        about = json.loads((kept / "about_clients.json").read_text())
+        if 2 in seconds:
+            self.assertAlmostEqual(
+                about["summary"]["two cores to one"],
+                seconds[1] / seconds[2],
+                delta=1e-4,
+            )
+
+    def test_memory_of_the_large_model_over_rounds(self):
+        directory = pathlib.Path(self.create_tempdir().full_path)
+        shown = self.run_training(
+            "--parts=large_memory --memory_cohort=1 --memory_rounds=2 "
+            "--mean_words_per_client=16",
+            directory,
+        )
+        self.assertIn("\nlarge_memory_over_rounds\n", shown)
+        self.assertIn('"large model, 1 clients: mean GiB of the last 10 rounds"', shown)
+        self.assertEmpty([*directory.iterdir()])
 
     @parameterized.parameters(
         ("benchmark_noise", "--rounds=0", "--rounds=0: has to be an integer"),
