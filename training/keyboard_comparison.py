@@ -29,6 +29,11 @@ from training import (
     metric_names,
 )
 
+_OF_TEXTS = (
+    "N-grams of the text of a model came along with it: counted on what it was trained "
+    "on, without noise. Whether judges wrote any of that text is not known here."
+)
+
 
 @dataclasses.dataclass(frozen=True)
 class Models:
@@ -36,11 +41,13 @@ class Models:
 
     Attributes:
         by_name: The models, by what reports call them.
+        paths: Where they are, by the same names.
         runs: The runs of training that they are of, where that is known.
         unknown: Names of models of which it is not.
     """
 
     by_name: Mapping[str, keyboard_model.KeyboardModel]
+    paths: Mapping[str, str]
     runs: Sequence[keyboard_runs.TrainingRun]
     unknown: Sequence[str]
 
@@ -71,6 +78,7 @@ class Models:
         found = [keyboard_runs.TrainingRun.of_model(path) for path in paths]
         return cls(
             by_name,
+            dict(zip(names, paths, strict=True)),
             [run for run in found if run is not None],
             [n for n, run in zip(names, found, strict=True) if run is None],
         )
@@ -157,8 +165,8 @@ class Comparison:
             seed: The seed of touches and intervals.
 
         Raises:
-            ValueError: See `keyboard_judges.choose`, `keyboard_layout.KeyboardLayout`
-                and `keyboard_typing.TouchTypist`.
+            ValueError: See `keyboard_judges.choose`, `keyboard_layout.KeyboardLayout`,
+                `keyboard_typing.TouchTypist` and `keyboard_ngrams.of_texts`.
         """
         vocabulary = models.vocabulary
         layout = _layout_of(touches)
@@ -181,7 +189,10 @@ class Comparison:
             f"Keyboard: {layout.name}.",
             *models.notes(),
         ]
-        predictors = {**models.predictors(), **_predictors_of(judges, vocabulary)}
+        others = keyboard_ngrams.of_texts(models.paths, text.fingerprint, vocabulary)
+        notes += [_OF_TEXTS] if others else []
+        beside = _predictors_of(judges, vocabulary) | others
+        predictors = {**models.predictors(), **beside}
         return cls(
             predictors, judgement, text.fingerprint, options.num_resamples, seed, notes
         )

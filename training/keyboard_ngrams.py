@@ -1,12 +1,22 @@
 """N-grams on a keyboard: what a model has to beat to be worth its training."""
 
 import dataclasses
-from collections.abc import Sequence
+import filecmp
+import pathlib
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from simulation import vocabulary as vocabulary_lib
-from training import keyboard_places, keyboard_predictions, ngrams, windows
+from training import (
+    keyboard_places,
+    keyboard_predictions,
+    keyboard_runs,
+    metric_names,
+    ngram_files,
+    ngrams,
+    windows,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,3 +68,36 @@ class NGramPredictor:
     def _best(self, contexts: np.ndarray) -> np.ndarray:
         distinct, inverse = np.unique(contexts, return_inverse=True)
         return self.model.best(distinct)[inverse]
+
+
+def of_texts(
+    models: Mapping[str, str], population: str, vocabulary: vocabulary_lib.Vocabulary
+) -> dict[str, NGramPredictor]:
+    """Returns the n-grams of other text that come along with models, by name.
+
+    Those of the population itself are left out, as are those that another model brings
+    too.
+
+    Args:
+        models: The paths of the models, by what reports call them.
+        population: The fingerprint of the judges' text.
+        vocabulary: The models'.
+
+    Raises:
+        ValueError: If a file of n-grams is damaged.
+        RunDirectoryError: If the record of a model's run is.
+    """
+    found: dict[str, NGramPredictor] = {}
+    files: list[pathlib.Path] = []
+    for name, path in models.items():
+        file = ngram_files.find(path)
+        if file is None or keyboard_runs.population_of(path) == population:
+            continue
+        if any(filecmp.cmp(file, other, shallow=False) for other in files):
+            continue
+        files.append(file)
+        counted = zip(metric_names.NGRAMS, ngram_files.read(path), strict=True)
+        for ngram, model in counted:
+            predictor = NGramPredictor(model, vocabulary)
+            found[f"{ngram}{metric_names.of_text(name)}"] = predictor
+    return found

@@ -43,6 +43,15 @@ KEYBOARD_LABELS: Mapping[str, str] = types.MappingProxyType(
 )
 
 
+def of_text(name: str) -> str:
+    """Returns what follows the names of n-grams that come along with a model.
+
+    Args:
+        name: Of the model, on whose text they are counted.
+    """
+    return f", text of {name}"
+
+
 def text(metrics: Mapping[str, float]) -> str:
     """Returns metrics as a log has them: the loss in nats, the rest in percent.
 

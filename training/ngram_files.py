@@ -36,17 +36,29 @@ def write(
     array_files.write(pathlib.Path(folder) / FILE, arrays)
 
 
-def read(folder: str | os.PathLike[str]) -> list[ngrams.Model]:
+def find(model: str | os.PathLike[str]) -> pathlib.Path | None:
+    """Returns where `write` wrote; None where there is none.
+
+    Args:
+        model: The exported model, or the directory of its run.
+    """
+    for folder in (pathlib.Path(model), pathlib.Path(model) / "model"):
+        if (folder / FILE).exists():
+            return folder / FILE
+    return None
+
+
+def read(model: str | os.PathLike[str]) -> list[ngrams.Model]:
     """Returns what `write` wrote; nothing where there is none.
 
     Args:
-        folder: The exported model.
+        model: The exported model, or the directory of its run.
 
     Raises:
         ValueError: If the file is damaged.
     """
-    path = pathlib.Path(folder) / FILE
-    if not path.exists():
+    path = find(model)
+    if path is None:
         return []
     what = "the n-grams of a model's text"
     mend = "Export the model again, or remove the file."

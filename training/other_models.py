@@ -86,7 +86,8 @@ def judged_ngrams(
         if models:
             made_of = f"counted on the text that {name} was trained on, no noise"
             named = dict(zip(metric_names.NGRAMS, models, strict=True))
-            found += baselines.of_ngrams(named, judges, made_of, f", text of {name}")
+            source = metric_names.of_text(name)
+            found += baselines.of_ngrams(named, judges, made_of, source)
     return found
 
 

@@ -1,6 +1,7 @@
 """Tests of who judges, and of what a comparison of models refuses and leaves."""
 
 import pathlib
+import shutil
 
 import numpy as np
 from absl.testing import absltest
@@ -8,6 +9,8 @@ from absl.testing import absltest
 from randomness import noise_keys
 from simulation import client_text, run_directory, tables, vocabulary
 from training import (
+    baselines,
+    examples,
     exported_model,
     held_out,
     initial_model,
@@ -17,6 +20,9 @@ from training import (
     keyboard_runs,
     metric_names,
     model,
+    ngram_files,
+    ngrams,
+    windows,
 )
 
 _WORDS = ("the", "to", "and", "of", "don't")
@@ -189,6 +195,69 @@ class JudgesTest(absltest.TestCase):
         page = (self.path / "out" / "report.html").read_text()
         for text in (keyboard_judges.PUBLIC, "Keyboard: QWERTY", "nobody knows"):
             self.assertIn(text, page)
+
+    def _trained(self, name, text, clients):
+        """A run whose model came with n-grams of its clients' text."""
+        run_directory.RunDirectory.create(
+            self.path / name,
+            program="training.pretrain",
+            flags=[f"--{key}={value}" for key, value in self.run.flags.items()],
+            facts={"population": text.fingerprint},
+            noise_key=noise_keys.NoiseKey.of_seed(1),
+        ).close()
+        path = self._export(name)
+        limits = examples.ClientLimits(2, 4)
+        counted = baselines.ngrams_of(text, clients, limits, 9)
+        ngram_files.write(counted.values(), 9, self.path / name / "model")
+        return path, counted
+
+    def test_ngrams_of_the_text_of_models(self):
+        other = client_text.ClientText.from_rows(self.path / "other", self.rows[:5])
+        split = held_out.Clients.split(12, 4, 3)
+        private, _ = self._trained("private", self.text, split)
+        public, counted = self._trained(
+            "public", other, held_out.Clients.split(5, 1, 3)
+        )
+        copy = self.path / "passed_on"
+        shutil.copytree(self.path / "public" / "model", copy)
+        models = keyboard_comparison.Models.read(
+            [private, f"{public}/model", str(copy)]
+        )
+        comparison = keyboard_comparison.Comparison.of(
+            models,
+            self.text,
+            _options(),
+            keyboard_options.TouchOptions(),
+            keyboard_options.UserOptions(),
+            keyboard_options.ComposeOptions(),
+            seed=1,
+        )
+        # Those of the private text are counted anyway, and the public ones come once.
+        of_public = [f"{name}, text of public" for name in metric_names.NGRAMS]
+        self.assertEqual(
+            list(comparison.predictors),
+            ["private", "public", "passed_on", *metric_names.NGRAMS, *of_public],
+        )
+        with run_directory.RunDirectory.create(
+            self.path / "out",
+            program="t",
+            flags=(),
+            facts={},
+            noise_key=noise_keys.NoiseKey.of_seed(1),
+        ) as directory:
+            comparison.write(directory)
+        scores = tables.read(self.path / "out" / "simulator" / "scores.csv")
+        scores = scores.set_index(["model", "metric"])["value"]
+        limits = examples.ClientLimits(2, 4)
+        judges = windows.of_clients(self.text, split.held_out, limits, 9)
+        for name, model_ in zip(of_public, counted.values(), strict=True):
+            for metric, value in ngrams.metrics(model_, judges).items():
+                self.assertAlmostEqual(scores[name, metric], value, places=6)
+        page = (self.path / "out" / "report.html").read_text()
+        self.assertIn("N-grams of the text of a model came along", page)
+        (copy / ngram_files.FILE).write_bytes(b"PK")
+        with self.assertRaisesRegex(ValueError, "ngrams.npz.* cannot be read"):
+            self._compare(keyboard_comparison.Models.read([str(copy)]))
 
     def test_models_of_different_vocabularies(self):
         paths = [self._export("a"), self._export("c", (*_WORDS[:4], "a"))]
