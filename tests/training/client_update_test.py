@@ -1,18 +1,72 @@
 """Tests of the client computation against a plain client, in another order of work."""
 
+import dataclasses
 import os
 from unittest import mock
 
+import hypothesis
 import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 from absl.testing import absltest, parameterized
+from hypothesis import strategies
 
 from simulation import startup
 from tests.training import training_test_case as common
-from training import client_update, examples, model
+from training import client_update, examples, model, own_model
 
 _INF = float("inf")
+_CLIENTS = strategies.lists(
+    strategies.lists(
+        strategies.lists(strategies.integers(4, 11), min_size=1, max_size=6),
+        min_size=1,
+        max_size=5,
+    ),
+    min_size=1,
+    max_size=2,
+)
+
+
+class KerasCifg(tf.keras.layers.Layer):
+    """A CIFG-LSTM of 5 units, projected to 3, as a user of Keras writes it."""
+
+    def build(self, shape):
+        self.kernel = self.add_weight("kernel", [shape[-1], 15])
+        self.recurrent = self.add_weight("recurrent", [3, 15])
+        self.bias = self.add_weight("bias", [15])
+        self.projection = self.add_weight("projection", [5, 3])
+
+    def call(self, inputs):
+        cell, hidden, outputs = 0.0, tf.zeros([tf.shape(inputs)[0], 3]), []
+        for arriving in tf.unstack(inputs, axis=1):
+            gates = arriving @ self.kernel + hidden @ self.recurrent + self.bias
+            forget, output, proposed = tf.split(gates, 3, axis=1)
+            forget = tf.sigmoid(forget)
+            cell = forget * cell + (1 - forget) * tf.tanh(proposed)
+            hidden = (tf.sigmoid(output) * tf.tanh(cell)) @ self.projection
+            outputs.append(hidden)
+        return tf.stack(outputs, axis=1)
+
+
+def keras_cifg(num_tokens, sequence_length):
+    """Returns the model of `common.small_cifg` in Keras, for `--model`."""
+    return tf.keras.Sequential(
+        [
+            tf.keras.layers.InputLayer([sequence_length], dtype=tf.int32),
+            tf.keras.layers.Embedding(num_tokens, 4),
+            KerasCifg(),
+            tf.keras.layers.Dense(num_tokens),
+        ]
+    )
+
+
+def random_weights(language_model, seed):
+    """Returns weights that leave nothing out, such as biases of zero."""
+    random = np.random.default_rng(seed)
+    return {
+        name: random.normal(0, 0.5, weight.shape).astype(np.float32)
+        for name, weight in language_model.initial_weights(0).items()
+    }
 
 
 class ExamplesTest(common.TrainingTestCase):
@@ -178,6 +232,79 @@ class TrainingTest(common.TrainingTestCase):
                 client_update.LocalTraining(rate)
         with self.assertRaisesRegex(ValueError, "num_epochs is 0"):
             client_update.LocalTraining(1.0, 0)
+
+
+class OneUpdateTest(common.TrainingTestCase):
+    """The gradient that is written out, TensorFlow's, and Keras's, as updates."""
+
+    @hypothesis.settings(deadline=None, max_examples=15, derandomize=True)
+    @hypothesis.given(
+        _CLIENTS,
+        strategies.integers(1, 4),
+        strategies.integers(1, 3),
+        strategies.floats(-3, 1),
+        strategies.integers(0, 1000),
+    )
+    def test_both_gradients_lead_to_one_update(
+        self, clients, batch_size, epochs, log_norm, seed
+    ):
+        fast = common.small_cifg()
+        norm = 10.0**log_norm
+        weights = [
+            tf.constant(weight) for weight in random_weights(fast, seed).values()
+        ]
+        message = {
+            "weights": weights,
+            "clip_norm": tf.constant(norm, tf.float64),
+            "tracked_norm": tf.constant(norm, tf.float64),
+        }
+        block = {
+            "clients": tf.range(len(clients), dtype=tf.int64),
+            "first_place": tf.constant(0, tf.int64),
+        }
+        limits = examples.ClientLimits(max_words=4, batch_size=batch_size)
+        training = client_update.LocalTraining(0.5, epochs)
+        sent = []
+        for language_model in (fast, dataclasses.replace(fast, over_places=None)):
+            rounds = self.rounds(language_model, clients, limits, training)
+            # In this process, without TFF: what a client does, but much cheaper.
+            encoding = rounds._encoding(norm, None)
+            sent.append(rounds._train_block(encoding, message, block))
+        written_out, tape = sent
+        moved = 0.0
+        for found, expected in zip(written_out["delta"], tape["delta"], strict=True):
+            self.assertEqual(found.dtype, tf.int64)
+            moved += float(
+                tf.norm(tf.cast(expected - 2**32 * len(clients), tf.float64))
+            )
+            apart = np.abs(found.numpy() - expected.numpy()) * (norm / 2**32)
+            self.assertLess(np.max(apart), 2e-6)
+        self.assertGreater(moved, 0)
+        for name in ("num_below", "num_non_finite"):
+            self.assertEqual(int(written_out[name]), int(tape[name]))
+
+    def test_a_twin_in_keras(self):
+        built_in = common.small_cifg()
+        own = own_model.language_model(
+            f"{keras_cifg.__module__}:keras_cifg", common.NUM_TOKENS, 5, seed=1
+        )
+        weights = random_weights(built_in, 8)
+        # Inputs come first in a dense layer of Keras, and tokens in the embedding.
+        of_keras = {**weights, "output_embedding": weights["output_embedding"].T}
+        own_weights = dict(zip(own.initial_weights(0), of_keras.values(), strict=True))
+        clients = common.random_clients(4, seed=8)
+        training = client_update.LocalTraining(0.5, num_epochs=2)
+        of_built_in = self.rounds(built_in, clients, training=training)
+        of_own = self.rounds(own, clients, training=training)
+        for norm in (0.2, 100.0):
+            expected, found = (
+                rounds.train(first, np.arange(4), norm, 1.0).scaled(norm)
+                for rounds, first in ((of_built_in, weights), (of_own, own_weights))
+            )
+            expected["output_embedding"] = expected["output_embedding"].T
+            self.assertGreater(common.norm_of(expected), 0.3)
+            for one, other in zip(found.values(), expected.values(), strict=True):
+                np.testing.assert_allclose(one, other, atol=2e-6)
 
 
 class EvaluationTest(common.TrainingTestCase):
