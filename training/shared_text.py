@@ -3,8 +3,12 @@
 Nothing that a run guarantees covers what its first weights have learned. So a model
 whose record shares clients or long sentences with a run's population is refused, as is
 one of a run of the same population, unless the user says to go on: then the statement
-has it. How much is shared is an exact count on private text: it is for the log and for
-what only the simulator knows.
+has it. Synthetic clients are nobody, so nothing is refused for their sake, but said all
+the same: a model that has read who judges looks better than it is. They are numbered,
+so any two populations of them share ids.
+
+How much is shared is an exact count on private text: it is for the log and for what
+only the simulator knows.
 """
 
 import dataclasses
@@ -54,15 +58,15 @@ def examine(
         path: The model that the run begins with; None where there is none.
         text: The text of all clients, prepared with the model's vocabulary.
         weights: The fingerprint of the weights that the run begins with.
-        is_synthetic: Whether the clients are nobody.
+        is_synthetic: Whether the clients are nobody: then nothing is refused.
         is_allowed: Whether a run begins with a model that shares text with it.
 
     Raises:
-        ValueError: If they share text, and that is not allowed; or the record is
-            damaged, or of another model.
+        ValueError: If they share text of somebody, and that is not allowed; or the
+            record is damaged, or of another model.
         RunDirectoryError: If the record of the model's run is.
     """
-    if path is None or is_synthetic:
+    if path is None:
         return Finding()
     record = text_record.TextRecord.read(path, weights)
     shared = None if record is None else record.shared_with(text)
@@ -84,7 +88,7 @@ def examine(
     else:
         found = _counted(shared, text.num_clients, record.least_words)
         stated = f"ids, or sentences of {record.least_words} known words or more"
-    if not is_allowed:
+    if not (is_allowed or is_synthetic):
         raise ValueError(
             f"--initial_model={path}: {_made_of(record)}, and it shares with this "
             f"run's population {found}. What it learned of them no guarantee of this "

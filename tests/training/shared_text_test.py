@@ -22,8 +22,8 @@ class SharedTextTest(absltest.TestCase):
     def text(self, name, rows):
         return client_text.ClientText.from_rows(self.scratch / name, rows.items())
 
-    def record(self, rows):
-        text = self.text("public", rows)
+    def record(self, rows, name="public"):
+        text = self.text(name, rows)
         everybody = np.arange(text.num_clients)
         record = text_record.TextRecord.of(text, everybody, 9, "public.csv")
         record.write(self.model, "w")
@@ -141,16 +141,32 @@ class SharedTextTest(absltest.TestCase):
         self.model = same
         self.assertIn("is not known", self.examine(private).public_data)
 
-    def test_what_is_not_known_or_nobodys(self):
+    def test_what_is_nobodys_is_said_and_not_refused(self):
+        everything = {"a": [_SENTENCE], "b": [[4]]}
+        private = self.text("private", everything)
+        for name, rows, may_have_judges in (
+            ("all", everything, True),
+            ("ids", {"a": [[5]], "c": [_SENTENCE[::-1]]}, True),
+            ("sentences", {"c": [_SENTENCE]}, True),
+            ("nothing", {"c": [_SENTENCE[::-1]]}, False),
+        ):
+            record = self.record(rows, name)
+            self.assertEqual(bool(record.shared_with(private)), may_have_judges)
+            found = self.examine(private, is_synthetic=True)
+            self.assertEqual(found.may_have_judges, may_have_judges)
+            # As of text of somebody, where that is allowed.
+            self.assertEqual(found, self.examine(private, is_allowed=True))
+
+    def test_what_is_not_known(self):
         private = self.text("private", {"a": [_SENTENCE]})
-        self.assertIn("is not known", self.examine(private).public_data)
-        self.record({"a": [_SENTENCE]})
-        nothing = shared_text.Finding()
-        self.assertEqual(self.examine(private, is_synthetic=True), nothing)
-        found = shared_text.examine(
-            None, private, weights="w", is_synthetic=False, is_allowed=False
-        )
-        self.assertEqual(found, nothing)
+        for is_synthetic in (False, True):
+            found = self.examine(private, is_synthetic=is_synthetic)
+            self.assertIn("is not known", found.public_data)
+            self.assertTrue(found.may_have_judges)
+            found = shared_text.examine(
+                None, private, weights="w", is_synthetic=is_synthetic, is_allowed=False
+            )
+            self.assertEqual(found, shared_text.Finding())
 
 
 if __name__ == "__main__":
