@@ -151,7 +151,9 @@ def plot_curves(table: pd.DataFrame) -> figure_lib.Figure:
     """Plots the accuracy and the picked rate of Smart Compose over its trigger rate."""
     labels = metric_names.KEYBOARD_LABELS
     names = ("compose_accuracy", "compose_picked_rate")
-    figure, panels = plots.stacked([labels[name] for name in names], "trigger rate")
+    figure, panels = plots.stacked(
+        [labels[name] for name in names], labels["trigger_rate"]
+    )
     for number, (model, rows) in enumerate(table.groupby("model", sort=False)):
         for axes, name in zip(panels, names, strict=True):
             axes.plot(
