@@ -77,7 +77,6 @@ def final_lines(
     lines: Sequence[str],
     options: "gboard_strategy.Options",
     found: "gboard_strategy.Decisions",
-    seed: int,
 ) -> list[str]:
     """Returns the flags of the final run, whose guarantee is what was decided.
 
@@ -85,7 +84,6 @@ def final_lines(
         lines: The lines of `given_lines`.
         options: What the strategy is given.
         found: What it decided.
-        seed: The seed of the run.
 
     Raises:
         ValueError: If a run of these flags is guaranteed less.
@@ -104,7 +102,7 @@ def final_lines(
         f"--min_separation={of_privacy.min_separation}",
         f"--max_participation={of_privacy.max_participation}",
         f"--delta={options.delta!r}",
-        f"--seed={seed}",
+        f"--seed={found.seed}",
     ]
     rho = _planned_rho(final, found.num_clients, options.delta)
     # Two sums of the same numbers may differ in their last digits.

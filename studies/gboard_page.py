@@ -41,7 +41,10 @@ def to_markdown(
     for name, text in steps:
         lines += [f"**{name}** {text}", ""]
     lines += [
-        "The final run: `scripts/run training.run_training --flagfile=final.flagfile`.",
+        "The final run: `scripts/run training.run_training --flagfile=final.flagfile`. "
+        f"Its seed is {found.seed}, which no experiment had: it draws anew who is held "
+        "out, so that it is not judged by the clients whose loss has chosen rate and "
+        "noise (but for those that are drawn again).",
         "",
         "| experiment | held-out loss | clip norm | tracked norm |",
         "|---|--:|--:|--:|",
@@ -135,8 +138,9 @@ def _clip(options, found, table) -> tuple[str, str]:
         "adapts (Algorithm 1, report goal "
         f"{options.small_report_goal:,}), that rate has the least held-out loss "
         f"({told}), and the clip norm is the {options.target_quantile:g} quantile of "
-        "updates' norms that its run has estimated at its end. It is fixed from here "
-        "on: a clip norm that adapts costs restarts and noise.",
+        "updates' norms that its run has estimated: the median of the last quarter of "
+        "its rounds, as the estimate of one has the noise of few clients. It is fixed "
+        "from here on: a clip norm that adapts costs restarts and noise.",
     )
 
 

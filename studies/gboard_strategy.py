@@ -137,6 +137,8 @@ class Decisions:
         noise_per_client: z / m.
         num_clients: Who train.
         choice: Report goal, noise, MinS and timer.
+        seed: The seed of the final run, not that of the experiments: by it other
+            clients are held out than those whose loss has chosen.
     """
 
     server_learning_rate: float
@@ -144,6 +146,18 @@ class Decisions:
     noise_per_client: float
     num_clients: int
     choice: gboard_privacy.Choice
+    seed: int
+
+
+def clip_norm(tracked: pd.Series) -> float:
+    """Returns the clip norm that a run has found, to few digits.
+
+    Args:
+        tracked: Its estimate after each round. Of few clients one has much noise, so
+            the median of the last quarter of the rounds counts.
+    """
+    last = tracked.iloc[-math.ceil(len(tracked) / 4) :]
+    return gboard_privacy.rounded(float(last.median()))
 
 
 def best_rate(last: pd.Series) -> float:
@@ -208,8 +222,7 @@ class StrategyStudy(training_runs.TrainingStudy):
 
         Raises:
             RuntimeError: If the run fails otherwise.
-            ValueError: If the clients are not enough for the largest report goal, or
-                not those of the runs before.
+            ValueError: If the clients are not enough, or not those of the runs before.
         """
         if setting.name.startswith("noise"):
             rate, clip = self._clip(part.path.parent)
@@ -219,7 +232,6 @@ class StrategyStudy(training_runs.TrainingStudy):
             super().run_part(setting, repeat, part)
         except training_runs.NotFiniteError:
             logging.info("%s: it counts as an infinite loss.", setting.label)
-        self._check_final(part.path)
         training_runs.check_same_data(self._begun(part.path.parent))
         return {}
 
@@ -228,10 +240,14 @@ class StrategyStudy(training_runs.TrainingStudy):
         paths = [directory / study.part_name(s.name, 0) for s in self.settings]
         return [path for path in paths if (path / run_record.FACTS_FILE).exists()]
 
-    def _check_final(self, path: pathlib.Path) -> None:
-        """Refuses what no final run can have, as soon as a run has counted clients."""
-        goal = self.options.largest_report_goal
-        clients = training_runs.read_num_clients(path)
+    def check_clients(self) -> None:
+        """Checks before the first run that there are clients enough for the last.
+
+        Raises:
+            ValueError: If there are not, or not for an experiment.
+        """
+        super().check_clients()
+        goal, clients = self.options.largest_report_goal, self._num_clients
         try:
             self.rule(clients, goal, 0)
         except ValueError as error:
@@ -254,8 +270,7 @@ class StrategyStudy(training_runs.TrainingStudy):
         """Returns the learning rate, and the clip norm that its run has found."""
         found = self._metrics(directory, "rate")
         rate = best_rate(_last_losses(found))
-        norm = float(found[rate]["tracked_norm"].iloc[-1])
-        return rate, gboard_privacy.rounded(norm)
+        return rate, clip_norm(found[rate]["tracked_norm"])
 
     def decide(self, directory: pathlib.Path) -> Decisions:
         """Returns what follows from the experiments in a directory."""
@@ -264,15 +279,16 @@ class StrategyStudy(training_runs.TrainingStudy):
         noise = largest_noise(losses, self.options.loss_tolerance)
         first = directory / study.part_name(self.settings[0].name, 0)
         clients = training_runs.read_num_clients(first)
+        seed = self.seed + 1
         choice = gboard_privacy.choose(
             lambda goal, hours: self.rule(clients, goal, hours),
-            seed=self.seed,
+            seed=seed,
             noise_per_client=noise,
             small_goal=self.options.small_report_goal,
             largest_goal=self.options.largest_report_goal,
             target_rho=self.options.target_rho,
         )
-        return Decisions(rate, clip, noise, clients, choice)
+        return Decisions(rate, clip, noise, clients, choice, seed)
 
     def rule(self, clients: int, goal: int, hours: int) -> timers.Timers:
         """Returns how the clients of the final run's rounds come together."""
@@ -292,7 +308,7 @@ class StrategyStudy(training_runs.TrainingStudy):
             ValueError: If its run is guaranteed less than was decided.
         """
         title = "# The final run, by section 2.5 of Xu et al. 2023."
-        final = gboard_flags.final_lines(self.lines, self.options, found, self.seed)
+        final = gboard_flags.final_lines(self.lines, self.options, found)
         return "\n".join([title, *final]) + "\n"
 
     def files(self, found: study.Tables, directory: pathlib.Path) -> dict[str, bytes]:
@@ -339,7 +355,7 @@ def prepare(
     Args:
         name: There is one study only.
         options: What the strategy is given.
-        seed: The seed of all runs, at least 0.
+        seed: The seed of the experiments, at least 0; the final run has the next.
         cache: Directory where populations are kept.
 
     Raises:
@@ -348,7 +364,13 @@ def prepare(
     del name
     lines = gboard_flags.given_lines(options)
     goal, rounds = options.small_report_goal, options.small_rounds or options.num_rounds
-    common = (*lines, f"--cohort_size={goal}", f"--num_rounds={rounds}")
+    common = (
+        *lines,
+        "--mechanism=dp_ftrl",
+        f"--cohort_size={goal}",
+        f"--num_rounds={rounds}",
+        f"--clip_norm={options.first_clip_norm!r}",
+    )
     least, *_ = noises = numbers(options.noises_per_client)
     every = max(1, rounds // 4)
     adapting = (
@@ -356,7 +378,6 @@ def prepare(
         f"--noise_multiplier={least * goal!r}",
         f"--clipped_count_stddev={max(goal / 20, least * goal)!r}",
         f"--target_quantile={options.target_quantile!r}",
-        f"--clip_norm={options.first_clip_norm!r}",
         f"--first_restart={every}",
         f"--restart_period={every}",
     )
@@ -364,7 +385,7 @@ def prepare(
         training_runs.Setting(
             f"rate_{rate:g}",
             f"clip norm adapts, server learning rate {rate:g}",
-            ("--mechanism=dp_ftrl", *adapting, f"--server_learning_rate={rate!r}"),
+            (*adapting, f"--server_learning_rate={rate!r}"),
             color,
             ":",
         )
@@ -376,7 +397,7 @@ def prepare(
         training_runs.Setting(
             f"noise_{noise:g}",
             f"clip norm fixed, z = {noise:g} m",
-            ("--mechanism=dp_ftrl", f"--noise_multiplier={noise * goal!r}"),
+            (f"--noise_multiplier={noise * goal!r}",),
             color,
         )
         for noise, color in zip(noises, _COLORS, strict=False)

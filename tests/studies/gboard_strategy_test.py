@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import pathlib
+import re
 import subprocess
 from unittest import mock
 
@@ -12,8 +13,8 @@ from absl.testing import absltest, parameterized
 from options import option_flags
 from randomness import noise_keys
 from simulation import exit_codes, run_directory, run_record, tables
+from studies import gboard_privacy, study, training_runs
 from studies import gboard_strategy as strategy
-from studies import study, training_runs
 from tests import forked_programs
 from training.training_options import TrainingOptions
 
@@ -41,6 +42,8 @@ _BASE = """# A tiny population.
 _LOSSES = {"rate": {0.5: 3.0, 1.0: 2.5, 2.0: 2.6}, "noise": {0.05: 2.0, 0.1: 2.03}}
 _LOSSES["noise"][0.2] = 2.5
 
+_STEPS = ("(1)", "(2)", "(3)", "(4)", "(5, 6)", "(7)")
+
 
 class StrategyTest(parameterized.TestCase):
     def setUp(self):
@@ -49,6 +52,7 @@ class StrategyTest(parameterized.TestCase):
         self.base = self.scratch / "base.flagfile"
         self.base.write_text(_BASE)
         self.asked, self.diverging, self.changed = {}, set(), {}
+        self.seeds = []
 
     def prepare(self, **options):
         values = dict(
@@ -69,6 +73,7 @@ class StrategyTest(parameterized.TestCase):
         kind, _, number = path.name.removesuffix("_repeat_1").partition("_")
         options = option_flags.read_lines(TrainingOptions, flags)
         self.asked[path.name] = options
+        self.seeds += [int(f[7:]) for f in flags if f.startswith("--seed=")]
         loss = _LOSSES[kind][float(number.replace("_", "."))]
         status = "complete" if path.name not in self.diverging else "running"
         (path / "simulator").mkdir(parents=True, exist_ok=True)
@@ -80,20 +85,31 @@ class StrategyTest(parameterized.TestCase):
         (path / run_record.FACTS_FILE).write_text(json.dumps(plan))
         if path.name in self.diverging:
             raise training_runs.NotFiniteError("it would no longer be finite")
-        norms = {"clip_norm": options.clip_norm, "tracked_norm": 0.41237}
-        metrics = {"round": [1, 2], "held_out_loss": [9.0, loss], **norms}
+        metrics = {
+            "round": range(1, 9),
+            "held_out_loss": [9.0] * 7 + [loss],
+            "clip_norm": options.clip_norm,
+            # The last quarter has a median of 0.41237.
+            "tracked_norm": [9.0] * 6 + [0.4, 0.42474],
+        }
         (path / "simulator/metrics.csv").write_text(tables.write(pd.DataFrame(metrics)))
 
     def walk(self, made):
         directory = run_directory.RunDirectory.create(
             self.scratch / "study", program="t", flags=(), facts={}, noise_key=_KEY
         )
-        with directory, mock.patch.object(training_runs, "train", self.write_run):
+        with (
+            directory,
+            mock.patch.object(training_runs, "train", self.write_run),
+            mock.patch.object(training_runs, "num_clients", return_value=320),
+        ):
             (found,) = study.run(made, directory)
             return made.files(found, directory.path)
 
     def test_each_step(self):
-        files = self.walk(self.prepare())
+        choose = mock.Mock(wraps=gboard_privacy.choose)
+        with mock.patch.object(gboard_privacy, "choose", choose):
+            files = self.walk(self.prepare())
         adapting, fixed = (
             self.asked["rate_2_repeat_1"],
             self.asked["noise_0_1_repeat_1"],
@@ -113,34 +129,70 @@ class StrategyTest(parameterized.TestCase):
         self.assertAlmostEqual(final.noise_multiplier / final.cohort_size, 0.1)
         self.assertEqual((final.server_learning_rate, final.clip_norm), (1.0, 0.4124))
         self.assertFalse(final.diurnal)
+        # Who was held out in experiments judges nothing more.
+        self.assertEqual({*self.seeds}, {3})
+        self.assertIn("--seed=4", lines)
+        # Whose clients come and go as was looked at.
+        self.assertEqual(choose.call_args.kwargs["seed"], 4)
         # A flag once: what is decided is not there twice.
         names = [line.partition("=")[0] for line in lines]
         self.assertLen(set(names), len(names))
         page = files[study.PAGE].decode()
-        for step in ("(1)", "(2)", "(3)", "(4)", "(5, 6)", "(7)"):
+        for step in _STEPS:
             self.assertIn(f"**{step} ", page)
         self.assertIn("z = 0.1 m: the largest whose held-out loss is at most 2", page)
         self.assertIn("(0.5: 3.0000; 1: 2.5000; 2: 2.6000)", page)
         self.assertIn(f"Report goal {final.cohort_size}, z = ", page)
+        self.assertIn("Its seed is 4, which no experiment had", page)
         self.assertTrue(files["experiments.png"].startswith(b"\x89PNG"))
 
-        # The run that it describes: its guarantee is what the page says.
-        (self.scratch / "final").write_bytes(files[strategy.FLAGFILE])
+    def test_a_real_walk_and_its_final_run(self):
+        results = self.scratch / "results"
+        cache = f"--population_cache={self.scratch / 'cache'}"
         done = forked_programs.run(
-            "training.run_training",
-            f"--flagfile={self.scratch / 'final'}",
-            f"--output_dir={self.scratch / 'run'}",
-            f"--population_cache={self.scratch / 'cache'}",
+            "scripts.reproduce",
+            "--study=gboard_strategy",
+            f"--training_flagfile={self.base}",
+            "--largest_report_goal=12",
+            "--target_rho=9",
+            "--num_rounds=8",
+            "--small_report_goal=4",
+            "--server_learning_rates=1",
+            "--noises_per_client=0.1",
+            "--seed=5",
+            f"--output_dir={self.scratch / 'walk'}",
+            f"--results_dir={results}",
+            cache,
         )
         self.assertEqual(done.returncode, 0, done.stderr)
-        said = json.loads((self.scratch / "run" / "privacy_planned.json").read_text())
+        page = (results / study.PAGE).read_text()
+        for step in _STEPS:
+            self.assertIn(f"**{step} ", page)
+        # What was decided is what the experiments have measured.
+        table = tables.read(results / "experiments.csv")
+        self.assertEqual(table["setting"].tolist(), ["rate_1"] * 8 + ["noise_0.1"] * 8)
+        adapting, fixed = table["clip_norm"][:8], table["clip_norm"][8:]
+        self.assertEqual([*fixed], [strategy.clip_norm(table["tracked_norm"][:8])] * 8)
+        self.assertNotIn(fixed.iloc[0], [*adapting])
+
+        # The run that it describes: its guarantee is what the page says.
+        run = self.scratch / "run"
+        done = forked_programs.run(
+            "training.run_training",
+            f"--flagfile={results / strategy.FLAGFILE}",
+            f"--output_dir={run}",
+            cache,
+        )
+        self.assertEqual(done.returncode, 0, done.stderr)
+        said = json.loads((run / "privacy_planned.json").read_text())
         (guarantee,) = said["guarantees"]
-        self.assertLessEqual(guarantee["rho"], 2)
-        (shown,) = (w for w in page.split() if w.startswith(f"{guarantee['rho']:.3f}"))
-        self.assertGreaterEqual(float(shown.rstrip(",")), guarantee["rho"])
-        realised = training_runs.read_privacy(self.scratch / "run")
+        self.assertLessEqual(guarantee["rho"], 9)
+        shown = float(re.search(r"zCDP ([\d.]+), epsilon", page)[1])
+        self.assertBetween(shown - guarantee["rho"], 0, 1.1e-4)
+        realised = training_runs.read_privacy(run)
         self.assertLessEqual(realised["guarantees"][0]["rho"], guarantee["rho"])
-        self.assertEqual(training_runs.read_num_clients(self.scratch / "run"), 320)
+        self.assertEqual(training_runs.read_num_clients(run), 320)
+        self.assertIn("--seed=6", run_record.read(run)["flags"])
 
     @parameterized.parameters(
         ("-adaptive_clip\n-epsilon=1",),
@@ -235,6 +287,16 @@ class StrategyTest(parameterized.TestCase):
         self.assertIn("--initial_model=/some/model\n", flagfile)
         self.assertNotIn("--initial_bias", flagfile)
 
+    @parameterized.parameters(
+        # A quarter of the rounds, and at least one of them.
+        ([9, 9, 9, 9, 9, 9, 1, 3], 2.0),
+        ([9, 9, 9, 1, 5, 3], 4.0),
+        ([9, 0.123456], 0.1235),
+        ([9, 9, 9, 9, 9, 9, 9, 9, 9, 2, 1, 100], 2.0),
+    )
+    def test_one_rounds_noise_is_no_clip_norm(self, tracked, expected):
+        self.assertEqual(strategy.clip_norm(pd.Series(tracked)), expected)
+
     def test_noise_that_a_model_bears(self):
         losses = pd.Series({0.1: 2.0, 0.2: 2.1, 0.4: 1.9})
         # Luck with more noise is no reason.
@@ -279,8 +341,8 @@ class StrategyTest(parameterized.TestCase):
         regex = "^--largest_report_goal=400: .* the population has 320"
         with self.assertRaisesRegex(ValueError, regex):
             self.walk(made)
-        # It ends after the first run.
-        self.assertEqual(list(self.asked), ["rate_0_5_repeat_1"])
+        # It ends before the first run.
+        self.assertEmpty(self.asked)
 
 
 if __name__ == "__main__":
