@@ -66,14 +66,18 @@ def marked_tables(text: str) -> Iterator[tuple[str | None, int, list[str]]]:
 
     Yields:
         The name of a table's mark, or None; the number of its first line, from 0; and
-        its lines.
+        its lines: none below a mark that no table follows yet.
     """
     lines, in_code, i = text.splitlines(), False, 0
     while i < len(lines):
         if lines[i].startswith("```"):
             in_code = not in_code
         if in_code or not lines[i].startswith("|"):
+            lone = None if in_code else _MARK.fullmatch(lines[i])
             i += 1
+            below = next((line for line in lines[i:] if line), "")
+            if lone and not below.startswith("|"):
+                yield lone["name"], i, []
             continue
         first = i
         while i < len(lines) and lines[i].startswith("|"):
@@ -107,7 +111,8 @@ def renewed(text: str) -> str:
                 f"line {first}: no table is called {name!r}; there are "
                 f"{', '.join(sorted(TABLES))}"
             )
-        lines[first : first + len(old)] = TABLES[name]()
+        table = TABLES[name]()
+        lines[first : first + len(old)] = table if old else ["", *table]
     return "\n".join(lines) + "\n"
 
 

@@ -39,7 +39,7 @@ def tradeoff() -> list[str]:
                 f"{row['norm_factor']:.4f}",
                 f"{row['rho']:.3f}",
                 f"{row['loss']:.3f}",
-                f"{row['suggestion']:.1%}",
+                f"{row['one_suggestion']:.1%}",
             ]
             for row in summary("xu_secagg")
         ],

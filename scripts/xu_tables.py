@@ -1,7 +1,7 @@
 """The tables of the studies of Xu et al. 2023: privacy, and what models learn."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pandas as pd
 
@@ -11,23 +11,30 @@ from studies import intervals, xu_2023_quality, xu_2023_quality_report
 from training import metric_names
 
 # Of the ways of training, by their names.
+# Far above that of words by frequency alone.
+_DIVERGED = 7.0
 _LABELS = {step.name: step.label for step in xu_2023_quality.STEPS}
+
+
+_LESS = xu_2023_quality_report.ABOVE_TRIGRAM
+_JUDGED = ("loss", _LESS, "one_suggestion", "three_suggestions", "picked_rate")
 
 
 def xu_quality() -> list[str]:
     """What models of 10,000 words are worth on a keyboard, beside n-grams."""
-    seeds = sorted(RESULTS.glob("xu_quality/seed_*/judged.csv"))
+    return _judged("xu_quality", (*_JUDGED, "trigger_rate", "word_modified_after"))
+
+
+def xu_quality_500_rounds() -> list[str]:
+    """The same of the settings before these, with more rounds."""
+    return _judged("xu_quality_500_rounds", (*_JUDGED, "word_modified_after"))
+
+
+def _judged(folder: str, names: Sequence[str]) -> list[str]:
+    """Returns what judges found of each model, over the seeds that a folder has."""
+    seeds = sorted(RESULTS.glob(f"{folder}/seed_*/judged.csv"))
     judged = map(tables.read, seeds)
     found = pd.concat(map(xu_2023_quality_report.beside_trigram, judged))
-    less = xu_2023_quality_report.ABOVE_TRIGRAM
-    names = [
-        "loss",
-        less,
-        "one_suggestion",
-        "three_suggestions",
-        "picked_rate",
-        "word_modified_after",
-    ]
     rows = []
     models = [*_LABELS, *found["model"].drop_duplicates()]
     kind = pd.CategoricalDtype(list(dict.fromkeys(models)))
@@ -35,11 +42,28 @@ def xu_quality() -> list[str]:
     for model, of_model in found.groupby("model", observed=True):
         rows.append([_LABELS.get(str(model), str(model)), str(len(of_model))])
         for name in names:
-            form = ".3f" if name in ("loss", less) else ".1%"
-            half = intervals.half_of_mean(of_model[name].to_numpy())
-            rows[-1].append(intervals.shown(of_model[name].mean(), half, form))
+            form = ".3f" if name in ("loss", _LESS) else ".1%"
+            # None where the model is never sure enough of what follows.
+            values = of_model[name].dropna().to_numpy()
+            if not len(values):
+                rows[-1].append("none")
+                continue
+            half = intervals.half_of_mean(values)
+            rows[-1].append(intervals.shown(values.mean(), half, form))
     shown = [metric_names.KEYBOARD_LABELS.get(name, name) for name in names]
     return table(["held-out bloggers", "seeds", *shown], rows)
+
+
+def xu_quality_rounds_saved() -> list[str]:
+    """How soon pretrained runs are as good as those from scratch at their end."""
+    rows = []
+    for path in sorted(RESULTS.glob("xu_quality/seed_*/rounds_saved.csv")):
+        seed = path.parent.name.removeprefix("seed_")
+        for row in tables.read(path).to_dict("records"):
+            cells = xu_2023_quality_report.saved_cells(row)
+            rows.append([_LABELS[row["setting"]], seed, *cells])
+    columns = ["seed", "loss", "rounds from scratch", "zCDP", "rounds pretrained"]
+    return table(["", *columns, "zCDP"], rows)
 
 
 def xu_quality_synthetic() -> list[str]:
@@ -60,22 +84,33 @@ def xu_quality_synthetic() -> list[str]:
 
 
 def xu_quality_choice() -> list[str]:
-    """Which rates of clients and server are best after 100 rounds."""
-    runs = tables.read(RESULTS / "xu_quality_choice" / "runs.csv")
+    """Which clips, and rates of clients and server, are best after 100 rounds."""
+    runs = pd.concat(
+        map(tables.read, sorted(RESULTS.glob("xu_quality_choice/*/runs.csv")))
+    )
     last = runs.groupby("setting", sort=False).last()
-    rates: dict[str, dict[str, pd.Series]] = {}
+    ways = {
+        "": "DP-FTRL, clip norm 1",
+        "clip_2_": "DP-FTRL, clip norm 2",
+        "adaptive_": "DP-FTRL, adaptive clip",
+        "fedavg_": "FedAvg, no clip",
+    }
+    rates: dict[tuple[str, str], dict[str, pd.Series]] = {}
     for setting, row in last.iterrows():
-        _, clients, _, server = str(setting).split("_")
-        rates.setdefault(clients, {})[server] = row
-    servers = list(dict.fromkeys(s for of_rate in rates.values() for s in of_rate))
+        way, _, rates_of = str(setting).partition("clients_")
+        clients, _, server = rates_of.split("_")
+        rates.setdefault((way, clients), {})[server] = row
+    servers = sorted({s for of_rate in rates.values() for s in of_rate})
+    order = sorted(rates, key=lambda key: [*ways].index(key[0]))
     return table(
-        ["clients' rate", *[f"server's {server}" for server in servers]],
+        ["", "clients' rate", *[f"server's {server}" for server in servers]],
         [
             [
+                ways[way],
                 clients,
-                *[_loss_and_suggestion(by_server.get(s)) for s in servers],
+                *[_loss_and_suggestion(rates[way, clients].get(s)) for s in servers],
             ]
-            for clients, by_server in rates.items()
+            for way, clients in order
         ],
     )
 
@@ -83,6 +118,8 @@ def xu_quality_choice() -> list[str]:
 def _loss_and_suggestion(row: pd.Series | None) -> str:
     if row is None:
         return ""
+    if row["held_out_loss"] > _DIVERGED:
+        return "diverges"
     return f"{row['held_out_loss']:.3f}, {row['held_out_one_suggestion']:.1%}"
 
 
@@ -108,7 +145,7 @@ def xu_scaling() -> list[str]:
     for setting, noisy in found[found["rho"] < math.inf].iterrows():
         goal = str(setting).rpartition("_")[2]
         row = [f"{int(goal):,}", str(int(noisy["repeats"]))]
-        for name, form in (("loss", ".4f"), ("suggestion", ".1%")):
+        for name, form in (("loss", ".4f"), ("one_suggestion", ".1%")):
             for one in (noisy, found.loc[f"fedavg_{goal}"]):
                 row.append(intervals.shown(one[name], one[f"{name}_half"], form))
         rows.append(row)
@@ -118,7 +155,7 @@ def xu_scaling() -> list[str]:
 
 
 TABLES: dict[str, Callable[[], list[str]]] = {
-    "xu_quality": xu_quality,
+    "xu_quality_500_rounds": xu_quality_500_rounds,
     "xu_quality_choice": xu_quality_choice,
     "xu_quality_synthetic": xu_quality_synthetic,
     "xu_figure4": xu_figure4,

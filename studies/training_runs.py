@@ -38,6 +38,7 @@ from training.training_options import TrainingOptions
 BASELINES = "baselines.csv"
 # Those of them that models have to beat: lines in plots over rounds.
 ON_PLOTS = (metric_names.BIGRAM, metric_names.TRIGRAM, metric_names.BEST_POSSIBLE)
+_CUT = 0.1
 # Facts of a run that say what it has read.
 _OF_DATA = ("population", "vocabulary", "initial_model")
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -305,6 +306,8 @@ def plot(
     settings: Sequence[Setting],
     panels: Mapping[str, str],
     beside: pd.DataFrame | None = None,
+    *,
+    is_cut: bool = False,
     **line: Any,
 ) -> bytes:
     """Plots a loss and an accuracy over rounds, mean and range; returns a PNG.
@@ -315,6 +318,9 @@ def plot(
         panels: The titles of two columns, the loss and the accuracy.
         beside: What runs stand beside, from `read_baselines`: those of `ON_PLOTS` are
             straight lines, the mean of several rows of one.
+        is_cut: Whether a tenth of the losses, the largest, and of the accuracies, the
+            smallest, are left out of sight: those of first rounds, or of a model that
+            diverges, so that the last ones of others can be told apart.
         **line: How lines look, beside a setting's color and style.
     """
     figure, axes_of = plots.stacked(list(panels.values()), "round")
@@ -336,6 +342,13 @@ def plot(
             means = beside.groupby("baseline")[column.removeprefix("held_out_")].mean()
             shown = {name: means[name] for name in ON_PLOTS if name in means}
             plots.straight_lines(axes, shown)
+    if is_cut and len(table):
+        loss, accuracy = panels
+        # Those of a model that diverges say nothing beside the others'.
+        losses = table.loc[table[loss] < 2 * table[loss].min(), loss]
+        top = losses.quantile(1 - _CUT)
+        axes_of[0].set_ylim(losses.min() - (top - losses.min()) / 10, top)
+        axes_of[1].set_ylim(bottom=table[accuracy].quantile(_CUT))
     axes_of[1].yaxis.set_major_formatter(matplotlib.ticker.PercentFormatter(1))
     plots.legend(axes_of[1], below=True)
     return plots.png(figure)

@@ -158,51 +158,49 @@ STEPS: tuple[Step, ...] = (
 )
 
 
-# Rates of clients, and their colors; rates of the server, and their lines.
-_OF_CLIENTS = {1.0: plots.BLUE, 3.0: plots.ORANGE, 6.0: plots.GREEN}
-_OF_SERVER = {1.0: ":", 2.0: "-", 4.0: "--", 8.0: "-."}
-# What rates are tried with: the beginning of names, that of labels, and flags.
-_UNCLIPPED = ("fedavg_", "FedAvg, no clip, ", ("--mechanism=fedavg", "--clip_norm=100"))
-_WITH_NOISE = ("--mechanism=dp_ftrl", _NOISE)
-_CLIP_1 = ("", "", _WITH_NOISE)
-_CLIP_2 = ("clip_2_", "clip norm 2, ", (*_WITH_NOISE, "--clip_norm=2"))
-_ADAPTS = (
-    "adaptive_",
-    "adaptive clip, ",
-    (
-        *_WITH_NOISE,
-        "--adaptive_clip",
-        "--clip_norm=0.2",
-        "--first_restart=16",
-        "--restart_period=32",
-    ),
-)
+# Of the server's rate, the line.
+_LINES = {1.0: ":", 2.0: "-", 4.0: "--", 8.0: "-."}
+
+
+def _choice(
+    name: str, label: str, flags: Sequence[str], color: str, rate: float, server: float
+) -> Step:
+    """Returns a setting that is tried, at a rate of clients and one of the server."""
+    return Step(
+        f"{name}clients_{rate:g}_server_{server:g}",
+        f"{label}clients' rate {rate:g}, server's {server:g}",
+        (
+            *flags,
+            f"--client_learning_rate={rate!r}",
+            f"--server_learning_rate={server!r}",
+            *_OF_FEW,
+        ),
+        color,
+        _LINES[server],
+    )
 
 
 def choices() -> tuple[Step, ...]:
     """Returns the settings of which some are chosen: clips, rates of both sides."""
-    tried = [
-        *[(_CLIP_1, rate, server) for rate in (1.0, 3.0) for server in (1.0, 2.0, 4.0)],
-        (_CLIP_1, 3.0, 8.0),
-        *[(_CLIP_1, 6.0, server) for server in (1.0, 2.0, 4.0)],
-        *[(_ADAPTS, rate, 4.0) for rate in (3.0, 6.0)],
-        *[(_CLIP_2, rate, server) for rate in (3.0, 6.0) for server in (2.0, 4.0)],
-        *[(_UNCLIPPED, rate, s) for rate in (3.0, 6.0) for s in (1.0, 2.0, 4.0)],
-    ]
-    return tuple(
-        Step(
-            f"{name}clients_{rate:g}_server_{server:g}",
-            f"{label}clients' rate {rate:g}, server's {server:g}",
-            (
-                *flags,
-                f"--client_learning_rate={rate!r}",
-                f"--server_learning_rate={server!r}",
-                *_OF_FEW,
-            ),
-            _OF_CLIENTS[rate],
-            _OF_SERVER[server],
-        )
-        for (name, label, flags), rate, server in tried
+    noisy = ("--mechanism=dp_ftrl", _NOISE)
+    twice = ("clip_2_", "clip norm 2, ", (*noisy, "--clip_norm=2"), plots.INK)
+    starts = ("--first_restart=16", "--restart_period=32")
+    adapts = ("--adaptive_clip", "--clip_norm=0.2", *starts)
+    adaptive = ("adaptive_", "adaptive clip, ", (*noisy, *adapts), plots.PURPLE)
+    unclipped = ("--mechanism=fedavg", "--clip_norm=100")
+    plain = ("fedavg_", "FedAvg, no clip, ", unclipped, plots.MUTED)
+    rates = {1.0: plots.BLUE, 3.0: plots.ORANGE, 6.0: plots.GREEN}
+    return (
+        *(
+            _choice("", "", noisy, color, rate, server)
+            for rate, color in rates.items()
+            for server in _LINES
+            if server < 8 or rate == 3
+        ),
+        _choice(*adaptive, 3.0, 4.0),
+        _choice(*twice, 3.0, 4.0),
+        _choice(*plain, 3.0, 2.0),
+        _choice(*plain, 3.0, 4.0),
     )
 
 

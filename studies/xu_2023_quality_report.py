@@ -171,19 +171,17 @@ def _saved_rows(
         "|---|--:|--:|--:|--:|--:|--:|",
     ]
     for row in saved.to_dict("records"):
-        by_then = ["never", ""]
-        if not math.isnan(row["pretrained_rounds"]):
-            by_then = [f"{row['pretrained_rounds']:.0f}", _rho(row["pretrained_rho"])]
-        cells = [
-            labels[row["setting"]],
-            str(row["repeat"] + 1),
-            f"{row['loss']:.3f}",
-            f"{row['rounds']:.0f}",
-            _rho(row["rho"]),
-            *by_then,
-        ]
+        cells = [labels[row["setting"]], str(row["repeat"] + 1), *saved_cells(row)]
         lines.append(f"| {' | '.join(cells)} |")
     return lines
+
+
+def saved_cells(row: Mapping[str, float]) -> list[str]:
+    """Returns a row of `rounds_saved` as tables have it, from its loss on."""
+    by_then = ["never", ""]
+    if not math.isnan(row["pretrained_rounds"]):
+        by_then = [f"{row['pretrained_rounds']:.0f}", _rho(row["pretrained_rho"])]
+    return [f"{row['loss']:.3f}", f"{row['rounds']:.0f}", _rho(row["rho"]), *by_then]
 
 
 def _rho(rho: float) -> str:
@@ -270,7 +268,9 @@ def plot(found: Runs) -> bytes:
         _LOSS: "Held-out clients: loss (nats a token)",
         _SUGGESTION: "Accuracy of one suggestion",
     }
-    return training_runs.plot(found.rounds, found.settings, panels, found.beside)
+    return training_runs.plot(
+        found.rounds, found.settings, panels, found.beside, is_cut=True
+    )
 
 
 def _adaptive(found: Runs) -> list[training_runs.Setting]:
@@ -324,6 +324,6 @@ def plot_clip(found: Runs, adaptive: Sequence[training_runs.Setting]) -> bytes:
     fixed = found.rounds.loc[found.rounds["setting"].isin(names), "clip_norm"].unique()
     plots.straight_lines(below, {f"fixed, {norm:g}": norm for norm in sorted(fixed)})
     below.set_ylim(bottom=0)
-    for axes in (above, below):
-        axes.legend(frameon=False, labelcolor=plots.INK, fontsize="small")
+    plots.legend(above)
+    plots.legend(below, below=True)
     return plots.png(figure)

@@ -158,11 +158,11 @@ class ScalingStudy(training_runs.TrainingStudy):
         labels = {setting.name: setting.label for setting in self.settings}
         for row in summary.itertuples():
             rho = "none" if math.isinf(row.rho) else f"{row.rho:.3g}"
+            right, half = row.one_suggestion, row.one_suggestion_half
             lines.append(
                 f"| {labels[row.setting]} | {row.repeats} | "
                 f"{intervals.shown(row.loss, row.loss_half, '.3f')} | "
-                f"{intervals.shown(row.suggestion, row.suggestion_half, '.2%')} | "
-                f"{rho} |"
+                f"{intervals.shown(right, half, '.2%')} | {rho} |"
             )
         for row in baselines.itertuples():
             lines.append(
@@ -193,8 +193,8 @@ def summarize(
         privacy: By setting: the statement of one of its runs.
 
     Returns:
-        `setting`, `repeats`, `loss`, `suggestion`, each with half of the 95% interval
-        (nan of one repeat), and `rho`, infinite without noise.
+        `setting`, `repeats`, `loss`, `one_suggestion`, each with half of the 95%
+        interval (nan of one repeat), and `rho`, infinite without noise.
     """
     rows = []
     for setting in settings:
@@ -205,7 +205,7 @@ def summarize(
         guarantees = privacy[setting.name]["guarantees"]
         rho = max((one["rho"] for one in guarantees), default=math.inf)
         row = {"setting": setting.name, "repeats": len(last)}
-        for name, column in (("loss", _LOSS), ("suggestion", _SUGGESTION)):
+        for name, column in (("loss", _LOSS), ("one_suggestion", _SUGGESTION)):
             values = last[column].to_numpy()
             row[name] = values.mean()
             row[f"{name}_half"] = intervals.half_of_mean(values)

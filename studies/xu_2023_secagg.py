@@ -99,7 +99,7 @@ class SecAggStudy(training_runs.TrainingStudy):
             lines.append(
                 f"| {name} | {row.bits} | {row.upload_bytes / 1e3:,.0f} | "
                 f"{row.norm_factor:.4f} | {row.rho:.4f} | {row.loss:.3f} | "
-                f"{row.suggestion:.1%} |"
+                f"{row.one_suggestion:.1%} |"
             )
         lines += [
             "",
@@ -131,7 +131,7 @@ def _row(setting: training_runs.Setting, path: pathlib.Path) -> dict[str, object
         "rho": guarantee["rho"],
         "epsilon": guarantee["epsilon"],
         "loss": last[_LOSS],
-        "suggestion": last[_SUGGESTION],
+        "one_suggestion": last[_SUGGESTION],
     }
     if setting.name == _EXACT:
         # A client's integers are 0 to 2^33, and a sum's the report goal times that.
@@ -177,7 +177,7 @@ def plot(table: pd.DataFrame) -> bytes:
     """Plots loss, suggestions and zCDP against bits; returns a PNG."""
     panels = {
         "loss": "Held-out clients: loss (nats a token)",
-        "suggestion": "Accuracy of one suggestion",
+        "one_suggestion": "Accuracy of one suggestion",
         "rho": "zCDP rho",
     }
     figure, axes_of = plots.stacked(list(panels.values()), "bits a parameter")

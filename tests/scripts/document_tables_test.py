@@ -47,6 +47,9 @@ class MarksTest(parameterized.TestCase):
         table = document_tables.TABLES[name]()
         text = "\n".join([f"<!-- table {name} -->", "", *table, "", "The end.", ""])
         self.assertEqual(document_tables.renewed(text), text)
+        # A mark that no table follows yet gets one.
+        lone = f"<!-- table {name} -->\n\nThe end.\n"
+        self.assertEqual(document_tables.renewed(lone), text)
         # The last digit of the last row that has one.
         last = max(i for i, line in enumerate(table) if re.search(r"\d", line))
         place = max(m.start() for m in re.finditer(r"\d", table[last]))
