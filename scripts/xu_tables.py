@@ -7,15 +7,15 @@ import pandas as pd
 
 from scripts.table_text import RESULTS, table
 from simulation import tables
-from studies import intervals, xu_2023_quality, xu_2023_quality_report
+from studies import intervals, xu_2023_quality_report, xu_2023_quality_steps
 from training import metric_names
 
 # Of the ways of training, by their names.
-# Far above that of words by frequency alone.
+_LABELS = {step.name: step.label for step in xu_2023_quality_steps.STEPS}
+
+
+# A loss far above that of words by frequency alone.
 _DIVERGED = 7.0
-_LABELS = {step.name: step.label for step in xu_2023_quality.STEPS}
-
-
 _LESS = xu_2023_quality_report.ABOVE_TRIGRAM
 _JUDGED = ("loss", _LESS, "one_suggestion", "three_suggestions", "picked_rate")
 

@@ -21,8 +21,9 @@ import pandas as pd
 
 from options import fields as options_lib
 from options.fields import option
-from simulation import plots, prepared_data, run_directory
+from simulation import prepared_data, run_directory
 from studies import study, training_runs, xu_2023_quality_report
+from studies import xu_2023_quality_steps as steps_lib
 from training import metric_names
 
 CHOICE, SYNTHETIC = "xu_quality_choice", "xu_quality_synthetic"
@@ -54,16 +55,6 @@ _SIZES = {
     "small": ("--num_units=256", "--embedding_size=48"),
     "paper": ("--num_units=670", "--embedding_size=96"),
 }
-# The noise a client of 6,500 clients at a noise multiplier of 7, with 100 clients.
-_NOISE = f"--noise_multiplier={7 / 65!r}"
-# Of some 20 rounds, in which the loss falls by less than 0.01 in the end; of as large a
-# part of central training's steps. Not chosen by trying others.
-_AVERAGE, _OF_STEPS = "--model_average=0.95", "--model_average=0.998"
-# Two shards have a fifth of the bloggers.
-_OF_FEW = ("--num_rounds=100", "--max_participation=5", "--min_separation=18")
-_CHAT, _JUDGED = "chat", "judged"
-_TRAIN, _CENTRALLY = "training.run_training", "training.pretrain"
-_JUDGE = "training.evaluate_keyboard"
 # Smart Compose at one picked rate, so that trigger rates can be compared.
 _OF_JUDGES = ("--compose_picked_rate=0.15", "--lowest_threshold=0.2")
 _NOTES: Mapping[str, tuple[str, ...]] = {
@@ -91,120 +82,6 @@ _NOTES: Mapping[str, tuple[str, ...]] = {
 
 
 @dataclasses.dataclass(frozen=True)
-class Step(training_runs.Setting):
-    """A run of the study, of one program or another.
-
-    Attributes:
-        program: What runs.
-        begins_with: The setting whose model it begins with; None for first weights.
-    """
-
-    program: str = _TRAIN
-    begins_with: str | None = None
-
-
-def _both(scratch: Step) -> list[Step]:
-    """Returns a way of training, from scratch and pretrained."""
-    pretrained = dataclasses.replace(
-        scratch,
-        name=f"{scratch.name}_pretrained",
-        label=f"{scratch.label}, pretrained",
-        line=":",
-        begins_with=_CHAT,
-    )
-    return [scratch, pretrained]
-
-
-def _federated(name: str, label: str, color: str, *flags: str) -> list[Step]:
-    """Returns a way of federated training, from scratch and pretrained."""
-    return _both(Step(name, label, (*flags, _AVERAGE), color))
-
-
-STEPS: tuple[Step, ...] = (
-    Step(
-        _CHAT,
-        "public chat alone",
-        ("--num_epochs=2",),
-        plots.MUTED,
-        program=_CENTRALLY,
-    ),
-    *_both(
-        Step(
-            "central",
-            "trained centrally",
-            ("--num_epochs=2", _OF_STEPS),
-            plots.INK,
-            program=_CENTRALLY,
-        )
-    ),
-    *_federated("fedavg", "FedAvg", plots.GREEN, "--mechanism=fedavg"),
-    *_federated("dp_ftrl", "DP-FTRL", plots.BLUE, "--mechanism=dp_ftrl", _NOISE),
-    *_federated(
-        "dp_ftrl_adaptive",
-        "DP-FTRL, adaptive clip",
-        plots.PURPLE,
-        "--mechanism=dp_ftrl",
-        _NOISE,
-        "--adaptive_clip",
-        "--clip_norm=0.2",
-        "--first_restart=32",
-        "--restart_period=128",
-        # The only one that was tried with it.
-        "--client_learning_rate=3",
-    ),
-    *_federated(
-        "dp_fedavg", "DP-FedAvg", plots.ORANGE, "--mechanism=dp_fedavg", _NOISE
-    ),
-)
-
-
-# Of the server's rate, the line.
-_LINES = {1.0: ":", 2.0: "-", 4.0: "--", 8.0: "-."}
-
-
-def _choice(
-    name: str, label: str, flags: Sequence[str], color: str, rate: float, server: float
-) -> Step:
-    """Returns a setting that is tried, at a rate of clients and one of the server."""
-    return Step(
-        f"{name}clients_{rate:g}_server_{server:g}",
-        f"{label}clients' rate {rate:g}, server's {server:g}",
-        (
-            *flags,
-            f"--client_learning_rate={rate!r}",
-            f"--server_learning_rate={server!r}",
-            *_OF_FEW,
-        ),
-        color,
-        _LINES[server],
-    )
-
-
-def choices() -> tuple[Step, ...]:
-    """Returns the settings of which some are chosen: clips, rates of both sides."""
-    noisy = ("--mechanism=dp_ftrl", _NOISE)
-    twice = ("clip_2_", "clip norm 2, ", (*noisy, "--clip_norm=2"), plots.INK)
-    starts = ("--first_restart=16", "--restart_period=32")
-    adapts = ("--adaptive_clip", "--clip_norm=0.2", *starts)
-    adaptive = ("adaptive_", "adaptive clip, ", (*noisy, *adapts), plots.PURPLE)
-    unclipped = ("--mechanism=fedavg", "--clip_norm=100")
-    plain = ("fedavg_", "FedAvg, no clip, ", unclipped, plots.MUTED)
-    rates = {1.0: plots.BLUE, 3.0: plots.ORANGE, 6.0: plots.GREEN}
-    return (
-        *(
-            _choice("", "", noisy, color, rate, server)
-            for rate, color in rates.items()
-            for server in _LINES
-            if server < 8 or rate == 3
-        ),
-        _choice(*adaptive, 3.0, 4.0),
-        _choice(*twice, 3.0, 4.0),
-        _choice(*plain, 3.0, 2.0),
-        _choice(*plain, 3.0, 4.0),
-    )
-
-
-@dataclasses.dataclass(frozen=True)
 class Options:
     """How the study is run; each field is a flag. The rest is in a flagfile."""
 
@@ -223,7 +100,7 @@ class Options:
     steps: tuple[str, ...] = option(
         (),
         "Which are run, of "
-        + ", ".join(step.name for step in STEPS)
+        + ", ".join(step.name for step in steps_lib.STEPS)
         + "; the chat's comes with those that begin with it. Of the choice of rates, "
         "of clients_3_server_4 and its like. By default all.",
     )
@@ -235,7 +112,7 @@ class Options:
     def __post_init__(self):
         options_lib.check(self)
 
-    def chosen(self, steps: tuple[Step, ...]) -> tuple[Step, ...]:
+    def chosen(self, steps: tuple[steps_lib.Step, ...]) -> tuple[steps_lib.Step, ...]:
         """Returns the steps that are run, those that others begin with among them.
 
         Args:
@@ -275,8 +152,8 @@ class QualityStudy(training_runs.TrainingStudy):
     @property
     def federated(self) -> Sequence[training_runs.Setting]:
         """The steps that are runs of `training.run_training`."""
-        steps = [s for s in self.settings if isinstance(s, Step)]
-        return [step for step in steps if step.program == _TRAIN]
+        steps = [s for s in self.settings if isinstance(s, steps_lib.Step)]
+        return [step for step in steps if step.program == steps_lib.TRAIN]
 
     def run_part(
         self,
@@ -290,22 +167,22 @@ class QualityStudy(training_runs.TrainingStudy):
             RuntimeError: If its program fails.
             ValueError: If the bloggers are not enough for all settings.
         """
-        assert isinstance(setting, Step)
+        assert isinstance(setting, steps_lib.Step)
         self.check_clients()
 
         def sibling(name: str) -> pathlib.Path:
             return part.path.parent / study.part_name(name, repeat)
 
         seed = f"--seed={self.seed + repeat}"
-        if setting.name == _JUDGED:
+        if setting.name == steps_lib.JUDGED:
             # The first run says what the population is, and who was held out.
-            judged = [s.name for s in self.settings if s.name not in (_CHAT, _JUDGED)]
-            judged += [s.name for s in self.settings if s.name == _CHAT]
-            models = [sibling(name) for name in judged]
+            names = {s.name for s in self.settings} - {steps_lib.JUDGED}
+            own = [s.name for s in self.settings if s.name in names - {steps_lib.CHAT}]
+            models = map(sibling, [*own, *(names & {steps_lib.CHAT})])
             flags = [f"--model={','.join(map(str, models))}", *_OF_JUDGES, seed]
-        elif setting.name == _CHAT:
+        elif setting.name == steps_lib.CHAT:
             flags = [*self.chat, *setting.flags, seed]
-        elif setting.program == _CENTRALLY:
+        elif setting.program == steps_lib.CENTRALLY:
             flags = [*self.central, *setting.flags, seed]
         else:
             flags = [*self.flags, *setting.flags, seed]
@@ -324,16 +201,16 @@ class QualityStudy(training_runs.TrainingStudy):
         beside = [pd.DataFrame(columns=["baseline", *metric_names.LABELS])]
         judged, privacy, shared = [], {}, []
         for (setting, repeat), path in self.paths(directory).items():
-            assert isinstance(setting, Step)
-            if setting.name == _JUDGED:
+            assert isinstance(setting, steps_lib.Step)
+            if setting.name == steps_lib.JUDGED:
                 judged.append(xu_2023_quality_report.read_judged(path))
-            elif setting.program == _TRAIN:  # central training has steps, not rounds
+            elif setting.program == steps_lib.TRAIN:  # other training has no rounds
                 of_run = training_runs.read_metrics(path)
                 rounds.append(of_run.assign(setting=setting.name, repeat=repeat))
                 of_ngrams = training_runs.read_baselines(path)
-                is_public = of_ngrams["baseline"].isin(metric_names.NGRAMS)
+                is_counted = of_ngrams["baseline"].isin(metric_names.NGRAMS)
                 is_best = of_ngrams["baseline"] == metric_names.BEST_POSSIBLE
-                beside.append(of_ngrams[is_public | is_best])
+                beside.append(of_ngrams[is_counted | is_best])
                 privacy[setting.name] = training_runs.read_privacy(path)
                 if setting.begins_with is not None:
                     shared.append(training_runs.read_shared_text(path))
@@ -369,9 +246,10 @@ def _of_chat(shared: Sequence[Mapping[str, Any] | None]) -> list[str]:
     ]
 
 
-def _synthetic(options: Options) -> tuple[tuple[Step, ...], dict[str, Any]]:
+def _synthetic(options: Options) -> tuple[tuple[steps_lib.Step, ...], dict[str, Any]]:
     """Returns the steps on the synthetic language, and what they run on."""
-    steps = tuple(s for s in STEPS if s.name != _CHAT and s.begins_with is None)
+    scratch = [step for step in steps_lib.STEPS if step.begins_with is None]
+    steps = tuple(step for step in scratch if step.name != steps_lib.CHAT)
     return options.chosen(steps), {
         "title": f"Models of 10,000 words from a known language ({options.size})",
         "flags": (f"--flagfile={SYNTHETIC_FLAGFILE}",),
@@ -383,9 +261,9 @@ def _synthetic(options: Options) -> tuple[tuple[Step, ...], dict[str, Any]]:
 
 def _blogs(
     name: str, options: Options, cache: str | os.PathLike[str]
-) -> tuple[tuple[Step, ...], dict[str, Any]]:
+) -> tuple[tuple[steps_lib.Step, ...], dict[str, Any]]:
     """Returns the steps on bloggers' text, and what they run on."""
-    steps = options.chosen(choices() if name == CHOICE else STEPS)
+    steps = options.chosen(steps_lib.choices() if name == CHOICE else steps_lib.STEPS)
     if options.data_dir is None:
         raise options_lib.OptionError(
             options,
@@ -450,7 +328,7 @@ def prepare(
     else:
         steps, parts = _blogs(name, options, cache)
     if name != CHOICE:
-        steps += (Step(_JUDGED, _JUDGED, (), plots.INK, "-", _JUDGE),)
+        steps += (steps_lib.JUDGING,)
     more: tuple[str, ...] = _SIZES[options.size]
     if name != CHOICE:
         more += ("--onednn",)  # a seventh of the time, for a study that takes hours

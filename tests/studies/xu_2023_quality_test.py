@@ -20,6 +20,7 @@ from simulation import (
 )
 from studies import study, training_runs, xu_2023_quality_report
 from studies import xu_2023_quality as quality
+from studies import xu_2023_quality_steps as steps_lib
 from training import metric_names, pretrain_options, training_options
 
 _TRAIN, _PRETRAIN = "training.run_training", "training.pretrain"
@@ -38,10 +39,10 @@ def values_of(flags):
 class OptionsTest(parameterized.TestCase):
     def test_steps_come_with_what_they_begin_with(self):
         options = quality.Options(data_dir="", steps=("dp_ftrl_pretrained",))
-        chosen = options.chosen(quality.STEPS)
+        chosen = options.chosen(steps_lib.STEPS)
         self.assertEqual([s.name for s in chosen], ["chat", "dp_ftrl_pretrained"])
         options = quality.Options(data_dir="")
-        self.assertEqual(options.chosen(quality.STEPS), quality.STEPS)
+        self.assertEqual(options.chosen(steps_lib.STEPS), steps_lib.STEPS)
 
     @parameterized.parameters(
         ("xu_quality", "adam"),
@@ -64,7 +65,7 @@ class OptionsTest(parameterized.TestCase):
 
     def test_the_noise_of_a_client_is_the_papers(self):
         of_flagfile = values_of(quality.BLOGS_FLAGFILE.read_text().splitlines())
-        noise = float(quality._NOISE.partition("=")[2])
+        noise = float(steps_lib.NOISE.partition("=")[2])
         self.assertAlmostEqual(noise / int(of_flagfile["cohort_size"]), 7 / 6500)
 
 
@@ -183,10 +184,10 @@ class StudyTest(parameterized.TestCase):
         self.assertTrue(files["learning.png"].startswith(b"\x89PNG"))
 
     def test_each_way_of_training_begins_from_scratch_and_with_the_chat(self):
-        begun = {s.name: s for s in quality.STEPS if s.begins_with == "chat"}
+        begun = {s.name: s for s in steps_lib.STEPS if s.begins_with == "chat"}
         ways = ("central", "fedavg", "dp_ftrl", "dp_ftrl_adaptive", "dp_fedavg")
         self.assertCountEqual(begun, [f"{way}_pretrained" for way in ways])
-        scratch = {s.name: s for s in quality.STEPS if s.name in ways}
+        scratch = {s.name: s for s in steps_lib.STEPS if s.name in ways}
         for way in ways:
             pretrained = begun[f"{way}_pretrained"]
             self.assertEqual(
@@ -346,8 +347,8 @@ class StudyTest(parameterized.TestCase):
     def test_programs_know_their_flags(self):
         made = self.prepare()
         federated = [
-            *(step for step in quality.STEPS if step.program == _TRAIN),
-            *quality.choices(),
+            *(step for step in steps_lib.STEPS if step.program == _TRAIN),
+            *steps_lib.choices(),
         ]
         for given, options in (
             (made.central, pretrain_options.PretrainOptions),
@@ -389,14 +390,14 @@ class StudyTest(parameterized.TestCase):
         self.assertLen(made[quality.CHOICE].settings, 14)
         some = self.prepare(quality.CHOICE, steps=("clients_3_server_8",))
         [setting] = some.settings
-        self.assertEqual(setting, quality.choices()[6])
+        self.assertEqual(setting, steps_lib.choices()[6])
 
     def test_bloggers_last_for_the_rounds(self):
         # What a run would refuse: more participations than its bloggers have.
         of_flagfile = quality.BLOGS_FLAGFILE.read_text().splitlines()
-        main = [(step, 11_945) for step in quality.STEPS if step.program == _TRAIN]
+        main = [(step, 11_945) for step in steps_lib.STEPS if step.program == _TRAIN]
         # Of ten shards 11,945 train, of two 2,248.
-        for step, num_clients in [*main, *((s, 2_248) for s in quality.choices())]:
+        for step, num_clients in [*main, *((s, 2_248) for s in steps_lib.choices())]:
             given = values_of([*of_flagfile, *step.flags])
             with self.subTest(step.name):
                 timers.Timers(
@@ -408,7 +409,7 @@ class StudyTest(parameterized.TestCase):
                 )
 
     def test_what_is_judged_is_an_average_but_where_rates_are_chosen(self):
-        for step in quality.STEPS:
+        for step in steps_lib.STEPS:
             given = [f for f in step.flags if f.startswith("--model_average=")]
             if step.name == "chat":
                 self.assertEmpty(given)
@@ -419,7 +420,7 @@ class StudyTest(parameterized.TestCase):
             share = 1 / ((1 - float(given[0].partition("=")[2])) * total)
             self.assertAlmostEqual(share, expected, places=3)
         texts = [quality.BLOGS_FLAGFILE.read_text()]
-        texts += [flag for step in quality.choices() for flag in step.flags]
+        texts += [flag for step in steps_lib.choices() for flag in step.flags]
         self.assertNotIn("--model_average=", "\n".join(texts))
         for name, is_said in (("xu_quality", True), (quality.CHOICE, False)):
             files = self.run_study(self.prepare(name, num_repeats=1), name)
