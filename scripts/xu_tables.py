@@ -155,7 +155,9 @@ def xu_scaling() -> list[str]:
 
 
 TABLES: dict[str, Callable[[], list[str]]] = {
+    "xu_quality": xu_quality,
     "xu_quality_500_rounds": xu_quality_500_rounds,
+    "xu_quality_rounds_saved": xu_quality_rounds_saved,
     "xu_quality_choice": xu_quality_choice,
     "xu_quality_synthetic": xu_quality_synthetic,
     "xu_figure4": xu_figure4,
