@@ -96,15 +96,18 @@ class TrainingStudy:
 
     @functools.cached_property
     def _num_clients(self) -> int:
-        return num_clients(self.flags, self.cache)
+        # Of one setting: flags of all may be no whole run's.
+        return num_clients((*self.flags, *self.federated[0].flags), self.cache)
 
     def check_clients(self) -> None:
         """Checks before the first run that there are clients enough for all of them.
 
         Raises:
-            ValueError: If a setting needs more clients, or more of each.
+            ValueError: If a setting needs more clients, or more of each; or their text
+                cannot be prepared.
         """
-        check_participation(self._num_clients, self.flags, self.federated)
+        if self.federated:
+            check_participation(self._num_clients, self.flags, self.federated)
 
     def run_part(
         self, setting: Setting, repeat: int, part: run_directory.RunDirectory

@@ -7,6 +7,7 @@ import math
 import pathlib
 import random
 import re
+from unittest import mock
 
 import pandas as pd
 from absl.testing import absltest
@@ -16,7 +17,7 @@ from privacy import plan as plan_lib
 from randomness import noise_keys
 from rounds import timers
 from simulation import population_options, run_directory, run_record, tables
-from studies import study, xu_2023
+from studies import study, training_runs, xu_2023
 from training import dp_ftrl_parameters
 
 _KEY = noise_keys.NoiseKey.of_seed(1)
@@ -197,17 +198,26 @@ class StudyTest(absltest.TestCase):
 
     def test_a_run_that_fails(self):
         made = xu_2023.LearningStudy(
-            flags=(f"--population={self.scratch / 'missing'}", *_FLAGS),
+            flags=(
+                f"--population={self.scratch / 'missing'}",
+                "--clip_norm=1",
+                *_FLAGS,
+            ),
             cache=self.scratch,
         )
         directory = run_directory.RunDirectory.create(
             self.scratch / "fails", program="t", flags=(), facts={}, noise_key=_KEY
         )
-        with (
-            directory,
-            self.assertRaisesRegex(RuntimeError, "DP-FTRL .* exit code 2"),
-        ):
-            list(study.run(made, directory))
+        # Of no text nothing is begun; where a run fails, it is named.
+        with directory:
+            with self.assertRaisesRegex(ValueError, "population: .*/missing"):
+                list(study.run(made, directory))
+            self.assertEmpty(list(directory.path.glob("*/run.json")))
+            self.enter_context(
+                mock.patch.object(training_runs, "num_clients", return_value=100_000)
+            )
+            with self.assertRaisesRegex(RuntimeError, "DP-FTRL .* exit code 2"):
+                list(study.run(made, directory))
 
 
 if __name__ == "__main__":
