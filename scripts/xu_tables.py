@@ -12,8 +12,6 @@ from training import metric_names
 
 # Of the ways of training, by their names.
 _LABELS = {step.name: step.label for step in xu_2023_quality_steps.STEPS}
-
-
 # A loss far above that of words by frequency alone.
 _DIVERGED = 7.0
 _LESS = xu_2023_quality_report.ABOVE_TRIGRAM

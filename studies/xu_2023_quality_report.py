@@ -10,7 +10,7 @@ import matplotlib.ticker
 import pandas as pd
 
 from simulation import plots, tables
-from studies import intervals, study, training_runs
+from studies import intervals, study, training_runs, xu_2023_quality_steps
 from training import metric_names
 
 _GUARANTEE = ("z", "epsilon, one run")
@@ -18,7 +18,6 @@ _GUARANTEE = ("z", "epsilon, one run")
 ABOVE_TRIGRAM = "loss, less the trigram's"
 _LOSS = "held_out_loss"
 _SUGGESTION = "held_out_one_suggestion"
-_PRETRAINED = "_pretrained"
 NOTES = (
     "100 clients a round with z = 0.108 have the noise a client of 6,500 with z = 7, "
     "the paper's setting; so a model is about as good as it would be there. What is "
@@ -136,7 +135,7 @@ def rounds_saved(rounds: pd.DataFrame) -> pd.DataFrame:
     """
     rows = []
     for (name, repeat), scratch in rounds.groupby(["setting", "repeat"], sort=False):
-        is_twin = rounds["setting"].eq(f"{name}{_PRETRAINED}")
+        is_twin = rounds["setting"].eq(f"{name}{xu_2023_quality_steps.PRETRAINED}")
         twin = rounds[is_twin & rounds["repeat"].eq(repeat)]
         if twin.empty:
             continue

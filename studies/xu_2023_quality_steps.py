@@ -17,6 +17,8 @@ _AVERAGE, _OF_STEPS = "--model_average=0.95", "--model_average=0.998"
 # Two shards have a fifth of the bloggers.
 _OF_FEW = ("--num_rounds=100", "--max_participation=5", "--min_separation=18")
 CHAT, JUDGED = "chat", "judged"
+# What follows the name of a way of training where it begins with the chat's model.
+PRETRAINED = "_pretrained"
 TRAIN, CENTRALLY = "training.run_training", "training.pretrain"
 JUDGE = "training.evaluate_keyboard"
 
@@ -42,7 +44,7 @@ def _both(scratch: Step) -> list[Step]:
     """Returns a way of training, from scratch and pretrained."""
     pretrained = dataclasses.replace(
         scratch,
-        name=f"{scratch.name}_pretrained",
+        name=f"{scratch.name}{PRETRAINED}",
         label=f"{scratch.label}, pretrained",
         line=":",
         begins_with=CHAT,

@@ -171,11 +171,8 @@ class JudgesTest(absltest.TestCase):
             seed=1,
         )
 
-    def test_a_comparison(self):
-        paths = [self._export("a", length=5), self._export("b", length=4) + "/model"]
-        models = keyboard_comparison.Models.read(paths)
-        self.assertEqual(list(models.by_name), ["a", "b"])
-        self.assertEqual((models.max_words, models.max_sentences(7)), (3, 7))
+    def _written(self, comparison):
+        """Returns what a comparison prints, and the scores that it writes."""
         with run_directory.RunDirectory.create(
             self.path / "out",
             program="t",
@@ -183,8 +180,15 @@ class JudgesTest(absltest.TestCase):
             facts={},
             noise_key=noise_keys.NoiseKey.of_seed(1),
         ) as directory:
-            printed = self._compare(models).write(directory)
-        scores = tables.read(self.path / "out" / "simulator" / "scores.csv")
+            printed = comparison.write(directory)
+        return printed, tables.read(self.path / "out" / "simulator" / "scores.csv")
+
+    def test_a_comparison(self):
+        paths = [self._export("a", length=5), self._export("b", length=4) + "/model"]
+        models = keyboard_comparison.Models.read(paths)
+        self.assertEqual(list(models.by_name), ["a", "b"])
+        self.assertEqual((models.max_words, models.max_sentences(7)), (3, 7))
+        printed, scores = self._written(self._compare(models))
         by_model = scores.pivot(index="metric", columns="model", values="value")
         # The two have the same weights, and look at sentences that are as long.
         np.testing.assert_allclose(by_model["a"], by_model["b"], rtol=1e-6)
@@ -238,15 +242,7 @@ class JudgesTest(absltest.TestCase):
             list(comparison.predictors),
             ["private", "public", "passed_on", *metric_names.NGRAMS, *of_public],
         )
-        with run_directory.RunDirectory.create(
-            self.path / "out",
-            program="t",
-            flags=(),
-            facts={},
-            noise_key=noise_keys.NoiseKey.of_seed(1),
-        ) as directory:
-            comparison.write(directory)
-        scores = tables.read(self.path / "out" / "simulator" / "scores.csv")
+        _, scores = self._written(comparison)
         scores = scores.set_index(["model", "metric"])["value"]
         limits = examples.ClientLimits(2, 4)
         judges = windows.of_clients(self.text, split.held_out, limits, 9)
