@@ -168,18 +168,17 @@ def check_central(
         num_tokens: Size of the vocabulary with its special tokens.
         num_parameters: From `parameters_of`.
     """
-    size = num_parameters
     places = options.batch_size * (options.max_words + 1)
     # Weights and two moments, before and after, gradients, and a checkpoint of them.
-    needed = _BASE_BYTES + 60 * size
+    needed = _BASE_BYTES + 60 * num_parameters
     needed += places * (12 * num_tokens + 40 * options.num_units)
     available = memory.available_bytes()
     if available is not None and needed > available:
         raise ValueError(
-            f"a model of {size:,} parameters, with batches of {places:,} words, needs "
-            f"about {_gib(needed)} of memory; {_gib(available)} are available. Lower "
-            "--num_units, --embedding_size, the vocabulary's size, --batch_size or "
-            "--max_words."
+            f"a model of {num_parameters:,} parameters, with batches of {places:,} "
+            f"words, needs about {_gib(needed)} of memory; {_gib(available)} are "
+            "available. Lower --num_units, --embedding_size, the vocabulary's size, "
+            "--batch_size or --max_words."
         )
 
 
