@@ -7,6 +7,7 @@ to Markdown (to be read by people).
 """
 
 import dataclasses
+import functools
 import importlib.metadata
 import json
 import math
@@ -46,10 +47,14 @@ def software_versions() -> dict[str, str]:
     versions = {"python": platform.python_version()}
     for package in _PACKAGES:
         try:
-            versions[package] = importlib.metadata.version(package)
+            versions[package] = _package_version(package)
         except importlib.metadata.PackageNotFoundError:
             continue
     return versions
+
+
+# Each reads and parses a file.
+_package_version = functools.cache(importlib.metadata.version)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

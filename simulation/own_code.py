@@ -105,7 +105,8 @@ def _own_files(names: Iterable[str]) -> set[pathlib.Path]:
         if file is None or any(map(file.is_relative_to, others)):
             continue
         files.add(file)
-        waiting += _imported(file, name)
+        package = name if file.name == "__init__.py" else name.rpartition(".")[0]
+        waiting += _imported(file.read_bytes(), package)
     return files
 
 
@@ -125,13 +126,17 @@ def _file_of(module: str) -> pathlib.Path | None:
         return None
 
 
-def _imported(file: pathlib.Path, module: str) -> Iterator[str]:
-    """Finds the names of modules that a file imports, wherever in it."""
+@functools.lru_cache(maxsize=1024)
+def _imported(source: bytes, package: str) -> tuple[str, ...]:
+    """Returns the names of modules that a package's module imports, wherever in it."""
     try:
-        tree = ast.parse(file.read_bytes())
+        tree = ast.parse(source)
     except (SyntaxError, ValueError):  # an extension module
-        return
-    package = module if file.name == "__init__.py" else module.rpartition(".")[0]
+        return ()
+    return tuple(_imports(tree, package))
+
+
+def _imports(tree: ast.Module, package: str) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:

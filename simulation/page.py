@@ -309,13 +309,7 @@ def html(
         sections: From top to bottom.
         verdict: In a box above them.
     """
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(pathlib.Path(__file__).parent),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-    )
-    return environment.get_template("page.html").render(
+    return _template().render(
         title=title,
         subtitle=subtitle,
         verdict=verdict,
@@ -326,6 +320,17 @@ def html(
         ),
         sections=sections,
     )
+
+
+@functools.cache
+def _template() -> jinja2.Template:
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(pathlib.Path(__file__).parent),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+    )
+    return environment.get_template("page.html")
 
 
 def write_default(

@@ -45,7 +45,11 @@ def version() -> str:
 
 def package_versions() -> dict[str, str]:
     """Returns the versions of the packages that can change a result."""
-    return {name: importlib.metadata.version(name) for name in _PACKAGES}
+    return {name: _package_version(name) for name in _PACKAGES}
+
+
+# Each reads and parses a file.
+_package_version = functools.cache(importlib.metadata.version)
 
 
 @functools.cache
