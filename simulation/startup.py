@@ -4,8 +4,11 @@ Imports nothing heavy, so that binaries can call it between flag parsing and the
 real imports.
 """
 
+import functools
 import logging
 import os
+import pathlib
+import platform
 import signal
 import sys
 import threading
@@ -16,6 +19,22 @@ from simulation import engine_options
 _ONEDNN = "TF_ENABLE_ONEDNN_OPTS"
 _THREADS = "TF_NUM_INTRAOP_THREADS"
 _ARENAS = "MALLOC_ARENA_MAX"
+_PROCESSORS = pathlib.Path("/proc/cpuinfo")
+# Of x86 and, from "CPU implementer" on, of Arm.
+_OF_A_PROCESSOR = (
+    "vendor_id",
+    "cpu family",
+    "model",
+    "model name",
+    "stepping",
+    "cache size",
+    "flags",
+    "CPU implementer",
+    "CPU architecture",
+    "CPU variant",
+    "CPU part",
+    "Features",
+)
 _workers_are_isolated = True
 _SECONDS_TO_NEXT_INTERRUPT = 0.05
 
@@ -76,17 +95,39 @@ def prepare_in_process() -> None:
 
 
 def arithmetic() -> dict[str, bool | str]:
-    """Returns what the last bits of float sums of client work depend on."""
+    """Returns what the last bits of float sums of client work depend on.
+
+    oneDNN chooses its kernels by the processor, and by variables of its own.
+    """
     threads = worker_environment()[_THREADS]
     found: dict[str, bool | str] = {
         "onednn": onednn_is_used(),
         "threads of an operation": threads,
     }
+    if onednn_is_used():
+        found["processor"] = _processor()
+        found |= {
+            name: value
+            for name, value in sorted(os.environ.items())
+            if name.startswith(("ONEDNN_", "DNNL_"))
+        }
     chosen = engine_options.chosen().runtime
     if chosen.runtime is not engine_options.Runtime.WORKER:
         found["runtime"] = chosen.runtime.value
         found["device"] = chosen.device or "TensorFlow's choice"
     return found
+
+
+@functools.cache
+def _processor() -> str:
+    """Returns what processor this is, with the instructions that it has."""
+    try:
+        lines = _PROCESSORS.read_text().partition("\n\n")[0].splitlines()
+    except OSError:  # not Linux
+        return f"{platform.machine()} {platform.processor()}"
+    pairs = (line.split(":", 1) for line in lines if ":" in line)
+    told = {name.strip(): value.strip() for name, value in pairs}
+    return "; ".join(told[name] for name in _OF_A_PROCESSOR if name in told)
 
 
 def keep_interrupts() -> None:

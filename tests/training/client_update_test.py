@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import pathlib
 from unittest import mock
 
 import hypothesis
@@ -213,6 +214,23 @@ class TrainingTest(common.TrainingTestCase):
             with mock.patch.dict(os.environ, {name: value}):
                 self.assertNotEqual(rounds.describe(), before)
         self.assertEqual(rounds.describe(), before)
+
+    @parameterized.parameters(False, True)
+    def test_another_processor_gives_other_sums_with_onednn(self, onednn):
+        rounds = self.rounds(common.bigram_model(), [[[4]], [[5]]])
+        processors = pathlib.Path(self.create_tempfile(content="model: 1").full_path)
+        self.addCleanup(startup._processor.cache_clear)
+        with (
+            mock.patch.object(startup, "_PROCESSORS", processors),
+            mock.patch.dict(os.environ, {"TF_ENABLE_ONEDNN_OPTS": str(int(onednn))}),
+        ):
+            startup._processor.cache_clear()
+            before = rounds.describe()
+            with mock.patch.dict(os.environ, {"ONEDNN_MAX_CPU_ISA": "SSE41"}):
+                self.assertEqual(rounds.describe() != before, onednn)
+            processors.write_text("model: 2")
+            startup._processor.cache_clear()
+            self.assertEqual(rounds.describe() != before, onednn)
 
     def test_bad_input(self):
         language_model = common.bigram_model()
