@@ -19,7 +19,7 @@ from tensorflow_federated.python.learning.models import functional
 
 from randomness import seeds
 from simulation import own_parts
-from training import examples
+from training import examples, own_model_checks
 from training import model as model_lib
 
 _WHAT = (
@@ -57,7 +57,16 @@ def language_model(
         # Another time, as TFF's worker will: what fails there says less.
         as_logits = _graph_of(in_graphs, sequence_length, _logits_of)
         as_gradients = _graph_of(in_graphs, sequence_length, _gradients_of)
-    except (functional.KerasFunctionalModelError, ValueError, TypeError) as error:
+        own_model_checks.check_repeatable(as_gradients.definition)
+        weights = [*keras.initial_weights(0).values()]
+        of_graph = functools.partial(_imported, as_logits)
+        own_model_checks.check_causal(of_graph, weights, num_tokens, sequence_length)
+    except (
+        functional.KerasFunctionalModelError,
+        NotImplementedError,  # of Keras, where a layer does not know its shape
+        TypeError,
+        ValueError,
+    ) as error:
         raise ValueError(f"--model is {name!r}, which cannot train: {error}") from error
     return _OwnModel(
         num_tokens,
@@ -208,5 +217,11 @@ def _logits(
     """Returns a model's logits, in TFF's graphs as well as in functions outside."""
     if not _is_outside():
         return in_graphs(weights, tokens)
+    return _imported(graph, weights, tokens)
+
+
+def _imported(
+    graph: _Graph, weights: Sequence[tf.Tensor], tokens: tf.Tensor
+) -> tf.Tensor:
     [found] = graph(weights, tokens)
     return found

@@ -47,6 +47,31 @@ def normalized(num_tokens, sequence_length):
         tf.keras.layers.InputLayer([sequence_length], dtype=tf.int32),
         tf.keras.layers.Embedding(num_tokens, num_tokens),
         tf.keras.layers.BatchNormalization()])
+def of(num_tokens, sequence_length, layer):
+    inputs = tf.keras.Input([sequence_length], dtype=tf.int32)
+    inner = layer(tf.keras.layers.Embedding(num_tokens, 8)(inputs))
+    # Zeros at first, behind which nothing is seen.
+    last = tf.keras.layers.Dense(num_tokens, kernel_initializer="zeros")
+    return tf.keras.Model(inputs, last(inner))
+def both_ways(num_tokens, sequence_length):
+    gru = tf.keras.layers.GRU(3, return_sequences=True)
+    return of(num_tokens, sequence_length, tf.keras.layers.Bidirectional(gru))
+def one_ahead(num_tokens, sequence_length):
+    layer = tf.keras.layers.Conv1D(3, 3, padding="same")
+    return of(num_tokens, sequence_length, layer)
+def convolution(num_tokens, sequence_length):
+    layer = tf.keras.layers.Conv1D(3, 3, padding="causal")
+    return of(num_tokens, sequence_length, layer)
+def shapeless(num_tokens, sequence_length):
+    return of(num_tokens, sequence_length, lambda inner: inner + tf.random.normal([8]))
+class Noise(tf.keras.layers.Layer):
+    def call(self, inner):
+        return inner + tf.random.normal([8])
+def noisy(num_tokens, sequence_length):
+    return of(num_tokens, sequence_length, Noise())
+def dropping(num_tokens, sequence_length):
+    dropout = tf.keras.layers.Dropout(0.5)
+    return of(num_tokens, sequence_length, lambda inner: dropout(inner, training=True))
 """
 
 
@@ -139,10 +164,21 @@ class OwnModelTest(parameterized.TestCase):
         ("bad_models:no_model", "which returns a list; it has to be"),
         ("bad_models:other_size", r"shape \(1, 5, 13\); it has to be \(1, 5, 12\)"),
         ("bad_models:normalized", "which cannot train: .*batch normalization"),
+        ("bad_models:both_ways", "cannot train: its logits .* depend on later places"),
+        ("bad_models:one_ahead", "cannot train: its logits .* depend on later places"),
+        ("bad_models:shapeless", "cannot train: We could not .* the static shape"),
+        ("bad_models:noisy", "cannot train: it draws random .* Random"),
+        ("bad_models:dropping", "cannot train: it draws random .* Random"),
     )
     def test_what_is_no_model(self, name, regex):
         with self.assertRaisesRegex(ValueError, f"^--model is '{name}'.*{regex}"):
             own_model.language_model(name, 12, 5, seed=1)
+
+    @parameterized.parameters(1, 2, 5)
+    def test_what_looks_back_alone(self, sequence_length):
+        name = "bad_models:convolution"
+        own = own_model.language_model(name, 12, sequence_length, seed=1)
+        self.assertEqual(own.num_tokens, 12)
 
     def algorithm(self, seed=1, **options):
         text = client_text.ClientText.from_rows(
