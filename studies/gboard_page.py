@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
+from privacy import drawn_noise
 from simulation import plots
 from studies import training_runs
 
@@ -18,7 +19,7 @@ def to_markdown(
     options: "gboard_strategy.Options",
     found: "gboard_strategy.Decisions",
     table: pd.DataFrame,
-    epsilon: float,
+    epsilon: drawn_noise.DrawnEpsilon,
 ) -> str:
     """Returns the page.
 
@@ -148,12 +149,14 @@ def _privacy(options, found, epsilon) -> tuple[str, str]:
     choice = found.choice
     # Rounded upwards: upper bounds stay such.
     rho = math.ceil(choice.rho * 1e4) / 1e4
+    shown = math.ceil(epsilon.epsilon * 100) / 100
+    kind = "" if epsilon.is_proved else " (an estimate; zCDP is that of Gaussian noise)"
     return (
         "(7) Privacy.",
-        f"zCDP {rho:g}, epsilon {math.ceil(epsilon * 100) / 100:g} at delta "
-        f"{options.delta:g}, for zero-out of one client: the worst participation "
-        "within MinS and MaxP, which the final run enforces. Experiments and choices "
-        "made by looking at them are not counted. The sums are secure sums.",
+        f"zCDP {rho:g}, epsilon {shown:g} at delta {options.delta:g}{kind}, for "
+        "zero-out of one client: the worst participation within MinS and MaxP, which "
+        "the final run enforces. Experiments and choices made by looking at them are "
+        "not counted. The sums are secure sums.",
     )
 
 

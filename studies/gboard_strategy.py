@@ -22,7 +22,7 @@ from absl import logging
 from options import fields as options_lib
 from options import option_flags
 from options.fields import REQUIRED, option
-from privacy import conversions
+from privacy import drawn_noise
 from rounds import timers
 from simulation import plots, run_directory, run_record, tables
 from studies import gboard_flags, gboard_page, gboard_privacy, study, training_runs
@@ -323,7 +323,9 @@ class StrategyStudy(training_runs.TrainingStudy):
             ],
             ignore_index=True,
         )
-        epsilon = conversions.zcdp_to_epsilon(decisions.choice.rho, self.options.delta)
+        epsilon = drawn_noise.zcdp_to_epsilon(
+            decisions.choice.rho, self.options.delta, self.options.num_rounds
+        )
         page = gboard_page.to_markdown(
             self.title, self.options, decisions, table, epsilon
         )

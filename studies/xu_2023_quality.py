@@ -199,7 +199,8 @@ class QualityStudy(training_runs.TrainingStudy):
         del found
         rounds = [pd.DataFrame(columns=["setting", "repeat", "round", "held_out_loss"])]
         beside = [pd.DataFrame(columns=["baseline", *metric_names.LABELS])]
-        judged, privacy, shared = [], {}, []
+        judged, shared = [], []
+        privacy: dict[str, Mapping[str, Any]] = {}
         for (setting, repeat), path in self.paths(directory).items():
             assert isinstance(setting, steps_lib.Step)
             if setting.name == steps_lib.JUDGED:
@@ -211,7 +212,10 @@ class QualityStudy(training_runs.TrainingStudy):
                 is_counted = of_ngrams["baseline"].isin(metric_names.NGRAMS)
                 is_best = of_ngrams["baseline"] == metric_names.BEST_POSSIBLE
                 beside.append(of_ngrams[is_counted | is_best])
-                privacy[setting.name] = training_runs.read_privacy(path)
+                stated = training_runs.read_privacy(path)
+                # Of repeats, what the weakest of them guarantees.
+                known = [privacy[setting.name]] if setting.name in privacy else []
+                privacy[setting.name] = max((*known, stated), key=_epsilon)
                 if setting.begins_with is not None:
                     shared.append(training_runs.read_shared_text(path))
         return xu_2023_quality_report.files_of(
@@ -225,6 +229,11 @@ class QualityStudy(training_runs.TrainingStudy):
             ),
             (*self.notes, *_of_chat(shared)),
         )
+
+
+def _epsilon(statement: Mapping[str, Any]) -> float:
+    """Returns the largest epsilon that a run states; 0 where it guarantees nothing."""
+    return max((one["epsilon"] for one in statement["guarantees"]), default=0.0)
 
 
 def _of_chat(shared: Sequence[Mapping[str, Any] | None]) -> list[str]:

@@ -250,7 +250,8 @@ def _guarantee(statement: Mapping | None) -> list[str]:
     if math.isfinite(epsilon):
         epsilon = math.ceil(epsilon * 10) / 10
     noise = statement["parameters"]["noise multiplier z"]
-    return [f"{noise:.3g}", f"{epsilon:,g} (delta {guarantee['delta']:g})"]
+    kind = "" if guarantee["is_upper_bound"] else ", an estimate"
+    return [f"{noise:.3g}", f"{epsilon:,g} (delta {guarantee['delta']:g}{kind})"]
 
 
 def _with_interval(values: pd.Series, in_nats: bool) -> str:

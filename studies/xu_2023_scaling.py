@@ -7,6 +7,7 @@ differ in nothing else; beside each stands the run without noise, which shows wh
 larger rounds are worth by themselves.
 """
 
+import collections
 import dataclasses
 import math
 import os
@@ -130,12 +131,15 @@ class ScalingStudy(training_runs.TrainingStudy):
     def files(self, found: study.Tables, directory: pathlib.Path) -> dict[str, bytes]:
         """Returns the files of results by name; see `study.Study`."""
         del found
-        runs, privacy, baselines = [], {}, pd.DataFrame()
+        runs, privacy, of_repeats = [], collections.defaultdict(list), {}
         for (setting, repeat), path in self.paths(directory).items():
             metrics = training_runs.read_metrics(path)
             runs.append(metrics.assign(setting=setting.name, repeat=repeat))
-            privacy[setting.name] = training_runs.read_privacy(path)
-            baselines = training_runs.read_baselines(path)
+            privacy[setting.name].append(training_runs.read_privacy(path))
+            # The same of all settings: their runs have the same clients.
+            of_repeats[repeat] = training_runs.read_baselines(path)
+        beside = pd.concat(of_repeats.values()).groupby("baseline", sort=False)
+        baselines = beside[["loss", "one_suggestion"]].mean().reset_index()
         table = pd.concat(runs, ignore_index=True)
         summary = summarize(table, self.settings, privacy)
         return {
@@ -183,18 +187,19 @@ class ScalingStudy(training_runs.TrainingStudy):
 def summarize(
     table: pd.DataFrame,
     settings: Sequence[training_runs.Setting],
-    privacy: Mapping[str, Mapping],
+    privacy: Mapping[str, Sequence[Mapping]],
 ) -> pd.DataFrame:
     """Returns a row a setting: its last round's means over repeats.
 
     Args:
         table: A row a round of each run, with its setting and repeat.
         settings: In the order of the rows.
-        privacy: By setting: the statement of one of its runs.
+        privacy: By setting: the statements of its runs.
 
     Returns:
         `setting`, `repeats`, `loss`, `one_suggestion`, each with half of the 95%
-        interval (nan of one repeat), and `rho`, infinite without noise.
+        interval (nan of one repeat), and `rho`, the largest of a run, infinite without
+        noise.
     """
     rows = []
     for setting in settings:
@@ -202,7 +207,7 @@ def summarize(
         if of_setting.empty:
             continue
         last = of_setting.groupby("repeat").last()
-        guarantees = privacy[setting.name]["guarantees"]
+        guarantees = [one for of in privacy[setting.name] for one in of["guarantees"]]
         rho = max((one["rho"] for one in guarantees), default=math.inf)
         row = {"setting": setting.name, "repeats": len(last)}
         for name, column in (("loss", _LOSS), ("one_suggestion", _SUGGESTION)):

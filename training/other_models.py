@@ -152,9 +152,10 @@ def _stated(folder: pathlib.Path) -> str:
     if not guarantees:
         return "its training had no guarantee"
     epsilon, delta = (guarantees[0][name] for name in ("epsilon", "delta"))
+    kind = "" if guarantees[0].get("is_upper_bound") else ", an estimate"
     # Rounded upwards: an upper bound stays one.
     shown = float(np.ceil(epsilon * 100) / 100)
-    return f"its training had epsilon {shown:g} at delta {delta:g}"
+    return f"its training had epsilon {shown:g} at delta {delta:g}{kind}"
 
 
 def _names(paths: Sequence[str]) -> list[str]:

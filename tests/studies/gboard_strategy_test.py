@@ -189,6 +189,7 @@ class StrategyTest(parameterized.TestCase):
         self.assertLessEqual(guarantee["rho"], 9)
         shown = float(re.search(r"zCDP ([\d.]+), epsilon", page)[1])
         self.assertBetween(shown - guarantee["rho"], 0, 1.1e-4)
+        self.assertEqual("(an estimate;" in page, not guarantee["is_upper_bound"])
         realised = training_runs.read_privacy(run)
         self.assertLessEqual(realised["guarantees"][0]["rho"], guarantee["rho"])
         self.assertEqual(training_runs.read_num_clients(run), 320)

@@ -55,12 +55,14 @@ class OtherModelsTest(common.TrainingTestCase):
         given = {"a": (common.bigram_model(), 5), "b": (larger, 9)}
         weights = {name: self.export(name, *of) for name, of in given.items()}
         (self.scratch / "a" / "privacy.json").write_text('{"guarantees": []}')
-        statement = {"guarantees": [{"epsilon": 8.1919, "delta": 1e-10}]}
+        statement = {
+            "guarantees": [{"epsilon": 8.1919, "delta": 1e-10, "is_upper_bound": True}]
+        }
         (self.scratch / "b" / "privacy.json").write_text(json.dumps(statement))
         found, fingerprints = self.judged("a", "b/model")
         self.assertEqual([b.name for b in found], ["a", "b"])
         self.assertIn("no guarantee", found[0].made_of)
-        self.assertIn("epsilon 8.2 at delta 1e-10", found[1].made_of)
+        self.assertEndsWith(found[1].made_of, "epsilon 8.2 at delta 1e-10")
         self.assertLen(set(fingerprints), 2)
         for baseline, (language_model, _) in zip(found, given.values(), strict=True):
             rounds = self.rounds(language_model, self.clients, self.limits)
