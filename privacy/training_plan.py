@@ -208,6 +208,8 @@ class _Theorem(plan_lib.Theorem):
                 "rates, clip norm), and the choice of a checkpoint by held-out "
                 "clients.",
                 "Who took part when, from which the guarantee is computed.",
+                "That a run stops at a round of which no client's update is finite: "
+                "that is seen without noise.",
                 statement.SIMULATOR_KNOWLEDGE,
                 "Further runs on the same clients, one that begins with this run's "
                 "model included: their zCDP adds up.",

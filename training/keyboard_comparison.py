@@ -27,6 +27,7 @@ from training import (
     keyboard_typing,
     keyboard_user,
     metric_names,
+    shared_text,
 )
 
 _OF_TEXTS = (
@@ -188,6 +189,7 @@ class Comparison:
             f"Of a sentence the first {models.max_words} words are used.",
             f"Keyboard: {layout.name}.",
             *models.notes(),
+            *shared_text.of_judges(models.paths, text),
         ]
         others = keyboard_ngrams.of_texts(models.paths, text.fingerprint, vocabulary)
         notes += [_OF_TEXTS] if others else []

@@ -62,8 +62,8 @@ def choose(
         _check_nobody_trained(runs, text)
         notes = [
             f"The judges are clients of the {text.num_clients:,} of the population "
-            "that was given. Whether one of them trained a model under another name is "
-            "not known here.",
+            "that was given. Whether one of them trained a model under another name "
+            "only the records of models' text tell.",
         ]
         everyone = np.arange(text.num_clients)
         judges = _some(everyone, options.max_judges, seed)
@@ -102,7 +102,7 @@ def choose(
         f"none of the {len(clients.training):,} that could train judges.",
         *(
             f"The model of {run.path.name} is of another population, by central "
-            "training; whether judges wrote any of that text is not known here."
+            "training."
             for run in public
         ),
     ]

@@ -18,7 +18,7 @@ from typing import Any
 from absl import logging
 
 from simulation import client_text
-from training import keyboard_runs, text_record
+from training import initial_model, keyboard_runs, text_record
 
 _COMPARED = (
     "That the text of the model that training began with was compared with the "
@@ -108,6 +108,48 @@ def examine(
         facts,
         may_have_judges=True,
     )
+
+
+def of_judges(models: Mapping[str, str], text: client_text.ClientText) -> list[str]:
+    """Returns what is known of text that models share with who judges them.
+
+    A model that has read its judges' text looks better than it is.
+
+    Args:
+        models: The paths of the models, by what reports call them.
+        text: The text of the population that judges are of, prepared with the
+            vocabulary of the models.
+
+    Returns:
+        A sentence for each model that has a record of its text, and is not of a run of
+        this population: such a run has held the judges out.
+
+    Raises:
+        ValueError: If a record is damaged, or of another model.
+        RunDirectoryError: If the record of a model's run is.
+    """
+    notes = []
+    for name, path in models.items():
+        file = text_record.find(path)
+        if file is None or keyboard_runs.population_of(path) == text.fingerprint:
+            continue
+        weights = initial_model.read(file.parent).fingerprint
+        record = text_record.TextRecord.read(file.parent, weights)
+        assert record is not None
+        shared = record.shared_with(text)
+        if shared.is_same:
+            found = "all of its text: it is the same population"
+        elif shared:
+            found = _counted(shared, text.num_clients, record.least_words)
+        else:
+            found = f"neither an id nor a sentence of {record.least_words} known words"
+        begun = "" if record.is_whole else ", but for what it began with,"
+        notes.append(
+            f"The text that {name} was trained on{begun} shares with the judges' "
+            f"population {found}."
+            + (" Whoever wrote it judges the model too kindly." if shared else "")
+        )
+    return notes
 
 
 def _made_of(record: text_record.TextRecord | None) -> str:

@@ -208,27 +208,37 @@ class TextRecord:
         Raises:
             ValueError: If it is damaged, or of a model with other weights.
         """
-        for path in (pathlib.Path(folder), pathlib.Path(folder) / "model"):
-            if not (path / FILE).exists():
-                continue
-            with array_files.reading(path / FILE, _WHAT, _MEND) as file:
-                about = json.loads(file[_ABOUT].tobytes())
-                of = about["weights"]
-                record = cls(
-                    tuple(Text(**one) for one in about["texts"]),
-                    about["is_whole"],
-                    about["least_words"],
-                    file["ids"],
-                    file["sentences"],
-                )
-            if of != weights:
-                raise ValueError(
-                    f"{path / FILE}, {_WHAT}, is of a model whose weights "
-                    f" have the SHA-256 {of[:16]}; those of the model beside it "
-                    f"have {weights[:16]}. {_MEND}"
-                )
-            return record
-        return None
+        path = find(folder)
+        if path is None:
+            return None
+        with array_files.reading(path, _WHAT, _MEND) as file:
+            about = json.loads(file[_ABOUT].tobytes())
+            of = about["weights"]
+            record = cls(
+                tuple(Text(**one) for one in about["texts"]),
+                about["is_whole"],
+                about["least_words"],
+                file["ids"],
+                file["sentences"],
+            )
+        if of != weights:
+            raise ValueError(
+                f"{path}, {_WHAT}, is of a model whose weights have the SHA-256 "
+                f"{of[:16]}; those of the model beside it have {weights[:16]}. {_MEND}"
+            )
+        return record
+
+
+def find(model: str | os.PathLike[str]) -> pathlib.Path | None:
+    """Returns where a record is; None where there is none.
+
+    Args:
+        model: The exported model, or the directory of its run.
+    """
+    for folder in (pathlib.Path(model), pathlib.Path(model) / "model"):
+        if (folder / FILE).exists():
+            return folder / FILE
+    return None
 
 
 def _of_ids(ids: list[str]) -> np.ndarray:

@@ -1,13 +1,14 @@
 """Tests of what is said of a model that may have seen the clients' text."""
 
 import pathlib
+from unittest import mock
 
 import numpy as np
 from absl.testing import absltest
 
 from randomness import noise_keys
 from simulation import client_text, run_directory, run_record
-from training import shared_text, text_record
+from training import initial_model, shared_text, text_record
 
 _SENTENCE = list(range(4, 4 + text_record.LEAST_WORDS))
 
@@ -101,6 +102,29 @@ class SharedTextTest(absltest.TestCase):
             self.assertIn("No sentence could be compared", found.public_data)
             self.assertNotIn("neither", found.public_data)
             self.assertTrue(found.may_have_judges)
+
+    def test_what_models_share_with_who_judges_them(self):
+        model = mock.Mock(fingerprint="w")
+        self.enter_context(mock.patch.object(initial_model, "read", return_value=model))
+        rows = {"a": [_SENTENCE], "b": [[4]]}
+        record = self.record(rows)
+        models = {"it": str(self.model), "other": str(self.scratch / "no record")}
+
+        def notes(name, rows):
+            (found,) = shared_text.of_judges(models, self.text(name, rows))
+            return found
+
+        found = notes("same", rows)
+        self.assertRegex(found, "^The text that it was .* same population. Whoever")
+        found = notes("more", {"b": [[7]], "c": [[5]], "d": [_SENTENCE, _SENTENCE]})
+        self.assertRegex(found, "shares .* 1 of 3 clients' ids .* and 2 sentences")
+        self.assertIn("which 1 clients wrote. Whoever", found)
+        found = notes("none", {"c": [_SENTENCE[::-1]]})
+        self.assertEndsWith(found, "neither an id nor a sentence of 12 known words.")
+        record.after(None).write(self.model, "w")
+        self.assertIn(
+            "on, but for what it began with, shares", notes("e", {"c": [[4]]})
+        )
 
     def test_the_same_text(self):
         rows = {"a": [_SENTENCE], "b": [[4]]}
