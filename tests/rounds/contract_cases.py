@@ -409,5 +409,5 @@ CASES = {
         (dp_ftrl.update_metrics,),
         save_every=3,
     ),
-    "training": Case(_training, (dp_ftrl.update_metrics,), save_every=3),
+    "training": Case(_training, (dp_ftrl.update_metrics,)),
 }
