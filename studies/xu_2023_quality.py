@@ -61,11 +61,13 @@ _NOTES: Mapping[str, tuple[str, ...]] = {
     "xu_quality": (
         *xu_2023_quality_report.NOTES,
         *xu_2023_quality_report.OF_JUDGED,
-        "The judges are bloggers on whom no run of their repeat trained. Clip norms "
-        f"and the rates of clients and server come from the study `{CHOICE}`, on "
-        "bloggers of two other shards.",
-        "FedAvg clips as DP-FTRL does: without a clip it learns less, as its rates "
-        "have to be lower, or it diverges (see the same study).",
+        "The judges are bloggers on whom no run of their repeat trained; the curves "
+        "over rounds are of the same. Rates of clients and server come from the study "
+        f"`{CHOICE}`, on bloggers of two other shards, where the clip norm, 1, of an "
+        "earlier study of all shards, was tried beside others.",
+        "FedAvg clips as DP-FTRL does: without a clip it diverged at the server's rate "
+        "of the others, and learned less at the lower one that was tried (see the same "
+        "study).",
     ),
     CHOICE: (
         *xu_2023_quality_report.NOTES,

@@ -45,7 +45,10 @@ class Baseline:
     def __str__(self) -> str:
         """Returns a line for the log."""
         text = metric_names.text(self.metrics)
-        return f"On the same places, {self.name}: {text}."
+        # What a law gives is no count of the places that happen to be judged.
+        is_law = self.name == metric_names.BEST_POSSIBLE
+        where = "By the law of the language" if is_law else "On the same places"
+        return f"{where}, {self.name}: {text}."
 
 
 def ngrams_of(
