@@ -154,7 +154,9 @@ def plot_curves(table: pd.DataFrame) -> figure_lib.Figure:
     figure, panels = plots.stacked(
         [labels[name] for name in names], labels["trigger_rate"]
     )
-    for number, (model, rows) in enumerate(table.groupby("model", sort=False)):
+    # A model that is never sure enough has no accuracy.
+    offered = table[table["compose_accuracy"].notna()]
+    for number, (model, rows) in enumerate(offered.groupby("model", sort=False)):
         for axes, name in zip(panels, names, strict=True):
             axes.plot(
                 rows["trigger_rate"],
