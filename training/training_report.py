@@ -202,7 +202,7 @@ def plot_accuracy(
         references: By name: metrics that do not depend on the round.
     """
     title = "Accuracy on held-out clients; straight lines: of one suggestion"
-    figure, axes = plots.single(title, "round", "accuracy")
+    figure, axes = plots.single(title, _round(metrics), "accuracy")
     curves = {
         f"held_out_{name}": (metric_names.LABELS[name], color)
         for name, color in (
@@ -219,11 +219,19 @@ def plot_accuracy(
     return figure
 
 
+def _round(metrics: pd.DataFrame) -> str:
+    """Returns what a row of metrics is: of central training, as many steps."""
+    if "steps" not in metrics:
+        return "round"
+    return f"round of {metrics['steps'].iloc[0]:,} steps"
+
+
 def plot_loss(
     metrics: pd.DataFrame, references: Mapping[str, Mapping[str, float]]
 ) -> "figure_lib.Figure":
     """Plots the held-out loss over rounds, beside those of references."""
-    figure, axes = plots.single("Loss on held-out clients", "round", "mean loss, nats")
+    title = "Loss on held-out clients"
+    figure, axes = plots.single(title, _round(metrics), "mean loss, nats")
     losses = {label: values["loss"] for label, values in references.items()}
     curves = {"held_out_loss": ("this model", plots.BLUE)}
     _draw_held_out(axes, metrics, curves, losses)
