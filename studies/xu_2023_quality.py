@@ -11,6 +11,7 @@ noise multiplier of 7, so models are about as good as they would be there. What 
 guaranteed to so few bloggers is another matter: next to nothing.
 """
 
+import collections
 import dataclasses
 import os
 import pathlib
@@ -201,8 +202,7 @@ class QualityStudy(training_runs.TrainingStudy):
         del found
         rounds = [pd.DataFrame(columns=["setting", "repeat", "round", "held_out_loss"])]
         beside = [pd.DataFrame(columns=["baseline", *metric_names.LABELS])]
-        judged, shared = [], []
-        privacy: dict[str, Mapping[str, Any]] = {}
+        judged, stated, shared = [], collections.defaultdict(list), []
         for (setting, repeat), path in self.paths(directory).items():
             assert isinstance(setting, steps_lib.Step)
             if setting.name == steps_lib.JUDGED:
@@ -214,10 +214,7 @@ class QualityStudy(training_runs.TrainingStudy):
                 is_counted = of_ngrams["baseline"].isin(metric_names.NGRAMS)
                 is_best = of_ngrams["baseline"] == metric_names.BEST_POSSIBLE
                 beside.append(of_ngrams[is_counted | is_best])
-                stated = training_runs.read_privacy(path)
-                # Of repeats, what the weakest of them guarantees.
-                known = [privacy[setting.name]] if setting.name in privacy else []
-                privacy[setting.name] = max((*known, stated), key=_epsilon)
+                stated[setting.name].append(training_runs.read_privacy(path))
                 if setting.begins_with is not None:
                     shared.append(training_runs.read_shared_text(path))
         return xu_2023_quality_report.files_of(
@@ -227,7 +224,8 @@ class QualityStudy(training_runs.TrainingStudy):
                 pd.concat(rounds, ignore_index=True),
                 judged,
                 pd.concat(beside, ignore_index=True),
-                privacy,
+                # Of repeats, what the weakest of them guarantees.
+                {name: max(of, key=_epsilon) for name, of in stated.items()},
             ),
             (*self.notes, *_of_chat(shared)),
         )

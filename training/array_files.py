@@ -1,6 +1,7 @@
 """Files of arrays beside an exported model: whole or not there, and read with care."""
 
 import contextlib
+import os
 import pathlib
 import zipfile
 from collections.abc import Iterator, Mapping
@@ -33,6 +34,19 @@ def write(path: pathlib.Path, arrays: Mapping[str, np.ndarray]) -> None:
     """
     with atomic_files.new_file(path) as file:
         np.savez(file, **arrays)
+
+
+def find(model: str | os.PathLike[str], name: str) -> pathlib.Path | None:
+    """Returns where a file is beside an exported model; None where there is none.
+
+    Args:
+        model: The exported model, or the directory of its run.
+        name: The name of the file.
+    """
+    for folder in (pathlib.Path(model), pathlib.Path(model) / "model"):
+        if (folder / name).exists():
+            return folder / name
+    return None
 
 
 @contextlib.contextmanager

@@ -20,6 +20,7 @@ from absl import logging
 from simulation import client_text
 from training import initial_model, keyboard_runs, text_record
 
+_SAME = "all of its text: it is the same population"
 _COMPARED = (
     "That the text of the model that training began with was compared with the "
     "clients' text, and what this statement says of it: it was found without noise."
@@ -79,7 +80,7 @@ def examine(
         }
     }
     if is_of_same_run or (shared is not None and shared.is_same):
-        found = stated = "all of its text: it is the same population"
+        found = stated = _SAME
         found += f" of {text.num_clients:,} clients"
     elif record is None or shared is None or not shared:
         public_data, is_known = _nothing_shared(record, shared)
@@ -138,7 +139,7 @@ def of_judges(models: Mapping[str, str], text: client_text.ClientText) -> list[s
         assert record is not None
         shared = record.shared_with(text)
         if shared.is_same:
-            found = "all of its text: it is the same population"
+            found = _SAME
         elif shared:
             found = _counted(shared, text.num_clients, record.least_words)
         else:

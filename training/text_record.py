@@ -235,10 +235,7 @@ def find(model: str | os.PathLike[str]) -> pathlib.Path | None:
     Args:
         model: The exported model, or the directory of its run.
     """
-    for folder in (pathlib.Path(model), pathlib.Path(model) / "model"):
-        if (folder / FILE).exists():
-            return folder / FILE
-    return None
+    return array_files.find(model, FILE)
 
 
 def _of_ids(ids: list[str]) -> np.ndarray:
