@@ -51,8 +51,12 @@ def make_environment(root: pathlib.Path) -> None:
         say(f"making {environment} with pip (about two minutes, 2 GB)")
         subprocess.run([sys.executable, "-m", "venv", str(environment)], check=True)
         command = [str(python), "-m", "pip", *install, "--quiet"]
-        command.append("--disable-pip-version-check")
+        command += ["--disable-pip-version-check", "--no-compile"]
     subprocess.run(command, check=True)
+    if not uv:
+        # pip would compile on one core. Some packages have files for other Pythons.
+        compile_all = [str(python), "-m", "compileall", "-qq", "-j", "0"]
+        subprocess.run([*compile_all, str(environment / "lib")], check=False)
     (environment / "requirements.sha256").write_text(lock_hash(requirements))
     say("done")
 

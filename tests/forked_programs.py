@@ -1,9 +1,9 @@
-"""Runs programs as `subprocess.run` does, but for the import of TensorFlow.
+"""Runs programs as `subprocess` does, but for the import of TensorFlow.
 
 That takes most of the time of a small run. So a process that has imported it makes a
 fork for each program, which is then a process as any other, with arguments,
-environment, directory, output and exit code of its own. What is killed in a test, or
-has to show what it imports, is started by `subprocess` itself.
+environment, directory, output and exit code of its own, and can be killed. What has
+to show what it imports, or how it takes a signal, is started by `subprocess` itself.
 """
 
 import atexit
@@ -11,29 +11,38 @@ import functools
 import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import threading
+import time
+import weakref
 from collections.abc import Mapping
 
 import simulation
 
 _ROOT = pathlib.Path(simulation.__file__).parents[1]
+# Each program has a process that waits for it, and writes its number and exit code.
 _SERVER = """
-import json, os, runpy, sys
+import json, os, runpy, signal, sys
 from simulation import startup
 startup.silence_tensorflow()
 import matplotlib.figure, pandas, scipy.stats
 import tensorflow_federated
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 for line in sys.stdin:
     asked = json.loads(line)
+    if os.fork():
+        continue
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     pid = os.fork()
     if pid:
-        print(pid, flush=True)
-        print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
-        continue
+        with open(asked["watched"], "w", buffering=1) as watched:
+            print(pid, file=watched)
+            print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), file=watched)
+        os._exit(0)
     nothing = os.open(os.devnull, os.O_RDONLY)
     output = os.open(asked["output"], os.O_WRONLY | os.O_APPEND)
     errors = os.open(asked["errors"], os.O_WRONLY | os.O_APPEND)
@@ -50,7 +59,9 @@ for line in sys.stdin:
     break
 """
 
+
 _ONE_AT_A_TIME = threading.Lock()
+_SECONDS_BETWEEN_LOOKS = 0.002
 
 
 @functools.cache
@@ -59,7 +70,7 @@ def _server() -> subprocess.Popen[str]:
         [sys.executable, "-P", "-c", _SERVER],
         env={**os.environ, "PYTHONPATH": str(_ROOT)},
         stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         text=True,
         bufsize=1,
@@ -70,6 +81,99 @@ def _server() -> subprocess.Popen[str]:
     return server
 
 
+class Program:
+    """A program that runs, with what `subprocess.Popen` has of it.
+
+    Attributes:
+        args: Its module and its arguments.
+        pid: Its process.
+    """
+
+    def __init__(
+        self,
+        module: str,
+        *arguments: object,
+        environment: Mapping[str, str] | None = None,
+        directory: str | os.PathLike[str] | None = None,
+    ):
+        """Starts a program of the repository.
+
+        Args:
+            module: Its name, as for `python -m`.
+            *arguments: What is behind it.
+            environment: Besides this process's; the repository is on the path.
+            directory: That it is run in.
+        """
+        self.args = [module, *map(str, arguments)]
+        scratch = pathlib.Path(tempfile.mkdtemp())
+        weakref.finalize(self, shutil.rmtree, scratch, ignore_errors=True)
+        self._output, self._errors = scratch / "output", scratch / "errors"
+        self._watched = scratch / "watched"
+        for file in (self._output, self._errors, self._watched):
+            file.touch()
+        asked = {
+            "module": module,
+            "arguments": self.args[1:],
+            "environment": {
+                **os.environ,
+                "PYTHONPATH": str(_ROOT),
+                **(environment or {}),
+            },
+            "directory": os.fspath(directory or os.getcwd()),
+            "output": str(self._output),
+            "errors": str(self._errors),
+            "watched": str(self._watched),
+        }
+        with _ONE_AT_A_TIME:
+            server = _server()
+            assert server.stdin is not None
+            server.stdin.write(json.dumps(asked) + "\n")
+        while not (watched := self._numbers()):
+            if server.poll() is not None:
+                raise RuntimeError("the process that makes the forks has ended")
+            time.sleep(_SECONDS_BETWEEN_LOOKS)
+        self.pid = watched[0]
+
+    def _numbers(self) -> list[int]:
+        """Returns its process and, once it has ended, its exit code."""
+        lines = self._watched.read_text().splitlines(keepends=True)
+        return [int(line) for line in lines if line.endswith("\n")]
+
+    def poll(self) -> int | None:
+        """Returns its exit code, as of `subprocess`, or None while it runs."""
+        return numbers[1] if len(numbers := self._numbers()) == 2 else None
+
+    def kill(self) -> None:
+        """Kills it, where it runs."""
+        if self.poll() is None:
+            os.kill(self.pid, signal.SIGKILL)
+
+    def errors(self) -> str:
+        """Returns what it has written to its standard error so far."""
+        return self._errors.read_text()
+
+    def wait(self, timeout: float = 600.0) -> subprocess.CompletedProcess[str]:
+        """Waits for its end.
+
+        Args:
+            timeout: Seconds after which it is killed.
+
+        Returns:
+            Its exit code and what it said.
+
+        Raises:
+            TimeoutExpired: If it was killed for the time.
+        """
+        deadline = time.monotonic() + timeout
+        while (code := self.poll()) is None:
+            if time.monotonic() > deadline:
+                self.kill()
+                raise subprocess.TimeoutExpired(self.args, timeout)
+            time.sleep(_SECONDS_BETWEEN_LOOKS)
+        said = self._output.read_text(), self.errors()
+        return subprocess.CompletedProcess(self.args, code, *said)
+
+
 def run(
     module: str,
     *arguments: object,
@@ -77,48 +181,6 @@ def run(
     directory: str | os.PathLike[str] | None = None,
     timeout: float = 600.0,
 ) -> subprocess.CompletedProcess[str]:
-    """Runs a program of the repository to its end.
-
-    Args:
-        module: Its name, as for `python -m`.
-        *arguments: What is behind it.
-        environment: Besides this process's; the repository is on the path.
-        directory: That it is run in.
-        timeout: Seconds after which it is killed.
-
-    Returns:
-        Its exit code and what it said.
-
-    Raises:
-        TimeoutExpired: If it was killed.
-    """
-    server = _server()
-    assert server.stdin is not None and server.stdout is not None
-    given = [str(argument) for argument in arguments]
-    with _ONE_AT_A_TIME, tempfile.TemporaryDirectory() as scratch:
-        said = [pathlib.Path(scratch) / name for name in ("output", "errors")]
-        for file in said:
-            file.touch()
-        asked = {
-            "module": module,
-            "arguments": given,
-            "environment": {
-                **os.environ,
-                "PYTHONPATH": str(_ROOT),
-                **(environment or {}),
-            },
-            "directory": os.fspath(directory or os.getcwd()),
-            "output": str(said[0]),
-            "errors": str(said[1]),
-        }
-        server.stdin.write(json.dumps(asked) + "\n")
-        program = int(server.stdout.readline())
-        killer = threading.Timer(timeout, os.kill, [program, signal.SIGKILL])
-        killer.start()
-        code = int(server.stdout.readline())
-        is_late = killer.finished.is_set()
-        killer.cancel()
-        if is_late:
-            raise subprocess.TimeoutExpired([module, *given], timeout)
-        texts = [file.read_text() for file in said]
-    return subprocess.CompletedProcess([module, *given], code, *texts)
+    """Runs a program of the repository to its end: see `Program`."""
+    program = Program(module, *arguments, environment=environment, directory=directory)
+    return program.wait(timeout)

@@ -5,7 +5,6 @@ import math
 import os
 import pathlib
 import re
-import signal
 import subprocess
 import sys
 import time
@@ -81,18 +80,15 @@ class RunLdpTrieHHTest(parameterized.TestCase):
                 )
 
     def kill_in_mid_run(self, path):
-        program = subprocess.Popen(
-            _command(*_SMALL, self.cache, f"--output_dir={path}"),
-            env=_environment(),
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
+        program = forked_programs.Program(
+            _MODULE, *_SMALL, self.cache, f"--output_dir={path}"
         )
         deadline = time.monotonic() + 120
         while not (path / "simulator/checkpoint.jsonl").exists():
             self.assertLess(time.monotonic(), deadline)
             self.assertIsNone(program.poll())
             time.sleep(0.001)
-        program.send_signal(signal.SIGKILL)
+        program.kill()
         program.wait()
         run = json.loads((path / "run.json").read_text())
         self.assertEqual(run["status"], "running")

@@ -105,18 +105,13 @@ class RunTrieHHTest(parameterized.TestCase):
 
     def kill_after_a_round(self, *flags):
         path = pathlib.Path(flags[-1].partition("=")[2])
-        program = subprocess.Popen(
-            _command(*flags[:-1], self.cache, flags[-1]),
-            env=_environment(),
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
+        program = forked_programs.Program(_MODULE, *flags[:-1], self.cache, flags[-1])
         deadline = time.monotonic() + 120
         while not (path / _CHECKPOINT).exists():
             self.assertLess(time.monotonic(), deadline)
             self.assertIsNone(program.poll())
             time.sleep(0.001)
-        program.send_signal(signal.SIGKILL)
+        program.kill()
         program.wait()
         with open(path / "run.json") as file:
             self.assertEqual(json.load(file)["status"], "running")

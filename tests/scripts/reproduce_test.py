@@ -1,19 +1,14 @@
 """Tests of studies from the command line, killed in the middle of a setting too."""
 
 import json
-import os
 import pathlib
-import subprocess
-import sys
 import time
 
 from absl.testing import absltest, parameterized
 
-import scripts
 from simulation import tables
 from tests import forked_programs
 
-_ROOT = pathlib.Path(scripts.__file__).parent.parent
 _SMALL = (
     "--study=oov_table1",
     "--scale=1e-4",
@@ -31,13 +26,8 @@ class ReproduceTest(parameterized.TestCase):
         self.scratch = pathlib.Path(self.create_tempdir().full_path)
 
     def start(self, *flags):
-        return subprocess.Popen(
-            [sys.executable, "-P", "-m", "scripts.reproduce", *flags],
-            env={**os.environ, "PYTHONPATH": str(_ROOT)},
-            cwd=self.scratch,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
+        return forked_programs.Program(
+            "scripts.reproduce", *flags, directory=self.scratch
         )
 
     def finish(self, *flags):
@@ -62,7 +52,7 @@ class ReproduceTest(parameterized.TestCase):
         while not (part / "checkpoint.jsonl").exists() and process.poll() is None:
             time.sleep(0.002)
         process.kill()
-        process.communicate()
+        process.wait()
         self.assertFalse((self.scratch / "cut_results" / "table.md").exists())
         status, again, errors = self.finish(
             "--resume", "--output_dir=cut", "--population_cache=cache"

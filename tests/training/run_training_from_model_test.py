@@ -1,17 +1,13 @@
 """Tests of runs that begin with a model: a user's steps, from run to run."""
 
 import json
-import os
 import pathlib
-import subprocess
-import sys
 import time
 
 import numpy as np
 import pandas as pd
 from absl.testing import absltest
 
-import training
 from simulation import vocabulary
 from tests import forked_programs
 from training import initial_model, model
@@ -48,15 +44,8 @@ class RunTrainingFromModelTest(absltest.TestCase):
         ]
 
     def start(self, name, *flags, cwd=None):
-        root = pathlib.Path(training.__file__).parent.parent
-        return subprocess.Popen(
-            [sys.executable, "-P", "-m", *self.command(name, *flags)],
-            env={**os.environ, "PYTHONPATH": str(root)},
-            cwd=cwd or self.scratch,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        command = self.command(name, *flags)
+        return forked_programs.Program(*command, directory=cwd or self.scratch)
 
     def run_training(self, name, *flags):
         command = self.command(name, *flags)
@@ -140,7 +129,7 @@ class RunTrainingFromModelTest(absltest.TestCase):
         ):
             time.sleep(0.01)
         process.kill()
-        process.communicate()
+        process.wait()
         self.assertIn(f"--vocabulary={self.scratch}/", (path / "flags.txt").read_text())
         (self.scratch / "elsewhere").mkdir()
         process = self.start(
@@ -151,12 +140,11 @@ class RunTrainingFromModelTest(absltest.TestCase):
             cwd=self.scratch / "elsewhere",
         )
         self.addCleanup(process.kill)
-        for line in process.stderr:
-            if "Continuing repeat 1 after round" in line or line.startswith("error"):
-                break
+        goes_on = "Continuing repeat 1 after round"
+        while goes_on not in process.errors() and process.poll() is None:
+            time.sleep(0.01)
         process.kill()
-        process.communicate()
-        self.assertIn("Continuing repeat 1 after round", line)
+        self.assertIn(goes_on, process.wait().stderr)
 
     def test_flags_that_do_not_go_together(self):
         for flag in ("--initial_model=x", "--vocabulary=x"):

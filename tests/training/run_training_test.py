@@ -5,11 +5,7 @@ Half of a program's time goes into importing TensorFlow: two run at a time.
 
 import concurrent.futures
 import json
-import os
 import pathlib
-import signal
-import subprocess
-import sys
 import time
 
 import numpy as np
@@ -49,16 +45,6 @@ _SMALL = (
 )
 
 
-def _start(module, *flags):
-    return subprocess.Popen(
-        [sys.executable, "-P", "-m", module, *map(str, flags)],
-        env={**os.environ, "PYTHONPATH": str(_ROOT)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
 def _run(module, *flags):
     done = forked_programs.run(module, *flags, timeout=_TIMEOUT_SECONDS)
     return done.returncode, done.stdout, done.stderr
@@ -84,7 +70,7 @@ class RunTrainingTest(absltest.TestCase):
         with concurrent.futures.ThreadPoolExecutor(1) as executor:
             first = executor.submit(_run, *command, f"--output_dir={whole}")
             self.kill_after_a_checkpoint(
-                _start(*command, f"--output_dir={killed}"), killed
+                forked_programs.Program(*command, f"--output_dir={killed}"), killed
             )
             code, output, errors = first.result()
         self.assertEqual(code, 0, errors)
@@ -155,8 +141,8 @@ class RunTrainingTest(absltest.TestCase):
             self.assertLess(time.monotonic(), deadline)
             self.assertIsNone(process.poll())
             time.sleep(0.001)
-        process.send_signal(signal.SIGKILL)
-        process.communicate()
+        process.kill()
+        process.wait()
         self.assertFalse((path / "privacy.json").exists())
 
     def check_results(self, path):
