@@ -64,8 +64,8 @@ def legend(axes: "axes_lib.Axes", *, below: bool = False) -> None:
 
     Args:
         axes: Where.
-        below: Whether the names stand below the figure, in two columns: for many long
-            ones, or where the data leave no corner free.
+        below: Whether the names stand below the figure, in two columns where it is
+            wide enough: for many long ones, or where the data leave no corner free.
     """
     if not below:
         axes.legend(frameon=False, labelcolor=INK)
@@ -73,13 +73,16 @@ def legend(axes: "axes_lib.Axes", *, below: bool = False) -> None:
     inside = axes.get_legend()
     if inside is not None:
         inside.remove()
-    axes.figure.legend(
-        *axes.get_legend_handles_labels(),
-        loc="outside lower center",
-        ncols=2,
-        frameon=False,
-        labelcolor=INK,
-    )
+    named = axes.get_legend_handles_labels()
+    look: Any = {
+        "loc": "outside lower center",
+        "frameon": False,
+        "labelcolor": INK,
+    }
+    names = axes.figure.legend(*named, ncols=2, **look)
+    if names.get_window_extent().width > axes.figure.bbox.width:
+        names.remove()
+        axes.figure.legend(*named, **look)
 
 
 def band(

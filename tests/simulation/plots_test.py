@@ -48,6 +48,22 @@ class SaysSomethingTest(parameterized.TestCase):
         self.assertEqual(plots.says_something(figure), expected)
 
 
+class LegendTest(parameterized.TestCase):
+    @parameterized.parameters((6, 2), (50, 1))
+    def test_names_below_stay_in_the_figure(self, letters, columns):
+        figure, axes = plots.single("", "x", "y")
+        for number in range(4):
+            axes.plot([1, 2], [3, 4], label=f"{number}" * letters)
+        plots.legend(axes, below=True)
+        plots.png(figure)
+        [names] = figure.legends
+        extent = names.get_window_extent()
+        self.assertGreaterEqual(extent.x0, 0)
+        self.assertLessEqual(extent.x1, figure.bbox.width)
+        edges = {text.get_window_extent().x0 for text in names.get_texts()}
+        self.assertLen(edges, columns)
+
+
 class ToldAndDrawnTest(absltest.TestCase):
     def metrics(self, rounds, **columns):
         keys = [
