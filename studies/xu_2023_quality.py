@@ -200,9 +200,8 @@ class QualityStudy(training_runs.TrainingStudy):
     def files(self, found: study.Tables, directory: pathlib.Path) -> dict[str, bytes]:
         """Returns the files of results by name; see `study.Study`."""
         del found
-        rounds = [pd.DataFrame(columns=["setting", "repeat", "round", "held_out_loss"])]
-        beside = [pd.DataFrame(columns=["baseline", *metric_names.LABELS])]
-        judged, stated, shared = [], collections.defaultdict(list), []
+        rounds, beside, judged, shared = [], [], [], []
+        stated = collections.defaultdict(list)
         for (setting, repeat), path in self.paths(directory).items():
             assert isinstance(setting, steps_lib.Step)
             if setting.name == steps_lib.JUDGED:
@@ -221,14 +220,23 @@ class QualityStudy(training_runs.TrainingStudy):
             self.title,
             xu_2023_quality_report.Runs(
                 self.settings,
-                pd.concat(rounds, ignore_index=True),
+                _joined(rounds, "setting", "repeat", "round", "held_out_loss"),
                 judged,
-                pd.concat(beside, ignore_index=True),
+                _joined(beside, "baseline", *metric_names.LABELS),
                 # Of repeats, what the weakest of them guarantees.
                 {name: max(of, key=_epsilon) for name, of in stated.items()},
             ),
             (*self.notes, *_of_chat(shared)),
         )
+
+
+def _joined(tables: Sequence[pd.DataFrame], *first: str) -> pd.DataFrame:
+    """Returns tables below one another, some of their columns before the others."""
+    if not tables:
+        return pd.DataFrame(columns=[*first])
+    joined = pd.concat(tables, ignore_index=True)
+    others = joined.columns.difference(first, sort=False)
+    return joined.reindex(columns=[*first, *others])
 
 
 def _epsilon(statement: Mapping[str, Any]) -> float:
