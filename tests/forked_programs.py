@@ -19,7 +19,7 @@ import tempfile
 import threading
 import time
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import simulation
 
@@ -61,7 +61,7 @@ for line in sys.stdin:
 
 
 _ONE_AT_A_TIME = threading.Lock()
-_SECONDS_BETWEEN_LOOKS = 0.002
+_SECONDS_BETWEEN_LOOKS = 0.01
 
 
 @functools.cache
@@ -147,6 +147,33 @@ class Program:
         """Kills it, where it runs."""
         if self.poll() is None:
             os.kill(self.pid, signal.SIGKILL)
+
+    def kill_once(
+        self, happened: Callable[[], bool], timeout: float = 120.0
+    ) -> subprocess.CompletedProcess[str]:
+        """Kills it in the middle of its work.
+
+        Args:
+            happened: Whether it has come as far as it is to come.
+            timeout: Seconds after which it is killed in any case.
+
+        Returns:
+            What it said.
+
+        Raises:
+            RuntimeError: If it ended by itself before.
+            TimeoutExpired: If it was killed for the time.
+        """
+        deadline = time.monotonic() + timeout
+        while not happened():
+            if self.poll() is not None:
+                raise RuntimeError(f"{self.args} ended too early: {self.errors()}")
+            if time.monotonic() > deadline:
+                self.kill()
+                raise subprocess.TimeoutExpired(self.args, timeout)
+            time.sleep(0.001)
+        self.kill()
+        return self.wait()
 
     def errors(self) -> str:
         """Returns what it has written to its standard error so far."""

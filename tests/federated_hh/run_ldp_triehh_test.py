@@ -7,7 +7,6 @@ import pathlib
 import re
 import subprocess
 import sys
-import time
 
 import pandas as pd
 from absl.testing import absltest, parameterized
@@ -42,10 +41,6 @@ _TABLES = (
     "simulator/coverage.csv",
     "simulator/rounds.jsonl",
 )
-
-
-def _command(*flags):
-    return [sys.executable, "-P", "-m", _MODULE, *flags]
 
 
 def _environment():
@@ -83,13 +78,7 @@ class RunLdpTrieHHTest(parameterized.TestCase):
         program = forked_programs.Program(
             _MODULE, *_SMALL, self.cache, f"--output_dir={path}"
         )
-        deadline = time.monotonic() + 120
-        while not (path / "simulator/checkpoint.jsonl").exists():
-            self.assertLess(time.monotonic(), deadline)
-            self.assertIsNone(program.poll())
-            time.sleep(0.001)
-        program.kill()
-        program.wait()
+        program.kill_once((path / "simulator/checkpoint.jsonl").exists)
         run = json.loads((path / "run.json").read_text())
         self.assertEqual(run["status"], "running")
         self.assertFalse((path / "heavy_hitters.csv").exists())

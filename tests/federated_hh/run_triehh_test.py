@@ -106,13 +106,7 @@ class RunTrieHHTest(parameterized.TestCase):
     def kill_after_a_round(self, *flags):
         path = pathlib.Path(flags[-1].partition("=")[2])
         program = forked_programs.Program(_MODULE, *flags[:-1], self.cache, flags[-1])
-        deadline = time.monotonic() + 120
-        while not (path / _CHECKPOINT).exists():
-            self.assertLess(time.monotonic(), deadline)
-            self.assertIsNone(program.poll())
-            time.sleep(0.001)
-        program.kill()
-        program.wait()
+        program.kill_once((path / _CHECKPOINT).exists)
         with open(path / "run.json") as file:
             self.assertEqual(json.load(file)["status"], "running")
 

@@ -2,7 +2,6 @@
 
 import json
 import pathlib
-import time
 
 from absl.testing import absltest, parameterized
 
@@ -49,10 +48,7 @@ class ReproduceTest(parameterized.TestCase):
         process = self.start(*_SMALL, *self.places("cut"))
         # Half of the second setting's levels are done: its first checkpoint.
         part = self.scratch / "cut" / "random_one_pass_repeat_1" / "simulator"
-        while not (part / "checkpoint.jsonl").exists() and process.poll() is None:
-            time.sleep(0.002)
-        process.kill()
-        process.wait()
+        process.kill_once((part / "checkpoint.jsonl").exists)
         self.assertFalse((self.scratch / "cut_results" / "table.md").exists())
         status, again, errors = self.finish(
             "--resume", "--output_dir=cut", "--population_cache=cache"

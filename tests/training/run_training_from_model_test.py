@@ -2,7 +2,6 @@
 
 import json
 import pathlib
-import time
 
 import numpy as np
 import pandas as pd
@@ -121,15 +120,8 @@ class RunTrainingFromModelTest(absltest.TestCase):
         (self.scratch / "words.txt").write_text(words.to_text())
         long = ("--num_rounds=400", "--checkpoint_every=1")
         process = self.start("words", "--vocabulary=words.txt", *long)
-        self.addCleanup(process.kill)
         path = self.scratch / "words"
-        while (
-            not (path / "simulator" / "checkpoint.jsonl").exists()
-            and process.poll() is None
-        ):
-            time.sleep(0.01)
-        process.kill()
-        process.wait()
+        process.kill_once((path / "simulator" / "checkpoint.jsonl").exists)
         self.assertIn(f"--vocabulary={self.scratch}/", (path / "flags.txt").read_text())
         (self.scratch / "elsewhere").mkdir()
         process = self.start(
@@ -139,12 +131,9 @@ class RunTrainingFromModelTest(absltest.TestCase):
             *long,
             cwd=self.scratch / "elsewhere",
         )
-        self.addCleanup(process.kill)
         goes_on = "Continuing repeat 1 after round"
-        while goes_on not in process.errors() and process.poll() is None:
-            time.sleep(0.01)
-        process.kill()
-        self.assertIn(goes_on, process.wait().stderr)
+        killed = process.kill_once(lambda: goes_on in process.errors())
+        self.assertIn(goes_on, killed.stderr)
 
     def test_flags_that_do_not_go_together(self):
         for flag in ("--initial_model=x", "--vocabulary=x"):

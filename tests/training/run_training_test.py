@@ -1,12 +1,8 @@
-"""Tests of the training program as a user runs it.
-
-Half of a program's time goes into importing TensorFlow: two run at a time.
-"""
+"""Tests of the training program as a user runs it; two run at a time."""
 
 import concurrent.futures
 import json
 import pathlib
-import time
 
 import numpy as np
 import pandas as pd
@@ -135,14 +131,9 @@ class RunTrainingTest(absltest.TestCase):
             self.assertAlmostEqual(ours[name], last[f"held_out_{name}"], places=5)
 
     def kill_after_a_checkpoint(self, process, path):
-        self.addCleanup(process.kill)
-        deadline = time.monotonic() + _TIMEOUT_SECONDS
-        while not (path / "simulator/checkpoint.jsonl").exists():
-            self.assertLess(time.monotonic(), deadline)
-            self.assertIsNone(process.poll())
-            time.sleep(0.001)
-        process.kill()
-        process.wait()
+        process.kill_once(
+            (path / "simulator/checkpoint.jsonl").exists, _TIMEOUT_SECONDS
+        )
         self.assertFalse((path / "privacy.json").exists())
 
     def check_results(self, path):
