@@ -108,7 +108,11 @@ class Options:
         "of clients_3_server_4 and its like. By default all.",
     )
     num_rounds: int | None = option(
-        None, "Rounds, instead of the flagfile's.", least=1, most=100_000
+        None,
+        "Rounds, instead of the flagfile's; the step that has three times as many has "
+        "three times these.",
+        least=1,
+        most=100_000,
     )
     num_repeats: int = option(3, "Runs of each, with other seeds.", least=1, most=1000)
 
@@ -349,21 +353,41 @@ def prepare(
     more: tuple[str, ...] = _SIZES[options.size]
     if name != CHOICE:
         more += ("--onednn",)  # a seventh of the time, for a study that takes hours
-    rounds = options.num_rounds
-    of_rounds = () if rounds is None else (f"--num_rounds={rounds}",)
     return QualityStudy(
-        settings=steps,
+        settings=tuple(_lasting(step, name, options.num_rounds) for step in steps),
         cache=cache,
         seed=seed,
         num_repeats=options.num_repeats,
         notes=_NOTES[name],
         **parts
         | {
-            "flags": (*parts["flags"], *more, *of_rounds),
+            "flags": (*parts["flags"], *more),
             "central": (*parts["central"], *more),
             "chat": (*parts["chat"], *more),
         },
     )
+
+
+def _lasting(step: steps_lib.Step, name: str, num_rounds: int | None) -> steps_lib.Step:
+    """Returns a step of a study with the rounds that are not its flagfile's.
+
+    Args:
+        step: As the study has it.
+        name: The study's name.
+        num_rounds: Rounds of the study where the flagfile's are not taken.
+    """
+    is_usual = step.times == 1 and num_rounds is None
+    if step.program != steps_lib.TRAIN or is_usual:
+        return step
+    flagfile = SYNTHETIC_FLAGFILE if name == SYNTHETIC else BLOGS_FLAGFILE
+    of_flagfile = {
+        count: int(given.partition("=")[2])
+        for count in ("num_rounds", "max_participation")
+        for given in flags_of(flagfile, (count,))
+    }
+    if num_rounds is not None:
+        of_flagfile["num_rounds"] = num_rounds
+    return step.lasting(**of_flagfile)
 
 
 def flags_of(flagfile: pathlib.Path, names: Sequence[str]) -> tuple[str, ...]:

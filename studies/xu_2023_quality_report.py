@@ -98,8 +98,13 @@ def files_of(title: str, found: Runs, notes: Sequence[str]) -> dict[str, bytes]:
     """
     files = {
         "runs.csv": tables.write(found.rounds).encode(),
-        "learning.png": plot(found),
+        "learning.png": plot(
+            found,
+            [s for s in found.settings if s.name != xu_2023_quality_steps.PLATEAU],
+        ),
     }
+    if longer := _longer(found):
+        files["plateau.png"] = plot(found, longer)
     if adaptive := _adaptive(found):
         files["clip.png"] = plot_clip(found, adaptive)
     lines = [f"### {title}", ""]
@@ -262,14 +267,28 @@ def _with_interval(values: pd.Series, in_nats: bool) -> str:
     return intervals.shown(values.mean(), half, form)
 
 
-def plot(found: Runs) -> bytes:
-    """Plots loss and one suggestion over rounds, mean and range; returns a PNG."""
+def _longer(found: Runs) -> list[training_runs.Setting]:
+    """Returns FedAvg and FedAvg of more rounds, where the latter was run."""
+    of_fedavg = (xu_2023_quality_steps.FEDAVG, xu_2023_quality_steps.PLATEAU)
+    if xu_2023_quality_steps.PLATEAU not in set(found.rounds["setting"]):
+        return []
+    return [s for s in found.settings if s.name in of_fedavg]
+
+
+def plot(found: Runs, settings: Sequence[training_runs.Setting]) -> bytes:
+    """Plots loss and one suggestion over rounds, mean and range; returns a PNG.
+
+    Args:
+        found: What runs left.
+        settings: Those that are drawn.
+    """
     panels = {
         _LOSS: "Held-out clients: loss (nats a token)",
         _SUGGESTION: "Accuracy of one suggestion",
     }
+    of_them = found.rounds["setting"].isin([s.name for s in settings])
     return training_runs.plot(
-        found.rounds, found.settings, panels, found.beside, is_cut=True
+        found.rounds[of_them], settings, panels, found.beside, is_cut=True
     )
 
 

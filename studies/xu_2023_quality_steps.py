@@ -17,6 +17,7 @@ _AVERAGE, _OF_STEPS = "--model_average=0.95", "--model_average=0.998"
 # Two shards have a fifth of the bloggers.
 _OF_FEW = ("--num_rounds=100", "--max_participation=5", "--min_separation=18")
 CHAT, JUDGED = "chat", "judged"
+FEDAVG, PLATEAU = "fedavg", "fedavg_plateau"
 # What follows the name of a way of training where it begins with the chat's model.
 PRETRAINED = "_pretrained"
 TRAIN, CENTRALLY = "training.run_training", "training.pretrain"
@@ -30,10 +31,25 @@ class Step(training_runs.Setting):
     Attributes:
         program: What runs.
         begins_with: The setting whose model it begins with; None for first weights.
+        times: How often the study's rounds, and participations of a client, it has.
     """
 
     program: str = TRAIN
     begins_with: str | None = None
+    times: int = 1
+
+    def lasting(self, num_rounds: int, max_participation: int) -> "Step":
+        """Returns this step with rounds and participations given by flags.
+
+        Args:
+            num_rounds: Rounds of the study.
+            max_participation: Participations of a client in them, at most.
+        """
+        flags = (
+            f"--num_rounds={self.times * num_rounds}",
+            f"--max_participation={self.times * max_participation}",
+        )
+        return dataclasses.replace(self, flags=(*self.flags, *flags))
 
 
 # Comes last: what the others have left is judged, side by side.
@@ -74,7 +90,16 @@ STEPS: tuple[Step, ...] = (
             program=CENTRALLY,
         )
     ),
-    *_federated("fedavg", "FedAvg", plots.GREEN, "--mechanism=fedavg"),
+    *_federated(FEDAVG, "FedAvg", plots.GREEN, "--mechanism=fedavg"),
+    # What federated training has to gain by more rounds alone: no setting is another.
+    Step(
+        PLATEAU,
+        "FedAvg, three times the rounds",
+        ("--mechanism=fedavg", _AVERAGE),
+        plots.GREEN,
+        "--",
+        times=3,
+    ),
     *_federated("dp_ftrl", "DP-FTRL", plots.BLUE, "--mechanism=dp_ftrl", NOISE),
     *_federated(
         "dp_ftrl_adaptive",

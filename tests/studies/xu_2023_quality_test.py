@@ -55,7 +55,7 @@ class OptionsTest(parameterized.TestCase):
         known = {
             "xu_quality": "chat, .*fedavg_pretrained",
             quality.CHOICE: "adaptive_clients_3.*clients_6_server_4",
-            quality.SYNTHETIC: "central, .*fedavg$",
+            quality.SYNTHETIC: "central, .*fedavg_plateau$",
         }[name]
         with self.assertRaisesRegex(
             ValueError, f"steps={step}: has to name some of .*{known}"
@@ -328,6 +328,38 @@ class StudyTest(parameterized.TestCase):
         files = self.run_study(self.prepare(steps=("central",), num_repeats=1))
         self.assertEmpty(tables.parse(files["runs.csv"].decode()))
 
+    def test_the_plateau_has_three_times_the_rounds_and_a_plot_of_its_own(self):
+        steps = ("fedavg", "fedavg_plateau")
+        files = self.run_study(self.prepare(steps=steps, num_repeats=1))
+        self.assertIn("plateau.png", files)
+        once, longer = (values_of(given) for _, _, given in self.ran[:2])
+        of_flagfile = values_of(quality.BLOGS_FLAGFILE.read_text().splitlines())
+        for name in ("num_rounds", "max_participation"):
+            self.assertEqual(int(longer.pop(name)), 3 * int(of_flagfile[name]))
+            self.assertNotIn(name, once)
+        self.assertEqual(longer, once)
+        with mock.patch.object(training_runs, "plot", return_value=b"") as plot:
+            self.run_study(self.prepare(steps=steps, num_repeats=1), "again")
+        drawn = [set(call.args[0]["setting"]) for call in plot.call_args_list]
+        self.assertEqual(drawn[-2:], [{"fedavg"}, {*steps}])
+        named = [{s.name for s in call.args[1]} for call in plot.call_args_list]
+        self.assertNotIn("fedavg_plateau", named[-2])
+        self.assertEqual(named[-1], {*steps})
+        files = self.run_study(self.prepare(steps=("fedavg",)), "fewer")
+        self.assertNotIn("plateau.png", files)
+
+    def test_rounds_that_are_given_are_those_of_all_and_three_times_those(self):
+        for name, flagfile in (
+            ("xu_quality", quality.BLOGS_FLAGFILE),
+            (quality.SYNTHETIC, quality.SYNTHETIC_FLAGFILE),
+        ):
+            most = values_of(flagfile.read_text().splitlines())["max_participation"]
+            for step in self.prepare(name, num_rounds=7).federated:
+                times = 3 if step.name == "fedavg_plateau" else 1
+                given = values_of(step.flags)
+                self.assertEqual(given["num_rounds"], str(times * 7), step.name)
+                self.assertEqual(given["max_participation"], str(times * int(most)))
+
     def test_on_a_known_language_there_is_regret(self):
         made = quality.prepare(
             quality.SYNTHETIC,
@@ -355,7 +387,7 @@ class StudyTest(parameterized.TestCase):
     def test_programs_know_their_flags(self):
         made = self.prepare()
         federated = [
-            *(step for step in steps_lib.STEPS if step.program == _TRAIN),
+            *made.federated,
             *steps_lib.choices(),
         ]
         for given, options in (
@@ -403,7 +435,7 @@ class StudyTest(parameterized.TestCase):
     def test_bloggers_last_for_the_rounds(self):
         # What a run would refuse: more participations than its bloggers have.
         of_flagfile = quality.BLOGS_FLAGFILE.read_text().splitlines()
-        main = [(step, 11_945) for step in steps_lib.STEPS if step.program == _TRAIN]
+        main = [(step, 11_945) for step in self.prepare().federated]
         # Of ten shards 11,945 train, of two 2,248.
         for step, num_clients in [*main, *((s, 2_248) for s in steps_lib.choices())]:
             given = values_of([*of_flagfile, *step.flags])
