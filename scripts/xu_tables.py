@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 
+import numpy as np
 import pandas as pd
 
 from scripts.table_text import RESULTS, table
@@ -16,6 +17,32 @@ _LABELS = {step.name: step.label for step in xu_2023_quality_steps.STEPS}
 _DIVERGED = 7.0
 _LESS = xu_2023_quality_report.ABOVE_TRIGRAM
 _JUDGED = ("loss", _LESS, "one_suggestion", "three_suggestions", "picked_rate")
+
+# What a model is compared with another for.
+_DIFFERENCES = {
+    "the noise": (
+        ("dp_ftrl", "fedavg"),
+        ("dp_ftrl_pretrained", "fedavg_pretrained"),
+    ),
+    "independent noise, not a tree's": (
+        ("dp_fedavg", "dp_ftrl"),
+        ("dp_fedavg_pretrained", "dp_ftrl_pretrained"),
+    ),
+    "a clip norm that adapts": (
+        ("dp_ftrl_adaptive", "dp_ftrl"),
+        ("dp_ftrl_adaptive_pretrained", "dp_ftrl_pretrained"),
+    ),
+    "the chat": tuple(
+        (step.name, step.name.removesuffix(xu_2023_quality_steps.PRETRAINED))
+        for step in xu_2023_quality_steps.STEPS
+        if step.begins_with == xu_2023_quality_steps.CHAT
+    ),
+    "more rounds": ((xu_2023_quality_steps.PLATEAU, xu_2023_quality_steps.FEDAVG),),
+    "central training": (
+        ("central", "fedavg"),
+        ("central_pretrained", "fedavg_pretrained"),
+    ),
+}
 
 
 def xu_quality() -> list[str]:
@@ -50,6 +77,31 @@ def _judged(folder: str, names: Sequence[str]) -> list[str]:
             rows[-1].append(intervals.shown(values.mean(), half, form))
     shown = [metric_names.KEYBOARD_LABELS.get(name, name) for name in names]
     return table(["held-out bloggers", "seeds", *shown], rows)
+
+
+def xu_quality_differences() -> list[str]:
+    """What noise, the chat, a clip that adapts and more rounds change.
+
+    Of the same seed, so of the same judges, two models at a time.
+    """
+    judged = [
+        tables.read(path).set_index("model")
+        for path in sorted(RESULTS.glob("xu_quality/seed_*/judged.csv"))
+    ]
+    rows = []
+    for what, pairs in _DIFFERENCES.items():
+        for model, other in pairs:
+            both = [found for found in judged if {model, other} <= {*found.index}]
+            if not both:
+                continue
+            rows.append([what, f"{_LABELS[model]} less {_LABELS[other]}"])
+            rows[-1].append(str(len(both)))
+            for name, form in {"loss": "+.3f", "one_suggestion": "+.2%"}.items():
+                less = [found[name][model] - found[name][other] for found in both]
+                half = intervals.half_of_mean(np.array(less))
+                text = intervals.shown(float(np.mean(less)), half, form)
+                rows[-1].append(text.replace("± +", "± "))
+    return table(["", "", "seeds", "loss", "one suggestion"], rows)
 
 
 def xu_quality_rounds_saved() -> list[str]:
@@ -155,6 +207,7 @@ def xu_scaling() -> list[str]:
 TABLES: dict[str, Callable[[], list[str]]] = {
     "xu_quality": xu_quality,
     "xu_quality_500_rounds": xu_quality_500_rounds,
+    "xu_quality_differences": xu_quality_differences,
     "xu_quality_rounds_saved": xu_quality_rounds_saved,
     "xu_quality_choice": xu_quality_choice,
     "xu_quality_synthetic": xu_quality_synthetic,

@@ -2,11 +2,12 @@
 
 import pathlib
 import re
+from unittest import mock
 
 from absl.testing import absltest, parameterized
 
 import scripts
-from scripts import document_tables
+from scripts import document_tables, xu_tables
 
 _ROOT = pathlib.Path(scripts.__file__).parent.parent
 
@@ -39,6 +40,33 @@ class DocumentsTest(absltest.TestCase):
         text = "".join(path.read_text() for path in document_tables.documents())
         for name in document_tables.TABLES:
             self.assertIn(f"<!-- table {name} -->", text)
+
+
+class XuTablesTest(absltest.TestCase):
+    def test_models_are_compared_seed_by_seed(self):
+        # Judges differ far more from seed to seed than models do; and one of the
+        # seeds lacks the model of more rounds.
+        results = pathlib.Path(self.create_tempdir().full_path)
+        for seed, loss, noise in ((1, 4.0, 0.5), (2, 9.0, 0.5), (3, 6.0, 0.5)):
+            rows = [("fedavg", loss, 0.25), ("dp_ftrl", loss + noise, 0.125)]
+            if seed < 3:
+                rows.append(("fedavg_plateau", loss - seed, 0.25))
+            folder = results / "xu_quality" / f"seed_{seed}"
+            folder.mkdir(parents=True)
+            text = "\n".join(",".join(map(str, row)) for row in rows)
+            (folder / "judged.csv").write_text(f"model,loss,one_suggestion\n{text}\n")
+        with mock.patch.object(xu_tables, "RESULTS", results):
+            _, _, *rows = xu_tables.xu_quality_differences()
+        more = "FedAvg, three times the rounds less FedAvg"
+        self.assertEqual(
+            rows,
+            [
+                "| the noise | DP-FTRL less FedAvg | 3 "
+                "| +0.500 ± 0.000 | -12.50% ± 0.00% |",
+                # Of -1 and -2: half the difference times 12.706, Student's t of one.
+                f"| more rounds | {more} | 2 | -1.500 ± 6.353 | +0.00% ± 0.00% |",
+            ],
+        )
 
 
 class MarksTest(parameterized.TestCase):
