@@ -66,6 +66,7 @@ def legend(axes: "axes_lib.Axes", *, below: bool = False) -> None:
         axes: Where.
         below: Whether the names stand below the figure, in two columns where it is
             wide enough: for many long ones, or where the data leave no corner free.
+            The figure grows by their height.
     """
     if not below:
         axes.legend(frameon=False, labelcolor=INK)
@@ -79,10 +80,14 @@ def legend(axes: "axes_lib.Axes", *, below: bool = False) -> None:
         "frameon": False,
         "labelcolor": INK,
     }
-    names = axes.figure.legend(*named, ncols=2, **look)
-    if names.get_window_extent().width > axes.figure.bbox.width:
+    figure = axes.figure
+    names = figure.legend(*named, ncols=2, **look)
+    if names.get_window_extent().width > figure.bbox.width:
         names.remove()
-        axes.figure.legend(*named, **look)
+        names = figure.legend(*named, **look)
+    figure.set_figheight(
+        figure.get_figheight() + names.get_window_extent().height / figure.dpi
+    )
 
 
 def band(

@@ -63,6 +63,18 @@ class LegendTest(parameterized.TestCase):
         edges = {text.get_window_extent().x0 for text in names.get_texts()}
         self.assertLen(edges, columns)
 
+    def test_names_below_take_nothing_from_the_plots(self):
+        heights = []
+        for below in (None, True):
+            figure, axes = plots.stacked(["a", "b"], "round")
+            for number in range(12):
+                axes[1].plot([number], label=f"way {number}")
+            if below:
+                plots.legend(axes[1], below=below)
+            plots.png(figure)
+            heights.append([one.get_window_extent().height for one in axes])
+        np.testing.assert_allclose(heights[1], heights[0], rtol=0.1)
+
 
 class ToldAndDrawnTest(absltest.TestCase):
     def metrics(self, rounds, **columns):
