@@ -104,6 +104,33 @@ def xu_quality_differences() -> list[str]:
     return table(["", "", "seeds", "loss", "one suggestion"], rows)
 
 
+def xu_quality_sizes() -> list[str]:
+    """What the paper's model is worth, beside a smaller one of the same seed."""
+    rows = []
+    for path in sorted(RESULTS.glob("xu_quality_paper_size/seed_*/judged.csv")):
+        seed = path.parent.name
+        smaller = tables.read(RESULTS / "xu_quality" / seed / path.name)
+        both = [
+            xu_2023_quality_report.beside_trigram(found).set_index("model")
+            for found in (smaller, tables.read(path))
+        ]
+        rows += [
+            [
+                _LABELS[str(model)],
+                seed.removeprefix("seed_"),
+                *[f"{found.loc[model, 'loss']:.3f}" for found in both],
+                *[f"{found.loc[model, _LESS]:.3f}" for found in both],
+                *[f"{found.loc[model, 'one_suggestion']:.2%}" for found in both],
+            ]
+            for model in both[1].index
+            if model in _LABELS
+        ]
+    sizes = ("256 units", "670 units")
+    names = ("loss", _LESS, "one suggestion")
+    shown = [f"{name}, {size}" for name in names for size in sizes]
+    return table(["", "seed", *shown], rows)
+
+
 def xu_quality_rounds_saved() -> list[str]:
     """How soon pretrained runs are as good as those from scratch at their end."""
     rows = []
@@ -209,6 +236,7 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     "xu_quality_500_rounds": xu_quality_500_rounds,
     "xu_quality_differences": xu_quality_differences,
     "xu_quality_rounds_saved": xu_quality_rounds_saved,
+    "xu_quality_sizes": xu_quality_sizes,
     "xu_quality_choice": xu_quality_choice,
     "xu_quality_synthetic": xu_quality_synthetic,
     "xu_figure4": xu_figure4,
