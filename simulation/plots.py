@@ -68,6 +68,8 @@ def legend(axes: "axes_lib.Axes", *, below: bool = False) -> None:
             wide enough: for many long ones, or where the data leave no corner free.
             The figure grows by their height.
     """
+    from matplotlib import figure as figure_lib
+
     if not below:
         axes.legend(frameon=False, labelcolor=INK)
         return
@@ -81,6 +83,7 @@ def legend(axes: "axes_lib.Axes", *, below: bool = False) -> None:
         "labelcolor": INK,
     }
     figure = axes.figure
+    assert isinstance(figure, figure_lib.Figure)
     names = figure.legend(*named, ncols=2, **look)
     if names.get_window_extent().width > figure.bbox.width:
         names.remove()
