@@ -21,11 +21,13 @@ from typing import Any, ClassVar
 import pandas as pd
 
 from options import fields as options_lib
+from options import option_flags
 from options.fields import option
 from simulation import prepared_data, run_directory
 from studies import study, training_runs, xu_2023_quality_report
 from studies import xu_2023_quality_steps as steps_lib
 from training import metric_names
+from training.training_options import TrainingOptions
 
 CHOICE, SYNTHETIC = "xu_quality_choice", "xu_quality_synthetic"
 _CONFIGS = training_runs.ROOT / "configs"
@@ -354,7 +356,9 @@ def prepare(
     if name != CHOICE:
         more += ("--onednn",)  # a seventh of the time, for a study that takes hours
     return QualityStudy(
-        settings=tuple(_lasting(step, name, options.num_rounds) for step in steps),
+        settings=tuple(
+            _lasting(step, parts["flags"], options.num_rounds) for step in steps
+        ),
         cache=cache,
         seed=seed,
         num_repeats=options.num_repeats,
@@ -368,26 +372,22 @@ def prepare(
     )
 
 
-def _lasting(step: steps_lib.Step, name: str, num_rounds: int | None) -> steps_lib.Step:
-    """Returns a step of a study with the rounds that are not its flagfile's.
+def _lasting(
+    step: steps_lib.Step, flags: Sequence[str], num_rounds: int | None
+) -> steps_lib.Step:
+    """Returns a step with the rounds that are not those of the study's flags.
 
     Args:
         step: As the study has it.
-        name: The study's name.
-        num_rounds: Rounds of the study where the flagfile's are not taken.
+        flags: Those of all federated runs.
+        num_rounds: Rounds of the study where those of its flags are not taken.
     """
     is_usual = step.times == 1 and num_rounds is None
     if step.program != steps_lib.TRAIN or is_usual:
         return step
-    flagfile = SYNTHETIC_FLAGFILE if name == SYNTHETIC else BLOGS_FLAGFILE
-    of_flagfile = {
-        count: int(given.partition("=")[2])
-        for count in ("num_rounds", "max_participation")
-        for given in flags_of(flagfile, (count,))
-    }
-    if num_rounds is not None:
-        of_flagfile["num_rounds"] = num_rounds
-    return step.lasting(**of_flagfile)
+    given = option_flags.read_lines(TrainingOptions, (*flags, *step.flags))
+    assert given.max_participation is not None
+    return step.lasting(num_rounds or given.num_rounds, given.max_participation)
 
 
 def flags_of(flagfile: pathlib.Path, names: Sequence[str]) -> tuple[str, ...]:
