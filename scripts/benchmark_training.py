@@ -18,7 +18,7 @@ where --results_dir is given. The parts are:
 * `clients`: what a client of the model costs in this project, with and without the
   gradient that is written out, and with oneDNN; in plain TensorFlow, with one thread,
   and with oneDNN; and in pfl-research where that is installed. And the seconds of a
-  round on one core and on two.
+  round of twice as many clients on one core and on two.
 
 pfl-research and torch are no dependencies of the project. To have them beside it, in an
 environment of their own, with NumPy and TensorFlow as they are locked (torch's build
@@ -274,9 +274,11 @@ def measure_clients(options: Options, scratch: str) -> Found:
             f"env/bin/pip install --no-deps {' '.join(training_with_pfl.REQUIREMENTS)}"
         )
     work = options.timed_clients, options.timed_words, options.timed_repeats, scratch
-    # First the ways: a TensorFlow that starts on one core keeps to one thread.
     clients = training_ways.measure(*work)
-    threads = training_ways.measure_threads(*work)
+    # Twice as many: a round is cut into four blocks, and two cores have the same work
+    # only where these are equal, as they are of 20 clients and not of ten.
+    rounds = 2 * options.timed_clients, *work[1:]
+    threads = training_ways.measure_threads(*rounds)
     return Found(
         {"clients": clients, "threads": threads},
         {"two cores to one": training_ways.threads_gain(threads)},

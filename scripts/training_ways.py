@@ -352,6 +352,18 @@ def measure(
 def measure_threads(
     num_clients: int, num_words: int, repeats: int, scratch: str
 ) -> "pd.DataFrame":
+    """Returns a table of `rounds_on_cores`, measured in a process of its own.
+
+    As a program that trains has one: what other ways leave behind in theirs, such as
+    threads, takes time from a round on two cores.
+    """
+    work = functools.partial(rounds_on_cores, num_clients, num_words, repeats, scratch)
+    return _in_process(_Process.ONE_THREAD, work)
+
+
+def rounds_on_cores(
+    num_clients: int, num_words: int, repeats: int, scratch: str
+) -> "pd.DataFrame":
     """Returns a table: seconds of a round on one core and on two, turn by turn.
 
     Args:
