@@ -15,6 +15,7 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
+import numpy as np
 import pandas as pd
 
 from options import fields as options_lib
@@ -156,21 +157,25 @@ class ScalingStudy(training_runs.TrainingStudy):
             "After the last round, on held-out clients; mean of the repeats, with 95% "
             "intervals by Student's t:",
             "",
-            "| | repeats | loss | one suggestion | zCDP rho (realised) |",
-            "|---|--:|--:|--:|--:|",
+            "| | repeats | loss | loss, less that without noise | one suggestion "
+            "| zCDP rho (realised) |",
+            "|---|--:|--:|--:|--:|--:|",
         ]
         labels = {setting.name: setting.label for setting in self.settings}
         for row in summary.itertuples():
             rho = "none" if math.isinf(row.rho) else f"{row.rho:.3g}"
             right, half = row.one_suggestion, row.one_suggestion_half
+            cost = ""
+            if not math.isnan(row.noise_costs):
+                cost = intervals.shown(row.noise_costs, row.noise_costs_half, ".4f")
             lines.append(
                 f"| {labels[row.setting]} | {row.repeats} | "
-                f"{intervals.shown(row.loss, row.loss_half, '.3f')} | "
+                f"{intervals.shown(row.loss, row.loss_half, '.3f')} | {cost} | "
                 f"{intervals.shown(right, half, '.2%')} | {rho} |"
             )
         for row in baselines.itertuples():
             lines.append(
-                f"| {row.baseline} | | {row.loss:.3f} | {row.one_suggestion:.2%} | |"
+                f"| {row.baseline} | | {row.loss:.3f} | | {row.one_suggestion:.2%} | |"
             )
         lines += [
             "",
@@ -179,7 +184,8 @@ class ScalingStudy(training_runs.TrainingStudy):
             "report goal and noise alone. Repeats are of one population, with other "
             "clients held out, other cohorts, first weights and noise.",
             "* Each client is in one round at most, so larger rounds also read more "
-            "data; what that is worth shows in the runs without noise.",
+            "data; what that is worth shows in the runs without noise. What the noise "
+            "costs is of two runs of one repeat, so it is known better than either loss.",
         ]
         return "\n".join(lines) + "\n"
 
@@ -198,10 +204,12 @@ def summarize(
 
     Returns:
         `setting`, `repeats`, `loss`, `one_suggestion`, each with half of the 95%
-        interval (nan of one repeat), and `rho`, the largest of a run, infinite without
-        noise.
+        interval (nan of one repeat); `noise_costs` and half of its interval: the loss
+        less that of the run without noise of the same repeat, nan where there is none;
+        and `rho`, the largest of a run, infinite without noise.
     """
     rows = []
+    losses: dict[str, pd.Series] = {}
     for setting in settings:
         of_setting = table[table["setting"] == setting.name]
         if of_setting.empty:
@@ -214,7 +222,16 @@ def summarize(
             values = last[column].to_numpy()
             row[name] = values.mean()
             row[f"{name}_half"] = intervals.half_of_mean(values)
+        losses[setting.name] = last[_LOSS]
         rows.append(row | {"rho": rho})
+    for row in rows:
+        mechanism, _, goal = row["setting"].rpartition("_")
+        plain = losses.get(f"{_PLAIN}_{goal}")
+        costs = np.array([])
+        if mechanism == _PRIVATE and plain is not None:
+            costs = (losses[row["setting"]] - plain).dropna().to_numpy()
+        row["noise_costs"] = costs.mean() if costs.size else math.nan
+        row["noise_costs_half"] = intervals.half_of_mean(costs)
     return pd.DataFrame(rows)
 
 

@@ -77,7 +77,10 @@ class ScalingTest(parameterized.TestCase):
             scaling.Options(report_goals=tuple(goals.split(",")))
 
     def write_run(self, path, flags, cache, label):
-        """Leaves what a finished run leaves; its loss is its seed over its goal."""
+        """Leaves what a finished run leaves; its loss is its seed over its goal.
+
+        Without noise, 1, 2 and 3 more.
+        """
         del cache, label
         options = options_of(flags)
         (seed,) = (int(f[7:]) for f in flags if f.startswith("--seed="))
@@ -86,7 +89,8 @@ class ScalingTest(parameterized.TestCase):
         (path / "run.json").write_text(json.dumps(record))
         plan = {"plan": f"Plan(sampler=Timers(num_clients={self.num_clients}, x)"}
         (path / run_record.FACTS_FILE).write_text(json.dumps(plan))
-        loss = seed / options.cohort_size + (options.mechanism == "fedavg")
+        loss = seed / options.cohort_size
+        loss += (options.mechanism == "fedavg") * (seed - 9)
         metrics = pd.DataFrame(
             {"round": [1, 2], _LOSS: [9.0, loss], _SUGGESTION: [0.1, loss / 10]}
         )
@@ -162,14 +166,18 @@ class ScalingTest(parameterized.TestCase):
                 self.assertEqual(set(summary["repeats"]), {repeat + 1})
         names = ["dp_ftrl_2", "fedavg_2", "dp_ftrl_4", "fedavg_4"]
         self.assertEqual(summary["setting"].tolist(), names)
-        np.testing.assert_allclose(summary["loss"], [5.5, 6.5, 2.75, 3.75])
+        np.testing.assert_allclose(summary["loss"], [5.5, 7.5, 2.75, 4.75])
         low, high = stats.t.interval(0.95, 2, 5.5, stats.sem([5, 5.5, 6]))
         self.assertAlmostEqual(2 * summary["loss_half"][0], high - low)
+        # Repeat by repeat: of -1, -2 and -3; nothing of those without noise.
+        np.testing.assert_allclose(summary["noise_costs"], [-2, np.nan] * 2)
+        half = stats.t.ppf(0.975, 2) / math.sqrt(3)
+        np.testing.assert_allclose(summary["noise_costs_half"], [half, np.nan] * 2)
         self.assertEqual(summary["rho"].tolist(), [2.5, math.inf, 2.5, math.inf])
         page = files[study.PAGE].decode()
-        self.assertRegex(page, r"\| 2 clients, z = 0\.00215 \| 3 \| 5\.500 ± 1\.242 \|")
-        self.assertIn("| 4 clients, no noise | 3 | 3.750 ± ", page)
-        self.assertIn("| a bigram | | 5.500 | 5.00% | |", page)
+        self.assertRegex(page, r"\| 2 clients, z = 0\.00215 \| 3 \| 5\.500 ± 1\.242 \| -2")
+        self.assertIn("| 4 clients, no noise | 3 | 4.750 ± ", page)
+        self.assertIn("| a bigram | | 5.500 | | 5.00% | |", page)
         self.assertTrue(files["scaling.png"].startswith(b"\x89PNG"))
         self.assertLen(tables.parse(files["runs.csv"].decode()), 4 * 3 * 2)
 
