@@ -184,8 +184,9 @@ class ScalingStudy(training_runs.TrainingStudy):
             "report goal and noise alone. Repeats are of one population, with other "
             "clients held out, other cohorts, first weights and noise.",
             "* Each client is in one round at most, so larger rounds also read more "
-            "data; what that is worth shows in the runs without noise. What the noise "
-            "costs is of two runs of one repeat, so it is known better than either loss.",
+            "data; what that is worth shows in the runs without noise.",
+            "* What the noise costs is the difference of two runs of one repeat, so it is "
+            "known better than either loss.",
         ]
         return "\n".join(lines) + "\n"
 

@@ -175,7 +175,8 @@ class ScalingTest(parameterized.TestCase):
         np.testing.assert_allclose(summary["noise_costs_half"], [half, np.nan] * 2)
         self.assertEqual(summary["rho"].tolist(), [2.5, math.inf, 2.5, math.inf])
         page = files[study.PAGE].decode()
-        self.assertRegex(page, r"\| 2 clients, z = 0\.00215 \| 3 \| 5\.500 ± 1\.242 \| -2")
+        loss = r"5\.500 ± 1\.242 \| -2\.0000 ± 2\.4841"
+        self.assertRegex(page, rf"\| 2 clients, z = 0\.00215 \| 3 \| {loss} \|")
         self.assertIn("| 4 clients, no noise | 3 | 4.750 ± ", page)
         self.assertIn("| a bigram | | 5.500 | | 5.00% | |", page)
         self.assertTrue(files["scaling.png"].startswith(b"\x89PNG"))
