@@ -31,19 +31,23 @@ for processors is in PyTorch's own index):
         prv-accountant==0.2.0 sympy==1.14.0 typing-extensions==4.16.0
     PYTHONPATH=. env/bin/python -P -m scripts.benchmark_training --parts=clients
 
-Before rounds are measured, one is done in which the computation is built. Memory is
-that of this process and those below it together, the most within a round, looked at
-every 20 ms; with and without pages that are shared, such as those of mapped files.
+Each part is measured in a process of its own. Before rounds are measured, one is done
+in which the computation is built. Memory is that of this process and those below it
+together, the most within a round, looked at every 20 ms; with and without pages that
+are shared, such as those of mapped files.
 """
 
+import concurrent.futures
+import contextlib
 import dataclasses
 import json
+import multiprocessing
 import os
 import platform
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from absl import app
@@ -338,6 +342,17 @@ def about(options: Options) -> dict[str, Any]:
     }
 
 
+@contextlib.contextmanager
+def _measuring(alone: bool) -> Iterator[Callable[..., Found]]:
+    """Gives what calls a function; alone: in a process of its own."""
+    if not alone:
+        yield lambda measured, *arguments: measured(*arguments)
+        return
+    context = multiprocessing.get_context("spawn")
+    with concurrent.futures.ProcessPoolExecutor(1, mp_context=context) as pool:
+        yield lambda measured, *arguments: pool.submit(measured, *arguments).result()
+
+
 def measure(options: Options, scratch: str) -> None:
     """Measures, prints and writes."""
     from simulation import atomic_files, tables
@@ -353,9 +368,9 @@ def measure(options: Options, scratch: str) -> None:
         os.makedirs(directory, exist_ok=True)
     origin = about(options)  # before the results change the repository
     summary: dict[str, Any] = {}
-    # The small model first: the large one would leave its memory to this process.
     for name in _PARTS if is_all else (options.parts,):
-        found = _MEASURES[name](options, scratch)
+        with _measuring(is_all) as call:
+            found = call(_MEASURES[name], options, scratch)
         for table_name, table in found.tables.items():
             shown = table.tail(_SHOWN_ROWS).to_string(index=False)
             print(f"\n{table_name}\n{shown}", flush=True)

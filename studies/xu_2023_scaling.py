@@ -185,8 +185,8 @@ class ScalingStudy(training_runs.TrainingStudy):
             "clients held out, other cohorts, first weights and noise.",
             "* Each client is in one round at most, so larger rounds also read more "
             "data; what that is worth shows in the runs without noise.",
-            "* What the noise costs is the difference of two runs of one repeat, so it is "
-            "known better than either loss.",
+            "* What the noise costs is the difference of two runs of one repeat, so it "
+            "is known better than either loss.",
         ]
         return "\n".join(lines) + "\n"
 
@@ -226,11 +226,11 @@ def summarize(
         losses[setting.name] = last[_LOSS]
         rows.append(row | {"rho": rho})
     for row in rows:
-        mechanism, _, goal = row["setting"].rpartition("_")
+        mechanism, _, goal = str(row["setting"]).rpartition("_")
         plain = losses.get(f"{_PLAIN}_{goal}")
         costs = np.array([])
         if mechanism == _PRIVATE and plain is not None:
-            costs = (losses[row["setting"]] - plain).dropna().to_numpy()
+            costs = (losses[str(row["setting"])] - plain).dropna().to_numpy()
         row["noise_costs"] = costs.mean() if costs.size else math.nan
         row["noise_costs_half"] = intervals.half_of_mean(costs)
     return pd.DataFrame(rows)
