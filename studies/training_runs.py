@@ -318,7 +318,7 @@ def plot(
 
     Args:
         table: A row a round of each run, with its setting and repeat.
-        settings: Those that the table has are drawn.
+        settings: Those that the table has are drawn, and nothing else counts.
         panels: The titles of two columns, the loss and the accuracy.
         beside: What runs stand beside, from `read_baselines`: those of `ON_PLOTS` are
             straight lines, the mean of several rows of one.
@@ -328,6 +328,7 @@ def plot(
         **line: How lines look, beside a setting's color and style.
     """
     figure, axes_of = plots.stacked(list(panels.values()), "round")
+    table = table[table["setting"].isin([setting.name for setting in settings])]
     for axes, column in zip(axes_of, panels, strict=True):
         for setting in settings:
             of_setting = table[table["setting"] == setting.name]

@@ -286,10 +286,7 @@ def plot(found: Runs, settings: Sequence[training_runs.Setting]) -> bytes:
         _LOSS: "Held-out clients: loss (nats a token)",
         _SUGGESTION: "Accuracy of one suggestion",
     }
-    of_them = found.rounds["setting"].isin([s.name for s in settings])
-    return training_runs.plot(
-        found.rounds[of_them], settings, panels, found.beside, is_cut=True
-    )
+    return training_runs.plot(found.rounds, settings, panels, found.beside, is_cut=True)
 
 
 def _adaptive(found: Runs) -> list[training_runs.Setting]:
