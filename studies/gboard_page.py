@@ -132,13 +132,18 @@ def _timer(found) -> tuple[str, str]:
 def _clip(options, found, table) -> tuple[str, str]:
     losses = _losses(table, "rate")
     told = "; ".join(f"{rate:g}: {_shown(loss)}" for rate, loss in losses.items())
+    beyond = ""
+    if found.server_learning_rate == max(losses):
+        beyond = ", and is the largest that was tried: a larger one may do better"
+    elif found.server_learning_rate == min(losses):
+        beyond = ", and is the least that was tried: a smaller one may do better"
     return (
         "(5, 6) Clip norm and server learning rate.",
         f"Clip norm {found.clip_norm:g}, server learning rate "
         f"{found.server_learning_rate:g}: of the experiments in which the clip norm "
         "adapts (Algorithm 1, report goal "
         f"{options.small_report_goal:,}), that rate has the least held-out loss "
-        f"({told}), and the clip norm is the {options.target_quantile:g} quantile of "
+        f"({told}){beyond}. The clip norm is the {options.target_quantile:g} quantile of "
         "updates' norms that its run has estimated: the median of the last quarter of "
         "its rounds, as the estimate of one has the noise of few clients. It is fixed "
         "from here on: a clip norm that adapts costs restarts and noise.",

@@ -141,7 +141,7 @@ class StrategyTest(parameterized.TestCase):
         for step in _STEPS:
             self.assertIn(f"**{step} ", page)
         self.assertIn("z = 0.1 m: the largest whose held-out loss is at most 2", page)
-        self.assertIn("(0.5: 3.0000; 1: 2.5000; 2: 2.6000)", page)
+        self.assertIn("(0.5: 3.0000; 1: 2.5000; 2: 2.6000). The clip", page)
         self.assertIn(f"Report goal {final.cohort_size}, z = ", page)
         self.assertIn("Its seed is 4, which no experiment had", page)
         self.assertTrue(files["experiments.png"].startswith(b"\x89PNG"))
@@ -230,7 +230,8 @@ class StrategyTest(parameterized.TestCase):
         # 1 had the least loss.
         self.assertEqual(self.asked["noise_0_2_repeat_1"].server_learning_rate, 2)
         page = files[study.PAGE].decode()
-        self.assertIn("(0.5: 3.0000; 1: not finite; 2: 2.6000)", page)
+        told = "(0.5: 3.0000; 1: not finite; 2: 2.6000), and is the largest that was"
+        self.assertIn(told, page)
         self.assertIn("z = 0.05 m: the largest whose", page)
         self.assertIn("| noise_0.1 | not finite |", page)
         table = tables.parse(files["experiments.csv"].decode())
