@@ -143,10 +143,10 @@ def _clip(options, found, table) -> tuple[str, str]:
         f"{found.server_learning_rate:g}: of the experiments in which the clip norm "
         "adapts (Algorithm 1, report goal "
         f"{options.small_report_goal:,}), that rate has the least held-out loss "
-        f"({told}){beyond}. The clip norm is the {options.target_quantile:g} quantile of "
-        "updates' norms that its run has estimated: the median of the last quarter of "
-        "its rounds, as the estimate of one has the noise of few clients. It is fixed "
-        "from here on: a clip norm that adapts costs restarts and noise.",
+        f"({told}){beyond}. The clip norm is the {options.target_quantile:g} quantile "
+        "of updates' norms that its run has estimated: the median of the last quarter "
+        "of its rounds, as the estimate of one has the noise of few clients. It is "
+        "fixed from here on: a clip norm that adapts costs restarts and noise.",
     )
 
 

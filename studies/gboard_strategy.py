@@ -111,6 +111,10 @@ class Options:
                     f"{{{name}=}}: has to be one to {len(_COLORS)} increasing numbers "
                     "above 0",
                 )
+        tried = [n * self.small_report_goal for n in numbers(self.noises_per_client)]
+        training_runs.check_noise(
+            self, "{noises_per_client=} times {small_report_goal=}", tried
+        )
         if self.small_report_goal > self.largest_report_goal:
             raise options_lib.OptionError(
                 self,

@@ -20,6 +20,7 @@ import matplotlib.ticker
 import pandas as pd
 
 from options import option_flags
+from options.fields import OptionError, fields_of
 from simulation import (
     client_sentences,
     exit_codes,
@@ -205,6 +206,29 @@ def num_clients(flags: Sequence[str], cache: str | os.PathLike[str]) -> int:
         option_flags.read_lines(population_options.LanguageOptions, flags),
     )
     return max(0, text.num_clients - options.num_held_out_clients)
+
+
+def check_noise(options: Any, product: str, multipliers: Sequence[float]) -> None:
+    """Checks the noise multipliers that a study's options come to.
+
+    Args:
+        options: The study's.
+        product: What they are products of: a template of `OptionError`.
+        multipliers: Of the runs.
+
+    Raises:
+        OptionError: If a run could not have one.
+    """
+    field = fields_of(TrainingOptions)["noise_multiplier"]
+    for multiplier in multipliers:
+        try:
+            field.accept(multiplier)
+        except ValueError as error:
+            raise OptionError(
+                options,
+                f"{product}: a noise multiplier of {multiplier:g}; it has to be "
+                f"{field.range}",
+            ) from error
 
 
 def check_participation(

@@ -2,8 +2,8 @@
 
 Bloggers of ten shards train models of 10,000 words: without noise, with noise of a tree
 and with independent noise, from random weights and from a model of public chat; beside
-them stand n-grams and the same model trained centrally. Held-out bloggers, on whom
-nothing was chosen, judge each model once, as a keyboard would use it. Settings are
+them stand n-grams and the same model trained centrally. Held-out bloggers, on whom no
+setting was chosen, judge each model once, as a keyboard would use it. Settings are
 chosen on bloggers of two other shards, by the study of that name.
 
 A round has 100 clients, and the noise of each of them is that of 6,500 clients at a
@@ -138,6 +138,12 @@ class Options:
                 self,
                 "{steps=}: has to name some of {known}",
                 known=", ".join(sorted(known)),
+            )
+        if {*self.steps} == {steps_lib.CHAT}:
+            raise options_lib.OptionError(
+                self,
+                "{steps=}: has to name some that are trained on bloggers, too, whose "
+                "held-out ones judge",
             )
         needed = {step.begins_with for step in steps if step.name in self.steps}
         return tuple(s for s in steps if s.name in {*self.steps, *needed})

@@ -77,6 +77,11 @@ class Options:
             raise options_lib.OptionError(
                 self, "{report_goals=}: has to be one to four increasing integers"
             )
+        training_runs.check_noise(
+            self,
+            "{noise_per_client=} times a report goal",
+            [self.noise_per_client * goal for goal in goals],
+        )
 
     @property
     def goals(self) -> tuple[int, ...]:

@@ -316,6 +316,11 @@ class StrategyTest(parameterized.TestCase):
             "server_learning_rates=2,1: has to",
         ),
         (dict(noises_per_client=("0",)), "noises_per_client=0: has to be one to 5"),
+        (
+            dict(noises_per_client=("0.0001", "0.1")),
+            r"noises_per_client=0.0001,0.1 times small_report_goal=6: a noise "
+            r"multiplier of 0.0006; it has to be a number in \[0.001, ",
+        ),
         (dict(small_report_goal=61), "small_report_goal=61: has to be at most"),
         (
             dict(training_flagfile="nowhere"),

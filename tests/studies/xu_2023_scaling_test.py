@@ -76,6 +76,13 @@ class ScalingTest(parameterized.TestCase):
         with self.assertRaisesRegex(ValueError, "report_goals=.*increasing integers"):
             scaling.Options(report_goals=tuple(goals.split(",")))
 
+    def test_noise_that_no_run_can_have(self):
+        regex = (
+            "noise_per_client=1e-06 times a report goal: a noise multiplier of 2e-05"
+        )
+        with self.assertRaisesRegex(ValueError, regex):
+            scaling.Options(report_goals=("20", "2000"), noise_per_client=1e-6)
+
     def write_run(self, path, flags, cache, label):
         """Leaves what a finished run leaves; its loss is its seed over its goal.
 
