@@ -55,8 +55,8 @@ def _take_population(models: Sequence[str]) -> None:
     """Takes the flags of the population from the models' run; given ones stay."""
     from training import keyboard_runs
 
-    runs = (keyboard_runs.TrainingRun.of_model(path) for path in models)
-    first = next((run for run in runs if run is not None), None)
+    runs = map(keyboard_runs.TrainingRun.of_model, models)
+    first = keyboard_runs.who_holds_out(runs)
     if first is None:
         return
     for field in (

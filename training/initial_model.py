@@ -143,11 +143,21 @@ def check(
             raise ValueError(f"the initial model's {name} is not finite everywhere.")
 
 
-def public_probabilities(vocabulary: vocabulary_lib.Vocabulary) -> np.ndarray:
+def words_not_public(vocabulary: vocabulary_lib.Vocabulary) -> list[str]:
+    """Returns the words of a vocabulary that wordfreq's English list does not have."""
+    frequencies = word_list.all_english()
+    return [word for word in vocabulary.words if word not in frequencies]
+
+
+def public_probabilities(
+    vocabulary: vocabulary_lib.Vocabulary, *, others_are_rare: bool = False
+) -> np.ndarray:
     """Returns how likely each token is in public English text.
 
     Args:
         vocabulary: Words of wordfreq's English list.
+        others_are_rare: Whether words that the list does not have are taken to be as
+            rare as the vocabulary's rarest that it has; at most half of the words.
 
     Returns:
         float64 [num_tokens], sums to 1: words by wordfreq's frequencies, the rest of
@@ -155,17 +165,18 @@ def public_probabilities(vocabulary: vocabulary_lib.Vocabulary) -> np.ndarray:
         padding and beginnings, which never follow anything.
 
     Raises:
-        ValueError: If a word is not in the list.
+        ValueError: If a word is not in the list, or of those that need not be in it
+            more than half are not.
     """
     frequencies = word_list.all_english()
-    unknown = [word for word in vocabulary.words if word not in frequencies]
-    if unknown:
+    unknown = words_not_public(vocabulary)
+    if len(unknown) > (len(vocabulary.words) / 2 if others_are_rare else 0):
         raise ValueError(
             f"vocabulary has {len(unknown):,} words that wordfreq's English list does "
             f"not have, {unknown[0]!r} for one."
         )
-    known = np.array([frequencies[word] for word in vocabulary.words])
-    least = known.min()
+    least = min(frequencies[w] for w in vocabulary.words if w in frequencies)
+    known = np.array([frequencies.get(word, least) for word in vocabulary.words])
     share_of_words = _WORDS_PER_SENTENCE / (_WORDS_PER_SENTENCE + 1)
     special = np.zeros(len(vocabulary_lib.SPECIAL_TOKENS))
     special[vocabulary_lib.OOV] = max(1 - known.sum(), least) * share_of_words

@@ -114,12 +114,13 @@ class Models:
         """Returns how many sentences of a judge are used.
 
         Args:
-            wanted: None for as many as the first run used.
+            wanted: None for as many as the run used whose population judges.
         """
         if wanted is not None:
             return wanted
-        if self.runs:
-            return int(self.runs[0].flags["max_sentences"])
+        first = keyboard_runs.who_holds_out(self.runs)
+        if first is not None:
+            return int(first.flags["max_sentences"])
         return examples.ClientLimits().max_sentences
 
 

@@ -60,10 +60,13 @@ def choose(
     """
     if options.judges == keyboard_options.ALL:
         _check_nobody_trained(runs, text)
+        names = ", ".join(run.path.name for run in runs if not run.is_pretraining)
+        of_them = f" ({names} keeps none, as federated runs do)" if names else ""
         notes = [
             f"The judges are clients of the {text.num_clients:,} of the population "
-            "that was given. Whether one of them trained a model under another name "
-            "only the records of models' text tell.",
+            "that was given. A model of the very same population is refused; whether "
+            "one of the judges trained a model as part of another only the records of "
+            f"models' text tell{of_them}.",
         ]
         everyone = np.arange(text.num_clients)
         judges = _some(everyone, options.max_judges, seed)
@@ -143,6 +146,21 @@ def _some(clients: np.ndarray, most: int, seed: int) -> np.ndarray:
 def _with_public_prior(
     clients: np.ndarray, vocabulary: vocabulary_lib.Vocabulary, notes: Sequence[str]
 ) -> Judges:
-    prior = ngrams.Unigram(initial_model.public_probabilities(vocabulary))
+    try:
+        frequencies = initial_model.public_probabilities(
+            vocabulary, others_are_rare=True
+        )
+    except ValueError as error:
+        raise ValueError(
+            f"prior is public, and {error} Give judges=held_out and "
+            "prior=training_clients, where frequencies are counted."
+        ) from error
+    prior = ngrams.Unigram(frequencies)
     note = f"The prior, {PUBLIC}, is wordfreq's."
+    if rare := initial_model.words_not_public(vocabulary):
+        note += (
+            f" {len(rare):,} of the {len(vocabulary.words):,} words are not in its "
+            f"English list ({rare[0]!r} for one), and are taken to be as rare as the "
+            "rarest that are."
+        )
     return Judges(clients, prior, {PUBLIC: prior}, (*notes, note))

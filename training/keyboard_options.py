@@ -78,7 +78,8 @@ class ComposeOptions:
 
     def __post_init__(self):
         check(self)
-        if self.compose_threshold < self.lowest_threshold:
+        chosen = self.compose_picked_rate is None
+        if chosen and self.compose_threshold < self.lowest_threshold:
             raise OptionError(
                 self,
                 "{compose_threshold=}: has to be at least {lowest_threshold=}",

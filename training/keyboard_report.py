@@ -22,7 +22,8 @@ _MEANINGS = """\
 * *Smart Compose*: its trigger rate, the share of words typed at whose place a
   continuation is offered; and of all offers, those that are right (accuracy) and those
   that are picked. An offer after the last word of a sentence is wrong, and at no word's
-  place.
+  place. A threshold that is chosen by the picked rate is found on these judges: what
+  stands here is then a point of the model's curve, with intervals of that threshold.
 * *word-modified ratio*: of the words typed with inexact touches, those for which the
   decoder's first word is another one: by the prior alone (before), and after the model
   re-ranks the candidates, which all have as many characters as the word. Only words of
@@ -177,6 +178,8 @@ def _cell(metric: str, value: float, low: float, high: float) -> str:
     """Returns a value and its interval as text."""
     if value != value:  # nan: there is nothing to judge
         return "–"
+    if low != low:  # of one judge
+        return f"{value:.3f}" if metric == "loss" else f"{value:.1%}"
     if metric == "loss":
         return f"{value:.3f} ({low:.3f} to {high:.3f})"
     return f"{value:.1%} ({low:.1%} to {high:.1%})"

@@ -3,7 +3,7 @@
 import dataclasses
 import os
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Self
 
 from simulation import run_files, run_record
@@ -75,6 +75,21 @@ class TrainingRun:
     def split(self) -> tuple[str, str, str]:
         """What decides who is held out: the population, the seed and the number."""
         return self.population, self.flags["seed"], self.flags["num_held_out_clients"]
+
+
+def who_holds_out(runs: Iterable[TrainingRun | None]) -> TrainingRun | None:
+    """Returns the run whose population has the judges: the first of federated training.
+
+    Args:
+        runs: Those of models; None for one that is of none.
+
+    Returns:
+        The first one at all where none is of federated training; None where there is
+        none.
+    """
+    known = [run for run in runs if run is not None]
+    federated = [run for run in known if not run.is_pretraining]
+    return next(iter((*federated, *known)), None)
 
 
 def population_of(path: str | os.PathLike[str]) -> str | None:

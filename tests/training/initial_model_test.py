@@ -64,6 +64,19 @@ class PublicBiasTest(parameterized.TestCase):
         self.assertAlmostEqual(found[vocabulary.EOS] / all_words, 1 / 15, places=4)
         self.assertLess(found[[vocabulary.PAD, vocabulary.BOS]].max(), 1e-3)
 
+    def test_words_that_are_not_public_may_be_rare(self):
+        public = ["the", "of", "time"]
+        words = vocabulary.Vocabulary([*public[:2], "xqzzt", public[2]])
+        found = initial_model.public_probabilities(words, others_are_rare=True)
+        by_word = {words.token(i): found[i] for i in range(words.num_tokens)}
+        self.assertEqual(by_word["xqzzt"], by_word["time"])
+        alone = initial_model.public_probabilities(vocabulary.Vocabulary(public))
+        self.assertAlmostEqual(by_word["of"] / by_word["the"], alone[5] / alone[4])
+        self.assertEqual(initial_model.words_not_public(words), ["xqzzt"])
+        mostly = vocabulary.Vocabulary(["the", "xqzzt", "xqzztt"])
+        with self.assertRaisesRegex(ValueError, "2 words .*'xqzzt' for one"):
+            initial_model.public_probabilities(mostly, others_are_rare=True)
+
     def test_a_model_without_context_says_the_public_probabilities(self):
         words = vocabulary.Vocabulary.from_english(20)
         language_model = model.cifg_language_model(words.num_tokens, num_units=5)

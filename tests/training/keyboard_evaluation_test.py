@@ -362,6 +362,8 @@ class KeyboardEvaluationTest(parameterized.TestCase):
         ):
             with self.assertRaisesRegex(ValueError, message):
                 options_class(**changes)
+        # The threshold that is not used may be any.
+        keyboard_options.ComposeOptions(lowest_threshold=0.6, compose_picked_rate=0.1)
 
 
 class ScoresOfEvaluationTest(absltest.TestCase):

@@ -89,6 +89,30 @@ class JudgesTest(absltest.TestCase):
             )
         self.assertEqual(found.clients.tolist(), list(range(12)))
 
+    def test_the_prior_of_words_that_nobody_published(self):
+        text = client_text.ClientText.from_rows(self.path / "other", self.rows[:5])
+        options = _options(judges="all", prior="public")
+        words = vocabulary.Vocabulary(["the", "to", "xqzzt", "of", "don't"])
+        found = keyboard_judges.choose(options, [self.run], text, words, 1)
+        notes = " ".join(found.notes)
+        self.assertIn("1 of the 5 words are not in its English list ('xqzzt'", notes)
+        self.assertIn("(run keeps none, as federated runs do)", notes)
+        words = vocabulary.Vocabulary(["the", "xqzzta", "xqzzt", "xqzztb", "to"])
+        with self.assertRaisesRegex(
+            ValueError, "prior is public.*Give judges=held_out"
+        ):
+            keyboard_judges.choose(options, [], text, words, 1)
+
+    def test_the_run_whose_population_judges(self):
+        chat = self._run("chat", "training.pretrain")
+        other = self._run("other")
+        for runs, expected in (
+            ([None, chat, self.run, other], self.run),
+            ([chat, None], chat),
+            ([None], None),
+        ):
+            self.assertIs(keyboard_runs.who_holds_out(runs), expected)
+
     def test_a_model_of_public_text_says_nothing_of_who_judges(self):
         other = client_text.ClientText.from_rows(self.path / "public", self.rows[:5])
         public = self._run("chat", "training.pretrain", other, seed="9")

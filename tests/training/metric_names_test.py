@@ -91,9 +91,13 @@ class MetricNamesTest(parameterized.TestCase):
         self._renamed()
         table = keyboard_report.shown(_scores(), {"m": 0.5}).set_index("metric")["m"]
         self.assertLen(table, len(_RENAMED) + 1)
+        value_of = {}
         for number, name in enumerate(_RENAMED):
-            value = "0.000" if name == "loss" else f"{number:.1%}"
+            value_of[name] = value = "0.000" if name == "loss" else f"{number:.1%}"
             self.assertStartsWith(table[f"<{name}>"], f"{value} (")
+        of_one = _scores().assign(low=float("nan"), high=float("nan"))
+        table = keyboard_report.shown(of_one, {"m": 0.5}).set_index("metric")["m"]
+        self.assertEqual(table["<one_suggestion>"], value_of["one_suggestion"])
         names = ("trigger_rate", "compose_accuracy", "compose_picked_rate")
         curves = pd.DataFrame([{"model": "m"} | dict.fromkeys(names, 0.1)])
         drawn = _texts(keyboard_report.plot_curves(curves))
