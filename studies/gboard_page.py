@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
@@ -12,6 +12,16 @@ from studies import training_runs
 
 if TYPE_CHECKING:
     from studies import gboard_strategy
+
+
+def experiment(name: str) -> float | tuple[float, ...]:
+    """Returns what an experiment differs in from others, given its setting's name.
+
+    Args:
+        name: As in `noise_0.01` or `rate_2_quantile_0.5`.
+    """
+    first, *others = map(float, name.split("_")[1::2])
+    return (first, *others) if others else first
 
 
 def to_markdown(
@@ -131,11 +141,15 @@ def _timer(found) -> tuple[str, str]:
 
 def _clip(options, found, table) -> tuple[str, str]:
     losses = _losses(table, "rate")
-    told = "; ".join(f"{rate:g}: {_shown(loss)}" for rate, loss in losses.items())
+    told = "; ".join(
+        f"{rate:g} at quantile {quantile:g}: {_shown(loss)}"
+        for (rate, quantile), loss in losses.items()
+    )
+    rates = [rate for rate, _ in losses]
     beyond = ""
-    if found.server_learning_rate == max(losses):
+    if found.server_learning_rate == max(rates):
         beyond = ", and is the largest that was tried: a larger one may do better"
-    elif found.server_learning_rate == min(losses):
+    elif found.server_learning_rate == min(rates):
         beyond = ", and is the least that was tried: a smaller one may do better"
     return (
         "(5, 6) Clip norm and server learning rate.",
@@ -143,7 +157,7 @@ def _clip(options, found, table) -> tuple[str, str]:
         f"{found.server_learning_rate:g}: of the experiments in which the clip norm "
         "adapts (Algorithm 1, report goal "
         f"{options.small_report_goal:,}), that rate has the least held-out loss "
-        f"({told}){beyond}. The clip norm is the {options.target_quantile:g} quantile "
+        f"({told}){beyond}. The clip norm is the {found.target_quantile:g} quantile "
         "of updates' norms that its run has estimated: the median of the last quarter "
         "of its rounds, as the estimate of one has the noise of few clients. It is "
         "fixed from here on: a clip norm that adapts costs restarts and noise.",
@@ -169,10 +183,11 @@ def _shown(loss: float) -> str:
     return f"{loss:.4f}" if math.isfinite(loss) else "not finite"
 
 
-def _losses(table: pd.DataFrame, kind: str) -> dict[float, float]:
+def _losses(table: pd.DataFrame, kind: str) -> dict[Any, float]:
+    """Returns the last losses of a kind of experiments, by what they differ in."""
     last = table.groupby("setting", sort=False)["held_out_loss"].last()
     return {
-        float(name.removeprefix(f"{kind}_")): loss
+        experiment(name): loss
         for name, loss in last.items()
         if name.startswith(f"{kind}_")
     }

@@ -30,6 +30,8 @@ from training.training_options import TrainingOptions
 
 _LOSS = "held_out_loss"
 _COLORS = (plots.BLUE, plots.ORANGE, plots.GREEN, plots.PURPLE, plots.MUTED)
+# Of quantiles, in a plot.
+_LINES = (":", "--", "-.")
 FLAGFILE = "final.flagfile"
 # A setting's flags come from the results of others.
 IS_DIVISIBLE = False
@@ -77,15 +79,15 @@ class Options:
         least=1e-15,
         most=1e15,
     )
-    target_quantile: float = option(
-        0.5,
-        "The quantile of the updates' norms that becomes the clip norm.",
-        above=0,
-        below=1,
+    target_quantiles: tuple[str, ...] = option(
+        ("0.5",),
+        "Quantiles of the updates' norms, one to three, increasing; one of them "
+        "becomes the clip norm. Each is tried with each of --server_learning_rates.",
     )
     server_learning_rates: tuple[str, ...] = option(
         ("0.5", "1", "2"),
-        "Learning rates of the server; one is chosen by the held-out loss.",
+        "Learning rates of the server; one is chosen, with a quantile, by the held-out "
+        "loss.",
     )
     noises_per_client: tuple[str, ...] = option(
         ("0.001", "0.003", "0.01"),
@@ -111,6 +113,17 @@ class Options:
                     f"{{{name}=}}: has to be one to {len(_COLORS)} increasing numbers "
                     "above 0",
                 )
+        quantiles = numbers(self.target_quantiles)
+        if (
+            not 1 <= len(quantiles) <= len(_LINES)
+            or sorted({*quantiles}) != quantiles
+            or quantiles[-1] >= 1
+        ):
+            raise options_lib.OptionError(
+                self,
+                f"{{target_quantiles=}}: has to be one to {len(_LINES)} increasing "
+                "numbers in (0, 1)",
+            )
         tried = [n * self.small_report_goal for n in numbers(self.noises_per_client)]
         training_runs.check_noise(
             self, "{noises_per_client=} times {small_report_goal=}", tried
@@ -137,6 +150,7 @@ class Decisions:
 
     Attributes:
         server_learning_rate: eta_s.
+        target_quantile: gamma, with which its experiment found the clip norm.
         clip_norm: C.
         noise_per_client: z / m.
         num_clients: Who train.
@@ -146,6 +160,7 @@ class Decisions:
     """
 
     server_learning_rate: float
+    target_quantile: float
     clip_norm: float
     noise_per_client: float
     num_clients: int
@@ -164,11 +179,11 @@ def clip_norm(tracked: pd.Series) -> float:
     return gboard_privacy.rounded(float(last.median()))
 
 
-def best_rate(last: pd.Series) -> float:
-    """Returns the learning rate with the least loss.
+def best_adapting(last: pd.Series) -> tuple[float, float]:
+    """Returns the learning rate and the quantile with the least loss.
 
     Args:
-        last: Losses by learning rate; one that is not finite is none.
+        last: Losses by learning rate and quantile; one that is not finite is none.
 
     Raises:
         ValueError: If none is finite.
@@ -178,7 +193,8 @@ def best_rate(last: pd.Series) -> float:
             "no experiment has a finite held-out loss; begin a new study with lower "
             "--server_learning_rates, or a lower --client_learning_rate in the flagfile"
         )
-    return float(last[last.map(math.isfinite)].idxmin())
+    rate, quantile = last[last.map(math.isfinite)].idxmin()
+    return rate, quantile
 
 
 def largest_noise(last: pd.Series, tolerance: float) -> float:
@@ -229,7 +245,7 @@ class StrategyStudy(training_runs.TrainingStudy):
             ValueError: If the clients are not enough, or not those of the runs before.
         """
         if setting.name.startswith("noise"):
-            rate, clip = self._clip(part.path.parent)
+            rate, _, clip = self._clip(part.path.parent)
             decided = (f"--server_learning_rate={rate!r}", f"--clip_norm={clip!r}")
             setting = dataclasses.replace(setting, flags=(*setting.flags, *decided))
         try:
@@ -260,25 +276,25 @@ class StrategyStudy(training_runs.TrainingStudy):
                 f"what {clients:,} clients allow"
             ) from error
 
-    def _metrics(self, directory: pathlib.Path, kind: str) -> dict[float, pd.DataFrame]:
-        """Returns metrics of the runs of a kind, by the number that they differ in."""
+    def _metrics(self, directory: pathlib.Path, kind: str) -> dict[Any, pd.DataFrame]:
+        """Returns metrics of the runs of a kind, by the numbers that they differ in."""
         return {
-            float(setting.name.removeprefix(f"{kind}_")): _read_metrics(
+            gboard_page.experiment(setting.name): _read_metrics(
                 directory / study.part_name(setting.name, 0)
             )
             for setting in self.settings
             if setting.name.startswith(f"{kind}_")
         }
 
-    def _clip(self, directory: pathlib.Path) -> tuple[float, float]:
-        """Returns the learning rate, and the clip norm that its run has found."""
+    def _clip(self, directory: pathlib.Path) -> tuple[float, float, float]:
+        """Returns the learning rate, the quantile and the clip norm that they found."""
         found = self._metrics(directory, "rate")
-        rate = best_rate(_last_losses(found))
-        return rate, clip_norm(found[rate]["tracked_norm"])
+        rate, quantile = best_adapting(_last_losses(found))
+        return rate, quantile, clip_norm(found[rate, quantile]["tracked_norm"])
 
     def decide(self, directory: pathlib.Path) -> Decisions:
         """Returns what follows from the experiments in a directory."""
-        rate, clip = self._clip(directory)
+        rate, quantile, clip = self._clip(directory)
         losses = _last_losses(self._metrics(directory, "noise"))
         noise = largest_noise(losses, self.options.loss_tolerance)
         first = directory / study.part_name(self.settings[0].name, 0)
@@ -292,7 +308,7 @@ class StrategyStudy(training_runs.TrainingStudy):
             largest_goal=self.options.largest_report_goal,
             target_rho=self.options.target_rho,
         )
-        return Decisions(rate, clip, noise, clients, choice, seed)
+        return Decisions(rate, quantile, clip, noise, clients, choice, seed)
 
     def rule(self, clients: int, goal: int, hours: int) -> timers.Timers:
         """Returns how the clients of the final run's rounds come together."""
@@ -349,7 +365,7 @@ def _read_metrics(path: pathlib.Path) -> pd.DataFrame:
     return pd.DataFrame({"round": [0], _LOSS: [math.inf]} | nothing)
 
 
-def _last_losses(metrics: dict[float, pd.DataFrame]) -> pd.Series:
+def _last_losses(metrics: dict[Any, pd.DataFrame]) -> pd.Series:
     return pd.Series({key: runs[_LOSS].iloc[-1] for key, runs in metrics.items()})
 
 
@@ -383,17 +399,23 @@ def prepare(
         "--adaptive_clip",
         f"--noise_multiplier={least * goal!r}",
         f"--clipped_count_stddev={max(goal / 20, least * goal)!r}",
-        f"--target_quantile={options.target_quantile!r}",
         f"--first_restart={every}",
         f"--restart_period={every}",
     )
     settings = [
         training_runs.Setting(
-            f"rate_{rate:g}",
-            f"clip norm adapts, server learning rate {rate:g}",
-            (*adapting, f"--server_learning_rate={rate!r}"),
+            f"rate_{rate:g}_quantile_{quantile:g}",
+            f"clip norm adapts to quantile {quantile:g}, server learning rate {rate:g}",
+            (
+                *adapting,
+                f"--target_quantile={quantile!r}",
+                f"--server_learning_rate={rate!r}",
+            ),
             color,
-            ":",
+            line,
+        )
+        for quantile, line in zip(
+            numbers(options.target_quantiles), _LINES, strict=False
         )
         for rate, color in zip(
             numbers(options.server_learning_rates), _COLORS, strict=False

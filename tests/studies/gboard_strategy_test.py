@@ -42,6 +42,9 @@ _BASE = """# A tiny population.
 _LOSSES = {"rate": {0.5: 3.0, 1.0: 2.5, 2.0: 2.6}, "noise": {0.05: 2.0, 0.1: 2.03}}
 _LOSSES["noise"][0.2] = 2.5
 
+# What is more at a quantile.
+_OF_QUANTILES = {"0_3": -0.2, "0_8": 0.1}
+
 _STEPS = ("(1)", "(2)", "(3)", "(4)", "(5, 6)", "(7)")
 
 
@@ -71,10 +74,12 @@ class StrategyTest(parameterized.TestCase):
         """Leaves what a finished run leaves."""
         del cache, label
         kind, _, number = path.name.removesuffix("_repeat_1").partition("_")
+        number, _, quantile = number.partition("_quantile_")
         options = option_flags.read_lines(TrainingOptions, flags)
         self.asked[path.name] = options
         self.seeds += [int(f[7:]) for f in flags if f.startswith("--seed=")]
         loss = _LOSSES[kind][float(number.replace("_", "."))]
+        loss += _OF_QUANTILES.get(quantile, 0)
         status = "complete" if path.name not in self.diverging else "running"
         (path / "simulator").mkdir(parents=True, exist_ok=True)
         record = run_record.new("t", flags, {}, _KEY) | {"status": status}
@@ -111,7 +116,7 @@ class StrategyTest(parameterized.TestCase):
         with mock.patch.object(gboard_privacy, "choose", choose):
             files = self.walk(self.prepare())
         adapting, fixed = (
-            self.asked["rate_2_repeat_1"],
+            self.asked["rate_2_quantile_0_5_repeat_1"],
             self.asked["noise_0_1_repeat_1"],
         )
         self.assertTrue(adapting.adaptive_clip)
@@ -141,10 +146,29 @@ class StrategyTest(parameterized.TestCase):
         for step in _STEPS:
             self.assertIn(f"**{step} ", page)
         self.assertIn("z = 0.1 m: the largest whose held-out loss is at most 2", page)
-        self.assertIn("(0.5: 3.0000; 1: 2.5000; 2: 2.6000). The clip", page)
+        told = " at quantile 0.5: "
+        told = f"(0.5{told}3.0000; 1{told}2.5000; 2{told}2.6000). The clip"
+        self.assertIn(told, page)
         self.assertIn(f"Report goal {final.cohort_size}, z = ", page)
         self.assertIn("Its seed is 4, which no experiment had", page)
         self.assertTrue(files["experiments.png"].startswith(b"\x89PNG"))
+
+    def test_rate_and_quantile_are_tuned_together(self):
+        quantiles = ("0.3", "0.5", "0.8")
+        made = self.prepare(target_quantiles=quantiles)
+        files = self.walk(made)
+        asked = [o for name, o in self.asked.items() if name.startswith("rate")]
+        self.assertEqual(
+            [(o.target_quantile, o.server_learning_rate) for o in asked],
+            [(q, rate) for q in (0.3, 0.5, 0.8) for rate in (0.5, 1.0, 2.0)],
+        )
+        found = made.decide(self.scratch / "study")
+        self.assertEqual((found.server_learning_rate, found.target_quantile), (1, 0.3))
+        page = files[study.PAGE].decode()
+        self.assertIn("1 at quantile 0.3: 2.3000; ", page)
+        self.assertIn("The clip norm is the 0.3 quantile of updates'", page)
+        lines = {(s.color, s.line) for s in made.settings}
+        self.assertLen(lines, len(made.settings))
 
     def test_a_real_walk_and_its_final_run(self):
         results = self.scratch / "results"
@@ -170,7 +194,9 @@ class StrategyTest(parameterized.TestCase):
             self.assertIn(f"**{step} ", page)
         # What was decided is what the experiments have measured.
         table = tables.read(results / "experiments.csv")
-        self.assertEqual(table["setting"].tolist(), ["rate_1"] * 8 + ["noise_0.1"] * 8)
+        self.assertEqual(
+            table["setting"].tolist(), ["rate_1_quantile_0.5"] * 8 + ["noise_0.1"] * 8
+        )
         adapting, fixed = table["clip_norm"][:8], table["clip_norm"][8:]
         self.assertEqual([*fixed], [strategy.clip_norm(table["tracked_norm"][:8])] * 8)
         self.assertNotIn(fixed.iloc[0], [*adapting])
@@ -225,25 +251,28 @@ class StrategyTest(parameterized.TestCase):
             made.flagfile(dataclasses.replace(found, choice=less))
 
     def test_a_run_that_diverges_has_no_loss_and_ends_nothing(self):
-        self.diverging = {"rate_1_repeat_1", "noise_0_1_repeat_1"}
+        self.diverging = {"rate_1_quantile_0_5_repeat_1", "noise_0_1_repeat_1"}
         files = self.walk(self.prepare())
         # 1 had the least loss.
         self.assertEqual(self.asked["noise_0_2_repeat_1"].server_learning_rate, 2)
         page = files[study.PAGE].decode()
-        told = "(0.5: 3.0000; 1: not finite; 2: 2.6000), and is the largest that was"
+        told = (
+            "; 1 at quantile 0.5: not finite; 2 at quantile 0.5: 2.6000), and is the "
+        )
         self.assertIn(told, page)
         self.assertIn("z = 0.05 m: the largest whose", page)
         self.assertIn("| noise_0.1 | not finite |", page)
         table = tables.parse(files["experiments.csv"].decode())
-        of_run = table[table["setting"] == "rate_1"]
+        of_run = table[table["setting"] == "rate_1_quantile_0.5"]
         self.assertEqual(of_run["held_out_loss"].tolist(), [float("inf")])
 
     @parameterized.parameters("population", "vocabulary", "initial_model")
     def test_data_that_change_on_the_way(self, name):
-        self.changed = {"rate_2_repeat_1": {name: "c3"}}
+        self.changed = {"rate_2_quantile_0_5_repeat_1": {name: "c3"}}
         # One that diverges counts, too.
-        self.diverging = {"rate_2_repeat_1"}
-        regex = f"rate_2_repeat_1 and .*rate_0_5_repeat_1 differ in their {name}: "
+        self.diverging = {"rate_2_quantile_0_5_repeat_1"}
+        of = "quantile_0_5_repeat_1"
+        regex = f"rate_2_{of} and .*rate_0_5_{of} differ in their {name}: "
         with self.assertRaisesRegex(ValueError, regex):
             self.walk(self.prepare())
         self.assertLen(self.asked, 3)
@@ -305,7 +334,7 @@ class StrategyTest(parameterized.TestCase):
         self.assertEqual(strategy.largest_noise(losses, 0.01), 0.1)
         self.assertEqual(strategy.largest_noise(losses, 0.05), 0.4)
         with self.assertRaisesRegex(ValueError, "no experiment has a finite"):
-            strategy.best_rate(pd.Series({1.0: float("nan")}))
+            strategy.best_adapting(pd.Series({(1.0, 0.5): float("nan")}))
         for loss in (float("nan"), float("inf")):
             with self.assertRaisesRegex(ValueError, "least, have a held-out loss"):
                 strategy.largest_noise(pd.Series({0.1: loss, 0.2: 2.0}), 0.01)
@@ -321,6 +350,11 @@ class StrategyTest(parameterized.TestCase):
             r"noises_per_client=0.0001,0.1 times small_report_goal=6: a noise "
             r"multiplier of 0.0006; it has to be a number in \[0.001, ",
         ),
+        (
+            dict(target_quantiles=("1",)),
+            r"target_quantiles=1: has to be one to 3 .*1\)",
+        ),
+        (dict(target_quantiles=("0.5", "0.5")), "target_quantiles=0.5,0.5: has to"),
         (dict(small_report_goal=61), "small_report_goal=61: has to be at most"),
         (
             dict(training_flagfile="nowhere"),
