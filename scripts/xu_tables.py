@@ -15,6 +15,8 @@ from training import metric_names
 _LABELS = {step.name: step.label for step in xu_2023_quality_steps.STEPS}
 # A loss far above that of words by frequency alone.
 _DIVERGED = 7.0
+# Studies of report goals, by their noise a client.
+_SCALING = {"noise_1": "the paper's", "noise_5": "5 times", "noise_20": "20 times"}
 _LESS = xu_2023_quality_report.ABOVE_TRIGRAM
 _JUDGED = ("loss", _LESS, "one_suggestion", "three_suggestions", "picked_rate")
 
@@ -217,18 +219,46 @@ def xu_figure4() -> list[str]:
 
 def xu_scaling() -> list[str]:
     """What noise in proportion to the report goal takes from a model."""
-    found = tables.read(RESULTS / "xu_scaling" / "summary.csv").set_index("setting")
     rows = []
-    for setting, noisy in found[found["rho"] < math.inf].iterrows():
-        goal = str(setting).rpartition("_")[2]
-        row = [f"{int(goal):,}", str(int(noisy["repeats"]))]
-        for name, form in (("loss", ".4f"), ("one_suggestion", ".1%")):
-            for one in (noisy, found.loc[f"fedavg_{goal}"]):
-                row.append(intervals.shown(one[name], one[f"{name}_half"], form))
-        rows.append(row)
-    judged = ("loss", "one suggestion")
-    shown = [f"{name}, {noise}" for name in judged for noise in ("noise", "none")]
-    return table(["clients a round", "seeds", *shown], rows)
+    for folder, noise in _SCALING.items():
+        found = tables.read(RESULTS / "xu_scaling" / folder / "summary.csv").set_index(
+            "setting"
+        )
+        for setting, noisy in found[found["rho"] < math.inf].iterrows():
+            goal = str(setting).rpartition("_")[2]
+            shown = [
+                intervals.shown(one[name], one[f"{name}_half"], form)
+                for one, name, form in (
+                    (noisy, "loss", ".3f"),
+                    (found.loc[f"fedavg_{goal}"], "loss", ".3f"),
+                    (noisy, "noise_costs", ".4f"),
+                )
+            ]
+            repeats = str(int(noisy["repeats"]))
+            rows.append([noise, f"{int(goal):,}", repeats, *shown])
+            rows[-1].append(f"{noisy['rho']:{',.0f' if noisy['rho'] > 100 else '.3g'}}")
+    losses = ("loss, noise", "loss, none", "difference by seed")
+    return table(
+        ["noise a client", "clients a round", "seeds", *losses, "zCDP of the run"], rows
+    )
+
+
+def xu_gboard_strategy() -> list[str]:
+    """What the run is worth that the walk of section 2.5 ends with."""
+    folder = RESULTS / "xu_gboard_strategy"
+    last = tables.read(folder / "final_metrics.csv").iloc[-1]
+    label = f"the final run, epsilon {last['epsilon']:.2f} (zCDP {last['rho']:.3f})"
+    judged = [(label, last.rename(lambda name: name.removeprefix("held_out_")))]
+    for _, row in tables.read(folder / "final_baselines.csv").iterrows():
+        judged.append((row["baseline"], row))
+    rates = ("one_suggestion", "three_suggestions", "top1_in_vocabulary")
+    rows = [
+        [name, f"{row['loss']:.3f}", *[f"{row[rate]:.1%}" for rate in rates]]
+        for name, row in judged
+    ]
+    return table(
+        ["held-out clients", *[metric_names.LABELS[n] for n in ("loss", *rates)]], rows
+    )
 
 
 TABLES: dict[str, Callable[[], list[str]]] = {
@@ -241,4 +271,5 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     "xu_quality_synthetic": xu_quality_synthetic,
     "xu_figure4": xu_figure4,
     "xu_scaling": xu_scaling,
+    "xu_gboard_strategy": xu_gboard_strategy,
 }
