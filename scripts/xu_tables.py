@@ -18,6 +18,7 @@ _DIVERGED = 7.0
 # Studies of report goals, by their noise a client.
 _SCALING = {"noise_1": "the paper's", "noise_5": "5 times", "noise_20": "20 times"}
 _LESS = xu_2023_quality_report.ABOVE_TRIGRAM
+_IN_NATS = ("regret", "loss", _LESS)
 _JUDGED = ("loss", _LESS, "one_suggestion", "three_suggestions", "picked_rate")
 
 # What a model is compared with another for.
@@ -62,6 +63,17 @@ def _judged(folder: str, names: Sequence[str]) -> list[str]:
     seeds = sorted(RESULTS.glob(f"{folder}/seed_*/judged.csv"))
     judged = map(tables.read, seeds)
     found = pd.concat(map(xu_2023_quality_report.beside_trigram, judged))
+    return _over_seeds(found, names, "held-out bloggers")
+
+
+def _over_seeds(found: pd.DataFrame, names: Sequence[str], judges: str) -> list[str]:
+    """Returns means of models, one by one, with intervals where there are some.
+
+    Args:
+        found: A row for each model and seed.
+        names: The columns.
+        judges: What the judges are called.
+    """
     rows = []
     models = [*_LABELS, *found["model"].drop_duplicates()]
     kind = pd.CategoricalDtype(list(dict.fromkeys(models)))
@@ -69,7 +81,7 @@ def _judged(folder: str, names: Sequence[str]) -> list[str]:
     for model, of_model in found.groupby("model", observed=True):
         rows.append([_LABELS.get(str(model), str(model)), str(len(of_model))])
         for name in names:
-            form = ".3f" if name in ("loss", _LESS) else ".1%"
+            form = ".3f" if name in _IN_NATS else ".1%"
             # None where the model is never sure enough of what follows.
             values = of_model[name].dropna().to_numpy()
             if not len(values):
@@ -78,7 +90,7 @@ def _judged(folder: str, names: Sequence[str]) -> list[str]:
             half = intervals.half_of_mean(values)
             rows[-1].append(intervals.shown(values.mean(), half, form))
     shown = [metric_names.KEYBOARD_LABELS.get(name, name) for name in names]
-    return table(["held-out bloggers", "seeds", *shown], rows)
+    return table([judges, "seeds", *shown], rows)
 
 
 def xu_quality_differences() -> list[str]:
@@ -149,17 +161,7 @@ def xu_quality_synthetic() -> list[str]:
     """How far models are from the law of the language that clients write."""
     found = tables.read(RESULTS / "xu_quality_synthetic" / "judged.csv")
     rates = ["one_suggestion", "three_suggestions", "picked_rate"]
-    rows = [
-        [
-            _LABELS.get(row["model"], row["model"]),
-            f"{row['regret']:.3f}",
-            f"{row['loss']:.3f}",
-            *[f"{row[rate]:.1%}" for rate in rates],
-        ]
-        for row in found.to_dict("records")
-    ]
-    shown = [metric_names.KEYBOARD_LABELS.get(name, name) for name in rates]
-    return table(["held-out clients", "regret", "loss", *shown], rows)
+    return _over_seeds(found, ["regret", "loss", *rates], "held-out clients")
 
 
 def xu_quality_choice() -> list[str]:
