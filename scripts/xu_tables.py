@@ -159,9 +159,13 @@ def xu_quality_rounds_saved() -> list[str]:
 
 def xu_quality_synthetic() -> list[str]:
     """How far models are from the law of the language that clients write."""
-    found = tables.read(RESULTS / "xu_quality_synthetic" / "judged.csv")
-    rates = ["one_suggestion", "three_suggestions", "picked_rate"]
-    return _over_seeds(found, ["regret", "loss", *rates], "held-out clients")
+    judged = tables.read(RESULTS / "xu_quality_synthetic" / "judged.csv")
+    found = pd.concat(
+        xu_2023_quality_report.beside_trigram(of_repeat)
+        for _, of_repeat in judged.groupby("repeat")
+    )
+    names = ["regret", _LESS, "one_suggestion", "three_suggestions", "picked_rate"]
+    return _over_seeds(found, names, "held-out clients")
 
 
 def xu_quality_choice() -> list[str]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import matplotlib.ticker
+import numpy as np
 import pandas as pd
 
 from simulation import plots, tables
@@ -69,7 +70,8 @@ class Runs:
     Attributes:
         settings: In the order of tables.
         rounds: A row a round of each federated run, with its setting and repeat.
-        judged: What is judged of each repeat, from `read_judged`; none before any is.
+        judged: What is judged of each repeat, from the first on, by `read_judged`; none
+            before any is.
         beside: What runs stand beside, from `training_runs.read_baselines`.
         privacy: The privacy of each setting of federated training: the statement of a
             run, as realised.
@@ -109,10 +111,12 @@ def files_of(title: str, found: Runs, notes: Sequence[str]) -> dict[str, bytes]:
         files["clip.png"] = plot_clip(found, adaptive)
     lines = [f"### {title}", ""]
     if found.judged:
+        sizes = [len(judged) for judged in found.judged]
         table = pd.concat(map(beside_trigram, found.judged), ignore_index=True)
         if found.best_loss is not None:
             table.insert(2, metric_names.REGRET, table["loss"] - found.best_loss)
         csv = table.drop(columns=ABOVE_TRIGRAM)
+        csv.insert(1, "repeat", np.repeat(range(len(found.judged)), sizes))
         files["judged.csv"] = tables.write(csv).encode()
         lines += _judged_rows(table, found.settings, found.privacy)
     else:
