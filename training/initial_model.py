@@ -6,6 +6,7 @@ What a run begins with is public as far as its guarantee goes: see
 
 import collections
 import dataclasses
+import functools
 import hashlib
 import os
 import pathlib
@@ -143,9 +144,16 @@ def check(
             raise ValueError(f"the initial model's {name} is not finite everywhere.")
 
 
+@functools.lru_cache(maxsize=1)
+def _public_frequencies(words: tuple[str, ...]) -> dict[str, float]:
+    """Returns the frequencies of those words that wordfreq's English list has."""
+    everything = word_list.all_english()
+    return {word: everything[word] for word in words if word in everything}
+
+
 def words_not_public(vocabulary: vocabulary_lib.Vocabulary) -> list[str]:
     """Returns the words of a vocabulary that wordfreq's English list does not have."""
-    frequencies = word_list.all_english()
+    frequencies = _public_frequencies(tuple(vocabulary.words))
     return [word for word in vocabulary.words if word not in frequencies]
 
 
@@ -168,14 +176,14 @@ def public_probabilities(
         ValueError: If a word is not in the list, or of those that need not be in it
             more than half are not.
     """
-    frequencies = word_list.all_english()
+    frequencies = _public_frequencies(tuple(vocabulary.words))
     unknown = words_not_public(vocabulary)
     if len(unknown) > (len(vocabulary.words) / 2 if others_are_rare else 0):
         raise ValueError(
             f"vocabulary has {len(unknown):,} words that wordfreq's English list does "
             f"not have, {unknown[0]!r} for one."
         )
-    least = min(frequencies[w] for w in vocabulary.words if w in frequencies)
+    least = min(frequencies.values())
     known = np.array([frequencies.get(word, least) for word in vocabulary.words])
     share_of_words = _WORDS_PER_SENTENCE / (_WORDS_PER_SENTENCE + 1)
     special = np.zeros(len(vocabulary_lib.SPECIAL_TOKENS))
