@@ -37,17 +37,15 @@ together, the most within a round, looked at every 20 ms; with and without pages
 are shared, such as those of mapped files.
 """
 
-import concurrent.futures
-import contextlib
 import dataclasses
+import functools
 import json
-import multiprocessing
 import os
 import platform
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from absl import app
@@ -342,19 +340,9 @@ def about(options: Options) -> dict[str, Any]:
     }
 
 
-@contextlib.contextmanager
-def _measuring(alone: bool) -> Iterator[Callable[..., Found]]:
-    """Gives what calls a function; alone: in a process of its own."""
-    if not alone:
-        yield lambda measured, *arguments: measured(*arguments)
-        return
-    context = multiprocessing.get_context("spawn")
-    with concurrent.futures.ProcessPoolExecutor(1, mp_context=context) as pool:
-        yield lambda measured, *arguments: pool.submit(measured, *arguments).result()
-
-
 def measure(options: Options, scratch: str) -> None:
     """Measures, prints and writes."""
+    from scripts import training_ways
     from simulation import atomic_files, tables
 
     is_all = options.parts == _ALL
@@ -369,8 +357,9 @@ def measure(options: Options, scratch: str) -> None:
     origin = about(options)  # before the results change the repository
     summary: dict[str, Any] = {}
     for name in _PARTS if is_all else (options.parts,):
-        with _measuring(is_all) as call:
-            found = call(_MEASURES[name], options, scratch)
+        part = functools.partial(_MEASURES[name], options, scratch)
+        # What one part leaves in its process would count as memory of the next one.
+        found = training_ways.in_a_process(part) if is_all else part()
         for table_name, table in found.tables.items():
             shown = table.tail(_SHOWN_ROWS).to_string(index=False)
             print(f"\n{table_name}\n{shown}", flush=True)

@@ -263,17 +263,26 @@ def _settle(process: _Process) -> None:
     tf.config.threading.set_inter_op_parallelism_threads(1)
 
 
+def in_a_process(
+    work: Callable[[], Any], begin: Callable[[], object] | None = None
+) -> Any:
+    """Returns what a function of a module returns in a new process.
+
+    Args:
+        work: The function.
+        begin: What is called there before it.
+    """
+    with concurrent.futures.ProcessPoolExecutor(
+        1, mp_context=multiprocessing.get_context("spawn"), initializer=begin
+    ) as pool:
+        return pool.submit(work).result()
+
+
 def _in_process(process: _Process, work: Callable[[], Any]) -> Any:
     """Returns what a function of this module returns in a process."""
     if process is _Process.THIS:
         return work()
-    with concurrent.futures.ProcessPoolExecutor(
-        1,
-        mp_context=multiprocessing.get_context("spawn"),
-        initializer=_settle,
-        initargs=(process,),
-    ) as pool:
-        return pool.submit(work).result()
+    return in_a_process(work, functools.partial(_settle, process))
 
 
 def _task(workload: Workload, num_clients: int, num_words: int, scratch: str) -> _Task:

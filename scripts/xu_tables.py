@@ -18,7 +18,7 @@ _DIVERGED = 7.0
 # Studies of report goals, by their noise a client.
 _SCALING = {"noise_1": "the paper's", "noise_5": "5 times", "noise_20": "20 times"}
 _LESS = xu_2023_quality_report.ABOVE_TRIGRAM
-_IN_NATS = ("regret", "loss", _LESS)
+_IN_NATS = (metric_names.REGRET, "loss", _LESS)
 _JUDGED = ("loss", _LESS, "one_suggestion", "three_suggestions", "picked_rate")
 
 # What a model is compared with another for.
@@ -164,7 +164,7 @@ def xu_quality_synthetic() -> list[str]:
         xu_2023_quality_report.beside_trigram(of_repeat)
         for _, of_repeat in judged.groupby("repeat")
     )
-    names = ["regret", _LESS, "one_suggestion", "three_suggestions", "picked_rate"]
+    names = [metric_names.REGRET, *_JUDGED[1:]]
     return _over_seeds(found, names, "held-out clients")
 
 
@@ -227,9 +227,8 @@ def xu_scaling() -> list[str]:
     """What noise in proportion to the report goal takes from a model."""
     rows = []
     for folder, noise in _SCALING.items():
-        found = tables.read(RESULTS / "xu_scaling" / folder / "summary.csv").set_index(
-            "setting"
-        )
+        path = RESULTS / "xu_scaling" / folder / "summary.csv"
+        found = tables.read(path).set_index("setting")
         for setting, noisy in found[found["rho"] < math.inf].iterrows():
             goal = str(setting).rpartition("_")[2]
             shown = [
@@ -240,9 +239,9 @@ def xu_scaling() -> list[str]:
                     (noisy, "noise_costs", ".4f"),
                 )
             ]
-            repeats = str(int(noisy["repeats"]))
-            rows.append([noise, f"{int(goal):,}", repeats, *shown])
-            rows[-1].append(f"{noisy['rho']:{',.0f' if noisy['rho'] > 100 else '.3g'}}")
+            repeats, rho = int(noisy["repeats"]), noisy["rho"]
+            zcdp = f"{rho:,.0f}" if rho > 100 else f"{rho:.3g}"
+            rows.append([noise, f"{int(goal):,}", str(repeats), *shown, zcdp])
     losses = ("loss, noise", "loss, none", "difference by seed")
     return table(
         ["noise a client", "clients a round", "seeds", *losses, "zCDP of the run"], rows

@@ -105,25 +105,17 @@ class Options:
 
     def __post_init__(self):
         options_lib.check(self)
-        for name in ("server_learning_rates", "noises_per_client"):
-            values = numbers(getattr(self, name))
-            if not 1 <= len(values) <= len(_COLORS) or sorted({*values}) != values:
+        for name, most, span, below in (
+            ("server_learning_rates", len(_COLORS), "above 0", math.inf),
+            ("noises_per_client", len(_COLORS), "above 0", math.inf),
+            ("target_quantiles", len(_LINES), "in (0, 1)", 1.0),
+        ):
+            values = numbers(getattr(self, name), below)
+            if not 1 <= len(values) <= most or sorted({*values}) != values:
                 raise options_lib.OptionError(
                     self,
-                    f"{{{name}=}}: has to be one to {len(_COLORS)} increasing numbers "
-                    "above 0",
+                    f"{{{name}=}}: has to be one to {most} increasing numbers {span}",
                 )
-        quantiles = numbers(self.target_quantiles)
-        if (
-            not 1 <= len(quantiles) <= len(_LINES)
-            or sorted({*quantiles}) != quantiles
-            or quantiles[-1] >= 1
-        ):
-            raise options_lib.OptionError(
-                self,
-                f"{{target_quantiles=}}: has to be one to {len(_LINES)} increasing "
-                "numbers in (0, 1)",
-            )
         tried = [n * self.small_report_goal for n in numbers(self.noises_per_client)]
         training_runs.check_noise(
             self, "{noises_per_client=} times {small_report_goal=}", tried
@@ -135,13 +127,13 @@ class Options:
             )
 
 
-def numbers(texts: Sequence[str]) -> list[float]:
-    """Returns finite numbers above 0; none where a text is no such number."""
+def numbers(texts: Sequence[str], below: float = math.inf) -> list[float]:
+    """Returns numbers above 0 and below a bound; none where a text is no such."""
     try:
         found = [float(text) for text in texts]
     except ValueError:
         return []
-    return found if all(0 < value < math.inf for value in found) else []
+    return found if all(0 < value < below for value in found) else []
 
 
 @dataclasses.dataclass(frozen=True)

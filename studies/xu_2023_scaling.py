@@ -215,12 +215,14 @@ def summarize(
         and `rho`, the largest of a run, infinite without noise.
     """
     rows = []
-    losses: dict[str, pd.Series] = {}
+    lasts = {
+        str(name): of_setting.groupby("repeat").last()
+        for name, of_setting in table.groupby("setting")
+    }
     for setting in settings:
-        of_setting = table[table["setting"] == setting.name]
-        if of_setting.empty:
+        if setting.name not in lasts:
             continue
-        last = of_setting.groupby("repeat").last()
+        last = lasts[setting.name]
         guarantees = [one for of in privacy[setting.name] for one in of["guarantees"]]
         rho = max((one["rho"] for one in guarantees), default=math.inf)
         row = {"setting": setting.name, "repeats": len(last)}
@@ -228,16 +230,15 @@ def summarize(
             values = last[column].to_numpy()
             row[name] = values.mean()
             row[f"{name}_half"] = intervals.half_of_mean(values)
-        losses[setting.name] = last[_LOSS]
-        rows.append(row | {"rho": rho})
-    for row in rows:
-        mechanism, _, goal = str(row["setting"]).rpartition("_")
-        plain = losses.get(f"{_PLAIN}_{goal}")
+        mechanism, _, goal = setting.name.rpartition("_")
+        plain = lasts.get(f"{_PLAIN}_{goal}") if mechanism == _PRIVATE else None
         costs = np.array([])
-        if mechanism == _PRIVATE and plain is not None:
-            costs = (losses[str(row["setting"])] - plain).dropna().to_numpy()
+        if plain is not None:
+            costs = (last[_LOSS] - plain[_LOSS]).dropna().to_numpy()
+        row["rho"] = rho
         row["noise_costs"] = costs.mean() if costs.size else math.nan
         row["noise_costs_half"] = intervals.half_of_mean(costs)
+        rows.append(row)
     return pd.DataFrame(rows)
 
 

@@ -178,8 +178,7 @@ def _cell(metric: str, value: float, low: float, high: float) -> str:
     """Returns a value and its interval as text."""
     if value != value:  # nan: there is nothing to judge
         return "–"
+    form = ".3f" if metric == "loss" else ".1%"
     if low != low:  # of one judge
-        return f"{value:.3f}" if metric == "loss" else f"{value:.1%}"
-    if metric == "loss":
-        return f"{value:.3f} ({low:.3f} to {high:.3f})"
-    return f"{value:.1%} ({low:.1%} to {high:.1%})"
+        return f"{value:{form}}"
+    return f"{value:{form}} ({low:{form}} to {high:{form}})"
