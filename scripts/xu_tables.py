@@ -21,6 +21,8 @@ _LESS = xu_2023_quality_report.ABOVE_TRIGRAM
 _IN_NATS = (metric_names.REGRET, "loss", _LESS)
 _JUDGED = ("loss", _LESS, "one_suggestion", "three_suggestions", "picked_rate")
 
+# What differences are of, and how they are written.
+_COMPARED = {"loss": "+.3f", "one_suggestion": "+.2%"}
 # What a model is compared with another for.
 _DIFFERENCES = {
     "the noise": (
@@ -53,6 +55,12 @@ def xu_quality() -> list[str]:
     return _judged("xu_quality", (*_JUDGED, "trigger_rate", "word_modified_after"))
 
 
+def xu_quality_paper_size() -> list[str]:
+    """The same of the paper's model of 2.4 million parameters."""
+    names = (*_JUDGED, "trigger_rate", "word_modified_after")
+    return _judged("xu_quality_paper_size", names)
+
+
 def xu_quality_500_rounds() -> list[str]:
     """The same of the settings before these, with more rounds."""
     return _judged("xu_quality_500_rounds", (*_JUDGED, "word_modified_after"))
@@ -60,10 +68,33 @@ def xu_quality_500_rounds() -> list[str]:
 
 def _judged(folder: str, names: Sequence[str]) -> list[str]:
     """Returns what judges found of each model, over the seeds that a folder has."""
-    seeds = sorted(RESULTS.glob(f"{folder}/seed_*/judged.csv"))
-    judged = map(tables.read, seeds)
-    found = pd.concat(map(xu_2023_quality_report.beside_trigram, judged))
-    return _over_seeds(found, names, "held-out bloggers")
+    judged = [found.reset_index() for found in _judged_by_seed(folder).values()]
+    return _over_seeds(pd.concat(judged), names, "held-out bloggers")
+
+
+def _judged_by_seed(folder: str) -> dict[str, pd.DataFrame]:
+    """Returns what judges found of each model, by seed.
+
+    Args:
+        folder: A folder of `seed_6` and so on; what a seed's judges found of other
+            models, in another run of the study, is in `seed_6_<other>`.
+
+    Raises:
+        ValueError: If two runs of a seed differ in a model's loss.
+    """
+    runs: dict[str, list[pd.DataFrame]] = {}
+    for path in sorted(RESULTS.glob(f"{folder}/seed_*/judged.csv")):
+        seed = path.parent.name.split("_")[1]
+        found = xu_2023_quality_report.beside_trigram(tables.read(path))
+        runs.setdefault(seed, []).append(found)
+    seeds = {}
+    for seed, of_seed in runs.items():
+        found = pd.concat(of_seed)
+        # The n-grams of each run are of the same text, and judged on the same clients.
+        if (found.groupby("model")["loss"].nunique() > 1).any():
+            raise ValueError(f"{folder}: two losses of one model of seed {seed}")
+        seeds[seed] = found.drop_duplicates("model").set_index("model")
+    return seeds
 
 
 def _over_seeds(found: pd.DataFrame, names: Sequence[str], judges: str) -> list[str]:
@@ -98,10 +129,17 @@ def xu_quality_differences() -> list[str]:
 
     Of the same seed, so of the same judges, two models at a time.
     """
-    judged = [
-        tables.read(path).set_index("model")
-        for path in sorted(RESULTS.glob("xu_quality/seed_*/judged.csv"))
-    ]
+    return _differences("xu_quality")
+
+
+def xu_quality_paper_size_differences() -> list[str]:
+    """The same of the paper's model, as far as it was trained."""
+    return _differences("xu_quality_paper_size")
+
+
+def _differences(folder: str) -> list[str]:
+    """Returns what models of the same seed have less than others, as means."""
+    judged = _judged_by_seed(folder).values()
     rows = []
     for what, pairs in _DIFFERENCES.items():
         for model, other in pairs:
@@ -110,39 +148,38 @@ def xu_quality_differences() -> list[str]:
                 continue
             rows.append([what, f"{_LABELS[model]} less {_LABELS[other]}"])
             rows[-1].append(str(len(both)))
-            for name, form in {"loss": "+.3f", "one_suggestion": "+.2%"}.items():
+            for name, form in _COMPARED.items():
                 less = [found[name][model] - found[name][other] for found in both]
-                half = intervals.half_of_mean(np.array(less))
-                text = intervals.shown(float(np.mean(less)), half, form)
-                rows[-1].append(text.replace("± +", "± "))
+                rows[-1].append(_mean_difference(less, form))
     return table(["", "", "seeds", "loss", "one suggestion"], rows)
 
 
+def _mean_difference(less: Sequence[float], form: str) -> str:
+    """Returns the mean of differences, with a sign, and its interval without one."""
+    half = intervals.half_of_mean(np.array(less))
+    text = intervals.shown(float(np.mean(less)), half, form)
+    return text.replace("± +", "± ")
+
+
 def xu_quality_sizes() -> list[str]:
-    """What the paper's model is worth, beside a smaller one of the same seed."""
+    """What the paper's model is worth, beside a smaller one of the same seeds."""
+    smaller, larger = map(_judged_by_seed, ("xu_quality", "xu_quality_paper_size"))
     rows = []
-    for path in sorted(RESULTS.glob("xu_quality_paper_size/seed_*/judged.csv")):
-        seed = path.parent.name
-        smaller = tables.read(RESULTS / "xu_quality" / seed / path.name)
-        both = [
-            xu_2023_quality_report.beside_trigram(found).set_index("model")
-            for found in (smaller, tables.read(path))
-        ]
-        rows += [
-            [
-                _LABELS[str(model)],
-                seed.removeprefix("seed_"),
-                *[f"{found.loc[model, 'loss']:.3f}" for found in both],
-                *[f"{found.loc[model, _LESS]:.3f}" for found in both],
-                *[f"{found.loc[model, 'one_suggestion']:.2%}" for found in both],
+    for model, label in _LABELS.items():
+        seeds = [seed for seed in larger if model in larger[seed].index]
+        if not seeds:
+            continue
+        rows.append([label, str(len(seeds))])
+        for name, form in _COMPARED.items():
+            sizes = [
+                np.array([of_size[seed][name][model] for seed in seeds])
+                for of_size in (smaller, larger)
             ]
-            for model in both[1].index
-            if model in _LABELS
-        ]
-    sizes = ("256 units", "670 units")
-    names = ("loss", _LESS, "one suggestion")
-    shown = [f"{name}, {size}" for name in names for size in sizes]
-    return table(["", "seed", *shown], rows)
+            rows[-1] += [format(of.mean(), form.lstrip("+")) for of in sizes]
+            rows[-1].append(_mean_difference(sizes[1] - sizes[0], form))
+    of_each = ("256 units", "670 units", "difference")
+    shown = [f"{name}, {of}" for name in ("loss", "one suggestion") for of in of_each]
+    return table(["", "seeds", *shown], rows)
 
 
 def xu_quality_rounds_saved() -> list[str]:
@@ -271,6 +308,8 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     "xu_quality_500_rounds": xu_quality_500_rounds,
     "xu_quality_differences": xu_quality_differences,
     "xu_quality_rounds_saved": xu_quality_rounds_saved,
+    "xu_quality_paper_size": xu_quality_paper_size,
+    "xu_quality_paper_size_differences": xu_quality_paper_size_differences,
     "xu_quality_sizes": xu_quality_sizes,
     "xu_quality_choice": xu_quality_choice,
     "xu_quality_synthetic": xu_quality_synthetic,
