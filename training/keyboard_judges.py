@@ -60,13 +60,14 @@ def choose(
     """
     if options.judges == keyboard_options.ALL:
         _check_nobody_trained(runs, text)
-        names = ", ".join(run.path.name for run in runs if not run.is_pretraining)
-        of_them = f" ({names} keeps none, as federated runs do)" if names else ""
+        without = [run.path.name for run in runs if not run.is_pretraining]
+        keep = "keeps" if len(without) == 1 else "keep"
+        of_them = f" ({', '.join(without)} {keep} none, as federated runs do)"
         notes = [
             f"The judges are clients of the {text.num_clients:,} of the population "
             "that was given. A model of the very same population is refused; whether "
             "one of the judges trained a model as part of another only the records of "
-            f"models' text tell{of_them}.",
+            f"models' text tell{of_them if without else ''}.",
         ]
         everyone = np.arange(text.num_clients)
         judges = _some(everyone, options.max_judges, seed)

@@ -34,6 +34,11 @@ class ModelAverage:
         if not 0 < self.decay < 1:
             raise ValueError(f"decay is {self.decay}; it has to be in (0, 1).")
 
+    @classmethod
+    def of(cls, decay: float | None) -> "ModelAverage | None":
+        """Returns the average with a decay; None for the last model, without one."""
+        return None if decay is None else cls(decay)
+
     def describe(self) -> Mapping[str, Any]:
         """Returns what of it is part of a run's identity."""
         return {"model_average": self.decay}

@@ -55,7 +55,13 @@ def run(arguments: experiment_flags.Arguments) -> None:
     )
     # TensorFlow comes last: it takes seconds to import.
     from rounds import experiment
-    from training import baselines, exported_model, pretraining, pretraining_report
+    from training import (
+        baselines,
+        exported_model,
+        model_average,
+        pretraining,
+        pretraining_report,
+    )
 
     prepared = pretraining.prepare(options, vocabulary, text, arguments.seed, network)
     logging.info(
@@ -86,7 +92,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
             beside,
             record,
             batch_size=options.batch_size,
-            average=options.average(),
+            average=model_average.ModelAverage.of(options.model_average),
         )
 
     done = experiment.run_experiment(

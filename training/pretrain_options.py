@@ -1,13 +1,9 @@
 """What central training is asked for; `training.pretrain` has the flags."""
 
 import dataclasses
-from typing import TYPE_CHECKING
 
 from options.fields import OptionError, check, option
 from training import model_options
-
-if TYPE_CHECKING:  # it imports NumPy
-    from training.model_average import ModelAverage
 
 # Of steps: what a 32-bit number counts, exactly.
 _MOST_STEPS = 10_000_000
@@ -68,13 +64,6 @@ class PretrainOptions(model_options.ModelOptions):
     def __post_init__(self):
         check(self)
         self._check_beginning()
-
-    def average(self) -> "ModelAverage | None":
-        """Returns the average of the models that steps leave; None for the last."""
-        from training import model_average
-
-        decay = self.model_average
-        return None if decay is None else model_average.ModelAverage(decay)
 
     def steps_of(self, num_sentences: int) -> int:
         """Returns how many steps are taken.

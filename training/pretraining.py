@@ -13,6 +13,7 @@ from training import (
     held_out,
     initial_model,
     model,
+    model_average,
     ngram_files,
     ngrams,
     preparation,
@@ -171,7 +172,7 @@ def prepare(
             num_steps=num_steps,
             steps_per_round=options.checkpoint_every,
             learning_rate=options.learning_rate,
-            average=options.average(),
+            average=model_average.ModelAverage.of(options.model_average),
         ),
     )
 

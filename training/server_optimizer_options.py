@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from options.fields import OptionError, option
 
 if TYPE_CHECKING:  # it imports NumPy
-    from training.model_average import ModelAverage
     from training.server_optimizers import ServerOptimizer
 
 # Learning rates above this make any model infinite.
@@ -87,13 +86,6 @@ class ServerOptimizerOptions:
         below=1,
         group="How the model learns",
     )
-
-    def average(self) -> "ModelAverage | None":
-        """Returns the average of the models that rounds leave; None for the last."""
-        from training import model_average
-
-        decay = self.model_average
-        return None if decay is None else model_average.ModelAverage(decay)
 
     def optimizer(self) -> "ServerOptimizer":
         """Returns how the server steps; what is not given has its default."""

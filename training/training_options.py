@@ -317,7 +317,7 @@ class TrainingOptions(
         """
         from privacy import tree_aggregation
         from training import dp_ftrl_parameters as lib
-        from training import noise_settings
+        from training import model_average, noise_settings
 
         mechanism = lib.Mechanism(self.mechanism)
         adaptive = None
@@ -346,7 +346,7 @@ class TrainingOptions(
             restart_rounds=restarts,
             matrix=matrix,
             rotated=rotated,
-            average=self.average(),
+            average=model_average.ModelAverage.of(self.model_average),
         )
 
     def _noise_multiplier(

@@ -97,6 +97,8 @@ class JudgesTest(absltest.TestCase):
         notes = " ".join(found.notes)
         self.assertIn("1 of the 5 words are not in its English list ('xqzzt'", notes)
         self.assertIn("(run keeps none, as federated runs do)", notes)
+        found = keyboard_judges.choose(options, [self.run, self.run], text, words, 1)
+        self.assertIn("(run, run keep none, as federated runs do)", found.notes[0])
         words = vocabulary.Vocabulary(["the", "xqzzta", "xqzzt", "xqzztb", "to"])
         with self.assertRaisesRegex(
             ValueError, "prior is public.*Give judges=held_out"
