@@ -24,6 +24,7 @@ from privacy import plan as plan_lib
 from randomness import noise_keys, streams
 from rounds import codec, experiment, record, steps
 from simulation import plots, run_directory, run_files, software
+from simulation.readers import memory
 from tests.rounds import contract_cases
 
 _KEY = noise_keys.NoiseKey(7, is_secret=True)
@@ -43,6 +44,12 @@ class Killed(BaseException):
 
 
 class ContractTestCase(parameterized.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        # Each of hundreds of runs would look at all that is imported.
+        cls.enterClassContext(memory.quick_collections())
+
     def setUp(self):
         super().setUp()
         self.scratch = self.create_tempdir().full_path
