@@ -25,12 +25,15 @@ import simulation
 
 _ROOT = pathlib.Path(simulation.__file__).parents[1]
 # Each program has a process that waits for it, and writes its number and exit code.
+# What was imported before it is no garbage at its end: that would take it a second.
 _SERVER = """
-import json, os, runpy, signal, sys
+import gc, json, os, runpy, signal, sys
 from simulation import startup
 startup.silence_tensorflow()
 import matplotlib.figure, pandas, scipy.stats
-import tensorflow_federated
+from simulation import runtime
+gc.collect()  # TFF's own context, whose end would be told of
+gc.freeze()
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 for line in sys.stdin:
     asked = json.loads(line)
