@@ -43,6 +43,27 @@ class DocumentsTest(absltest.TestCase):
 
 
 class XuTablesTest(absltest.TestCase):
+    def test_runs_of_a_seed_are_put_together_where_they_agree(self):
+        results = pathlib.Path(self.create_tempdir().full_path)
+        rows = {
+            "seed_1": "bigram,5.0,0.2\nfedavg,4.0,0.25\n",
+            "seed_1_dp_ftrl": "dp_ftrl,4.5,0.125\nbigram,5.0,0.2\n",
+            "seed_2": "fedavg,3.0,0.25\nbigram,6.0,0.2\n",
+        }
+        for folder, text in rows.items():
+            path = results / "xu_quality_paper_size" / folder / "judged.csv"
+            path.parent.mkdir(parents=True)
+            path.write_text(f"model,loss,one_suggestion\n{text}")
+        with mock.patch.object(xu_tables, "RESULTS", results):
+            _, _, row = xu_tables.xu_quality_paper_size_differences()
+            self.assertEqual(
+                row, "| the noise | DP-FTRL less FedAvg | 1 | +0.500 | -12.50% |"
+            )
+            path = results / "xu_quality_paper_size/seed_1/judged.csv"
+            path.write_text(path.read_text().replace("bigram,5.0", "bigram,5.1"))
+            with self.assertRaisesRegex(ValueError, "two losses of one model of seed"):
+                xu_tables.xu_quality_paper_size_differences()
+
     def test_models_are_compared_seed_by_seed(self):
         # Judges differ far more from seed to seed than models do; and one of the
         # seeds lacks the model of more rounds.
