@@ -84,6 +84,12 @@ class Runs:
     privacy: Mapping[str, Mapping]
 
     @property
+    def settings_with_rounds(self) -> list[training_runs.Setting]:
+        """The settings of federated training."""
+        names = set(self.rounds["setting"])
+        return [setting for setting in self.settings if setting.name in names]
+
+    @property
     def best_loss(self) -> float | None:
         """What no model can beat, where it is known."""
         of_best = self.beside["baseline"] == metric_names.BEST_POSSIBLE
@@ -98,13 +104,11 @@ def files_of(title: str, found: Runs, notes: Sequence[str]) -> dict[str, bytes]:
         found: What runs left.
         notes: What to know about them, a sentence or more each.
     """
-    files = {
-        "runs.csv": tables.write(found.rounds).encode(),
-        "learning.png": plot(
-            found,
-            [s for s in found.settings if s.name != xu_2023_quality_steps.PLATEAU],
-        ),
-    }
+    files = {"runs.csv": tables.write(found.rounds).encode()}
+    with_rounds = found.settings_with_rounds
+    plateau = xu_2023_quality_steps.PLATEAU
+    if usual := [s for s in with_rounds if s.name != plateau]:
+        files["learning.png"] = plot(found, usual)
     if longer := _longer(found):
         files["plateau.png"] = plot(found, longer)
     if adaptive := _adaptive(found):

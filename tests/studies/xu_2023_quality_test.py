@@ -332,7 +332,9 @@ class StudyTest(parameterized.TestCase):
 
     def test_central_training_alone(self):
         files = self.run_study(self.prepare(steps=("central",), num_repeats=1))
+        # Without rounds there are none to draw.
         self.assertEmpty(tables.parse(files["runs.csv"].decode()))
+        self.assertNotIn("learning.png", files)
 
     def test_the_plateau_has_three_times_the_rounds_and_a_plot_of_its_own(self):
         steps = ("fedavg", "fedavg_plateau")
