@@ -11,7 +11,8 @@ import numpy as np
 import pandas as pd
 
 from simulation import plots, tables
-from studies import intervals, study, training_runs, xu_2023_quality_steps
+from studies import intervals, study, training_runs
+from studies import xu_2023_quality_steps as steps_lib
 from training import metric_names
 
 _GUARANTEE = ("z", "epsilon, one run")
@@ -85,7 +86,7 @@ class Runs:
 
     @property
     def settings_with_rounds(self) -> list[training_runs.Setting]:
-        """The settings of federated training."""
+        """Those that have rounds: of federated training, begun or done."""
         names = set(self.rounds["setting"])
         return [setting for setting in self.settings if setting.name in names]
 
@@ -105,9 +106,8 @@ def files_of(title: str, found: Runs, notes: Sequence[str]) -> dict[str, bytes]:
         notes: What to know about them, a sentence or more each.
     """
     files = {"runs.csv": tables.write(found.rounds).encode()}
-    with_rounds = found.settings_with_rounds
-    plateau = xu_2023_quality_steps.PLATEAU
-    if usual := [s for s in with_rounds if s.name != plateau]:
+    usual = [s for s in found.settings_with_rounds if s.name != steps_lib.PLATEAU]
+    if usual:
         files["learning.png"] = plot(found, usual)
     if longer := _longer(found):
         files["plateau.png"] = plot(found, longer)
@@ -148,7 +148,7 @@ def rounds_saved(rounds: pd.DataFrame) -> pd.DataFrame:
     """
     rows = []
     for (name, repeat), scratch in rounds.groupby(["setting", "repeat"], sort=False):
-        is_twin = rounds["setting"].eq(f"{name}{xu_2023_quality_steps.PRETRAINED}")
+        is_twin = rounds["setting"].eq(f"{name}{steps_lib.PRETRAINED}")
         twin = rounds[is_twin & rounds["repeat"].eq(repeat)]
         if twin.empty:
             continue
@@ -277,10 +277,9 @@ def _with_interval(values: pd.Series, in_nats: bool) -> str:
 
 def _longer(found: Runs) -> list[training_runs.Setting]:
     """Returns FedAvg and FedAvg of more rounds, where the latter was run."""
-    of_fedavg = (xu_2023_quality_steps.FEDAVG, xu_2023_quality_steps.PLATEAU)
-    if xu_2023_quality_steps.PLATEAU not in set(found.rounds["setting"]):
-        return []
-    return [s for s in found.settings if s.name in of_fedavg]
+    of_fedavg = (steps_lib.FEDAVG, steps_lib.PLATEAU)
+    settings = [s for s in found.settings_with_rounds if s.name in of_fedavg]
+    return settings if any(s.name == steps_lib.PLATEAU for s in settings) else []
 
 
 def plot(found: Runs, settings: Sequence[training_runs.Setting]) -> bytes:
