@@ -10,7 +10,7 @@ import json
 import os
 import pathlib
 import stat
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from absl import logging
@@ -155,24 +155,34 @@ def join_parts(
     Args:
         files: One after the other; streams of xz make one stream of all their lines.
         cache: Directory that keeps it, made if it is not there.
-        name: The name of the file, as "blogs.jsonl.xz"; the hash of the files' paths,
-            sizes and times of change comes before the first dot.
+        name: The name of the file, as "blogs.jsonl.xz"; the hash of what it holds comes
+            before the first dot. So a run finds its data by the same name where the
+            parts were copied anew.
 
     Raises:
         PopulationError: If a file cannot be read.
     """
-    states = {"files": [file_state(str(file), name) for file in files]}
+    digest = hashlib.sha256()
+    for file in files:
+        file_state(str(file), name)
+        for chunk in _chunks(file):
+            digest.update(chunk)
     stem, _, extension = name.partition(".")
-    target = pathlib.Path(cache) / f"{_directory_name(stem, states)}.{extension}"
+    target = pathlib.Path(cache) / f"{stem}-{digest.hexdigest()[:16]}.{extension}"
     target.parent.mkdir(parents=True, exist_ok=True)
     with atomic_files.locked(target, "joining files"):
         if not target.exists():
             with atomic_files.new_file(target) as joined:
                 for file in files:
-                    with open(file, "rb") as part:
-                        while chunk := part.read(1 << 20):
-                            joined.write(chunk)
+                    for chunk in _chunks(file):
+                        joined.write(chunk)
     return target
+
+
+def _chunks(file: pathlib.Path) -> Iterator[bytes]:
+    with open(file, "rb") as opened:
+        while chunk := opened.read(1 << 20):
+            yield chunk
 
 
 def file_state(path: str | None, name: str) -> dict[str, Any] | None:

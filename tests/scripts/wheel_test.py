@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import tomllib
 import zipfile
 
@@ -36,10 +37,12 @@ class WheelTest(absltest.TestCase):
     def setUpClass(cls):
         super().setUpClass()
         # A copy: setuptools writes beside what it builds.
-        folder = pathlib.Path(absltest.get_default_test_tmpdir()) / "wheel"
-        shutil.rmtree(folder, ignore_errors=True)
+        # Each process has its own: parallel tests may run this class twice at once.
+        temporary = tempfile.TemporaryDirectory(prefix="wheel-")
+        cls.addClassCleanup(temporary.cleanup)
+        folder = pathlib.Path(temporary.name)
         source = folder / "source"
-        source.mkdir(parents=True)
+        source.mkdir()
         for name in (*_PACKAGES, "tests"):
             shutil.copytree(
                 _ROOT / name,
