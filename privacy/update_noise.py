@@ -218,7 +218,8 @@ class AddedNoise(model_updates.UpdateMechanism):
                 "updates have to be clipped."
             )
         noisy, noise = self.kind.add(flat, stddev * _SENSITIVITY, state.noise, stream)
-        values = np.empty(len(flat), np.float32)
+        del flat  # As large as the model; what follows needs the room.
+        values = np.empty(len(noisy), np.float32)
         unit = model_updates.unit_of(state.clip_norm)
         np.multiply(noisy, unit, out=values, dtype=np.float64, casting="same_kind")
         value, first = {}, 0

@@ -91,7 +91,6 @@ def _run(algorithm: "dp_ftrl.DpFtrl", num_rounds: int) -> Iterator[dict[str, Any
 
     text = algorithm.rounds.mapped.text
     splits = text.sentence_splits[text.client_splits]
-    memory.return_large_at_once()
     with tempfile.TemporaryDirectory() as parked, memory.quick_collections():
         by_hand = steps.Steps(
             algorithm,
@@ -160,7 +159,9 @@ def measure(
     import pandas as pd
 
     from simulation import runtime
+    from simulation.readers import memory
 
+    memory.return_large_at_once()  # as training.run_training does
     algorithm = _build(directory, cohort, sizes, words_per_client)
     with runtime.tff_worker():
         return pd.DataFrame(_run(algorithm, num_rounds))

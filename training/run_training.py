@@ -91,11 +91,15 @@ def _beside(prepared, text, vocabulary, options, seed):
 def run(arguments: experiment_flags.Arguments) -> None:
     """Runs the experiment that the flags describe."""
     from simulation import client_sentences, sentence_tokenizers
+    from simulation.readers import memory
     from training import memory_needs
 
     options = _OPTIONS.read()
     if options.onednn:
         startup.use_onednn()
+    if engine_options.chosen().runtime.runtime is engine_options.Runtime.WORKER:
+        # Sums and noise; clients' work, with its many arrays, is elsewhere.
+        memory.return_large_at_once()
     vocabulary, public_data = options.read_vocabulary()
     network = options.own_network(vocabulary.num_tokens, arguments.seed)
     num_parameters = memory_needs.parameters_of(options, vocabulary.num_tokens, network)
@@ -179,9 +183,6 @@ def run(arguments: experiment_flags.Arguments) -> None:
             may_have_judges=first_text.may_have_judges,
         )
 
-    if engine_options.chosen().runtime.runtime is engine_options.Runtime.WORKER:
-        # Sums and noise; clients' work, with its many arrays, is elsewhere.
-        memory.return_large_at_once()
     done = experiment.run_experiment(
         algorithm,
         program=_PROGRAM,

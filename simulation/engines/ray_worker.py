@@ -16,6 +16,8 @@ from simulation import engine_options, startup
 _SETTINGS = (
     "GRPC_VERBOSITY",
     "MALLOC_ARENA_MAX",
+    "MALLOC_MMAP_THRESHOLD_",
+    "MALLOC_TRIM_THRESHOLD_",
     "TF_CPP_MIN_LOG_LEVEL",
     "TF_ENABLE_ONEDNN_OPTS",
     "TF_NUM_INTRAOP_THREADS",

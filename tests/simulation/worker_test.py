@@ -247,6 +247,15 @@ class EnvironmentTest(absltest.TestCase):
             found = psutil.Process(worker.process.pid).environ()
         self.assertEqual(found["TF_NUM_INTRAOP_THREADS"], "1")
         self.assertEqual(found["MALLOC_ARENA_MAX"], "1")
+        self.assertEqual(found["MALLOC_TRIM_THRESHOLD_"], "1048576")
+        self.assertEqual(found["MALLOC_MMAP_THRESHOLD_"], "33554432")
+
+    def test_what_the_user_set_stays(self):
+        chosen = {"MALLOC_TRIM_THRESHOLD_": "4096", "MALLOC_ARENA_MAX": "3"}
+        with mock.patch.dict(os.environ, chosen), runtime.tff_worker() as worker:
+            found = psutil.Process(worker.process.pid).environ()
+        self.assertEqual({name: found[name] for name in chosen}, chosen)
+        self.assertEqual(found["MALLOC_MMAP_THRESHOLD_"], "33554432")
 
     def test_a_client_a_core_is_computed_at_once(self):
         flag = "--max_concurrent_computation_calls="

@@ -186,12 +186,12 @@ class ReturnFreedTest(absltest.TestCase):
         process = psutil.Process()
         for _ in range(3):  # with each that is freed glibc would keep larger ones
             np.ones(3_000_000).sum()
-        blocks = [np.ones(2_500_000) for _ in range(16)]
+        blocks = [np.ones(600_000) for _ in range(64)]
         last = blocks.pop()
         before = process.memory_info().rss
         blocks.clear()
         self.assertGreater(before - process.memory_info().rss, 200 * _MIB)
-        self.assertEqual(last.sum(), 2_500_000)
+        self.assertEqual(last.sum(), 600_000)
 
 
 if __name__ == "__main__":
