@@ -138,8 +138,8 @@ def return_large_at_once() -> None:
     """Has arrays of 4 MiB and more go back to the system when they are freed.
 
     For the rest of the program, so to be called before there are any: glibc would keep
-    the room of those up to 32 MiB once one was freed. Where the environment has MALLOC_MMAP_THRESHOLD_, or there is no
-    glibc, nothing happens.
+    the room of those up to 32 MiB once one was freed. Where the environment has
+    MALLOC_MMAP_THRESHOLD_, or there is no glibc, nothing happens.
     """
     choose = getattr(ctypes.CDLL(None), "mallopt", None)
     if choose is not None and "MALLOC_MMAP_THRESHOLD_" not in os.environ:
