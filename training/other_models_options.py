@@ -22,7 +22,7 @@ class OtherModelsOptions:
     allow_shared_text: bool = option(
         False,
         "Begin with an --initial_model even if its record says that it was trained on "
-        "clients or long sentences of this run. The statement then says so.",
+        "clients of this run or on their words. The statement then says so.",
     )
 
     def __post_init__(self):

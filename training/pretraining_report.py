@@ -59,15 +59,14 @@ def write(
     before = (
         ""
         if record.is_whole
-        else "The model that it began with has no record, so what that one was made of "
-        "is not known. "
+        else "The model that it began with has no record of all its text, so what that "
+        "one was made of is not known. "
     )
     text.text(
         f"{texts}. {before}The exported model has the n-grams of the "
-        "text, and hashes of the clients' ids and of the "
-        f"{len(record.sentences):,} distinct sentences with {record.least_words} known "
-        "words or more, by which a private run that begins with it finds out whether "
-        "its clients' text is in it."
+        f"text, and hashes of the clients' ids and of all {text_record.NUM_WORDS} "
+        f"known words in a row ({len(record.windows):,} distinct), by which a private "
+        "run that begins with it finds out whether its clients' text is in it."
     )
     report.statement(statement)
     report.how_it_was_made()

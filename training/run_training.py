@@ -174,6 +174,9 @@ def run(arguments: experiment_flags.Arguments) -> None:
             prepared.limits.max_words + 1,
             directory.path / "model",
         )
+        if first_text.record is not None:
+            weights = initial_model.fingerprint(outcome.states[0].model)
+            first_text.record.write(directory.path / "model", weights)
         return training_report.write(
             directory,
             realised,

@@ -1,11 +1,12 @@
 """Whether a model that private training begins with has seen the clients' text.
 
 Nothing that a run guarantees covers what its first weights have learned. So a model
-whose record shares clients or long sentences with a run's population is refused, as is
-one of a run of the same population, unless the user says to go on: then the statement
-has it. Synthetic clients are nobody, so nothing is refused for their sake, but said all
-the same: a model that has read who judges looks better than it is. They are numbered,
-so any two populations of them share ids.
+whose record shares clients or a dozen words in a row with a run's population is
+refused, as is one of a run of the same population, unless the user says to go on: then
+the statement has it. It says so too where nothing is known. Synthetic clients are
+nobody, so nothing is refused for their sake, but said all the same: a model that has
+read who judges looks better than it is. They are numbered, so any two populations of
+them share ids.
 
 How much is shared is an exact count on private text: it is for the log and for what
 only the simulator knows.
@@ -21,6 +22,11 @@ from simulation import client_text
 from training import initial_model, keyboard_runs, text_record
 
 _SAME = "all of its text: it is the same population"
+_WORDS = f"{text_record.NUM_WORDS} known words in a row"
+_NOT_KNOWN = (
+    "What the model that training began with may have learned from text of this run's "
+    "clients: whether there was any is not known."
+)
 _COMPARED = (
     "That the text of the model that training began with was compared with the "
     "clients' text, and what this statement says of it: it was found without noise."
@@ -37,12 +43,18 @@ class Finding:
         facts: What was found, with numbers: what a run that is resumed has to find
             too, and only the simulator knows.
         may_have_judges: Whether the model may have learned from any of the clients.
+        record: The record of the text of the run's own model: that of the one that it
+            begins with, which private training does not add to; None where there is
+            none.
     """
 
     public_data: str = ""
     not_counted: tuple[str, ...] = ()
     facts: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     may_have_judges: bool = False
+    record: text_record.TextRecord | None = dataclasses.field(
+        default=None, compare=False
+    )
 
 
 def examine(
@@ -71,6 +83,7 @@ def examine(
         return Finding()
     record = text_record.TextRecord.read(path, weights)
     shared = None if record is None else record.shared_with(text)
+    after = None if record is None else record.before_private()
     is_of_same_run = keyboard_runs.population_of(path) == text.fingerprint
     facts = {
         "initial_text": {
@@ -83,12 +96,20 @@ def examine(
         found = stated = _SAME
         found += f" of {text.num_clients:,} clients"
     elif record is None or shared is None or not shared:
+        if shared is not None:
+            logging.info(
+                "The initial model's text was compared with %s sentences of this run's "
+                "population, which have %s: it shares none, and no id.",
+                f"{shared.compared:,}",
+                _WORDS,
+            )
         public_data, is_known = _nothing_shared(record, shared)
-        not_counted = () if record is None else (_COMPARED,)
-        return Finding(public_data, not_counted, facts, not is_known)
+        not_counted = () if is_known or is_synthetic else (_NOT_KNOWN,)
+        not_counted += () if record is None else (_COMPARED,)
+        return Finding(public_data, not_counted, facts, not is_known, after)
     else:
-        found = _counted(shared, text.num_clients, record.least_words)
-        stated = f"ids, or sentences of {record.least_words} known words or more"
+        found = _counted(shared, text.num_clients)
+        stated = f"ids, or sentences with the same {_WORDS}"
     if not (is_allowed or is_synthetic):
         raise ValueError(
             f"--initial_model={path}: {_made_of(record)}, and it shares with this "
@@ -108,6 +129,7 @@ def examine(
         ),
         facts,
         may_have_judges=True,
+        record=after,
     )
 
 
@@ -141,10 +163,10 @@ def of_judges(models: Mapping[str, str], text: client_text.ClientText) -> list[s
         if shared.is_same:
             found = _SAME
         elif shared:
-            found = _counted(shared, text.num_clients, record.least_words)
+            found = _counted(shared, text.num_clients)
         else:
-            found = f"neither an id nor a sentence of {record.least_words} known words"
-        begun = "" if record.is_whole else ", but for what it began with,"
+            found = f"neither an id nor {_WORDS}"
+        begun = "" if record.is_whole else ", but for what its record does not have,"
         notes.append(
             f"The text that {name} was trained on{begun} shares with the judges' "
             f"population {found}."
@@ -171,23 +193,22 @@ def _nothing_shared(
         ), False
     if not record.is_whole:
         return (
-            f"{_made_of(record)}, and began with a model that has no record of its "
-            "text: whether text of this run's clients is in it is not known."
+            f"{_made_of(record)}, and on text that is not in the record: whether text "
+            "of this run's clients is in it is not known."
         ), False
-    least = f"{record.least_words} known words or more"
-    if not shared.is_comparable:
+    if not shared.compared:
         return (
             f"{_made_of(record)}, which share no id with this run's clients. No "
-            f"sentence could be compared, as not both have any of {least}: whether "
-            "they share sentences is not known."
+            f"sentence could be compared, as not both have {_WORDS}: whether they "
+            "share sentences is not known."
         ), False
     return (
-        f"{_made_of(record)}, which share with this run's clients neither an id nor a "
-        f"sentence of {least}."
+        f"{_made_of(record)}, which share with this run's clients neither an id nor "
+        f"{_WORDS}. Shorter sentences were not compared."
     ), True
 
 
-def _counted(shared: text_record.Shared, num_clients: int, least_words: int) -> str:
+def _counted(shared: text_record.Shared, num_clients: int) -> str:
     parts = []
     if shared.ids:
         parts.append(
@@ -196,7 +217,7 @@ def _counted(shared: text_record.Shared, num_clients: int, least_words: int) -> 
         )
     if shared.sentences:
         parts.append(
-            f"{shared.sentences:,} sentences of {least_words} known words or more, "
-            f"which {shared.writers:,} clients wrote"
+            f"{shared.sentences:,} sentences with the same {_WORDS}, which "
+            f"{shared.writers:,} clients wrote"
         )
     return " and ".join(parts)

@@ -2,11 +2,15 @@
 
 A model that private training begins with must not have seen what it is to keep secret.
 So a model of `training.pretrain` carries 64-bit hashes of the ids of its clients and of
-their long sentences, as token ids of its vocabulary. Short sentences are the same in
-any two texts; long ones are not, but for what is quoted and passed on.
+all their words in a row, some at a time, as token ids of its vocabulary. A few words in
+a row are the same in any two texts; a dozen are not, but for what is quoted and passed
+on.
 
-Whoever has a record can find out whether a sentence or an id that they think of is in
-it: it is for public text.
+A run that begins with such a model passes its record on. Private training adds nothing
+to it but that it is not whole, for its clients' text is not public.
+
+Whoever has a record can find out whether words or an id that they think of are in it:
+it is for public text.
 """
 
 import dataclasses
@@ -14,22 +18,23 @@ import hashlib
 import json
 import os
 import pathlib
-from collections.abc import Iterator
 from typing import Any, Self
 
 import numpy as np
 
-from simulation import client_text, vocabulary
-from training import array_files
+from simulation import client_text
+from training import array_files, text_windows
 
 # Beside an exported model.
 FILE = "trained_on.npz"
-# Words of the vocabulary that a sentence has to have.
-LEAST_WORDS = 12
-_TOKENS_AT_A_TIME = 1 << 21
+# Words of the vocabulary in a row.
+NUM_WORDS = 12
 _ABOUT = "about"
 _WHAT = "the record of a model's text"
-_MEND = "Export the model again, or remove the file: then nothing is known of its text."
+_MEND = (
+    "Train the model again with this version, or remove the file: then nothing is "
+    "known of its text."
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,16 +44,18 @@ class Shared:
     Attributes:
         is_same: Whether one of the record's is the same population, to the bit.
         ids: Clients of the other text whose id is one of the record's.
-        sentences: Its long sentences that are the record's, each as often as it comes.
+        sentences: Its sentences with words in a row that are in the record, each as
+            often as it comes.
         writers: How many clients wrote these.
-        is_comparable: Whether both have a long sentence.
+        compared: Its sentences that have so many known words; 0 where the record has
+            none.
     """
 
     is_same: bool
     ids: int
     sentences: int
     writers: int
-    is_comparable: bool
+    compared: int
 
     def __bool__(self) -> bool:
         return self.is_same or self.ids > 0 or self.sentences > 0
@@ -83,18 +90,16 @@ class TextRecord:
 
     Attributes:
         texts: The texts of each training, the first one first.
-        is_whole: Whether all text is in the record: it is not where the first of the
-            trainings began with a model that had no record.
-        least_words: Known words of the sentences that have a hash.
-        ids: uint64, ascending, distinct: hashes of the clients' ids.
-        sentences: uint64, ascending, distinct: hashes of their long sentences.
+        is_whole: Whether all text is in the record: it is not where a training was
+            private, or began with a model that had no record.
+        ids: uint64, ascending, distinct: hashes of the clients' ids, in small letters.
+        windows: uint64, ascending, distinct: see `text_windows.hashes`.
     """
 
     texts: tuple[Text, ...]
     is_whole: bool
-    least_words: int
     ids: np.ndarray
-    sentences: np.ndarray
+    windows: np.ndarray
 
     @classmethod
     def of(
@@ -117,15 +122,13 @@ class TextRecord:
         for client in clients.tolist():
             first, last = text.client_splits[client : client + 2].tolist()
             is_used[first : min(last, first + max_sentences)] = True
-        found = [
-            hashes[is_long & is_used[first : first + len(hashes)]]
-            for first, hashes, is_long in _hashes(text, LEAST_WORDS)
-        ]
+        found = [np.zeros(0, np.uint64)]
+        for sentences, windows in text_windows.hashes(text, NUM_WORDS):
+            found.append(np.unique(windows[is_used[sentences]]))
         num_sentences = int(np.count_nonzero(is_used))
         return cls(
             (Text(source, text.fingerprint, len(clients), num_sentences),),
             True,
-            LEAST_WORDS,
             np.unique(_of_ids([ids[i].as_py() for i in clients.tolist()])),
             np.unique(np.concatenate(found)),
         )
@@ -142,11 +145,16 @@ class TextRecord:
             self,
             texts=first.texts + self.texts,
             is_whole=first.is_whole and self.is_whole,
-            # All sentences of both that are so long have a hash.
-            least_words=max(first.least_words, self.least_words),
             ids=np.union1d(first.ids, self.ids),
-            sentences=np.union1d(first.sentences, self.sentences),
+            windows=np.union1d(first.windows, self.windows),
         )
+
+    def before_private(self) -> Self:
+        """Returns the record of a model that clients have trained privately after.
+
+        Their text is not in it.
+        """
+        return dataclasses.replace(self, is_whole=False)
 
     def shared_with(self, text: client_text.ClientText) -> Shared:
         """Returns what all clients of another text share with the record's.
@@ -155,26 +163,26 @@ class TextRecord:
             text: Prepared with the same vocabulary.
         """
         ids = _of_ids(text.client_ids.to_pylist())
-        numbers, num_long = [], 0
-        for first, hashes, is_long in _hashes(text, self.least_words):
-            num_long += int(np.count_nonzero(is_long))
-            shared = is_long & _is_in(self.sentences, hashes)
-            numbers.append(first + np.flatnonzero(shared))
-        sentences = np.concatenate(numbers)
-        writers = np.searchsorted(text.client_splits, sentences, side="right")
+        numbers, compared = [np.zeros(0, np.int64)], 0
+        for sentences, windows in text_windows.hashes(text, NUM_WORDS):
+            compared += len(np.unique(sentences))
+            is_shared = text_windows.is_in(self.windows, windows)
+            numbers.append(np.unique(sentences[is_shared]))
+        shared = np.concatenate(numbers)
+        writers = np.searchsorted(text.client_splits, shared, side="right")
         return Shared(
             text.fingerprint in [one.population for one in self.texts],
-            int(np.count_nonzero(_is_in(self.ids, ids))),
-            len(sentences),
+            int(np.count_nonzero(text_windows.is_in(self.ids, ids))),
+            len(shared),
             len(np.unique(writers)),
-            num_long > 0 and len(self.sentences) > 0,
+            compared if len(self.windows) else 0,
         )
 
     @property
     def digest(self) -> str:
         """SHA-256 of all that the record says, in hexadecimal."""
         digest = hashlib.sha256(json.dumps(self._about()).encode())
-        for array in (self.ids, self.sentences):
+        for array in (self.ids, self.windows):
             digest.update(hashlib.sha256(np.asarray(array, "<u8").tobytes()).digest())
         return digest.hexdigest()
 
@@ -182,7 +190,7 @@ class TextRecord:
         return {
             "texts": [dataclasses.asdict(one) for one in self.texts],
             "is_whole": self.is_whole,
-            "least_words": self.least_words,
+            "num_words": NUM_WORDS,
         }
 
     def write(self, folder: str | os.PathLike[str], weights: str) -> None:
@@ -194,7 +202,7 @@ class TextRecord:
         """
         about = self._about() | {"weights": weights}
         text = np.frombuffer(json.dumps(about).encode(), np.uint8)
-        arrays = {_ABOUT: text, "ids": self.ids, "sentences": self.sentences}
+        arrays = {_ABOUT: text, "ids": self.ids, "windows": self.windows}
         array_files.write(pathlib.Path(folder) / FILE, arrays)
 
     @classmethod
@@ -214,12 +222,13 @@ class TextRecord:
         with array_files.reading(path, _WHAT, _MEND) as file:
             about = json.loads(file[_ABOUT].tobytes())
             of = about["weights"]
+            if about["num_words"] != NUM_WORDS:
+                raise ValueError(f"its hashes are of {about['num_words']} words")
             record = cls(
                 tuple(Text(**one) for one in about["texts"]),
                 about["is_whole"],
-                about["least_words"],
                 file["ids"],
-                file["sentences"],
+                file["windows"],
             )
         if of != weights:
             raise ValueError(
@@ -240,44 +249,9 @@ def find(model: str | os.PathLike[str]) -> pathlib.Path | None:
 
 def _of_ids(ids: list[str]) -> np.ndarray:
     """Returns the hashes of ids: uint64 [n]."""
-    digests = (hashlib.sha256(one.encode()).digest()[:8] for one in ids)
+    digests = (_of_id(one) for one in ids)
     return np.frombuffer(b"".join(digests), "<u8")
 
 
-def _hashes(
-    text: client_text.ClientText, least_words: int
-) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
-    """Yields, some sentences at a time, where they begin, hashes, and which are long.
-
-    A hash adds up a scrambled number for each token at its place (Zobrist 1970).
-    """
-    splits = text.sentence_splits
-    first = 0
-    while first < text.num_sentences:
-        most = splits[first] + _TOKENS_AT_A_TIME
-        last = max(first + 1, int(np.searchsorted(splits, most, side="right")) - 1)
-        starts = (splits[first:last] - splits[first]).astype(np.int64)
-        tokens = np.asarray(text.tokens[splits[first] : splits[last]], np.uint64)
-        lengths = np.diff(np.append(starts, len(tokens)))
-        places = np.arange(len(tokens), dtype=np.uint64)
-        places -= np.repeat(starts, lengths).astype(np.uint64)
-        hashes = np.add.reduceat(_scrambled((places << np.uint64(32)) | tokens), starts)
-        is_known = (tokens != vocabulary.OOV).astype(np.int64)
-        yield first, hashes, np.add.reduceat(is_known, starts) >= least_words
-        first = last
-
-
-def _scrambled(numbers: np.ndarray) -> np.ndarray:
-    """Returns SplitMix64 of numbers (Steele, Lea and Flood 2014): uint64."""
-    mixed = numbers + np.uint64(0x9E3779B97F4A7C15)
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
-    return mixed ^ (mixed >> np.uint64(31))
-
-
-def _is_in(ascending: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Returns which values are among others: bool [n]."""
-    if not len(ascending):
-        return np.zeros(len(values), bool)
-    places = np.minimum(np.searchsorted(ascending, values), len(ascending) - 1)
-    return ascending[places] == values
+def _of_id(one: str) -> bytes:
+    return hashlib.sha256(one.casefold().encode()).digest()[:8]

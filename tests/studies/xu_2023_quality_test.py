@@ -266,7 +266,11 @@ class StudyTest(parameterized.TestCase):
         self.assertIn("| DP-FTRL | 1 | 3.000 | 2 | 1 | never |  |", page)
 
     @parameterized.parameters(
-        ("xu_quality", "two other shards|0 ids and 3 long", "synthetic"),
+        (
+            "xu_quality",
+            "two other shards|0 ids, and a dozen words in a row with 3",
+            "synthetic",
+        ),
         (quality.CHOICE, "of ten others", "chat|average|central"),
         (quality.SYNTHETIC, "rates are those of the study", "chat|blogger.*judge"),
     )

@@ -60,7 +60,7 @@ class PretrainTest(absltest.TestCase):
         [text] = record.texts
         self.assertEqual((text.num_clients, text.num_sentences), (16, 16))
         self.assertLen(record.ids, 16)
-        self.assertLen(record.sentences, 1)
+        self.assertLen(record.windows, 3)
         self.assertLen(ngram_files.read(public / "model"), 3)
 
         # Pretraining that goes on from it with other text has seen both.

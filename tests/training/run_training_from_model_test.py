@@ -114,6 +114,42 @@ class RunTrainingFromModelTest(absltest.TestCase):
             statement["not_counted"][0], "the same population.* do not hold"
         )
 
+    def test_text_that_a_model_began_with_is_not_forgotten(self):
+        lines = "".join(f"v{user},they like to run\n" for user in range(20))
+        (self.scratch / "b.csv").write_text("user,text\n" + lines)
+        done = forked_programs.run(
+            *("training.pretrain", "--population=a.csv", "--output_dir=public"),
+            *("--vocabulary_size=50", "--num_units=6", "--embedding_size=4"),
+            *("--num_steps=1", "--num_held_out_clients=4"),
+            f"--population_cache={self.scratch / 'cache'}",
+            directory=self.scratch,
+        )
+        self.assertEqual(done.returncode, 0, done.stderr)
+        # One user less is another population, but for the ids.
+        fewer = (self.scratch / "a.csv").read_text().replace("u0,", "other,")
+        (self.scratch / "c.csv").write_text(fewer)
+        on_b, on_c = (f"--population={self.scratch / f'{n}.csv'}" for n in "bc")
+        done = self.run_training("private", on_b, "--initial_model=public")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("which share no id", self.protected("private"))
+        for first in ("public", "private", "private/model"):
+            done = self.run_training("refused", on_c, f"--initial_model={first}")
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertRegex(
+                done.stderr.splitlines()[-1],
+                f"^error: --initial_model={self.scratch / first}: .*a.csv, and it "
+                "shares .* 1[56] of 20 clients' ids",
+            )
+        # Of what private training has read nothing is known, and that is said.
+        lines = "".join(f"w{user},so it was\n" for user in range(20))
+        (self.scratch / "d.csv").write_text("user,text\n" + lines)
+        done = self.run_training(
+            "last", f"--population={self.scratch / 'd.csv'}", "--initial_model=private"
+        )
+        self.assertEqual(done.returncode, 0, done.stderr)
+        statement = json.loads((self.scratch / "last" / "privacy.json").read_text())
+        self.assertRegex(statement["not_counted"][0], "whether there was any is not k")
+
     def test_a_vocabulary_of_another_directory(self):
         # Named from where the run is begun, and from elsewhere when it goes on.
         words = vocabulary.Vocabulary(["you", "see", "the"])

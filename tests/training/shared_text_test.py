@@ -10,7 +10,7 @@ from randomness import noise_keys
 from simulation import client_text, run_directory, run_record
 from training import initial_model, shared_text, text_record
 
-_SENTENCE = list(range(4, 4 + text_record.LEAST_WORDS))
+_SENTENCE = list(range(4, 4 + text_record.NUM_WORDS))
 
 
 class SharedTextTest(absltest.TestCase):
@@ -43,15 +43,17 @@ class SharedTextTest(absltest.TestCase):
         self.record({"a": [_SENTENCE], "b": [[4, 5]]})
         private = self.text("private", {"c": [_SENTENCE[::-1], [4, 5]]})
         found = self.examine(private)
+        self.assertLen(found.not_counted, 1)
         self.assertRegex(found.not_counted[0], "compared .* without noise")
         self.assertFalse(found.may_have_judges)
         self.assertIn("2 sentences of 2 clients of public.csv", found.public_data)
-        self.assertIn("neither an id nor a sentence of 12", found.public_data)
+        self.assertIn("neither an id nor 12 known words", found.public_data)
 
     def test_a_model_that_began_with_one_without_a_record(self):
         self.record({"a": [_SENTENCE]}).after(None).write(self.model, "w")
         found = self.examine(self.text("private", {"c": [_SENTENCE[::-1]]}))
         self.assertIn("1 sentences of 1 clients of public.csv, and", found.public_data)
+        self.assertRegex(found.not_counted[0], "may have learned .* is not known")
         self.assertIn("is not known", found.public_data)
         self.assertNotIn("neither", found.public_data)
 
@@ -60,7 +62,9 @@ class SharedTextTest(absltest.TestCase):
         private = self.text(
             "private", {"a": [[4, 5]], "b": [_SENTENCE, _SENTENCE], "c": [[6]]}
         )
-        shared = "1 of 3 clients' ids .* and 2 sentences of 12 .*which 1 clients wrote"
+        shared = (
+            "1 of 3 clients' ids .* and 2 sentences with .* 12 .*which 1 clients wrote"
+        )
         with self.assertRaisesRegex(
             ValueError, f"--initial_model={self.model}: .*{shared}.*--allow_shared_text"
         ):
@@ -120,10 +124,11 @@ class SharedTextTest(absltest.TestCase):
         self.assertRegex(found, "shares .* 1 of 3 clients' ids .* and 2 sentences")
         self.assertIn("which 1 clients wrote. Whoever", found)
         found = notes("none", {"c": [_SENTENCE[::-1]]})
-        self.assertEndsWith(found, "neither an id nor a sentence of 12 known words.")
+        self.assertEndsWith(found, "neither an id nor 12 known words in a row.")
         record.after(None).write(self.model, "w")
         self.assertIn(
-            "on, but for what it began with, shares", notes("e", {"c": [[4]]})
+            "on, but for what its record does not have, shares",
+            notes("e", {"c": [[4]]}),
         )
 
     def test_the_same_text(self):
@@ -186,6 +191,7 @@ class SharedTextTest(absltest.TestCase):
         for is_synthetic in (False, True):
             found = self.examine(private, is_synthetic=is_synthetic)
             self.assertIn("is not known", found.public_data)
+            self.assertLen(found.not_counted, not is_synthetic)
             self.assertTrue(found.may_have_judges)
             found = shared_text.examine(
                 None, private, weights="w", is_synthetic=is_synthetic, is_allowed=False
