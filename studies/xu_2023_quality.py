@@ -270,8 +270,8 @@ def _of_chat(shared: Sequence[Mapping[str, Any] | None]) -> list[str]:
     most = {name: max(f[name] for f in compared) for name in ("ids", "sentences")}
     return [
         "The chat is taken for public. Compared by each run that begins with it, it "
-        f"shares with the bloggers {most['ids']:,} ids, and a dozen words in a row with "
-        f"{most['sentences']:,} of their sentences."
+        f"shares with the bloggers {most['ids']:,} ids, and a dozen words in a row "
+        f"with {most['sentences']:,} of their sentences."
     ]
 
 
