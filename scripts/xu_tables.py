@@ -253,9 +253,7 @@ def xu_figure4() -> list[str]:
     for goal in (500, 1000, 2000, 4000, 6500, 10_000, 20_000):
         of_goal = found[found["report_goal"] == goal]
         noise = of_goal["noise_multiplier"].iloc[0]
-        rows.append(
-            [f"{goal:,}, z = {noise:.3g}", *of_goal["rho"].map("{:.2g}".format)]
-        )
+        rows.append([f"{goal:,}, z = {noise:.3g}", *of_goal["rho"].map(_rounded_up)])
     names = (of_goal["population"] / 1e6).map("{:g} million".format)
     return table(["report goal", *names], rows)
 
@@ -277,7 +275,7 @@ def xu_scaling() -> list[str]:
                 )
             ]
             repeats, rho = int(noisy["repeats"]), noisy["rho"]
-            zcdp = f"{rho:,.0f}" if rho > 100 else f"{rho:.3g}"
+            zcdp = _rounded_up(rho)
             rows.append([noise, f"{int(goal):,}", str(repeats), *shown, zcdp])
     losses = ("loss, noise", "loss, none", "difference by seed")
     return table(
@@ -285,11 +283,18 @@ def xu_scaling() -> list[str]:
     )
 
 
+def _rounded_up(bound: float) -> str:
+    """Returns an upper bound with 3 digits or more, so that it stays one."""
+    digits = max(0, 2 - math.floor(math.log10(bound)))
+    return f"{math.ceil(bound * 10**digits) / 10**digits:,.{digits}f}"
+
+
 def xu_gboard_strategy() -> list[str]:
     """What the run is worth that the walk of section 2.5 ends with."""
     folder = RESULTS / "xu_gboard_strategy"
     last = tables.read(folder / "final_metrics.csv").iloc[-1]
-    label = f"the final run, epsilon {last['epsilon']:.2f} (zCDP {last['rho']:.3f})"
+    epsilon, rho = _rounded_up(last["epsilon"]), _rounded_up(last["rho"])
+    label = f"the final run, epsilon {epsilon} (zCDP {rho})"
     judged = [(label, last.rename(lambda name: name.removeprefix("held_out_")))]
     for _, row in tables.read(folder / "final_baselines.csv").iterrows():
         judged.append((row["baseline"], row))

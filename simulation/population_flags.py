@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from absl import flags, logging
 
 from options import help_text, option_flags
-from options.fields import option
+from options.fields import OptionError, option
 from simulation import population, prepared_data
 from simulation.population_options import PopulationOptions
 
@@ -19,6 +19,18 @@ flags.disclaim_key_flags()
 
 # Files of words have no sentences.
 _NOT_OF_SENTENCES = ("word_column", "count_column")
+# Where these are given, as by a flagfile, a file is meant.
+_OF_A_FILE = (
+    "user_column",
+    "text_column",
+    "word_column",
+    "count_column",
+    "csv_columns",
+    "split",
+)
+_DEFAULTS = {
+    field.name: field.default for field in dataclasses.fields(PopulationOptions)
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,7 +71,16 @@ class PopulationFlags:
         Raises:
             ValueError: If they do not go together.
         """
-        return self._options.read()
+        options = self._options.read()
+        if options.is_synthetic:
+            for name in _OF_A_FILE:
+                if getattr(options, name) != _DEFAULTS[name]:
+                    raise OptionError(
+                        options,
+                        f"{{{name}=}}: is of a file, and no file was given; give "
+                        "{source} as a path",
+                    )
+        return options
 
     @property
     def cache(self) -> str:

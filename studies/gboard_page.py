@@ -78,7 +78,9 @@ def _pretraining(options) -> tuple[str, str]:
         )
     return (
         "(1) Pretraining.",
-        f"All runs begin with {options.initial_model}, which is taken for public.",
+        f"All runs begin with {options.initial_model}, which is taken for public: the "
+        "privacy of step (7) does not count what it has learned. Whether its text "
+        "shares anything with the clients' is in the statements of the runs.",
     )
 
 

@@ -69,8 +69,9 @@ _NOTES: Mapping[str, tuple[str, ...]] = {
         f"`{CHOICE}`, on bloggers of two other shards, where the clip norm, 1, of an "
         "earlier study of all shards, was tried beside others.",
         "FedAvg clips as DP-FTRL does: without a clip it diverged at the server's rate "
-        "of the others, and learned less at the lower one that was tried (see the same "
-        "study).",
+        "of the others, and at the lower one that was tried it was behind the best "
+        "with a clip (see the same study). Nothing was chosen for FedAvg or for "
+        "central training, whose rate is the program's default.",
     ),
     CHOICE: (
         *xu_2023_quality_report.NOTES,
@@ -360,7 +361,7 @@ def prepare(
         steps += (steps_lib.JUDGING,)
     more: tuple[str, ...] = _SIZES[options.size]
     if name != CHOICE:
-        more += ("--onednn",)  # a seventh of the time, for a study that takes hours
+        more += ("--onednn",)  # as fast or faster, in a study that takes hours
     return QualityStudy(
         settings=tuple(
             _lasting(step, parts["flags"], options.num_rounds) for step in steps

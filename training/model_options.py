@@ -42,9 +42,9 @@ class ModelOptions:
     )
     onednn: bool = option(
         False,
-        "Let TensorFlow use oneDNN's kernels. Training then takes about a seventh "
-        "less time, and the last bits of sums depend on the processor: on another "
-        "one a private run does not go on.",
+        "Let TensorFlow use oneDNN's kernels. On some processors full batches then "
+        "take less time (scripts.benchmark_training measures it), and the last bits of "
+        "sums depend on the processor: on another one a private run does not go on.",
     )
     num_units: int = option(
         670,

@@ -119,6 +119,9 @@ class PopulationFlagsTest(parameterized.TestCase):
             "sigma=nan: has to be a number",
         ),
         ("--trending_share=nan", "--trending_share"),
+        ("--text_column=tokens", "text_column=tokens: is of a file, and no file was"),
+        ("--csv_columns=a,b", "give source as a path"),
+        ("--population_split=train", "split=train: is of a file"),
     )
     def test_wrong_values_are_refused(self, flag, message):
         result = _run(flag)
