@@ -1,5 +1,6 @@
 """Flagfiles of section 2.5's strategy: the one that is given, and the final one."""
 
+import os
 import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -7,6 +8,7 @@ from typing import TYPE_CHECKING
 from absl import flags
 
 from options import option_flags
+from simulation.population_options import SYNTHETIC
 from training.training_options import TrainingOptions
 
 if TYPE_CHECKING:
@@ -24,6 +26,7 @@ _REPLACED = {
     "population": ("--population=",),
     "initial_model": ("--initial_model=", "--initial_bias="),
 }
+_PATHS = ("--population", "--initial_model", "--vocabulary")
 
 
 def given_lines(options: "gboard_strategy.Options") -> list[str]:
@@ -33,7 +36,8 @@ def given_lines(options: "gboard_strategy.Options") -> list[str]:
         options: What the strategy is given.
 
     Returns:
-        Each with two dashes; those of nested flagfiles where they are nested.
+        Each with two dashes; those of nested flagfiles where they are nested. Paths
+        are absolute: the final flagfile may be used in another directory.
 
     Raises:
         ValueError: If the flagfile cannot be read, or lacks the population.
@@ -70,7 +74,14 @@ def given_lines(options: "gboard_strategy.Options") -> list[str]:
             lines.append(f"--{replaced}={value}")
     if not any(line.startswith("--population=") for line in lines):
         raise ValueError(f"{name} has no --population; give --population")
-    return lines
+    return [_with_absolute_path(line) for line in lines]
+
+
+def _with_absolute_path(line: str) -> str:
+    """Returns a flag so that it means the same file in any directory."""
+    flag, _, value = line.partition("=")
+    is_path = flag in _PATHS and value.strip() and value != SYNTHETIC
+    return f"{flag}={os.path.abspath(value)}" if is_path else line
 
 
 def final_lines(

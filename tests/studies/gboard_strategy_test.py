@@ -13,7 +13,7 @@ from absl.testing import absltest, parameterized
 from options import option_flags
 from randomness import noise_keys
 from simulation import exit_codes, run_directory, run_record, tables
-from studies import gboard_privacy, study, training_runs
+from studies import gboard_flags, gboard_privacy, study, training_runs
 from studies import gboard_strategy as strategy
 from tests import forked_programs
 from training.training_options import TrainingOptions
@@ -376,6 +376,18 @@ class StrategyTest(parameterized.TestCase):
             self.prepare()
         made = self.prepare(population="synthetic")
         self.assertIn("--population=synthetic", made.lines)
+
+    def test_paths_mean_the_same_in_another_directory(self):
+        self.base.write_text("--population=here.csv\n--vocabulary=../words.txt\n")
+        options = strategy.Options(training_flagfile=str(self.base))
+        here = pathlib.Path.cwd()
+        self.assertEqual(
+            gboard_flags.given_lines(options),
+            [
+                f"--population={here / 'here.csv'}",
+                f"--vocabulary={here.parent / 'words.txt'}",
+            ],
+        )
 
     def test_more_clients_than_there_are(self):
         made = self.prepare(largest_report_goal=400, target_rho=0.001)
