@@ -379,7 +379,12 @@ class StrategyTest(parameterized.TestCase):
 
     def test_paths_mean_the_same_in_another_directory(self):
         self.base.write_text("--population=here.csv\n--vocabulary=../words.txt\n")
-        options = strategy.Options(training_flagfile=str(self.base))
+        options = strategy.Options(
+            training_flagfile=str(self.base),
+            largest_report_goal=100,
+            target_rho=1,
+            num_rounds=9,
+        )
         here = pathlib.Path.cwd()
         self.assertEqual(
             gboard_flags.given_lines(options),

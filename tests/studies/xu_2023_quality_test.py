@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import lzma
 import pathlib
 from unittest import mock
 
@@ -96,6 +97,23 @@ class StudyTest(parameterized.TestCase):
             seed=5,
             cache=str(self.scratch / "cache"),
         )
+
+    def test_too_few_bloggers(self):
+        for number in range(10):
+            path = self.data / f"blog-authorship/posts-{number:02d}-of-16.jsonl.xz"
+            lines = [
+                json.dumps({"user": f"{number} {user}", "text": "it is what it is."})
+                for user in range(30)
+            ]
+            path.write_bytes(lzma.compress("\n".join(lines).encode()))
+        made = self.prepare(steps=("dp_ftrl",))
+        # Some 200 of 300 judge, and a round has 100 clients.
+        with self.assertRaisesRegex(
+            ValueError,
+            r"the population, of which \d\d clients train, is not enough for 'DP-FTRL': "
+            "a round picks 100 clients .*cohort_size.*Begin a new study",
+        ):
+            made.check_clients()
 
     def pretend(self, path, given, cache, label, program):
         """Leaves what a finished run leaves."""
