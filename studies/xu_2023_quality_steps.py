@@ -119,7 +119,7 @@ STEPS: tuple[Step, ...] = (
 
 
 # Of the server's rate, the line.
-_LINES = {1.0: ":", 2.0: "-", 4.0: "--", 8.0: "-."}
+_LINES = {0.25: "-.", 0.5: "--", 1.0: ":", 2.0: "-", 4.0: "--", 8.0: "-."}
 
 
 def _choice(
@@ -149,14 +149,18 @@ def choices() -> tuple[Step, ...]:
     adaptive = ("adaptive_", "adaptive clip, ", (*noisy, *adapts), plots.PURPLE)
     unclipped = ("--mechanism=fedavg", "--clip_norm=100")
     plain = ("fedavg_", "FedAvg, no clip, ", unclipped, plots.MUTED)
+    # Of noise that adds up over rounds, less of each.
+    alone = ("--mechanism=dp_fedavg", NOISE)
+    adds_up = ("dp_fedavg_", "DP-FedAvg, ", alone, plots.GREEN)
     rates = {1.0: plots.BLUE, 3.0: plots.ORANGE, 6.0: plots.GREEN}
     return (
         *(
             _choice("", "", noisy, color, rate, server)
             for rate, color in rates.items()
-            for server in _LINES
+            for server in (1.0, 2.0, 4.0, 8.0)
             if server < 8 or rate == 3
         ),
+        *(_choice(*adds_up, 6.0, server) for server in (0.25, 0.5, 1.0, 2.0)),
         _choice(*adaptive, 3.0, 4.0),
         _choice(*twice, 3.0, 4.0),
         _choice(*plain, 3.0, 2.0),
