@@ -455,7 +455,7 @@ class StudyTest(parameterized.TestCase):
             pathlib.Path(f.partition("=")[2]).read_bytes() for f in populations.values()
         ]
         self.assertEqual(parts, [bytes(range(10)), bytes([10, 11])])
-        self.assertLen(made[quality.CHOICE].settings, 14)
+        self.assertLen(made[quality.CHOICE].settings, 22)
         some = self.prepare(quality.CHOICE, steps=("clients_3_server_8",))
         [setting] = some.settings
         self.assertEqual(setting, steps_lib.choices()[6])
