@@ -41,13 +41,16 @@ class ArrayFilesTest(parameterized.TestCase):
         ("no_weights", _npz(about=_about({"texts": []}), num_tokens=np.arange(2))),
     )
     def test_damaged(self, contents):
-        for file, read in (
-            (text_record.FILE, lambda: text_record.TextRecord.read(self.folder, "w")),
-            (ngram_files.FILE, lambda: ngram_files.read(self.folder)),
+        def read_record():
+            return text_record.TextRecord.read(self.folder, "w")
+
+        for file, read, mend in (
+            (text_record.FILE, read_record, "Train the model again"),
+            (ngram_files.FILE, lambda: ngram_files.read(self.folder), "Exp"),
         ):
             (self.folder / file).write_bytes(contents)
             with self.assertRaisesRegex(
-                ValueError, f"{file}, .* cannot be read: .*Exp"
+                ValueError, f"{file}, .* cannot be read: .*{mend}"
             ):
                 read()
 
