@@ -216,13 +216,16 @@ def xu_quality_choice() -> list[str]:
         "clip_2_": "DP-FTRL, clip norm 2",
         "adaptive_": "DP-FTRL, adaptive clip",
         "fedavg_": "FedAvg, no clip",
+        "fedavg_clip_1_": "FedAvg, clip norm 1",
+        "fedavg_clip_2_": "FedAvg, clip norm 2",
+        "dp_fedavg_": "DP-FedAvg, clip norm 1",
     }
     rates: dict[tuple[str, str], dict[str, pd.Series]] = {}
     for setting, row in last.iterrows():
         way, _, rates_of = str(setting).partition("clients_")
         clients, _, server = rates_of.split("_")
         rates.setdefault((way, clients), {})[server] = row
-    servers = sorted({s for of_rate in rates.values() for s in of_rate})
+    servers = sorted({s for of_rate in rates.values() for s in of_rate}, key=float)
     order = sorted(rates, key=lambda key: [*ways].index(key[0]))
     return table(
         ["", "clients' rate", *[f"server's {server}" for server in servers]],

@@ -320,7 +320,7 @@ class StudyTest(parameterized.TestCase):
             f"_server_{given['server_learning_rate']}",
         )
         # The best of all without a clip is behind, so FedAvg has it too.
-        unclipped = last[last.index.str.startswith("fedavg_")]
+        unclipped = last[last.index.str.startswith("fedavg_clients_")]
         self.assertGreater(unclipped.min(), fixed.min())
 
     def test_an_adaptive_clip_norm_is_drawn(self):
