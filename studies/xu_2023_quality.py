@@ -70,8 +70,8 @@ _NOTES: Mapping[str, tuple[str, ...]] = {
         "earlier study of all shards, was tried beside others.",
         "FedAvg clips as DP-FTRL does: without a clip it diverged at the server's rate "
         "of the others, and at the lower one that was tried it was behind the best "
-        "with a clip (see the same study). Nothing was chosen for FedAvg or for "
-        "central training, whose rate is the program's default.",
+        "with a clip (see the same study). Nothing was chosen for central training, "
+        "whose rate is the program's default.",
     ),
     CHOICE: (
         *xu_2023_quality_report.NOTES,
