@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pandas as pd
 
+from privacy import printed_numbers
 from scripts.table_text import RESULTS, table
 from simulation import tables
 from studies import intervals, xu_2023_quality_report, xu_2023_quality_steps
@@ -256,7 +257,12 @@ def xu_figure4() -> list[str]:
     for goal in (500, 1000, 2000, 4000, 6500, 10_000, 20_000):
         of_goal = found[found["report_goal"] == goal]
         noise = of_goal["noise_multiplier"].iloc[0]
-        rows.append([f"{goal:,}, z = {noise:.3g}", *of_goal["rho"].map(_rounded_up)])
+        rows.append(
+            [
+                f"{goal:,}, z = {noise:.3g}",
+                *of_goal["rho"].map(printed_numbers.rounded_up),
+            ]
+        )
     names = (of_goal["population"] / 1e6).map("{:g} million".format)
     return table(["report goal", *names], rows)
 
@@ -277,26 +283,20 @@ def xu_scaling() -> list[str]:
                     (noisy, "noise_costs", ".4f"),
                 )
             ]
-            repeats, rho = int(noisy["repeats"]), noisy["rho"]
-            zcdp = _rounded_up(rho)
-            rows.append([noise, f"{int(goal):,}", str(repeats), *shown, zcdp])
+            repeats = str(int(noisy["repeats"]))
+            zcdp = printed_numbers.rounded_up(noisy["rho"])
+            rows.append([noise, f"{int(goal):,}", repeats, *shown, zcdp])
     losses = ("loss, noise", "loss, none", "difference by seed")
     return table(
         ["noise a client", "clients a round", "seeds", *losses, "zCDP of the run"], rows
     )
 
 
-def _rounded_up(bound: float) -> str:
-    """Returns an upper bound with 3 digits or more, so that it stays one."""
-    digits = max(0, 2 - math.floor(math.log10(bound)))
-    return f"{math.ceil(bound * 10**digits) / 10**digits:,.{digits}f}"
-
-
 def xu_gboard_strategy() -> list[str]:
     """What the run is worth that the walk of section 2.5 ends with."""
     folder = RESULTS / "xu_gboard_strategy"
     last = tables.read(folder / "final_metrics.csv").iloc[-1]
-    epsilon, rho = _rounded_up(last["epsilon"]), _rounded_up(last["rho"])
+    epsilon, rho = map(printed_numbers.rounded_up, last[["epsilon", "rho"]])
     label = f"the final run, epsilon {epsilon} (zCDP {rho})"
     judged = [(label, last.rename(lambda name: name.removeprefix("held_out_")))]
     for _, row in tables.read(folder / "final_baselines.csv").iterrows():
