@@ -15,7 +15,7 @@ from absl import flags, logging
 
 from options import help_text, option_flags
 from options.fields import OptionError, check, option
-from simulation import engine_options, exit_codes, startup
+from simulation import engine_options, exit_codes, path_flags, startup
 
 if TYPE_CHECKING:  # imports NumPy
     from randomness import noise_keys
@@ -76,20 +76,6 @@ _NOT_RECORDED = frozenset(
         "population_cache",
         "noise_key_file",
     ]
-)
-
-_PATHS = (
-    "population",
-    "known_words",
-    "only_words",
-    "common_words",
-    "words_per_client",
-    "data_dir",
-    "vocabulary",
-    "initial_model",
-    "compare_with",
-    "recipe",
-    "training_flagfile",
 )
 
 
@@ -315,12 +301,12 @@ def _noise_key(options: RunOptions, is_synthetic: bool) -> "noise_keys.NoiseKey"
 
 def _make_paths_absolute() -> None:
     """Makes a run independent of the directory that it was begun in."""
-    for name in _PATHS:
+    for name in path_flags.NAMES:
         path = flags.FLAGS[name].value if name in flags.FLAGS else None
         if isinstance(path, list | tuple):
             flags.FLAGS[name].value = [os.path.abspath(one) for one in path]
-        elif path and path.strip() and path != "synthetic":
-            flags.FLAGS[name].value = os.path.abspath(path)
+        elif path is not None:
+            flags.FLAGS[name].value = path_flags.absolute(path)
 
 
 def _recorded_names() -> list[str]:

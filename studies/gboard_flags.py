@@ -1,6 +1,5 @@
 """Flagfiles of section 2.5's strategy: the one that is given, and the final one."""
 
-import os
 import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -8,7 +7,7 @@ from typing import TYPE_CHECKING
 from absl import flags
 
 from options import option_flags
-from simulation.population_options import SYNTHETIC
+from simulation import path_flags
 from training.training_options import TrainingOptions
 
 if TYPE_CHECKING:
@@ -26,7 +25,6 @@ _REPLACED = {
     "population": ("--population=",),
     "initial_model": ("--initial_model=", "--initial_bias="),
 }
-_PATHS = ("--population", "--initial_model", "--vocabulary")
 
 
 def given_lines(options: "gboard_strategy.Options") -> list[str]:
@@ -79,9 +77,11 @@ def given_lines(options: "gboard_strategy.Options") -> list[str]:
 
 def _with_absolute_path(line: str) -> str:
     """Returns a flag so that it means the same file in any directory."""
-    flag, _, value = line.partition("=")
-    is_path = flag in _PATHS and value.strip() and value != SYNTHETIC
-    return f"{flag}={os.path.abspath(value)}" if is_path else line
+    name, equals, value = line.removeprefix("--").partition("=")
+    if not equals or name not in path_flags.NAMES:
+        return line
+    paths = value.split(",") if name == "compare_with" else [value]
+    return f"--{name}={','.join(map(path_flags.absolute, paths))}"
 
 
 def final_lines(

@@ -378,7 +378,9 @@ class StrategyTest(parameterized.TestCase):
         self.assertIn("--population=synthetic", made.lines)
 
     def test_paths_mean_the_same_in_another_directory(self):
-        self.base.write_text("--population=here.csv\n--vocabulary=../words.txt\n")
+        self.base.write_text(
+            "--population=here.csv\n--vocabulary=../words.txt\n--compare_with=a,b\n"
+        )
         options = strategy.Options(
             training_flagfile=str(self.base),
             largest_report_goal=100,
@@ -391,6 +393,7 @@ class StrategyTest(parameterized.TestCase):
             [
                 f"--population={here / 'here.csv'}",
                 f"--vocabulary={here.parent / 'words.txt'}",
+                f"--compare_with={here / 'a'},{here / 'b'}",
             ],
         )
 
