@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 INK, MUTED, GRID = "#1f2933", "#52606d", "#e4e7eb"
 BLUE, ORANGE, GREEN, PURPLE = "#2364aa", "#d1603d", "#3a7d44", "#6f4aa8"
+TEAL, PINK = "#1098a8", "#c2378f"
 
 # Of straight lines.
 _DASHES = ("--", "-.", (0, (5, 1, 1, 1, 1, 1)), ":")

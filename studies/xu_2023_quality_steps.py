@@ -149,18 +149,9 @@ def choices() -> tuple[Step, ...]:
     adaptive = ("adaptive_", "adaptive clip, ", (*noisy, *adapts), plots.PURPLE)
     unclipped = ("--mechanism=fedavg", "--clip_norm=100")
     plain = ("fedavg_", "FedAvg, no clip, ", unclipped, plots.MUTED)
-    # Of noise that adds up over rounds, less of each.
+    # Its noise adds up over rounds, so a lower rate may be better.
     alone = ("--mechanism=dp_fedavg", NOISE)
-    adds_up = ("dp_fedavg_", "DP-FedAvg, ", alone, plots.GREEN)
-    clipped = {
-        norm: (
-            f"fedavg_clip_{norm}_",
-            f"FedAvg, clip norm {norm}, ",
-            ("--mechanism=fedavg", f"--clip_norm={norm}"),
-            plots.MUTED,
-        )
-        for norm in (1, 2)
-    }
+    adds_up = ("dp_fedavg_", "DP-FedAvg, ", alone, plots.PINK)
     rates = {1.0: plots.BLUE, 3.0: plots.ORANGE, 6.0: plots.GREEN}
     return (
         *(
@@ -170,8 +161,17 @@ def choices() -> tuple[Step, ...]:
             if server < 8 or rate == 3
         ),
         *(_choice(*adds_up, 6.0, server) for server in (0.25, 0.5, 1.0, 2.0)),
-        *(_choice(*clipped[1], 6.0, server) for server in (4.0, 8.0)),
-        *(_choice(*clipped[2], 6.0, server) for server in (1.0, 2.0)),
+        *(
+            _choice(
+                f"fedavg_clip_{norm}_",
+                f"FedAvg, clip norm {norm}, ",
+                ("--mechanism=fedavg", f"--clip_norm={norm}"),
+                plots.TEAL,
+                6.0,
+                server,
+            )
+            for norm, server in ((1, 4.0), (1, 8.0), (2, 1.0), (2, 2.0))
+        ),
         _choice(*adaptive, 3.0, 4.0),
         _choice(*twice, 3.0, 4.0),
         _choice(*plain, 3.0, 2.0),

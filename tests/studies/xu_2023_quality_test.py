@@ -460,6 +460,11 @@ class StudyTest(parameterized.TestCase):
         [setting] = some.settings
         self.assertEqual(setting, steps_lib.choices()[6])
 
+    def test_no_two_settings_are_drawn_alike(self):
+        for settings in (steps_lib.STEPS, steps_lib.choices()):
+            drawn = [(setting.color, setting.line) for setting in settings]
+            self.assertLen(set(drawn), len(drawn))
+
     def test_bloggers_last_for_the_rounds(self):
         # What a run would refuse: more participations than its bloggers have.
         of_flagfile = quality.BLOGS_FLAGFILE.read_text().splitlines()
