@@ -43,9 +43,9 @@ class Finding:
         facts: What was found, with numbers: what a run that is resumed has to find
             too, and only the simulator knows.
         may_have_judges: Whether the model may have learned from any of the clients.
-        record: The record of the text of the run's own model: that of the one that it
-            begins with, which private training does not add to; None where there is
-            none.
+        record: The record for the run's own model: that of the one that it begins
+            with. None where there is none, and where it has text of the run's clients:
+            hashes of their text are not released with a private model.
     """
 
     public_data: str = ""
@@ -83,7 +83,6 @@ def examine(
         return Finding()
     record = text_record.TextRecord.read(path, weights)
     shared = None if record is None else record.shared_with(text)
-    after = None if record is None else record.before_private()
     is_of_same_run = keyboard_runs.population_of(path) == text.fingerprint
     facts = {
         "initial_text": {
@@ -106,7 +105,8 @@ def examine(
         public_data, is_known = _nothing_shared(record, shared)
         not_counted = () if is_known or is_synthetic else (_NOT_KNOWN,)
         not_counted += () if record is None else (_COMPARED,)
-        return Finding(public_data, not_counted, facts, not is_known, after)
+        passed_on = None if record is None else record.passed_on()
+        return Finding(public_data, not_counted, facts, not is_known, passed_on)
     else:
         found = _counted(shared, text.num_clients)
         stated = f"ids, or sentences with the same {_WORDS}"
@@ -129,7 +129,6 @@ def examine(
         ),
         facts,
         may_have_judges=True,
-        record=after,
     )
 
 

@@ -149,10 +149,10 @@ class TextRecord:
             windows=np.union1d(first.windows, self.windows),
         )
 
-    def before_private(self) -> Self:
-        """Returns the record of a model that clients have trained privately after.
+    def passed_on(self) -> Self:
+        """Returns the record of a model that began with this one's in private training.
 
-        Their text is not in it.
+        The text of that training is not in it.
         """
         return dataclasses.replace(self, is_whole=False)
 
@@ -249,9 +249,5 @@ def find(model: str | os.PathLike[str]) -> pathlib.Path | None:
 
 def _of_ids(ids: list[str]) -> np.ndarray:
     """Returns the hashes of ids: uint64 [n]."""
-    digests = (_of_id(one) for one in ids)
+    digests = (hashlib.sha256(one.casefold().encode()).digest()[:8] for one in ids)
     return np.frombuffer(b"".join(digests), "<u8")
-
-
-def _of_id(one: str) -> bytes:
-    return hashlib.sha256(one.casefold().encode()).digest()[:8]

@@ -44,6 +44,7 @@ class SharedTextTest(absltest.TestCase):
         private = self.text("private", {"c": [_SENTENCE[::-1], [4, 5]]})
         found = self.examine(private)
         self.assertLen(found.not_counted, 1)
+        self.assertFalse(found.record.is_whole)
         self.assertRegex(found.not_counted[0], "compared .* without noise")
         self.assertFalse(found.may_have_judges)
         self.assertIn("2 sentences of 2 clients of public.csv", found.public_data)
@@ -72,6 +73,8 @@ class SharedTextTest(absltest.TestCase):
         with self.assertLogs(level="WARNING") as logs:
             found = self.examine(private, is_allowed=True)
         self.assertRegex(logs.output[0], shared)
+        # Hashes of these clients' text do not go on with a private model.
+        self.assertIsNone(found.record)
         counts = found.facts["initial_text"]["shared"]
         self.assertEqual(
             (counts["ids"], counts["sentences"], counts["writers"]), (1, 2, 1)

@@ -73,7 +73,7 @@ class TextRecordTest(absltest.TestCase):
     def test_what_private_training_passes_on(self):
         one = self.text("one", {"a": [sentence(1)]})
         first = text_record.TextRecord.of(one, np.arange(1), 9, "one")
-        record = first.before_private()
+        record = first.passed_on()
         self.assertFalse(record.is_whole)
         self.assertNotEqual(record.digest, first.digest)
         self.assertEqual(record.shared_with(one), first.shared_with(one))
