@@ -28,9 +28,6 @@ _OF_A_FILE = (
     "csv_columns",
     "split",
 )
-_DEFAULTS = {
-    field.name: field.default for field in dataclasses.fields(PopulationOptions)
-}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,7 +71,7 @@ class PopulationFlags:
         options = self._options.read()
         if options.is_synthetic:
             for name in _OF_A_FILE:
-                if getattr(options, name) != _DEFAULTS[name]:
+                if getattr(options, name) != getattr(PopulationOptions, name):
                     raise OptionError(
                         options,
                         f"{{{name}=}}: is of a file, and no file was given; give "
