@@ -86,7 +86,7 @@ def _judged_by_seed(folder: str) -> dict[str, pd.DataFrame]:
     runs: dict[str, list[pd.DataFrame]] = {}
     for path in sorted(RESULTS.glob(f"{folder}/seed_*/judged.csv")):
         seed = path.parent.name.split("_")[1]
-        found = xu_2023_quality_report.beside_trigram(tables.read(path))
+        found = xu_2023_quality_report.beside_others(tables.read(path))
         runs.setdefault(seed, []).append(found)
     seeds = {}
     for seed, of_seed in runs.items():
@@ -199,7 +199,7 @@ def xu_quality_synthetic() -> list[str]:
     """How far models are from the law of the language that clients write."""
     judged = tables.read(RESULTS / "xu_quality_synthetic" / "judged.csv")
     found = pd.concat(
-        xu_2023_quality_report.beside_trigram(of_repeat)
+        xu_2023_quality_report.beside_others(of_repeat)
         for _, of_repeat in judged.groupby("repeat")
     )
     names = [metric_names.REGRET, *_JUDGED[1:]]

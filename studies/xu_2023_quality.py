@@ -117,6 +117,12 @@ class Options:
         least=1,
         most=100_000,
     )
+    server_learning_rate: float | None = option(
+        None,
+        "The server's rate of federated training, instead of the flagfile's.",
+        above=0,
+        most=1000,
+    )
     num_repeats: int = option(3, "Runs of each, with other seeds.", least=1, most=1000)
 
     def __post_init__(self):
@@ -347,12 +353,8 @@ def prepare(
         OptionError: If text is needed, and not given, or an option is of no use.
         PopulationError: If there are no posts, or no chat.
     """
-    if name == CHOICE and options.num_rounds is not None:
-        raise options_lib.OptionError(
-            options,
-            "{num_rounds=}: {name} has rounds of its own; leave it out",
-            name=name,
-        )
+    if name == CHOICE:
+        _check_own(options, name)
     if name == SYNTHETIC:
         steps, parts = _synthetic(options)
     else:
@@ -360,6 +362,11 @@ def prepare(
     if name != CHOICE:
         steps += (steps_lib.JUDGING,)
     more: tuple[str, ...] = _SIZES[options.size]
+    notes, rate = _NOTES[name], options.server_learning_rate
+    federated: tuple[str, ...] = ()
+    if rate is not None:
+        federated = (f"--server_learning_rate={rate!r}",)
+        notes += (f"The server's rate of federated training is {rate:g} here.",)
     if name != CHOICE:
         more += ("--onednn",)  # as fast or faster, in a study that takes hours
     return QualityStudy(
@@ -369,14 +376,30 @@ def prepare(
         cache=cache,
         seed=seed,
         num_repeats=options.num_repeats,
-        notes=_NOTES[name],
+        notes=notes,
         **parts
         | {
-            "flags": (*parts["flags"], *more),
+            "flags": (*parts["flags"], *federated, *more),
             "central": (*parts["central"], *more),
             "chat": (*parts["chat"], *more),
         },
     )
+
+
+def _check_own(options: Options, name: str) -> None:
+    """Refuses what the study that chooses settings has of its own."""
+    if options.num_rounds is not None:
+        raise options_lib.OptionError(
+            options,
+            "{num_rounds=}: {name} has rounds of its own; leave it out",
+            name=name,
+        )
+    if options.server_learning_rate is not None:
+        raise options_lib.OptionError(
+            options,
+            "{server_learning_rate=}: {name} tries rates of its own; leave it out",
+            name=name,
+        )
 
 
 def _lasting(

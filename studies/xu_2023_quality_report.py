@@ -53,15 +53,25 @@ def read_judged(path: pathlib.Path) -> pd.DataFrame:
     return wide.reset_index()
 
 
-def beside_trigram(judged: pd.DataFrame) -> pd.DataFrame:
-    """Returns what is judged of a repeat, with its losses less that of the trigram.
+def beside_others(judged: pd.DataFrame) -> pd.DataFrame:
+    """Returns what is judged of a repeat, with its losses less those of two models.
 
     Args:
-        judged: From `read_judged`.
+        judged: From `read_judged`, or as `judged.csv` has it.
+
+    Returns:
+        With a column for the loss less the trigram's, and, where the law of the text is
+        known, behind the names one for the regret: less that of the best possible, at
+        the same places.
     """
     losses = judged.set_index("model")["loss"]
     less = judged["loss"] - losses.get(metric_names.TRIGRAM, math.nan)
-    return judged.assign(**{ABOVE_TRIGRAM: less})
+    found = judged.assign(**{ABOVE_TRIGRAM: less})
+    if metric_names.BEST_POSSIBLE in losses:
+        regret = judged["loss"] - losses[metric_names.BEST_POSSIBLE]
+        found = found.drop(columns=metric_names.REGRET, errors="ignore")
+        found.insert(1, metric_names.REGRET, regret)
+    return found
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,12 +100,6 @@ class Runs:
         names = set(self.rounds["setting"])
         return [setting for setting in self.settings if setting.name in names]
 
-    @property
-    def best_loss(self) -> float | None:
-        """What no model can beat, where it is known."""
-        of_best = self.beside["baseline"] == metric_names.BEST_POSSIBLE
-        return self.beside.loc[of_best, "loss"].mean() if of_best.any() else None
-
 
 def files_of(title: str, found: Runs, notes: Sequence[str]) -> dict[str, bytes]:
     """Returns the files of results by name.
@@ -116,9 +120,7 @@ def files_of(title: str, found: Runs, notes: Sequence[str]) -> dict[str, bytes]:
     lines = [f"### {title}", ""]
     if found.judged:
         sizes = [len(judged) for judged in found.judged]
-        table = pd.concat(map(beside_trigram, found.judged), ignore_index=True)
-        if found.best_loss is not None:
-            table.insert(2, metric_names.REGRET, table["loss"] - found.best_loss)
+        table = pd.concat(map(beside_others, found.judged), ignore_index=True)
         csv = table.drop(columns=ABOVE_TRIGRAM)
         csv.insert(1, "repeat", np.repeat(range(len(found.judged)), sizes))
         files["judged.csv"] = tables.write(csv).encode()

@@ -17,6 +17,7 @@ from training import (
     evaluation,
     examples,
     held_out,
+    language_law,
     metric_names,
     ngrams,
     windows,
@@ -36,18 +37,21 @@ class Baseline:
         name: In tables and plots.
         made_of: Whose text it is made of, and how.
         metrics: See `evaluation.metrics_of_sums`.
+        is_expected: Whether these are expectations, and not what is counted at the
+            places that are judged.
     """
 
     name: str
     made_of: str
     metrics: Mapping[str, float]
+    is_expected: bool = False
 
     def __str__(self) -> str:
         """Returns a line for the log."""
         text = metric_names.text(self.metrics)
-        # What a law gives is no count of the places that happen to be judged.
-        is_law = self.name == metric_names.BEST_POSSIBLE
-        where = "By the law of the language" if is_law else "On the same places"
+        where = "On the same places"
+        if self.is_expected:
+            where = "By the law of the language"
         return f"{where}, {self.name}: {text}."
 
 
@@ -116,35 +120,55 @@ def counted(
     return of_ngrams(models, judges, made_of)
 
 
-def of_language(
+def language_of(
     population: population_options.PopulationOptions,
     language: population_options.LanguageOptions,
+) -> synthetic_sentences.SyntheticLanguage | None:
+    """Returns the language of a population's text; None where nobody knows its law.
+
+    Args:
+        population: The population of the clients.
+        language: What they write, if they are synthetic.
+    """
+    if not population.is_synthetic:
+        return None
+    tokenizer = sentence_tokenizers.get_sentence_tokenizer("keyboard")
+    return synthetic_sentences.SyntheticLanguage.english(
+        language, population.seed, tokenizer
+    )
+
+
+def of_language(
+    language: synthetic_sentences.SyntheticLanguage | None,
     vocabulary: vocabulary_lib.Vocabulary,
+    judges: windows.Windows,
     max_words: int,
 ) -> list[Baseline]:
     """Returns what no model can beat, where the law of the text is known.
 
     Args:
-        population: The population of the clients.
-        language: What they write, if they are synthetic.
+        language: From `language_of`.
         vocabulary: Gives words their token ids.
+        judges: The places of the clients who judge.
         max_words: The first words of a sentence that are used.
     """
-    if not population.is_synthetic:
+    if language is None:
         return []
-    tokenizer = sentence_tokenizers.get_sentence_tokenizer("keyboard")
-    law = synthetic_sentences.SyntheticLanguage.english(
-        language, population.seed, tokenizer
+    name = metric_names.BEST_POSSIBLE
+    expected = best_possible.best_possible(language, vocabulary, max_words)
+    law = language_law.LanguageLaw.of(language, vocabulary)
+    if law is None:
+        made_of = (
+            "computed from the law of the language; a bound, as words outside the "
+            "vocabulary have followers"
+        )
+        return [Baseline(name, made_of, expected, is_expected=True)]
+    made_of = (
+        "the law of the language, which on average, over all its sentences, has a loss "
+        f"of {expected['loss']:.4f}, its entropy"
     )
-    return [of_law(best_possible.best_possible(law, vocabulary, max_words))]
-
-
-def of_law(best: best_possible.BestPossible) -> Baseline:
-    """Returns what no model can beat."""
-    made_of = "computed from the law of the language"
-    if not best.is_reached:
-        made_of += "; a bound, as words outside the vocabulary have followers"
-    return Baseline(metric_names.BEST_POSSIBLE, made_of, best.metrics)
+    at_places = best_possible.at_places(law, judges, max_words)
+    return [Baseline(name, made_of, at_places)]
 
 
 def table(baselines: Sequence[Baseline]) -> pd.DataFrame:

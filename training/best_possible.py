@@ -1,4 +1,4 @@
-"""The best that a model can reach on synthetic sentences, computed from their law.
+"""The best that a model can reach on synthetic sentences, by their law.
 
 A model sees token ids: of a word outside the vocabulary it sees that it is one. Where
 each word that has followers of its own is in the vocabulary, what the model sees of the
@@ -15,25 +15,10 @@ from scipy import special
 
 from simulation import vocabulary as vocabulary_lib
 from simulation.readers import synthetic_sentences
-from training import evaluation
+from training import evaluation, language_law, ngrams, windows
 
 _ROWS_AT_A_TIME = 128
 _FIRST_WORD = len(vocabulary_lib.SPECIAL_TOKENS)
-
-
-@dataclasses.dataclass(frozen=True)
-class BestPossible:
-    """What no model can beat.
-
-    Attributes:
-        metrics: The expectations over the law of sentences, named as by
-            `evaluation.metrics_of_sums`.
-        is_reached: Whether the best predictor from token ids reaches them; else they
-            are bounds.
-    """
-
-    metrics: collections.OrderedDict[str, float]
-    is_reached: bool
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,14 +53,19 @@ def best_possible(
     language: synthetic_sentences.SyntheticLanguage,
     vocabulary: vocabulary_lib.Vocabulary,
     max_words: int,
-) -> BestPossible:
-    """Computes what no model can beat on sentences of a language.
+) -> collections.OrderedDict[str, float]:
+    """Computes what no model can beat on sentences of a language, on average.
 
     Args:
         language: The language.
         vocabulary: Gives its words their token ids.
         max_words: The first words of a sentence that are used, at least 1; a longer
             sentence has no end.
+
+    Returns:
+        The expectations over the law of sentences, named as by
+        `evaluation.metrics_of_sums`. Where `language_law.LanguageLaw` knows no law of
+        token ids they are bounds.
 
     Raises:
         ValueError: If `max_words` is below 1.
@@ -116,8 +106,32 @@ def best_possible(
     sums["places"] += reached * language.end_probability
     # A model may score special tokens low, as they do not count for the accuracy.
     sums["top1_in_vocabulary"] = sums["one_suggestion"]
-    known = tokens[: language.options.context_words] != vocabulary_lib.OOV
-    return BestPossible(evaluation.metrics_of_sums(sums), bool(known.all()))
+    return evaluation.metrics_of_sums(sums)
+
+
+def at_places(
+    law: language_law.LanguageLaw, places: windows.Windows, max_words: int
+) -> collections.OrderedDict[str, float]:
+    """Returns what the best possible predictor reaches at places of a text.
+
+    On average, over texts of the language, no model reaches more.
+
+    Args:
+        law: The law of the text.
+        places: The places that are judged.
+        max_words: The first words of a sentence that are used; a longer sentence has no
+            end, so where there is a place after that many, it is one.
+
+    Returns:
+        See `evaluation.metrics_of_sums`.
+    """
+    is_end = places.columns == max_words
+    uncertain = windows.Windows(places.tokens[~is_end], places.num_tokens)
+    sums = ngrams.sums(law, uncertain)
+    sums["places"] += np.count_nonzero(is_end)
+    # A model may score special tokens low, as they do not count for the accuracy.
+    sums["top1_in_vocabulary"] = sums["one_suggestion"]
+    return evaluation.metrics_of_sums(sums)
 
 
 def _after_words_with_followers(language, tokens, anything) -> _Words:

@@ -75,12 +75,13 @@ def run(arguments: experiment_flags.Arguments) -> None:
     from simulation import client_sentences, sentence_tokenizers
 
     # TensorFlow comes with it: it takes seconds to import.
-    from training import keyboard_comparison
+    from training import baselines, keyboard_comparison
 
     options = _OPTIONS.read()
     models = keyboard_comparison.Models.read(options.model)
+    population = _POPULATION.read()
     text = client_sentences.prepare(
-        _POPULATION.read(),
+        population,
         models.vocabulary,
         sentence_tokenizers.get_sentence_tokenizer("keyboard"),
         _POPULATION.cache,
@@ -94,6 +95,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
         _USER.read(),
         _COMPOSE.read(),
         arguments.seed,
+        baselines.language_of(population, _LANGUAGE.read()),
     )
     with arguments.open_run(_PROGRAM, comparison.facts()) as directory:
         table = comparison.write(directory)

@@ -12,6 +12,7 @@ from absl import logging
 from randomness import seeds
 from simulation import client_text, run_directory
 from simulation import vocabulary as vocabulary_lib
+from simulation.readers import synthetic_sentences
 from training import (
     examples,
     keyboard_evaluation,
@@ -26,6 +27,7 @@ from training import (
     keyboard_runs,
     keyboard_typing,
     keyboard_user,
+    language_law,
     metric_names,
     shared_text,
 )
@@ -154,6 +156,7 @@ class Comparison:
         user: keyboard_options.UserOptions,
         compose: keyboard_options.ComposeOptions,
         seed: int,
+        language: synthetic_sentences.SyntheticLanguage | None = None,
     ) -> Self:
         """Chooses the judges, and types their words.
 
@@ -165,6 +168,7 @@ class Comparison:
             user: Who picks suggestions.
             compose: When Smart Compose is triggered.
             seed: The seed of touches and intervals.
+            language: Whose law the text is drawn from, where that is known.
 
         Raises:
             ValueError: See `keyboard_judges.choose`, `keyboard_layout.KeyboardLayout`,
@@ -194,7 +198,9 @@ class Comparison:
         ]
         others = keyboard_ngrams.of_texts(models.paths, text.fingerprint, vocabulary)
         notes += [_OF_TEXTS] if others else []
-        beside = _predictors_of(judges, vocabulary) | others
+        best, note = _best_possible(language, vocabulary)
+        notes += [note] if note else []
+        beside = {**_predictors_of(judges, vocabulary), **others, **best}
         predictors = {**models.predictors(), **beside}
         return cls(
             predictors, judgement, text.fingerprint, options.num_resamples, seed, notes
@@ -249,6 +255,26 @@ def _predictors_of(
         name: keyboard_ngrams.NGramPredictor(model, vocabulary)
         for name, model in judges.baselines.items()
     }
+
+
+def _best_possible(
+    language: synthetic_sentences.SyntheticLanguage | None,
+    vocabulary: vocabulary_lib.Vocabulary,
+) -> tuple[dict[str, keyboard_predictions.Predictor], str]:
+    """Returns what no model can beat, where that is known, and a note about it."""
+    if language is None:
+        return {}, ""
+    name = metric_names.BEST_POSSIBLE
+    law = language_law.LanguageLaw.of(language, vocabulary)
+    if law is None:
+        return {}, (
+            f"{name.capitalize()} is not known: words outside the vocabulary have "
+            "followers of their own."
+        )
+    return {name: keyboard_ngrams.LawPredictor(law, vocabulary)}, (
+        f"{name.capitalize()} is the law that the text is drawn from: on average no "
+        "model has a lower loss, or suggestions that are right more often."
+    )
 
 
 def _names(paths: Sequence[str]) -> list[str]:

@@ -12,6 +12,7 @@ from training import (
     keyboard_places,
     keyboard_predictions,
     keyboard_runs,
+    language_law,
     metric_names,
     ngram_files,
     ngrams,
@@ -68,6 +69,31 @@ class NGramPredictor:
     def _best(self, contexts: np.ndarray) -> np.ndarray:
         distinct, inverse = np.unique(contexts, return_inverse=True)
         return self.model.best(distinct)[inverse]
+
+
+@dataclasses.dataclass(frozen=True)
+class LawPredictor(NGramPredictor):
+    """The law of a language as a `keyboard_predictions.Predictor`: the best possible.
+
+    Attributes:
+        model: The law.
+    """
+
+    model: language_law.LanguageLaw
+
+    def predict(
+        self, places: keyboard_places.Places, candidates: np.ndarray
+    ) -> keyboard_predictions.Predictions:
+        """See `keyboard_predictions.Predictor.predict`."""
+        found = super().predict(places, candidates)
+        # A place after the most words that are used is there for an end alone; and a
+        # model may score special tokens low, as they do not count for the accuracy.
+        is_end = places.columns == places.inputs.shape[1] - 1
+        return dataclasses.replace(
+            found,
+            losses=np.where(is_end, 0.0, found.losses),
+            best=found.suggestions[:, 0],
+        )
 
 
 def of_texts(

@@ -257,20 +257,28 @@ def metrics(
     Returns:
         See `evaluation.metrics_of_sums`.
     """
+    return evaluation.metrics_of_sums(sums(model, places))
+
+
+def sums(model: Model, places: windows_lib.Windows) -> dict[str, float]:
+    """Returns what places add up to, by the names of `evaluation.SUMS`.
+
+    Args:
+        model: The model.
+        places: The places of the clients who judge.
+    """
     contexts, targets = places.contexts(model.order), places.targets
     distinct, inverse = np.unique(contexts, return_inverse=True)
     hits = model.best(distinct)[inverse] == targets[:, np.newaxis]
     is_word = targets >= _SPECIAL
-    return evaluation.metrics_of_sums(
-        {
-            "loss": -float(np.log(model.probability(contexts, targets)).sum()),
-            "places": len(targets),
-            "word_places": np.count_nonzero(is_word),
-            "top1_in_vocabulary": np.count_nonzero(hits[:, 0] & is_word),
-            "one_suggestion": np.count_nonzero(hits[:, 1]),
-            "three_suggestions": np.count_nonzero(hits[:, 1:]),
-        }
-    )
+    return {
+        "loss": -float(np.log(model.probability(contexts, targets)).sum()),
+        "places": len(targets),
+        "word_places": np.count_nonzero(is_word),
+        "top1_in_vocabulary": np.count_nonzero(hits[:, 0] & is_word),
+        "one_suggestion": np.count_nonzero(hits[:, 1]),
+        "three_suggestions": np.count_nonzero(hits[:, 1:]),
+    }
 
 
 def interpolated(

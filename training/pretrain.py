@@ -73,9 +73,8 @@ def run(arguments: experiment_flags.Arguments) -> None:
         f"{prepared.num_steps:,}",
         f"{len(prepared.clients.held_out):,}",
     )
-    beside = prepared.baselines() + baselines.of_language(
-        population, _LANGUAGE.read(), vocabulary, options.max_words
-    )
+    language = baselines.language_of(population, _LANGUAGE.read())
+    beside = prepared.baselines(language)
     for baseline in beside:
         logging.info("%s", baseline)
 

@@ -6,6 +6,7 @@ import pathlib
 
 from simulation import client_text
 from simulation import vocabulary as vocabulary_lib
+from simulation.readers import synthetic_sentences
 from training import (
     baselines,
     central_training,
@@ -29,6 +30,7 @@ class Prepared:
 
     Attributes:
         text: All clients' sentences.
+        vocabulary: That it is in.
         clients: Who trains, and who judges.
         network: The model.
         beginning: The weights to begin with, and what is public about them.
@@ -41,6 +43,7 @@ class Prepared:
     """
 
     text: client_text.ClientText
+    vocabulary: vocabulary_lib.Vocabulary
     clients: held_out.Clients
     network: model.LanguageModel
     beginning: initial_model.Beginning
@@ -62,10 +65,19 @@ class Prepared:
             self.text, self.clients, self.limits, self.network.num_tokens
         )
 
-    def baselines(self) -> list[baselines.Baseline]:
-        """Returns what n-grams of the same text reach."""
+    def baselines(
+        self, language: synthetic_sentences.SyntheticLanguage | None
+    ) -> list[baselines.Baseline]:
+        """Returns what n-grams of the same text reach, and the best possible.
+
+        Args:
+            language: See `baselines.of_language`.
+        """
         made_of = f"counted on the {len(self.clients.training):,} training clients"
-        return baselines.of_ngrams(self._ngrams, self._judges, made_of)
+        counted = baselines.of_ngrams(self._ngrams, self._judges, made_of)
+        return counted + baselines.of_language(
+            language, self.vocabulary, self._judges, self.limits.max_words
+        )
 
     def evaluation(self, every: int) -> central_training.Evaluation:
         """Returns the observer that judges the model.
@@ -150,6 +162,7 @@ def prepare(
     num_steps = options.steps_of(len(sentences))
     return Prepared(
         text=text,
+        vocabulary=vocabulary,
         clients=clients,
         network=network,
         beginning=beginning,

@@ -80,9 +80,8 @@ def _beside(prepared, text, vocabulary, options, seed):
     if options.initial_model is not None:
         paths.append(options.initial_model)
     found += other_models.judged_ngrams(paths, judges)
-    found += baselines.of_language(
-        _POPULATION.read(), _LANGUAGE.read(), vocabulary, limits.max_words
-    )
+    language = baselines.language_of(_POPULATION.read(), _LANGUAGE.read())
+    found += baselines.of_language(language, vocabulary, judges, limits.max_words)
     for baseline in found:
         logging.info("%s", baseline)
     return found, {"compared_with": fingerprints} if fingerprints else {}

@@ -162,10 +162,14 @@ def add_held_out(
     table = held_out(metrics.iloc[-1], references)
     section.show(table, "Mean over the places of the text")
     if metric_names.REGRET in table:
-        section.text(
-            "Regret: the loss above the entropy of the language's law. The judges' "
-            "text is a sample of it, and some hundredths of a nat off by itself."
-        )
+        [best] = [b for b in baselines if b.name == metric_names.BEST_POSSIBLE]
+        regret = f"Regret: the loss above that of {best.name}"
+        if best.is_expected:
+            regret += (
+                ", an expectation over the language's law. The judges' text is a "
+                "sample of it, and some hundredths of a nat off by itself"
+            )
+        section.text(f"{regret}.")
     made_of = "\n".join(f"* {b.name}: {b.made_of}" for b in baselines)
     section.text(
         f"What it stands beside; no guarantee of this run covers it:\n\n{made_of}"
@@ -180,7 +184,7 @@ def held_out(
     """Returns a row for the model and each reference, with their mean scores.
 
     Where the law of the text is known, with the regret: the nats a place that the loss
-    is above the law's entropy.
+    is above the law's.
     """
     model = {name: last[f"held_out_{name}"] for name in evaluation.METRICS}
     rows = {"this model": model, **references}

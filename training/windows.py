@@ -34,6 +34,17 @@ class Windows:
         """What is to be told: int32 [places]."""
         return self.tokens[:, -1]
 
+    @property
+    def columns(self) -> np.ndarray:
+        """Where each place is in its sentence, from 0: int64 [places]."""
+        return ranges(np.zeros_like(self._lengths), self._lengths)
+
+    @property
+    def _lengths(self) -> np.ndarray:
+        """The places of each sentence: int64 [sentences]."""
+        firsts = np.flatnonzero(self.tokens[:, -2] == vocabulary.BOS)
+        return np.diff(np.append(firsts, len(self.tokens)))
+
     def contexts(self, order: int) -> np.ndarray:
         """Returns what an n-gram looks at as one number: int64 [places].
 
@@ -56,12 +67,11 @@ class Windows:
         Returns:
             Inputs and targets: int32 [sentences, length].
         """
-        firsts = np.flatnonzero(self.tokens[:, -2] == vocabulary.BOS)
-        lengths = np.diff(np.append(firsts, len(self.tokens)))
-        places = ranges(np.arange(len(firsts)) * length, lengths)
+        lengths = self._lengths
+        places = ranges(np.arange(len(lengths)) * length, lengths)
         rows = []
         for column in (-2, -1):
-            row = np.full(len(firsts) * length, vocabulary.PAD, np.int32)
+            row = np.full(len(lengths) * length, vocabulary.PAD, np.int32)
             row[places] = self.tokens[:, column]
             rows.append(row.reshape(-1, length))
         return rows[0], rows[1]

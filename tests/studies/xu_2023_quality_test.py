@@ -141,8 +141,6 @@ class StudyTest(parameterized.TestCase):
             dict.fromkeys(metric_names.LABELS, number / 8)
             | {"baseline": "interpolated bigram", "loss": 4.0}
         ]
-        if any("synthetic" in flag for flag in given):
-            rows.append(rows[0] | {"baseline": "the best possible", "loss": 0.25})
         text = tables.write(pd.DataFrame(rows))
         (path / "simulator" / training_runs.BASELINES).write_text(text)
         # The first repeat guarantees the least.
@@ -163,6 +161,7 @@ class StudyTest(parameterized.TestCase):
                 for model, less in (
                     ("fedavg_repeat_1", 0.125),
                     ("interpolated trigram", 0),
+                    *[("the best possible", 0.25)] * (path.parent.name == "synthetic"),
                 )
                 for metric, value in (
                     ("loss", number / 2 - less),
@@ -388,6 +387,19 @@ class StudyTest(parameterized.TestCase):
                 self.assertEqual(given["num_rounds"], str(times * 7), step.name)
                 self.assertEqual(given["max_participation"], str(times * int(most)))
 
+    def test_a_servers_rate_that_is_given_is_that_of_federated_training(self):
+        steps = ("central", "fedavg")
+        self.run_study(self.prepare(steps=steps, num_repeats=1))
+        made = self.prepare(steps=steps, num_repeats=1, server_learning_rate=1.5)
+        page = self.run_study(made, "another")[study.PAGE].decode()
+        (_, _, central), (_, _, usual) = self.ran[:2]
+        (_, _, same), (_, _, given) = self.ran[3:5]
+        self.assertEqual(central, same)
+        own = values_of(given)
+        self.assertEqual(own.pop("server_learning_rate"), "1.5")
+        self.assertEqual(own, values_of(usual))
+        self.assertIn("server's rate of federated training is 1.5 here", page)
+
     def test_on_a_known_language_there_is_regret(self):
         made = quality.prepare(
             quality.SYNTHETIC,
@@ -395,22 +407,34 @@ class StudyTest(parameterized.TestCase):
             seed=5,
             cache="",
         )
-        files = self.run_study(dataclasses.replace(made, num_repeats=1))
+        made = dataclasses.replace(made, num_repeats=2)
+        files = self.run_study(made, "synthetic")
         # Nothing is pretrained: there is no public text of another source.
         names = [name for name, _, _ in self.ran]
         self.assertEqual(
-            names, [f"{n}_repeat_1" for n in ("central", "fedavg", "judged")]
+            names,
+            [
+                f"{n}_repeat_{i}"
+                for i in (1, 2)
+                for n in ("central", "fedavg", "judged")
+            ],
         )
         self.assertIn("--population=synthetic", self.ran[0][2])
         judged = tables.parse(files["judged.csv"].decode())
-        self.assertEqual(judged["regret"].tolist(), [1.375 - 0.25, 1.5 - 0.25])
-        self.assertIn("| repeats | regret | loss |", files[study.PAGE].decode())
+        # Above the law's loss on the judges of the same repeat, 1.25 and then 2.75.
+        self.assertEqual(judged["loss"].tolist(), [1.375, 1.5, 1.25, 2.875, 3.0, 2.75])
+        self.assertEqual(judged["regret"].tolist(), [0.125, 0.25, 0.0] * 2)
+        page = files[study.PAGE].decode()
+        self.assertIn("| repeats | regret | loss |", page)
+        self.assertRegex(page, r"\| FedAvg \| 2 \| 0\.125 ± 0\.000 \| 2\.125 ± 9")
 
     def test_text_is_needed(self):
         with self.assertRaisesRegex(ValueError, "data_dir is not given.*bloggers"):
             quality.prepare("xu_quality", quality.Options(), seed=1, cache="")
         with self.assertRaisesRegex(ValueError, "num_rounds=7: .* of its own"):
             self.prepare(quality.CHOICE, num_rounds=7)
+        with self.assertRaisesRegex(ValueError, "server_learning_rate=2.0: .*rates of"):
+            self.prepare(quality.CHOICE, server_learning_rate=2.0)
 
     def test_programs_know_their_flags(self):
         made = self.prepare()

@@ -4,15 +4,18 @@ import numpy as np
 import tensorflow as tf
 from absl.testing import absltest
 
-from simulation import client_text, vocabulary
+from simulation import client_text, population_options, vocabulary
+from simulation.readers import synthetic_sentences
 from training import (
     baselines,
+    best_possible,
     examples,
     held_out,
     keyboard_model,
     keyboard_ngrams,
     keyboard_places,
     keyboard_predictions,
+    language_law,
     metric_names,
     ngrams,
     windows,
@@ -101,6 +104,36 @@ class NGramPredictorTest(absltest.TestCase):
             )
             self.assertEqual(word, 4 + np.argmax(law[4:]))
             self.assertAlmostEqual(share, law[word])
+
+    def test_the_law_of_a_language_says_what_reports_say(self):
+        language = synthetic_sentences.SyntheticLanguage(
+            [f"w{i}" for i in range(9)],
+            1 / np.arange(1, 10),
+            population_options.LanguageOptions(
+                mean_sentence_words=4, context_words=5, num_followers=2
+            ),
+            seed=3,
+        )
+        law = language_law.LanguageLaw.of(language, self.words)
+        judges = windows.of_clients(
+            self.text, self.clients.held_out, self.limits, _SIZE
+        )
+        expected = best_possible.at_places(law, judges, self.limits.max_words)
+        predictor = keyboard_ngrams.LawPredictor(law, self.words)
+        candidates = np.zeros((len(self.places.targets), 1), np.int32)
+        found = predictor.predict(self.places, candidates)
+        self.assertAlmostEqual(found.losses.mean(), expected["loss"])
+        # After five words there is a place for an end alone.
+        is_sure = self.places.columns == 5
+        self.assertGreater(np.count_nonzero(is_sure), 0)
+        np.testing.assert_array_equal(found.losses == 0, is_sure)
+        known = self.places.is_known
+        for name, words in (
+            ("top1_in_vocabulary", found.best),
+            ("one_suggestion", found.suggestions[:, 0]),
+        ):
+            hits = words == self.places.targets
+            self.assertAlmostEqual(hits[known].mean(), expected[name], msg=name)
 
 
 if __name__ == "__main__":

@@ -129,6 +129,13 @@ class RunTrainingTest(absltest.TestCase):
         ours = scores[scores["model"] == "whole"].set_index("metric")["value"]
         for name in ("loss", "one_suggestion", "three_suggestions"):
             self.assertAlmostEqual(ours[name], last[f"held_out_{name}"], places=5)
+        beside = pd.read_csv(path / "simulator" / "baselines.csv")
+        expected = beside[beside["baseline"] == "the best possible"].iloc[0]
+        best = scores[scores["model"] == "the best possible"]
+        best = best.set_index("metric")["value"]
+        for name in ("loss", "one_suggestion", "top1_in_vocabulary"):
+            self.assertAlmostEqual(best[name], expected[name])
+        self.assertLess(best["loss"], ours["loss"])
 
     def kill_after_a_checkpoint(self, process, path):
         process.kill_once(
@@ -169,6 +176,8 @@ class RunTrainingTest(absltest.TestCase):
         beside = pd.read_csv(path / "simulator" / "baselines.csv")
         losses = dict(zip(beside["baseline"], beside["loss"], strict=True))
         self.assertLess(losses["the best possible"], losses["interpolated bigram"])
+        made_of = dict(zip(beside["baseline"], beside["made_of"], strict=True))
+        self.assertRegex(made_of["the best possible"], r"a loss of \d\.\d{4}, its ent")
         self.assertLess(
             losses["interpolated bigram"], losses["words by frequency alone"]
         )
@@ -176,7 +185,7 @@ class RunTrainingTest(absltest.TestCase):
         for text in (
             "words by frequency alone",
             "interpolated trigram",
-            "the best possible",
+            "Regret: the loss above that of the best possible.",
             "zero-out",
             "--cohort_size=5",
             "--context_words=50",
