@@ -21,6 +21,30 @@ def rounded_up(value: float) -> str:
     return readable(value, decimal.ROUND_CEILING)
 
 
+def rounded_up_to(value: float, places: int) -> str:
+    """Formats an upper bound, with at most so many digits after the point.
+
+    Args:
+        value: At least 0, or infinity.
+        places: At least 0.
+
+    Returns:
+        All digits before the point, in groups of three; not below the value by more
+        than a relative 1e-12.
+    """
+    if not math.isfinite(value):
+        return "inf"
+    digits = decimal.Decimal(repr(float(value)))
+    step = decimal.Decimal(1).scaleb(-places)
+    # A float has at most 309 digits before the point.
+    context = decimal.Context(prec=400)
+    shown = digits.quantize(step, context=context)
+    if shown < digits * (1 - _FLOAT_ACCURACY):
+        shown = digits.quantize(step, decimal.ROUND_CEILING, context)
+    whole, _, rest = f"{shown:,f}".partition(".")
+    return ".".join(part for part in (whole, rest.rstrip("0")) if part)
+
+
 def readable(value: Any, rounding: str = decimal.ROUND_HALF_EVEN) -> str:
     """Formats a number with 4 significant digits; integers and texts in full."""
     if isinstance(value, str | numbers.Integral):

@@ -19,7 +19,7 @@ import pandas as pd
 from absl import app, flags
 
 from options import option_flags
-from privacy import triehh, triehh_solver, triehh_theorem1
+from privacy import printed_numbers, triehh, triehh_solver, triehh_theorem1
 from scripts import (
     comparison_tables,
     cost_tables,
@@ -167,7 +167,8 @@ def training_demo() -> list[str]:
     last = tables.read(folder / "metrics.csv").iloc[-1]
     ours = {name: last[f"held_out_{name}"] for name in _METRICS}
     beside = tables.read(folder / "baselines.csv").set_index("baseline")
-    epsilon = math.ceil(last["epsilon"] * 10) / 10
+    epsilon = printed_numbers.rounded_up_to(last["epsilon"], 1)
+    rho = printed_numbers.rounded_up_to(last["rho"], 2)
     return table(
         ["", *[metric_names.LABELS[name] for name in _METRICS]],
         [
@@ -178,8 +179,7 @@ def training_demo() -> list[str]:
             for name, values in (
                 *list(beside.iterrows())[:-1],
                 (
-                    f"DP-FTRL, epsilon {epsilon:g} at delta 1e-10 (zCDP "
-                    f"{last['rho']:.3g})",
+                    f"DP-FTRL, epsilon {epsilon} at delta 1e-10 (zCDP {rho})",
                     ours,
                 ),
                 *list(beside.iterrows())[-1:],
@@ -236,7 +236,7 @@ def training_blt() -> list[str]:
     """What a tree and correlated noise let a model learn, at one epsilon or noise."""
     runs = tables.read(RESULTS / "training_blt" / "runs.csv").groupby("setting").last()
     rows = [
-        _learned(f"{name} (zCDP {runs.loc[setting]['rho']:.3f})", runs.loc[setting])
+        _learned(f"{name} (zCDP {_rho(runs.loc[setting])})", runs.loc[setting])
         for name, setting in (
             ("DP-FTRL, z = 2", "dp_ftrl"),
             ("BLT at its epsilon, z = 1.2587", "blt"),
@@ -246,12 +246,15 @@ def training_blt() -> list[str]:
     return table(_LEARNED, rows)
 
 
+def _rho(row: pd.Series) -> str:
+    return printed_numbers.rounded_up_to(row["rho"], 3)
+
+
 def _learned(name: str, row: pd.Series) -> list[str]:
     scores = _scores({name: row[f"held_out_{name}"] for name in _METRICS})
     epsilon = row.get("epsilon", math.inf)
-    # Rounded upwards: an upper bound stays one.
-    shown = "none" if math.isinf(epsilon) else f"{math.ceil(epsilon * 10) / 10:g}"
-    return [name, *scores, shown]
+    shown = printed_numbers.rounded_up_to(epsilon, 1)
+    return [name, *scores, "none" if math.isinf(epsilon) else shown]
 
 
 def _scores(values: Mapping[str, float]) -> list[str]:

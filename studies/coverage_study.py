@@ -244,8 +244,3 @@ def realised_statement(
     record = plan_lib.Record(realised.RealisedRounds(tuple(rounds)))
     plan = ldp_triehh.plan_of(parameters, parameters.clients_needed)
     return plan.statement(record, delta)
-
-
-def rounded_up(epsilon: float, digits: int) -> str:
-    """Returns an upper bound with so many digits after the point: it stays one."""
-    return f"{math.ceil(epsilon * 10**digits) / 10**digits:g}"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from privacy import drawn_noise
+from privacy import drawn_noise, printed_numbers
 from simulation import plots
 from studies import training_runs
 
@@ -168,13 +168,12 @@ def _clip(options, found, table) -> tuple[str, str]:
 
 def _privacy(options, found, epsilon) -> tuple[str, str]:
     choice = found.choice
-    # Rounded upwards: upper bounds stay such.
-    rho = math.ceil(choice.rho * 1e4) / 1e4
-    shown = math.ceil(epsilon.epsilon * 100) / 100
+    rho = printed_numbers.rounded_up_to(choice.rho, 4)
+    shown = printed_numbers.rounded_up_to(epsilon.epsilon, 2)
     kind = "" if epsilon.is_proved else " (an estimate; zCDP is that of Gaussian noise)"
     return (
         "(7) Privacy.",
-        f"zCDP {rho:g}, epsilon {shown:g} at delta {options.delta:g}{kind}, for "
+        f"zCDP {rho}, epsilon {shown} at delta {options.delta:g}{kind}, for "
         "zero-out of one client: the worst participation within MinS and MaxP, which "
         "the final run enforces. Experiments and choices made by looking at them are "
         "not counted. The sums are secure sums.",

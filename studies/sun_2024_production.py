@@ -4,7 +4,7 @@ import pandas as pd
 
 from federated_hh import alphabet as alphabet_lib
 from federated_hh import ldp_triehh_parameters, ldp_triehh_privacy
-from privacy import neighbours
+from privacy import neighbours, printed_numbers
 from privacy import statement as statement_lib
 from simulation import tables
 from studies import coverage_study
@@ -71,7 +71,7 @@ def _guarantee_row(
             paper = "epsilon 0.315 (same bound, from a coarser computation)"
     epsilon, estimate = f"{found.epsilon:.4g}", " (no proved upper bound)"
     if found.is_upper_bound:
-        epsilon, estimate = coverage_study.rounded_up(found.epsilon, 4), ""
+        epsilon, estimate = printed_numbers.rounded_up_to(found.epsilon, 4), ""
     return {
         "guarantee": f"{found.unit.value} level: {found.bound}"
         + ("; of one repeat" if found.of_one_repeat else ""),

@@ -17,7 +17,7 @@ import pandas as pd
 
 from options import fields as options_lib
 from options.fields import REQUIRED, option
-from privacy import neighbours
+from privacy import neighbours, printed_numbers
 from simulation import population_options, tables
 from studies import study, sun_2024
 
@@ -269,8 +269,6 @@ def _note(
     guaranteed: "statement.PrivacyStatement",
 ) -> str:
     """Returns a line on a data set: its clients, parameters and guarantee."""
-    from studies import coverage_study
-
     central = [
         guarantee
         for guarantee in guaranteed.guarantees
@@ -282,7 +280,7 @@ def _note(
     if central:
         # The first is of all repeats together, the smallest of one of them.
         together, alone = (
-            coverage_study.rounded_up(epsilon, 2)
+            printed_numbers.rounded_up_to(epsilon, 2)
             for epsilon in (central[0].epsilon, min(g.epsilon for g in central))
         )
         amplified = (

@@ -7,7 +7,6 @@ smaller model, a smaller report goal and fewer rounds. Each setting is a run of
 
 import dataclasses
 import json
-import math
 import os
 import pathlib
 from collections.abc import Mapping, Sequence
@@ -18,6 +17,7 @@ import pandas as pd
 
 from options import fields as options_lib
 from options.fields import REQUIRED, option
+from privacy import printed_numbers
 from simulation import plots, prepared_data, run_record, tables
 from studies import study, training_runs
 from studies.training_runs import Setting
@@ -277,10 +277,9 @@ def _guarantee(run: Run) -> tuple[str, str]:
     if not run.privacy["guarantees"]:
         return "none", "none"
     (guarantee,) = run.privacy["guarantees"]
-    # Rounded upwards: an upper bound stays one.
-    rho = math.ceil(guarantee["rho"] * 1e4) / 1e4
-    epsilon = math.ceil(guarantee["epsilon"] * 100) / 100
-    return f"{rho:g}", f"{epsilon:g} (delta {guarantee['delta']:g})"
+    rho = printed_numbers.rounded_up_to(guarantee["rho"], 4)
+    epsilon = printed_numbers.rounded_up_to(guarantee["epsilon"], 2)
+    return rho, f"{epsilon} (delta {guarantee['delta']:g})"
 
 
 def _row(name: str, values: Sequence[float], privacy: Sequence) -> str:

@@ -10,6 +10,7 @@ import matplotlib.ticker
 import numpy as np
 import pandas as pd
 
+from privacy import printed_numbers
 from simulation import plots, tables
 from studies import intervals, study, training_runs
 from studies import xu_2023_quality_steps as steps_lib
@@ -260,13 +261,10 @@ def _guarantee(statement: Mapping | None) -> list[str]:
     if statement is None or not statement["guarantees"]:
         return ["none", "none"]
     (guarantee,) = statement["guarantees"]
-    # Rounded upwards: an upper bound stays one.
-    epsilon = guarantee["epsilon"]
-    if math.isfinite(epsilon):
-        epsilon = math.ceil(epsilon * 10) / 10
+    epsilon = printed_numbers.rounded_up_to(guarantee["epsilon"], 1)
     noise = statement["parameters"]["noise multiplier z"]
     kind = "" if guarantee["is_upper_bound"] else ", an estimate"
-    return [f"{noise:.3g}", f"{epsilon:,g} (delta {guarantee['delta']:g}{kind})"]
+    return [f"{noise:.3g}", f"{epsilon} (delta {guarantee['delta']:g}{kind})"]
 
 
 def _with_interval(values: pd.Series, in_nats: bool) -> str:

@@ -7,6 +7,7 @@ import matplotlib.ticker
 import numpy as np
 import pandas as pd
 
+from privacy import printed_numbers
 from simulation import plots, tables
 from studies import comparison, intervals, study
 
@@ -156,7 +157,7 @@ def to_markdown(name: str, title: str, summary: pd.DataFrame, data: str) -> str:
             row["line"],
             f"{row['epsilon']:g}",
             "" if math.isnan(local) else f"{local:.2f}",
-            f"{math.ceil(row['stated_epsilon'] * 100) / 100:g}",
+            printed_numbers.rounded_up_to(row["stated_epsilon"], 2),
             f"{row['repeats']}",
             f"{row['words_found']:,.0f}",
             _with_interval(row, column),

@@ -4,9 +4,9 @@ import json
 import pathlib
 from collections.abc import Sequence
 
-import numpy as np
 import tensorflow as tf
 
+from privacy import printed_numbers
 from simulation import vocabulary as vocabulary_lib
 from training import (
     baselines,
@@ -153,9 +153,8 @@ def _stated(folder: pathlib.Path) -> str:
         return "its training had no guarantee"
     epsilon, delta = (guarantees[0][name] for name in ("epsilon", "delta"))
     kind = "" if guarantees[0].get("is_upper_bound") else ", an estimate"
-    # Rounded upwards: an upper bound stays one.
-    shown = float(np.ceil(epsilon * 100) / 100)
-    return f"its training had epsilon {shown:g} at delta {delta:g}{kind}"
+    shown = printed_numbers.rounded_up_to(epsilon, 2)
+    return f"its training had epsilon {shown} at delta {delta:g}{kind}"
 
 
 def _names(paths: Sequence[str]) -> list[str]:
