@@ -26,7 +26,6 @@ class LanguageLaw:
     """What comes next in a language, told by token ids; an `ngrams.Model`.
 
     Attributes:
-        vocabulary: Gives the language's words their token ids.
         end_probability: That a sentence ends after a word.
         context_strength: The probability that a word with followers is followed by one.
         frequencies: Of words drawn without regard to the one before: float64
@@ -35,7 +34,6 @@ class LanguageLaw:
             followers of its own their weights, which add up to 1; other rows are empty.
     """
 
-    vocabulary: vocabulary_lib.Vocabulary
     end_probability: float
     context_strength: float
     frequencies: np.ndarray
@@ -66,7 +64,6 @@ class LanguageLaw:
             (weights, (rows, tokens[language.followers].ravel())), (size, size)
         )
         return cls(
-            vocabulary,
             language.end_probability,
             language.options.context_strength,
             np.bincount(tokens, language.frequencies, size),
@@ -88,7 +85,7 @@ class LanguageLaw:
     def best(self, contexts: np.ndarray) -> np.ndarray:
         """See `ngrams.Model.best`."""
         found = np.full((len(contexts), 1 + _NUM_SUGGESTIONS), -1)
-        number = min(_NUM_SUGGESTIONS, self.vocabulary.num_tokens - _FIRST_WORD)
+        number = min(_NUM_SUGGESTIONS, len(self.frequencies) - _FIRST_WORD)
         for first in range(0, len(contexts), _ROWS_AT_A_TIME):
             some = contexts[first : first + _ROWS_AT_A_TIME]
             law = self._rows(some)

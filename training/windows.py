@@ -37,7 +37,8 @@ class Windows:
     @property
     def columns(self) -> np.ndarray:
         """Where each place is in its sentence, from 0: int64 [places]."""
-        return ranges(np.zeros_like(self._lengths), self._lengths)
+        lengths = self._lengths
+        return ranges(np.zeros_like(lengths), lengths)
 
     @property
     def _lengths(self) -> np.ndarray:
