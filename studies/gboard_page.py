@@ -9,6 +9,7 @@ import pandas as pd
 from privacy import drawn_noise, printed_numbers
 from simulation import plots
 from studies import training_runs
+from training import metric_names
 
 if TYPE_CHECKING:
     from studies import gboard_strategy
@@ -197,7 +198,7 @@ def _losses(table: pd.DataFrame, kind: str) -> dict[Any, float]:
 def plot(table: pd.DataFrame, settings: Sequence[training_runs.Setting]) -> bytes:
     """Plots loss and tracked norms of the experiments over rounds; returns a PNG."""
     panels = {
-        "held_out_loss": "Held-out clients: loss (nats a token)",
+        "held_out_loss": metric_names.title("loss"),
         "tracked_norm": "Clip norm: as estimated, or as fixed",
     }
     figure, axes_of = plots.stacked(list(panels.values()), "round")

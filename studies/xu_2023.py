@@ -290,11 +290,8 @@ def _row(name: str, values: Sequence[float], privacy: Sequence) -> str:
 
 def plot(runs: Sequence[Run]) -> bytes:
     """Plots loss and accuracies on held-out clients over rounds; returns a PNG."""
-    titles = {
-        "loss": "Held-out clients: loss (nats a token)",
-        "top1_in_vocabulary": "Accuracy: top-1 in-vocabulary",
-        "one_suggestion": "Accuracy: one suggestion",
-    }
+    names = ("loss", "top1_in_vocabulary", "one_suggestion")
+    titles = {name: metric_names.title(name) for name in names}
     figure, panels = plots.stacked(list(titles.values()), "round")
     for axes, name in zip(panels, titles, strict=True):
         for run in runs:

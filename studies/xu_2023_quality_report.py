@@ -290,8 +290,8 @@ def plot(found: Runs, settings: Sequence[training_runs.Setting]) -> bytes:
         settings: Those that are drawn.
     """
     panels = {
-        _LOSS: "Held-out clients: loss (nats a token)",
-        _SUGGESTION: "Accuracy of one suggestion",
+        _LOSS: metric_names.title("loss"),
+        _SUGGESTION: metric_names.title("one_suggestion"),
     }
     return training_runs.plot(found.rounds, settings, panels, found.beside, is_cut=True)
 

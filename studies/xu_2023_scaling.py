@@ -22,6 +22,7 @@ from options import fields as options_lib
 from options.fields import option
 from simulation import plots, prepared_data, tables
 from studies import intervals, study, training_runs, xu_2023
+from training import metric_names
 
 _TITLE = "Equal noise a client at several report goals (Xu et al. 2023, section 2.2)"
 _SYNTHETIC = "configs/training_demo.flagfile"
@@ -245,8 +246,8 @@ def summarize(
 def plot(table: pd.DataFrame, settings: Sequence[training_runs.Setting]) -> bytes:
     """Plots loss and suggestions over rounds, mean and range; returns a PNG."""
     panels = {
-        _LOSS: "Held-out clients: loss (nats a token)",
-        _SUGGESTION: "Accuracy of one suggestion",
+        _LOSS: metric_names.title("loss"),
+        _SUGGESTION: metric_names.title("one_suggestion"),
     }
     return training_runs.plot(table, settings, panels, marker="o", ms=3)
 

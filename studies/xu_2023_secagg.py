@@ -19,6 +19,7 @@ from options.fields import option
 from privacy import model_updates, rotated_updates
 from simulation import plots, tables
 from studies import study, training_runs
+from training import metric_names
 
 _TITLE = "Bits of secure aggregation, loss and zCDP (Xu et al. 2023, section 2.4)"
 _FLAGFILE = "configs/training_demo.flagfile"
@@ -176,8 +177,8 @@ def of_the_paper() -> pd.DataFrame:
 def plot(table: pd.DataFrame) -> bytes:
     """Plots loss, suggestions and zCDP against bits; returns a PNG."""
     panels = {
-        "loss": "Held-out clients: loss (nats a token)",
-        "one_suggestion": "Accuracy of one suggestion",
+        "loss": metric_names.title("loss"),
+        "one_suggestion": metric_names.title("one_suggestion"),
         "rho": "zCDP rho",
     }
     figure, axes_of = plots.stacked(list(panels.values()), "bits a parameter")

@@ -43,6 +43,13 @@ KEYBOARD_LABELS: Mapping[str, str] = types.MappingProxyType(
 )
 
 
+def title(name: str) -> str:
+    """Returns the title of a plot of a metric, of those in `LABELS`, over rounds."""
+    if name == "loss":
+        return "Held-out clients: loss (nats a token)"
+    return f"Accuracy of {LABELS[name]}"
+
+
 def of_text(name: str) -> str:
     """Returns what follows the names of n-grams that come along with a model.
 
