@@ -16,11 +16,14 @@ from training import metric_names
 _LABELS = {step.name: step.label for step in xu_2023_quality_steps.STEPS}
 # A loss far above that of words by frequency alone.
 _DIVERGED = 7.0
+# A model that was trained twice, on two machines, has two losses no further apart.
+_OTHER_MACHINE = 1e-6
 # Studies of report goals, by their noise a client.
 _SCALING = {"noise_1": "the paper's", "noise_5": "5 times", "noise_20": "20 times"}
 _LESS = xu_2023_quality_report.ABOVE_TRIGRAM
 _IN_NATS = (metric_names.REGRET, "loss", _LESS)
 _JUDGED = ("loss", _LESS, "one_suggestion", "three_suggestions", "picked_rate")
+_OF_BLOGGERS = (*_JUDGED, "trigger_rate", "word_modified_after")
 
 # What differences are of, and how they are written.
 _COMPARED = {"loss": "+.3f", "one_suggestion": "+.2%"}
@@ -53,13 +56,12 @@ _DIFFERENCES = {
 
 def xu_quality() -> list[str]:
     """What models of 10,000 words are worth on a keyboard, beside n-grams."""
-    return _judged("xu_quality", (*_JUDGED, "trigger_rate", "word_modified_after"))
+    return _judged("xu_quality", _OF_BLOGGERS)
 
 
 def xu_quality_paper_size() -> list[str]:
     """The same of the paper's model of 2.4 million parameters."""
-    names = (*_JUDGED, "trigger_rate", "word_modified_after")
-    return _judged("xu_quality_paper_size", names)
+    return _judged("xu_quality_paper_size", _OF_BLOGGERS)
 
 
 def xu_quality_500_rounds() -> list[str]:
@@ -67,34 +69,40 @@ def xu_quality_500_rounds() -> list[str]:
     return _judged("xu_quality_500_rounds", (*_JUDGED, "word_modified_after"))
 
 
-def _judged(folder: str, names: Sequence[str]) -> list[str]:
+def _judged(
+    folder: str, names: Sequence[str], judges: str = "held-out bloggers"
+) -> list[str]:
     """Returns what judges found of each model, over the seeds that a folder has."""
     judged = [found.reset_index() for found in _judged_by_seed(folder).values()]
-    return _over_seeds(pd.concat(judged), names, "held-out bloggers")
+    return _over_seeds(pd.concat(judged), names, judges)
 
 
-def _judged_by_seed(folder: str) -> dict[str, pd.DataFrame]:
+def _judged_by_seed(folder: str) -> dict[int, pd.DataFrame]:
     """Returns what judges found of each model, by seed.
 
     Args:
-        folder: A folder of `seed_6` and so on; what a seed's judges found of other
-            models, in another run of the study, is in `seed_6_<other>`.
+        folder: A folder of `seed_6` and so on, each with that seed and, if there are
+            several repeats, those after it; what a seed's judges found of other models,
+            in another run of the study, is in `seed_6_<other>`.
 
     Raises:
         ValueError: If two runs of a seed differ in a model's loss.
     """
-    runs: dict[str, list[pd.DataFrame]] = {}
+    runs: dict[int, list[pd.DataFrame]] = {}
     for path in sorted(RESULTS.glob(f"{folder}/seed_*/judged.csv")):
-        seed = path.parent.name.split("_")[1]
-        found = xu_2023_quality_report.beside_others(tables.read(path))
-        runs.setdefault(seed, []).append(found)
+        first = int(path.parent.name.split("_")[1])
+        found = tables.read(path)
+        for repeat, judged in found.groupby(found.get("repeat", 0 * found["loss"])):
+            runs.setdefault(first + int(repeat), []).append(judged)
     seeds = {}
     for seed, of_seed in runs.items():
         found = pd.concat(of_seed)
         # The n-grams of each run are of the same text, and judged on the same clients.
-        if (found.groupby("model")["loss"].nunique() > 1).any():
+        losses = found.groupby("model")["loss"]
+        if (losses.max() - losses.min() > _OTHER_MACHINE).any():
             raise ValueError(f"{folder}: two losses of one model of seed {seed}")
-        seeds[seed] = found.drop_duplicates("model").set_index("model")
+        once = found.drop_duplicates("model")
+        seeds[seed] = xu_2023_quality_report.beside_others(once).set_index("model")
     return seeds
 
 
@@ -197,13 +205,13 @@ def xu_quality_rounds_saved() -> list[str]:
 
 def xu_quality_synthetic() -> list[str]:
     """How far models are from the law of the language that clients write."""
-    judged = tables.read(RESULTS / "xu_quality_synthetic" / "judged.csv")
-    found = pd.concat(
-        xu_2023_quality_report.beside_others(of_repeat)
-        for _, of_repeat in judged.groupby("repeat")
-    )
-    names = [metric_names.REGRET, *_JUDGED[1:]]
-    return _over_seeds(found, names, "held-out clients")
+    names = (metric_names.REGRET, *_JUDGED[1:])
+    return _judged("xu_quality_synthetic", names, "held-out clients")
+
+
+def xu_quality_synthetic_differences() -> list[str]:
+    """What noise and central training change there."""
+    return _differences("xu_quality_synthetic")
 
 
 def xu_quality_choice() -> list[str]:
@@ -321,6 +329,7 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     "xu_quality_sizes": xu_quality_sizes,
     "xu_quality_choice": xu_quality_choice,
     "xu_quality_synthetic": xu_quality_synthetic,
+    "xu_quality_synthetic_differences": xu_quality_synthetic_differences,
     "xu_figure4": xu_figure4,
     "xu_scaling": xu_scaling,
     "xu_gboard_strategy": xu_gboard_strategy,

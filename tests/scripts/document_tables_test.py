@@ -8,6 +8,7 @@ from absl.testing import absltest, parameterized
 
 import scripts
 from scripts import document_tables, xu_tables
+from training import metric_names
 
 _ROOT = pathlib.Path(scripts.__file__).parent.parent
 
@@ -63,6 +64,37 @@ class XuTablesTest(absltest.TestCase):
             path.write_text(path.read_text().replace("bigram,5.0", "bigram,5.1"))
             with self.assertRaisesRegex(ValueError, "two losses of one model of seed"):
                 xu_tables.xu_quality_paper_size_differences()
+
+    def test_regret_is_of_the_law_at_the_places_of_a_seed(self):
+        results = pathlib.Path(self.create_tempdir().full_path)
+        law = metric_names.BEST_POSSIBLE
+        rows = {
+            # Two repeats, of seeds 6 and 7, by older code with a regret of its own.
+            "seed_6": "central,0,5.0,9.0\ntrigram,0,4.5,9.0\n"
+            "central,1,7.0,9.0\ntrigram,1,6.5,9.0\n",
+            # The same model, trained on another machine.
+            "seed_6_law": f"central,0,5.0000000001,\n{law},0,4.0,\n",
+            "seed_7_law": f"trigram,0,6.5,\n{law},0,6.0,\n",
+        }
+        for folder, text in rows.items():
+            path = results / "xu_quality_synthetic" / folder / "judged.csv"
+            path.parent.mkdir(parents=True)
+            text = text.replace("trigram", metric_names.TRIGRAM).replace(
+                "\n", ",1,1,1\n"
+            )
+            names = "one_suggestion,three_suggestions,picked_rate"
+            path.write_text(f"model,repeat,loss,regret,{names}\n{text}")
+        with mock.patch.object(xu_tables, "RESULTS", results):
+            _, _, *found = xu_tables.xu_quality_synthetic()
+        shown = {row.split(" | ")[0]: row.split(" | ")[1:4] for row in found}
+        self.assertEqual(
+            shown,
+            {
+                "| trained centrally": ["2", "1.000 ± 0.000", "0.500 ± 0.000"],
+                f"| {metric_names.TRIGRAM}": ["2", "0.500 ± 0.000", "0.000 ± 0.000"],
+                f"| {law}": ["2", "0.000 ± 0.000", "-0.500 ± 0.000"],
+            },
+        )
 
     def test_models_are_compared_seed_by_seed(self):
         # Judges differ far more from seed to seed than models do; and one of the
