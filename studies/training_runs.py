@@ -348,11 +348,13 @@ def plot(
             straight lines, the mean of several rows of one.
         is_cut: Whether a tenth of the losses, the largest, and of the accuracies, the
             smallest, are left out of sight: those of first rounds, or of a model that
-            diverges, so that the last ones of others can be told apart.
+            diverges, so that the last ones of others can be told apart. What stands
+            beside with less loss, or more accuracy, than all runs stays in sight.
         **line: How lines look, beside a setting's color and style.
     """
     figure, axes_of = plots.stacked(list(panels.values()), "round")
     table = table[table["setting"].isin([setting.name for setting in settings])]
+    straight = {column: _on_plots(beside, column) for column in panels}
     for axes, column in zip(axes_of, panels, strict=True):
         for setting in settings:
             of_setting = table[table["setting"] == setting.name]
@@ -367,17 +369,23 @@ def plot(
                 **line,
             )
             plots.band(axes, values.min(), values.max(), setting.color)
-        if beside is not None:
-            means = beside.groupby("baseline")[column.removeprefix("held_out_")].mean()
-            shown = {name: means[name] for name in ON_PLOTS if name in means}
-            plots.straight_lines(axes, shown)
+        plots.straight_lines(axes, straight[column])
     if is_cut and len(table):
         loss, accuracy = panels
         # Those of a model that diverges say nothing beside the others'.
         losses = table.loc[table[loss] < 2 * table[loss].min(), loss]
         top = losses.quantile(1 - _CUT)
-        axes_of[0].set_ylim(losses.min() - (top - losses.min()) / 10, top)
+        least = min([losses.min(), *straight[loss].values()])
+        axes_of[0].set_ylim(least - (top - least) / 10, top)
         axes_of[1].set_ylim(bottom=table[accuracy].quantile(_CUT))
     axes_of[1].yaxis.set_major_formatter(matplotlib.ticker.PercentFormatter(1))
     plots.legend(axes_of[1], below=True)
     return plots.png(figure)
+
+
+def _on_plots(beside: pd.DataFrame | None, column: str) -> dict[str, float]:
+    """Returns where those of `ON_PLOTS` stand that are known."""
+    if beside is None:
+        return {}
+    means = beside.groupby("baseline")[column.removeprefix("held_out_")].mean()
+    return {name: means[name] for name in ON_PLOTS if name in means}

@@ -7,6 +7,7 @@ from absl.testing import absltest
 
 from simulation import plots
 from studies import training_runs
+from training import metric_names
 
 _PANELS = {"held_out_loss": "Loss", "held_out_one_suggestion": "Accuracy"}
 
@@ -36,6 +37,32 @@ class PlotTest(absltest.TestCase):
         self.assertEqual(*limits)
         # A tenth of its own losses is out of sight.
         self.assertBetween(limits[0][0][1], 4.8, 4.95)
+
+    def test_a_plot_that_is_cut_shows_what_is_better_than_all_runs(self):
+        rounds = range(20, 420, 20)
+        table = pd.DataFrame(
+            {
+                "setting": "drawn",
+                "round": rounds,
+                "held_out_loss": [5.0 - number / 400 for number in rounds],
+                "held_out_one_suggestion": [number / 2000 for number in rounds],
+            }
+        )
+        law = metric_names.BEST_POSSIBLE
+        beside = {"baseline": law, "loss": 2.5, "one_suggestion": 0.3}
+        drawn = training_runs.Setting("drawn", "drawn", (), plots.BLUE)
+        with mock.patch.object(plots, "png") as png:
+            training_runs.plot(
+                table, [drawn], _PANELS, pd.DataFrame([beside]), is_cut=True
+            )
+        (figure,) = png.call_args.args
+        (loss_from, loss_to), (accuracy_from, accuracy_to) = (
+            axes.get_ylim() for axes in figure.axes
+        )
+        self.assertBetween(loss_from, 2, 2.49)
+        self.assertBetween(loss_to, 4.7, 4.94)
+        self.assertBetween(accuracy_from, 0.011, 0.03)
+        self.assertBetween(accuracy_to, 0.301, 0.35)
 
 
 if __name__ == "__main__":
