@@ -44,7 +44,7 @@ KEYBOARD_LABELS: Mapping[str, str] = types.MappingProxyType(
 
 
 def title(name: str) -> str:
-    """Returns the title of a plot of a metric, of those in `LABELS`, over rounds."""
+    """Returns the title of a plot of one of `LABELS`, on held-out clients."""
     if name == "loss":
         return "Held-out clients: loss (nats a token)"
     return f"Accuracy of {LABELS[name]}"
