@@ -98,11 +98,11 @@ class XuTablesTest(absltest.TestCase):
         # What is counted is the same on each machine.
         path = results / "xu_quality_synthetic/seed_7_law/judged.csv"
         path.write_text(path.read_text().replace(",6.5,", ",6.5000000001,"))
-        with mock.patch.object(xu_tables, "RESULTS", results):
-            with self.assertRaisesRegex(
-                ValueError, "two losses of one model of seed 7"
-            ):
-                xu_tables.xu_quality_synthetic()
+        with (
+            mock.patch.object(xu_tables, "RESULTS", results),
+            self.assertRaisesRegex(ValueError, "two losses of one model of seed 7"),
+        ):
+            xu_tables.xu_quality_synthetic()
 
     def test_models_are_compared_seed_by_seed(self):
         # Judges differ far more from seed to seed than models do; and one of the
