@@ -24,6 +24,8 @@ _LESS = xu_2023_quality_report.ABOVE_TRIGRAM
 _IN_NATS = (metric_names.REGRET, "loss", _LESS)
 _JUDGED = ("loss", _LESS, "one_suggestion", "three_suggestions", "picked_rate")
 _OF_BLOGGERS = (*_JUDGED, "trigger_rate", "word_modified_after")
+# Studies of the same clients: by seed, their judges have the same n-grams beside them.
+_SAME_JUDGES = {"xu_quality_paper_size": "xu_quality"}
 
 # What differences are of, and how they are written.
 _COMPARED = {"loss": "+.3f", "one_suggestion": "+.2%"}
@@ -88,14 +90,11 @@ def _judged_by_seed(folder: str) -> dict[int, pd.DataFrame]:
     Raises:
         ValueError: If two runs of a seed differ in a model's loss.
     """
-    runs: dict[int, list[pd.DataFrame]] = {}
-    for path in sorted(RESULTS.glob(f"{folder}/seed_*/judged.csv")):
-        first = int(path.parent.name.split("_")[1])
-        found = tables.read(path)
-        # Older files, of one repeat each, do not name it.
-        found = found.assign(repeat=found.get("repeat", 0))
-        for repeat, judged in found.groupby("repeat"):
-            runs.setdefault(first + int(repeat), []).append(judged)
+    runs = _runs_by_seed(folder)
+    if folder in _SAME_JUDGES:
+        for seed, of_seed in _runs_by_seed(_SAME_JUDGES[folder]).items():
+            counted = [run[run["model"].isin(metric_names.NGRAMS)] for run in of_seed]
+            runs.get(seed, []).extend(counted)
     seeds = {}
     for seed, of_seed in runs.items():
         found = pd.concat(of_seed)
@@ -107,6 +106,19 @@ def _judged_by_seed(folder: str) -> dict[int, pd.DataFrame]:
         once = found.drop_duplicates("model")
         seeds[seed] = xu_2023_quality_report.beside_others(once).set_index("model")
     return seeds
+
+
+def _runs_by_seed(folder: str) -> dict[int, list[pd.DataFrame]]:
+    """Returns what judges found in each run of a study, by seed."""
+    runs: dict[int, list[pd.DataFrame]] = {}
+    for path in sorted(RESULTS.glob(f"{folder}/seed_*/judged.csv")):
+        first = int(path.parent.name.split("_")[1])
+        found = tables.read(path)
+        # Older files, of one repeat each, do not name it.
+        found = found.assign(repeat=found.get("repeat", 0))
+        for repeat, judged in found.groupby("repeat"):
+            runs.setdefault(first + int(repeat), []).append(judged)
+    return runs
 
 
 def _over_seeds(found: pd.DataFrame, names: Sequence[str], judges: str) -> list[str]:

@@ -38,7 +38,12 @@ from training.training_options import TrainingOptions
 # What each run leaves of the models beside its own.
 BASELINES = "baselines.csv"
 # Those of them that models have to beat: lines in plots over rounds.
-ON_PLOTS = (metric_names.BIGRAM, metric_names.TRIGRAM, metric_names.BEST_POSSIBLE)
+ON_PLOTS = (
+    metric_names.BIGRAM,
+    metric_names.TRIGRAM,
+    metric_names.KNESER_NEY,
+    metric_names.BEST_POSSIBLE,
+)
 # What a plot that is cut leaves out of sight.
 _CUT = 0.1
 # Facts of a run that say what it has read.

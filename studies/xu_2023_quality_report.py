@@ -19,6 +19,11 @@ from training import metric_names
 _GUARANTEE = ("z", "epsilon, one run")
 # Of one repeat, so of the same judges: what they differ in is not in its interval.
 ABOVE_TRIGRAM = "loss, less the trigram's"
+ABOVE_KNESER_NEY = "loss, less Kneser-Ney's"
+_ABOVE: Mapping[str, str] = {
+    ABOVE_TRIGRAM: metric_names.TRIGRAM,
+    ABOVE_KNESER_NEY: metric_names.KNESER_NEY,
+}
 _LOSS = "held_out_loss"
 _SUGGESTION = "held_out_one_suggestion"
 NOTES = (
@@ -55,19 +60,19 @@ def read_judged(path: pathlib.Path) -> pd.DataFrame:
 
 
 def beside_others(judged: pd.DataFrame) -> pd.DataFrame:
-    """Returns what is judged of a repeat, with its losses less those of two models.
+    """Returns what is judged of a repeat, with its losses less those of some models.
 
     Args:
         judged: From `read_judged`, or as `judged.csv` has it.
 
     Returns:
-        With a column for the loss less the trigram's, and, where the law of the text is
-        known, behind the names one for the regret: less that of the best possible, at
-        the same places.
+        With a column for the loss less each trigram's, NaN where that was not judged;
+        and, where the law of the text is known, behind the names one for the regret:
+        less that of the best possible, at the same places.
     """
     losses = judged.set_index("model")["loss"]
-    less = judged["loss"] - losses.get(metric_names.TRIGRAM, math.nan)
-    found = judged.assign(**{ABOVE_TRIGRAM: less})
+    less = {c: judged["loss"] - losses.get(m, math.nan) for c, m in _ABOVE.items()}
+    found = judged.assign(**less)
     if metric_names.BEST_POSSIBLE in losses:
         regret = judged["loss"] - losses[metric_names.BEST_POSSIBLE]
         found = found.drop(columns=metric_names.REGRET, errors="ignore")
@@ -122,7 +127,7 @@ def files_of(title: str, found: Runs, notes: Sequence[str]) -> dict[str, bytes]:
     if found.judged:
         sizes = [len(judged) for judged in found.judged]
         table = pd.concat(map(beside_others, found.judged), ignore_index=True)
-        csv = table.drop(columns=ABOVE_TRIGRAM)
+        csv = table.drop(columns=[*_ABOVE])
         csv.insert(1, "repeat", np.repeat(range(len(found.judged)), sizes))
         files["judged.csv"] = tables.write(csv).encode()
         lines += _judged_rows(table, found.settings, found.privacy)
@@ -210,7 +215,7 @@ def _judged_rows(
 ) -> list[str]:
     """Returns the page's table of what judges found."""
     labels = {setting.name: setting.label for setting in settings}
-    in_nats = (metric_names.REGRET, "loss", ABOVE_TRIGRAM)
+    in_nats = (metric_names.REGRET, "loss", *_ABOVE)
     columns = {**{n: n for n in in_nats}, **metric_names.KEYBOARD_LABELS}
     labels_of = {name: label for name, label in columns.items() if name in table}
     shown = ["repeats", *labels_of.values(), *_GUARANTEE]

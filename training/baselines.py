@@ -17,6 +17,7 @@ from training import (
     evaluation,
     examples,
     held_out,
+    kneser_ney,
     language_law,
     metric_names,
     ngrams,
@@ -76,8 +77,7 @@ def ngrams_of(
             clients.training[_HELD_BACK_OF - 1 :: _HELD_BACK_OF],
         )
     )
-    models = ngrams.interpolated(training, held_back)
-    return dict(zip(metric_names.NGRAMS, models, strict=True))
+    return kneser_ney.by_name(ngrams.interpolated(training, held_back))
 
 
 def of_ngrams(

@@ -122,8 +122,7 @@ def of_texts(
         if any(filecmp.cmp(file, other, shallow=False) for other in files):
             continue
         files.append(file)
-        counted = zip(metric_names.NGRAMS, ngram_files.read(path), strict=True)
-        for ngram, model in counted:
+        for ngram, model in ngram_files.read(path).items():
             predictor = NGramPredictor(model, vocabulary)
             found[f"{ngram}{metric_names.of_text(name)}"] = predictor
     return found

@@ -23,8 +23,9 @@ NGRAMS = (
     "words by frequency alone",
     "interpolated bigram",
     "interpolated trigram",
+    "Kneser-Ney trigram",
 )
-UNIGRAM, BIGRAM, TRIGRAM = NGRAMS
+UNIGRAM, BIGRAM, TRIGRAM, KNESER_NEY = NGRAMS
 # Beside these, of a model on a keyboard; `keyboard_evaluation` says where each is
 # defined.
 KEYBOARD_LABELS: Mapping[str, str] = types.MappingProxyType(

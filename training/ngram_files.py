@@ -2,33 +2,35 @@
 
 import os
 import pathlib
-from collections.abc import Iterable
+from collections.abc import Mapping
 
 import numpy as np
 
-from training import array_files, ngrams
+from training import array_files, kneser_ney, metric_names, ngrams
 
 # Beside an exported model.
 FILE = "ngrams.npz"
 
 
 def write(
-    models: Iterable[ngrams.Model], num_tokens: int, folder: str | os.PathLike[str]
+    models: Mapping[str, ngrams.Model], num_tokens: int, folder: str | os.PathLike[str]
 ) -> None:
     """Writes n-grams beside an exported model.
 
     Args:
-        models: A unigram, and interpolated models of the orders 2 and so on.
+        models: From `kneser_ney.by_name`.
         num_tokens: Size of the vocabulary with its special tokens.
         folder: Where.
     """
-    unigram, *higher = models
+    unigram = models[metric_names.UNIGRAM]
     assert isinstance(unigram, ngrams.Unigram)
     arrays = {
         "num_tokens": np.array(num_tokens),
         "probabilities": unigram.probabilities,
     }
-    for model in higher:
+    # The other trigram is one of the same counts.
+    for name in (metric_names.BIGRAM, metric_names.TRIGRAM):
+        model = models[name]
         assert isinstance(model, ngrams.Interpolated)
         arrays[f"keys_{model.order}"] = model.counts.keys
         arrays[f"counts_{model.order}"] = model.counts.counts
@@ -45,7 +47,7 @@ def find(model: str | os.PathLike[str]) -> pathlib.Path | None:
     return array_files.find(model, FILE)
 
 
-def read(model: str | os.PathLike[str]) -> list[ngrams.Model]:
+def read(model: str | os.PathLike[str]) -> dict[str, ngrams.Model]:
     """Returns what `write` wrote; nothing where there is none.
 
     Args:
@@ -56,7 +58,7 @@ def read(model: str | os.PathLike[str]) -> list[ngrams.Model]:
     """
     path = find(model)
     if path is None:
-        return []
+        return {}
     what = "the n-grams of a model's text"
     mend = "Export the model again, or remove the file."
     with array_files.reading(path, what, mend) as file:
@@ -69,4 +71,4 @@ def read(model: str | os.PathLike[str]) -> list[ngrams.Model]:
             )
             counted = ngrams.Counts.of_keys(size, keys, counts)
             found.append(ngrams.Interpolated(order, found[-1], counted, weights))
-    return found
+        return kneser_ney.by_name(found)

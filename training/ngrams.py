@@ -12,6 +12,7 @@ of the others (deleted interpolation); the counts are then of all.
 The counts are exact and have no noise: no guarantee covers anything that is made here.
 """
 
+import abc
 import collections
 import dataclasses
 from collections.abc import Iterator
@@ -134,27 +135,81 @@ class Counts:
 
     def count(self, contexts: np.ndarray, tokens: np.ndarray) -> np.ndarray:
         """Returns how often n-grams were seen: int64 [n]."""
-        return _at(self.keys, self.counts, contexts * self.num_tokens + tokens)
+        return values_at(self.keys, self.counts, contexts * self.num_tokens + tokens)
 
     def total(self, contexts: np.ndarray) -> np.ndarray:
         """Returns how often contexts were seen: int64 [n]."""
-        return _at(self.contexts, self.totals, contexts)
+        return values_at(self.contexts, self.totals, contexts)
 
 
 @dataclasses.dataclass(frozen=True)
-class Interpolated:
+class OnTop(abc.ABC):
     """An n-gram model on top of one that looks at a token less.
+
+    Tokens that were never seen after a context keep the order that the lower model has
+    them in, and those that were seen do not fall behind them for it: so the likeliest
+    are among the seen ones and the lower model's likeliest.
 
     Attributes:
         order: N, at least 2.
         lower: The model of order n - 1.
         counts: The counts of the n-grams.
-        weights: float64 [buckets], in [0, 1): w by the bucket of the context's count.
     """
 
     order: int
     lower: Model
     counts: Counts
+
+    @abc.abstractmethod
+    def probability(self, contexts: np.ndarray, tokens: np.ndarray) -> np.ndarray:
+        """See `Model.probability`."""
+
+    def shorter(self, contexts: np.ndarray) -> np.ndarray:
+        """Returns contexts without their first token."""
+        return contexts % self.counts.num_tokens ** (self.order - 2)
+
+    def best(self, contexts: np.ndarray) -> np.ndarray:
+        """See `Model.best`."""
+        size = self.counts.num_tokens
+        shorter, inverse = np.unique(self.shorter(contexts), return_inverse=True)
+        # Of tokens that were never seen here, those of the lower model are in front.
+        lower = self.lower.best(shorter)[inverse]
+        numbers = np.arange(len(contexts))[:, np.newaxis]
+        firsts, lasts = (
+            np.searchsorted(self.counts.keys, (contexts + more) * size)
+            for more in (0, 1)
+        )
+        seen = windows_lib.ranges(firsts, lasts - firsts)
+        of_context = np.repeat(numbers[:, 0], lasts - firsts)
+        rivals = np.unique(
+            np.concatenate(
+                [
+                    of_context * size + self.counts.keys[seen] % size,
+                    (numbers * size + lower)[lower >= 0],
+                ]
+            )
+        )
+        rows, tokens = rivals // size, rivals % size
+        scores = self.probability(contexts[rows], tokens)
+        starts = np.searchsorted(rows, numbers[:, 0])
+        found = np.full((len(contexts), 1 + _NUM_SUGGESTIONS), -1)
+        found[:, 0] = tokens[_first_of_largest(scores, starts)]
+        scores[tokens < _SPECIAL] = -1
+        for column in range(1, 1 + _NUM_SUGGESTIONS):
+            largest = _first_of_largest(scores, starts)
+            found[:, column] = np.where(scores[largest] < 0, -1, tokens[largest])
+            scores[largest] = -1
+        return found
+
+
+@dataclasses.dataclass(frozen=True)
+class Interpolated(OnTop):
+    """An n-gram model whose counts are trusted by how often their context was seen.
+
+    Attributes:
+        weights: float64 [buckets], in [0, 1): w by the bucket of the context's count.
+    """
+
     weights: np.ndarray
 
     @classmethod
@@ -192,17 +247,13 @@ class Interpolated:
         weights[0] = 0  # of contexts that were never seen
         return dataclasses.replace(unfitted, weights=weights)
 
-    def _shorter(self, contexts: np.ndarray) -> np.ndarray:
-        """Returns contexts without their first token."""
-        return contexts % self.counts.num_tokens ** (self.order - 2)
-
     def _parts(
         self, contexts: np.ndarray, tokens: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Returns the share of the counts, the lower model's, and the bucket."""
         totals = self.counts.total(contexts)
         share = self.counts.count(contexts, tokens) / np.maximum(totals, 1)
-        lower = self.lower.probability(self._shorter(contexts), tokens)
+        lower = self.lower.probability(self.shorter(contexts), tokens)
         return share, lower, _buckets(totals)
 
     def probability(self, contexts: np.ndarray, tokens: np.ndarray) -> np.ndarray:
@@ -210,39 +261,6 @@ class Interpolated:
         share, lower, buckets = self._parts(contexts, tokens)
         weights = self.weights[buckets]
         return weights * share + (1 - weights) * lower
-
-    def best(self, contexts: np.ndarray) -> np.ndarray:
-        """See `Model.best`."""
-        size = self.counts.num_tokens
-        shorter, inverse = np.unique(self._shorter(contexts), return_inverse=True)
-        # Of tokens that were never seen here, those of the lower model are in front.
-        lower = self.lower.best(shorter)[inverse]
-        numbers = np.arange(len(contexts))[:, np.newaxis]
-        firsts, lasts = (
-            np.searchsorted(self.counts.keys, (contexts + more) * size)
-            for more in (0, 1)
-        )
-        seen = windows_lib.ranges(firsts, lasts - firsts)
-        of_context = np.repeat(numbers[:, 0], lasts - firsts)
-        rivals = np.unique(
-            np.concatenate(
-                [
-                    of_context * size + self.counts.keys[seen] % size,
-                    (numbers * size + lower)[lower >= 0],
-                ]
-            )
-        )
-        rows, tokens = rivals // size, rivals % size
-        scores = self.probability(contexts[rows], tokens)
-        starts = np.searchsorted(rows, numbers[:, 0])
-        found = np.full((len(contexts), 1 + _NUM_SUGGESTIONS), -1)
-        found[:, 0] = tokens[_first_of_largest(scores, starts)]
-        scores[tokens < _SPECIAL] = -1
-        for column in range(1, 1 + _NUM_SUGGESTIONS):
-            largest = _first_of_largest(scores, starts)
-            found[:, column] = np.where(scores[largest] < 0, -1, tokens[largest])
-            scores[largest] = -1
-        return found
 
 
 def metrics(
@@ -305,7 +323,7 @@ def interpolated(
         yield model
 
 
-def _at(keys: np.ndarray, values: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+def values_at(keys: np.ndarray, values: np.ndarray, wanted: np.ndarray) -> np.ndarray:
     """Returns the values of keys, 0 of those that are not there."""
     if not len(keys):
         return np.zeros(len(wanted), values.dtype)

@@ -85,9 +85,8 @@ def judged_ngrams(
         models = ngram_files.read(folder)
         if models:
             made_of = f"counted on the text that {name} was trained on, no noise"
-            named = dict(zip(metric_names.NGRAMS, models, strict=True))
             source = metric_names.of_text(name)
-            found += baselines.of_ngrams(named, judges, made_of, source)
+            found += baselines.of_ngrams(models, judges, made_of, source)
     return found
 
 

@@ -121,7 +121,7 @@ class Prepared:
             path: The exported model.
         """
         record.write(path, initial_model.fingerprint(weights))
-        ngram_files.write(self._ngrams.values(), self.network.num_tokens, path)
+        ngram_files.write(self._ngrams, self.network.num_tokens, path)
 
 
 def prepare(

@@ -8,6 +8,7 @@ from absl.testing import absltest, parameterized
 
 import scripts
 from scripts import document_tables, xu_tables
+from studies import xu_2023_quality_report
 from training import metric_names
 
 _ROOT = pathlib.Path(scripts.__file__).parent.parent
@@ -60,6 +61,23 @@ class XuTablesTest(absltest.TestCase):
             self.assertEqual(
                 row, "| the noise | DP-FTRL less FedAvg | 1 | +0.500 | -12.50% |"
             )
+            # The judges of a seed have the same n-grams beside models of any size.
+            trigram = metric_names.TRIGRAM
+            larger = results / "xu_quality_paper_size/seed_1/judged.csv"
+            larger.write_text(f"{larger.read_text()}{trigram},4.5,0.25\n")
+            other = results / "xu_quality/seed_1/judged.csv"
+            other.parent.mkdir(parents=True)
+            counted = f"{trigram},4.5,0.25\n{metric_names.KNESER_NEY},4.25,0.5\n"
+            other.write_text(f"model,loss,one_suggestion\n{counted}fedavg,3.5,0.5\n")
+            seeds = xu_tables._judged_by_seed("xu_quality_paper_size")
+            self.assertEqual(seeds[1]["loss"][metric_names.KNESER_NEY], 4.25)
+            self.assertEqual(seeds[1]["loss"]["fedavg"], 4.0)
+            above = xu_2023_quality_report.ABOVE_KNESER_NEY
+            self.assertEqual(seeds[1][above]["fedavg"], -0.25)
+            other.write_text(other.read_text().replace("4.5,", "4.5000000001,"))
+            with self.assertRaisesRegex(ValueError, "two losses of one model of seed"):
+                xu_tables.xu_quality_paper_size()
+            other.unlink()
             path = results / "xu_quality_paper_size/seed_1/judged.csv"
             path.write_text(path.read_text().replace("bigram,5.0", "bigram,5.1"))
             with self.assertRaisesRegex(ValueError, "two losses of one model of seed"):

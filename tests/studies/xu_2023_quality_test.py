@@ -161,6 +161,7 @@ class StudyTest(parameterized.TestCase):
                 for model, less in (
                     ("fedavg_repeat_1", 0.125),
                     ("interpolated trigram", 0),
+                    ("Kneser-Ney trigram", 0.0625),
                     *[("the best possible", 0.25)] * (path.parent.name == "synthetic"),
                 )
                 for metric, value in (
@@ -202,12 +203,12 @@ class StudyTest(parameterized.TestCase):
         self.assertIn("--num_held_out_clients=200", central)
         page = files[study.PAGE].decode()
         # Repeats differ in their judges, and what is compared has the same of each.
-        loss = r"3\.000 ± 12\.706 \| 0\.000 ± 0\.000"
+        loss = r"3\.000 ± 12\.706 \| 0\.000 ± 0\.000 \| 0\.062 ± 0\.000"
         self.assertRegex(page, rf"\| interpolated trigram \| 2 \| {loss} \| 25")
-        loss = r"2\.875 ± 12\.706 \| -0\.125 ± 0\.000"
+        loss = r"2\.875 ± 12\.706 \| -0\.125 ± 0\.000 \| -0\.062 ± 0\.000"
         self.assertRegex(page, rf"\| fedavg \| 2 \| {loss} \| 25")
         judged = tables.parse(files["judged.csv"].decode())
-        self.assertEqual(judged["repeat"].tolist(), [0, 0, 1, 1])
+        self.assertEqual(judged["repeat"].tolist(), [0, 0, 0, 1, 1, 1])
         runs = tables.parse(files["runs.csv"].decode())
         self.assertEqual(set(runs["setting"]), {"fedavg_pretrained"})
         self.assertTrue(files["learning.png"].startswith(b"\x89PNG"))

@@ -23,10 +23,11 @@ class BaselinesTest(common.TrainingTestCase):
         limits = examples.ClientLimits(max_sentences=4, max_words=4, batch_size=3)
         split = held_out.Clients(np.arange(30), np.arange(30, 40))
         rounds = self.rounds(common.bigram_model(), clients, limits)
-        unigram, bigram, trigram = baselines.counted(
+        unigram, bigram, trigram, kneser_ney = baselines.counted(
             rounds.mapped.text, split, limits, common.NUM_TOKENS
         )
         self.assertEqual(trigram.name, "interpolated trigram")
+        self.assertEqual(kneser_ney.name, "Kneser-Ney trigram")
         counts = np.zeros((common.NUM_TOKENS, common.NUM_TOKENS))
         for client in range(30):
             for sentence in clients[client][:4]:

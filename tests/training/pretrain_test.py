@@ -8,7 +8,13 @@ from absl.testing import absltest
 
 from simulation import vocabulary
 from tests import forked_programs
-from training import initial_model, ngram_files, pretrain_options, text_record
+from training import (
+    initial_model,
+    metric_names,
+    ngram_files,
+    pretrain_options,
+    text_record,
+)
 
 _SIZES = ("--vocabulary_size=50", "--num_units=6", "--embedding_size=4")
 _WORDS = "you see the time like we do not what it is for me and all of them"
@@ -51,6 +57,7 @@ class PretrainTest(absltest.TestCase):
             "16 sentences of 16 clients",
             "exponential moving average of the models of all steps",
             "interpolated trigram",
+            "Kneser-Ney trigram",
             "Nothing.",
         ):
             self.assertIn(text, page)
@@ -61,7 +68,7 @@ class PretrainTest(absltest.TestCase):
         self.assertEqual((text.num_clients, text.num_sentences), (16, 16))
         self.assertLen(record.ids, 16)
         self.assertLen(record.windows, 3)
-        self.assertLen(ngram_files.read(public / "model"), 3)
+        self.assertEqual(tuple(ngram_files.read(public / "model")), metric_names.NGRAMS)
 
         # Pretraining that goes on from it with other text has seen both.
         lines = "".join(f"v{user},{_WORDS}\n" for user in range(9))

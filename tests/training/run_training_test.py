@@ -185,6 +185,7 @@ class RunTrainingTest(absltest.TestCase):
         for text in (
             "words by frequency alone",
             "interpolated trigram",
+            "Kneser-Ney trigram",
             "Regret: the loss above that of the best possible.",
             "zero-out",
             "--cohort_size=5",

@@ -16,14 +16,16 @@ class AdviceTest(absltest.TestCase):
             for name, rate in (
                 (metric_names.UNIGRAM, 0.05),
                 (metric_names.BIGRAM, 0.14),
-                (metric_names.TRIGRAM, 0.16),
+                (metric_names.TRIGRAM, 0.155),
+                (metric_names.KNESER_NEY, 0.16),
                 (metric_names.BEST_POSSIBLE, 0.9),
                 ("another model", 0.8),
             )
         ]
         for rate, better in (
             (0.01, metric_names.NGRAMS),
-            (0.15, (metric_names.TRIGRAM,)),
+            (0.15, (metric_names.TRIGRAM, metric_names.KNESER_NEY)),
+            (0.157, (metric_names.KNESER_NEY,)),
             (0.2, ()),
         ):
             last = pd.Series({"held_out_one_suggestion": rate})
