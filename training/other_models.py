@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from privacy import printed_numbers
+from simulation import client_text
 from simulation import vocabulary as vocabulary_lib
 from training import (
     baselines,
@@ -17,6 +18,7 @@ from training import (
     keyboard_runs,
     metric_names,
     ngram_files,
+    shared_text,
     windows,
 )
 
@@ -29,6 +31,7 @@ def judged(
     vocabulary: vocabulary_lib.Vocabulary,
     judges: windows.Windows,
     max_words: int,
+    text: client_text.ClientText,
     split: tuple[str, str, str],
 ) -> tuple[list[baselines.Baseline], list[str]]:
     """Returns what other models reach, and the fingerprints of their weights.
@@ -38,12 +41,13 @@ def judged(
         vocabulary: The run's.
         judges: The places of the clients who judge.
         max_words: The first words of a sentence that are used.
+        text: The text of the population that judges are of.
         split: What decides who judges; see `keyboard_runs.TrainingRun.split`.
 
     Raises:
         ValueError: If there is no exported model at a path, or it has another
             vocabulary, looks at fewer words of a sentence, or was trained by clients
-            who judge.
+            who judge; or the record of its text is damaged.
     """
     found, fingerprints = [], []
     for path, name in zip(paths, _names(paths), strict=True):
@@ -62,7 +66,10 @@ def judged(
         model = initial_model.InitialModel(weights, other.fingerprint)
         scores = _scores(path, folder, max_words + 1)
         metrics = central_evaluation.Judges(scores, judges, max_words + 1).metrics()
-        made_of = f"SHA-256 of its weights {model.fingerprint[:16]}; {_stated(folder)}"
+        made_of = (
+            f"SHA-256 of its weights {model.fingerprint[:16]}; {_stated(folder)}"
+            f"{_may_have_read(name, path, text)}"
+        )
         found.append(baselines.Baseline(name, made_of, metrics))
         fingerprints.append(model.fingerprint)
     return found, fingerprints
@@ -119,6 +126,21 @@ def _check_split(path: str, split: tuple[str, str, str]) -> None:
         "clients were held out, so some who judge here trained it. Run with "
         f"--seed={seed} --num_held_out_clients={num_held_out}, or leave the model out."
     )
+
+
+def _may_have_read(name: str, path: str, text: client_text.ClientText) -> str:
+    """Returns what is known of judges' text that a model has read, if any is.
+
+    A model that has read its judges' text looks better than it is.
+    """
+    if told := shared_text.of_judges({name: path}, text):
+        return f". {told[0].removesuffix('.')}"
+    run = keyboard_runs.TrainingRun.of_model(path)
+    if run is None:
+        return "; nobody knows here who trained it: a judge may have"
+    if run.population != text.fingerprint:
+        return "; nobody knows here whether judges are among those who trained it"
+    return ""
 
 
 def _scores(path: str, folder: pathlib.Path, length: int) -> central_evaluation.Scores:

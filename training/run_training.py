@@ -74,6 +74,7 @@ def _beside(prepared, text, vocabulary, options, seed):
         vocabulary,
         judges,
         limits.max_words,
+        text,
         (text.fingerprint, str(seed), str(options.num_held_out_clients)),
     )
     found += others

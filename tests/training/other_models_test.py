@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import shutil
 
 import numpy as np
 from absl.testing import absltest
@@ -14,10 +15,12 @@ from training import (
     examples,
     exported_model,
     held_out,
+    initial_model,
     model,
     ngram_files,
     ngrams,
     other_models,
+    text_record,
     windows,
 )
 
@@ -44,7 +47,12 @@ class OtherModelsTest(common.TrainingTestCase):
         judges = windows.of_clients(text, who, self.limits, common.NUM_TOKENS)
         paths = [str(self.scratch / name) for name in names]
         return other_models.judged(
-            paths, _WORDS, judges, self.limits.max_words, ("text", "1", "6")
+            paths,
+            _WORDS,
+            judges,
+            self.limits.max_words,
+            text,
+            (text.fingerprint, "1", "6"),
         )
 
     def test_judged_as_by_a_federated_evaluation(self):
@@ -62,7 +70,7 @@ class OtherModelsTest(common.TrainingTestCase):
         found, fingerprints = self.judged("a", "b/model")
         self.assertEqual([b.name for b in found], ["a", "b"])
         self.assertIn("no guarantee", found[0].made_of)
-        self.assertEndsWith(found[1].made_of, "epsilon 8.2 at delta 1e-10")
+        self.assertIn("epsilon 8.2 at delta 1e-10; nobody knows", found[1].made_of)
         self.assertLen(set(fingerprints), 2)
         for baseline, (language_model, _) in zip(found, given.values(), strict=True):
             rounds = self.rounds(language_model, self.clients, self.limits)
@@ -100,14 +108,36 @@ class OtherModelsTest(common.TrainingTestCase):
             (path / run_record.FACTS_FILE).write_text(facts)
 
         self.export("a", common.bigram_model())
-        for population, seed in (("text", 1), ("another", 2)):
+        own = self.text(self.clients).fingerprint
+        for population, seed, told in (
+            (own, 1, "nothing is known of a guarantee of its training"),
+            ("another", 2, "nobody knows here whether judges are among those who"),
+        ):
             record(population, seed)
-            self.judged("a")
-        record("text", 2)
+            [found], _ = self.judged("a")
+            self.assertIn(told, found.made_of)
+            self.assertEqual("nobody" in found.made_of, population == "another")
+        record(own, 2)
         regex = "some who judge here trained it. Run with --seed=2 --num_held_out"
         for name in ("a", "a/model"):
             with self.assertRaisesRegex(ValueError, regex):
                 self.judged(name)
+
+    def test_a_model_of_text_that_the_judges_wrote(self):
+        weights = self.export("a", common.bigram_model())
+        read = self.text(self.clients[:2])
+        record = text_record.TextRecord.of(read, np.arange(2), common.NUM_TOKENS, "b")
+        fingerprint = initial_model.fingerprint(weights)
+        record.write(self.scratch / "a" / "model", fingerprint)
+        shutil.copytree(self.scratch / "a" / "model", self.scratch / "passed on")
+        for name in ("a", "passed on"):
+            [found], _ = self.judged(name)
+            self.assertRegex(
+                found.made_of, "shares with .* 2 of 9 clients' ids.* too kindly$"
+            )
+        record.write(self.scratch / "a" / "model", "another")
+        with self.assertRaisesRegex(ValueError, "is of a model whose weights"):
+            self.judged("a")
 
     def test_ngrams_that_came_along(self):
         self.export("a", common.bigram_model())
