@@ -41,7 +41,7 @@ def matrix_of(
         rounds,
         min_separation=separation,
         max_participation=_max_participation(options, rounds, separation),
-        num_buffers=options.blt_buffers,
+        num_buffers=options.num_blt_buffers,
     )
 
 

@@ -6,7 +6,7 @@ counted, and would end in an overflow or never.
 
 import dataclasses
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from options.fields import REQUIRED, OptionError, check, option
 from training import model_options, server_optimizer_options
@@ -22,6 +22,15 @@ _LARGEST_COUNT = 2**31 - 1
 # Learning rates above this make any model infinite.
 _LARGEST_RATE = 1e6
 _DEFAULT_NOISE_MULTIPLIER = 7.0
+_DEFAULT_BLT_BUFFERS = 2
+# Of --adaptive_clip, without which none of them is of use.
+_DEFAULTS_OF_ADAPTIVE = {
+    "target_quantile": 0.5,
+    "clip_learning_rate": 0.2,
+    "clipped_count_stddev": None,  # by the report goal
+    "first_restart": 128,
+    "restart_period": 1024,
+}
 # More noise would leave no room for sums in 64 bits.
 _LARGEST_NOISE_MULTIPLIER = 2.0**20
 # Less noise guarantees nothing: at 1e-3, one participation has an epsilon of 500,000.
@@ -49,9 +58,9 @@ class TrainingOptions(
         choices=("dp_ftrl", "blt", "banded", "dp_fedavg", "fedavg"),
         group="Privacy",
     )
-    blt_buffers: int = option(
-        2,
-        "Vectors that the noise of --mechanism=blt remembers, at most.",
+    blt_buffers: int | None = option(
+        None,
+        "Vectors that the noise of --mechanism=blt remembers, at most; 2 by default.",
         least=1,
         most=4,
         why="a fifth is of no use",
@@ -130,16 +139,16 @@ class TrainingOptions(
         "--first_restart and so on.",
         group="Privacy",
     )
-    target_quantile: float = option(
-        0.5,
-        "The quantile that --adaptive_clip aims at (gamma).",
+    target_quantile: float | None = option(
+        None,
+        "The quantile that --adaptive_clip aims at (gamma); 0.5 by default.",
         above=0,
         below=1,
         group="Privacy",
     )
-    clip_learning_rate: float = option(
-        0.2,
-        "The learning rate of --adaptive_clip (eta_gamma).",
+    clip_learning_rate: float | None = option(
+        None,
+        "The learning rate of --adaptive_clip (eta_gamma); 0.2 by default.",
         above=0,
         most=_LARGEST_RATE,
         group="Privacy",
@@ -153,16 +162,16 @@ class TrainingOptions(
         most=2.0**30,
         group="Privacy",
     )
-    first_restart: int = option(
-        128,
-        "Round of the first restart with --adaptive_clip.",
+    first_restart: int | None = option(
+        None,
+        "Round of the first restart with --adaptive_clip; 128 by default.",
         least=0,
         most=_LARGEST_COUNT,
         group="Privacy",
     )
-    restart_period: int = option(
-        1024,
-        "Rounds between restarts with --adaptive_clip.",
+    restart_period: int | None = option(
+        None,
+        "Rounds between restarts with --adaptive_clip; 1,024 by default.",
         least=1,
         most=_LARGEST_COUNT,
         group="Privacy",
@@ -270,6 +279,8 @@ class TrainingOptions(
         if self.is_private and self.clip_norm is None:
             raise OptionError(self, "{mechanism=} needs {clip_norm}")
         self._check_encoding()
+        self._check_settings_of_others()
+        self._check_adaptive()
         if self.epsilon is None:
             return
         if not self.is_private:
@@ -301,6 +312,58 @@ class TrainingOptions(
                 "one of them out",
             )
 
+    def _check_settings_of_others(self) -> None:
+        """Refuses what only another mechanism has."""
+        for name, mechanism in (("bands", "banded"), ("blt_buffers", "blt")):
+            if getattr(self, name) is not None and self.mechanism != mechanism:
+                raise OptionError(
+                    self,
+                    f"{{{name}=}} is no setting of {{mechanism=}}, but of {mechanism}",
+                )
+
+    def _check_adaptive(self) -> None:
+        if not self.adaptive_clip:
+            for name in _DEFAULTS_OF_ADAPTIVE:
+                if getattr(self, name) is not None:
+                    raise OptionError(
+                        self,
+                        f"{{{name}=}} is a setting of {{adaptive_clip}}, without which "
+                        "the clip norm is fixed; give both, or neither",
+                    )
+            return
+        if not self.is_private or self.epsilon is not None:
+            return
+        noise, stddev = self._given_noise(), self._count_stddev()
+        if noise >= 2 * stddev:
+            raise OptionError(
+                self,
+                "{adaptive_clip}: the noise on the clipped counts is {stddev:g}, and "
+                "has to be above {half:g}, half of the noise multiplier, as it alone "
+                "would spend the guarantee; give more by {clipped_count_stddev} (a "
+                "twentieth of {cohort_size} by default), or a lower {noise_multiplier}",
+                stddev=stddev,
+                half=noise / 2,
+            )
+
+    def _given_noise(self) -> float:
+        given = self.noise_multiplier
+        return _DEFAULT_NOISE_MULTIPLIER if given is None else given
+
+    def _count_stddev(self) -> float:
+        given = self.clipped_count_stddev
+        return self.cohort_size / 20 if given is None else given
+
+    def _of_adaptive(self, name: str) -> Any:
+        """Returns what is given of a setting of the adaptive clip, or its default."""
+        given = getattr(self, name)
+        return _DEFAULTS_OF_ADAPTIVE[name] if given is None else given
+
+    @property
+    def num_blt_buffers(self) -> int:
+        """Vectors that the noise of blt remembers, at most."""
+        given = self.blt_buffers
+        return _DEFAULT_BLT_BUFFERS if given is None else given
+
     @property
     def is_private(self) -> bool:
         """Whether the mechanism adds noise."""
@@ -323,15 +386,16 @@ class TrainingOptions(
         adaptive = None
         restarts: tuple[int, ...] = ()
         if self.adaptive_clip:
-            stddev = self.clipped_count_stddev
             adaptive = lib.AdaptiveClip(
-                self.cohort_size / 20 if stddev is None else stddev,
-                self.target_quantile,
-                self.clip_learning_rate,
+                self._count_stddev(),
+                self._of_adaptive("target_quantile"),
+                self._of_adaptive("clip_learning_rate"),
             )
             if mechanism in lib.RESTARTED:
                 restarts = tree_aggregation.restart_schedule(
-                    self.num_rounds, self.first_restart, self.restart_period
+                    self.num_rounds,
+                    self._of_adaptive("first_restart"),
+                    self._of_adaptive("restart_period"),
                 )
         matrix = noise_settings.matrix_of(self, restarts)
         rotated = noise_settings.rotated_update(self, num_values)
@@ -361,8 +425,7 @@ class TrainingOptions(
         if not self.is_private:
             return 0.0
         if self.epsilon is None:
-            given = self.noise_multiplier
-            return _DEFAULT_NOISE_MULTIPLIER if given is None else given
+            return self._given_noise()
         found = noise_settings.least_noise_multiplier(
             self, restart_rounds, matrix, rotated
         )

@@ -48,11 +48,14 @@ class TrainingOptionsTest(parameterized.TestCase):
         for name, field in of_numbers.items():
             is_int = field.kind is int
             for value in (2**31, 2**63) if is_int else (1e300, math.inf, math.nan):
+                mechanism = {"bands": "banded", "blt_buffers": "blt"}.get(name)
+                given = {"adaptive_clip": True, name: value}
+                given |= {"mechanism": mechanism} if mechanism else {}
                 with (
                     self.subTest(f"{name}={value}"),
-                    self.assertRaisesRegex(ValueError, name),
+                    self.assertRaisesRegex(ValueError, rf"^{name}="),
                 ):
-                    use_all(**{"adaptive_clip": True, name: value})
+                    use_all(**given)
 
     @parameterized.parameters("noise_multiplier", "clipped_count_stddev")
     def test_noise_that_guarantees_nothing_is_refused_by_name(self, name):
@@ -62,7 +65,8 @@ class TrainingOptionsTest(parameterized.TestCase):
                 self.assertRaisesRegex(ValueError, rf"{name}=.*\[0\.001, "),
             ):
                 TrainingOptions(**_GIVEN | {name: value})
-        TrainingOptions(**_GIVEN | {name: 0.001})
+        adaptive = {"adaptive_clip": True, "noise_multiplier": 0.0015}
+        TrainingOptions(**_GIVEN | adaptive | {name: 0.001})
 
     @parameterized.parameters(
         ("dp_ftrl", {}),
@@ -114,6 +118,40 @@ class TrainingOptionsTest(parameterized.TestCase):
         banded = TrainingOptions(mechanism="banded", **common).server_parameters()
         self.assertEqual(banded.matrix, toeplitz.SquareRoot(separation + 1))
         self.assertEqual(bool(found.restart_rounds), "adaptive_clip" in values)
+
+    def test_settings_of_what_is_not_chosen(self):
+        for values, regex in (
+            ({"target_quantile": 0.5}, "^target_quantile=0.5 is a setting of adaptive"),
+            ({"clip_learning_rate": 0.2}, "adaptive_clip, without which"),
+            ({"clipped_count_stddev": 9.0}, "give both, or neither"),
+            ({"first_restart": 128}, "adaptive_clip"),
+            ({"restart_period": 1024, "mechanism": "dp_fedavg"}, "adaptive_clip"),
+            ({"bands": 3}, "bands=3 is no setting of mechanism=dp_ftrl, but of banded"),
+            ({"bands": 3, "mechanism": "blt"}, "no setting of mechanism=blt"),
+            ({"blt_buffers": 2}, "blt_buffers=2 is no setting of .*, but of blt"),
+        ):
+            with self.subTest(values), self.assertRaisesRegex(ValueError, regex):
+                TrainingOptions(**_GIVEN | values)
+
+    def test_defaults_of_an_adaptive_clip(self):
+        given = _GIVEN | {"adaptive_clip": True, "num_rounds": 2000}
+        found = TrainingOptions(**given).server_parameters()
+        adaptive = found.adaptive_clip
+        self.assertEqual(adaptive.count_stddev, _GIVEN["cohort_size"] / 20)
+        self.assertEqual((adaptive.quantile, adaptive.learning_rate), (0.5, 0.2))
+        self.assertEqual(found.restart_rounds, (128, 1152))
+
+    def test_noise_that_a_count_alone_would_spend(self):
+        given = _GIVEN | {"cohort_size": 10, "adaptive_clip": True}
+        for values in ({}, {"noise_multiplier": 1.0}, {"clipped_count_stddev": 3.5}):
+            with self.assertRaisesRegex(
+                ValueError, "^adaptive_clip: .* give more by clipped_count_stddev"
+            ):
+                TrainingOptions(**given | values)
+        TrainingOptions(**given, clipped_count_stddev=3.6)
+        TrainingOptions(**given, noise_multiplier=0.99)
+        # Without a guarantee there is nothing to spend.
+        TrainingOptions(**given, mechanism="fedavg")
 
     def test_noise_that_is_given_or_not(self):
         for values, expected in (({}, 7), (dict(noise_multiplier=2.5), 2.5)):
