@@ -169,7 +169,7 @@ class Judgement:
     def _threshold(self, found: keyboard_compose.Continuations) -> float | None:
         wanted = self.compose.compose_picked_rate
         if wanted is None:
-            return self.compose.compose_threshold
+            return self.compose.threshold
         return keyboard_compose.threshold_for(
             found, wanted, self.user, self.places, self.compose
         )

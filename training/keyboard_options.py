@@ -8,6 +8,7 @@ import dataclasses
 from options.fields import OptionError, check, option
 
 HELD_OUT, ALL = "held_out", "all"
+_DEFAULT_THRESHOLD = 0.5
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -53,10 +54,10 @@ class ComposeOptions:
         least=1,
         most=10,
     )
-    compose_threshold: float = option(
-        0.5,
+    compose_threshold: float | None = option(
+        None,
         "Smart Compose: it is triggered where the model's probability of the "
-        "continuation is at least this.",
+        "continuation is at least this; 0.5 by default.",
         above=0,
         most=1,
     )
@@ -78,12 +79,26 @@ class ComposeOptions:
 
     def __post_init__(self):
         check(self)
-        chosen = self.compose_picked_rate is None
-        if chosen and self.compose_threshold < self.lowest_threshold:
+        if self.compose_picked_rate is not None:
+            if self.compose_threshold is not None:
+                raise OptionError(
+                    self,
+                    "{compose_threshold=} and {compose_picked_rate=}: give one of "
+                    "them, the other follows",
+                )
+        elif self.threshold < self.lowest_threshold:
             raise OptionError(
                 self,
-                "{compose_threshold=}: has to be at least {lowest_threshold=}",
+                "{compose_threshold}={threshold:g}: has to be at least "
+                "{lowest_threshold=}",
+                threshold=self.threshold,
             )
+
+    @property
+    def threshold(self) -> float:
+        """The model's probability from which on it is triggered."""
+        given = self.compose_threshold
+        return _DEFAULT_THRESHOLD if given is None else given
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -23,15 +23,15 @@ class PretrainOptions(model_options.ModelOptions):
         least=1,
         most=100_000,
     )
-    num_epochs: float = option(
-        1.0,
-        "How often the sentences are gone through, where --num_steps is not given.",
+    num_epochs: float | None = option(
+        None,
+        "How often the sentences are gone through; once by default.",
         above=0,
         most=10_000,
     )
     num_steps: int | None = option(
         None,
-        "Steps of Adam, of a batch each.",
+        "Instead of --num_epochs: steps of Adam, of a batch each.",
         least=1,
         most=_MOST_STEPS,
     )
@@ -64,6 +64,11 @@ class PretrainOptions(model_options.ModelOptions):
     def __post_init__(self):
         check(self)
         self._check_beginning()
+        if self.num_epochs is not None and self.num_steps is not None:
+            raise OptionError(
+                self,
+                "{num_epochs=} and {num_steps=}: give one of them, the other follows",
+            )
 
     def steps_of(self, num_sentences: int) -> int:
         """Returns how many steps are taken.
@@ -76,12 +81,15 @@ class PretrainOptions(model_options.ModelOptions):
         """
         if self.num_steps is not None:
             return self.num_steps
-        steps = max(1, round(self.num_epochs * num_sentences / self.batch_size))
+        epochs = 1.0 if self.num_epochs is None else self.num_epochs
+        steps = max(1, round(epochs * num_sentences / self.batch_size))
         if steps > _MOST_STEPS:
             raise OptionError(
                 self,
-                "{num_epochs=} of {sentences:,} sentences are {steps:,} steps, more "
-                "than {most:,}; give fewer epochs, or a larger {batch_size}",
+                "{num_epochs}={epochs} of {sentences:,} sentences are {steps:,} "
+                "steps, more than {most:,}; give fewer epochs, or a larger "
+                "{batch_size}",
+                epochs=epochs,
                 sentences=num_sentences,
                 steps=steps,
                 most=_MOST_STEPS,

@@ -348,6 +348,16 @@ class KeyboardEvaluationTest(parameterized.TestCase):
                 {"compose_threshold": 0.2},
                 "has to be at least lowest_threshold=0.3",
             ),
+            (
+                keyboard_options.ComposeOptions,
+                {"compose_threshold": 0.5, "compose_picked_rate": 0.1},
+                "compose_threshold=0.5 and compose_picked_rate=0.1: give one of them",
+            ),
+            (
+                keyboard_options.ComposeOptions,
+                {"lowest_threshold": 0.6},
+                "compose_threshold=0.5: has to be at least lowest_threshold=0.6",
+            ),
             (keyboard_options.EvaluationOptions, {}, "give model"),
             (
                 keyboard_options.EvaluationOptions,

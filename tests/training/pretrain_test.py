@@ -109,6 +109,13 @@ class PretrainOptionsTest(absltest.TestCase):
         options = pretrain_options.PretrainOptions(num_epochs=1e4)
         with self.assertRaisesRegex(ValueError, "num_epochs=10000.0 of 100,000,000 se"):
             options.steps_of(10**8)
+        with self.assertRaisesRegex(ValueError, "num_epochs=1.0 and num_steps=7: give"):
+            pretrain_options.PretrainOptions(num_steps=7, num_epochs=1.0)
+        # Once through all, if nothing is said.
+        options = pretrain_options.PretrainOptions(batch_size=10)
+        self.assertEqual(options.steps_of(100), 10)
+        with self.assertRaisesRegex(ValueError, "num_epochs=1.0 of 1,000,000,000,0"):
+            options.steps_of(10**12)
 
 
 if __name__ == "__main__":
