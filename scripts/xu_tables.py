@@ -18,12 +18,23 @@ _LABELS = {step.name: step.label for step in xu_2023_quality_steps.STEPS}
 _DIVERGED = 7.0
 # A model that was trained twice, on two machines, has two losses no further apart.
 _OTHER_MACHINE = 1e-6
+# What is counted is the same everywhere, but for the last bits of sums of logarithms.
+_LAST_BITS = 1e-13
 # Studies of report goals, by their noise a client.
 _SCALING = {"noise_1": "the paper's", "noise_5": "5 times", "noise_20": "20 times"}
 _LESS = xu_2023_quality_report.ABOVE_TRIGRAM
-_IN_NATS = (metric_names.REGRET, "loss", _LESS)
-_JUDGED = ("loss", _LESS, "one_suggestion", "three_suggestions", "picked_rate")
-_OF_BLOGGERS = (*_JUDGED, "trigger_rate", "word_modified_after")
+_LESS_KNESER_NEY = xu_2023_quality_report.ABOVE_KNESER_NEY
+_IN_NATS = (metric_names.REGRET, "loss", _LESS, _LESS_KNESER_NEY)
+_SUGGESTIONS = ("one_suggestion", "three_suggestions", "picked_rate")
+_JUDGED = ("loss", _LESS, *_SUGGESTIONS)
+_OF_BLOGGERS = (
+    "loss",
+    _LESS,
+    _LESS_KNESER_NEY,
+    *_SUGGESTIONS,
+    "trigger_rate",
+    "word_modified_after",
+)
 # Studies of the same clients: by seed, their judges have the same n-grams beside them.
 _SAME_JUDGES = {"xu_quality_paper_size": "xu_quality"}
 
@@ -101,7 +112,8 @@ def _judged_by_seed(folder: str) -> dict[int, pd.DataFrame]:
         # The n-grams of each run are of the same text, and judged on the same clients.
         losses = found.groupby("model")["loss"]
         apart = losses.max() - losses.min()
-        if (apart > apart.index.isin(_LABELS) * _OTHER_MACHINE).any():
+        is_trained = apart.index.isin(_LABELS)
+        if (apart > np.where(is_trained, _OTHER_MACHINE, _LAST_BITS)).any():
             raise ValueError(f"{folder}: two losses of one model of seed {seed}")
         once = found.drop_duplicates("model")
         seeds[seed] = xu_2023_quality_report.beside_others(once).set_index("model")
@@ -130,16 +142,17 @@ def _over_seeds(found: pd.DataFrame, names: Sequence[str], judges: str) -> list[
         judges: What the judges are called.
     """
     rows = []
-    models = [*_LABELS, *found["model"].drop_duplicates()]
+    models = [*_LABELS, *metric_names.NGRAMS, *found["model"].drop_duplicates()]
     kind = pd.CategoricalDtype(list(dict.fromkeys(models)))
     found["model"] = found["model"].astype(kind)
     for model, of_model in found.groupby("model", observed=True):
         rows.append([_LABELS.get(str(model), str(model)), str(len(of_model))])
         for name in names:
             form = ".3f" if name in _IN_NATS else ".1%"
-            # None where the model is never sure enough of what follows.
+            # None where the model is never sure enough of what follows, or a seed was
+            # not judged beside what it is less than.
             values = of_model[name].dropna().to_numpy()
-            if not len(values):
+            if not len(values) or (name in _IN_NATS and len(values) < len(of_model)):
                 rows[-1].append("none")
                 continue
             half = intervals.half_of_mean(values)
