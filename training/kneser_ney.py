@@ -73,7 +73,7 @@ def discounts_of(counts: np.ndarray) -> np.ndarray:
 
     They are estimated from how many n-grams were seen once, twice, three and four
     times, by the equation of Chen and Goodman's section 4; or, where too few were seen
-    for that, the usual ones: more than 0, and no more than the count.
+    for that to be above 0, the usual ones. None is more than its count.
 
     Args:
         counts: Integers [n].
@@ -86,7 +86,7 @@ def discounts_of(counts: np.ndarray) -> np.ndarray:
             2 - 3 * share * thrice / twice,
             3 - 4 * share * four / thrice,
         )
-        if all(0 < discount <= c for c, discount in enumerate(found, 1)):
+        if min(found) > 0:
             return np.array([0.0, *found])
     return np.array([0.0, *_USUAL_DISCOUNTS])
 

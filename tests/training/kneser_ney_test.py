@@ -84,6 +84,8 @@ class KneserNeyTest(parameterized.TestCase):
             context = before * _NUM_TOKENS + last
             found = model.probability(np.full(len(_TOKENS), context), np.array(_TOKENS))
             self.assertAlmostEqual(found.sum(), 1.0, places=12)
+            never = model.probability(np.full(2, context), np.array([_PAD, _BOS]))
+            self.assertLess(never.max(), 1e-20)
             known = (last,) if last == _BOS else (before, last)
             for token, probability in zip(_TOKENS, found, strict=True):
                 self.assertAlmostEqual(
@@ -99,7 +101,8 @@ class KneserNeyTest(parameterized.TestCase):
         for too_few in (
             [],
             [1, 1, 2, 4],  # none three times
-            np.repeat([1, 2, 3], [9, 2, 9]),  # more than half of those twice: below 0
+            np.repeat([1, 2, 3], [9, 2, 9]),  # so many three times: below 0
+            np.repeat([1, 2, 3, 4], [6, 3, 4, 1]),  # 0: nothing for what is new
         ):
             np.testing.assert_array_equal(
                 kneser_ney.discounts_of(np.array(too_few, int)), [0, 0.5, 1, 1.5]
