@@ -6,17 +6,17 @@ import itertools
 import numpy as np
 from absl.testing import absltest, parameterized
 
-from tests.training import ngrams_test
+from tests.training import ngram_cases
 from training import kneser_ney, metric_names, ngrams
 
-_NUM_TOKENS = 9
+_NUM_TOKENS = ngram_cases.NUM_TOKENS
 _PAD, _OOV, _BOS, _EOS = range(4)
 _TOKENS = (_OOV, _EOS, *range(4, _NUM_TOKENS))
 
 
 def by_name(sentences, num_tokens=_NUM_TOKENS):
     """Returns the n-grams of sentences of token ids."""
-    places = ngrams_test.places_of(sentences, num_tokens)
+    places = ngram_cases.places_of(sentences, num_tokens)
     return kneser_ney.by_name(ngrams.interpolated(places, places))
 
 
@@ -75,7 +75,7 @@ class KneserNeyTest(parameterized.TestCase):
     # Of few sentences, some counts are too few to tell the discounts; of many, none.
     @parameterized.parameters((0, 12), (1, 60), (2, 2000))
     def test_against_the_definition(self, seed, number):
-        sentences = ngrams_test.random_sentences(seed, number)
+        sentences = ngram_cases.random_sentences(seed, number)
         model = by_name(sentences)[metric_names.KNESER_NEY]
         written = Written(sentences)
         for before, last in [(_PAD, _BOS), *np.ndindex(_NUM_TOKENS, _NUM_TOKENS)]:
@@ -127,7 +127,7 @@ class KneserNeyTest(parameterized.TestCase):
 
     @parameterized.parameters(range(3))
     def test_the_likeliest(self, seed):
-        sentences = ngrams_test.random_sentences(seed, 40)
+        sentences = ngram_cases.random_sentences(seed, 40)
         model = by_name(sentences)[metric_names.KNESER_NEY]
         contexts = np.arange(_NUM_TOKENS**2)
         for context, best in zip(contexts, model.best(contexts), strict=True):
@@ -143,7 +143,7 @@ class KneserNeyTest(parameterized.TestCase):
         found = model.probability(np.array([_BOS] * 4), np.array([_OOV, _EOS, 4, 5]))
         np.testing.assert_allclose(found, 0.25)
         model = by_name([[4, 4]], num_tokens=6)[metric_names.KNESER_NEY]
-        judges = ngrams_test.places_of([[5, 5]], num_tokens=6)
+        judges = ngram_cases.places_of([[5, 5]], num_tokens=6)
         self.assertEqual(ngrams.metrics(model, judges)["three_suggestions"], 1)
 
     def test_fewer_nats_than_the_interpolated_one_on_text_like_language(self):
@@ -162,7 +162,7 @@ class KneserNeyTest(parameterized.TestCase):
 
         text, judging = draw(1500), draw(500)
         counted, held_back, judges = (
-            ngrams_test.places_of([s.tolist() for s in some], 304)
+            ngram_cases.places_of([s.tolist() for s in some], 304)
             for some in (text, text[::10], judging)
         )
         models = kneser_ney.by_name(ngrams.interpolated(counted, held_back))

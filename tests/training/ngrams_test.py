@@ -7,35 +7,12 @@ from absl.testing import absltest, parameterized
 
 from simulation import population_options, vocabulary
 from simulation.readers import synthetic_sentences
-from training import best_possible, ngrams, windows
+from tests.training import ngram_cases
+from tests.training.ngram_cases import places_of, random_sentences
+from training import best_possible, ngrams
 
-_NUM_TOKENS = 9
-_PAD, _OOV, _BOS, _EOS = range(4)
-
-
-def places_of(sentences, num_tokens=_NUM_TOKENS):
-    """Returns the places of whole sentences of token ids."""
-    rows = []
-    for sentence in sentences:
-        padded = [_PAD, _BOS, *sentence, _EOS]
-        rows += [padded[i : i + 3] for i in range(len(sentence) + 1)]
-    return windows.Windows(np.array(rows, np.int32).reshape(-1, 3), num_tokens)
-
-
-def random_sentences(seed, number):
-    """Returns sentences in which a token says something of the next two."""
-    random = np.random.default_rng(seed)
-    table = random.dirichlet(np.full(5, 0.3), (_NUM_TOKENS, _NUM_TOKENS))
-    sentences = []
-    for _ in range(number):
-        before, last, sentence = _PAD, _BOS, []
-        for _ in range(random.integers(1, 9)):
-            token = 4 + random.choice(5, p=table[before, last])
-            token = _OOV if token == 8 and random.random() < 0.5 else token
-            sentence.append(token)
-            before, last = last, token
-        sentences.append(sentence)
-    return sentences
+_NUM_TOKENS = ngram_cases.NUM_TOKENS
+_PAD, _BOS, _EOS = ngram_cases.PAD, ngram_cases.BOS, ngram_cases.EOS
 
 
 class Dense:
