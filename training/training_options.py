@@ -6,10 +6,14 @@ counted, and would end in an overflow or never.
 
 import dataclasses
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from options.fields import REQUIRED, OptionError, check, option
-from training import model_options, server_optimizer_options
+from training import (
+    adaptive_clip_options,
+    model_options,
+    server_optimizer_options,
+)
 
 if TYPE_CHECKING:  # these import NumPy
     from privacy import toeplitz
@@ -23,14 +27,6 @@ _LARGEST_COUNT = 2**31 - 1
 _LARGEST_RATE = 1e6
 _DEFAULT_NOISE_MULTIPLIER = 7.0
 _DEFAULT_BLT_BUFFERS = 2
-# Of --adaptive_clip, without which none of them is of use.
-_DEFAULTS_OF_ADAPTIVE = {
-    "target_quantile": 0.5,
-    "clip_learning_rate": 0.2,
-    "clipped_count_stddev": None,  # by the report goal
-    "first_restart": 128,
-    "restart_period": 1024,
-}
 # More noise would leave no room for sums in 64 bits.
 _LARGEST_NOISE_MULTIPLIER = 2.0**20
 # Less noise guarantees nothing: at 1e-3, one participation has an epsilon of 500,000.
@@ -40,7 +36,9 @@ _LEAST_NOISE = 1e-3
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TrainingOptions(
-    model_options.ModelOptions, server_optimizer_options.ServerOptimizerOptions
+    model_options.ModelOptions,
+    server_optimizer_options.ServerOptimizerOptions,
+    adaptive_clip_options.AdaptiveClipOptions,
 ):
     """What a training run is asked for, but for its clients and their text.
 
@@ -131,50 +129,6 @@ class TrainingOptions(
         least=1e-15,
         most=1e30,
         why="more than an integer of 64 bits holds",
-    )
-    adaptive_clip: bool = option(
-        False,
-        "Estimate the clip norm as a quantile of the updates' norms (Algorithm 1). "
-        "With dp_ftrl, blt and banded it changes after rounds 128 + 1024 i, or "
-        "--first_restart and so on.",
-        group="Privacy",
-    )
-    target_quantile: float | None = option(
-        None,
-        "The quantile that --adaptive_clip aims at (gamma); 0.5 by default.",
-        above=0,
-        below=1,
-        group="Privacy",
-    )
-    clip_learning_rate: float | None = option(
-        None,
-        "The learning rate of --adaptive_clip (eta_gamma); 0.2 by default.",
-        above=0,
-        most=_LARGEST_RATE,
-        group="Privacy",
-    )
-    clipped_count_stddev: float | None = option(
-        None,
-        "Noise on the clipped counts (sigma_b) of --adaptive_clip. By default a "
-        "twentieth of the report goal. Has to be above half of the "
-        "noise multiplier.",
-        least=_LEAST_NOISE,
-        most=2.0**30,
-        group="Privacy",
-    )
-    first_restart: int | None = option(
-        None,
-        "Round of the first restart with --adaptive_clip; 128 by default.",
-        least=0,
-        most=_LARGEST_COUNT,
-        group="Privacy",
-    )
-    restart_period: int | None = option(
-        None,
-        "Rounds between restarts with --adaptive_clip; 1,024 by default.",
-        least=1,
-        most=_LARGEST_COUNT,
-        group="Privacy",
     )
     client_learning_rate: float = option(
         0.5,
@@ -314,6 +268,14 @@ class TrainingOptions(
 
     def _check_settings_of_others(self) -> None:
         """Refuses what only another mechanism has."""
+        for name in ("first_restart", "restart_period"):
+            given = getattr(self, name) is not None and self.adaptive_clip
+            if given and self.mechanism == "dp_fedavg":
+                raise OptionError(
+                    self,
+                    f"{{{name}=}}, but {{mechanism=}} has no noise that starts anew; "
+                    "leave it out, or take another mechanism",
+                )
         for name, mechanism in (("bands", "banded"), ("blt_buffers", "blt")):
             if getattr(self, name) is not None and self.mechanism != mechanism:
                 raise OptionError(
@@ -322,41 +284,15 @@ class TrainingOptions(
                 )
 
     def _check_adaptive(self) -> None:
-        if not self.adaptive_clip:
-            for name in _DEFAULTS_OF_ADAPTIVE:
-                if getattr(self, name) is not None:
-                    raise OptionError(
-                        self,
-                        f"{{{name}=}} is a setting of {{adaptive_clip}}, without which "
-                        "the clip norm is fixed; give both, or neither",
-                    )
-            return
-        if not self.is_private or self.epsilon is not None:
-            return
-        noise, stddev = self._given_noise(), self._count_stddev()
-        if noise >= 2 * stddev:
-            raise OptionError(
-                self,
-                "{adaptive_clip}: the noise on the clipped counts is {stddev:g}, and "
-                "has to be above {half:g}, half of the noise multiplier, as it alone "
-                "would spend the guarantee; give more by {clipped_count_stddev} (a "
-                "twentieth of {cohort_size} by default), or a lower {noise_multiplier}",
-                stddev=stddev,
-                half=noise / 2,
-            )
+        self._check_adaptive_settings()
+        if self.adaptive_clip and self.is_private and self.epsilon is None:
+            noise = self._given_noise()
+            other = "a lower {noise_multiplier}"
+            self._check_count_noise(noise, self.cohort_size, other)
 
     def _given_noise(self) -> float:
         given = self.noise_multiplier
         return _DEFAULT_NOISE_MULTIPLIER if given is None else given
-
-    def _count_stddev(self) -> float:
-        given = self.clipped_count_stddev
-        return self.cohort_size / 20 if given is None else given
-
-    def _of_adaptive(self, name: str) -> Any:
-        """Returns what is given of a setting of the adaptive clip, or its default."""
-        given = getattr(self, name)
-        return _DEFAULTS_OF_ADAPTIVE[name] if given is None else given
 
     @property
     def num_blt_buffers(self) -> int:
@@ -378,25 +314,13 @@ class TrainingOptions(
         Raises:
             ValueError: If the options do not fit.
         """
-        from privacy import tree_aggregation
         from training import dp_ftrl_parameters as lib
         from training import model_average, noise_settings
 
         mechanism = lib.Mechanism(self.mechanism)
-        adaptive = None
         restarts: tuple[int, ...] = ()
-        if self.adaptive_clip:
-            adaptive = lib.AdaptiveClip(
-                self._count_stddev(),
-                self._of_adaptive("target_quantile"),
-                self._of_adaptive("clip_learning_rate"),
-            )
-            if mechanism in lib.RESTARTED:
-                restarts = tree_aggregation.restart_schedule(
-                    self.num_rounds,
-                    self._of_adaptive("first_restart"),
-                    self._of_adaptive("restart_period"),
-                )
+        if mechanism in lib.RESTARTED:
+            restarts = self.restarts(self.num_rounds)
         matrix = noise_settings.matrix_of(self, restarts)
         rotated = noise_settings.rotated_update(self, num_values)
         return lib.ServerParameters(
@@ -406,7 +330,7 @@ class TrainingOptions(
             noise_multiplier=self._noise_multiplier(restarts, matrix, rotated),
             clip_norm=math.inf if self.clip_norm is None else self.clip_norm,
             optimizer=self.optimizer(),
-            adaptive_clip=adaptive,
+            adaptive_clip=self.clip_estimate(self.cohort_size),
             restart_rounds=restarts,
             matrix=matrix,
             rotated=rotated,
@@ -438,6 +362,9 @@ class TrainingOptions(
                 found=found,
                 largest=_LARGEST_NOISE_MULTIPLIER,
             )
+        if self.adaptive_clip:
+            other = "a larger {epsilon}"
+            self._check_count_noise(found, self.cohort_size, other)
         return found
 
     def participation_rule(self, num_clients: int) -> "Timers":

@@ -126,6 +126,10 @@ class TrainingOptionsTest(parameterized.TestCase):
             ({"clipped_count_stddev": 9.0}, "give both, or neither"),
             ({"first_restart": 128}, "adaptive_clip"),
             ({"restart_period": 1024, "mechanism": "dp_fedavg"}, "adaptive_clip"),
+            (
+                {"first_restart": 8, "adaptive_clip": True, "mechanism": "dp_fedavg"},
+                "^first_restart=8, but mechanism=dp_fedavg has no noise that starts",
+            ),
             ({"bands": 3}, "bands=3 is no setting of mechanism=dp_ftrl, but of banded"),
             ({"bands": 3, "mechanism": "blt"}, "no setting of mechanism=blt"),
             ({"blt_buffers": 2}, "blt_buffers=2 is no setting of .*, but of blt"),
@@ -166,7 +170,7 @@ class TrainingOptionsTest(parameterized.TestCase):
             (dict(epsilon=1e-6, delta=1e-300, num_rounds=4096), "above the largest"),
             (
                 dict(epsilon=0.5, adaptive_clip=True, clipped_count_stddev=0.1),
-                "Raise count_stddev",
+                "^adaptive_clip: .* by clipped_count_stddev .* or a larger epsilon",
             ),
         ):
             with (
