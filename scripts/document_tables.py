@@ -1,11 +1,11 @@
-"""Keeps the tables of the documents equal to the CSV files that they come from.
+"""Keeps the documents' tables, and some plots, equal to the CSV files they come from.
 
 scripts/run scripts.document_tables --write
 
 A table with numbers stands below a line `<!-- table NAME -->`, and is then made from
 the files in results/, or computed where that takes no run; or it stands below
-`<!-- table not measured: WHY -->`. Without --write the program says which tables
-differ, and ends with exit code 1.
+`<!-- table not measured: WHY -->`. The plots are those of `quality_plots`. Without
+--write the program says which tables and plots differ, and ends with exit code 1.
 """
 
 import math
@@ -27,6 +27,7 @@ from scripts import (
     interaction_tables,
     keyboard_tables,
     masked_tables,
+    quality_plots,
     scale_tables,
     secagg_tables,
     statistics_tables,
@@ -36,7 +37,9 @@ from scripts.table_text import RESULTS, table
 from simulation import startup, tables
 from training import metric_names
 
-_WRITE = flags.DEFINE_bool("write", False, "Write the tables that differ anew.")
+_WRITE = flags.DEFINE_bool(
+    "write", False, "Write the tables and plots that differ anew."
+)
 
 _ROOT = pathlib.Path(__file__).parent.parent
 _MARK = re.compile(r"<!-- table (?P<name>.+?) -->")
@@ -374,7 +377,7 @@ TABLES: dict[str, Callable[[], list[str]]] = {
 
 
 def main(argv: Sequence[str]) -> None:
-    """Compares the documents with the results, or writes their tables."""
+    """Compares the documents with the results, or writes their tables and plots."""
     del argv
     startup.silence_tensorflow()
     failures = []
@@ -390,6 +393,13 @@ def main(argv: Sequence[str]) -> None:
             print(f"{document}: written")
         elif new != text:
             failures.append(f"{document}: a table differs from its file of results")
+    for folder in quality_plots.FOLDERS:
+        for path, content in quality_plots.differing(folder).items():
+            if _WRITE.value:
+                path.write_bytes(content)
+                print(f"{path}: written")
+            else:
+                failures.append(f"{path}: differs from the runs that it shows")
     if failures:
         print(*failures, sep="\n", file=sys.stderr)
         sys.exit(1)

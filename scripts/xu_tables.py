@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from privacy import printed_numbers
+from scripts import quality_results
 from scripts.table_text import RESULTS, table
 from simulation import tables
 from studies import intervals, xu_2023_quality_report, xu_2023_quality_steps
@@ -14,12 +15,6 @@ from training import metric_names
 
 # Of the ways of training, by their names.
 _LABELS = {step.name: step.label for step in xu_2023_quality_steps.STEPS}
-# A loss far above that of words by frequency alone.
-_DIVERGED = 7.0
-# A model that was trained twice, on two machines, has two losses no further apart.
-_OTHER_MACHINE = 1e-6
-# What is counted is the same everywhere, but for the last bits of sums of logarithms.
-_LAST_BITS = 1e-13
 # Studies of report goals, by their noise a client.
 _SCALING = {"noise_1": "the paper's", "noise_5": "5 times", "noise_20": "20 times"}
 _LESS = xu_2023_quality_report.ABOVE_TRIGRAM
@@ -35,8 +30,6 @@ _OF_BLOGGERS = (
     "trigger_rate",
     "word_modified_after",
 )
-# Studies of the same clients: by seed, their judges have the same n-grams beside them.
-_SAME_JUDGES = {"xu_quality_paper_size": "xu_quality"}
 
 # What differences are of, and how they are written.
 _COMPARED = {"loss": "+.3f", "one_suggestion": "+.2%"}
@@ -86,51 +79,10 @@ def _judged(
     folder: str, names: Sequence[str], judges: str = "held-out bloggers"
 ) -> list[str]:
     """Returns what judges found of each model, over the seeds that a folder has."""
-    judged = [found.reset_index() for found in _judged_by_seed(folder).values()]
+    judged = [
+        found.reset_index() for found in quality_results.judged_by_seed(folder).values()
+    ]
     return _over_seeds(pd.concat(judged), names, judges)
-
-
-def _judged_by_seed(folder: str) -> dict[int, pd.DataFrame]:
-    """Returns what judges found of each model, by seed.
-
-    Args:
-        folder: A folder of `seed_6` and so on, each with that seed and, if there are
-            several repeats, those after it; what a seed's judges found of other models,
-            in another run of the study, is in `seed_6_<other>`.
-
-    Raises:
-        ValueError: If two runs of a seed differ in a model's loss.
-    """
-    runs = _runs_by_seed(folder)
-    if folder in _SAME_JUDGES:
-        for seed, of_seed in _runs_by_seed(_SAME_JUDGES[folder]).items():
-            counted = [run[run["model"].isin(metric_names.NGRAMS)] for run in of_seed]
-            runs.get(seed, []).extend(counted)
-    seeds = {}
-    for seed, of_seed in runs.items():
-        found = pd.concat(of_seed)
-        # The n-grams of each run are of the same text, and judged on the same clients.
-        losses = found.groupby("model")["loss"]
-        apart = losses.max() - losses.min()
-        is_trained = apart.index.isin(_LABELS)
-        if (apart > np.where(is_trained, _OTHER_MACHINE, _LAST_BITS)).any():
-            raise ValueError(f"{folder}: two losses of one model of seed {seed}")
-        once = found.drop_duplicates("model")
-        seeds[seed] = xu_2023_quality_report.beside_others(once).set_index("model")
-    return seeds
-
-
-def _runs_by_seed(folder: str) -> dict[int, list[pd.DataFrame]]:
-    """Returns what judges found in each run of a study, by seed."""
-    runs: dict[int, list[pd.DataFrame]] = {}
-    for path in sorted(RESULTS.glob(f"{folder}/seed_*/judged.csv")):
-        first = int(path.parent.name.split("_")[1])
-        found = tables.read(path)
-        # Older files, of one repeat each, do not name it.
-        found = found.assign(repeat=found.get("repeat", 0))
-        for repeat, judged in found.groupby("repeat"):
-            runs.setdefault(first + int(repeat), []).append(judged)
-    return runs
 
 
 def _over_seeds(found: pd.DataFrame, names: Sequence[str], judges: str) -> list[str]:
@@ -176,7 +128,7 @@ def xu_quality_paper_size_differences() -> list[str]:
 
 def _differences(folder: str) -> list[str]:
     """Returns what models of the same seed have less than others, as means."""
-    judged = _judged_by_seed(folder).values()
+    judged = quality_results.judged_by_seed(folder).values()
     rows = []
     for what, pairs in _DIFFERENCES.items():
         for model, other in pairs:
@@ -200,7 +152,8 @@ def _mean_difference(less: Sequence[float], form: str) -> str:
 
 def xu_quality_sizes() -> list[str]:
     """What the paper's model is worth, beside a smaller one of the same seeds."""
-    smaller, larger = map(_judged_by_seed, ("xu_quality", "xu_quality_paper_size"))
+    smaller = quality_results.judged_by_seed("xu_quality")
+    larger = quality_results.judged_by_seed("xu_quality_paper_size")
     rows = []
     for model, label in _LABELS.items():
         seeds = [seed for seed in larger if model in larger[seed].index]
@@ -280,7 +233,7 @@ def xu_quality_choice() -> list[str]:
 def _loss_and_suggestion(row: pd.Series | None) -> str:
     if row is None:
         return ""
-    if row["held_out_loss"] > _DIVERGED:
+    if row["held_out_loss"] > quality_results.DIVERGED:
         return "diverges"
     return f"{row['held_out_loss']:.3f}, {row['held_out_one_suggestion']:.1%}"
 

@@ -7,7 +7,7 @@ from unittest import mock
 from absl.testing import absltest, parameterized
 
 import scripts
-from scripts import document_tables, xu_tables
+from scripts import document_tables, quality_results, xu_tables
 from studies import xu_2023_quality_report
 from training import metric_names
 
@@ -56,7 +56,7 @@ class XuTablesTest(absltest.TestCase):
             path = results / "xu_quality_paper_size" / folder / "judged.csv"
             path.parent.mkdir(parents=True)
             path.write_text(f"model,loss,one_suggestion\n{text}")
-        with mock.patch.object(xu_tables, "RESULTS", results):
+        with mock.patch.object(quality_results, "RESULTS", results):
             _, _, row = xu_tables.xu_quality_paper_size_differences()
             self.assertEqual(
                 row, "| the noise | DP-FTRL less FedAvg | 1 | +0.500 | -12.50% |"
@@ -71,7 +71,7 @@ class XuTablesTest(absltest.TestCase):
             # The last bit of a sum of logarithms may be another on another machine.
             counted = counted.replace("4.5,", "4.500000000000001,")
             other.write_text(f"model,loss,one_suggestion\n{counted}fedavg,3.5,0.5\n")
-            seeds = xu_tables._judged_by_seed("xu_quality_paper_size")
+            seeds = quality_results.judged_by_seed("xu_quality_paper_size")
             self.assertEqual(seeds[1]["loss"][metric_names.KNESER_NEY], 4.25)
             self.assertEqual(seeds[1]["loss"]["fedavg"], 4.0)
             above = xu_2023_quality_report.ABOVE_KNESER_NEY
@@ -105,7 +105,7 @@ class XuTablesTest(absltest.TestCase):
             )
             names = "one_suggestion,three_suggestions,picked_rate"
             path.write_text(f"model,repeat,loss,regret,{names}\n{text}")
-        with mock.patch.object(xu_tables, "RESULTS", results):
+        with mock.patch.object(quality_results, "RESULTS", results):
             _, _, *found = xu_tables.xu_quality_synthetic()
         shown = {row.split(" | ")[0]: row.split(" | ")[1:4] for row in found}
         self.assertEqual(
@@ -120,7 +120,7 @@ class XuTablesTest(absltest.TestCase):
         path = results / "xu_quality_synthetic/seed_7_law/judged.csv"
         path.write_text(path.read_text().replace(",6.5,", ",6.5000000001,"))
         with (
-            mock.patch.object(xu_tables, "RESULTS", results),
+            mock.patch.object(quality_results, "RESULTS", results),
             self.assertRaisesRegex(ValueError, "two losses of one model of seed 7"),
         ):
             xu_tables.xu_quality_synthetic()
@@ -137,7 +137,7 @@ class XuTablesTest(absltest.TestCase):
             folder.mkdir(parents=True)
             text = "\n".join(",".join(map(str, row)) for row in rows)
             (folder / "judged.csv").write_text(f"model,loss,one_suggestion\n{text}\n")
-        with mock.patch.object(xu_tables, "RESULTS", results):
+        with mock.patch.object(quality_results, "RESULTS", results):
             _, _, *rows = xu_tables.xu_quality_differences()
         more = "FedAvg, three times the rounds less FedAvg"
         self.assertEqual(

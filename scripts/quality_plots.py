@@ -1,0 +1,93 @@
+"""The plots of the study of quality over rounds, of all seeds that are kept.
+
+They are made from the files in results/, beside which they are kept: a picture, and a
+table of what it shows. `scripts.document_tables` compares and writes them.
+"""
+
+import pathlib
+from collections.abc import Sequence
+
+import pandas as pd
+
+from scripts import quality_results
+from scripts.table_text import RESULTS
+from simulation import tables
+from studies import training_runs, xu_2023_quality_steps
+from training import metric_names
+
+FOLDERS = ("xu_quality", "xu_quality_paper_size")
+_PICTURE, _TABLE = "learning.png", "learning.csv"
+_COLUMNS = {f"held_out_{name}": name for name in ("loss", "one_suggestion")}
+_KEYS = ["setting", "round"]
+# Their rounds are not the others'.
+_DRAWN = [
+    step
+    for step in xu_2023_quality_steps.STEPS
+    if step.name != xu_2023_quality_steps.PLATEAU
+]
+
+
+def on_level(folder: str) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Returns what the models of all seeds reach, as by judges of one level.
+
+    Each seed has judges of its own, on whom all models do better or worse. So each
+    value is less that of the Kneser-Ney trigram with the same judges, and that
+    trigram's mean over seeds is added. A model that has diverged is on no level.
+
+    Args:
+        folder: As of `quality_results.judged_by_seed`.
+
+    Returns:
+        A row an evaluation of each run: its `setting`, `seed` and `round`, the loss and
+        the accuracy of one suggestion; and a row for each of the n-grams and seed, as
+        of `training_runs.read_baselines`.
+    """
+    names = list(_COLUMNS.values())
+    judged = quality_results.judged_by_seed(folder)
+    trigrams = {
+        s: found.loc[metric_names.KNESER_NEY, names] for s, found in judged.items()
+    }
+    level = pd.DataFrame(trigrams).T.mean()
+    runs, beside = [], []
+    for seed, rounds in quality_results.rounds_by_seed(folder).items():
+        move = (level - trigrams[seed]).astype(float)
+        found = rounds[rounds["held_out_loss"] < quality_results.DIVERGED]
+        found = found.dropna(subset=[*_COLUMNS]).assign(seed=seed)
+        found[[*_COLUMNS]] += move.to_numpy()
+        runs.append(found[[*_KEYS, "seed", *_COLUMNS]])
+        counted = judged[seed].loc[[*metric_names.NGRAMS], names].astype(float) + move
+        beside.append(counted.rename_axis("baseline").reset_index())
+    return pd.concat(runs, ignore_index=True), pd.concat(beside, ignore_index=True)
+
+
+def files(folder: str) -> dict[pathlib.Path, bytes]:
+    """Returns a plot, and a table of the values that it shows: means over seeds.
+
+    Args:
+        folder: As of `quality_results.judged_by_seed`.
+    """
+    runs, beside = on_level(folder)
+    panels = {column: metric_names.title(name) for column, name in _COLUMNS.items()}
+    steps: Sequence[training_runs.Setting] = _DRAWN
+    picture = training_runs.plot(runs, steps, panels, beside, is_cut=True)
+    drawn = runs[runs["setting"].isin([step.name for step in steps])]
+    groups = drawn.rename(columns=_COLUMNS).groupby(_KEYS)
+    shown = groups.agg(
+        seeds=("seed", "size"),
+        **{name: (name, "mean") for name in _COLUMNS.values()},
+    )
+    return {
+        RESULTS / folder / _PICTURE: picture,
+        RESULTS / folder / _TABLE: tables.write(shown.round(9).reset_index()).encode(),
+    }
+
+
+def differing(folder: str) -> dict[pathlib.Path, bytes]:
+    """Returns the files of a folder if what is kept shows other values.
+
+    Pictures are not compared: another machine may draw the same values otherwise.
+    """
+    made = files(folder)
+    table = RESULTS / folder / _TABLE
+    is_kept = table.exists() and table.read_bytes() == made[table]
+    return {} if is_kept and (RESULTS / folder / _PICTURE).exists() else made

@@ -1,0 +1,91 @@
+"""What runs of the study of quality left in results/, put together by seed."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pandas as pd
+
+from scripts.table_text import RESULTS
+from simulation import tables
+from studies import xu_2023_quality_report, xu_2023_quality_steps
+from training import metric_names
+
+# A loss far above that of words by frequency alone.
+DIVERGED = 7.0
+
+_TRAINED = [step.name for step in xu_2023_quality_steps.STEPS]
+# A model that was trained twice, on two machines, has two losses no further apart.
+_OTHER_MACHINE = 1e-6
+# What is counted is the same everywhere, but for the last bits of sums of logarithms.
+_LAST_BITS = 1e-13
+# Studies of the same clients: by seed, their judges have the same n-grams beside them.
+_SAME_JUDGES = {"xu_quality_paper_size": "xu_quality"}
+
+
+def judged_by_seed(folder: str) -> dict[int, pd.DataFrame]:
+    """Returns what judges found of each model, by seed.
+
+    Args:
+        folder: A folder of `seed_6` and so on, each with that seed and, if there are
+            several repeats, those after it; what a seed's judges found of other models,
+            in another run of the study, is in `seed_6_<other>`.
+
+    Returns:
+        Of each seed, a row a model, whose name is the index.
+
+    Raises:
+        ValueError: If two runs of a seed differ in a model's loss.
+    """
+    runs = _judged(folder)
+    if folder in _SAME_JUDGES:
+        for seed, of_seed in _judged(_SAME_JUDGES[folder]).items():
+            counted = [run[run["model"].isin(metric_names.NGRAMS)] for run in of_seed]
+            runs.get(seed, []).extend(counted)
+    seeds = {}
+    for seed, of_seed in runs.items():
+        found = pd.concat(of_seed)
+        # The n-grams of each run are of the same text, and judged on the same clients.
+        losses = found.groupby("model")["loss"]
+        apart = losses.max() - losses.min()
+        is_trained = apart.index.isin(_TRAINED)
+        if (apart > np.where(is_trained, _OTHER_MACHINE, _LAST_BITS)).any():
+            raise ValueError(f"{folder}: two losses of one model of seed {seed}")
+        once = found.drop_duplicates("model")
+        seeds[seed] = xu_2023_quality_report.beside_others(once).set_index("model")
+    return seeds
+
+
+def rounds_by_seed(folder: str) -> dict[int, pd.DataFrame]:
+    """Returns the rounds of federated runs, by seed.
+
+    Args:
+        folder: As of `judged_by_seed`.
+
+    Returns:
+        Of each seed, a row a round, with its `setting`; of a setting that several runs
+        have, the first.
+    """
+    seeds: dict[int, dict[str, pd.DataFrame]] = {}
+    for seed, rounds in _by_seed(folder, "runs.csv"):
+        for setting, of_setting in rounds.groupby("setting"):
+            seeds.setdefault(seed, {}).setdefault(str(setting), of_setting)
+    return {seed: pd.concat(runs.values()) for seed, runs in seeds.items()}
+
+
+def _judged(folder: str) -> dict[int, list[pd.DataFrame]]:
+    """Returns what judges found in each run of a study, by seed."""
+    runs: dict[int, list[pd.DataFrame]] = {}
+    for seed, judged in _by_seed(folder, "judged.csv"):
+        runs.setdefault(seed, []).append(judged)
+    return runs
+
+
+def _by_seed(folder: str, file: str) -> Iterator[tuple[int, pd.DataFrame]]:
+    """Yields what a file of each run has of a seed, and the seed."""
+    for path in sorted(RESULTS.glob(f"{folder}/seed_*/{file}")):
+        first = int(path.parent.name.split("_")[1])
+        found = tables.read(path)
+        # Older files, of one repeat each, do not name it.
+        found = found.assign(repeat=found.get("repeat", 0))
+        for repeat, of_repeat in found.groupby("repeat"):
+            yield first + int(repeat), of_repeat
