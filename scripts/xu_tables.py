@@ -1,7 +1,7 @@
 """The tables of the studies of Xu et al. 2023: privacy, and what models learn."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 import numpy as np
 import pandas as pd
@@ -18,15 +18,16 @@ _LABELS = {step.name: step.label for step in xu_2023_quality_steps.STEPS}
 # Studies of report goals, by their noise a client.
 _SCALING = {"noise_1": "the paper's", "noise_5": "5 times", "noise_20": "20 times"}
 _LESS = xu_2023_quality_report.ABOVE_TRIGRAM
-_LESS_KNESER_NEY = xu_2023_quality_report.ABOVE_KNESER_NEY
-_IN_NATS = (metric_names.REGRET, "loss", _LESS, _LESS_KNESER_NEY)
+_IN_NATS = (metric_names.REGRET, "loss", _LESS)
 _SUGGESTIONS = ("one_suggestion", "three_suggestions", "picked_rate")
 _JUDGED = ("loss", _LESS, *_SUGGESTIONS)
-_OF_BLOGGERS = (
+_OF_BLOGGERS = (*_JUDGED, "trigger_rate", "word_modified_after")
+# Of the tables beside the best count of words: what is better the lower it is, first
+# and last.
+_BESIDE = (
     "loss",
-    _LESS,
-    _LESS_KNESER_NEY,
     *_SUGGESTIONS,
+    "keystrokes_saved",
     "trigger_rate",
     "word_modified_after",
 )
@@ -65,9 +66,21 @@ def xu_quality() -> list[str]:
     return _judged("xu_quality", _OF_BLOGGERS)
 
 
+def xu_quality_beside() -> list[str]:
+    """The same as differences to the Kneser-Ney trigram of the same seed."""
+    return _beside("xu_quality")
+
+
 def xu_quality_paper_size() -> list[str]:
-    """The same of the paper's model of 2.4 million parameters."""
-    return _judged("xu_quality_paper_size", _OF_BLOGGERS)
+    """What the paper's model of 2.4 million parameters is worth."""
+    # The other n-grams are those beside the smaller model.
+    models = (*_LABELS, metric_names.TRIGRAM, metric_names.KNESER_NEY)
+    return _judged("xu_quality_paper_size", _OF_BLOGGERS, models=models)
+
+
+def xu_quality_paper_size_beside() -> list[str]:
+    """The same as differences to the Kneser-Ney trigram of the same seed."""
+    return _beside("xu_quality_paper_size")
 
 
 def xu_quality_500_rounds() -> list[str]:
@@ -76,41 +89,75 @@ def xu_quality_500_rounds() -> list[str]:
 
 
 def _judged(
-    folder: str, names: Sequence[str], judges: str = "held-out bloggers"
+    folder: str,
+    names: Sequence[str],
+    judges: str = "held-out bloggers",
+    models: Collection[str] | None = None,
 ) -> list[str]:
-    """Returns what judges found of each model, over the seeds that a folder has."""
-    judged = [
-        found.reset_index() for found in quality_results.judged_by_seed(folder).values()
-    ]
-    return _over_seeds(pd.concat(judged), names, judges)
-
-
-def _over_seeds(found: pd.DataFrame, names: Sequence[str], judges: str) -> list[str]:
-    """Returns means of models, one by one, with intervals where there are some.
+    """Returns what judges found of each model, over the seeds that a folder has.
 
     Args:
-        found: A row for each model and seed.
+        folder: As of `quality_results.judged_by_seed`.
         names: The columns.
         judges: What the judges are called.
+        models: Those that are shown; None for all.
     """
+    seeds = quality_results.judged_by_seed(folder).values()
+    found = pd.concat([of_seed.reset_index() for of_seed in seeds])
+    if models is not None:
+        found = found[found["model"].isin(models)]
     rows = []
-    models = [*_LABELS, *metric_names.NGRAMS, *found["model"].drop_duplicates()]
-    kind = pd.CategoricalDtype(list(dict.fromkeys(models)))
-    found["model"] = found["model"].astype(kind)
-    for model, of_model in found.groupby("model", observed=True):
-        rows.append([_LABELS.get(str(model), str(model)), str(len(of_model))])
-        for name in names:
-            form = ".3f" if name in _IN_NATS else ".1%"
+    for label, of_model in _by_model(found):
+        cells = ["none"] * len(names)
+        for i, name in enumerate(names):
             # None where the model is never sure enough of what follows, or a seed was
             # not judged beside what it is less than.
             values = of_model[name].dropna().to_numpy()
-            if not len(values) or (name in _IN_NATS and len(values) < len(of_model)):
-                rows[-1].append("none")
-                continue
-            half = intervals.half_of_mean(values)
-            rows[-1].append(intervals.shown(values.mean(), half, form))
-    shown = [metric_names.KEYBOARD_LABELS.get(name, name) for name in names]
-    return table([judges, "seeds", *shown], rows)
+            if len(values) and (name not in _IN_NATS or len(values) == len(of_model)):
+                half = intervals.half_of_mean(values)
+                form = ".3f" if name in _IN_NATS else ".1%"
+                cells[i] = intervals.shown(values.mean(), half, form)
+        rows.append([label, str(len(of_model)), *_unless_diverged(of_model, cells)])
+    return table([judges, "seeds", *_titles(names)], rows)
+
+
+def _beside(folder: str) -> list[str]:
+    """Returns what models are above the best count of words, seed by seed."""
+    differences = []
+    for found in quality_results.judged_by_seed(folder).values():
+        values = found[[*_BESIDE]].astype(float)
+        less = values - values.loc[metric_names.KNESER_NEY]
+        is_shown = found.index.isin([*_LABELS, metric_names.TRIGRAM])
+        differences.append(less[is_shown].reset_index())
+    rows = []
+    for label, of_model in _by_model(pd.concat(differences)):
+        cells = []
+        for name in _BESIDE:
+            form = "+.3f" if name in _IN_NATS else "+.2%"
+            cells.append(_mean_difference(of_model[name].to_numpy(), form))
+        rows.append([label, str(len(of_model)), *_unless_diverged(of_model, cells)])
+    of_trigram = f"less the {metric_names.KNESER_NEY}'s"
+    return table([of_trigram, "seeds", *_titles(_BESIDE)], rows)
+
+
+def _by_model(found: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
+    """Yields the rows of each model, and what it is called, in the order of tables."""
+    models = [*_LABELS, *metric_names.NGRAMS, *found["model"].drop_duplicates()]
+    kind = pd.CategoricalDtype(list(dict.fromkeys(models)))
+    groups = found.groupby(found["model"].astype(kind), observed=True)
+    for model, of_model in groups:
+        yield _LABELS.get(str(model), str(model)), of_model
+
+
+def _unless_diverged(of_model: pd.DataFrame, cells: Sequence[str]) -> Sequence[str]:
+    """Returns the cells of a model, or none of them if its loss says nothing more."""
+    if of_model["loss"].mean() < quality_results.DIVERGED:
+        return cells
+    return ["diverges", *[""] * (len(cells) - 1)]
+
+
+def _titles(names: Sequence[str]) -> list[str]:
+    return [metric_names.KEYBOARD_LABELS.get(name, name) for name in names]
 
 
 def xu_quality_differences() -> list[str]:
@@ -137,6 +184,10 @@ def _differences(folder: str) -> list[str]:
                 continue
             rows.append([what, f"{_LABELS[model]} less {_LABELS[other]}"])
             rows[-1].append(str(len(both)))
+            losses = [found["loss"][model] for found in both]
+            if np.mean(losses) >= quality_results.DIVERGED:
+                rows[-1] += ["diverges", ""]
+                continue
             for name, form in _COMPARED.items():
                 less = [found[name][model] - found[name][other] for found in both]
                 rows[-1].append(_mean_difference(less, form))
@@ -157,7 +208,8 @@ def xu_quality_sizes() -> list[str]:
     rows = []
     for model, label in _LABELS.items():
         seeds = [seed for seed in larger if model in larger[seed].index]
-        if not seeds:
+        losses = [larger[seed]["loss"][model] for seed in seeds]
+        if not seeds or np.mean(losses) >= quality_results.DIVERGED:
             continue
         rows.append([label, str(len(seeds))])
         for name, form in _COMPARED.items():
@@ -303,9 +355,11 @@ def xu_gboard_strategy() -> list[str]:
 TABLES: dict[str, Callable[[], list[str]]] = {
     "xu_quality": xu_quality,
     "xu_quality_500_rounds": xu_quality_500_rounds,
+    "xu_quality_beside": xu_quality_beside,
     "xu_quality_differences": xu_quality_differences,
     "xu_quality_rounds_saved": xu_quality_rounds_saved,
     "xu_quality_paper_size": xu_quality_paper_size,
+    "xu_quality_paper_size_beside": xu_quality_paper_size_beside,
     "xu_quality_paper_size_differences": xu_quality_paper_size_differences,
     "xu_quality_sizes": xu_quality_sizes,
     "xu_quality_choice": xu_quality_choice,
