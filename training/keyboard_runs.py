@@ -10,6 +10,9 @@ from simulation import run_files, run_record
 
 # What a run of training has and no other run.
 _OF_TRAINING = ("num_held_out_clients", "max_words", "max_sentences", "seed")
+# Facts of a run that begins with a model: which, and whether it is known that text of
+# the run's clients is not in that one. Older runs do not have the second.
+_BEGAN_WITH, OF_OTHERS = "initial_model", "initial_text_is_of_others"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,12 +24,15 @@ class TrainingRun:
         flags: By name.
         population: The fingerprint of its clients' text.
         program: The module that trained.
+        may_have_read_judges: Whether it began with a model that may have learned from
+            clients that the run held out.
     """
 
     path: pathlib.Path
     flags: Mapping[str, str]
     population: str
     program: str
+    may_have_read_judges: bool = False
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Self:
@@ -50,7 +56,8 @@ class TrainingRun:
             raise ValueError(
                 f"{path} holds a run of {program}; it has to be one of training."
             )
-        return cls(path, flags, facts["population"], program)
+        may_have = _BEGAN_WITH in facts and not facts.get(OF_OTHERS, False)
+        return cls(path, flags, facts["population"], program, may_have)
 
     @classmethod
     def of_model(cls, path: str | os.PathLike[str]) -> Self | None:

@@ -92,6 +92,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
             record,
             batch_size=options.batch_size,
             average=model_average.ModelAverage.of(options.model_average),
+            may_have_judges=prepared.first_text.may_have_judges,
         )
 
     done = experiment.run_experiment(

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import pathlib
+from typing import Any
 
 from simulation import client_text
 from simulation import vocabulary as vocabulary_lib
@@ -19,6 +20,7 @@ from training import (
     ngrams,
     preparation,
     pretrain_options,
+    shared_text,
     text_record,
     windows,
 )
@@ -37,6 +39,7 @@ class Prepared:
         limits: What of a client's text is used.
         before: What the model that it begins with was trained on; None where there is
             no such model, or it has no record.
+        first_text: What that text and this one share.
         num_sentences: How many those who train have.
         num_steps: The number of steps of the training.
         algorithm: The training.
@@ -49,6 +52,7 @@ class Prepared:
     beginning: initial_model.Beginning
     limits: examples.ClientLimits
     before: text_record.TextRecord | None
+    first_text: shared_text.Finding
     num_sentences: int
     num_steps: int
     algorithm: central_training.CentralTraining
@@ -100,12 +104,9 @@ class Prepared:
         return record.after(self.before) if self.beginning.is_of_model else record
 
     @property
-    def facts(self) -> dict[str, str | None]:
+    def facts(self) -> dict[str, Any]:
         """What a run that is resumed has to have begun with, beside its flags."""
-        if not self.beginning.is_of_model:
-            return {}
-        before = None if self.before is None else self.before.digest
-        return {**self.beginning.facts, "initial_text": before}
+        return {**self.beginning.facts, **self.first_text.facts}
 
     def write_text(
         self,
@@ -168,6 +169,14 @@ def prepare(
         beginning=beginning,
         limits=limits,
         before=_text_before(options.initial_model, beginning),
+        # Text is shared with nobody's harm: nothing is guaranteed to those who train.
+        first_text=shared_text.examine(
+            options.initial_model,
+            text,
+            weights=initial_model.fingerprint(beginning.weights),
+            is_synthetic=False,
+            is_allowed=True,
+        ),
         num_sentences=len(sentences),
         num_steps=num_steps,
         algorithm=central_training.CentralTraining(

@@ -17,6 +17,7 @@ def write(
     *,
     batch_size: int,
     average: model_average.ModelAverage | None = None,
+    may_have_judges: bool = False,
 ) -> verdict_lib.Verdict:
     """Writes the statement that nothing is guaranteed, the plots, and `report.html`.
 
@@ -27,6 +28,7 @@ def write(
         record: The text that it was trained on.
         batch_size: Sentences of a step.
         average: Which models it is the average of; None for the last one.
+        may_have_judges: See `training_report.write`.
 
     Returns:
         What the run comes to.
@@ -49,6 +51,8 @@ def write(
             "It is the exponential moving average of the models of all steps, with "
             f"decay {average.decay:g}."
         )
+    if may_have_judges:
+        model.text(training_report.MAY_HAVE_JUDGES)
     training_report.add_held_out(model, metrics, baselines)
     text = report.section("What it was made of", covered=False)
     texts = ", before that ".join(

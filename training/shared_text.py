@@ -23,6 +23,9 @@ from training import initial_model, keyboard_runs, text_record
 
 _SAME = "all of its text: it is the same population"
 _WORDS = f"{text_record.NUM_WORDS} known words in a row"
+# Of the sentences of a text: where fewer have so many words, to find none of them in
+# another text says next to nothing.
+_LEAST_COMPARED = 0.1
 _NOT_KNOWN = (
     "What the model that training began with may have learned from text of this run's "
     "clients: whether there was any is not known."
@@ -40,8 +43,7 @@ class Finding:
     Attributes:
         public_data: A sentence beside what else is public; or empty.
         not_counted: What no guarantee covers: a sentence each.
-        facts: What was found, with numbers: what a run that is resumed has to find
-            too, and only the simulator knows.
+        found: What was found, with numbers.
         may_have_judges: Whether the model may have learned from any of the clients.
         record: The record for the run's own model: that of the one that it begins
             with. None where there is none, and where it has text of the run's clients:
@@ -50,11 +52,22 @@ class Finding:
 
     public_data: str = ""
     not_counted: tuple[str, ...] = ()
-    facts: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    found: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     may_have_judges: bool = False
     record: text_record.TextRecord | None = dataclasses.field(
         default=None, compare=False
     )
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What a resumed run has to find too; none where it began with no model.
+
+        Only the simulator knows them.
+        """
+        if not self.found:
+            return {}
+        is_of_others = not self.may_have_judges
+        return {"initial_text": self.found, keyboard_runs.OF_OTHERS: is_of_others}
 
 
 def examine(
@@ -85,11 +98,9 @@ def examine(
     shared = None if record is None else record.shared_with(text)
     is_of_same_run = keyboard_runs.population_of(path) == text.fingerprint
     facts = {
-        "initial_text": {
-            "record": None if record is None else record.digest,
-            "is_of_same_run": is_of_same_run,
-            "shared": None if shared is None else dataclasses.asdict(shared),
-        }
+        "record": None if record is None else record.digest,
+        "is_of_same_run": is_of_same_run,
+        "shared": None if shared is None else dataclasses.asdict(shared),
     }
     if is_of_same_run or (shared is not None and shared.is_same):
         found = stated = _SAME
@@ -97,12 +108,13 @@ def examine(
     elif record is None or shared is None or not shared:
         if shared is not None:
             logging.info(
-                "The initial model's text was compared with %s sentences of this run's "
-                "population, which have %s: it shares none, and no id.",
+                "The initial model's text was compared with those %s of %s sentences "
+                "of this run's population that have %s: it shares none, and no id.",
                 f"{shared.compared:,}",
+                f"{text.num_sentences:,}",
                 _WORDS,
             )
-        public_data, is_known = _nothing_shared(record, shared)
+        public_data, is_known = _nothing_shared(record, shared, text.num_sentences)
         not_counted = () if is_known or is_synthetic else (_NOT_KNOWN,)
         not_counted += () if record is None else (_COMPARED,)
         passed_on = None if record is None else record.passed_on()
@@ -143,8 +155,9 @@ def of_judges(models: Mapping[str, str], text: client_text.ClientText) -> list[s
             vocabulary of the models.
 
     Returns:
-        A sentence for each model that has a record of its text, and is not of a run of
-        this population: such a run has held the judges out.
+        A sentence for each model that has a record of its text, and one for each of a
+        run of this population, which has held the judges out, that began with a model
+        that may not have.
 
     Raises:
         ValueError: If a record is damaged, or of another model.
@@ -152,8 +165,17 @@ def of_judges(models: Mapping[str, str], text: client_text.ClientText) -> list[s
     """
     notes = []
     for name, path in models.items():
+        if keyboard_runs.population_of(path) == text.fingerprint:
+            run = keyboard_runs.TrainingRun.of_model(path)
+            if run is not None and run.may_have_read_judges:
+                notes.append(
+                    f"{name} began with a model that has text of this population, or "
+                    "it is not known that it has none. Whoever wrote it judges both "
+                    "too kindly."
+                )
+            continue
         file = text_record.find(path)
-        if file is None or keyboard_runs.population_of(path) == text.fingerprint:
+        if file is None:
             continue
         weights = initial_model.read(file.parent).fingerprint
         record = text_record.TextRecord.read(file.parent, weights)
@@ -182,9 +204,17 @@ def _made_of(record: text_record.TextRecord | None) -> str:
 
 
 def _nothing_shared(
-    record: text_record.TextRecord | None, shared: text_record.Shared | None
+    record: text_record.TextRecord | None,
+    shared: text_record.Shared | None,
+    num_sentences: int,
 ) -> tuple[str, bool]:
-    """Returns what is said where nothing was found, and whether there is nothing."""
+    """Returns what is said where nothing was found, and whether there is nothing.
+
+    Args:
+        record: That of the initial model.
+        shared: What was found.
+        num_sentences: Of the clients.
+    """
     if record is None or shared is None:
         return (
             "It has no record of its text, as training.pretrain makes one: whether "
@@ -200,6 +230,16 @@ def _nothing_shared(
             f"{_made_of(record)}, which share no id with this run's clients. No "
             f"sentence could be compared, as not both have {_WORDS}: whether they "
             "share sentences is not known."
+        ), False
+    recorded = sum(one.num_sentences for one in record.texts)
+    if (
+        shared.compared < _LEAST_COMPARED * num_sentences
+        or len(record.windows) < _LEAST_COMPARED * recorded
+    ):
+        return (
+            f"{_made_of(record)}, which share no id with this run's clients, and no "
+            f"{_WORDS}. But few of the sentences have so many: whether they share "
+            "others is not known."
         ), False
     return (
         f"{_made_of(record)}, which share with this run's clients neither an id nor "

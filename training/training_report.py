@@ -16,6 +16,12 @@ from training import evaluation, metric_names, model_average
 if TYPE_CHECKING:  # imported with the first figure
     from matplotlib import figure as figure_lib
 
+MAY_HAVE_JUDGES = (
+    "The model that training began with has text of this run's clients, or it is not "
+    "known that it has none. So it, n-grams of its text, and this model may have seen "
+    "the clients who judge them, and would look better here than they are."
+)
+
 
 def with_public_data(
     statement: statement_lib.PrivacyStatement,
@@ -76,12 +82,7 @@ def write(
             f"decay {average.decay:g}; clients went on from the last one."
         )
     if may_have_judges:
-        model.text(
-            "The model that training began with has text of this run's clients, or it "
-            "is not known that it has none. So it, n-grams of its text, and this model "
-            "may have seen the clients who judge them, and would look better here than "
-            "they are."
-        )
+        model.text(MAY_HAVE_JUDGES)
     add_held_out(model, metrics, baselines)
     clip_norm = report.section("Clip norm", covered=True)
     told, drawn = plots.told_and_drawn(metrics, ["clip_norm", "tracked_norm"])

@@ -82,7 +82,11 @@ class PretrainTest(absltest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         second = self.scratch / "second"
         facts = json.loads((second / "simulator" / "facts.json").read_text())
-        self.assertEqual(facts["initial_text"], record.digest)
+        self.assertEqual(facts["initial_text"]["record"], record.digest)
+        self.assertFalse(facts["initial_text_is_of_others"])
+        for name, is_said in (("public", False), ("second", True)):
+            page = (self.scratch / name / "report.html").read_text()
+            self.assertEqual("may have seen the clients who judge" in page, is_said)
         weights = initial_model.read(second).fingerprint
         second = text_record.TextRecord.read(second, weights)
         self.assertEqual([one.num_clients for one in second.texts], [16, 5])

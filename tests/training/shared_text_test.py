@@ -1,6 +1,7 @@
 """Tests of what is said of a model that may have seen the clients' text."""
 
 import pathlib
+import shutil
 from unittest import mock
 
 import numpy as np
@@ -8,7 +9,7 @@ from absl.testing import absltest
 
 from randomness import noise_keys
 from simulation import client_text, run_directory, run_record
-from training import initial_model, shared_text, text_record
+from training import initial_model, keyboard_runs, shared_text, text_record
 
 _SENTENCE = list(range(4, 4 + text_record.NUM_WORDS))
 
@@ -109,6 +110,52 @@ class SharedTextTest(absltest.TestCase):
             self.assertIn("No sentence could be compared", found.public_data)
             self.assertNotIn("neither", found.public_data)
             self.assertTrue(found.may_have_judges)
+
+    def test_few_sentences_that_can_be_compared(self):
+        # One of eleven has twelve words, and the others are as they are elsewhere.
+        short = [[4, 5, 6]] * 10
+        long, other = _SENTENCE, _SENTENCE[::-1]
+        for public, private in (
+            ({"a": [long]}, {"b": [*short, other]}),
+            ({"a": [long, *short]}, {"b": [other]}),
+        ):
+            self.model = self.scratch / f"model {len(public['a'])}"
+            self.model.mkdir()
+            text = self.text(f"public {len(public['a'])}", public)
+            record = text_record.TextRecord.of(text, np.arange(1), 99, "public.csv")
+            record.write(self.model, "w")
+            found = self.examine(self.text(f"private {len(public['a'])}", private))
+            self.assertIn("But few of the sentences have so many", found.public_data)
+            self.assertNotIn("neither", found.public_data)
+            self.assertRegex(found.not_counted[0], "is not known")
+            self.assertTrue(found.may_have_judges)
+            self.assertFalse(found.facts[keyboard_runs.OF_OTHERS])
+
+    def test_a_model_that_began_with_one_that_may_have_read_judges(self):
+        private = self.text("private", {"a": [_SENTENCE]})
+        path = self.scratch / "run"
+
+        def notes(**facts):
+            shutil.rmtree(path, ignore_errors=True)
+            run_directory.RunDirectory.create(
+                path,
+                program="training.run_training",
+                flags=tuple(f"--{name}=1" for name in keyboard_runs._OF_TRAINING),
+                facts={"population": private.fingerprint, **facts},
+                noise_key=noise_keys.NoiseKey.of_seed(1),
+            ).close()
+            return shared_text.of_judges({"it": str(path)}, private)
+
+        self.assertEqual(notes(), [])
+        self.record({"a": [_SENTENCE]})
+        found = self.examine(private, is_allowed=True)
+        [told] = notes(initial_model="w", **found.facts)
+        self.assertRegex(told, "^it began with a model that has text of .* too kindly")
+        # Older runs do not say what was found.
+        self.assertLen(notes(initial_model="w"), 1)
+        self.record({"b": [_SENTENCE[::-1]]}, "other")
+        found = self.examine(private)
+        self.assertEqual(notes(initial_model="w", **found.facts), [])
 
     def test_what_models_share_with_who_judges_them(self):
         model = mock.Mock(fingerprint="w")
