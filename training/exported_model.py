@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 import tensorflow as tf
 
+from simulation import run_files, run_record
 from simulation import vocabulary as vocabulary_lib
 from training import model as model_lib
 
@@ -15,15 +16,20 @@ VOCABULARY_FILE = "vocabulary.txt"
 
 
 class _Module(tf.Module):
-    """What is saved: the weights, and the function from tokens to logits."""
+    """What is saved: the weights, and the function from tokens to logits.
+
+    And which vocabulary gives tokens their meaning.
+    """
 
     def __init__(
         self,
         model: model_lib.LanguageModel,
         weights: Mapping[str, np.ndarray],
+        vocabulary: str,
         sequence_length: int,
     ):
         super().__init__()
+        self.vocabulary = tf.Variable(vocabulary, trainable=False)
         self.weights = [tf.Variable(w, name=name) for name, w in weights.items()]
         signature = tf.TensorSpec([None, sequence_length], tf.int32, name="tokens")
 
@@ -60,7 +66,7 @@ def export(
             f"vocabulary has {vocabulary.num_tokens} tokens, the model "
             f"{model.num_tokens}."
         )
-    module = _Module(model, weights, sequence_length)
+    module = _Module(model, weights, vocabulary.fingerprint, sequence_length)
     tf.saved_model.save(
         module, str(path), signatures={"serving_default": module.logits}
     )
@@ -78,32 +84,80 @@ def read_weights(
         path: What `export` wrote.
 
     Raises:
-        ValueError: If there is no model with a vocabulary.
+        ValueError: See `read`.
     """
-    vocabulary = read_vocabulary(path)
-    loaded = load(path)
+    loaded, vocabulary = read(path)
     weights = collections.OrderedDict(
         (weight.name.partition(":")[0], weight.numpy()) for weight in loaded.weights
     )
     return weights, vocabulary
 
 
-def read_vocabulary(path: str | os.PathLike[str]) -> vocabulary_lib.Vocabulary:
-    """Returns the vocabulary of an exported model.
+def read(
+    path: str | os.PathLike[str],
+) -> tuple[tf.Module, vocabulary_lib.Vocabulary]:
+    """Returns an exported model, as of `load`, and the vocabulary that it is of.
 
     Args:
         path: What `export` wrote.
 
     Raises:
-        ValueError: If there is no model with a vocabulary.
+        ValueError: If there is no model with a vocabulary, the vocabulary beside it is
+            not the one that it was trained with, or its weights are not finite.
     """
-    vocabulary_path = pathlib.Path(path) / VOCABULARY_FILE
+    path = pathlib.Path(path)
+    vocabulary_path = path / VOCABULARY_FILE
     if not vocabulary_path.exists():
         raise ValueError(
             f"{path} is no exported model: it has no {VOCABULARY_FILE}. Give the "
             "directory 'model' of a run of training."
         )
-    return vocabulary_lib.Vocabulary.read(vocabulary_path)
+    vocabulary = vocabulary_lib.Vocabulary.read(vocabulary_path)
+    loaded = load(path)
+    logits = loaded.signatures["serving_default"].structured_outputs["logits"]
+    num_tokens = logits.shape[-1]
+    trained_with = _vocabulary_of(path, loaded)
+    if num_tokens not in (None, vocabulary.num_tokens):
+        what = (
+            f"of {num_tokens:,} tokens, and that file is of {vocabulary.num_tokens:,}"
+        )
+    elif trained_with is not None and trained_with != vocabulary.fingerprint:
+        what = (
+            f"of words with the fingerprint {trained_with[:16]}, and that file's have "
+            f"{vocabulary.fingerprint[:16]}"
+        )
+    else:
+        _check_finite(path, loaded)
+        return loaded, vocabulary
+    raise ValueError(
+        f"{vocabulary_path} is not the vocabulary of the model beside it, which is "
+        f"{what}: its tokens would mean other words. Restore the file that the "
+        "training wrote."
+    )
+
+
+def _vocabulary_of(path: pathlib.Path, loaded: tf.Module) -> str | None:
+    """Returns the fingerprint of the vocabulary that a model was trained with.
+
+    Models of older versions do not have it, but the run that they are in may.
+    """
+    if hasattr(loaded, "vocabulary"):
+        return loaded.vocabulary.numpy().decode()
+    path = path.absolute()
+    facts = path.parent / run_record.FACTS_FILE
+    if path.name != "model" or not facts.exists():
+        return None
+    return run_files.read_json(facts).get("vocabulary")
+
+
+def _check_finite(path: pathlib.Path, loaded: tf.Module) -> None:
+    for weight in loaded.weights:
+        if not np.all(np.isfinite(weight.numpy())):
+            raise ValueError(
+                f"{path}: {weight.name.partition(':')[0]} of the model is not finite "
+                "everywhere, so it says nothing: its training has diverged. Train it "
+                "with lower learning rates, or leave it out."
+            )
 
 
 def load(path: str | os.PathLike[str]) -> tf.Module:

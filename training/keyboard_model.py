@@ -119,7 +119,7 @@ def read(path: str | os.PathLike[str]) -> KeyboardModel:
 
 
 def _read_exported(path: pathlib.Path) -> KeyboardModel:
-    vocabulary, loaded = exported_model.read_vocabulary(path), exported_model.load(path)
+    loaded, vocabulary = exported_model.read(path)
     [tokens] = (
         loaded.signatures["serving_default"].structured_input_signature[1].values()
     )

@@ -122,7 +122,7 @@ def of_texts(
         if any(filecmp.cmp(file, other, shallow=False) for other in files):
             continue
         files.append(file)
-        for ngram, model in ngram_files.read(path).items():
+        for ngram, model in ngram_files.read(path, vocabulary).items():
             predictor = NGramPredictor(model, vocabulary)
             found[f"{ngram}{metric_names.of_text(name)}"] = predictor
     return found

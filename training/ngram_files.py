@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from simulation import vocabulary as vocabulary_lib
 from training import array_files, kneser_ney, metric_names, ngrams
 
 # Beside an exported model.
@@ -13,19 +14,22 @@ FILE = "ngrams.npz"
 
 
 def write(
-    models: Mapping[str, ngrams.Model], num_tokens: int, folder: str | os.PathLike[str]
+    models: Mapping[str, ngrams.Model],
+    vocabulary: vocabulary_lib.Vocabulary,
+    folder: str | os.PathLike[str],
 ) -> None:
     """Writes n-grams beside an exported model.
 
     Args:
         models: From `kneser_ney.by_name`.
-        num_tokens: Size of the vocabulary with its special tokens.
+        vocabulary: That they are counted with.
         folder: Where.
     """
     unigram = models[metric_names.UNIGRAM]
     assert isinstance(unigram, ngrams.Unigram)
     arrays = {
-        "num_tokens": np.array(num_tokens),
+        "num_tokens": np.array(vocabulary.num_tokens),
+        "vocabulary": np.array(vocabulary.fingerprint),
         "probabilities": unigram.probabilities,
     }
     # The other trigram is one of the same counts.
@@ -47,14 +51,17 @@ def find(model: str | os.PathLike[str]) -> pathlib.Path | None:
     return array_files.find(model, FILE)
 
 
-def read(model: str | os.PathLike[str]) -> dict[str, ngrams.Model]:
+def read(
+    model: str | os.PathLike[str], vocabulary: vocabulary_lib.Vocabulary
+) -> dict[str, ngrams.Model]:
     """Returns what `write` wrote; nothing where there is none.
 
     Args:
         model: The exported model, or the directory of its run.
+        vocabulary: The model's.
 
     Raises:
-        ValueError: If the file is damaged.
+        ValueError: If the file is damaged, or counted with another vocabulary.
     """
     path = find(model)
     if path is None:
@@ -64,6 +71,14 @@ def read(model: str | os.PathLike[str]) -> dict[str, ngrams.Model]:
     with array_files.reading(path, what, mend) as file:
         found: list[ngrams.Model] = [ngrams.Unigram(file["probabilities"])]
         size = int(file["num_tokens"])
+        # Files of older versions have the size only.
+        counted_with = str(file.get("vocabulary", vocabulary.fingerprint))
+        if (size, counted_with) != (vocabulary.num_tokens, vocabulary.fingerprint):
+            raise ValueError(
+                f"they are of {size:,} tokens, fingerprint {counted_with[:16]}, and "
+                f"the model is of {vocabulary.num_tokens:,}, fingerprint "
+                f"{vocabulary.fingerprint[:16]}"
+            )
         while f"keys_{len(found) + 1}" in file:
             order = len(found) + 1
             keys, counts, weights = (

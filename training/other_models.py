@@ -76,20 +76,26 @@ def judged(
 
 
 def judged_ngrams(
-    paths: Sequence[str], judges: windows.Windows
+    paths: Sequence[str],
+    judges: windows.Windows,
+    vocabulary: vocabulary_lib.Vocabulary,
 ) -> list[baselines.Baseline]:
     """Returns what n-grams of the text of other models reach, where they came along.
 
     Args:
         paths: As of `judged`, or of any other run; of the run's vocabulary.
         judges: The places of the clients who judge.
+        vocabulary: The run's.
+
+    Raises:
+        ValueError: See `ngram_files.read`.
     """
     # A model may be given both as what a run begins with and to compare with.
     folders = {_exported_in(path) or pathlib.Path(path): path for path in paths}
     found = []
     names = _names(list(folders.values()))
     for folder, name in zip(folders, names, strict=True):
-        models = ngram_files.read(folder)
+        models = ngram_files.read(folder, vocabulary)
         if models:
             made_of = f"counted on the text that {name} was trained on, no noise"
             source = metric_names.of_text(name)

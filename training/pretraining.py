@@ -122,7 +122,7 @@ class Prepared:
             path: The exported model.
         """
         record.write(path, initial_model.fingerprint(weights))
-        ngram_files.write(self._ngrams, self.network.num_tokens, path)
+        ngram_files.write(self._ngrams, self.vocabulary, path)
 
 
 def prepare(

@@ -80,7 +80,7 @@ def _beside(prepared, text, vocabulary, options, seed):
     found += others
     if options.initial_model is not None:
         paths.append(options.initial_model)
-    found += other_models.judged_ngrams(paths, judges)
+    found += other_models.judged_ngrams(paths, judges, vocabulary)
     language = baselines.language_of(_POPULATION.read(), _LANGUAGE.read())
     found += baselines.of_language(language, vocabulary, judges, limits.max_words)
     for baseline in found:

@@ -7,6 +7,7 @@ import pathlib
 import numpy as np
 from absl.testing import absltest, parameterized
 
+from simulation import vocabulary
 from training import array_files, ngram_files, text_record
 
 
@@ -44,9 +45,12 @@ class ArrayFilesTest(parameterized.TestCase):
         def read_record():
             return text_record.TextRecord.read(self.folder, "w")
 
+        def read_ngrams():
+            return ngram_files.read(self.folder, vocabulary.Vocabulary(["a"]))
+
         for file, read, mend in (
             (text_record.FILE, read_record, "Train the model again"),
-            (ngram_files.FILE, lambda: ngram_files.read(self.folder), "Exp"),
+            (ngram_files.FILE, read_ngrams, "Export the model"),
         ):
             (self.folder / file).write_bytes(contents)
             with self.assertRaisesRegex(

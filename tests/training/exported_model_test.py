@@ -1,15 +1,19 @@
 """Tests of exported models: what they say is what the model says."""
 
+import json
 import os
+import pathlib
+from unittest import mock
 
 import numpy as np
 import tensorflow as tf
 from absl.testing import absltest
 
-from simulation import vocabulary
+from simulation import run_record, vocabulary
 from training import exported_model, model
 
 _LENGTH = 4
+_VARIABLE = tf.Variable
 
 
 class ExportedModelTest(absltest.TestCase):
@@ -41,7 +45,7 @@ class ExportedModelTest(absltest.TestCase):
     def test_bad_input(self):
         self._export()
         with self.assertRaisesRegex(ValueError, "is no exported model"):
-            exported_model.read_vocabulary(self.create_tempdir().full_path)
+            exported_model.read(self.create_tempdir().full_path)
         with self.assertRaisesRegex(ValueError, "has 5 tokens, the model 8"):
             exported_model.export(
                 self.model,
@@ -50,6 +54,49 @@ class ExportedModelTest(absltest.TestCase):
                 _LENGTH,
                 self.path,
             )
+
+    def test_the_vocabulary_of_another_model(self):
+        self._export()
+        file = pathlib.Path(self.path, exported_model.VOCABULARY_FILE)
+        for words, told in (
+            (["see", "you", "soon"], "is of 8 tokens, and that file is of 7"),
+            # As many, of which one means something else.
+            (["see", "me", "soon", "don't"], "is of words with the fingerprint"),
+        ):
+            file.write_text(vocabulary.Vocabulary(words).to_text())
+            with self.assertRaisesRegex(
+                ValueError, f"{file} is not the vocabulary of the model .*{told}"
+            ):
+                exported_model.read_weights(self.path)
+
+    def test_the_vocabulary_of_a_model_of_an_older_version(self):
+        """Whose run alone knows it, where it is in its run's directory."""
+        with mock.patch.object(tf, "Variable", _without_text):
+            self._export()
+        facts = pathlib.Path(self.path).parent / run_record.FACTS_FILE
+        exported_model.read(self.path)
+        facts.parent.mkdir()
+        facts.write_text(json.dumps({"vocabulary": self.words.fingerprint}))
+        exported_model.read(self.path)
+        facts.write_text(json.dumps({"vocabulary": "another"}))
+        with self.assertRaisesRegex(ValueError, "is not the vocabulary of the model"):
+            exported_model.read(self.path)
+        moved = f"{self.path}_elsewhere"
+        os.rename(self.path, moved)
+        exported_model.read(moved)
+
+    def test_a_model_that_has_diverged(self):
+        self.weights["projection"][1, 2] = np.inf
+        self._export()
+        with self.assertRaisesRegex(ValueError, "projection of the model is not fin"):
+            exported_model.read(self.path)
+
+
+def _without_text(value, *arguments, **named):
+    """A variable, or nothing for text, as older versions have it."""
+    if isinstance(value, str):
+        return None
+    return _VARIABLE(value, *arguments, **named)
 
 
 if __name__ == "__main__":

@@ -238,7 +238,8 @@ class JudgesTest(absltest.TestCase):
         path = self._export(name)
         limits = examples.ClientLimits(2, 4)
         counted = baselines.ngrams_of(text, clients, limits, 9)
-        ngram_files.write(counted, 9, self.path / name / "model")
+        words = vocabulary.Vocabulary(_WORDS)
+        ngram_files.write(counted, words, self.path / name / "model")
         return path, counted
 
     def test_ngrams_of_the_text_of_models(self):

@@ -146,17 +146,19 @@ class OtherModelsTest(common.TrainingTestCase):
         who, size = np.arange(3), common.NUM_TOKENS
         clients = held_out.Clients(who, np.arange(3, 9))
         models = baselines.ngrams_of(text, clients, self.limits, size)
-        ngram_files.write(models, size, self.scratch / "b" / "model")
+        ngram_files.write(models, _WORDS, self.scratch / "b" / "model")
         judges = windows.of_clients(text, np.arange(3, 9), self.limits, size)
         paths = [str(self.scratch / name) for name in ("a", "b", "nothing")]
-        found = other_models.judged_ngrams([*paths, f"{paths[1]}/model"], judges)
+        found = other_models.judged_ngrams(
+            [*paths, f"{paths[1]}/model"], judges, _WORDS
+        )
         self.assertLen(found, 4)
         for baseline, model_ in zip(found, models.values(), strict=True):
             self.assertIn(", text of b", baseline.name)
             self.assertEqual(baseline.metrics, ngrams.metrics(model_, judges))
         (self.scratch / "b" / "model" / ngram_files.FILE).write_bytes(b"PK")
         with self.assertRaisesRegex(ValueError, "ngrams.npz.* cannot be read"):
-            other_models.judged_ngrams(paths, judges)
+            other_models.judged_ngrams(paths, judges, _WORDS)
 
     def test_names(self):
         self.export("a", common.bigram_model())

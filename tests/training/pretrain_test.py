@@ -68,7 +68,15 @@ class PretrainTest(absltest.TestCase):
         self.assertEqual((text.num_clients, text.num_sentences), (16, 16))
         self.assertLen(record.ids, 16)
         self.assertLen(record.windows, 3)
-        self.assertEqual(tuple(ngram_files.read(public / "model")), metric_names.NGRAMS)
+        words = vocabulary.Vocabulary.from_english(50)
+        counted = ngram_files.read(public / "model", words)
+        self.assertEqual(tuple(counted), metric_names.NGRAMS)
+        others = vocabulary.Vocabulary([*words.words[1:], "other"])
+        for wrong in (others, vocabulary.Vocabulary.from_english(49)):
+            with self.assertRaisesRegex(
+                ValueError, "ngrams.npz.*: they are of 54 tokens.* and the model is of"
+            ):
+                ngram_files.read(public / "model", wrong)
 
         # Pretraining that goes on from it with other text has seen both.
         lines = "".join(f"v{user},{_WORDS}\n" for user in range(9))
