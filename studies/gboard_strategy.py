@@ -9,6 +9,7 @@ left is a flagfile for `training.run_training`.
 """
 
 import dataclasses
+import functools
 import hashlib
 import math
 import os
@@ -253,20 +254,44 @@ class StrategyStudy(training_runs.TrainingStudy):
         return [path for path in paths if (path / run_record.FACTS_FILE).exists()]
 
     def check_clients(self) -> None:
-        """Checks before the first run that there are clients enough for the last.
+        """Checks before the first run that the last one can be, whatever comes out.
 
         Raises:
-            ValueError: If there are not, or not for an experiment.
+            ValueError: If there are too few clients for it, or for an experiment; or
+                no noise that a run can have meets the target.
         """
         super().check_clients()
+        _ = self._report_goals
+
+    @functools.cached_property
+    def _report_goals(self) -> list[int]:
+        """The final run's report goal for each noise that is tried.
+
+        Who takes part follows from the seed and the number of clients, so it is known
+        before anybody trains.
+        """
         goal, clients = self.options.largest_report_goal, self._num_clients
+        goals = []
         try:
             self.rule(clients, goal, 0)
-        except ValueError as error:
+            for noise in numbers(self.options.noises_per_client):
+                choice = self._choice(clients, noise)
+                final = (
+                    "--mechanism=dp_ftrl",
+                    f"--cohort_size={choice.report_goal}",
+                    f"--num_rounds={self.options.num_rounds}",
+                    f"--noise_multiplier={choice.noise_multiplier!r}",
+                    "--clip_norm=1",
+                )
+                option_flags.read_lines(TrainingOptions, (*self.lines, *final))
+                goals.append(choice.report_goal)
+        except (ValueError, timers.ReportGoalNotMetError) as error:
             raise ValueError(
-                f"--largest_report_goal={goal}: {error} Begin a new study with at most "
-                f"what {clients:,} clients allow"
+                f"--largest_report_goal={goal}: {str(error).removesuffix('.')}. Begin "
+                f"a new study with at most what {clients:,} clients allow, and a "
+                f"--target_rho (now {self.options.target_rho:g}) that they can have"
             ) from error
+        return goals
 
     def _metrics(self, directory: pathlib.Path, kind: str) -> dict[Any, pd.DataFrame]:
         """Returns metrics of the runs of a kind, by the numbers that they differ in."""
@@ -291,16 +316,24 @@ class StrategyStudy(training_runs.TrainingStudy):
         noise = largest_noise(losses, self.options.loss_tolerance)
         first = directory / study.part_name(self.settings[0].name, 0)
         clients = training_runs.read_num_clients(first)
-        seed = self.seed + 1
-        choice = gboard_privacy.choose(
+        choice = self._choice(clients, noise)
+        seed = self._final_seed
+        return Decisions(rate, quantile, clip, noise, clients, choice, seed)
+
+    @property
+    def _final_seed(self) -> int:
+        return self.seed + 1
+
+    def _choice(self, clients: int, noise: float) -> gboard_privacy.Choice:
+        """Returns report goal, noise and timer for a noise that a model bears."""
+        return gboard_privacy.choose(
             lambda goal, hours: self.rule(clients, goal, hours),
-            seed=seed,
+            seed=self._final_seed,
             noise_per_client=noise,
             small_goal=self.options.small_report_goal,
             largest_goal=self.options.largest_report_goal,
             target_rho=self.options.target_rho,
         )
-        return Decisions(rate, quantile, clip, noise, clients, choice, seed)
 
     def rule(self, clients: int, goal: int, hours: int) -> timers.Timers:
         """Returns how the clients of the final run's rounds come together."""

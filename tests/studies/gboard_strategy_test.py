@@ -405,6 +405,21 @@ class StrategyTest(parameterized.TestCase):
         # It ends before the first run.
         self.assertEmpty(self.asked)
 
+    def test_a_final_run_that_cannot_be(self):
+        """Ends before the first run, too, though the population is large enough."""
+        # At night few charge, so that a round of many never has them all.
+        self.base.write_text(_BASE.replace("--nodiurnal\n", ""))
+        regex = "^--largest_report_goal=300: .*300.* Begin a new study"
+        with self.assertRaisesRegex(ValueError, regex):
+            self.walk(self.prepare(largest_report_goal=300, target_rho=1e-5))
+        self.assertEmpty(self.asked)
+
+    def test_noise_beyond_what_a_run_can_have(self):
+        regex = "noise_multiplier=.*Begin a new study .*--target_rho .now 1e-280"
+        with self.assertRaisesRegex(ValueError, regex):
+            self.walk(self.prepare(target_rho=1e-280))
+        self.assertEmpty(self.asked)
+
 
 if __name__ == "__main__":
     absltest.main()
