@@ -185,7 +185,8 @@ def train(
     if done.returncode:
         raise RuntimeError(
             f"the run of {label} in {path} ended with exit code {done.returncode}; "
-            "mend what it says and continue with --resume"
+            "mend what it says and continue with --resume, or begin a new study where "
+            "that is another flag or flagfile"
         )
 
 

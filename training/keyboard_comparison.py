@@ -232,12 +232,38 @@ class Comparison:
             rng = seeds.generator(self.seed, "judges drawn again")
             intervals[name] = scores.intervals(rng, self.num_resamples)
         table = keyboard_report.scores_table(evaluations, intervals)
+        notes = [*self.notes, *_above_picked_rate(evaluations, self.judgement.compose)]
         verdict = keyboard_report.write(
-            directory, evaluations, table, self.judgement.counts(), self.notes
+            directory, evaluations, table, self.judgement.counts(), notes
         )
         thresholds = {name: e.threshold for name, e in evaluations.items()}
         shown = keyboard_report.to_markdown(keyboard_report.shown(table, thresholds))
         return f"{shown}\n{verdict}"
+
+
+def _above_picked_rate(
+    evaluations: Mapping[str, keyboard_evaluation.Evaluation],
+    compose: keyboard_options.ComposeOptions,
+) -> list[str]:
+    """Returns which models are picked more often than is wanted at each threshold."""
+    if compose.compose_picked_rate is None:
+        return []
+    lowest = compose.lowest_threshold
+    above = [
+        f"{name} ({rate:.1%})"
+        for name, evaluation in evaluations.items()
+        if evaluation.threshold == lowest
+        and (rate := evaluation.scores.metrics()["compose_picked_rate"])
+        > compose.compose_picked_rate
+    ]
+    if not above:
+        return []
+    return [
+        f"At the lowest threshold, {lowest:g} (--lowest_threshold), Smart Compose is "
+        f"picked more often than the {compose.compose_picked_rate:.1%} wanted of "
+        f"{', '.join(above)}: a lower one would have them offer more, so their trigger "
+        "rates cannot be compared with others'."
+    ]
 
 
 def _layout_of(

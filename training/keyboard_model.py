@@ -147,6 +147,12 @@ def _read_checkpoint(path: pathlib.Path) -> KeyboardModel:
             f"(fingerprint {last.vocabulary_fingerprint[:16]}, now "
             f"{vocabulary.fingerprint[:16]}): restore its file or wordfreq's version."
         )
+    for name, array in last.weights.items():
+        if not np.all(np.isfinite(array)):
+            raise ValueError(
+                f"{path}: {name} of the model is not finite everywhere: its training "
+                "has diverged. Train it with lower learning rates."
+            )
     model = _cifg_of(path, last.weights)
     return of_weights(model, last.weights, vocabulary, int(flags["max_words"]) + 1)
 

@@ -186,14 +186,14 @@ class JudgesTest(absltest.TestCase):
         )
         return str(self.path / name)
 
-    def _compare(self, models, **options):
+    def _compare(self, models, compose=(), **options):
         return keyboard_comparison.Comparison.of(
             models,
             self.text,
             _options(judges="all", **options),
             keyboard_options.TouchOptions(),
             keyboard_options.UserOptions(),
-            keyboard_options.ComposeOptions(lowest_threshold=0.05),
+            keyboard_options.ComposeOptions(lowest_threshold=0.05, **dict(compose)),
             seed=1,
         )
 
@@ -225,6 +225,19 @@ class JudgesTest(absltest.TestCase):
         page = (self.path / "out" / "report.html").read_text()
         for text in (keyboard_judges.PUBLIC, "Keyboard: QWERTY", "nobody knows"):
             self.assertIn(text, page)
+
+    def test_a_picked_rate_that_the_lowest_threshold_is_above(self):
+        models = keyboard_comparison.Models.read([self._export("a")])
+        for wanted, is_said in ((0.001, True), (1.0, False)):
+            compose = {"compose_picked_rate": wanted}
+            comparison = self._compare(models, compose)
+            # Who is sure of anything at all is right now and then.
+            _, scores = self._written(comparison)
+            page = (self.path / "out" / "report.html").read_text()
+            shutil.rmtree(self.path / "out")
+            self.assertEqual("picked more often than the 0.1% wanted" in page, is_said)
+            rates = scores[scores["metric"] == "compose_picked_rate"]["value"]
+            self.assertEqual(bool((rates > wanted).any()), is_said)
 
     def _trained(self, name, text, clients):
         """A run whose model came with n-grams of its clients' text."""
