@@ -154,6 +154,12 @@ def _clip(options, found, table) -> tuple[str, str]:
         beyond = ", and is the largest that was tried: a larger one may do better"
     elif found.server_learning_rate == min(rates):
         beyond = ", and is the least that was tried: a smaller one may do better"
+    quantiles = {quantile for _, quantile in losses}
+    if len(quantiles) > 1 and found.target_quantile in (min(quantiles), max(quantiles)):
+        side = "largest" if found.target_quantile == max(quantiles) else "least"
+        beyond += (
+            f". The quantile is the {side} that was tried: one beyond it may do better"
+        )
     return (
         "(5, 6) Clip norm and server learning rate.",
         f"Clip norm {found.clip_norm:g}, server learning rate "

@@ -1,7 +1,6 @@
 """Where the keys of a keyboard are."""
 
 import json
-import math
 import os
 import pathlib
 import unicodedata
@@ -18,6 +17,10 @@ _QWERTY_ROWS = (
     (0.5, "asdfghjkl'"),
     (1.5, "zxcvbnm"),
 )
+# A place beyond this, or keys so many times as far apart, or as near, as those of a
+# telephone, are in another unit.
+_FARTHEST = 1000
+_OF_A_WIDTH = 4
 
 
 class KeyboardLayout:
@@ -40,7 +43,7 @@ class KeyboardLayout:
 
         Raises:
             ValueError: If a key is none of one character, or its place none of two
-                finite numbers.
+                numbers from -1000 to 1000.
         """
         self.name = name
         if not centers:
@@ -91,7 +94,22 @@ class KeyboardLayout:
             raise ValueError(f"layout is {path}; {shape} ({error}).") from error
         if not isinstance(pairs, dict):
             raise ValueError(f"layout is {path}; {shape}.")
-        return cls(str(path), pairs)
+        layout = cls(str(path), pairs)
+        layout._check_unit()
+        return layout
+
+    def _check_unit(self) -> None:
+        """Raises `ValueError` where keys are not about a width apart."""
+        points = np.array(list(self._centers.values()))
+        if len(points) < 2:
+            return
+        distances = np.linalg.norm(points[:, None] - points, axis=2)
+        nearest = np.median(np.where(distances > 0, distances, np.inf).min(axis=1))
+        if not 1 / _OF_A_WIDTH <= nearest <= _OF_A_WIDTH:
+            raise ValueError(
+                f"{self.name}: the nearest keys are {nearest:.3g} apart; they have to "
+                "be about 1: centers are in widths of a key, not in pixels."
+            )
 
     def __contains__(self, character: str) -> bool:
         return self._base(character) is not None
@@ -158,12 +176,12 @@ def _point(name: str, character: str, center: Any) -> tuple[float, float]:
             isinstance(part, int | float) and not isinstance(part, bool)
             for part in center
         )
-        and all(math.isfinite(part) for part in center)
+        and all(-_FARTHEST <= part <= _FARTHEST for part in center)
     )
     if not is_point:
         raise ValueError(
-            f"{name}: the key {character!r} is at {center!r}; it has to be two finite "
-            "numbers, x and y."
+            f"{name}: the key {character!r} is at {center!r}; it has to be two "
+            f"numbers, x and y, in widths of a key, none beyond {_FARTHEST:,}."
         )
     return float(center[0]), float(center[1])
 

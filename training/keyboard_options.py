@@ -120,8 +120,9 @@ class TouchOptions:
     touch_stddev: float = option(
         0.4,
         "Standard deviation of touches around a key's center, in both directions.",
-        above=0,
+        least=1e-3,
         most=100,
+        why="less is exact, and its square no number",
         unit="widths of a key",
     )
     num_candidates: int = option(

@@ -167,6 +167,7 @@ class StrategyTest(parameterized.TestCase):
         page = files[study.PAGE].decode()
         self.assertIn("1 at quantile 0.3: 2.3000; ", page)
         self.assertIn("The clip norm is the 0.3 quantile of updates'", page)
+        self.assertIn("The quantile is the least that was tried", page)
         lines = {(s.color, s.line) for s in made.settings}
         self.assertLen(lines, len(made.settings))
 

@@ -60,10 +60,14 @@ class KeyboardLayoutTest(parameterized.TestCase):
         (b'{"a": [0, 0], "a": [1, 1]}', "'a' comes twice"),
         (b"{}", "it has no key"),
         (b'{"ab": [0, 0]}', "'ab' has 2 characters"),
-        (b'{"a": [0]}', "'a' is at .*two finite numbers"),
-        (b'{"a": [0, NaN]}', "'a' is at .*two finite numbers"),
-        (b'{"a": [0, true]}', "'a' is at .*two finite numbers"),
-        (b'{"a": "xy"}', "'a' is at .*two finite numbers"),
+        (b'{"a": [0]}', "'a' is at .*two numbers, x and y, in widths"),
+        (b'{"a": [0, NaN]}', "'a' is at .*two numbers, x and y, in widths"),
+        (b'{"a": [0, true]}', "'a' is at .*two numbers, x and y, in widths"),
+        (b'{"a": [0, 1e200]}', "'a' is at .*none beyond 1,000"),
+        (b'{"a": [0, 1%s]}' % (b"0" * 400), "'a' is at .*none beyond 1,000"),
+        (b'{"a": [0, 0], "b": [40, 0], "c": [80, 0]}', "are 40 apart.*not in pixels"),
+        (b'{"a": [0, 0], "b": [0.1, 0], "c": [0.2, 0]}', "are 0.1 apart"),
+        (b'{"a": "xy"}', "'a' is at .*two numbers, x and y, in widths"),
     )
     def test_bad_files(self, contents, message):
         with self.assertRaisesRegex(ValueError, f"keys.json.*{message}"):
