@@ -43,7 +43,14 @@ def _check_flags() -> None:
         elif flag.value is not None:
             flag.value = os.path.abspath(flag.value)
     option_flags.check_all(_OPTIONS.read, _USER.read, _COMPOSE.read, _TOUCHES.read)
-    options = _OPTIONS.read()
+    options, layout = _OPTIONS.read(), _TOUCHES.read().layout
+    if layout is not None:
+        from training import keyboard_layout
+
+        keyboard_layout.KeyboardLayout.read(layout)
+    for path in options.model:
+        if not os.path.isdir(path):
+            raise ValueError(f"--model={path}: there is no such directory")
     if options.judges == options_lib.HELD_OUT:
         _take_population(options.model)
     elif not flags.FLAGS["population"].present:
@@ -58,7 +65,11 @@ def _take_population(models: Sequence[str]) -> None:
     runs = map(keyboard_runs.TrainingRun.of_model, models)
     first = keyboard_runs.who_holds_out(runs)
     if first is None:
-        return
+        raise ValueError(
+            f"--model={','.join(models)}: none is of a run, so nobody knows which "
+            "clients it held out; give the directory of the run, or --judges=all with "
+            "a population of which none trained"
+        )
     for field in (
         *fields_of(PopulationOptions).values(),
         *fields_of(LanguageOptions).values(),

@@ -16,7 +16,7 @@ class EvaluateKeyboardTest(parameterized.TestCase):
     @parameterized.parameters(
         ((), 2, "error: give --model: directories of runs"),
         (
-            ("--model=a", "--judges=all"),
+            ("--model=.", "--judges=all"),
             2,
             "error: --judges=all needs --population",
         ),
@@ -26,6 +26,13 @@ class EvaluateKeyboardTest(parameterized.TestCase):
             "error: --compose_threshold=0.1: has to be at least --lowest_threshold=0.3",
         ),
         (("--touch_stddev=0",), 2, "error: --touch_stddev=0: has to be a number in"),
+        (
+            ("--model=.", "--layout=nowhere.json"),
+            2,
+            "error: layout is .*cannot be read",
+        ),
+        (("--model=no",), 2, "error: --model=.*no: there is no such directory"),
+        (("--model=.",), 2, "error: --model=.*: none is of a run.*--judges"),
         (("--unkeyed_words=guess",), 2, "error: .*unkeyed_words"),
     )
     def test_flags_that_it_cannot_use(self, flags, code, message):
