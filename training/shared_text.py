@@ -26,6 +26,8 @@ _WORDS = f"{text_record.NUM_WORDS} known words in a row"
 # Of the sentences of a text: where fewer have so many words, to find none of them in
 # another text says next to nothing.
 _LEAST_COMPARED = 0.1
+# Clients that an error names.
+_NAMED = 3
 _NOT_KNOWN = (
     "What the model that training began with may have learned from text of this run's "
     "clients: whether there was any is not known."
@@ -127,8 +129,8 @@ def examine(
             f"--initial_model={path}: {_made_of(record)}, and it shares with this "
             f"run's population {found}. What it learned of them no guarantee of this "
             "run would count. Begin with a model of other text, leave those clients "
-            "out (--drop_users), or give --allow_shared_text, by which the statement "
-            "says that text is shared."
+            f"out (--drop_users{_first_of(record, text)}), or give "
+            "--allow_shared_text, by which the statement says that text is shared."
         )
     logging.warning("The initial model shares with this run's population %s.", found)
     return Finding(
@@ -194,6 +196,18 @@ def of_judges(models: Mapping[str, str], text: client_text.ClientText) -> list[s
             + (" Whoever wrote it judges the model too kindly." if shared else "")
         )
     return notes
+
+
+def _first_of(
+    record: text_record.TextRecord | None, text: client_text.ClientText
+) -> str:
+    """Returns what an error names of the clients who share something."""
+    if record is None:
+        return ""
+    clients = record.sharing_clients(text).tolist()
+    names = [repr(text.client_ids[i].as_py()) for i in clients[:_NAMED]]
+    more = len(clients) - len(names)
+    return f": {', '.join(names)}" + (f" and {more:,} more" if more else "")
 
 
 def _made_of(record: text_record.TextRecord | None) -> str:

@@ -162,21 +162,39 @@ class TextRecord:
         Args:
             text: Prepared with the same vocabulary.
         """
+        ids, sentences, compared = self._found_in(text)
+        return Shared(
+            text.fingerprint in [one.population for one in self.texts],
+            len(ids),
+            len(sentences),
+            len(np.unique(_writers(text, sentences))),
+            compared if len(self.windows) else 0,
+        )
+
+    def sharing_clients(self, text: client_text.ClientText) -> np.ndarray:
+        """Returns the clients of another text who share an id or a sentence.
+
+        Args:
+            text: Prepared with the same vocabulary.
+
+        Returns:
+            int64, ascending, distinct.
+        """
+        ids, sentences, _ = self._found_in(text)
+        return np.union1d(ids, _writers(text, sentences))
+
+    def _found_in(
+        self, text: client_text.ClientText
+    ) -> tuple[np.ndarray, np.ndarray, int]:
+        """Returns clients by id, sentences by words, and how many have enough words."""
         ids = _of_ids(text.client_ids.to_pylist())
         numbers, compared = [np.zeros(0, np.int64)], 0
         for sentences, windows in text_windows.hashes(text, NUM_WORDS):
             compared += len(np.unique(sentences))
             is_shared = text_windows.is_in(self.windows, windows)
             numbers.append(np.unique(sentences[is_shared]))
-        shared = np.concatenate(numbers)
-        writers = np.searchsorted(text.client_splits, shared, side="right")
-        return Shared(
-            text.fingerprint in [one.population for one in self.texts],
-            int(np.count_nonzero(text_windows.is_in(self.ids, ids))),
-            len(shared),
-            len(np.unique(writers)),
-            compared if len(self.windows) else 0,
-        )
+        clients = np.flatnonzero(text_windows.is_in(self.ids, ids))
+        return clients, np.concatenate(numbers), compared
 
     @property
     def digest(self) -> str:
@@ -245,6 +263,11 @@ def find(model: str | os.PathLike[str]) -> pathlib.Path | None:
         model: The exported model, or the directory of its run.
     """
     return array_files.find(model, FILE)
+
+
+def _writers(text: client_text.ClientText, sentences: np.ndarray) -> np.ndarray:
+    """Returns whose sentences are: int64 [n], the numbers of clients."""
+    return np.searchsorted(text.client_splits, sentences, side="right") - 1
 
 
 def _of_ids(ids: list[str]) -> np.ndarray:

@@ -71,6 +71,9 @@ class SharedTextTest(absltest.TestCase):
             ValueError, f"--initial_model={self.model}: .*{shared}.*--allow_shared_text"
         ):
             self.examine(private)
+        named = r"--drop_users: 'a', 'b'\)"
+        with self.assertRaisesRegex(ValueError, named):
+            self.examine(private)
         with self.assertLogs(level="WARNING") as logs:
             found = self.examine(private, is_allowed=True)
         self.assertRegex(logs.output[0], shared)
