@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _ALL = "all"
-_PARTS = ("noise", "small_memory", "large_memory", "round", "clients")
+_PARTS = ("noise", "small_memory", "large_memory", "round", "clients", "threads")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -73,18 +73,28 @@ class Options:
     )
     parts: str = option(
         _ALL,
-        "What to measure; noise takes half a minute, clients some six.",
+        "What to measure; noise takes half a minute, clients some six, threads some "
+        "five.",
         choices=(_ALL, *_PARTS),
     )
     timed_clients: int = option(
-        10, "Clients of a round of the part clients.", least=1, most=10**6
+        10,
+        "Clients of a round of the part clients; of the part threads twice as many.",
+        least=1,
+        most=10**6,
     )
     timed_words: int = option(
-        10_000, "Vocabulary of the part clients.", least=10, most=100_000
+        10_000, "Vocabulary of the parts clients and threads.", least=10, most=100_000
     )
     timed_repeats: int = option(
         3,
-        "Rounds of the part clients, for each way, and on each number of cores.",
+        "Rounds of the part clients, for each way.",
+        least=1,
+        most=1000,
+    )
+    thread_repeats: int = option(
+        9,
+        "Rounds of the part threads, on each number of cores.",
         least=1,
         most=1000,
     )
@@ -267,7 +277,7 @@ def measure_round(options: Options, scratch: str) -> Found:
 
 
 def measure_clients(options: Options, scratch: str) -> Found:
-    """Measures ways to train a client, and rounds on one core and on two."""
+    """Measures ways to train a client."""
     from scripts import training_ways, training_with_pfl
 
     if missing := training_with_pfl.missing():
@@ -276,15 +286,19 @@ def measure_clients(options: Options, scratch: str) -> Found:
             f"env/bin/pip install --no-deps {' '.join(training_with_pfl.REQUIREMENTS)}"
         )
     work = options.timed_clients, options.timed_words, options.timed_repeats, scratch
-    clients = training_ways.measure(*work)
+    return Found({"clients": training_ways.measure(*work)}, {})
+
+
+def measure_threads(options: Options, scratch: str) -> Found:
+    """Measures rounds on one core and on two."""
+    from scripts import training_ways
+
     # Twice as many: a round is cut into four blocks, and two cores have the same work
     # only where these are equal, as they are of 20 clients and not of ten.
-    rounds = 2 * options.timed_clients, *work[1:]
-    threads = training_ways.measure_threads(*rounds)
-    return Found(
-        {"clients": clients, "threads": threads},
-        {"two cores to one": training_ways.threads_gain(threads)},
+    threads = training_ways.measure_threads(
+        2 * options.timed_clients, options.timed_words, options.thread_repeats, scratch
     )
+    return Found({"threads": threads}, training_ways.threads_gain(threads))
 
 
 def plot_memory(over_cohorts, over_rounds) -> bytes:
@@ -380,6 +394,7 @@ _MEASURES = {
     "large_memory": measure_large_memory,
     "round": measure_round,
     "clients": measure_clients,
+    "threads": measure_threads,
 }
 
 

@@ -406,14 +406,22 @@ def rounds_on_cores(
     return pd.DataFrame(rows).assign(clients=num_clients)
 
 
-def threads_gain(found: "pd.DataFrame") -> float | None:
-    """Returns how much faster a round is on two cores than on one, by the medians.
+def threads_gain(found: "pd.DataFrame") -> dict[str, float]:
+    """Returns how much faster a round is on two cores than on one.
 
     Args:
         found: See `measure_threads`.
 
     Returns:
-        None where there were no rounds on two.
+        By the medians; and the least and the most of rounds that followed one another.
+        Nothing where there were no rounds on two.
     """
-    seconds = found.groupby("cores").wall_seconds.median()
-    return float(seconds[1] / seconds[2]) if 2 in seconds else None
+    seconds = found.pivot(index="repeat", columns="cores", values="wall_seconds")
+    if 2 not in seconds:
+        return {}
+    medians, pairs = seconds.median(), seconds[1] / seconds[2]
+    return {
+        "two cores to one": float(medians[1] / medians[2]),
+        "two cores to one, least of pairs": float(pairs.min()),
+        "two cores to one, most of pairs": float(pairs.max()),
+    }

@@ -125,7 +125,7 @@ class BenchmarksTest(parameterized.TestCase):
         kept = directory / "results"
         self.assertCountEqual(
             [path.name for path in kept.iterdir()],
-            ["clients.csv", "threads.csv", "about_clients.json"],
+            ["clients.csv", "about_clients.json"],
         )
         clients = tables.read(kept / "clients.csv")
         ways = [
@@ -140,8 +140,17 @@ class BenchmarksTest(parameterized.TestCase):
             found = [way for way in rows["way"] if not way.startswith("pfl-research")]
             self.assertEqual(found, ways)
         self.assertGreater(clients["cpu_seconds_per_client"].min(), 0)
+
+    def test_rounds_on_one_core_and_on_two(self):
+        directory = pathlib.Path(self.create_tempdir().full_path)
+        self.run_training(
+            "--parts=threads --timed_clients=1 --timed_words=10 --thread_repeats=1 "
+            "--results_dir=results",
+            directory,
+        )
+        kept = directory / "results"
         seconds = tables.read(kept / "threads.csv").set_index("cores").wall_seconds
-        about = json.loads((kept / "about_clients.json").read_text())
+        about = json.loads((kept / "about_threads.json").read_text())
         if 2 in seconds:
             self.assertAlmostEqual(
                 about["summary"]["two cores to one"],

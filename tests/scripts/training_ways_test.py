@@ -4,6 +4,7 @@ import contextlib
 import os
 from unittest import mock
 
+import numpy as np
 import pandas as pd
 from absl.testing import absltest, parameterized
 
@@ -71,10 +72,15 @@ class ThreadsTest(absltest.TestCase):
 
     def test_the_gain_is_that_of_medians(self):
         found = pd.DataFrame(
-            {"cores": [1, 2] * 3, "wall_seconds": [6.0, 3.0, 60.0, 4.0, 8.0, 0.1]}
+            {
+                "repeat": [0, 0, 1, 1, 2, 2],
+                "cores": [1, 2] * 3,
+                "wall_seconds": [6.0, 3.0, 60.0, 4.0, 8.0, 0.1],
+            }
         )
-        self.assertAlmostEqual(training_ways.threads_gain(found), 8 / 3)
-        self.assertIsNone(training_ways.threads_gain(found[found["cores"] == 1]))
+        gain = training_ways.threads_gain(found)
+        np.testing.assert_allclose(list(gain.values()), [8 / 3, 2, 80])
+        self.assertEqual(training_ways.threads_gain(found[found["cores"] == 1]), {})
 
 
 if __name__ == "__main__":
