@@ -48,9 +48,6 @@ def _check_flags() -> None:
         from training import keyboard_layout
 
         keyboard_layout.KeyboardLayout.read(layout)
-    for path in options.model:
-        if not os.path.isdir(path):
-            raise ValueError(f"--model={path}: there is no such directory")
     if options.judges == options_lib.HELD_OUT:
         _take_population(options.model)
     elif not flags.FLAGS["population"].present:
@@ -65,11 +62,7 @@ def _take_population(models: Sequence[str]) -> None:
     runs = map(keyboard_runs.TrainingRun.of_model, models)
     first = keyboard_runs.who_holds_out(runs)
     if first is None:
-        raise ValueError(
-            f"--model={','.join(models)}: none is of a run, so nobody knows which "
-            "clients it held out; give the directory of the run, or --judges=all with "
-            "a population of which none trained"
-        )
+        return
     for field in (
         *fields_of(PopulationOptions).values(),
         *fields_of(LanguageOptions).values(),
@@ -90,6 +83,13 @@ def run(arguments: experiment_flags.Arguments) -> None:
 
     options = _OPTIONS.read()
     models = keyboard_comparison.Models.read(options.model)
+    # Before a population is prepared.
+    if options.judges == options_lib.HELD_OUT and not models.runs:
+        raise ValueError(
+            f"--model={','.join(options.model)}: none is of a run, so nobody knows "
+            "which clients it held out; give the directory of the run, or "
+            "--judges=all with a population of which none trained"
+        )
     population = _POPULATION.read()
     text = client_sentences.prepare(
         population,

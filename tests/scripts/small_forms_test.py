@@ -111,7 +111,7 @@ def _write_database(path: pathlib.Path) -> None:
         for table in ("examples", "client_metadata"):
             connection.execute(f"UPDATE {table} SET split_name = 'train'")
             connection.execute(
-                f"UPDATE {table} SET split_name = 'test' WHERE client_id LIKE '5%'"
+                f"UPDATE {table} SET split_name = 'heldout' WHERE client_id LIKE '5%'"
             )
 
 

@@ -8,6 +8,8 @@ import sys
 from absl.testing import absltest, parameterized
 
 import training
+from simulation import vocabulary
+from training import exported_model, model
 
 _ROOT = pathlib.Path(training.__file__).parent.parent
 
@@ -31,11 +33,23 @@ class EvaluateKeyboardTest(parameterized.TestCase):
             2,
             "error: layout is .*cannot be read",
         ),
-        (("--model=no",), 2, "error: --model=.*no: there is no such directory"),
-        (("--model=.",), 2, "error: --model=.*: none is of a run.*--judges"),
         (("--unkeyed_words=guess",), 2, "error: .*unkeyed_words"),
     )
     def test_flags_that_it_cannot_use(self, flags, code, message):
+        self._refused(flags, code, message)
+
+    def test_a_model_of_no_run_has_held_nobody_out(self):
+        path = pathlib.Path(self.create_tempdir().full_path) / "model"
+        words = vocabulary.Vocabulary(["a", "b"])
+        network = model.cifg_language_model(6, num_units=2, projection_size=2)
+        exported_model.export(network, network.initial_weights(1), words, 3, path)
+        message = f"error: --model={path}: none is of a run, .*--judges=all"
+        said = self._refused((f"--model={path}",), 2, message)
+        # Which takes long, of many clients.
+        self.assertNotIn("Preparing", said)
+
+    def _refused(self, flags, code, message):
+        """Runs the program, and returns what it says."""
         output = pathlib.Path(self.create_tempdir().full_path) / "out"
         done = subprocess.run(
             [
@@ -50,6 +64,7 @@ class EvaluateKeyboardTest(parameterized.TestCase):
         self.assertEqual(done.returncode, code)
         self.assertRegex(done.stderr.splitlines()[-1], message)
         self.assertFalse(output.exists())
+        return done.stderr
 
 
 if __name__ == "__main__":
