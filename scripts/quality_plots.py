@@ -20,7 +20,7 @@ _PICTURE, _TABLE = "learning.png", "learning.csv"
 _COLUMNS = {f"held_out_{name}": name for name in ("loss", "one_suggestion")}
 _KEYS = ["setting", "round"]
 # Their rounds are not the others'.
-_DRAWN = [
+_DRAWN: Sequence[training_runs.Setting] = [
     step
     for step in xu_2023_quality_steps.STEPS
     if step.name != xu_2023_quality_steps.PLATEAU
@@ -60,34 +60,34 @@ def on_level(folder: str) -> tuple[pd.DataFrame, pd.DataFrame]:
     return pd.concat(runs, ignore_index=True), pd.concat(beside, ignore_index=True)
 
 
-def files(folder: str) -> dict[pathlib.Path, bytes]:
-    """Returns a plot, and a table of the values that it shows: means over seeds.
+def table_of(runs: pd.DataFrame) -> bytes:
+    """Returns the table of the values that are drawn: means over seeds.
 
     Args:
-        folder: As of `quality_results.judged_by_seed`.
+        runs: From `on_level`.
     """
-    runs, beside = on_level(folder)
-    panels = {column: metric_names.title(name) for column, name in _COLUMNS.items()}
-    steps: Sequence[training_runs.Setting] = _DRAWN
-    picture = training_runs.plot(runs, steps, panels, beside, is_cut=True)
-    drawn = runs[runs["setting"].isin([step.name for step in steps])]
+    drawn = runs[runs["setting"].isin([step.name for step in _DRAWN])]
     groups = drawn.rename(columns=_COLUMNS).groupby(_KEYS)
     shown = groups.agg(
         seeds=("seed", "size"),
         **{name: (name, "mean") for name in _COLUMNS.values()},
     )
-    return {
-        RESULTS / folder / _PICTURE: picture,
-        RESULTS / folder / _TABLE: tables.write(shown.round(9).reset_index()).encode(),
-    }
+    return tables.write(shown.round(9).reset_index()).encode()
 
 
 def differing(folder: str) -> dict[pathlib.Path, bytes]:
-    """Returns the files of a folder if what is kept shows other values.
+    """Returns a plot and its table if what is kept shows other values.
 
     Pictures are not compared: another machine may draw the same values otherwise.
+
+    Args:
+        folder: As of `quality_results.judged_by_seed`.
     """
-    made = files(folder)
-    table = RESULTS / folder / _TABLE
-    is_kept = table.exists() and table.read_bytes() == made[table]
-    return {} if is_kept and (RESULTS / folder / _PICTURE).exists() else made
+    runs, beside = on_level(folder)
+    picture, table = RESULTS / folder / _PICTURE, RESULTS / folder / _TABLE
+    values = table_of(runs)
+    if picture.exists() and table.exists() and table.read_bytes() == values:
+        return {}
+    panels = {column: metric_names.title(name) for column, name in _COLUMNS.items()}
+    drawn = training_runs.plot(runs, _DRAWN, panels, beside, is_cut=True)
+    return {picture: drawn, table: values}

@@ -151,9 +151,14 @@ def _by_model(found: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
 
 def _unless_diverged(of_model: pd.DataFrame, cells: Sequence[str]) -> Sequence[str]:
     """Returns the cells of a model, or none of them if its loss says nothing more."""
-    if of_model["loss"].mean() < quality_results.DIVERGED:
+    if not _diverges(of_model["loss"]):
         return cells
     return ["diverges", *[""] * (len(cells) - 1)]
+
+
+def _diverges(losses: Sequence[float] | pd.Series) -> bool:
+    """Returns whether a model's losses, of each seed, say nothing more on average."""
+    return bool(np.mean(losses) >= quality_results.DIVERGED)
 
 
 def _titles(names: Sequence[str]) -> list[str]:
@@ -184,8 +189,7 @@ def _differences(folder: str) -> list[str]:
                 continue
             rows.append([what, f"{_LABELS[model]} less {_LABELS[other]}"])
             rows[-1].append(str(len(both)))
-            losses = [found["loss"][model] for found in both]
-            if np.mean(losses) >= quality_results.DIVERGED:
+            if _diverges([found["loss"][model] for found in both]):
                 rows[-1] += ["diverges", ""]
                 continue
             for name, form in _COMPARED.items():
@@ -208,8 +212,7 @@ def xu_quality_sizes() -> list[str]:
     rows = []
     for model, label in _LABELS.items():
         seeds = [seed for seed in larger if model in larger[seed].index]
-        losses = [larger[seed]["loss"][model] for seed in seeds]
-        if not seeds or np.mean(losses) >= quality_results.DIVERGED:
+        if not seeds or _diverges([larger[s]["loss"][model] for s in seeds]):
             continue
         rows.append([label, str(len(seeds))])
         for name, form in _COMPARED.items():

@@ -4,16 +4,11 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from options.fields import OptionError, option
+from training import option_limits
 
 if TYPE_CHECKING:  # it imports NumPy
     from privacy.update_noise import AdaptiveClip
 
-# A learning rate above this makes any norm infinite.
-_LARGEST_RATE = 1e6
-# Of rounds: what a 32-bit number counts.
-_LARGEST_COUNT = 2**31 - 1
-# Less noise on counts guarantees nothing.
-_LEAST_NOISE = 1e-3
 # Of --adaptive_clip, without which none of them is of use. What is None follows from
 # the report goal.
 _DEFAULTS = {
@@ -50,7 +45,7 @@ class AdaptiveClipOptions:
         None,
         "The learning rate of --adaptive_clip (eta_gamma); 0.2 by default.",
         above=0,
-        most=_LARGEST_RATE,
+        most=option_limits.LARGEST_RATE,
         group="Privacy",
     )
     clipped_count_stddev: float | None = option(
@@ -58,7 +53,7 @@ class AdaptiveClipOptions:
         "Noise on the clipped counts (sigma_b) of --adaptive_clip. By default a "
         "twentieth of the report goal. Has to be above half of the "
         "noise multiplier.",
-        least=_LEAST_NOISE,
+        least=option_limits.LEAST_NOISE,
         most=2.0**30,
         group="Privacy",
     )
@@ -66,14 +61,14 @@ class AdaptiveClipOptions:
         None,
         "Round of the first restart with --adaptive_clip; 128 by default.",
         least=0,
-        most=_LARGEST_COUNT,
+        most=option_limits.LARGEST_COUNT,
         group="Privacy",
     )
     restart_period: int | None = option(
         None,
         "Rounds between restarts with --adaptive_clip; 1,024 by default.",
         least=1,
-        most=_LARGEST_COUNT,
+        most=option_limits.LARGEST_COUNT,
         group="Privacy",
     )
 

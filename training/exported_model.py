@@ -87,10 +87,7 @@ def read_weights(
         ValueError: See `read`.
     """
     loaded, vocabulary = read(path)
-    weights = collections.OrderedDict(
-        (weight.name.partition(":")[0], weight.numpy()) for weight in loaded.weights
-    )
-    return weights, vocabulary
+    return _weights_of(loaded), vocabulary
 
 
 def read(
@@ -127,7 +124,7 @@ def read(
             f"{vocabulary.fingerprint[:16]}"
         )
     else:
-        _check_finite(path, loaded)
+        check_finite(path, _weights_of(loaded))
         return loaded, vocabulary
     raise ValueError(
         f"{vocabulary_path} is not the vocabulary of the model beside it, which is "
@@ -150,13 +147,27 @@ def _vocabulary_of(path: pathlib.Path, loaded: tf.Module) -> str | None:
     return run_files.read_json(facts).get("vocabulary")
 
 
-def _check_finite(path: pathlib.Path, loaded: tf.Module) -> None:
-    for weight in loaded.weights:
-        if not np.all(np.isfinite(weight.numpy())):
+def _weights_of(loaded: tf.Module) -> collections.OrderedDict[str, np.ndarray]:
+    return collections.OrderedDict(
+        (weight.name.partition(":")[0], weight.numpy()) for weight in loaded.weights
+    )
+
+
+def check_finite(
+    path: str | os.PathLike[str], weights: Mapping[str, np.ndarray]
+) -> None:
+    """Raises `ValueError` unless a model that is to be asked is finite.
+
+    Args:
+        path: Where it is, for the error.
+        weights: Its weights by name.
+    """
+    for name, array in weights.items():
+        if not np.all(np.isfinite(array)):
             raise ValueError(
-                f"{path}: {weight.name.partition(':')[0]} of the model is not finite "
-                "everywhere, so it says nothing: its training has diverged. Train it "
-                "with lower learning rates, or leave it out."
+                f"{path}: {name} of the model is not finite everywhere, so it says "
+                "nothing: its training has diverged. Train it with lower learning "
+                "rates, or leave it out."
             )
 
 

@@ -147,12 +147,7 @@ def _read_checkpoint(path: pathlib.Path) -> KeyboardModel:
             f"(fingerprint {last.vocabulary_fingerprint[:16]}, now "
             f"{vocabulary.fingerprint[:16]}): restore its file or wordfreq's version."
         )
-    for name, array in last.weights.items():
-        if not np.all(np.isfinite(array)):
-            raise ValueError(
-                f"{path}: {name} of the model is not finite everywhere: its training "
-                "has diverged. Train it with lower learning rates."
-            )
+    exported_model.check_finite(path, last.weights)
     model = _cifg_of(path, last.weights)
     return of_weights(model, last.weights, vocabulary, int(flags["max_words"]) + 1)
 

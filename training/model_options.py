@@ -4,6 +4,7 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from options.fields import OptionError, option
+from training import option_limits
 
 if TYPE_CHECKING:  # they import NumPy and TensorFlow
     from simulation.vocabulary import Vocabulary
@@ -12,8 +13,6 @@ if TYPE_CHECKING:  # they import NumPy and TensorFlow
 # A layer of more cells than this is no keyboard's model. Memory is the closer limit:
 # see `memory_needs`.
 _LARGEST_LAYER = 2**16
-# Of clients and sentences: what a 32-bit number counts.
-_LARGEST_COUNT = 2**31 - 1
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -75,7 +74,7 @@ class ModelOptions:
         256,
         "The first sentences of a client that are used.",
         least=1,
-        most=_LARGEST_COUNT,
+        most=option_limits.LARGEST_COUNT,
     )
     max_words: int = option(
         20,
@@ -88,13 +87,13 @@ class ModelOptions:
         16,
         "Sentences of a client's batch.",
         least=1,
-        most=_LARGEST_COUNT,
+        most=option_limits.LARGEST_COUNT,
     )
     num_held_out_clients: int = option(
         100,
         "Clients that train nothing and judge the model.",
         least=1,
-        most=_LARGEST_COUNT,
+        most=option_limits.LARGEST_COUNT,
     )
 
     def read_vocabulary(self) -> "tuple[Vocabulary, str]":

@@ -5,12 +5,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from options.fields import OptionError, option
+from training import option_limits
 
 if TYPE_CHECKING:  # it imports NumPy
     from training.server_optimizers import ServerOptimizer
 
-# Learning rates above this make any model infinite.
-_LARGEST_RATE = 1e6
 # Of each server optimizer: its own settings by the options' names.
 _OF_ADAM = {
     "server_beta1": "beta1",
@@ -35,7 +34,7 @@ class ServerOptimizerOptions:
         1.0,
         "The learning rate of the server (eta_s).",
         above=0,
-        most=_LARGEST_RATE,
+        most=option_limits.LARGEST_RATE,
         group="How the model learns",
     )
     server_optimizer: str = option(
@@ -73,7 +72,7 @@ class ServerOptimizerOptions:
         "With --server_optimizer=adam and yogi: added to the root of that mean; 0.001 "
         "by default.",
         least=1e-15,
-        most=_LARGEST_RATE,
+        most=option_limits.LARGEST_RATE,
         group="How the model learns",
     )
 

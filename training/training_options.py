@@ -12,6 +12,7 @@ from options.fields import REQUIRED, OptionError, check, option
 from training import (
     adaptive_clip_options,
     model_options,
+    option_limits,
     server_optimizer_options,
 )
 
@@ -21,17 +22,10 @@ if TYPE_CHECKING:  # these import NumPy
     from rounds.timers import Timers
     from training.dp_ftrl_parameters import ServerParameters
 
-# Of rounds, clients and sentences: what a 32-bit number counts.
-_LARGEST_COUNT = 2**31 - 1
-# Learning rates above this make any model infinite.
-_LARGEST_RATE = 1e6
 _DEFAULT_NOISE_MULTIPLIER = 7.0
 _DEFAULT_BLT_BUFFERS = 2
 # More noise would leave no room for sums in 64 bits.
 _LARGEST_NOISE_MULTIPLIER = 2.0**20
-# Less noise guarantees nothing: at 1e-3, one participation has an epsilon of 500,000.
-# Its square, by which accounting divides, is far from where floats end.
-_LEAST_NOISE = 1e-3
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -69,7 +63,7 @@ class TrainingOptions(
         "With --mechanism=banded: rounds that have noise in common; it remembers a "
         "vector for each but one. Unset: MinS + 1.",
         least=1,
-        most=_LARGEST_COUNT,
+        most=option_limits.LARGEST_COUNT,
         group="Privacy",
     )
     cohort_size: int = option(
@@ -91,7 +85,7 @@ class TrainingOptions(
     noise_multiplier: float | None = option(
         None,
         "z of the guarantee; 7 by default. Not used by fedavg.",
-        least=_LEAST_NOISE,
+        least=option_limits.LEAST_NOISE,
         most=_LARGEST_NOISE_MULTIPLIER,
         why="less guarantees nothing, and more does not fit into 64 bits",
         group="Privacy",
@@ -134,7 +128,7 @@ class TrainingOptions(
         0.5,
         "The learning rate of clients' SGD (eta_c).",
         above=0,
-        most=_LARGEST_RATE,
+        most=option_limits.LARGEST_RATE,
         group="How the model learns",
     )
     client_epochs: int = option(
@@ -179,14 +173,14 @@ class TrainingOptions(
         "MinS that is enforced: rounds strictly between two of a client. Unset: "
         "measured.",
         least=0,
-        most=_LARGEST_COUNT,
+        most=option_limits.LARGEST_COUNT,
         group="Clients and rounds",
     )
     max_participation: int | None = option(
         None,
         "MaxP that is enforced. Unset: measured.",
         least=1,
-        most=_LARGEST_COUNT,
+        most=option_limits.LARGEST_COUNT,
         group="Clients and rounds",
     )
     diurnal: bool = option(
@@ -206,14 +200,14 @@ class TrainingOptions(
         10,
         "Rounds between evaluations on held-out clients.",
         least=1,
-        most=_LARGEST_COUNT,
+        most=option_limits.LARGEST_COUNT,
         group="What is measured and kept",
     )
     checkpoint_every: int = option(
         10,
         "Rounds between checkpoints.",
         least=1,
-        most=_LARGEST_COUNT,
+        most=option_limits.LARGEST_COUNT,
         group="What is measured and kept",
     )
     num_blocks: int = option(

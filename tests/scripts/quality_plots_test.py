@@ -107,7 +107,7 @@ class LevelTest(absltest.TestCase):
         np.testing.assert_allclose(of_trigram["one_suggestion"], [0.45, 0.45])
 
     def test_files_have_the_means_over_seeds(self):
-        made = quality_plots.files("xu_quality")
+        made = quality_plots.differing("xu_quality")
         table = pd.read_csv(io.BytesIO(made[self.folder / "learning.csv"]))
         self.assertEqual(
             [tuple(row) for row in table.itertuples(index=False)],
