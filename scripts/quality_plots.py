@@ -21,9 +21,9 @@ _COLUMNS = {f"held_out_{name}": name for name in ("loss", "one_suggestion")}
 _KEYS = ["setting", "round"]
 # Their rounds are not the others'.
 _DRAWN: Sequence[training_runs.Setting] = [
-    step
-    for step in xu_2023_quality_steps.STEPS
-    if step.name != xu_2023_quality_steps.PLATEAU
+    setting
+    for setting in quality_results.TRAINED
+    if setting.name != xu_2023_quality_steps.PLATEAU
 ]
 
 
@@ -32,7 +32,7 @@ def on_level(folder: str) -> tuple[pd.DataFrame, pd.DataFrame]:
 
     Each seed has judges of its own, on whom all models do better or worse. So each
     value is less that of the Kneser-Ney trigram with the same judges, and that
-    trigram's mean over seeds is added. A model that has diverged is on no level.
+    trigram's mean over seeds is added. A run that diverges is on no level.
 
     Args:
         folder: As of `quality_results.judged_by_seed`.
@@ -51,7 +51,8 @@ def on_level(folder: str) -> tuple[pd.DataFrame, pd.DataFrame]:
     runs, beside = [], []
     for seed, rounds in quality_results.rounds_by_seed(folder).items():
         move = (level - trigrams[seed]).astype(float)
-        found = rounds[rounds["held_out_loss"] < quality_results.DIVERGED]
+        at_end = rounds.groupby("setting")["held_out_loss"].transform("last")
+        found = rounds[at_end < quality_results.DIVERGED]
         found = found.dropna(subset=[*_COLUMNS]).assign(seed=seed)
         found[[*_COLUMNS]] += move.to_numpy()
         runs.append(found[[*_KEYS, "seed", *_COLUMNS]])
@@ -66,7 +67,7 @@ def table_of(runs: pd.DataFrame) -> bytes:
     Args:
         runs: From `on_level`.
     """
-    drawn = runs[runs["setting"].isin([step.name for step in _DRAWN])]
+    drawn = runs[runs["setting"].isin([setting.name for setting in _DRAWN])]
     groups = drawn.rename(columns=_COLUMNS).groupby(_KEYS)
     shown = groups.agg(
         seeds=("seed", "size"),

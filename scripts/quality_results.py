@@ -1,6 +1,7 @@
 """What runs of the study of quality left in results/, put together by seed."""
 
-from collections.abc import Iterator
+import dataclasses
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pandas as pd
@@ -13,7 +14,29 @@ from training import metric_names
 # A loss far above that of words by frequency alone.
 DIVERGED = 7.0
 
-_TRAINED = [step.name for step in xu_2023_quality_steps.STEPS]
+# Where there are runs of a study with another rate of the server than its own, and what
+# is said of their models beside the others.
+_AT_OTHER_RATES = {"xu_quality_paper_size": "xu_quality_dp_fedavg"}
+_RATE, _OF_RATE = "_rate_1", ", server's rate 1"
+
+
+def _at_other_rate(step: xu_2023_quality_steps.Step) -> xu_2023_quality_steps.Step:
+    """Returns a step with a name and a label that say its rate of the server."""
+    return dataclasses.replace(
+        step, name=f"{step.name}{_RATE}", label=f"{step.label}{_OF_RATE}"
+    )
+
+
+_OF_OTHER_RATES = {
+    step.name: _at_other_rate(step)
+    for step in xu_2023_quality_steps.STEPS
+    if step.name.startswith("dp_fedavg")
+}
+# All that is trained, in the order of tables.
+TRAINED: Sequence[xu_2023_quality_steps.Step] = (
+    *xu_2023_quality_steps.STEPS,
+    *_OF_OTHER_RATES.values(),
+)
 # A model that was trained twice, on two machines, has two losses no further apart.
 _OTHER_MACHINE = 1e-6
 # What is counted is the same everywhere, but for the last bits of sums of logarithms.
@@ -47,7 +70,7 @@ def judged_by_seed(folder: str) -> dict[int, pd.DataFrame]:
         # The n-grams of each run are of the same text, and judged on the same clients.
         losses = found.groupby("model")["loss"]
         apart = losses.max() - losses.min()
-        is_trained = apart.index.isin(_TRAINED)
+        is_trained = apart.index.isin([setting.name for setting in TRAINED])
         if (apart > np.where(is_trained, _OTHER_MACHINE, _LAST_BITS)).any():
             raise ValueError(f"{folder}: two losses of one model of seed {seed}")
         once = found.drop_duplicates("model")
@@ -82,9 +105,16 @@ def _judged(folder: str) -> dict[int, list[pd.DataFrame]]:
 
 def _by_seed(folder: str, file: str) -> Iterator[tuple[int, pd.DataFrame]]:
     """Yields what a file of each run has of a seed, and the seed."""
-    for path in sorted(RESULTS.glob(f"{folder}/seed_*/{file}")):
+    paths = sorted(RESULTS.glob(f"{folder}/seed_*/{file}"))
+    if folder in _AT_OTHER_RATES:
+        others = _AT_OTHER_RATES[folder]
+        paths += sorted(RESULTS.glob(f"{others}/seed_*/{file}"))
+    for path in paths:
         first = int(path.parent.name.split("_")[1])
         found = tables.read(path)
+        if path.parent.parent.name != folder:
+            names = {name: step.name for name, step in _OF_OTHER_RATES.items()}
+            found = found.replace({"model": names, "setting": names})
         # Older files, of one repeat each, do not name it.
         found = found.assign(repeat=found.get("repeat", 0))
         for repeat, of_repeat in found.groupby("repeat"):

@@ -14,7 +14,7 @@ from studies import intervals, xu_2023_quality_report, xu_2023_quality_steps
 from training import metric_names
 
 # Of the ways of training, by their names.
-_LABELS = {step.name: step.label for step in xu_2023_quality_steps.STEPS}
+_LABELS = {setting.name: setting.label for setting in quality_results.TRAINED}
 # Studies of report goals, by their noise a client.
 _SCALING = {"noise_1": "the paper's", "noise_5": "5 times", "noise_20": "20 times"}
 _LESS = xu_2023_quality_report.ABOVE_TRIGRAM
@@ -43,14 +43,16 @@ _DIFFERENCES = {
     "independent noise, not a tree's": (
         ("dp_fedavg", "dp_ftrl"),
         ("dp_fedavg_pretrained", "dp_ftrl_pretrained"),
+        ("dp_fedavg_rate_1", "dp_ftrl"),
+        ("dp_fedavg_pretrained_rate_1", "dp_ftrl_pretrained"),
     ),
     "a clip norm that adapts": (
         ("dp_ftrl_adaptive", "dp_ftrl"),
         ("dp_ftrl_adaptive_pretrained", "dp_ftrl_pretrained"),
     ),
     "the chat": tuple(
-        (step.name, step.name.removesuffix(xu_2023_quality_steps.PRETRAINED))
-        for step in xu_2023_quality_steps.STEPS
+        (step.name, step.name.replace(xu_2023_quality_steps.PRETRAINED, ""))
+        for step in quality_results.TRAINED
         if step.begins_with == xu_2023_quality_steps.CHAT
     ),
     "more rounds": ((xu_2023_quality_steps.PLATEAU, xu_2023_quality_steps.FEDAVG),),
@@ -211,7 +213,11 @@ def xu_quality_sizes() -> list[str]:
     larger = quality_results.judged_by_seed("xu_quality_paper_size")
     rows = []
     for model, label in _LABELS.items():
-        seeds = [seed for seed in larger if model in larger[seed].index]
+        seeds = [
+            seed
+            for seed, found in larger.items()
+            if model in found.index and model in smaller[seed].index
+        ]
         if not seeds or _diverges([larger[s]["loss"][model] for s in seeds]):
             continue
         rows.append([label, str(len(seeds))])

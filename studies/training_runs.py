@@ -352,14 +352,19 @@ def plot(
         panels: The titles of two columns, the loss and the accuracy.
         beside: What runs stand beside, from `read_baselines`: those of `ON_PLOTS` are
             straight lines, the mean of several rows of one.
-        is_cut: Whether a tenth of the losses, the largest, and of the accuracies, the
-            smallest, are left out of sight: those of first rounds, or of a model that
-            diverges, so that the last ones of others can be told apart. What stands
-            beside with less loss, or more accuracy, than all runs stays in sight.
+        is_cut: Whether first rounds are out of sight, so that last ones can be told
+            apart: a tenth of the losses, the largest, and of the accuracies, the
+            smallest, but no setting's last ones, nor what stands beside with less
+            loss, or more accuracy, than all runs. A setting that ends with more
+            than twice the least loss diverges and is not drawn.
         **line: How lines look, beside a setting's color and style.
     """
     figure, axes_of = plots.stacked(list(panels.values()), "round")
     table = table[table["setting"].isin([setting.name for setting in settings])]
+    if is_cut:
+        losses = _at_end(table, panels)[next(iter(panels))]
+        converging = losses.index[losses <= 2 * losses.min()]
+        table = table[table["setting"].isin(converging)]
     straight = {column: _on_plots(beside, column) for column in panels}
     for axes, column in zip(axes_of, panels, strict=True):
         for setting in settings:
@@ -378,15 +383,22 @@ def plot(
         plots.straight_lines(axes, straight[column])
     if is_cut and len(table):
         loss, accuracy = panels
-        # Those of a model that diverges say nothing beside the others'.
-        losses = table.loc[table[loss] < 2 * table[loss].min(), loss]
-        top = losses.quantile(1 - _CUT)
-        least = min([losses.min(), *straight[loss].values()])
-        axes_of[0].set_ylim(least - (top - least) / 10, top)
-        axes_of[1].set_ylim(bottom=table[accuracy].quantile(_CUT))
+        at_end = _at_end(table, panels)
+        top = max(table[loss].quantile(1 - _CUT), at_end[loss].max())
+        least = min([table[loss].min(), *straight[loss].values()])
+        axes_of[0].set_ylim(least - (top - least) / 10, top + (top - least) / 50)
+        bottom = min(table[accuracy].quantile(_CUT), at_end[accuracy].min())
+        axes_of[1].set_ylim(bottom=bottom - (axes_of[1].get_ylim()[1] - bottom) / 50)
     axes_of[1].yaxis.set_major_formatter(matplotlib.ticker.PercentFormatter(1))
     plots.legend(axes_of[1], below=True)
     return plots.png(figure)
+
+
+def _at_end(table: pd.DataFrame, panels: Mapping[str, str]) -> pd.DataFrame:
+    """Returns the means of the last round of each setting that has them."""
+    known = table.dropna(subset=[*panels])
+    means = known.groupby(["setting", "round"])[[*panels]].mean()
+    return means.groupby("setting").last()
 
 
 def _on_plots(beside: pd.DataFrame | None, column: str) -> dict[str, float]:

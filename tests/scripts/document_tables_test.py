@@ -86,6 +86,39 @@ class XuTablesTest(absltest.TestCase):
             with self.assertRaisesRegex(ValueError, "two losses of one model of seed"):
                 xu_tables.xu_quality_paper_size_differences()
 
+    def test_runs_at_another_rate_have_names_of_their_own(self):
+        results = pathlib.Path(self.create_tempdir().full_path)
+        trigram = metric_names.TRIGRAM
+        rows = {
+            "xu_quality_paper_size/seed_1": "dp_fedavg,99.0\ndp_ftrl,4.5\n",
+            "xu_quality_dp_fedavg/seed_1": "dp_fedavg,5.0\n",
+            "xu_quality_dp_fedavg/seed_1_pretrained": "dp_fedavg_pretrained,4.75\n",
+            "xu_quality/seed_1": "dp_fedavg,6.0\n",
+        }
+        for folder, text in rows.items():
+            (results / folder).mkdir(parents=True)
+            counted = f"model,loss\n{text}{trigram},4.0\n"
+            (results / folder / "judged.csv").write_text(counted)
+            rounds = "setting,round,held_out_loss\n" + text.replace(",", ",400,")
+            (results / folder / "runs.csv").write_text(rounds)
+        with mock.patch.object(quality_results, "RESULTS", results):
+            judged = quality_results.judged_by_seed("xu_quality_paper_size")[1]
+            smaller = quality_results.judged_by_seed("xu_quality")[1]
+            rounds = quality_results.rounds_by_seed("xu_quality_paper_size")[1]
+        self.assertEqual(
+            judged["loss"].to_dict(),
+            {
+                "dp_fedavg": 99.0,
+                "dp_ftrl": 4.5,
+                "dp_fedavg_rate_1": 5.0,
+                "dp_fedavg_pretrained_rate_1": 4.75,
+                trigram: 4.0,
+            },
+        )
+        self.assertEqual(smaller["loss"].to_dict(), {"dp_fedavg": 6.0, trigram: 4.0})
+        at_end = rounds.set_index("setting")["held_out_loss"].to_dict()
+        self.assertEqual(at_end, judged["loss"].drop(trigram).to_dict())
+
     def test_regret_is_of_the_law_at_the_places_of_a_seed(self):
         results = pathlib.Path(self.create_tempdir().full_path)
         law = metric_names.BEST_POSSIBLE

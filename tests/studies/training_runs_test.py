@@ -38,6 +38,31 @@ class PlotTest(absltest.TestCase):
         # A tenth of its own losses is out of sight.
         self.assertBetween(limits[0][0][1], 4.8, 4.95)
 
+    def test_a_plot_that_is_cut_shows_where_each_setting_ends(self):
+        """But of one that diverges, not even its name."""
+        rounds = range(20, 1020, 20)
+        ends = {"good": (4.0, 0.3), "worst": (6.0, 0.1), "diverges": (8.5, 0.0)}
+        table = pd.concat(
+            pd.DataFrame(
+                {
+                    "setting": name,
+                    "round": [1, *rounds],
+                    "held_out_loss": [6.5, *[loss] * len(rounds)],
+                    "held_out_one_suggestion": [0.05, *[right] * len(rounds)],
+                }
+            ).iloc[: 51 if name == "good" else 3]
+            for name, (loss, right) in ends.items()
+        )
+        settings = [training_runs.Setting(name, name, (), plots.BLUE) for name in ends]
+        with mock.patch.object(plots, "png") as png:
+            training_runs.plot(table, settings, _PANELS, is_cut=True)
+        (figure,) = png.call_args.args
+        (_, loss_to), (accuracy_from, _) = (axes.get_ylim() for axes in figure.axes)
+        self.assertBetween(loss_to, 6.01, 6.3)
+        self.assertBetween(accuracy_from, 0.08, 0.0999)
+        names = [line.get_label() for line in figure.axes[0].lines]
+        self.assertEqual(names, ["good", "worst"])
+
     def test_a_plot_that_is_cut_shows_what_is_better_than_all_runs(self):
         rounds = range(20, 420, 20)
         table = pd.DataFrame(
