@@ -240,6 +240,28 @@ class ServerTest(parameterized.TestCase):
         server.steps.ask(server.place, query, np.arange(30, 40))
         self.assertEqual(asked, list(range(91, 121, 3)))
 
+    def test_a_run_of_other_clients_is_another(self):
+        text = client_text.ClientText.from_rows(
+            f"{self.create_tempdir().full_path}/text",
+            [(str(i), [[4, 5]]) for i in range(12)],
+        )
+        rounds = client_update.FederatedRounds(
+            common.bigram_model(),
+            examples.MappedText(text, examples.ClientLimits()),
+            client_update.LocalTraining(0.5),
+        )
+        plan = lib.ServerParameters(_NONE, 3, 4, 0, 1.0).plan(
+            timers.Timers(num_clients=9, cohort_size=3, num_rounds=4)
+        )
+        first, last = (
+            dp_ftrl.DpFtrl(
+                rounds, plan, rounds.model.initial_weights(1), clients=clients
+            ).describe()
+            for clients in (np.arange(9), np.arange(3, 12))
+        )
+        self.assertNotEqual(first, last)
+        self.assertEqual({**first, "clients": None}, {**last, "clients": None})
+
     @parameterized.parameters(
         (dict(weights={"a": np.zeros(2)}), "the model has"),
         (dict(clients=np.arange(39)), "num_clients is 40, 39 clients train"),
@@ -353,6 +375,60 @@ class NoiseOfOtherRunsTest(parameterized.TestCase):
 
 
 class FederatedTest(common.TrainingTestCase):
+    def test_the_clip_norm_follows_the_norms_of_clients(self):
+        """Algorithm 1: bits are of C^t, and C_theta becomes it at restarts alone."""
+        clients = common.random_clients(9, seed=3)
+        rounds = self.rounds(common.bigram_model(), clients)
+        # So little noise that a count is seen without it.
+        adaptive = lib.AdaptiveClip(1e-3, quantile=0.3, learning_rate=1.0)
+        parameters = lib.ServerParameters(
+            _TREE, 5, 6, 1e-6, 0.2, adaptive_clip=adaptive, restart_rounds=(2,)
+        )
+        sampler = timers.Timers(num_clients=9, cohort_size=5, num_rounds=6)
+        algorithm = dp_ftrl.DpFtrl(
+            rounds, parameters.plan(sampler), rounds.model.initial_weights(1)
+        )
+        by_hand = steps.Steps(
+            algorithm, seed=1, noise_key=noise_keys.NoiseKey.of_seed(1)
+        )
+        place = by_hand.begin()
+        clip_norm = tracked = 0.2
+        apart = 0
+        for number in range(6):
+            query = algorithm.next_query(place.state)
+            self.assertEqual(query.facts["clip_norm"], clip_norm)
+            drawn = by_hand.draw(place)
+            norms = [
+                common.norm_of(
+                    common.plain_delta(
+                        rounds.model,
+                        place.state.weights,
+                        clients[i],
+                        rounds.mapped.limits,
+                        client_update.LocalTraining(0.5),
+                    )
+                )
+                for i in drawn.cohort
+            ]
+            below, below_clip = (
+                np.count_nonzero(np.less_equal(norms, norm))
+                for norm in (tracked, clip_norm)
+            )
+            apart += below != below_clip
+            tracked *= math.exp(-(below / 5 - 0.3))
+            sums = by_hand.ask(place, query, drawn.cohort)
+            step = by_hand.update(place, query, drawn, sums)
+            place = step.place
+            if number == 2:
+                clip_norm = step.metrics["tracked_norm"]
+            np.testing.assert_allclose(
+                step.metrics["tracked_norm"], tracked, rtol=0.005
+            )
+            self.assertEqual(step.metrics["tracked_norm"], place.state.tracked_norm)
+            self.assertEqual(place.state.clip_norm, clip_norm)
+        # Bits of the norm that updates are clipped to would be others.
+        self.assertGreater(apart, 0)
+
     def test_it_learns(self):
         # Everybody writes 4 5 6 7 in a circle. Of the four words that are used of each
         # sentence, three follow from the one before; the first words of the five

@@ -23,6 +23,23 @@ class ClientsTest(absltest.TestCase):
             with self.assertRaisesRegex(ValueError, "to be in 1..19"):
                 held_out.Clients.split(20, size, seed=1)
 
+    def test_each_seed_holds_out_others(self):
+        counts = np.zeros(12, int)
+        sets = set()
+        for seed in range(200):
+            held = held_out.Clients.split(12, 4, seed).held_out
+            counts[held] += 1
+            sets.add(tuple(held))
+        # Of 495 sets; a client with probability 1/3, up to 5 standard deviations.
+        self.assertBetween(len(sets), 120, 200)
+        np.testing.assert_array_less(np.abs(counts - 200 / 3), 34)
+
+    def test_a_seed_holds_out_the_same_in_each_version(self):
+        """Or models of older versions would be judged by who trained them."""
+        for seed, expected in ((1, [0, 5, 9, 12, 15, 18]), (2, [3, 7, 8, 10, 11, 17])):
+            found = held_out.Clients.split(20, 6, seed).held_out
+            self.assertEqual(found.tolist(), expected)
+
 
 class EvaluationTest(common.TrainingTestCase):
     def test_names_of_metrics_without_an_evaluation(self):
