@@ -45,6 +45,19 @@ class BaselinesTest(common.TrainingTestCase):
             bigram.metrics["loss"], unigram.metrics["loss"], delta=0.05
         )
 
+    def test_weights_are_found_on_clients_whose_text_is_not_in_the_counts(self):
+        """Where a word tells the next one, n-grams have to rely on it."""
+        clients = [[[4, 5, 6, 7]] * 4] * 40
+        limits = examples.ClientLimits(max_sentences=4, max_words=4, batch_size=3)
+        split = held_out.Clients(np.arange(30), np.arange(30, 40))
+        _, bigram, trigram, _ = baselines.counted(
+            self.text(clients), split, limits, common.NUM_TOKENS
+        )
+        # With even weights, which nothing held back leaves, the loss of the bigram is
+        # that of (1 + 1/5) / 2, and of the trigram that of (1 + (1 + 1/5) / 2) / 2.
+        self.assertBetween(bigram.metrics["loss"], 1e-6, -np.log(0.6) / 3)
+        self.assertBetween(trigram.metrics["loss"], 1e-6, -np.log(0.8) / 3)
+
     def test_the_file(self):
         metrics = dict.fromkeys(evaluation.METRICS, 0.25)
         found = [

@@ -154,6 +154,21 @@ class JudgesTest(absltest.TestCase):
                 keyboard_judges.choose(options, runs, text, self.words, 1)
         keyboard_judges.choose(_options(judges="all"), [self.run], other, self.words, 1)
 
+    def test_runs_that_held_out_others_have_no_judges_in_common(self):
+        other = client_text.ClientText.from_rows(self.path / "other", self.rows[:5])
+        for of_other in (
+            {"text": other},
+            {"seed": "4"},
+            {"num_held_out_clients": "2"},
+        ):
+            another = self._run("another", **of_other)
+            for runs in ([self.run, another], [another, self.run]):
+                with (
+                    self.subTest(of_other, first=runs[0].path.name),
+                    self.assertRaisesRegex(ValueError, "differ in|is not that of"),
+                ):
+                    keyboard_judges.choose(_options(), runs, self.text, self.words, 1)
+
     def test_of_many_clients_some_judge(self):
         def judges(seed, **options):
             return keyboard_judges.choose(
@@ -186,12 +201,12 @@ class JudgesTest(absltest.TestCase):
         )
         return str(self.path / name)
 
-    def _compare(self, models, compose=(), **options):
+    def _compare(self, models, compose=(), touch_stddev=0.4, **options):
         return keyboard_comparison.Comparison.of(
             models,
             self.text,
             _options(judges="all", **options),
-            keyboard_options.TouchOptions(),
+            keyboard_options.TouchOptions(touch_stddev=touch_stddev),
             keyboard_options.UserOptions(),
             keyboard_options.ComposeOptions(lowest_threshold=0.05, **dict(compose)),
             seed=1,
@@ -219,12 +234,28 @@ class JudgesTest(absltest.TestCase):
         # The two have the same weights, and look at sentences that are as long.
         np.testing.assert_allclose(by_model["a"], by_model["b"], rtol=1e-6)
         self.assertTrue(np.all(scores["low"].dropna() <= scores["high"].dropna()))
+        # Intervals are of the same judges drawn, so that a difference is the models'.
+        for bound in ("low", "high"):
+            of = scores.pivot(index="metric", columns="model", values=bound).dropna()
+            np.testing.assert_allclose(of["a"], of["b"], rtol=1e-6)
         curve = tables.read(self.path / "out" / "simulator" / "smart_compose.csv")
         self.assertEqual(set(curve["model"]), set(by_model.columns))
         self.assertIn("| one suggestion | ", printed)
         page = (self.path / "out" / "report.html").read_text()
         for text in (keyboard_judges.PUBLIC, "Keyboard: QWERTY", "nobody knows"):
             self.assertIn(text, page)
+
+    def test_what_the_decoder_knows_already_re_ranks_nothing(self):
+        models = keyboard_comparison.Models.read([self._export("a")])
+        _, scores = self._written(self._compare(models, touch_stddev=3.0))
+        of_metric = scores.pivot(index="metric", columns="model", values="value")
+        before, after = (
+            of_metric.loc[f"word_modified_{when}"] for when in ("before", "after")
+        )
+        self.assertEqual(before["a"], before[keyboard_judges.PUBLIC])
+        self.assertGreater(before["a"], 0.1)
+        self.assertEqual(after[keyboard_judges.PUBLIC], before["a"])
+        self.assertNotEqual(after["a"], before["a"])
 
     def test_a_picked_rate_that_the_lowest_threshold_is_above(self):
         models = keyboard_comparison.Models.read([self._export("a")])
