@@ -4,6 +4,7 @@ import dataclasses
 import math
 from unittest import mock
 
+import numpy as np
 from absl.testing import absltest, parameterized
 
 from privacy import tree_aggregation
@@ -61,6 +62,14 @@ class ChoiceTest(parameterized.TestCase):
         self.assertEqual(found.report_goal, 60)
         self.assertGreater(found.noise_multiplier, 0.05 * 60)
         self.assertBetween(found.rho, 0.0099, 0.01)
+
+    def test_no_target_is_missed_by_rounding(self):
+        once = lib.participation(rule_of(), 60, 1)
+        with mock.patch.object(lib, "participation", return_value=once):
+            for target in np.geomspace(1e-3, 0.05, 40):
+                found = choose(rule_of(), target_rho=target)
+                self.assertFalse(found.is_scaled)
+                self.assertBetween(found.rho, 0.995 * target, target)
 
     def test_the_promise_holds_in_the_run_of_the_same_seed(self):
         rule = rule_of(

@@ -11,7 +11,8 @@ from absl.testing import absltest, parameterized
 from privacy import model_updates
 from privacy import plan as plan_lib
 from randomness import noise_keys
-from rounds import codec, steps, timers
+from rounds import codec, masked_sums, steps, timers
+from rounds.secure_sum_options import SecureSumOptions
 from simulation import client_text
 from tests.training import training_test_case as common
 from training import client_update, dp_ftrl, examples, model_average, server_optimizers
@@ -349,7 +350,14 @@ class NoiseOfOtherRunsTest(parameterized.TestCase):
     def test_what_rounds_describe(self):
         with tempfile.TemporaryDirectory() as scratch:
 
-            def describe(name, clients=([[4, 5]], [[6]]), rate=0.5, epochs=1, **limits):
+            def describe(
+                name,
+                clients=([[4, 5]], [[6]]),
+                rate=0.5,
+                epochs=1,
+                masking=None,
+                **limits,
+            ):
                 text = client_text.ClientText.from_rows(
                     f"{scratch}/{name}", [(str(i), c) for i, c in enumerate(clients)]
                 )
@@ -358,8 +366,10 @@ class NoiseOfOtherRunsTest(parameterized.TestCase):
                     language_model,
                     examples.MappedText(text, examples.ClientLimits(**limits)),
                     client_update.LocalTraining(rate, epochs),
+                    masking=masking and masked_sums.MaskedSums.of(masking),
                 ).describe()
 
+            masked = SecureSumOptions(secure_sum="masked")
             found = [
                 describe("a"),
                 describe("b", clients=([[4, 5]], [[7]])),
@@ -369,9 +379,13 @@ class NoiseOfOtherRunsTest(parameterized.TestCase):
                 describe("f", max_sentences=3),
                 describe("g", batch_size=3),
                 describe("h", model=common.small_cifg()),
+                describe("j", masking=dataclasses.replace(masked, dropout_rate=0.1)),
+                describe("k", masking=dataclasses.replace(masked, dropout_rate=0.25)),
             ]
             self.assertLen({str(description) for description in found}, len(found))
             self.assertEqual(found[0], describe("i"))
+            # Where nobody drops out, masks leave the sums as they are.
+            self.assertEqual(found[0], describe("l", masking=masked))
 
 
 class FederatedTest(common.TrainingTestCase):

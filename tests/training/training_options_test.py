@@ -95,6 +95,25 @@ class TrainingOptionsTest(parameterized.TestCase):
         places = 5 if found.matrix is None else 4
         self.assertAlmostEqual(found.noise_multiplier / expected, 1, places=places)
 
+    @parameterized.parameters("dp_ftrl", "blt")
+    def test_noise_from_a_target_where_it_starts_anew(self, mechanism):
+        restarts = {"first_restart": 7, "restart_period": 8, "adaptive_clip": True}
+        restarts["clipped_count_stddev"] = 100.0
+        values = dict(mechanism=mechanism, epsilon=3.0, delta=1e-7, **restarts)
+        found = TrainingOptions(**_GIVEN | values).server_parameters()
+        self.assertEqual(found.restart_rounds, (7, 15))
+        # By hand, a client in all rounds: noise of 8, of 8 and of 4 of them.
+        if mechanism == "dp_ftrl":
+            of_8, of_4 = 8 * 1 + 4 * 4 + 2 * 16 + 64, 4 * 1 + 2 * 4 + 16
+        else:
+            of_8, of_4 = (
+                np.square(np.cumsum(found.matrix.coefficients(8)[:rounds])).sum()
+                for rounds in (8, 4)
+            )
+        rho = optimize.brentq(lambda r: gaussian_delta(r, 3.0) - 1e-7, 1e-4, 10)
+        expected = math.sqrt((2 * of_8 + of_4) / (2 * rho))
+        self.assertAlmostEqual(found.noise_multiplier / expected, 1, places=4)
+
     @parameterized.parameters(
         # Once in 24 hours of rounds of 10 minutes: 143 rounds between.
         (dict(num_rounds=1000), 1000, 143, 7),
