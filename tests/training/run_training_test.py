@@ -118,6 +118,11 @@ class RunTrainingTest(absltest.TestCase):
         )
         last = [np.load(d / _LAST) for d in (whole, killed)]
         self.assertEqual(last[0].files, last[1].files)
+        averages = [n for n in last[0].files if n.startswith("state/average/")]
+        self.assertNotEmpty(averages)
+        for name in averages:
+            weights = last[0][name.replace("average", "weights")]
+            self.assertGreater(np.abs(last[0][name] - weights).max(), 0)
         for name in last[0].files:
             np.testing.assert_array_equal(last[0][name], last[1][name], err_msg=name)
 
