@@ -233,6 +233,24 @@ class KeyboardEvaluationTest(parameterized.TestCase):
         self.assertGreater(found.threshold, law[5, 6])
         self.assertEqual(found.scores.metrics()["compose_picked_rate"], 5 / 7)
 
+    def test_offers_of_two_words(self):
+        # To follows <bos>, and a follows to and itself.
+        law = np.full((_NUM_TOKENS, _NUM_TOKENS), 0.001)
+        law[_BOS, 5] = law[5, 9] = law[9, 9] = law[4, 9] = 0.9
+        law /= law.sum(axis=1, keepdims=True)
+        user = keyboard_options.UserOptions(
+            attention=0.5, quick_letters=2, quick_attention=0.25
+        )
+        compose = keyboard_options.ComposeOptions(compose_words=2)
+        judgement = self._judgement([("one", [[4, 9], [5, 9, 9]])], 3, user, compose)
+        sums = judgement.evaluate(_markov(law)).scores.sums
+        # To a, which so a is not, though its second word is; a a twice, where only one
+        # more follows or the end; to a; a a; and two more a a.
+        self.assertEqual(sums["compose_words"], 2 * 7)
+        self.assertEqual(sums["compose_right"], 2)
+        # Four characters and three: the blank is one of them.
+        self.assertEqual(sums["compose_picks"], 0.5 + 0.5)
+
     def test_a_perfect_model(self):
         # so to we then when a <end>, always.
         law = np.zeros((_NUM_TOKENS, _NUM_TOKENS))
@@ -297,10 +315,13 @@ class KeyboardEvaluationTest(parameterized.TestCase):
                 sums[f"modified_of_all_{when}"] - modified, [20, 20]
             )
 
-    def test_threshold_for_a_picked_rate(self):
+    @parameterized.parameters((1.0, 0.6), (0.5, 0.3))
+    def test_threshold_for_a_picked_rate(self, attention, wanted):
         law = _random_law(3, 0.3)
         rows = _rows(law, 4, 60)
-        user = keyboard_options.UserOptions(attention=1.0, quick_attention=1.0)
+        user = keyboard_options.UserOptions(
+            attention=attention, quick_attention=attention
+        )
 
         def evaluate(**compose):
             options = keyboard_options.ComposeOptions(**compose)
@@ -308,10 +329,13 @@ class KeyboardEvaluationTest(parameterized.TestCase):
                 _markov(law)
             )
 
-        wanted = 0.6
         found = evaluate(compose_picked_rate=wanted)
         self.assertGreaterEqual(found.scores.metrics()["compose_picked_rate"], wanted)
-        # The curve has what each threshold has.
+        # The curve has what each threshold has: all that is picked is right.
+        self.assertAlmostEqual(
+            found.scores.metrics()["compose_accuracy"] * attention,
+            found.scores.metrics()["compose_picked_rate"],
+        )
         curve = found.curve.set_index("threshold")
         self.assertEqual(curve.index.tolist(), [t / 100 for t in range(30, 100, 5)])
         self.assertTrue(0.3 < found.threshold < 0.95)

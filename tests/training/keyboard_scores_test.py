@@ -90,6 +90,13 @@ class ScoresTest(absltest.TestCase):
         self.assertAlmostEqual(low, values.mean() - half, delta=0.1 * half)
         self.assertAlmostEqual(high, values.mean() + half, delta=0.1 * half)
 
+    def test_as_many_judges_are_drawn_as_there_are(self):
+        # Of four, one has what is counted, so it is drawn as Binomial(4, 1/4), whose
+        # 97.5% quantile is three times, and 2.5% quantile never.
+        scores = _scores(4, loss=[1, 0, 0, 0], places=np.ones(4))
+        found = scores.intervals(np.random.default_rng(0), 10_000)
+        self.assertEqual(found["loss"], (0.0, 0.75))
+
     def test_a_judge_is_drawn_with_all_that_is_known_of_it(self):
         # The ratio is 1/2 of every judge, however much each wrote.
         scores = _scores(5, picks=[1, 2, 3, 4, 50], words=[2, 4, 6, 8, 100])
