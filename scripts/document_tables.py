@@ -202,7 +202,7 @@ def training_blogs() -> list[str]:
     """What the mechanisms learn from bloggers' sentences."""
     folder = RESULTS / "training_blogs"
     runs = tables.read(folder / "runs.csv").groupby("setting").last()
-    chat = tables.read(folder / "dp_ftrl_from_chat.csv").iloc[-1]
+    chat = tables.read(RESULTS / "pretraining" / "private_metrics.csv").iloc[-1]
     rows = [
         _learned(name, row)
         for name, row in (
@@ -226,18 +226,20 @@ def training_blogs() -> list[str]:
 def pretraining() -> list[str]:
     """What public chat is worth on bloggers before any private round."""
     found = tables.read(RESULTS / "pretraining" / "on_bloggers.csv")
-    rows = [
-        [row["baseline"].replace("chat", "public chat"), *_scores(row)]
-        for row in found.to_dict("records")
-    ]
-    rows[3][0] = "trained centrally on public chat"
+    rows = []
+    for row in found.to_dict("records"):
+        name = row["baseline"].replace("chat", "public chat")
+        if row["baseline"] == "chat":
+            name = f"trained centrally on {name}"
+        rows.append([name, *_scores(row)])
     labels = [metric_names.LABELS[name] for name in _METRICS]
     return table(["held-out bloggers", *labels], rows)
 
 
 def training_blt() -> list[str]:
     """What a tree and correlated noise let a model learn, at one epsilon or noise."""
-    runs = tables.read(RESULTS / "training_blt" / "runs.csv").groupby("setting").last()
+    path = RESULTS / "training_blogs" / "runs.csv"
+    runs = tables.read(path).groupby("setting").last()
     rows = [
         _learned(f"{name} (zCDP {_rho(runs.loc[setting])})", runs.loc[setting])
         for name, setting in (

@@ -16,7 +16,7 @@ _SHOWN = (
     "word_modified_before",
     "word_modified_after",
 )
-_MODELS = {"dp_ftrl": "DP-FTRL, z = 2", "fedavg": "FedAvg, not private"}
+_MODELS = {"DP-FTRL": "DP-FTRL, z = 2", "FedAvg": "FedAvg, not private"}
 
 
 def keyboard_blogs() -> list[str]:
