@@ -46,6 +46,20 @@ class MeanTest(parameterized.TestCase):
         self.assertGreater(covered, np.mean(np.abs(mean - 0.9) <= quantile * error))
 
 
+class HalfOfMeanTest(absltest.TestCase):
+    def test_three_repeats_cover_the_mean_as_often_as_is_said(self):
+        """By the normal law's quantile, 1.96, it would be four times in five."""
+        values = np.random.default_rng(0).normal(5, 2, (4000, 3))
+        halves = np.array([intervals.half_of_mean(some) for some in values])
+        covered = np.mean(np.abs(values.mean(axis=1) - 5) <= halves)
+        # Within four standard deviations.
+        self.assertBetween(covered, 0.936, 0.964)
+
+    def test_one_repeat_tells_nothing(self):
+        self.assertTrue(np.isnan(intervals.half_of_mean(np.array([5.0]))))
+        self.assertEqual(intervals.shown(5.0, np.nan, ".2f"), "5.00")
+
+
 class TableTest(absltest.TestCase):
     def test_means_by_key_in_the_order_of_the_rows(self):
         rows = pd.DataFrame(
