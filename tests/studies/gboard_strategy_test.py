@@ -113,8 +113,9 @@ class StrategyTest(parameterized.TestCase):
 
     def test_each_step(self):
         choose = mock.Mock(wraps=gboard_privacy.choose)
+        made = self.prepare()
         with mock.patch.object(gboard_privacy, "choose", choose):
-            files = self.walk(self.prepare())
+            files = self.walk(made)
         adapting, fixed = (
             self.asked["rate_2_quantile_0_5_repeat_1"],
             self.asked["noise_0_1_repeat_1"],
@@ -134,6 +135,11 @@ class StrategyTest(parameterized.TestCase):
         self.assertAlmostEqual(final.noise_multiplier / final.cohort_size, 0.1)
         self.assertEqual((final.server_learning_rate, final.clip_norm), (1.0, 0.4124))
         self.assertFalse(final.diurnal)
+        # What was simulated is what the final run has.
+        simulated = made.decide(self.scratch / "study").choice.participation
+        for name in ("timer_hours", "min_separation", "max_participation"):
+            self.assertEqual(getattr(final, name), getattr(simulated, name))
+        self.assertEqual(final.num_rounds, 16)
         # Who was held out in experiments judges nothing more.
         self.assertEqual({*self.seeds}, {3})
         self.assertIn("--seed=4", lines)
