@@ -47,6 +47,7 @@ _NOT_MEASURED = "not measured: "
 _NUMBER = re.compile(r"\d")
 # What of a training study the documents show, in their order.
 _METRICS = ("loss", "one_suggestion", "three_suggestions", "top1_in_vocabulary")
+_BLOGS = RESULTS / "training_blogs"
 
 # Xu et al. 2023, Section 1: of models of 10, 20 and 30 thousand words.
 _PAPER_PARAMETERS = ("2.4 M", "4.4 M", "6.4 M")
@@ -198,10 +199,14 @@ _LEARNED = (
 )
 
 
+def _runs_of_bloggers() -> pd.DataFrame:
+    """Returns the last round of each setting that was run on bloggers' sentences."""
+    return tables.read(_BLOGS / "runs.csv").groupby("setting").last()
+
+
 def training_blogs() -> list[str]:
     """What the mechanisms learn from bloggers' sentences."""
-    folder = RESULTS / "training_blogs"
-    runs = tables.read(folder / "runs.csv").groupby("setting").last()
+    runs = _runs_of_bloggers()
     chat = tables.read(RESULTS / "pretraining" / "private_metrics.csv").iloc[-1]
     rows = [
         _learned(name, row)
@@ -217,7 +222,7 @@ def training_blogs() -> list[str]:
             ("FedAvg with the same clip, not private", runs.loc["fedavg"]),
         )
     ]
-    beside = tables.read(folder / "baselines.csv").set_index("baseline")
+    beside = tables.read(_BLOGS / "baselines.csv").set_index("baseline")
     for name, row in beside.add_prefix("held_out_").iterrows():
         rows.append([*_learned(name, row)[:-1], ""])
     return table(_LEARNED, rows)
@@ -238,8 +243,7 @@ def pretraining() -> list[str]:
 
 def training_blt() -> list[str]:
     """What a tree and correlated noise let a model learn, at one epsilon or noise."""
-    path = RESULTS / "training_blogs" / "runs.csv"
-    runs = tables.read(path).groupby("setting").last()
+    runs = _runs_of_bloggers()
     rows = [
         _learned(f"{name} (zCDP {_rho(runs.loc[setting])})", runs.loc[setting])
         for name, setting in (

@@ -105,16 +105,18 @@ def _judged(folder: str) -> dict[int, list[pd.DataFrame]]:
 
 def _by_seed(folder: str, file: str) -> Iterator[tuple[int, pd.DataFrame]]:
     """Yields what a file of each run has of a seed, and the seed."""
-    paths = sorted(RESULTS.glob(f"{folder}/seed_*/{file}"))
+    yield from _read(folder, file)
     if folder in _AT_OTHER_RATES:
-        others = _AT_OTHER_RATES[folder]
-        paths += sorted(RESULTS.glob(f"{others}/seed_*/{file}"))
-    for path in paths:
+        names = {name: step.name for name, step in _OF_OTHER_RATES.items()}
+        for seed, found in _read(_AT_OTHER_RATES[folder], file):
+            yield seed, found.replace({"model": names, "setting": names})
+
+
+def _read(folder: str, file: str) -> Iterator[tuple[int, pd.DataFrame]]:
+    """Yields the same of the runs of one folder, as it stands there."""
+    for path in sorted(RESULTS.glob(f"{folder}/seed_*/{file}")):
         first = int(path.parent.name.split("_")[1])
         found = tables.read(path)
-        if path.parent.parent.name != folder:
-            names = {name: step.name for name, step in _OF_OTHER_RATES.items()}
-            found = found.replace({"model": names, "setting": names})
         # Older files, of one repeat each, do not name it.
         found = found.assign(repeat=found.get("repeat", 0))
         for repeat, of_repeat in found.groupby("repeat"):

@@ -361,10 +361,11 @@ def plot(
     """
     figure, axes_of = plots.stacked(list(panels.values()), "round")
     table = table[table["setting"].isin([setting.name for setting in settings])]
+    at_end = _at_end(table, panels)
     if is_cut:
-        losses = _at_end(table, panels)[next(iter(panels))]
-        converging = losses.index[losses <= 2 * losses.min()]
-        table = table[table["setting"].isin(converging)]
+        losses = at_end[next(iter(panels))]
+        at_end = at_end[losses <= 2 * losses.min()]
+        table = table[table["setting"].isin(at_end.index)]
     straight = {column: _on_plots(beside, column) for column in panels}
     for axes, column in zip(axes_of, panels, strict=True):
         for setting in settings:
@@ -383,7 +384,6 @@ def plot(
         plots.straight_lines(axes, straight[column])
     if is_cut and len(table):
         loss, accuracy = panels
-        at_end = _at_end(table, panels)
         top = max(table[loss].quantile(1 - _CUT), at_end[loss].max())
         least = min([table[loss].min(), *straight[loss].values()])
         axes_of[0].set_ylim(least - (top - least) / 10, top + (top - least) / 50)
