@@ -149,7 +149,10 @@ class SmallFormsTest(parameterized.TestCase):
             if "--recipe=configs/statistics_figure4.json" in arguments:
                 # Its devices answer among 19,000 others, and no fewer.
                 given += ["--num_clients=20000", "--devices=vectorised"]
-            given.append(f"--output_dir={output_dir or f'runs/{next(self._number)}'}")
+            # What follows a command looks where it says that it writes.
+            if not any(a.startswith("--output_dir=") for a in arguments):
+                place = output_dir or f"runs/{next(self._number)}"
+                given.append(f"--output_dir={place}")
         done = forked_programs.run(program, *given, directory=self.scratch)
         self.assertEqual(done.returncode, 0, done.stderr)
         if following := re.search(r"^Next: \S*scripts/run (.*)$", done.stdout, re.M):
@@ -218,8 +221,8 @@ class SmallFormsTest(parameterized.TestCase):
         for name in ("training/<date>", "training/<other>", "RUN_DIR/dp_ftrl_repeat_1"):
             shutil.copytree(runs / "first", runs / name)
         shutil.copytree(runs / "RUN_DIR", self.scratch / "RUN_DIR")
-        [pretrain] = _commands("training.pretrain")
-        self.run_small(*pretrain, output_dir="runs/pretrain/<date>")
+        for pretrain in _commands("training.pretrain"):
+            self.run_small(*pretrain, output_dir="runs/pretrain/<date>")
         for program, *arguments in _commands(
             "training.run_training",
             "training.predict_next_word",
