@@ -45,6 +45,14 @@ class MeanTest(parameterized.TestCase):
         self.assertBetween(covered, 0.92, 0.97)
         self.assertGreater(covered, np.mean(np.abs(mean - 0.9) <= quantile * error))
 
+    @parameterized.parameters(2, 3, 10)
+    def test_of_few_repeats_it_is_students(self, number):
+        values = 0.5 + np.random.default_rng(0).normal(0, 1e-5, number)
+        expected = stats.t.interval(
+            0.95, number - 1, loc=values.mean(), scale=stats.sem(values)
+        )
+        np.testing.assert_allclose(intervals.of_mean(values), expected, atol=1e-8)
+
 
 class HalfOfMeanTest(absltest.TestCase):
     def test_three_repeats_cover_the_mean_as_often_as_is_said(self):
@@ -54,6 +62,11 @@ class HalfOfMeanTest(absltest.TestCase):
         covered = np.mean(np.abs(values.mean(axis=1) - 5) <= halves)
         # Within four standard deviations.
         self.assertBetween(covered, 0.936, 0.964)
+
+    def test_two_repeats(self):
+        low, high = stats.t.interval(0.95, 1, loc=3, scale=stats.sem([2, 4]))
+        half = intervals.half_of_mean(np.array([2.0, 4.0]))
+        np.testing.assert_allclose([3 - half, 3 + half], [low, high])
 
     def test_one_repeat_tells_nothing(self):
         self.assertTrue(np.isnan(intervals.half_of_mean(np.array([5.0]))))
