@@ -58,6 +58,12 @@ class ResamplingTest(parameterized.TestCase):
         p = stats.chisquare([counts[row] for row in rows]).pvalue
         self.assertGreater(p, 1e-6)
 
+    @parameterized.parameters(1, 70_000)
+    def test_as_many_clients_as_asked_for(self, number):
+        """The larger number is of two chunks; what is at hand is four clients."""
+        for what in (resampling.FAVORITES, resampling.OCCURRENCES, resampling.CLIENTS):
+            self.assertEqual(self.drawn(what, number).num_clients, number)
+
     def test_a_seed_gives_the_same_and_another_another(self):
         for what in (resampling.FAVORITES, resampling.CLIENTS):
             first, again = self.drawn(what, 50), self.drawn(what, 50)
