@@ -1,7 +1,12 @@
-"""Parts of a user's own, by name: `module:Class`, or `module:function`."""
+"""Parts of a user's own, by name: `module:Class`, or `module:function`.
+
+Modules are those of the checkout, of installed packages, and of the working directory.
+"""
 
 import importlib
 import inspect
+import os
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -54,6 +59,10 @@ def load_function(option: str, name: str, what: str) -> Callable[..., Any]:
 
 def _found(option: str, name: str, expected: str) -> Any:
     module, _, attribute = name.partition(":")
+    directory = os.getcwd()
+    # Last: nothing there stands before this code and what is installed for it.
+    if directory not in sys.path:
+        sys.path.append(directory)
     try:
         return getattr(importlib.import_module(module), attribute)
     except (
@@ -63,6 +72,9 @@ def _found(option: str, name: str, expected: str) -> Any:
         TypeError,
         SyntaxError,
     ) as error:
+        where = ""
+        if isinstance(error, ModuleNotFoundError):
+            where = f", neither in the checkout nor in {directory}"
         raise ValueError(
-            f"{option} is {name!r}; it has to be {expected} ({error})"
+            f"{option} is {name!r}; it has to be {expected} ({error}{where})"
         ) from error

@@ -231,13 +231,13 @@ def from_keras_model(
     Args:
         keras_model: From int32 tokens [batch, time] to the logits of the tokens that
             follow, [batch, time, num_tokens]; not compiled, without layers whose
-            weights are not trained.
+            weights are not trained, and without losses of its own.
         num_tokens: Size of the vocabulary with its special tokens.
         sequence_length: Tokens of a sequence, at least 1.
 
     Raises:
-        ValueError: If the model's output has another shape, or see
-            `from_functional_model`.
+        ValueError: If the model's output has another shape, it has losses of its own,
+            or see `from_functional_model`.
         KerasFunctionalModelError: From TFF, if it has layers that TFF does not take.
     """
     shape = keras_model.compute_output_shape((1, sequence_length))
@@ -245,6 +245,11 @@ def from_keras_model(
         raise ValueError(
             f"keras_model has outputs of the shape {tuple(shape)}; it has to be "
             f"(1, {sequence_length}, {num_tokens})."
+        )
+    if keras_model.losses:
+        raise ValueError(
+            "keras_model has losses of its own, as a regularizer's, which training "
+            "would leave out; make it without them."
         )
     functional_model = tff.learning.models.functional_model_from_keras(
         keras_model,

@@ -60,14 +60,19 @@ def language_model(
         own_model_checks.check_repeatable(as_gradients.definition)
         weights = [*keras.initial_weights(0).values()]
         of_graph = functools.partial(_imported, as_logits)
-        own_model_checks.check_causal(of_graph, weights, num_tokens, sequence_length)
+        own_model_checks.check_logits(of_graph, weights, num_tokens, sequence_length)
     except (
         functional.KerasFunctionalModelError,
+        AttributeError,  # of Keras, where an input is no output of a layer
         NotImplementedError,  # of Keras, where a layer does not know its shape
         TypeError,
         ValueError,
     ) as error:
-        raise ValueError(f"--model is {name!r}, which cannot train: {error}") from error
+        # What is traced fails with whole stacks; what happened comes last.
+        what = str(error)
+        if what.startswith("in user code:"):
+            what = what.strip().splitlines()[-1].strip()
+        raise ValueError(f"--model is {name!r}, which cannot train: {what}") from error
     return _OwnModel(
         num_tokens,
         first,

@@ -1,4 +1,7 @@
-"""What a model of a user's own has to be, beside trainable: causal, and no lottery."""
+"""What a model of a user's own has to be, beside trainable: causal, and no lottery.
+
+And what it gives are logits.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -21,7 +24,7 @@ _LOTTERIES = frozenset(
         "TruncatedNormal",
     }
 )
-# What rounding may do to logits, as a part of the largest.
+# What rounding may do to logits and probabilities, as a part of them.
 _ROUNDING = 1e-3
 # Beside first weights, which may be zeros that hide what a model looks at.
 _STDDEV = 0.1
@@ -55,13 +58,13 @@ def _operations(definition: tf.compat.v1.GraphDef) -> Iterator[str]:
     yield from (node.op for node in definition.node)
 
 
-def check_causal(
+def check_logits(
     logits: Callable[[Sequence[tf.Tensor], tf.Tensor], tf.Tensor],
     weights: Sequence[np.ndarray],
     num_tokens: int,
     sequence_length: int,
 ) -> None:
-    """Makes sure that the logits of a place depend on no later place.
+    """Makes sure that a model gives logits, of which none depends on a later place.
 
     The token there is the one that they are to predict.
 
@@ -72,7 +75,8 @@ def check_causal(
         sequence_length: Tokens of a sequence.
 
     Raises:
-        ValueError: If they do.
+        ValueError: If they do, are probabilities, or are no numbers. A token's may be
+            minus infinity at all places.
     """
     rng = seeds.generator(0, "a causal model")
     tried = [
@@ -88,10 +92,28 @@ def check_causal(
         given = [tf.compat.v1.placeholder(tf.float32, array.shape) for array in tried]
         found = logits(given, tf.constant(tokens, tf.int32))
         first, *others = session.run(found, dict(zip(given, tried, strict=True)))
+    if not all(np.all(row < np.inf) for row in (first, *others)):
+        raise ValueError("its logits are infinite, or no numbers, at some places.")
+    if np.all(first >= 0) and np.allclose(first.sum(axis=-1), 1, rtol=_ROUNDING):
+        raise ValueError(
+            "what it gives are probabilities: those of each place have the sum 1; it "
+            "has to give logits, so leave the last softmax out."
+        )
     for cut, other in zip(cuts, others, strict=True):
-        if np.abs(first - other)[:cut].max() > _ROUNDING * np.abs(first).max():
+        if _differ(first[:cut], other[:cut]):
             raise ValueError(
                 "its logits of a place depend on later places, where the token stands "
                 "that they are to predict; use layers that look back alone (no "
                 'Bidirectional; padding="causal"; use_causal_mask=True).'
             )
+
+
+def _differ(logits: np.ndarray, others: np.ndarray) -> bool:
+    """Returns whether logits differ by more than rounding does to them."""
+    is_masked = np.isneginf(logits)
+    if np.any(is_masked != np.isneginf(others)):
+        return True
+    logits, others = np.where(is_masked, 0, logits), np.where(is_masked, 0, others)
+    # Of a token that a large number masks its own size; of others that of most.
+    size = np.maximum(np.abs(logits), np.median(np.abs(logits)))
+    return bool(np.any(np.abs(logits - others) > _ROUNDING * size))

@@ -1,5 +1,9 @@
 """Tests of parts by name: what is there, and what one clear line says of the rest."""
 
+import os
+import pathlib
+import sys
+
 from absl.testing import absltest, parameterized
 
 from simulation import own_parts
@@ -8,6 +12,23 @@ from simulation import own_parts
 class OwnPartsTest(parameterized.TestCase):
     def test_functions(self):
         self.assertEqual(own_parts.load_function("--f", "math:sqrt", "a root")(9), 3)
+
+    def test_of_the_working_directory(self):
+        scratch = pathlib.Path(self.create_tempdir().full_path)
+        (scratch / "of_my_own.py").write_text("def f(number):\n    return -number\n")
+        # What is this project's stays so.
+        (scratch / "math.py").write_text("def sqrt(number):\n    return 7\n")
+        (scratch / "simulation").mkdir()
+        (scratch / "simulation" / "own_parts.py").write_text("def load():\n    pass\n")
+        self.addCleanup(os.chdir, os.getcwd())
+        self.addCleanup(setattr, sys, "path", [*sys.path])
+        os.chdir(scratch)
+        self.assertEqual(own_parts.load_function("--f", "of_my_own:f", "mine")(3), -3)
+        self.assertEqual(own_parts.load_function("--f", "math:sqrt", "a root")(9), 3)
+        found = own_parts.load_function("--f", "simulation.own_parts:load", "a loader")
+        self.assertIs(found, own_parts.load)
+        with self.assertRaisesRegex(ValueError, f"nor in {scratch}"):
+            own_parts.load_function("--f", "of_another:f", "mine")
 
     @parameterized.parameters(
         ("math", "--f is 'math'; it has to be module:function of a root"),

@@ -72,6 +72,52 @@ def noisy(num_tokens, sequence_length):
 def dropping(num_tokens, sequence_length):
     dropout = tf.keras.layers.Dropout(0.5)
     return of(num_tokens, sequence_length, lambda inner: dropout(inner, training=True))
+class Mask(tf.keras.layers.Layer):
+    def __init__(self, value, **kwargs):
+        super().__init__(**kwargs)
+        self._value = value
+    def get_config(self):
+        return super().get_config() | {"value": self._value}
+    def call(self, logits):
+        is_first = tf.equal(tf.range(tf.shape(logits)[-1]), 0)
+        return tf.where(is_first, logits + self._value, logits)
+def masked(num_tokens, sequence_length, layer, value):
+    inputs = tf.keras.Input([sequence_length], dtype=tf.int32)
+    inner = layer(tf.keras.layers.Embedding(num_tokens, 8)(inputs))
+    logits = tf.keras.layers.Dense(num_tokens)(inner)
+    return tf.keras.Model(inputs, Mask(value)(logits))
+class NoConfig(tf.keras.layers.Layer):
+    def __init__(self, value):
+        super().__init__()
+def no_config(num_tokens, sequence_length):
+    return of(num_tokens, sequence_length, NoConfig(1.0))
+def eager(num_tokens, sequence_length):
+    inputs = tf.keras.Input([sequence_length], dtype=tf.int32)
+    logits = tf.keras.layers.Embedding(num_tokens, num_tokens)(inputs)
+    mask = tf.zeros([1, sequence_length, num_tokens])
+    return tf.keras.Model(inputs, tf.keras.layers.Add()([logits, mask]))
+def ahead_and_masked(num_tokens, sequence_length, mask):
+    layer = tf.keras.layers.Conv1D(3, 3, padding="same")
+    return masked(num_tokens, sequence_length, layer, mask)
+def ahead_and_masked_by_much(num_tokens, sequence_length):
+    return ahead_and_masked(num_tokens, sequence_length, -1e9)
+def ahead_and_masked_whole(num_tokens, sequence_length):
+    return ahead_and_masked(num_tokens, sequence_length, float("-inf"))
+def back_and_masked_whole(num_tokens, sequence_length):
+    layer = tf.keras.layers.Conv1D(3, 3, padding="causal")
+    return masked(num_tokens, sequence_length, layer, float("-inf"))
+def back_and_masked_by_much(num_tokens, sequence_length):
+    layer = tf.keras.layers.Conv1D(3, 3, padding="causal")
+    return masked(num_tokens, sequence_length, layer, -1e9)
+def no_numbers(num_tokens, sequence_length):
+    layer = tf.keras.layers.Conv1D(3, 3, padding="causal")
+    return masked(num_tokens, sequence_length, layer, float("nan"))
+def probabilities(num_tokens, sequence_length):
+    model = convolution(num_tokens, sequence_length)
+    return tf.keras.Model(model.input, tf.keras.layers.Softmax()(model.output))
+def regularized(num_tokens, sequence_length):
+    layer = tf.keras.layers.Dense(3, kernel_regularizer="l2")
+    return of(num_tokens, sequence_length, layer)
 """
 
 
@@ -166,6 +212,13 @@ class OwnModelTest(parameterized.TestCase):
         ("bad_models:normalized", "which cannot train: .*batch normalization"),
         ("bad_models:both_ways", "cannot train: its logits .* depend on later places"),
         ("bad_models:one_ahead", "cannot train: its logits .* depend on later places"),
+        ("bad_models:ahead_and_masked_by_much", "depend on later places"),
+        ("bad_models:ahead_and_masked_whole", "depend on later places"),
+        ("bad_models:no_numbers", "cannot train: its logits are infinite, or no num"),
+        ("bad_models:probabilities", "cannot train: what it gives are probabilities"),
+        ("bad_models:regularized", "cannot train: .*losses of its own"),
+        ("bad_models:eager", "cannot train: .*no attribute '_keras_history'"),
+        ("bad_models:no_config", "cannot train: NotImplementedError: Layers with"),
         ("bad_models:shapeless", "cannot train: We could not .* the static shape"),
         ("bad_models:noisy", "cannot train: it draws random .* Random"),
         ("bad_models:dropping", "cannot train: it draws random .* Random"),
@@ -174,9 +227,12 @@ class OwnModelTest(parameterized.TestCase):
         with self.assertRaisesRegex(ValueError, f"^--model is '{name}'.*{regex}"):
             own_model.language_model(name, 12, 5, seed=1)
 
-    @parameterized.parameters(1, 2, 5)
-    def test_what_looks_back_alone(self, sequence_length):
-        name = "bad_models:convolution"
+    @parameterized.product(
+        name=("convolution", "back_and_masked_whole", "back_and_masked_by_much"),
+        sequence_length=(1, 2, 5),
+    )
+    def test_what_looks_back_alone(self, name, sequence_length):
+        name = f"bad_models:{name}"
         own = own_model.language_model(name, 12, sequence_length, seed=1)
         self.assertEqual(own.num_tokens, 12)
 
