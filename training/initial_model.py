@@ -125,10 +125,10 @@ def check(
     """
     if model.vocabulary_fingerprint != vocabulary.fingerprint:
         raise ValueError(
-            "the initial model was trained with another vocabulary (fingerprint "
+            "--initial_model was trained with another vocabulary (fingerprint "
             f"{model.vocabulary_fingerprint[:16]}, the run's "
-            f"{vocabulary.fingerprint[:16]}): its token ids mean other words. Give the "
-            "vocabulary of that model, its file vocabulary.txt."
+            f"{vocabulary.fingerprint[:16]}): its token ids mean other words. Run "
+            "with --vocabulary= that model's file vocabulary.txt."
         )
     expected = {name: array.shape for name, array in weights.items()}
     found = {name: array.shape for name, array in model.weights.items()}

@@ -150,8 +150,8 @@ class KeyboardLayout:
                 f"the layout {self.name} has no key for {character!r} "
                 f"(U+{ord(character):04X}) of the word {without[0]!r}; "
                 f"{len(without):,} words of the vocabulary cannot be typed with it. "
-                "Give a layout file that has the key, or leave such words out "
-                "(unkeyed_words)."
+                "Give a --layout that has the key, or leave such words out: "
+                "--unkeyed_words=leave_out."
             )
 
     def can_type(self, word: str) -> bool:

@@ -183,4 +183,6 @@ def check_central(
 
 
 def _gib(number: int) -> str:
+    if number < 2**30 / 10:
+        return f"{number / 2**20:,.1f} MiB"
     return f"{number / 2**30:,.1f} GiB"

@@ -85,6 +85,11 @@ def _beside(prepared, text, vocabulary, options, seed):
     found += baselines.of_language(language, vocabulary, judges, limits.max_words)
     for baseline in found:
         logging.info("%s", baseline)
+    if not paths:
+        logging.info(
+            "No other model stands beside this one. --compare_with=RUN_DIR,... adds "
+            "finished ones: of training.pretrain, or with --mechanism=fedavg."
+        )
     return found, {"compared_with": fingerprints} if fingerprints else {}
 
 

@@ -186,7 +186,7 @@ class InitialModelTest(parameterized.TestCase):
     def test_refuses_what_does_not_fit(self):
         found = initial_model.read(self.export())
         first = self.model.initial_weights(1)
-        with self.assertRaisesRegex(ValueError, "another vocabulary"):
+        with self.assertRaisesRegex(ValueError, "another voc.* --vocabulary= .*txt"):
             initial_model.check(found, first, vocabulary.Vocabulary(list("abcd")))
         larger = model.cifg_language_model(8, num_units=6, projection_size=4)
         with self.assertRaisesRegex(

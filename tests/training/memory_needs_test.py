@@ -86,6 +86,11 @@ class MemoryNeedsTest(parameterized.TestCase):
                 rf"in {folder}. Choose another --output_dir, .*--num_rounds",
             ):
                 needs().check_disk(folder / "not" / "there", 3)
+        with (
+            mock.patch.object(shutil, "disk_usage", return_value=usage(9, 9, 5 << 20)),
+            self.assertRaisesRegex(ValueError, "GiB; 5.0 MiB are free"),
+        ):
+            needs().check_disk(folder, 3)
 
     def test_a_central_training_that_does_not_fit_is_refused(self):
         options = pretrain_options.PretrainOptions()
