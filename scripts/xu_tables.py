@@ -21,7 +21,7 @@ _LESS = xu_2023_quality_report.ABOVE_TRIGRAM
 _IN_NATS = (metric_names.REGRET, "loss", _LESS)
 _SUGGESTIONS = ("one_suggestion", "three_suggestions", "picked_rate")
 _JUDGED = ("loss", _LESS, *_SUGGESTIONS)
-_OF_BLOGGERS = (*_JUDGED, "trigger_rate", "word_modified_after")
+_OF_BLOGGERS = (*_JUDGED, "trigger_rate", "compose_accuracy", "word_modified_after")
 # Of the tables beside the best count of words: what is better the lower it is, first
 # and last.
 _BESIDE = (
