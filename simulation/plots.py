@@ -17,6 +17,7 @@ from simulation import cells
 
 if TYPE_CHECKING:
     from matplotlib import axes as axes_lib
+    from matplotlib import axis as axis_lib
     from matplotlib import figure as figure_lib
 
 INK, MUTED, GRID = "#1f2933", "#52606d", "#e4e7eb"
@@ -130,6 +131,19 @@ def straight_lines(axes: "axes_lib.Axes", values: Mapping[str, float]) -> None:
     looks = itertools.product((MUTED, INK, PURPLE), _DASHES)
     for (color, dashes), (label, value) in zip(looks, values.items(), strict=False):
         axes.axhline(value, color=color, linestyle=dashes, linewidth=1, label=label)
+
+
+def in_percent(*axes: "axis_lib.Axis", decimals: int | None = None) -> None:
+    """Writes the numbers beside axes of shares in percent.
+
+    Args:
+        *axes: Such as `Axes.yaxis`.
+        decimals: Digits after the point; by default as many as tell them apart.
+    """
+    from matplotlib import ticker
+
+    for axis in axes:
+        axis.set_major_formatter(ticker.PercentFormatter(1, decimals))
 
 
 def titles(figure: "figure_lib.Figure") -> list[str]:

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Sequence
 
-import matplotlib.ticker
 import numpy as np
 import pandas as pd
 
@@ -145,7 +144,7 @@ def plot(title: str, summary: pd.DataFrame) -> bytes:
         axes.set_xlim(-0.5, len(summary) - 0.5)
     _points(axes, places, points)
     axes.set_ylim(0, 1)
-    axes.yaxis.set_major_formatter(matplotlib.ticker.PercentFormatter(1, decimals=0))
+    plots.in_percent(axes.yaxis, decimals=0)
     axes.legend(frameon=False, labelcolor=plots.INK)
     return plots.png(figure)
 

@@ -16,7 +16,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import matplotlib.ticker
 import pandas as pd
 
 from options import option_flags
@@ -389,7 +388,7 @@ def plot(
         axes_of[0].set_ylim(least - (top - least) / 10, top + (top - least) / 50)
         bottom = min(table[accuracy].quantile(_CUT), at_end[accuracy].min())
         axes_of[1].set_ylim(bottom=bottom - (axes_of[1].get_ylim()[1] - bottom) / 50)
-    axes_of[1].yaxis.set_major_formatter(matplotlib.ticker.PercentFormatter(1))
+    plots.in_percent(axes_of[1].yaxis)
     plots.legend(axes_of[1], below=True)
     return plots.png(figure)
 

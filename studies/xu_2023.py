@@ -12,7 +12,6 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-import matplotlib.ticker
 import pandas as pd
 
 from options import fields as options_lib
@@ -308,7 +307,6 @@ def plot(runs: Sequence[Run]) -> bytes:
         plots.straight_lines(axes, runs[0].baselines.set_index("baseline")[name])
         if name != "loss":
             axes.set_ylim(bottom=0)
-            percent = matplotlib.ticker.PercentFormatter(1)
-            axes.yaxis.set_major_formatter(percent)
+            plots.in_percent(axes.yaxis)
     plots.legend(panels[-1], below=True)
     return plots.png(figure)

@@ -6,7 +6,6 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import matplotlib.ticker
 import numpy as np
 import pandas as pd
 
@@ -347,7 +346,7 @@ def plot_clip(found: Runs, adaptive: Sequence[training_runs.Setting]) -> bytes:
                 label=f"{setting.label}: estimated median",
                 **look,
             )
-    above.yaxis.set_major_formatter(matplotlib.ticker.PercentFormatter(1))
+    plots.in_percent(above.yaxis)
     names = {setting.name for setting in of_tree} - {s.name for s in adaptive}
     fixed = found.rounds.loc[found.rounds["setting"].isin(names), "clip_norm"].unique()
     plots.straight_lines(below, {f"fixed, {norm:g}": norm for norm in sorted(fixed)})

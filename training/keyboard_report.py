@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 
-import matplotlib.ticker
 import pandas as pd
 from matplotlib import figure as figure_lib
 
@@ -171,9 +170,7 @@ def plot_curves(table: pd.DataFrame) -> figure_lib.Figure:
             )
     panels[0].set_ylim(0, 1)
     panels[1].set_ylim(bottom=0)
-    percent = matplotlib.ticker.PercentFormatter(1)
-    for axis in (panels[-1].xaxis, *(axes.yaxis for axes in panels)):
-        axis.set_major_formatter(percent)
+    plots.in_percent(panels[-1].xaxis, *(axes.yaxis for axes in panels))
     plots.legend(panels[-1], below=True)
     return figure
 

@@ -183,6 +183,7 @@ def check_central(
 
 
 def _gib(number: int) -> str:
+    """Returns bytes as errors name them; in MiB what would be 0.0 GiB."""
     if number < 2**30 / 10:
         return f"{number / 2**20:,.1f} MiB"
     return f"{number / 2**30:,.1f} GiB"

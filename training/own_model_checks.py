@@ -1,7 +1,4 @@
-"""What a model of a user's own has to be, beside trainable: causal, and no lottery.
-
-And what it gives are logits.
-"""
+"""What a user's own model has to be, beside trainable: no lottery; causal logits."""
 
 from collections.abc import Callable, Iterator, Sequence
 

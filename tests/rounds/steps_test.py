@@ -42,10 +42,14 @@ class Draws(algorithm.Algorithm[Done, np.ndarray]):
         return Done(0)
 
     def next_query(self, state):
-        return algorithm.Query(lambda cohort, stream: stream.bits("test").bytes(0, 8))
+        return algorithm.Query(_draw)
 
     def update(self, state, released):
         return Done(state.rounds + 1), {}
+
+
+def _draw(cohort, stream):
+    return stream.bits("test").bytes(0, 8)
 
 
 def _steps(key=_KEY, seed=3, sampler=None):
@@ -58,7 +62,7 @@ class AskTest(absltest.TestCase):
         super().setUp()
         self.steps = _steps()
         self.place = self.steps.begin()
-        self.query = Draws(samplers.UniformCohorts(40, 20)).next_query(Done(0))
+        self.query = algorithm.Query(_draw)
         self.cohort = np.arange(20)
 
     def ask(self, place=None, failed=0):

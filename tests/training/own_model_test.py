@@ -81,8 +81,9 @@ class Mask(tf.keras.layers.Layer):
     def call(self, logits):
         is_first = tf.equal(tf.range(tf.shape(logits)[-1]), 0)
         return tf.where(is_first, logits + self._value, logits)
-def masked(num_tokens, sequence_length, layer, value):
+def masked(num_tokens, sequence_length, padding, value):
     inputs = tf.keras.Input([sequence_length], dtype=tf.int32)
+    layer = tf.keras.layers.Conv1D(3, 3, padding=padding)
     inner = layer(tf.keras.layers.Embedding(num_tokens, 8)(inputs))
     logits = tf.keras.layers.Dense(num_tokens)(inner)
     return tf.keras.Model(inputs, Mask(value)(logits))
@@ -96,22 +97,16 @@ def eager(num_tokens, sequence_length):
     logits = tf.keras.layers.Embedding(num_tokens, num_tokens)(inputs)
     mask = tf.zeros([1, sequence_length, num_tokens])
     return tf.keras.Model(inputs, tf.keras.layers.Add()([logits, mask]))
-def ahead_and_masked(num_tokens, sequence_length, mask):
-    layer = tf.keras.layers.Conv1D(3, 3, padding="same")
-    return masked(num_tokens, sequence_length, layer, mask)
 def ahead_and_masked_by_much(num_tokens, sequence_length):
-    return ahead_and_masked(num_tokens, sequence_length, -1e9)
+    return masked(num_tokens, sequence_length, "same", -1e9)
 def ahead_and_masked_whole(num_tokens, sequence_length):
-    return ahead_and_masked(num_tokens, sequence_length, float("-inf"))
-def back_and_masked_whole(num_tokens, sequence_length):
-    layer = tf.keras.layers.Conv1D(3, 3, padding="causal")
-    return masked(num_tokens, sequence_length, layer, float("-inf"))
+    return masked(num_tokens, sequence_length, "same", float("-inf"))
 def back_and_masked_by_much(num_tokens, sequence_length):
-    layer = tf.keras.layers.Conv1D(3, 3, padding="causal")
-    return masked(num_tokens, sequence_length, layer, -1e9)
+    return masked(num_tokens, sequence_length, "causal", -1e9)
+def back_and_masked_whole(num_tokens, sequence_length):
+    return masked(num_tokens, sequence_length, "causal", float("-inf"))
 def no_numbers(num_tokens, sequence_length):
-    layer = tf.keras.layers.Conv1D(3, 3, padding="causal")
-    return masked(num_tokens, sequence_length, layer, float("nan"))
+    return masked(num_tokens, sequence_length, "causal", float("nan"))
 def probabilities(num_tokens, sequence_length):
     model = convolution(num_tokens, sequence_length)
     return tf.keras.Model(model.input, tf.keras.layers.Softmax()(model.output))
