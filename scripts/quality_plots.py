@@ -52,7 +52,7 @@ def on_level(folder: str) -> tuple[pd.DataFrame, pd.DataFrame]:
     for seed, rounds in quality_results.rounds_by_seed(folder).items():
         move = (level - trigrams[seed]).astype(float)
         at_end = rounds.groupby("setting")["held_out_loss"].transform("last")
-        found = rounds[at_end < quality_results.DIVERGED]
+        found = rounds[at_end < training_runs.DIVERGED]
         found = found.dropna(subset=[*_COLUMNS]).assign(seed=seed)
         found[[*_COLUMNS]] += move.to_numpy()
         runs.append(found[[*_KEYS, "seed", *_COLUMNS]])

@@ -11,9 +11,6 @@ from simulation import tables
 from studies import xu_2023_quality_report, xu_2023_quality_steps
 from training import metric_names
 
-# A loss far above that of words by frequency alone.
-DIVERGED = 7.0
-
 # Where there are runs of a study with another rate of the server than its own, and what
 # is said of their models beside the others.
 _AT_OTHER_RATES = {"xu_quality_paper_size": "xu_quality_dp_fedavg"}

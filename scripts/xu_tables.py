@@ -10,7 +10,12 @@ from privacy import printed_numbers
 from scripts import quality_results
 from scripts.table_text import RESULTS, table
 from simulation import tables
-from studies import intervals, xu_2023_quality_report, xu_2023_quality_steps
+from studies import (
+    intervals,
+    training_runs,
+    xu_2023_quality_report,
+    xu_2023_quality_steps,
+)
 from training import metric_names
 
 # Of the ways of training, by their names.
@@ -160,7 +165,7 @@ def _unless_diverged(of_model: pd.DataFrame, cells: Sequence[str]) -> Sequence[s
 
 def _diverges(losses: Sequence[float] | pd.Series) -> bool:
     """Returns whether a model's losses, of each seed, say nothing more on average."""
-    return bool(np.mean(losses) >= quality_results.DIVERGED)
+    return bool(np.mean(losses) >= training_runs.DIVERGED)
 
 
 def _titles(names: Sequence[str]) -> list[str]:
@@ -294,7 +299,7 @@ def xu_quality_choice() -> list[str]:
 def _loss_and_suggestion(row: pd.Series | None) -> str:
     if row is None:
         return ""
-    if row["held_out_loss"] > quality_results.DIVERGED:
+    if row["held_out_loss"] >= training_runs.DIVERGED:
         return "diverges"
     return f"{row['held_out_loss']:.3f}, {row['held_out_one_suggestion']:.1%}"
 

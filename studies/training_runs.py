@@ -45,6 +45,8 @@ ON_PLOTS = (
 )
 # What a plot that is cut leaves out of sight.
 _CUT = 0.1
+# Far above the loss of words by frequency alone: training that ends there diverges.
+DIVERGED = 7.0
 # Facts of a run that say what it has read.
 _OF_DATA = ("population", "vocabulary", "initial_model")
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -354,16 +356,15 @@ def plot(
         is_cut: Whether first rounds are out of sight, so that last ones can be told
             apart: a tenth of the losses, the largest, and of the accuracies, the
             smallest, but no setting's last ones, nor what stands beside with less
-            loss, or more accuracy, than all runs. A setting that ends with more
-            than twice the least loss diverges and is not drawn.
+            loss, or more accuracy, than all runs. A setting that ends with
+            `DIVERGED` or more is not drawn.
         **line: How lines look, beside a setting's color and style.
     """
     figure, axes_of = plots.stacked(list(panels.values()), "round")
     table = table[table["setting"].isin([setting.name for setting in settings])]
     at_end = _at_end(table, panels)
     if is_cut:
-        losses = at_end[next(iter(panels))]
-        at_end = at_end[losses <= 2 * losses.min()]
+        at_end = at_end[at_end[next(iter(panels))] < DIVERGED]
         table = table[table["setting"].isin(at_end.index)]
     straight = {column: _on_plots(beside, column) for column in panels}
     for axes, column in zip(axes_of, panels, strict=True):

@@ -10,6 +10,7 @@ import pandas as pd
 from absl.testing import absltest, parameterized
 
 from scripts import quality_plots, quality_results
+from studies import training_runs
 from training import metric_names
 
 _SCORES = "loss,one_suggestion"
@@ -32,7 +33,7 @@ class KeptPlotsTest(parameterized.TestCase):
             last = rounds.groupby("setting").last()
             both = last.join(judged[seed], rsuffix="_of_round")
             # A model that has diverged has another loss with each rounding.
-            both = both[both["loss"] < quality_results.DIVERGED]
+            both = both[both["loss"] < training_runs.DIVERGED]
             for setting, row in both.iterrows():
                 with self.subTest(seed=seed, setting=setting):
                     loss, suggestion = row["held_out_loss"], row[_SUGGESTION]
