@@ -121,8 +121,8 @@ class MaskedSums:
         available = memory.available_bytes()
         if available is not None and cost.num_bytes > available:
             raise ValueError(
-                f"{what}about {cost.num_bytes / 2**30:,.1f} GB of memory, of which "
-                f"{available / 2**30:,.1f} GB are left: {mend}"
+                f"{what}about {memory.readable(cost.num_bytes)} of memory, of which "
+                f"{memory.readable(available)} are left: {mend}"
             )
         logging.info(
             "Sums are masked: of %s clients each has %s neighbours, of whom any %s "

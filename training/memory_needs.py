@@ -136,10 +136,11 @@ class Needs:
         if needed > free:
             raise ValueError(
                 f"a model of {self.num_parameters:,} parameters leaves up to "
-                f"{_gib(self.waiting_bytes)} of noise on disk between rounds, and as "
-                f"much in each of up to {checkpoints_kept + 1} checkpoints: "
-                f"{_gib(needed)}; {_gib(free)} are free in {there}. Choose another "
-                "--output_dir, free some space, or lower --num_units, "
+                f"{memory.readable(self.waiting_bytes)} of noise on disk between "
+                f"rounds, and as much in each of up to {checkpoints_kept + 1} "
+                f"checkpoints: {memory.readable(needed)}; {memory.readable(free)} are "
+                f"free in {there}. Choose another --output_dir, free some space, or "
+                "lower --num_units, "
                 "--embedding_size, the vocabulary's size, --num_rounds or --bands."
             )
 
@@ -150,9 +151,10 @@ class Needs:
             return
         raise ValueError(
             f"a model of {self.num_parameters:,} parameters, with batches of "
-            f"{self.batch_tokens:,} words, {_gib(self.buffer_bytes)} of the noise's "
-            f"buffers and a list of {self.participations:,} participations needs about "
-            f"{_gib(self.total_bytes)} of memory; {_gib(available)} are available. "
+            f"{self.batch_tokens:,} words, {memory.readable(self.buffer_bytes)} of the "
+            f"noise's buffers and a list of {self.participations:,} participations "
+            f"needs about {memory.readable(self.total_bytes)} of memory; "
+            f"{memory.readable(available)} are available. "
             "Lower --num_units, --embedding_size, the vocabulary's size, --batch_size, "
             "--max_words, --num_blocks, --num_rounds, --bands or --cohort_size."
         )
@@ -176,14 +178,7 @@ def check_central(
     if available is not None and needed > available:
         raise ValueError(
             f"a model of {num_parameters:,} parameters, with batches of {places:,} "
-            f"words, needs about {_gib(needed)} of memory; {_gib(available)} are "
-            "available. Lower --num_units, --embedding_size, the vocabulary's size, "
-            "--batch_size or --max_words."
+            f"words, needs about {memory.readable(needed)} of memory; "
+            f"{memory.readable(available)} are available. Lower --num_units, "
+            "--embedding_size, the vocabulary's size, --batch_size or --max_words."
         )
-
-
-def _gib(number: int) -> str:
-    """Returns bytes as errors name them; in MiB what would be 0.0 GiB."""
-    if number < 2**30 / 10:
-        return f"{number / 2**20:,.1f} MiB"
-    return f"{number / 2**30:,.1f} GiB"

@@ -44,6 +44,13 @@ def available_bytes() -> int | None:
     return available
 
 
+def readable(num_bytes: int) -> str:
+    """Returns a number of bytes as errors name it: in GiB, or in MiB if it is small."""
+    if num_bytes < 2**30 / 10:
+        return f"{num_bytes / 2**20:,.1f} MiB"
+    return f"{num_bytes / 2**30:,.1f} GiB"
+
+
 def check(num_words: int, num_clients: int) -> None:
     """Stops reading when there is little memory left.
 
@@ -57,7 +64,7 @@ def check(num_words: int, num_clients: int) -> None:
     available = available_bytes()
     if available is not None and available < RESERVE_BYTES:
         raise population_options.PopulationError(
-            f"only {available >> 20} MiB of memory are left, with {num_words:,} "
+            f"only {readable(available)} of memory are left, with {num_words:,} "
             f"distinct words and {num_clients:,} client ids held in memory (about 150 "
             "bytes each) while reading. Run on a machine with more memory, end other "
             "programs, or leave words out with --alphabet or --known_words."
@@ -77,9 +84,9 @@ def check_needed(needed: int, what: str) -> None:
     available = available_bytes()
     if available is not None and needed > available - RESERVE_BYTES:
         raise population_options.PopulationError(
-            f"{what} takes about {_gigabytes(needed)} of memory, and "
-            f"{_gigabytes(available)} are left (of which {RESERVE_BYTES >> 20} MiB are "
-            "kept free). Ask for less, or run on a machine with more memory."
+            f"{what} takes about {readable(needed)} of memory, and "
+            f"{readable(available)} are left (of which {readable(RESERVE_BYTES)} "
+            "are kept free). Ask for less, or run on a machine with more memory."
         )
 
 
@@ -97,7 +104,7 @@ def check_disk(directory: pathlib.Path, needed: int, what: str) -> None:
     free = shutil.disk_usage(directory).free
     if needed > free:
         raise population_options.PopulationError(
-            f"{what} takes about {_gigabytes(needed)} on disk, and {_gigabytes(free)} "
+            f"{what} takes about {readable(needed)} on disk, and {readable(free)} "
             f"are free in {directory.parent}. Ask for less, free some space, or choose "
             "another place with --population_cache."
         )
@@ -144,7 +151,3 @@ def return_large_at_once() -> None:
     choose = getattr(ctypes.CDLL(None), "mallopt", None)
     if choose is not None and "MALLOC_MMAP_THRESHOLD_" not in os.environ:
         choose(_M_MMAP_THRESHOLD, 4 << 20)
-
-
-def _gigabytes(size: int) -> str:
-    return f"{size / 1e9:,.1f} GB"

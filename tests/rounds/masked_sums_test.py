@@ -403,7 +403,9 @@ class OptionsTest(parameterized.TestCase):
             masking.check(6500, 2_400_000, 2**33)
         with (
             mock.patch.object(memory, "available_bytes", return_value=1000),
-            self.assertRaisesRegex(ValueError, "GB of memory, of which 0.0 GB are lef"),
+            self.assertRaisesRegex(
+                ValueError, "1.0 MiB of memory, of which 0.0 MiB are"
+            ),
         ):
             masking.check(100, 1000, 1)
         with self.assertRaisesRegex(ValueError, "num_clients is 2; it has to be"):

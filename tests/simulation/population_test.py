@@ -303,7 +303,9 @@ class ProcessesTest(absltest.TestCase):
         )
         output, errors = process.communicate()
         self.assertEqual((process.returncode, output), (1, ""), errors)
-        self.assertRegex(errors, r"error: .*only \d+ MiB of memory are left, with 7 ")
+        self.assertRegex(
+            errors, r"error: .*only [\d.,]+ [GM]iB of memory are left, with 7 "
+        )
         self.assertEmpty(os.listdir(self.cache))
 
 

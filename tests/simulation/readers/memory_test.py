@@ -94,7 +94,7 @@ class MemoryTest(absltest.TestCase):
         self._machine(511)
         with self.assertRaisesRegex(
             population_options.PopulationError,
-            "only 511 MiB of memory are left, with 10 distinct words and 20 client ids",
+            "only 0.5 GiB of memory are left, with 10 distinct words and 20 client ids",
         ):
             memory.check(10, 20)
 
@@ -103,7 +103,7 @@ class MemoryTest(absltest.TestCase):
         memory.check_needed(512 * _MIB, "a thing (--size)")
         with self.assertRaisesRegex(
             population_options.PopulationError,
-            r"a thing \(--size\) takes about 0.5 GB of memory, and 1.1 GB are left",
+            r"a thing \(--size\) takes about 0.5 GiB of memory, and 1.0 GiB are left",
         ):
             memory.check_needed(512 * _MIB + 1, "a thing (--size)")
 
@@ -156,14 +156,14 @@ class HugePopulationsTest(absltest.TestCase):
             self.skipTest("the disk may take it")
         with self.assertRaisesRegex(
             population_options.PopulationError,
-            "2,147,483,647 clients .* 10000 words each .* GB on disk",
+            "2,147,483,647 clients .* 10000 words each .* GiB on disk",
         ):
             population.prepare(self.options, self.cache)
         self.assertEqual(set(os.listdir(self.cache)) - {"word-lists"}, set())
 
     def test_sentences(self):
         with self.assertRaisesRegex(
-            population_options.PopulationError, "2,147,483,647 clients .* GB "
+            population_options.PopulationError, "2,147,483,647 clients .* GiB "
         ):
             client_sentences.prepare(
                 self.options,
