@@ -11,8 +11,7 @@ import tensorflow as tf
 from simulation import run_files, run_record
 from simulation import vocabulary as vocabulary_lib
 from training import model as model_lib
-
-VOCABULARY_FILE = "vocabulary.txt"
+from training import model_vocabularies
 
 
 class _Module(tf.Module):
@@ -70,7 +69,7 @@ def export(
     tf.saved_model.save(
         module, str(path), signatures={"serving_default": module.logits}
     )
-    (pathlib.Path(path) / VOCABULARY_FILE).write_text(
+    (pathlib.Path(path) / model_vocabularies.VOCABULARY_FILE).write_text(
         vocabulary.to_text(), encoding="utf-8"
     )
 
@@ -103,10 +102,10 @@ def read(
             not the one that it was trained with, or its weights are not finite.
     """
     path = pathlib.Path(path)
-    vocabulary_path = path / VOCABULARY_FILE
+    vocabulary_path = path / model_vocabularies.VOCABULARY_FILE
     if not vocabulary_path.exists():
         raise ValueError(
-            f"{path} is no exported model: it has no {VOCABULARY_FILE}. Give the "
+            f"{path} is no exported model: it has no {vocabulary_path.name}. Give the "
             "directory 'model' of a run of training."
         )
     vocabulary = vocabulary_lib.Vocabulary.read(vocabulary_path)

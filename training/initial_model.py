@@ -18,7 +18,7 @@ from rounds import checkpoints
 from simulation import run_directory, run_files, run_record
 from simulation import vocabulary as vocabulary_lib
 from simulation.readers import word_list
-from training import exported_model
+from training import exported_model, model_vocabularies
 
 Weights = collections.OrderedDict[str, np.ndarray]
 
@@ -76,14 +76,14 @@ def read(path: str | os.PathLike[str]) -> InitialModel:
         ValueError: If there is neither, or it cannot be read.
     """
     path = pathlib.Path(path)
-    if (path / exported_model.VOCABULARY_FILE).exists():
+    if (path / model_vocabularies.VOCABULARY_FILE).exists():
         weights, vocabulary = exported_model.read_weights(path)
         return InitialModel(weights, vocabulary.fingerprint)
     if (path / run_directory.CHECKPOINT_FILE).exists():
         return _read_checkpoint(path)
     raise ValueError(
         f"{path} holds no model: neither an exported one "
-        f"({exported_model.VOCABULARY_FILE}) nor a run's checkpoint "
+        f"({model_vocabularies.VOCABULARY_FILE}) nor a run's checkpoint "
         f"({run_directory.CHECKPOINT_FILE}). Give the directory of a run of training "
         "that has a checkpoint, or its directory 'model'."
     )
@@ -123,25 +123,19 @@ def check(
         weights: The run's own first weights.
         vocabulary: The run's.
     """
-    if model.vocabulary_fingerprint != vocabulary.fingerprint:
-        raise ValueError(
-            "--initial_model was trained with another vocabulary (fingerprint "
-            f"{model.vocabulary_fingerprint[:16]}, the run's "
-            f"{vocabulary.fingerprint[:16]}): its token ids mean other words. Run "
-            "with --vocabulary= that model's file vocabulary.txt."
-        )
+    model_vocabularies.check(model.vocabulary_fingerprint, vocabulary)
     expected = {name: array.shape for name, array in weights.items()}
     found = {name: array.shape for name, array in model.weights.items()}
     for name in expected | found:
         if expected.get(name) != found.get(name):
             raise ValueError(
-                f"the initial model's {name} has the shape {found.get(name)}, the "
-                f"run's {expected.get(name)}; give the sizes (units, embedding) that "
-                "the initial model has."
+                f"{name} of --initial_model has the shape {found.get(name)}, the run's "
+                f"{expected.get(name)}; give the sizes (--num_units, "
+                "--embedding_size) that the initial model has."
             )
     for name, array in model.weights.items():
         if not np.all(np.isfinite(array)):
-            raise ValueError(f"the initial model's {name} is not finite everywhere.")
+            raise ValueError(f"{name} of --initial_model is not finite everywhere.")
 
 
 @functools.lru_cache(maxsize=1)

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from simulation import run_directory, run_files, run_record, sentence_tokenizers
 from simulation import vocabulary as vocabulary_lib
-from training import exported_model, initial_model, keyboard_runs
+from training import exported_model, initial_model, keyboard_runs, model_vocabularies
 from training import model as model_lib
 
 # Of a run's directory.
@@ -98,13 +98,13 @@ def read(path: str | os.PathLike[str]) -> KeyboardModel:
     """
     path = pathlib.Path(path).expanduser()
     for exported in (path, path / _EXPORTED):
-        if (exported / exported_model.VOCABULARY_FILE).exists():
+        if (exported / model_vocabularies.VOCABULARY_FILE).exists():
             return _read_exported(exported)
     if not (path / run_record.RUN_FILE).exists():
         raise ValueError(
             f"{path} holds no model: it is neither the directory of a run of training "
             f"({run_record.RUN_FILE}) nor an exported model "
-            f"({exported_model.VOCABULARY_FILE})."
+            f"({model_vocabularies.VOCABULARY_FILE})."
         )
     if not (path / run_directory.CHECKPOINT_FILE).exists():
         raise ValueError(

@@ -100,15 +100,20 @@ class ModelOptions:
         """Returns the vocabulary, and what is public about it.
 
         Raises:
-            ValueError: If the file is none.
+            ValueError: If the file is none, or the model to begin with is of another.
         """
         from simulation.vocabulary import Vocabulary
+        from training import model_vocabularies
 
         if self.vocabulary is not None:
             words = Vocabulary.read(self.vocabulary)
-            return words, f"the vocabulary, {self.vocabulary} (given by the user)."
-        words = Vocabulary.from_english(self.vocabulary_size)
-        return words, "the vocabulary, the most frequent English words of wordfreq."
+            public_data = f"the vocabulary, {self.vocabulary} (given by the user)."
+        else:
+            words = Vocabulary.from_english(self.vocabulary_size)
+            public_data = "the vocabulary, the most frequent English words of wordfreq."
+        if self.initial_model is not None:
+            model_vocabularies.check_files(self.initial_model, words)
+        return words, public_data
 
     def own_network(self, num_tokens: int, seed: int) -> "LanguageModel | None":
         """Returns a model of the user's own; None where it is the default one.

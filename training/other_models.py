@@ -17,6 +17,7 @@ from training import (
     initial_model,
     keyboard_runs,
     metric_names,
+    model_vocabularies,
     ngram_files,
     shared_text,
     windows,
@@ -60,8 +61,8 @@ def judged(
                 f"({other.num_tokens:,} tokens, fingerprint {other.fingerprint[:16]}) "
                 f"than the run ({vocabulary.num_tokens:,}, "
                 f"{vocabulary.fingerprint[:16]}), so their losses cannot be compared. "
-                f"Run with --vocabulary={folder / exported_model.VOCABULARY_FILE}, or "
-                "leave the model out."
+                f"Run with --vocabulary={folder / model_vocabularies.VOCABULARY_FILE}, "
+                "or leave the model out."
             )
         model = initial_model.InitialModel(weights, other.fingerprint)
         scores = _scores(path, folder, max_words + 1)
@@ -106,7 +107,7 @@ def judged_ngrams(
 def _exported_in(path: str) -> pathlib.Path | None:
     """Returns where a run's exported model is, or the model itself."""
     for folder in (pathlib.Path(path) / _MODEL, pathlib.Path(path)):
-        if (folder / exported_model.VOCABULARY_FILE).exists():
+        if (folder / model_vocabularies.VOCABULARY_FILE).exists():
             return folder
     return None
 

@@ -10,7 +10,7 @@ import tensorflow as tf
 from absl.testing import absltest
 
 from simulation import run_record, vocabulary
-from training import exported_model, model
+from training import exported_model, model, model_vocabularies
 
 _LENGTH = 4
 _VARIABLE = tf.Variable
@@ -57,7 +57,7 @@ class ExportedModelTest(absltest.TestCase):
 
     def test_the_vocabulary_of_another_model(self):
         self._export()
-        file = pathlib.Path(self.path, exported_model.VOCABULARY_FILE)
+        file = pathlib.Path(self.path, model_vocabularies.VOCABULARY_FILE)
         for words, told in (
             (["see", "you", "soon"], "is of 8 tokens, and that file is of 7"),
             # As many, of which one means something else.

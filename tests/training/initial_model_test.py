@@ -190,11 +190,12 @@ class InitialModelTest(parameterized.TestCase):
             initial_model.check(found, first, vocabulary.Vocabulary(list("abcd")))
         larger = model.cifg_language_model(8, num_units=6, projection_size=4)
         with self.assertRaisesRegex(
-            ValueError, r"input_kernel has the shape \(96, 15\), the run's \(96, 18\)"
+            ValueError,
+            r"kernel of --initial_model .* \(96, 15\), the run's \(96, 18\)",
         ):
             initial_model.check(found, larger.initial_weights(1), self.words)
         found.weights["gate_bias"][2] = np.nan
-        with self.assertRaisesRegex(ValueError, "gate_bias is not finite"):
+        with self.assertRaisesRegex(ValueError, "gate_bias of --initial_model is not"):
             initial_model.check(found, first, self.words)
 
     def test_refuses_what_is_no_model(self):

@@ -171,6 +171,23 @@ class RunTrainingFromModelTest(absltest.TestCase):
         killed = process.kill_once(lambda: goes_on in process.errors())
         self.assertIn(goes_on, killed.stderr)
 
+    def test_another_vocabulary_is_refused_before_text_is_prepared(self):
+        for first in ("exported", "run"):
+            (self.scratch / first).mkdir()
+        words = vocabulary.Vocabulary(["you", "see"])
+        (self.scratch / "exported" / "vocabulary.txt").write_text(words.to_text())
+        facts = self.scratch / "run" / "simulator" / "facts.json"
+        facts.parent.mkdir()
+        facts.write_text(json.dumps({"vocabulary": words.fingerprint}))
+        for first in ("exported", "run"):
+            done = self.run_training("refused", f"--initial_model={first}")
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertRegex(
+                done.stderr.splitlines()[-1],
+                "^error: --initial_model was trained with another vocabulary",
+            )
+            self.assertFalse((self.scratch / "cache").exists())
+
     def test_flags_that_do_not_go_together(self):
         for flag in ("--initial_model=x", "--vocabulary=x"):
             done = self.run_training("bad", "--initial_bias=public", flag)

@@ -1,0 +1,47 @@
+"""The vocabulary that a model of an earlier run was trained with. No TensorFlow."""
+
+import os
+import pathlib
+
+from simulation import run_files, run_record
+from simulation.vocabulary import Vocabulary
+
+# Beside an exported model.
+VOCABULARY_FILE = "vocabulary.txt"
+
+
+def check(trained_with: str, vocabulary: Vocabulary) -> None:
+    """Raises `ValueError` unless a model to begin with is of a run's vocabulary.
+
+    Args:
+        trained_with: The fingerprint of the model's vocabulary.
+        vocabulary: The run's.
+    """
+    if trained_with != vocabulary.fingerprint:
+        raise ValueError(
+            "--initial_model was trained with another vocabulary (fingerprint "
+            f"{trained_with[:16]}, the run's {vocabulary.fingerprint[:16]}): its token "
+            "ids mean other words. Run with --vocabulary= that model's file "
+            f"{VOCABULARY_FILE}."
+        )
+
+
+def check_files(path: str | os.PathLike[str], vocabulary: Vocabulary) -> None:
+    """Checks the files of a model to begin with, before anything is prepared.
+
+    What cannot be read is left to the reading of the model.
+
+    Args:
+        path: An exported model, or the directory of a run.
+        vocabulary: The run's.
+
+    Raises:
+        ValueError: If they name another vocabulary than the run's.
+    """
+    path = pathlib.Path(path)
+    if (path / VOCABULARY_FILE).exists():
+        check(Vocabulary.read(path / VOCABULARY_FILE).fingerprint, vocabulary)
+    elif (path / run_record.FACTS_FILE).exists():
+        facts = run_files.read_json(path / run_record.FACTS_FILE)
+        if isinstance(facts, dict) and isinstance(facts.get("vocabulary"), str):
+            check(facts["vocabulary"], vocabulary)
