@@ -79,17 +79,12 @@ def run(arguments: experiment_flags.Arguments) -> None:
     from simulation import client_sentences, sentence_tokenizers
 
     # TensorFlow comes with it: it takes seconds to import.
-    from training import baselines, keyboard_comparison
+    from training import baselines, keyboard_comparison, keyboard_judges
 
     options = _OPTIONS.read()
     models = keyboard_comparison.Models.read(options.model)
     # Before a population is prepared.
-    if options.judges == options_lib.HELD_OUT and not models.runs:
-        raise ValueError(
-            f"--model={','.join(options.model)}: none is of a run, so nobody knows "
-            "which clients it held out; give the directory of the run, or "
-            "--judges=all with a population of which none trained"
-        )
+    keyboard_judges.check_known(options, models.runs)
     population = _POPULATION.read()
     text = client_sentences.prepare(
         population,

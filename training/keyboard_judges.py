@@ -39,6 +39,24 @@ class Judges:
     notes: Sequence[str]
 
 
+def check_known(
+    options: keyboard_options.EvaluationOptions,
+    runs: Sequence[keyboard_runs.TrainingRun],
+) -> None:
+    """Raises `ValueError` where held out clients are to judge that nobody knows.
+
+    Args:
+        options: Who is wanted, and the models.
+        runs: Those of the models that are known.
+    """
+    if options.judges == keyboard_options.HELD_OUT and not runs:
+        raise ValueError(
+            f"--model={','.join(options.model)}: none is of a run, so nobody knows "
+            "which clients it held out; give the directory of the run, or "
+            "--judges=all with a population of which none trained"
+        )
+
+
 def choose(
     options: keyboard_options.EvaluationOptions,
     runs: Sequence[keyboard_runs.TrainingRun],
@@ -72,12 +90,7 @@ def choose(
         everyone = np.arange(text.num_clients)
         judges = _some(everyone, options.max_judges, seed)
         return _with_public_prior(judges, vocabulary, notes)
-    if not runs:
-        raise ValueError(
-            "judges is held_out, but no model is of a run, so nobody knows which "
-            "clients it held out; give the directory of the run, or judges=all with a "
-            "population of which none trained."
-        )
+    check_known(options, runs)
     # A model of public text says nothing of who is held out of the private one.
     public = [r for r in runs if r.is_pretraining and r.population != text.fingerprint]
     runs = [run for run in runs if run not in public] or runs

@@ -135,7 +135,7 @@ class JudgesTest(absltest.TestCase):
     def test_nobody_judges_who_trained(self):
         other = client_text.ClientText.from_rows(self.path / "other", self.rows[:5])
         for options, runs, text, message in (
-            (_options(), [], self.text, "no model is of a run"),
+            (_options(), [], self.text, "none is of a run"),
             (_options(), [self.run], other, "the population is not that of the run"),
             (
                 _options(),
