@@ -29,14 +29,16 @@ def check(trained_with: str, vocabulary: Vocabulary) -> None:
 def check_files(path: str | os.PathLike[str], vocabulary: Vocabulary) -> None:
     """Checks the files of a model to begin with, before anything is prepared.
 
-    What cannot be read is left to the reading of the model.
+    That there is no model is left to the reading of it.
 
     Args:
         path: An exported model, or the directory of a run.
         vocabulary: The run's.
 
     Raises:
-        ValueError: If they name another vocabulary than the run's.
+        ValueError: If they name another vocabulary than the run's, or the file of
+            one is damaged.
+        RunDirectoryError: If the run's facts are damaged.
     """
     path = pathlib.Path(path)
     if (path / VOCABULARY_FILE).exists():
