@@ -357,14 +357,16 @@ def plot(
             apart: a tenth of the losses, the largest, and of the accuracies, the
             smallest, but no setting's last ones, nor what stands beside with less
             loss, or more accuracy, than all runs. A setting that ends with
-            `DIVERGED` or more is not drawn.
+            `DIVERGED` or more is not drawn, but where all do, as after few rounds.
         **line: How lines look, beside a setting's color and style.
     """
     figure, axes_of = plots.stacked(list(panels.values()), "round")
     table = table[table["setting"].isin([setting.name for setting in settings])]
     at_end = _at_end(table, panels)
     if is_cut:
-        at_end = at_end[at_end[next(iter(panels))] < DIVERGED]
+        ends_well = at_end[next(iter(panels))] < DIVERGED
+        if ends_well.any():
+            at_end = at_end[ends_well]
         table = table[table["setting"].isin(at_end.index)]
     straight = {column: _on_plots(beside, column) for column in panels}
     for axes, column in zip(axes_of, panels, strict=True):

@@ -63,6 +63,27 @@ class PlotTest(absltest.TestCase):
         names = [line.get_label() for line in figure.axes[0].lines]
         self.assertEqual(names, ["good", "worst"])
 
+    def test_a_plot_that_is_cut_shows_runs_of_few_rounds(self):
+        """Their losses are still those of models that know next to nothing."""
+        ends = {"good": 8.4, "worse": 9.1}
+        table = pd.concat(
+            pd.DataFrame(
+                {
+                    "setting": name,
+                    "round": [1, 2],
+                    "held_out_loss": [9.2, loss],
+                    "held_out_one_suggestion": [0.0, 0.01],
+                }
+            )
+            for name, loss in ends.items()
+        )
+        settings = [training_runs.Setting(name, name, (), plots.BLUE) for name in ends]
+        with mock.patch.object(plots, "png") as png:
+            training_runs.plot(table, settings, _PANELS, is_cut=True)
+        (figure,) = png.call_args.args
+        names = [line.get_label() for line in figure.axes[0].lines]
+        self.assertEqual(names, [*ends])
+
     def test_a_plot_that_is_cut_shows_what_is_better_than_all_runs(self):
         rounds = range(20, 420, 20)
         table = pd.DataFrame(
