@@ -181,7 +181,7 @@ class Timers(plan.Sampler[Participation]):
             raise ValueError(
                 f"a round picks {self.num_picked:,} clients (cohort_size "
                 f"{self.cohort_size:,} times over_selection {self.over_selection:g}); "
-                f"the population has {self.num_clients:,}."
+                f"the population has {self.num_clients:,}. Lower either of the two."
             )
         self._check_limits()
 

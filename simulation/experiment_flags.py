@@ -204,7 +204,7 @@ def run_program(
             startup.silence_tensorflow()
         key = _noise_key(options, is_synthetic())
         if key.is_secret:
-            logging.info("Noise: a secret key, SHA-256 %s.", key.commitment)
+            logging.info("The key of secret draws: SHA-256 %s.", key.commitment)
         checked = True
         run(Arguments(output_dir, options.resume, options.seed, key, _given_flags()))
     except KeyboardInterrupt:

@@ -9,7 +9,7 @@ import pathlib
 import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 import pandas as pd
 from absl import logging
@@ -73,6 +73,14 @@ class Study(Protocol[Setting]):
             tables: All rows so far, with their setting and repeat.
             directory: The study's, with a part for each run; see `part_name`.
         """
+
+
+@runtime_checkable
+class StudyOfPopulation(Protocol):
+    """A study that knows whether its population is enough before anything is run."""
+
+    def check_clients(self) -> None:
+        """Raises `ValueError` if there are too few clients for a setting."""
 
 
 def part_name(setting: str, repeat: int) -> str:
@@ -158,8 +166,11 @@ def perform(
     Raises:
         RunDirectoryError: If the run directory or the folder cannot be used, or the
             parts are not those of this study.
+        ValueError: If the population is not enough; nothing is left behind then.
     """
     places = places_of(study)
+    if isinstance(study, StudyOfPopulation) and not parts:
+        study.check_clients()
     with arguments.open_run(program, dict(study.data)) as directory:
         if part is not None:
             for _ in run(study, directory, part.of(places)):

@@ -135,6 +135,21 @@ class ScalingStudy(training_runs.TrainingStudy):
 
     noise_per_client: float
 
+    def check_clients(self) -> None:
+        """Checks that there are clients for the largest report goal.
+
+        Raises:
+            ValueError: If there are not, or their text cannot be prepared.
+        """
+        try:
+            super().check_clients()
+        except ValueError as error:
+            raise ValueError(
+                "--report_goals and --num_rounds: as each client is in one round at "
+                "most, the largest goal times the rounds says how many there have to "
+                f"be. {error}"
+            ) from error
+
     def files(self, found: study.Tables, directory: pathlib.Path) -> dict[str, bytes]:
         """Returns the files of results by name; see `study.Study`."""
         del found

@@ -34,9 +34,8 @@ class Clients:
         """
         if not 1 <= num_held_out < num_clients:
             raise ValueError(
-                f"num_held_out is {num_held_out}; it has to be in 1..{num_clients - 1} "
-                "for "
-                f"{num_clients:,} clients."
+                f"--num_held_out_clients is {num_held_out}; it has to be in "
+                f"1..{num_clients - 1} for {num_clients:,} clients."
             )
         order = seeds.generator(seed, "held-out clients").permutation(num_clients)
         return cls(np.sort(order[num_held_out:]), np.sort(order[:num_held_out]))

@@ -123,7 +123,8 @@ def check(
         weights: The run's own first weights.
         vocabulary: The run's.
     """
-    model_vocabularies.check(model.vocabulary_fingerprint, vocabulary)
+    named = "--initial_model"
+    model_vocabularies.check(named, model.vocabulary_fingerprint, vocabulary)
     expected = {name: array.shape for name, array in weights.items()}
     found = {name: array.shape for name, array in model.weights.items()}
     for name in expected | found:

@@ -10,19 +10,20 @@ from simulation.vocabulary import Vocabulary
 VOCABULARY_FILE = "vocabulary.txt"
 
 
-def check(trained_with: str, vocabulary: Vocabulary) -> None:
+def check(named: str, trained_with: str, vocabulary: Vocabulary) -> None:
     """Raises `ValueError` unless a model to begin with is of a run's vocabulary.
 
     Args:
+        named: What the error calls the model.
         trained_with: The fingerprint of the model's vocabulary.
         vocabulary: The run's.
     """
     if trained_with != vocabulary.fingerprint:
         raise ValueError(
-            "--initial_model was trained with another vocabulary (fingerprint "
+            f"{named} was trained with another vocabulary (fingerprint "
             f"{trained_with[:16]}, the run's {vocabulary.fingerprint[:16]}): its token "
-            "ids mean other words. Run with --vocabulary= that model's file "
-            f"{VOCABULARY_FILE}."
+            "ids mean other words. Run with --vocabulary= the file "
+            f"{VOCABULARY_FILE} of that model (of a run, in its folder model)."
         )
 
 
@@ -40,10 +41,11 @@ def check_files(path: str | os.PathLike[str], vocabulary: Vocabulary) -> None:
             one is damaged.
         RunDirectoryError: If the run's facts are damaged.
     """
-    path = pathlib.Path(path)
+    named, path = f"--initial_model={path}", pathlib.Path(path)
     if (path / VOCABULARY_FILE).exists():
-        check(Vocabulary.read(path / VOCABULARY_FILE).fingerprint, vocabulary)
+        words = Vocabulary.read(path / VOCABULARY_FILE)
+        check(named, words.fingerprint, vocabulary)
     elif (path / run_record.FACTS_FILE).exists():
         facts = run_files.read_json(path / run_record.FACTS_FILE)
         if isinstance(facts, dict) and isinstance(facts.get("vocabulary"), str):
-            check(facts["vocabulary"], vocabulary)
+            check(named, facts["vocabulary"], vocabulary)

@@ -13,6 +13,8 @@ only the simulator knows.
 """
 
 import dataclasses
+import re
+import shlex
 from collections.abc import Mapping
 from typing import Any
 
@@ -26,8 +28,8 @@ _WORDS = f"{text_record.NUM_WORDS} known words in a row"
 # Of the sentences of a text: where fewer have so many words, to find none of them in
 # another text says next to nothing.
 _LEAST_COMPARED = 0.1
-# Clients that an error names.
-_NAMED = 3
+# Clients that an error names, so that they can be left out.
+_NAMED = 100
 _NOT_KNOWN = (
     "What the model that training began with may have learned from text of this run's "
     "clients: whether there was any is not known."
@@ -129,7 +131,7 @@ def examine(
             f"--initial_model={path}: {_made_of(record)}, and it shares with this "
             f"run's population {found}. What it learned of them no guarantee of this "
             "run would count. Begin with a model of other text, leave those clients "
-            f"out (--drop_users{_first_of(record, text)}), or give "
+            f"out (--drop_users{_pattern_of(record, text)}), or give "
             "--allow_shared_text, by which the statement says that text is shared."
         )
     logging.warning("The initial model shares with this run's population %s.", found)
@@ -198,16 +200,17 @@ def of_judges(models: Mapping[str, str], text: client_text.ClientText) -> list[s
     return notes
 
 
-def _first_of(
+def _pattern_of(
     record: text_record.TextRecord | None, text: client_text.ClientText
 ) -> str:
-    """Returns what an error names of the clients who share something."""
+    """Returns the value of --drop_users that leaves out who shares something."""
     if record is None:
         return ""
     clients = record.sharing_clients(text).tolist()
-    names = [repr(text.client_ids[i].as_py()) for i in clients[:_NAMED]]
-    more = len(clients) - len(names)
-    return f": {', '.join(names)}" + (f" and {more:,} more" if more else "")
+    if len(clients) > _NAMED:
+        return f", of whom there are {len(clients):,}"
+    users = "|".join(re.escape(text.client_ids[i].as_py()) for i in clients)
+    return f"={shlex.quote(users)}"
 
 
 def _made_of(record: text_record.TextRecord | None) -> str:

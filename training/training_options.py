@@ -372,15 +372,21 @@ class TrainingOptions(
         """
         from rounds import timers
 
-        return timers.Timers(
-            num_clients=num_clients,
-            cohort_size=self.cohort_size,
-            num_rounds=self.num_rounds,
-            over_selection=self.over_selection,
-            drop_out=self.drop_out,
-            timer_hours=self.timer_hours,
-            round_minutes=self.round_minutes,
-            min_separation=self.min_separation,
-            max_participation=self.max_participation,
-            availability=timers.DiurnalAvailability() if self.diurnal else None,
-        )
+        try:
+            return timers.Timers(
+                num_clients=num_clients,
+                cohort_size=self.cohort_size,
+                num_rounds=self.num_rounds,
+                over_selection=self.over_selection,
+                drop_out=self.drop_out,
+                timer_hours=self.timer_hours,
+                round_minutes=self.round_minutes,
+                min_separation=self.min_separation,
+                max_participation=self.max_participation,
+                availability=timers.DiurnalAvailability() if self.diurnal else None,
+            )
+        except ValueError as error:
+            raise ValueError(
+                f"{str(error).removesuffix('.')}; {self.num_held_out_clients:,} others "
+                "are held out (--num_held_out_clients)."
+            ) from error

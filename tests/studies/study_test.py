@@ -107,6 +107,14 @@ class StudyTest(absltest.TestCase):
             self.perform(counting, "same")
         self.assertEmpty(counting.rounds)
 
+    def test_a_population_that_is_not_enough_leaves_nothing(self):
+        counting = _Counting()
+        counting.check_clients = mock.Mock(side_effect=ValueError("too few"))
+        with self.assertRaisesRegex(ValueError, "too few"):
+            self.perform(counting, "refused")
+        self.assertEmpty(counting.rounds)
+        self.assertEmpty(list(self.scratch.iterdir()))
+
     def test_killed_at_any_moment_it_goes_on_where_it_was(self):
         save = run_directory.RunDirectory.save_checkpoint
         # After each round of each run, and after each run.

@@ -145,6 +145,13 @@ class ScalingTest(parameterized.TestCase):
                 list(study.run(made, directory))
         trained.assert_not_called()
 
+    def test_more_clients_than_there_is_room_for(self):
+        options = scaling.Options(report_goals=("50", "20000000"), num_rounds=100)
+        made = scaling.prepare("xu_scaling", options, seed=1, cache=self.scratch)
+        regex = "^--report_goals and --num_rounds: .* 2,000,001,000 clients .* takes about"
+        with self.assertRaisesRegex(ValueError, regex):
+            made.check_clients()
+
     def test_a_population_that_is_enough_for_some(self):
         made = self.prepare_on_blogs(report_goals=("50", "200", "650"), num_rounds=80)
         regex = "14,393 clients train, is not enough for '200 clients, "

@@ -184,7 +184,7 @@ class RunTrainingFromModelTest(absltest.TestCase):
             self.assertEqual(done.returncode, 2, done.stderr)
             self.assertRegex(
                 done.stderr.splitlines()[-1],
-                "^error: --initial_model was trained with another vocabulary",
+                "^error: --initial_model=.* was trained with another vocabulary",
             )
             self.assertFalse((self.scratch / "cache").exists())
 

@@ -71,7 +71,7 @@ class SharedTextTest(absltest.TestCase):
             ValueError, f"--initial_model={self.model}: .*{shared}.*--allow_shared_text"
         ):
             self.examine(private)
-        named = r"--drop_users: 'a', 'b'\)"
+        named = r"--drop_users='a\|b'\)"
         with self.assertRaisesRegex(ValueError, named):
             self.examine(private)
         with self.assertLogs(level="WARNING") as logs:
