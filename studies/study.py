@@ -166,10 +166,12 @@ def perform(
     Raises:
         RunDirectoryError: If the run directory or the folder cannot be used, or the
             parts are not those of this study.
-        ValueError: If the population is not enough; nothing is left behind then.
+        ValueError: If the population is not enough; a new run leaves nothing behind.
     """
     places = places_of(study)
-    if isinstance(study, StudyOfPopulation) and not parts:
+    # What goes on has its directory, and what is gathered may have no population here.
+    is_new = not arguments.resume and not parts
+    if is_new and isinstance(study, StudyOfPopulation):
         study.check_clients()
     with arguments.open_run(program, dict(study.data)) as directory:
         if part is not None:

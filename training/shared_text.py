@@ -131,7 +131,7 @@ def examine(
             f"--initial_model={path}: {_made_of(record)}, and it shares with this "
             f"run's population {found}. What it learned of them no guarantee of this "
             "run would count. Begin with a model of other text, leave those clients "
-            f"out (--drop_users{_pattern_of(record, text)}), or give "
+            f"out (--drop_users{_who_shares(record, text)}), or give "
             "--allow_shared_text, by which the statement says that text is shared."
         )
     logging.warning("The initial model shares with this run's population %s.", found)
@@ -200,15 +200,15 @@ def of_judges(models: Mapping[str, str], text: client_text.ClientText) -> list[s
     return notes
 
 
-def _pattern_of(
+def _who_shares(
     record: text_record.TextRecord | None, text: client_text.ClientText
 ) -> str:
-    """Returns the value of --drop_users that leaves out who shares something."""
+    """Returns what an error says after --drop_users: its value, if that is short."""
     if record is None:
         return ""
     clients = record.sharing_clients(text).tolist()
     if len(clients) > _NAMED:
-        return f", of whom there are {len(clients):,}"
+        return f"; there are {len(clients):,} of them"
     users = "|".join(re.escape(text.client_ids[i].as_py()) for i in clients)
     return f"={shlex.quote(users)}"
 

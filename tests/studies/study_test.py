@@ -39,6 +39,7 @@ class _Counting:
     def __init__(self):
         self.data = {"numbers": "0123abcd"}
         self.rounds = []
+        self.check_clients = mock.Mock()
 
     def run_part(self, setting, repeat, part):
         done, total = part.load_checkpoint() or (0, 100 * repeat)
@@ -109,7 +110,7 @@ class StudyTest(absltest.TestCase):
 
     def test_a_population_that_is_not_enough_leaves_nothing(self):
         counting = _Counting()
-        counting.check_clients = mock.Mock(side_effect=ValueError("too few"))
+        counting.check_clients.side_effect = ValueError("too few")
         with self.assertRaisesRegex(ValueError, "too few"):
             self.perform(counting, "refused")
         self.assertEmpty(counting.rounds)
@@ -136,6 +137,7 @@ class StudyTest(absltest.TestCase):
                 with self.assertRaises(_KilledError):
                     self.perform(counting, name)
                 results = self.perform(counting, name, resume=True)
+                counting.check_clients.assert_called_once()  # of the new run
                 self.assertEqual((results / "totals.csv").read_text(), _TOTALS)
                 # No round is run again, in the middle of a setting neither.
                 self.assertLen(counting.rounds, 2 * 2 * _ROUNDS)
@@ -171,6 +173,7 @@ class StudyTest(absltest.TestCase):
         flags = (f"--gather={','.join(paths)}",)
         results = self.perform(nothing, "gathered", flags=flags, parts=paths)
         self.assertEmpty(nothing.rounds)
+        nothing.check_clients.assert_not_called()
         self.assertEqual((results / "totals.csv").read_text(), _TOTALS)
         self.assertLen((results / study.PAGE).read_text().splitlines(), 4)
         self.assertNotIn("gather", (results / "README.md").read_text())

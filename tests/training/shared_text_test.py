@@ -74,6 +74,12 @@ class SharedTextTest(absltest.TestCase):
         named = r"--drop_users='a\|b'\)"
         with self.assertRaisesRegex(ValueError, named):
             self.examine(private)
+        counted = r"--drop_users; there are 2 of them\)"
+        with (
+            mock.patch.object(shared_text, "_NAMED", 1),
+            self.assertRaisesRegex(ValueError, counted),
+        ):
+            self.examine(private)
         with self.assertLogs(level="WARNING") as logs:
             found = self.examine(private, is_allowed=True)
         self.assertRegex(logs.output[0], shared)
