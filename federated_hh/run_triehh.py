@@ -38,22 +38,12 @@ def run(arguments: experiment_flags.Arguments) -> None:
     """Runs the experiment that the flags describe."""
     options, population_options = _OPTIONS.read(), _POPULATION.read()
     population = _POPULATION.prepare_words()
-    redraws = options.redraws_each_round
     delta = options.delta_for(population.num_clients)
     parameters = options.parameters_for(population.num_clients)
-    if parameters.threshold > parameters.cohort_size:
-        logging.warning(
-            "--threshold=%d is above --cohort_size=%d: no prefix can get so many "
-            "votes, and nothing will be found.",
-            parameters.threshold,
-            parameters.cohort_size,
-        )
     from privacy import detection
 
     findable = detection.rows(options.what_is_found(parameters))
-    logging.info(
-        "%s %s", _summary(parameters, delta, redraws), detection.sentences(findable)
-    )
+    logging.info("%s %s", _summary(parameters, delta), detection.sentences(findable))
 
     # TensorFlow comes last: it takes seconds to import.
     from federated_hh import alphabet as alphabet_lib
@@ -92,14 +82,14 @@ def run(arguments: experiment_flags.Arguments) -> None:
     print(done.verdict)
 
 
-def _summary(parameters, delta: float, redraws_each_round: bool) -> str:
+def _summary(parameters, delta: float) -> str:
     from privacy import printed_numbers
 
     try:
-        found = parameters.guarantee(delta=delta, redraws_each_round=redraws_each_round)
+        epsilon = parameters.voting_rounds().epsilon(delta)
         guarantee = (
-            f"epsilon {printed_numbers.rounded_up(found.epsilon)}, delta "
-            f"{printed_numbers.rounded_up(found.delta)}, one-sided"
+            f"epsilon {printed_numbers.rounded_up(epsilon)}, delta "
+            f"{printed_numbers.rounded_up(delta)}, one-sided"
         )
     except ValueError:
         guarantee = "no guarantee"

@@ -31,6 +31,8 @@ def _delta_of(text: str, num_clients: int) -> float | None:
 class TrieHHOptions:
     """What a run of TrieHH is asked for: an epsilon, or a threshold and a cohort size.
 
+    An epsilon gives the threshold, and the cohort size where that is not given.
+
     Raises:
         OptionError: If an option is not allowed, or options do not go together.
     """
@@ -54,7 +56,7 @@ class TrieHHOptions:
     parameters: str = option(
         "tight",
         "How --epsilon and --delta give threshold and cohort size. tight: those that "
-        "find the rarest words, by the bound that docs/triehh_privacy.md proves. "
+        "find the rarest words, by the curve that docs/triehh_privacy.md proves. "
         "corollary1: those of Zhu et al. 2020, for the paper's numbers.",
         choices=("tight", "corollary1"),
         group="Privacy",
@@ -78,7 +80,8 @@ class TrieHHOptions:
     )
     cohort_size: int | None = option(
         None,
-        "Clients that vote in a round (m); a population has at most 2^31 - 1.",
+        "Clients that vote in a round (m), at most 2^31 - 1. Without it, --epsilon "
+        "takes the size that finds the rarest words.",
         least=1,
         most=_MOST_CLIENTS,
         group="Privacy",
@@ -123,28 +126,30 @@ class TrieHHOptions:
         if isinstance(self.delta, float):
             object.__setattr__(self, "delta", repr(self.delta))
         check(self)
-        given = self.threshold is not None, self.cohort_size is not None
-        if any(given) and not all(given):
-            raise OptionError(
-                self, "give both {threshold} and {cohort_size}, or neither"
-            )
-        if not any(given) and self.epsilon is None:
-            raise OptionError(self, "give {epsilon}, or {threshold} and {cohort_size}")
-        if any(given) and self.epsilon is not None:
+        if self.epsilon is None:
+            if self.threshold is None or self.cohort_size is None:
+                raise OptionError(
+                    self, "give {epsilon}, or {threshold} and {cohort_size}"
+                )
+            if self.threshold > self.cohort_size:
+                raise OptionError(
+                    self,
+                    "{threshold=} is above {cohort_size=}: no prefix can get so many "
+                    "votes; take a smaller threshold or a larger cohort",
+                )
+        elif self.threshold is not None:
             raise OptionError(
                 self,
-                "give either {epsilon} or {threshold} and {cohort_size}: each follows "
-                "from the other",
+                "give either {epsilon} or {threshold}, with {cohort_size}: the "
+                "threshold follows from epsilon",
             )
         # Compared with the defaults, which a run directory records as if they were
         # given.
-        if any(given) and self.parameters != "tight":
+        if self.cohort_size is not None and self.parameters != "tight":
             raise OptionError(
-                self,
-                "{parameters=} is for {epsilon}; leave it out with {threshold} and "
-                "{cohort_size}",
+                self, "{parameters=} chooses the cohort size; leave out {cohort_size}"
             )
-        if any(given) or self.parameters != "tight":
+        if self.threshold is not None or self.parameters != "tight":
             self._check_no_discovery_rate()
 
     def _check_no_discovery_rate(self) -> None:
@@ -194,10 +199,7 @@ class TrieHHOptions:
         )
         if self.require_guarantee:
             try:
-                parameters.guarantee(
-                    delta=self.delta_for(num_clients),
-                    redraws_each_round=self.redraws_each_round,
-                )
+                parameters.voting_rounds().epsilon(self.delta_for(num_clients))
             except ValueError as error:
                 raise OptionError(
                     self, "{why}; or give {require_guarantee=False}", why=error
@@ -223,7 +225,8 @@ class TrieHHOptions:
         )
 
     def _request(self, num_clients: int) -> dict[str, Any]:
-        return {
+        fixed = {} if self.cohort_size is None else {"cohort_size": self.cohort_size}
+        return fixed | {
             "population_size": num_clients,
             "max_length": self.max_length,
             "epsilon": self.epsilon,
@@ -238,5 +241,4 @@ class TrieHHOptions:
         return triehh_solver.solve_parameters(
             **request,
             discovery_rate=self.discovery_rate,
-            redraws_each_round=self.redraws_each_round,
         )

@@ -138,7 +138,10 @@ class AccountingOptions:
         None, "theta, for the guarantee of given parameters.", least=1, **_CLIENTS
     )
     cohort_size: int | None = option(
-        None, "m, for the guarantee of given parameters.", least=1, **_CLIENTS
+        None,
+        "m, for the guarantee of given parameters; --epsilon finds it if not set.",
+        least=1,
+        **_CLIENTS,
     )
     parameters: str | None = option(
         None,

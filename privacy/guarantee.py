@@ -3,7 +3,7 @@
 import dataclasses
 import math
 
-from privacy import argument_checks, field_checks, printed_numbers
+from privacy import argument_checks, field_checks, printed_numbers, triehh_curve
 from privacy.neighbours import Adjacency, Unit
 
 
@@ -27,6 +27,8 @@ class Guarantee:
             none.
         noise_rounds: In how many rounds that noise was drawn; None where there is
             none.
+        voting: The rounds of votes whose curve, from D to D', epsilon and delta are of;
+            None where there are none.
 
     Raises:
         ValueError: A field is missing, empty or out of range; the message names it.
@@ -42,6 +44,7 @@ class Guarantee:
     of_one_repeat: bool = False
     rho: float | None = None
     noise_rounds: int | None = None
+    voting: triehh_curve.VotingRounds | None = None
 
     def __post_init__(self):
         field_checks.number(self, "epsilon", 0.0, math.inf)
@@ -60,6 +63,10 @@ class Guarantee:
             value = getattr(self, name)
             if not isinstance(value, bool):
                 raise ValueError(f"{name} is {value!r}; it has to be True or False")
+        if self.voting is not None:
+            field_checks.kind(self, "voting", triehh_curve.VotingRounds)
+            if not self.one_sided:
+                raise ValueError("one_sided is False; it has to be True with voting")
         field_checks.text(self, "bound")
         field_checks.kind(self, "adjacency", Adjacency)
         field_checks.texts(self, "assumptions", may_be_empty=True)

@@ -115,11 +115,12 @@ class Entry:
 class Ledger:
     """Composes mechanisms that ran on the same clients, adaptively.
 
-    Gaussian noise of known zCDP is composed as one Gaussian, which is tight. Of the
-    others only an (epsilon, delta) is known: they are composed as the worst mechanisms
-    that have it (`loss_composition`), with the Gaussian and each other. Guarantees of
-    one direction only say too little for that: they are added to the result (basic
-    composition).
+    Gaussian noise of known zCDP is composed as one Gaussian, and rounds of votes by
+    their curve, which is tight. Of the others only an (epsilon, delta) is known: they
+    are composed as the worst mechanisms that have it. All are composed with each other
+    (`loss_composition`); with a curve from D to D' in it, the total is from D to D'.
+    Other guarantees of one direction say too little for that: they are added to the
+    result (basic composition).
     """
 
     def __init__(self, adjacency: Adjacency):
@@ -181,18 +182,22 @@ class Ledger:
             raise ValueError("the ledger is empty: nothing to compose")
         rhos = [e.guarantee.rho for e in self._entries if e.guarantee.rho is not None]
         others = [e.guarantee for e in self._entries if e.guarantee.rho is None]
-        spent = sum((fractions.Fraction(g.delta) for g in others), fractions.Fraction())
+        spent = fractions.Fraction()
+        for guarantee in others:
+            spent += fractions.Fraction(_least_delta(guarantee))
         left = fractions.Fraction(delta) - spent
         if left < 0 or (rhos and left < delta * 2**-20):
             names = [e.name for e in self._entries if e.guarantee.rho is None]
             raise ValueError(
                 f"delta is {delta:g}; it has to be {'above' if rhos else 'at least'} "
-                f"{rounding.upwards(spent):.4g}, the sum of the deltas of "
+                f"{rounding.upwards(spent):.4g}, the sum of the least deltas of "
                 f"{', '.join(names)}"
             )
         rho, rounds, bounds = None, None, list[str]()
         if others:
             bounds.append("composition of the worst privacy losses of the guarantees")
+            if any(guarantee.voting is not None for guarantee in others):
+                bounds[-1] += " and the curves of rounds of votes"
         if not rhos:
             epsilon = _epsilon(None, others, delta)
         else:
@@ -222,7 +227,7 @@ def _with_noise(
     rho: float, num_rounds: int, others: Sequence[Guarantee], delta: float
 ) -> float:
     """Composes noise, as it is drawn, with other guarantees."""
-    besides = math.fsum(each.delta for each in others)
+    besides = math.fsum(map(_least_delta, others))
     drawn = drawn_noise.of_gaussian(
         lambda left: _epsilon(rho, others, besides + left),
         delta - besides,
@@ -246,23 +251,25 @@ def _epsilon(rho: float | None, known: Sequence[Guarantee], delta: float) -> flo
         delta: The delta of all together, at least the sum of theirs.
     """
     # An epsilon of 0 has nothing to compose but its delta. What holds in one direction
-    # only bounds the loss at one epsilon, and no loss of the other direction.
+    # and has no curve only bounds the loss at one epsilon.
+    curves = [each.voting.mechanisms() for each in known if each.voting is not None]
     composed: list[Guarantee] = []
     added: list[Guarantee] = []
     for each in known:
-        alone = each.one_sided or not 0 < each.epsilon <= _LARGEST_COMPOSED
-        (added if alone else composed).append(each)
+        if each.voting is None:
+            alone = each.one_sided or not 0 < each.epsilon <= _LARGEST_COMPOSED
+            (added if alone else composed).append(each)
     sum_of_added = _sum_upwards(each.epsilon for each in added)
     if spent := _sum_upwards(each.delta for each in added):
         delta = max(0.0, math.nextafter(delta - spent, 0.0))
     counts = collections.Counter((each.epsilon, each.delta) for each in composed)
     mechanisms = [
         loss_composition.of_guarantee(*pair, count) for pair, count in counts.items()
-    ]
+    ] + curves
     if rho is not None:
         if not mechanisms:
             return _sum_upwards([sum_of_added, conversions.zcdp_to_epsilon(rho, delta)])
-        left = delta - math.fsum(count * pair[1] for pair, count in counts.items())
+        left = delta - math.fsum(each.count * each.least_delta for each in mechanisms)
         farthest = conversions.zcdp_to_epsilon(rho, _BEYOND * left)
         mechanisms.append(
             loss_composition.Mechanisms(
@@ -276,6 +283,13 @@ def _epsilon(rho: float | None, known: Sequence[Guarantee], delta: float) -> flo
         return _sum_upwards([sum_of_added, *largest])
     epsilon = loss_composition.composed_epsilon(mechanisms, delta)
     return _sum_upwards([sum_of_added, epsilon])
+
+
+def _least_delta(guarantee: Guarantee) -> float:
+    """Returns the delta that is spent at any epsilon of the total."""
+    if guarantee.voting is not None:
+        return guarantee.voting.least_delta
+    return guarantee.delta
 
 
 def _sum_upwards(values: Iterable[float]) -> float:

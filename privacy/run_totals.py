@@ -80,6 +80,13 @@ def _algorithm_of(flags: Sequence[str]) -> list[str]:
 def _check_conversion(found: PrivacyStatement) -> None:
     """Raises `ValueError` where an epsilon is not that of its rho: one was edited."""
     for each in found.guarantees:
+        if each.voting is not None:
+            epsilon = each.voting.epsilon(each.delta)
+            if not math.isclose(epsilon, each.epsilon, rel_tol=1e-6):
+                raise ValueError(
+                    f"voting makes epsilon {epsilon:g} at delta {each.delta:g}; "
+                    f"privacy.json says {each.epsilon:g}"
+                )
         if each.rho is None or each.noise_rounds is None:
             continue
         drawn = drawn_noise.zcdp_to_epsilon(each.rho, each.delta, each.noise_rounds)
@@ -223,8 +230,13 @@ def _add(book: ledger.Ledger, run: Run, share: float) -> Guarantee:
             reasons[str(error)] = None
             continue
         (entry,) = trial.entries
-        # The delta of zCDP is free; of others the smallest epsilon within the share.
-        too_much = entry.guarantee.rho is None and entry.guarantee.delta > share
+        # The delta of zCDP and of a curve is free; of others the smallest epsilon
+        # within the share. A total variation distance alone is never within it.
+        is_free = entry.guarantee.rho is not None or entry.guarantee.voting is not None
+        too_much = not is_free and entry.guarantee.delta > share
+        if too_much and entry.guarantee.epsilon == 0:
+            reasons[f"{run.name}: its delta is above the total's"] = None
+            continue
         rank = (too_much, entry.guarantee.epsilon)
         if best is None or rank < best[0]:
             best = rank, guarantee

@@ -20,8 +20,9 @@ from privacy import field_checks, printed_numbers
 from privacy.guarantee import Guarantee
 from privacy.neighbours import Adjacency, Unit
 from privacy.realised import Realised
+from privacy.triehh_curve import VotingRounds
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 
 # The same division for every program: see `simulation.run_directory`.
 SIMULATOR_KNOWLEDGE = (
@@ -229,6 +230,9 @@ class PrivacyStatement:
                 raise ValueError(f"{where} is {guarantee!r}; it has to be an object")
             _check_names(Guarantee, guarantee, where, "unit")
             _take_adjacency(guarantee, where)
+            if isinstance(guarantee["voting"], dict):
+                _check_names(VotingRounds, guarantee["voting"], f"voting of {where}")
+                guarantee["voting"] = VotingRounds(**guarantee["voting"])
         fields["guarantees"] = [
             Guarantee(**_with_infinities(guarantee, ("epsilon", "rho")))
             for guarantee in guarantees

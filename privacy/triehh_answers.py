@@ -7,6 +7,7 @@ from privacy import (
     accounting_options,
     detectable_answers,
     neighbours,
+    printed_numbers,
     triehh_solver,
     triehh_statement,
     triehh_theorem1,
@@ -39,7 +40,8 @@ def triehh(
         delta: Wanted delta; with epsilon, to find threshold and cohort size for.
         threshold: theta; with cohort_size, and either epsilon or delta, to find the
             other.
-        cohort_size: m; with threshold.
+        cohort_size: m; with threshold, or with epsilon and delta, to find the threshold
+            for it.
         parameters: How they are found for epsilon: "tight" or "corollary1".
         discovery_rate: What "tight" finds the rarest words at; 0.9 if not set.
         redraws_each_round: Whether users draw a new word in every round.
@@ -63,17 +65,23 @@ def triehh(
     if threshold is not None and cohort_size is not None and sum(wanted) == 1:
         if parameters is not None:
             raise ValueError("parameters needs epsilon and delta, to find them for")
+        if threshold > cohort_size:
+            raise ValueError(
+                f"threshold is {threshold}; it has to be at most {cohort_size}, "
+                "cohort_size: no word can get more votes"
+            )
         chosen = triehh_lib.TrieHHParameters(
             population, cohort_size, threshold, max_length
         )
-    elif all(wanted) and threshold is None and cohort_size is None:
+    elif all(wanted) and threshold is None:
         request = {
             "population_size": population,
             "max_length": max_length,
             "epsilon": epsilon,
             "delta": delta,
-            "redraws_each_round": redraws_each_round,
         }
+        if cohort_size is not None:
+            request["cohort_size"] = cohort_size
         solve = functools.partial(_solve_triehh, parameters or "tight", discovery_rate)
         chosen = solve(**request)
     else:
@@ -92,18 +100,25 @@ def triehh(
             plot=plot,
         )
     rate = 0.9 if discovery_rate is None else discovery_rate
-    needed = triehh_lib.holders_needed(chosen, rate)
-    return [
+    rows = [
         row("threshold (theta)", chosen.threshold, ""),
         row("cohort size (m)", chosen.cohort_size, ""),
         row("gamma", chosen.gamma, "m / sqrt(n)"),
-        row(
-            f"holders for a discovery rate of {rate:g}",
-            "not possible" if needed is None else needed,
-            "Zhu et al. 2020, Proposition 1",
-        ),
-        *_triehh_guarantees(chosen, epsilon, delta, redraws_each_round),
+        _holders(chosen, rate),
     ]
+    if solve is not None and cohort_size is not None:
+        best = solve(**{**request, "cohort_size": None})
+        rows.append(_holders(best, rate, f", with cohorts of {best.cohort_size:,}"))
+    return rows + _guarantees(chosen, epsilon, delta, redraws_each_round)
+
+
+def _holders(chosen, rate: float, where: str = "") -> dict[str, Any]:
+    needed = triehh_lib.holders_needed(chosen, rate)
+    return row(
+        f"holders for a discovery rate of {rate:g}{where}",
+        "not possible" if needed is None else needed,
+        "Zhu et al. 2020, Proposition 1",
+    )
 
 
 def _solve_triehh(parameters: str, discovery_rate: float | None, **request):
@@ -116,28 +131,41 @@ def _solve_triehh(parameters: str, discovery_rate: float | None, **request):
             f"parameters is {parameters!r}; it has to be one of "
             f"{accounting_options.TRIEHH_PARAMETERS}"
         )
-    del request["redraws_each_round"]  # Corollary 2: the same delta
+    if "cohort_size" in request:
+        raise ValueError(
+            f"cohort_size is {request['cohort_size']}; --parameters=corollary1 chooses "
+            "it: leave it out"
+        )
     return triehh_theorem1.solve_parameters(**request)
 
 
-def _triehh_guarantees(
+def _guarantees(
     parameters, epsilon: float | None, delta: float | None, redraws: bool
 ) -> Rows:
-    who = f"{neighbours.Adjacency.EMPTIED.value}, one-sided (from D to D' only)"
-    found = parameters.guarantee(
-        delta=delta,
-        epsilon=epsilon if delta is None else None,
-        redraws_each_round=redraws,
-    )
-    pairs = [(triehh_statement.bound_name(found), found[:2])]
+    """Returns the curve's guarantee and the paper's, for the same parameters."""
+    emptied = neighbours.Adjacency.EMPTIED.value
+    who = f"{emptied}, one-sided (from D to D' only)"
+    rounds, curve = parameters.voting_rounds(), triehh_statement.BOUND
+    if delta is not None:
+        epsilon = rounds.epsilon(delta)
+    else:
+        delta = rounds.delta(epsilon)
+    distance = rounds.delta(0.0)
+    right = printed_numbers.rounded_up(50 * (1 + distance))
+    rows = [
+        row("epsilon", epsilon, f"{curve}; {who}"),
+        row("delta", delta, f"{curve}; {who}"),
+        row(
+            "total variation distance",
+            distance,
+            f"{curve}; {emptied}, both directions: who knows all other data is right "
+            f"about one client with probability at most {right}%",
+        ),
+    ]
     violated = triehh_theorem1.violated_condition(parameters)
-    theorem_1 = "Zhu et al. 2020, " + ("Corollary 2" if redraws else "Theorem 1")
-    if violated is None:
-        pairs.append((theorem_1, triehh_theorem1.guarantee(parameters)))
-    rows = []
-    for name, (epsilon, reached) in pairs:
-        rows.append(row("epsilon", epsilon, f"{name}; {who}"))
-        rows.append(row("delta", reached, f"{name}; {who}"))
+    name = "Zhu et al. 2020, " + ("Corollary 2" if redraws else "Theorem 1")
     if violated is not None:
-        rows.append(row("epsilon", "-", f"{theorem_1} does not apply: {violated}"))
-    return rows
+        return [*rows, row("epsilon", "-", f"{name} does not apply: {violated}")]
+    epsilon, delta = triehh_theorem1.guarantee(parameters)
+    rows.append(row("epsilon", epsilon, f"{name}; {who}"))
+    return [*rows, row("delta", delta, f"{name}; {who}")]

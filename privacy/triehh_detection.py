@@ -106,11 +106,13 @@ def alternatives(
         own: The numbers of the run.
         solve: Finds parameters for a guarantee, by keyword; None where threshold and
             cohort size were given.
-        request: What `solve` was given, with population_size, epsilon and delta.
+        request: What `solve` was given, with population_size, epsilon and delta, and
+            cohort_size where that was given.
 
     Returns:
-        The run; where parameters were solved for, ten times the users, with delta
-        falling like 1/n^2, and twice the epsilon; else twice the cohort.
+        The run; where parameters were solved for, ten times the clients, with delta
+        falling like 1/n^2, twice the epsilon, and the best cohorts where theirs were
+        given; else twice the cohort.
     """
     found = [detection.Alternative(detection.AS_GIVEN, own)]
     if solve is None:
@@ -124,7 +126,7 @@ def alternatives(
     size, epsilon = request["population_size"], request["epsilon"]
     found.append(
         _alternative(
-            "10 times the users",
+            "10 times the clients",
             own,
             lambda: solve(**at_population(request, 10 * size)),
         )
@@ -136,6 +138,13 @@ def alternatives(
             lambda: solve(**{**request, "epsilon": 2 * epsilon}),
         )
     )
+    if request.get("cohort_size") is not None:
+        best = _alternative(
+            "", own, lambda: solve(**{**request, "cohort_size": None})
+        ).detection
+        if isinstance(best, TrieHHDetection):
+            name = f"cohorts of {best.parameters.cohort_size:,}"
+            found.append(detection.Alternative(name, best))
     return found
 
 

@@ -1,6 +1,6 @@
 """TrieHH as a plan: uniform cohorts, a vote a client, a threshold.
 
-Other algorithms with one vote a client are covered too, at L times a round's delta.
+Other algorithms with one vote a client and round are covered too, at the same price.
 """
 
 import dataclasses
@@ -23,13 +23,12 @@ class OneVote(plan_lib.Contribution):
             (Zhu et al. 2020, Algorithm 3); else it votes with the same one throughout.
         population_has_empty_users: Whether users without a word are counted in the
             population, as the adjacency has it.
-        extends_prefixes: Whether a client votes only as TrieHH has it: in round i for
-            the prefix of i symbols of its word, and only if the last round kept that
-            of i - 1. A rare prefix then stops all longer ones, which costs delta once.
-            An algorithm that asks for anything else has to leave it False. Then a
-            client that holds nothing must vote for nothing, not for a candidate
-            "none", and what is asked may depend on which candidates were kept, not on
-            their votes (docs/triehh_privacy.md, Theorem D).
+        extends_prefixes: Whether votes are TrieHH's: in round i for the prefix of i
+            symbols of the client's word, if the last round kept that of i - 1. It
+            decides no number but the paper's own bound, which is of TrieHH alone. In
+            any algorithm, a client that holds nothing must vote for nothing, not for a
+            candidate "none", and what is asked may depend on which candidates were
+            kept, not on their votes (docs/triehh_privacy.md).
     """
 
     redraws_each_round: bool

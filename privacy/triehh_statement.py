@@ -1,15 +1,20 @@
 """The privacy statement of a TrieHH run."""
 
+import dataclasses
+import math
+
 from privacy import (
     argument_checks,
-    conversions,
+    printed_numbers,
     realised,
     statement,
     triehh_theorem1,
 )
 from privacy.guarantee import Guarantee
 from privacy.neighbours import Adjacency
-from privacy.triehh import TrieHHGuarantee, TrieHHParameters
+from privacy.triehh import TrieHHParameters
+
+BOUND = "the curve of the rounds (docs/triehh_privacy.md)"
 
 _ASSUMPTIONS = (
     "Every round draws its cohort uniformly without replacement from the whole "
@@ -44,30 +49,20 @@ _NOT_COUNTED = (
     statement.SIMULATOR_KNOWLEDGE,
     "Choices made by looking at the data (thresholds, population, alphabet, number "
     "of runs) and other analyses of the same users.",
-    "Further runs on the same population: each costs its own epsilon and delta, "
-    "which add up (basic composition).",
+    "Further runs on the same population: their rounds compose with these "
+    "(run_accounting --compose).",
 )
 
 _ACCOUNTING = (
-    "epsilon = L ln(K / (K - theta)), where a round's odds change by K / (K - theta) "
-    "at most for a prefix of at least K holders, and delta0 = P(Hypergeometric(n, K - "
-    "1, m) >= theta) bounds the probability that a prefix of fewer is kept; K is the "
-    "largest with the delta that was asked for (docs/triehh_privacy.md has the proof). "
-    "A user who holds nothing votes for nothing. The opposite direction is not "
-    "claimed: it fails for some small populations. "
-)
-_KEPT_WORD = (
-    "delta = delta0, for users who hold one sequence, or draw one once and keep it "
-    "for the run: the first rare prefix of a sequence stops all longer ones."
-)
-_REDRAWN_WORD = (
-    "delta = min(L delta0, delta0 / (1 - delta0)), for users who draw a word in every "
-    "round, each time from the same distribution: 1 / (1 - delta0) bounds how many "
-    "votes for rare prefixes are to be expected of a user."
-)
-_ANY_VOTE = (
-    "delta = L delta0, as users may vote for other things in every round, so that each "
-    "costs its own delta."
+    "Let k clients hold what the client votes for, and q_k = P(Hypergeometric(n, k, m) "
+    "= theta). From D to D', a round's hockey-stick curve is at most the largest q_k "
+    "(1 - alpha (1 - theta / k)) of all k; below alpha = 1 it is a line. Rounds, and "
+    "runs on the same clients, compose as products of the pair that has this curve, "
+    "rounded upward at every step (docs/triehh_privacy.md has the proof). This holds "
+    "for clients with one word, for clients who draw a word in every round, and for "
+    "votes for anything. The other direction has no epsilon: it fails for some small "
+    "populations. At alpha = 1 the curve is the total variation distance, which has no "
+    "direction."
 )
 
 
@@ -87,10 +82,9 @@ def triehh_statement(
         parameters: The runs' parameters.
         delta: Delta that a run's epsilon is stated for, in (0, 1).
         redraws_each_round: Whether users who hold several words draw anew in every
-            round (Algorithm 3 of Zhu et al. 2020); see `TrieHHParameters.guarantee`.
-        extends_prefixes: Whether it is TrieHH; see `TrieHHParameters.guarantee`. Else
-            it is any algorithm with one vote a user and round, and the statement is of
-            that.
+            round (Algorithm 3 of Zhu et al. 2020).
+        extends_prefixes: Whether it is TrieHH. Else it is any algorithm with one vote
+            a user and round, and the statement is of that.
         rounds: What was run, which makes the statement a realised one; None for a
             planned one. The numbers are the same: when a run ends depends on the data,
             so that a short one costs no less.
@@ -102,8 +96,10 @@ def triehh_statement(
             is taken to be public.
 
     Returns:
-        The statement; without a guarantee, and with the reason, where no K gives the
-        delta. Theorem 1 of Zhu et al. 2020 is named beside it where it applies.
+        The statement; without a guarantee, and with the reason, where no epsilon has
+        the delta. The first guarantees are of all runs together, the last ones of one;
+        each has an epsilon from D to D', and the total variation distance for both
+        directions. Theorem 1 of Zhu et al. 2020 is named beside them where it applies.
 
     Raises:
         ValueError: An argument is outside its range, or `rounds` are not of these
@@ -117,7 +113,6 @@ def triehh_statement(
     guarantees, reason = _guarantees(
         parameters, delta, redraws_each_round, extends_prefixes, num_runs
     )
-    how = _REDRAWN_WORD if redraws_each_round else _KEPT_WORD
     assumptions: tuple[str, ...] = _ASSUMPTIONS
     if not extends_prefixes:
         assumptions += (_ANY_VOTES_ARE,)
@@ -137,7 +132,7 @@ def triehh_statement(
         adjacency=Adjacency.EMPTIED,
         mechanism="TrieHH (Zhu et al. 2020, Algorithms 1 to 3)"
         if extends_prefixes
-        else "One vote a user, and a threshold (docs/triehh_privacy.md, Theorem D)",
+        else "One vote a user, and a threshold (docs/triehh_privacy.md)",
         mechanism_output=(
             "The trie of prefixes that reached the threshold, after every round, and "
             "so the words found; without vote counts."
@@ -161,7 +156,7 @@ def triehh_statement(
             else "left out",
             "runs": num_runs,
         },
-        accounting=_ACCOUNTING + (how if extends_prefixes else _ANY_VOTE),
+        accounting=_ACCOUNTING,
         assumptions=assumptions,
         not_counted=_NOT_COUNTED,
         realised=None if rounds is None else rounds.summary(),
@@ -190,59 +185,59 @@ def _guarantees(
     num_runs: int,
 ) -> tuple[tuple[Guarantee, ...], str | None]:
     """Returns the guarantees, or none and the reason."""
+    guarantees = []
     try:
-        found = parameters.guarantee(
-            delta=delta, redraws_each_round=redraws, extends_prefixes=extends_prefixes
-        )
+        if num_runs > 1:
+            # First, as all of them are released.
+            together = min(num_runs * delta, math.nextafter(1.0, 0.0))
+            guarantees += _of_runs(parameters, together, num_runs)
+        guarantees += [
+            dataclasses.replace(each, of_one_repeat=num_runs > 1)
+            for each in _of_runs(parameters, delta, 1)
+        ]
     except ValueError as error:
         return (), f"{error}."
-    bound = bound_name(found)
-    guarantees = []
-    if num_runs > 1:
-        # First, as all of them are released.
-        epsilon, larger = conversions.basic_composition(
-            [(found.epsilon, found.delta)] * num_runs
-        )
-        guarantees.append(
-            _guarantee(
-                epsilon,
-                min(1.0, larger),
-                f"{bound}, with basic composition over {num_runs} runs",
-                f"For all {num_runs} runs together.",
-            )
-        )
-    alone = num_runs > 1
-    guarantees.append(
-        _guarantee(found.epsilon, found.delta, bound, of_one_repeat=alone)
-    )
     if extends_prefixes and triehh_theorem1.violated_condition(parameters) is None:
         epsilon, larger = triehh_theorem1.guarantee(parameters)
-        name = "Zhu et al. 2020, " + ("Corollary 2" if redraws else "Theorem 1")
-        guarantees.append(_guarantee(epsilon, larger, name, of_one_repeat=alone))
+        paper = Guarantee(
+            epsilon=epsilon,
+            delta=larger,
+            bound="Zhu et al. 2020, " + ("Corollary 2" if redraws else "Theorem 1"),
+            is_upper_bound=True,
+            one_sided=True,
+            adjacency=Adjacency.EMPTIED,
+            of_one_repeat=num_runs > 1,
+        )
+        guarantees.append(paper)
     return tuple(guarantees), None
 
 
-def bound_name(found: TrieHHGuarantee) -> str:
-    """Names the bound of `TrieHHParameters.guarantee`, with its K."""
-    if found.holders is None:
-        return "the threshold is above the cohort size: nothing is ever kept"
-    return f"tight bound with K = {found.holders} (docs/triehh_privacy.md)"
-
-
-def _guarantee(
-    epsilon: float,
-    delta: float,
-    bound: str,
-    *assumptions: str,
-    of_one_repeat: bool = False,
-) -> Guarantee:
-    return Guarantee(
-        epsilon=epsilon,
+def _of_runs(
+    parameters: TrieHHParameters, delta: float, num_runs: int
+) -> list[Guarantee]:
+    """Returns what some runs guarantee together: one direction, and both."""
+    rounds = parameters.voting_rounds(num_runs)
+    together = (f"For all {num_runs} runs together.",) if num_runs > 1 else ()
+    one_sided = Guarantee(
+        epsilon=rounds.epsilon(delta),
         delta=delta,
-        bound=bound,
+        bound=BOUND,
         is_upper_bound=True,
         one_sided=True,
         adjacency=Adjacency.EMPTIED,
-        assumptions=assumptions,
-        of_one_repeat=of_one_repeat,
+        assumptions=together,
+        voting=rounds,
     )
+    distance = rounds.delta(0.0)
+    right = printed_numbers.rounded_up(50 * (1 + distance))
+    both = dataclasses.replace(
+        one_sided,
+        epsilon=0.0,
+        delta=distance,
+        bound=f"{BOUND} at alpha = 1, total variation: whoever sees the output and "
+        "knows the data of all others is right about whether the client was emptied "
+        f"with probability at most {right}%",
+        one_sided=False,
+        voting=None,
+    )
+    return [one_sided, both]

@@ -293,7 +293,7 @@ def model_parameters() -> list[str]:
 
 
 def triehh_parameters() -> list[str]:
-    """The parameters of TrieHH by the paper's corollary and by the tight bound."""
+    """The parameters of TrieHH by the paper's corollary and by the curve."""
     rows = []
     for clients, epsilon, digits in ((6, 2, 12), (6, 4, 12), (5, 4, 10)):
         request: dict[str, Any] = {

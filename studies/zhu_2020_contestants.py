@@ -48,7 +48,6 @@ def _paper_triehh(task: comparison.Task) -> triehh.TrieHH:
 
 
 def _tight_triehh(task: comparison.Task) -> triehh.TrieHH:
-    redraws = task.word_selection is selection.WordSelection.BY_FREQUENCY
     return _triehh(
         task,
         triehh_solver.solve_parameters(
@@ -56,7 +55,6 @@ def _tight_triehh(task: comparison.Task) -> triehh.TrieHH:
             max_length=_LENGTH,
             epsilon=task.epsilon,
             delta=task.delta,
-            redraws_each_round=redraws,
         ),
     )
 

@@ -79,8 +79,25 @@ class TrieHHDetectionTest(parameterized.TestCase):
         self.assertLess(epsilon["share"], given["share"])
         text = detection.sentences(table)
         self.assertIn(f"with 0.9 if {needed:,} clients hold it", text)
-        self.assertIn("10 times the users: ", text)
+        self.assertIn("10 times the clients: ", text)
         self.assertIn("epsilon 8: ", text)
+
+    def test_what_larger_cohorts_would_give(self):
+        request = {
+            "population_size": 20_000,
+            "max_length": 6,
+            "epsilon": 4.0,
+            "delta": 1 / 20_000**2,
+        }
+        solve = triehh_solver.solve_parameters
+        best = solve(**request)
+        request["cohort_size"] = best.cohort_size // 4
+        own = triehh_detection.TrieHHDetection(solve(**request))
+        settings = triehh_detection.alternatives(own, solve, request)
+        self.assertEqual(settings[-1].name, f"cohorts of {best.cohort_size:,}")
+        table = detection.rows(settings, [0.9], 5)
+        self.assertEqual(table[-1]["holders"], triehh.holders_needed(best, 0.9))
+        self.assertLess(table[-1]["holders"], table[0]["holders"])
 
 
 class AdviceTest(absltest.TestCase):

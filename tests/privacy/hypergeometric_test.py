@@ -72,5 +72,60 @@ class UpperTailTest(parameterized.TestCase):
         self.assertEqual(below_the_mean, (0, 1))
 
 
+class PointUpperTest(parameterized.TestCase):
+    def assert_above(self, population, holders, cohort, votes):
+        held = np.array(holders)
+        found = hypergeometric.point_upper(population, held, cohort, votes)
+        self.assertEqual(found.shape, held.shape)
+        for k, chance in zip(held.tolist(), found.tolist(), strict=True):
+            exact = Fraction(0)
+            if 0 <= votes <= cohort:
+                ways = math.comb(k, votes) * math.comb(population - k, cohort - votes)
+                exact = Fraction(ways, math.comb(population, cohort))
+            case = (population, k, cohort, votes)
+            self.assertGreaterEqual(Fraction(chance), exact, case)
+            if exact == 0:
+                self.assertEqual(chance, 0, case)
+            elif exact > 1e-300:
+                self.assertLess(Fraction(chance), exact * (1 + Fraction(1e-9)), case)
+
+    def test_all_small_cases(self):
+        for n in range(1, 9):
+            for cohort in range(1, n + 1):
+                for votes in range(n + 2):
+                    self.assert_above(n, range(n + 1), cohort, votes)
+
+    def test_random_cases(self):
+        generator = np.random.default_rng(2)
+        for _ in range(200):
+            n = int(10 ** generator.uniform(0.5, 3.5))
+            cohort = int(generator.integers(1, n + 1))
+            held = generator.integers(0, n + 1, size=5)
+            # Votes near the mean and far from it.
+            mean = cohort * held[0] / n
+            for votes in (int(mean), int(generator.integers(0, cohort + 1))):
+                self.assert_above(n, held, cohort, votes)
+
+    @parameterized.parameters(
+        (2**31 - 1, 274_424, 30), (10**9, 1000, 30), (10**6, 93_506, 39)
+    )
+    def test_large_populations(self, population, cohort, votes):
+        for k in (votes, votes + 1, 417, 2000):
+            found = hypergeometric.point_upper(
+                population, np.array([k]), cohort, votes
+            ).item()
+            # C(k, x) (m)_x (n - m)_(k - x) / (n)_k, in falling factorials.
+            exact = Fraction(math.comb(k, votes))
+            for i in range(k):
+                part = cohort - i if i < votes else population - cohort - (i - votes)
+                exact *= Fraction(part, population - i)
+            self.assertGreaterEqual(Fraction(found), exact)
+            self.assertLess(Fraction(found), exact * (1 + Fraction(1e-9)) + 1e-300)
+
+    def test_probabilities_below_the_smallest_float(self):
+        found = hypergeometric.point_upper(10**6, np.array([2000]), 2000, 300).item()
+        self.assertBetween(found, 1e-308, 1e-307)
+
+
 if __name__ == "__main__":
     absltest.main()

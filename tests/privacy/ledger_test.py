@@ -1,5 +1,6 @@
 """Tests of the ledger: conversions by enumeration, compositions by integrals."""
 
+import dataclasses
 import fractions
 import itertools
 import math
@@ -290,11 +291,12 @@ class LedgerTest(parameterized.TestCase):
         book.add("one", _guarantee(0.3, 1e-8, one_sided=True))
         self.assertTrue(book.total(1e-7).one_sided)
 
-    @parameterized.parameters((0.3, 1), (1.0, 2), (3.0, 1))
-    def test_triehh_and_local_reports_together(self, local_epsilon, reports):
-        # A user holds "a", or nothing; the law of what is found, and of 3-ary
-        # responses of the same user, are multiplied out. With cohorts of theta, K
-        # holders reach their epsilon (docs/triehh_privacy.md).
+    @parameterized.product(case=((0.3, 1), (1.0, 2), (3.0, 1)), has_curve=(False, True))
+    def test_triehh_and_local_reports_together(self, case, has_curve):
+        # A client holds "a", or nothing; the law of what is found, and of 3-ary
+        # responses of the same client, are multiplied out. With cohorts of theta, the
+        # curve is reached (docs/triehh_privacy.md).
+        local_epsilon, reports = case
         parameters = triehh.TrieHHParameters(6, 2, 2, 1)
         tries = [
             triehh_law.trie_law(
@@ -315,13 +317,14 @@ class LedgerTest(parameterized.TestCase):
             }
             for by_trie, by_answer in zip(tries, answers, strict=True)
         ]
-        found = parameters.guarantee(epsilon=math.log(2) * (1 + 1e-9))
-        self.assertEqual(found.holders, 4)
-        book = self._ledger(Adjacency.EMPTIED)
-        book.add(
-            "words",
-            _guarantee(*found[:2], adjacency=Adjacency.EMPTIED, one_sided=True),
+        rounds, delta = parameters.voting_rounds(), 0.1
+        words = _guarantee(
+            rounds.epsilon(delta), delta, adjacency=Adjacency.EMPTIED, one_sided=True
         )
+        if has_curve:
+            words = dataclasses.replace(words, voting=rounds)
+        book = self._ledger(Adjacency.EMPTIED)
+        book.add("words", words)
         # B reports of a client, which are all exchanged.
         book.add(
             "answers",
@@ -329,13 +332,13 @@ class LedgerTest(parameterized.TestCase):
                 reports * local_epsilon, 0.0, adjacency=Adjacency.REPLACE_CLIENT
             ),
         )
-        total = book.total(found.delta + 1e-9)
+        total = book.total(delta + 1e-9)
         self.assertTrue(total.one_sided)
         exact = enumeration.delta(total.epsilon, *joint)
         self.assertLessEqual(exact, total.delta)
         if local_epsilon == 3:
             # Neither alone is enough: the test can fail.
-            self.assertGreater(enumeration.delta(found.epsilon, *joint), total.delta)
+            self.assertGreater(enumeration.delta(words.epsilon, *joint), total.delta)
 
     def test_refusals(self):
         book = self._ledger()

@@ -12,6 +12,7 @@ from privacy import (
     local_reports_plan,
     run_totals,
     training_plan,
+    triehh_curve,
     triehh_plan,
     update_noise,
 )
@@ -131,10 +132,16 @@ class TotalsTest(parameterized.TestCase):
         epsilon, basis = _total(rows, "client")
         self.assertStartsWith(basis, "emptied, one-sided (from D to D' only): ")
         # Of both runs together, which are released.
-        (together, alone, *_) = words.guarantees
-        self.assertAlmostEqual(together.epsilon, 2 * alone.epsilon)
+        together, _, alone, _ = words.guarantees
+        self.assertBetween(together.epsilon, alone.epsilon, 2 * alone.epsilon)
         others, _ = _total(run_totals.totals(runs[1:], 1e-6), "client")
-        self.assertAlmostEqual(epsilon, together.epsilon + others, places=2)
+        self.assertBetween(epsilon, others, others + together.epsilon)
+        # Two runs are two of four: their curves compose as one of four repeats.
+        again = [_run(_words(repeats=2), "a"), _run(_words(repeats=2), "b")]
+        four, basis = _total(run_totals.totals(again, 1e-6), "client")
+        self.assertIn("curves of rounds of votes", basis)
+        rounds = triehh_curve.VotingRounds(_CLIENTS, 5_000, 30, 32)
+        self.assertAlmostEqual(four, rounds.epsilon(1e-6), places=3)
         # Nothing is known of the exchange of an item, with guarantees one way only.
         refused, why = _total(rows, "item")
         self.assertEqual(refused, "-")
@@ -187,8 +194,8 @@ class TotalsTest(parameterized.TestCase):
         ),
         (lambda: _training(1e-40), "a: only proved upper bounds can be composed"),
         (
-            lambda: _words(1e-3),
-            "delta is 1e-06; it has to be at least .*, the sum of the deltas of a$",
+            lambda: _words(1e-3, threshold=5),
+            "delta is 1e-06; it has to be at least .*, the sum of the least .* of a$",
         ),
     )
     def test_refused(self, statement, message):
@@ -253,24 +260,25 @@ class ProgramTest(parameterized.TestCase):
     def test_bad_input(self):
         path = self.directory("words", _words())
         other = self.directory("other", _training())
+        few = self.directory("few", _words(1e-3, threshold=5))
         unfinished = self.scratch / "unfinished"
         unfinished.mkdir()
         old = pathlib.Path(self.directory("old", _reports()))
         text = (old / "privacy.json").read_text()
-        text = text.replace('"schema_version": 3', '"schema_version": 2')
+        text = text.replace('"schema_version": 4', '"schema_version": 3')
         (old / "privacy.json").write_text(text)
         for paths, arguments, message in (
             ([path, path + "/"], None, "names .*words/ twice"),
             ([path, str(unfinished)], None, "unfinished: has no privacy.json; only"),
-            ([str(old)], None, "old: schema_version is 2; it has to be 3"),
+            ([str(old)], None, "old: schema_version is 3; it has to be 4"),
             ([path], (), "--compose takes --delta"),
             ([path], ("--delta=1e-6", "--epsilon=1"), "--compose takes --delta"),
             ([path], ("--delta=2",), "delta=2: has to be a number in "),
             ([""], None, "compose names no run"),
             (
-                [path, other],
-                ("--delta=5e-10",),
-                "delta is 5e-10; it has to be above .*, the sum of .*words",
+                [few, other],
+                ("--delta=1e-6",),
+                "delta is 1e-06; it has to be above .*, the sum of .*few",
             ),
         ):
             if arguments is None:

@@ -1,7 +1,6 @@
 """Tests of the privacy statement."""
 
 import dataclasses
-import fractions
 import json
 import math
 
@@ -77,7 +76,7 @@ class StatementTest(parameterized.TestCase):
         fields = json.loads(text, parse_constant=self.fail)
         self.assertEqual(fields["guarantees"][0]["epsilon"], "inf")
         self.assertEqual(fields["parameters"]["limit"], "inf")
-        self.assertEqual(fields["schema_version"], 3)
+        self.assertEqual(fields["schema_version"], 4)
         self.assertEqual(
             set(fields),
             {field.name for field in dataclasses.fields(statement.PrivacyStatement)}
@@ -249,16 +248,19 @@ class TrieHHStatementTest(parameterized.TestCase):
         self.assertEqual(made.basis, "realised")
         self.assertEqual(made.realised, _ROUNDS.summary())
         # What is released comes first.
-        all_runs, one, printed = made.guarantees
+        all_runs, seen, one, seen_once, printed = made.guarantees
         self.assertEqual(
-            [each.of_one_repeat for each in made.guarantees], [False, True, True]
+            [each.of_one_repeat for each in made.guarantees],
+            [False, False, True, True, True],
         )
-        found = self.parameters.guarantee(delta=1e-12)
-        self.assertEqual((one.epsilon, one.delta), found[:2])
-        for name in ("epsilon", "delta"):
-            exact = 5 * fractions.Fraction(getattr(one, name))
-            self.assertGreaterEqual(fractions.Fraction(getattr(all_runs, name)), exact)
-            self.assertAlmostEqual(getattr(all_runs, name) / float(exact), 1.0)
+        for found, distance, runs in ((all_runs, seen, 5), (one, seen_once, 1)):
+            rounds = self.parameters.voting_rounds(runs)
+            self.assertEqual(found.voting, rounds)
+            self.assertEqual(found.delta, runs * 1e-12)
+            self.assertEqual(found.epsilon, rounds.epsilon(runs * 1e-12))
+            self.assertEqual((distance.epsilon, distance.delta), (0, rounds.delta(0)))
+            self.assertIn("is right about whether the client was emp", distance.bound)
+        self.assertLess(all_runs.epsilon, 3 * one.epsilon)
         self.assertEqual(
             (printed.epsilon, printed.delta),
             triehh_theorem1.guarantee(self.parameters),
@@ -278,14 +280,14 @@ class TrieHHStatementTest(parameterized.TestCase):
         with self.assertRaisesRegex(ValueError, "a round 11 .* max_length is 10"):
             self.make(rounds=realised.RealisedRounds(long))
 
-    def test_all_guarantees_are_one_sided(self):
+    def test_only_what_an_observer_can_tell_has_no_direction(self):
         made = self.make(num_runs=2)
-        self.assertLen(made.guarantees, 3)
-        self.assertTrue(all(guarantee.one_sided for guarantee in made.guarantees))
-        bold = [line for line in made.to_markdown().splitlines() if "**epsilon" in line]
-        self.assertLen(bold, 3)
-        for line in bold:
-            self.assertIn("one-sided**", line)
+        self.assertEqual(
+            [each.one_sided for each in made.guarantees],
+            [True, False, True, False, True],
+        )
+        for each in made.guarantees:
+            self.assertTrue(each.one_sided or each.epsilon == 0)
         self.assertIn("of one repeat alone", made.to_markdown())
         self.assertNotIn("of one repeat alone", self.make().to_markdown())
 
@@ -296,12 +298,9 @@ class TrieHHStatementTest(parameterized.TestCase):
 
     def test_redrawing_users(self):
         made = self.make(redraws_each_round=True)
-        found = self.parameters.guarantee(delta=1e-12, redraws_each_round=True)
-        self.assertEqual(
-            (made.guarantees[0].epsilon, made.guarantees[0].delta), found[:2]
-        )
-        self.assertIn("delta0 / (1 - delta0)", made.accounting)
-        self.assertIn("Corollary 2", made.guarantees[1].bound)
+        # The curve holds for all who draw, at the same price.
+        self.assertEqual(made.guarantees[:2], self.make().guarantees[:2])
+        self.assertIn("Corollary 2", made.guarantees[2].bound)
 
     def test_votes_that_extend_no_prefix_have_a_statement_of_their_own(self):
         plan = plan_lib.Plan(
@@ -310,9 +309,6 @@ class TrieHHStatementTest(parameterized.TestCase):
             mechanism=triehh_plan.Threshold(15, 10),
         )
         other = plan.statement(None, 1e-12)
-        own = self.parameters.guarantee(delta=1e-12, extends_prefixes=False)
-        (guarantee,) = other.guarantees
-        self.assertEqual((guarantee.epsilon, guarantee.delta), own[:2])
         prefixes = dataclasses.replace(
             plan,
             contribution=triehh_plan.OneVote(
@@ -320,8 +316,9 @@ class TrieHHStatementTest(parameterized.TestCase):
             ),
         ).statement(None, 1e-12)
         self.assertEqual(prefixes.guarantees, self.make().guarantees)
-        self.assertLess(prefixes.guarantees[0].epsilon, guarantee.epsilon)
-        for name in ("TrieHH", "trie", "Theorem 1", "prefix of a sequence"):
+        # Theorem 1 of Zhu et al. is of TrieHH alone.
+        self.assertEqual(other.guarantees, prefixes.guarantees[:2])
+        for name in ("TrieHH", "trie", "Theorem 1"):
             self.assertNotIn(name, other.to_markdown().replace("docs/triehh", ""))
             self.assertIn(name, prefixes.to_markdown())
         plan.check_round(10, {})

@@ -91,7 +91,7 @@ class Tally(algorithm.Algorithm[TallyState, np.ndarray]):
         self.plan = plan_lib.Plan(
             sampler=samplers.UniformCohorts(40, 20),
             contribution=triehh_plan.OneVote(redraws_each_round=True),
-            mechanism=triehh_plan.Threshold({"a": 3, "b": 4}[plan], 5),
+            mechanism=triehh_plan.Threshold({"a": 5, "b": 6}[plan], 5),
         )
         self.data = data
 
@@ -235,8 +235,8 @@ def _triehh(folder: str, data: str, plan: str) -> triehh.TrieHH:
         os.path.join(folder, "words"),
         [(str(i), [(word, 1), ("ba", 2)]) for i, word in enumerate(words)],
     )
-    threshold = {"a": 3, "b": 4}[plan]
-    parameters = triehh_privacy.TrieHHParameters(60, 40, threshold, 4)
+    threshold = {"a": 5, "b": 6}[plan]
+    parameters = triehh_privacy.TrieHHParameters(60, 30, threshold, 4)
     by_frequency = selection.WordSelection.BY_FREQUENCY
     plan = triehh.plan_of(parameters, by_frequency)
     return triehh.TrieHH(population, plan, alphabet.Alphabet("abc"))
