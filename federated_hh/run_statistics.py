@@ -14,7 +14,7 @@ _PROGRAM = "federated_hh.run_statistics"
 
 _OPTIONS = option_flags.define(StatisticsOptions, title="The questions")
 _LANGUAGE = option_flags.define(LanguageOptions)
-_POPULATION = population_flags.PopulationFlags("sentences")
+_POPULATION = population_flags.PopulationFlags("sentences", {"empty_clients": "drop"})
 flags.adopt_module_key_flags(experiment_flags)
 help_text.first(
     "population",

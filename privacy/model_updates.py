@@ -77,9 +77,15 @@ class Update(plan_lib.Contribution):
     """A client's model update, which nothing bounds.
 
     Attributes:
+        population_has_empty_clients: Whether clients without sentences are in the
+            population. Not in the repr, so that no random number depends on it.
         norm_factor: The most that the L2 norm of what a client moves a sum by is, over
             the clip norm; None where nothing bounds it.
     """
+
+    population_has_empty_clients: bool = dataclasses.field(
+        default=True, repr=False, kw_only=True
+    )
 
     @property
     def norm_factor(self) -> fractions.Fraction | None:

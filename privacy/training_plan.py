@@ -16,6 +16,7 @@ from privacy import (
     correlated_noise,
     drawn_noise,
     model_updates,
+    printed_numbers,
     realised,
     rotated_updates,
     rounding,
@@ -30,6 +31,11 @@ from privacy.participation_table import ParticipationTable
 _Plan: TypeAlias = plan_lib.Plan[
     Any, model_updates.Update, model_updates.UpdateMechanism
 ]
+_WHO_IS_PUBLIC = (
+    "Clients without sentences were left out of the population. So who is in it, and "
+    "who is asked when, depends on who has sentences: that is taken to be public, and "
+    "whether a client has any sentence is not protected."
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -198,9 +204,9 @@ class _Theorem(plan_lib.Theorem):
                 "All noisy sums of the run; so every intermediate model, those that "
                 "clients receive included, and the last one."
             ),
-            guarantees=(_guarantee(participation, delta),) if has_noise else (),
+            guarantees=_guarantees(plan, participation, delta),
             no_guarantee_reason=None if has_noise else "No noise is added.",
-            parameters=_table(plan, participation, delta),
+            parameters=_table(plan, participation),
             accounting=_accounting(plan, is_planned),
             assumptions=_assumptions(plan, participation),
             not_counted=(
@@ -247,6 +253,7 @@ def _assumptions(plan: _Plan, participation: _Participation) -> tuple[str, ...]:
         ),
         _clip_assumption(plan),
         _noise_assumption(participation) if has_noise else "There is no noise.",
+        *(() if plan.contribution.population_has_empty_clients else (_WHO_IS_PUBLIC,)),
     )
 
 
@@ -308,10 +315,43 @@ def _sums(plan: _Plan) -> str:
     )
 
 
-def _guarantee(participation: _Participation, delta: float) -> Guarantee:
-    rho = participation.rho
+def _guarantees(
+    plan: _Plan, participation: _Participation, delta: float
+) -> tuple[Guarantee, ...]:
+    """Returns what is guaranteed for each adjacency; docs/integer_noise.md has why."""
+    if not isinstance(plan.mechanism, update_noise.AddedNoise):
+        return ()
+    emptied = plan.mechanism.emptied_factor
+    sends = "zeros" if emptied == 1 else "zeros, and a bit that differs by 1 at most"
+    costs = {
+        Adjacency.ZERO_OUT: (fractions.Fraction(1), ""),
+        Adjacency.EMPTIED: (emptied, f"a client without sentences sends {sends}"),
+        Adjacency.REPLACE_CLIENT: (
+            fractions.Fraction(4),
+            "two clients differ by at most twice as much as one does from zeros",
+        ),
+    }
+    if not plan.contribution.population_has_empty_clients:
+        del costs[Adjacency.EMPTIED]
+    return tuple(
+        _guarantee(adjacency, *cost, participation, delta)
+        for adjacency, cost in costs.items()
+    )
+
+
+def _guarantee(
+    adjacency: Adjacency,
+    factor: fractions.Fraction,
+    why: str,
+    participation: _Participation,
+    delta: float,
+) -> Guarantee:
+    rho = rounding.upwards(fractions.Fraction(participation.rho) * factor)
     drawn = drawn_noise.zcdp_to_epsilon(rho, delta, participation.num_rounds)
     bound = f"zCDP, converted by the {conversions.ZcdpConversion.GAUSSIAN.value}"
+    if why:
+        times = printed_numbers.rounded_up(float(factor))
+        bound = f"rho of zero_out times {times}, as {why}; {bound}"
     if not drawn.is_proved:
         bound += (
             ", for continuous noise. For the integer noise as it is drawn, nothing is "
@@ -326,30 +366,21 @@ def _guarantee(participation: _Participation, delta: float) -> Guarantee:
         bound=bound,
         is_upper_bound=drawn.is_proved,
         one_sided=False,
-        adjacency=Adjacency.ZERO_OUT,
+        adjacency=adjacency,
     )
 
 
-def _table(
-    plan: _Plan, participation: _Participation, delta: float
-) -> dict[str, float | int | str]:
+def _table(plan: _Plan, participation: _Participation) -> dict[str, float | int | str]:
     values: dict[str, float | int | str] = {"rounds": participation.longest}
     if participation.repeats > 1:
         values["repeats"] = participation.repeats
-    values |= {
+    return values | {
         "report goal m": plan.sampler.cohort_size,
         "MinS (rounds strictly between)": participation.limits.min_separation,
         "MaxP": participation.limits.max_participation,
         **plan.mechanism.parameters(participation.longest),
         **plan.contribution.parameters(),
     }
-    if isinstance(plan.mechanism, update_noise.AddedNoise):
-        # Contributions in place of others are as far from them as two clip norms.
-        rho = 4 * participation.rho
-        drawn = drawn_noise.zcdp_to_epsilon(rho, delta, participation.num_rounds)
-        values["rho, if a client's data are replaced by others"] = rho
-        values["epsilon, if a client's data are replaced by others"] = drawn.epsilon
-    return values
 
 
 for _contribution, _mechanism in (

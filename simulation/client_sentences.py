@@ -72,8 +72,8 @@ def prepare(
         language: What synthetic clients write; None for the defaults.
 
     Returns:
-        The sentences, memory-mapped. Clients without a sentence are left out and
-        counted in the metadata.
+        The sentences, memory-mapped. The metadata counts clients without a sentence,
+        who are kept or left out as `options.empty_clients` says.
 
     Raises:
         PopulationError: If the file cannot be read, has more bad rows than allowed, no

@@ -11,8 +11,8 @@ into memory without reading or copying them:
     client_ids.arrow      the clients' names
     population.json       sizes, origin and fingerprint; written last
 
-A client's sentences stand in the order of its data. Sentences have at least one token
-each, and clients at least one sentence. Beginning, end and padding are not stored.
+A client's sentences stand in the order of its data. A client may have none; a sentence
+has at least one token. Beginning, end and padding are not stored.
 """
 
 import contextlib
@@ -84,7 +84,7 @@ class ClientText:
                 "client_splits": raw_columns.Column(
                     int64,
                     clients + 1,
-                    column_checks.Splits(int64, clients, sentences, least=1),
+                    column_checks.Splits(int64, clients, sentences, least=0),
                 ),
             },
             strings={"client_id": clients},
@@ -106,8 +106,8 @@ class ClientText:
             metadata: JSON values kept beside the sizes.
 
         Raises:
-            ValueError: On a repeated client id, a client without sentences, a sentence
-                without tokens, or a token outside int32 or below 0.
+            ValueError: On a repeated client id, a sentence without tokens, or a token
+                outside int32 or below 0.
             FileExistsError: If `directory` exists.
         """
         rows = list(rows)
@@ -123,7 +123,7 @@ class ClientText:
                         np.array([len(s) for s in sentences], np.int64),
                         np.array([len(sentences)], np.int64),
                     )
-                writer.finish(ids, metadata or {})
+                writer.finish(ids, {"empty_clients": "keep", **(metadata or {})})
             finally:
                 writer.close()
         return cls.open(directory)
@@ -142,6 +142,11 @@ class ClientText:
     def num_tokens(self) -> int:
         """Number of tokens: words of all sentences."""
         return self.metadata["num_tokens"]
+
+    @property
+    def keeps_empty_clients(self) -> bool:
+        """Whether clients without sentences stay in; False where that is not known."""
+        return self.metadata.get("empty_clients") == "keep"
 
     @property
     def fingerprint(self) -> str:
@@ -240,18 +245,18 @@ class ClientTextWriter:
         Args:
             tokens: Integers [tokens], in [0, 2**31).
             sentence_lengths: Integers [sentences], at least 1: the tokens of each.
-            client_lengths: Integers [clients], at least 1: the sentences of each.
+            client_lengths: Integers [clients], at least 0: the sentences of each.
 
         Raises:
             ValueError: If the lengths do not add up or a value is out of range.
         """
-        for name, lengths, parts in (
-            ("sentence_lengths", sentence_lengths, tokens),
-            ("client_lengths", client_lengths, sentence_lengths),
+        for name, lengths, parts, least in (
+            ("sentence_lengths", sentence_lengths, tokens, 1),
+            ("client_lengths", client_lengths, sentence_lengths, 0),
         ):
-            if lengths.size and lengths.min() < 1:
+            if lengths.size and lengths.min() < least:
                 raise ValueError(
-                    f"{name} has {lengths.min()}; it has to be at least 1."
+                    f"{name} has {lengths.min()}; it has to be at least {least}."
                 )
             if lengths.sum() != len(parts):
                 raise ValueError(f"{name} add up to {lengths.sum()}, not {len(parts)}.")
@@ -274,7 +279,8 @@ class ClientTextWriter:
 
         Args:
             client_ids: One a client.
-            metadata: JSON values kept beside the sizes.
+            metadata: JSON values kept beside the sizes: "empty_clients", which is
+                "keep" or "drop", and others.
         """
         if len(client_ids) != self._num_clients:
             raise ValueError(

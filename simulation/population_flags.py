@@ -49,16 +49,17 @@ class PopulationFlags:
         Args:
             contents: "words" or "sentences".
             defaults: Other defaults of this program, by the options' names. Clients
-                without words are kept by default: a server that samples cannot know
-                them.
+                without words or sentences are kept by default: a server that samples
+                cannot know them.
         """
         names = PopulationOptions.names(contents)
         if contents == "sentences":
             names = [name for name in names if name not in _NOT_OF_SENTENCES]
-        if contents == "words":
-            defaults = {"empty_clients": "keep", **(defaults or {})}
         self._options = option_flags.define(
-            PopulationOptions, only=names, defaults=defaults, title="The population"
+            PopulationOptions,
+            only=names,
+            defaults={"empty_clients": "keep", **(defaults or {})},
+            title="The population",
         )
         self._cache = option_flags.define(_CacheOptions, title=help_text.RUN)
 

@@ -83,15 +83,15 @@ class PopulationOptions(file_options.FileOptions):
     )
     empty_clients: str = option(
         "drop",
-        "What becomes of clients that are left without words: 'drop' leaves them out "
-        "and counts them, 'keep' lets them take part with nothing to say.",
+        "What becomes of clients that are left without words or sentences: 'drop' "
+        "leaves them out and counts them, 'keep' lets them take part with nothing to "
+        "say.",
         choices=EMPTY_CLIENTS,
-        marks=_WORDS_ONLY,
     )
     num_clients: int = option(
         1_000_000,
         "Synthetic population: number of clients that type. Those left without words "
-        "or sentences may be dropped then.",
+        "may be dropped then.",
         least=1,
         most=MAX_CLIENTS,
         marks=_SYNTHETIC_ONLY,

@@ -132,6 +132,6 @@ def _planned_rho(lines: Sequence[str], num_clients: int, delta: float) -> float:
     options = option_flags.read_lines(TrainingOptions, lines)
     rule = options.participation_rule(num_clients)
     stated = options.server_parameters().plan(rule).statement(None, delta)
-    (guarantee,) = stated.guarantees
+    guarantee, *_ = stated.guarantees
     assert guarantee.rho is not None  # DP-FTRL's is a zCDP
     return guarantee.rho

@@ -206,7 +206,9 @@ def num_clients(flags: Sequence[str], cache: str | os.PathLike[str]) -> int:
     options = option_flags.read_lines(TrainingOptions, flags)
     vocabulary, _ = options.read_vocabulary()
     text = client_sentences.prepare(
-        option_flags.read_lines(population_options.PopulationOptions, flags),
+        option_flags.read_lines(
+            population_options.PopulationOptions, ("--empty_clients=keep", *flags)
+        ),
         vocabulary,
         sentence_tokenizers.get_sentence_tokenizer("keyboard"),
         cache,

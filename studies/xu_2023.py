@@ -275,7 +275,7 @@ def to_markdown(title: str, runs: Sequence[Run], notes: Sequence[str]) -> str:
 def _guarantee(run: Run) -> tuple[str, str]:
     if not run.privacy["guarantees"]:
         return "none", "none"
-    (guarantee,) = run.privacy["guarantees"]
+    guarantee, *_ = run.privacy["guarantees"]
     rho = printed_numbers.rounded_up_to(guarantee["rho"], 4)
     epsilon = printed_numbers.rounded_up_to(guarantee["epsilon"], 2)
     return rho, f"{epsilon} (delta {guarantee['delta']:g})"

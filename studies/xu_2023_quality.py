@@ -259,8 +259,8 @@ def _joined(tables: Sequence[pd.DataFrame], *first: str) -> pd.DataFrame:
 
 
 def _epsilon(statement: Mapping[str, Any]) -> float:
-    """Returns the largest epsilon that a run states; 0 where it guarantees nothing."""
-    return max((one["epsilon"] for one in statement["guarantees"]), default=0.0)
+    """Returns the epsilon of a run, zeroed out; 0 where it guarantees nothing."""
+    return max((one["epsilon"] for one in statement["guarantees"][:1]), default=0.0)
 
 
 def _of_chat(shared: Sequence[Mapping[str, Any] | None]) -> list[str]:

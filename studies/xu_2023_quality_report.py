@@ -264,7 +264,7 @@ def _guarantee(statement: Mapping | None) -> list[str]:
     """Returns what a run guaranteed, as realised: z and epsilon."""
     if statement is None or not statement["guarantees"]:
         return ["none", "none"]
-    (guarantee,) = statement["guarantees"]
+    guarantee, *_ = statement["guarantees"]
     epsilon = printed_numbers.rounded_up_to(guarantee["epsilon"], 1)
     noise = statement["parameters"]["noise multiplier z"]
     kind = "" if guarantee["is_upper_bound"] else ", an estimate"

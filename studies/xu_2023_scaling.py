@@ -239,7 +239,9 @@ def summarize(
         if setting.name not in lasts:
             continue
         last = lasts[setting.name]
-        guarantees = [one for of in privacy[setting.name] for one in of["guarantees"]]
+        guarantees = [
+            one for of in privacy[setting.name] for one in of["guarantees"][:1]
+        ]
         rho = max((one["rho"] for one in guarantees), default=math.inf)
         row = {"setting": setting.name, "repeats": len(last)}
         for name, column in (("loss", _LOSS), ("one_suggestion", _SUGGESTION)):

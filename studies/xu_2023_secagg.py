@@ -123,7 +123,7 @@ class SecAggStudy(training_runs.TrainingStudy):
 def _row(setting: training_runs.Setting, path: pathlib.Path) -> dict[str, object]:
     last = training_runs.read_metrics(path).iloc[-1]
     stated = training_runs.read_privacy(path)
-    (guarantee,) = stated["guarantees"]
+    guarantee, *_ = stated["guarantees"]
     parameters = stated["parameters"]
     row = {
         "setting": setting.name,

@@ -74,9 +74,14 @@ class Sentences:
             clients: int64 [n], at least one: whose sentences.
             limits: How much of a client's text is used, and the sentences of a batch.
             seed: The seed of the order.
+
+        Raises:
+            ValueError: If there is none.
         """
         self._text, self._limits, self._seed = text, limits, seed
         self._all, _ = windows.used_sentences(text, clients, limits.max_sentences)
+        if not len(self._all):
+            raise ValueError("no client that trains has a sentence; hold out fewer.")
         self._order = functools.lru_cache(maxsize=2)(self._order_of)
 
     @property

@@ -103,7 +103,8 @@ class DpFtrl(algorithm.Algorithm[TrainingState, model_updates.UpdateSum]):
         Args:
             rounds: The clients' side.
             plan: What is done, and with it the guarantee; see
-                `privacy.training_plan.plan_of`.
+                `privacy.training_plan.plan_of`. The text says whether clients without
+                sentences are in the population.
             weights: The model to begin with, by name.
             clients: Who may be asked: int64, distinct indices into the population;
                 None for all.
@@ -122,7 +123,9 @@ class DpFtrl(algorithm.Algorithm[TrainingState, model_updates.UpdateSum]):
                 "train."
             )
         self.rounds = rounds
-        self.plan = plan
+        kept = rounds.mapped.text.keeps_empty_clients
+        sent = dataclasses.replace(plan.contribution, population_has_empty_clients=kept)
+        self.plan = dataclasses.replace(plan, contribution=sent)
         self.clients = clients
         self.max_rounds = plan.mechanism.num_rounds
         self._optimizer = optimizer or server_optimizers.Sgdm()

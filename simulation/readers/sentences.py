@@ -95,11 +95,12 @@ class SentenceBuilder:
         ):
             memory.check(0, len(self._clients))
 
-    def finish(self, metadata: dict[str, Any]) -> None:
+    def finish(self, metadata: dict[str, Any], empty_clients: str) -> None:
         """Writes the columns.
 
         Args:
             metadata: JSON values kept beside the sizes.
+            empty_clients: "drop" or "keep" clients without sentences.
 
         Raises:
             PopulationError: If no client has a sentence.
@@ -118,21 +119,23 @@ class SentenceBuilder:
         writer = client_text.ClientTextWriter(self._directory)
         try:
             kept: list[str] = []
-            low = 0
+            low = num_empty = 0
             for rows in self._grouper.rows(len(names)):
                 numbers, row_lengths = rows.word_ids, rows.row_lengths
                 clients = names[low : low + len(row_lengths)]
                 low += len(row_lengths)
-                kept += itertools.compress(clients, row_lengths.tolist())
+                is_kept = row_lengths >= (empty_clients == "drop")
+                num_empty += np.count_nonzero(row_lengths == 0)
+                kept += itertools.compress(clients, is_kept.tolist())
                 writer.append(
                     tokens[_ranges(starts[numbers], lengths[numbers])],
                     lengths[numbers],
-                    row_lengths[row_lengths > 0],
+                    row_lengths[is_kept],
                 )
             del tokens
             self._scratch.unlink()
-            dropped = {"clients_without_sentences": len(names) - len(kept)}
-            writer.finish(kept, metadata | dropped)
+            metadata |= {"empty_clients": empty_clients}
+            writer.finish(kept, metadata | {"clients_without_sentences": num_empty})
         finally:
             writer.close()
 
@@ -206,7 +209,8 @@ def build_from_files(
         for rows in batches:
             builder.add(rows.users, map(tokenizer.split, rows.contents))
         try:
-            builder.finish(dict(metadata, bad_rows=bad.report()))
+            report = dict(metadata, bad_rows=bad.report())
+            builder.finish(report, options.empty_clients)
         except population_options.PopulationError as error:
             shown = f" Bad rows: {bad.summary()}." if bad.summary() else ""
             raise population_options.PopulationError(
@@ -232,7 +236,7 @@ def from_client_data(
         text_feature: The feature to read if elements are mappings.
 
     Returns:
-        The sentences, clients in the order of `client_data.client_ids`.
+        The sentences of all clients, in the order of `client_data.client_ids`.
 
     Raises:
         PopulationError: If an element has no UTF-8 string, or no client a sentence.
@@ -253,5 +257,5 @@ def from_client_data(
                     builder.add([client_id], [tokenizer.split(text)])
             bar.set(number)
         source = {"kind": "client_data", "tokenizer": tokenizer.name}
-        builder.finish({"source": source})
+        builder.finish({"source": source}, "keep")
     return client_text.ClientText.open(directory)

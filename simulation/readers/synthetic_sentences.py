@@ -247,6 +247,7 @@ def build(
                 writer.append(tokens[words], lengths, client_lengths)
                 bar.set(first + size)
         names = pa.array(np.arange(num_clients)).cast(pa.large_string())
-        writer.finish(names, dict(metadata, numpy_version=np.__version__))
+        about = {"empty_clients": options.empty_clients}
+        writer.finish(names, {**metadata, **about, "numpy_version": np.__version__})
     finally:
         writer.close()

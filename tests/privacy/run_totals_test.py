@@ -1,6 +1,7 @@
 """Tests of what runs guarantee together, also through the program."""
 
 import json
+import math
 import pathlib
 from unittest import mock
 
@@ -10,6 +11,7 @@ from examples import median_length
 from privacy import (
     conversions,
     local_reports_plan,
+    model_updates,
     run_totals,
     training_plan,
     triehh_curve,
@@ -134,8 +136,9 @@ class TotalsTest(parameterized.TestCase):
         # Of both runs together, which are released.
         together, _, alone, _ = words.guarantees
         self.assertBetween(together.epsilon, alone.epsilon, 2 * alone.epsilon)
-        others, _ = _total(run_totals.totals(runs[1:], 1e-6), "client")
-        self.assertBetween(epsilon, others, others + together.epsilon)
+        noise = conversions.zcdp_to_epsilon(2 / (2 * 4**2), 1e-6)
+        most = together.epsilon + _best(reports, "client") + noise
+        self.assertBetween(epsilon, noise, most)
         # Two runs are two of four: their curves compose as one of four repeats.
         again = [_run(_words(repeats=2), "a"), _run(_words(repeats=2), "b")]
         four, basis = _total(run_totals.totals(again, 1e-6), "client")
@@ -146,6 +149,25 @@ class TotalsTest(parameterized.TestCase):
         refused, why = _total(rows, "item")
         self.assertEqual(refused, "-")
         self.assertIn("a: a guarantee for 'emptied' in one direction has no", why)
+
+    @parameterized.parameters((True, 6.40), (False, 13.94))
+    def test_words_and_training_for_an_emptied_client(self, keeps_empty, alone):
+        # rho 0.48: five participations in ten rounds.
+        noise = update_noise.GaussianNoise(
+            num_rounds=10, clip_norm=1.0, noise_multiplier=math.sqrt(5 / 0.96)
+        )
+        sampler = timers.Timers(
+            num_clients=_CLIENTS, cohort_size=100, num_rounds=10, max_participation=5
+        )
+        sent = model_updates.ClippedUpdate(population_has_empty_clients=keeps_empty)
+        training = training_plan.plan_of(sampler, noise, sent).statement(None, 1e-10)
+        # What holds in one direction only is added: the rest is what training costs.
+        words = _words()
+        runs = [_run(words, "a"), _run(training, "b", "q")]
+        delta = min(g.delta for g in words.guarantees)
+        epsilon, basis = _total(run_totals.totals(runs, 1e-10 + delta), "client")
+        self.assertStartsWith(basis, "emptied, one-sided (from D to D' only): ")
+        self.assertAlmostEqual(epsilon - words.guarantees[0].epsilon, alone, delta=0.01)
 
     def test_the_local_guarantee_is_taken_where_delta_is_too_small(self):
         runs = [_run(_reports(1e-3))]

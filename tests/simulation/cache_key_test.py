@@ -66,8 +66,8 @@ _SYNTHETIC_ONLY = {
 }  # fmt: skip
 _WORDS_ONLY = {
     "tokenizer", "alphabet", "out_of_alphabet", "known_words", "only_words",
-    "empty_clients", "trending_share", "trending_words", "trending_exponent",
-    "client_law", "client_discount", "client_concentration", "common_words",
+    "trending_share", "trending_words", "trending_exponent", "client_law",
+    "client_discount", "client_concentration", "common_words",
     "words_per_client", "common_law", "common_discount", "common_concentration",
 }  # fmt: skip
 _FIELDS = [field.name for field in dataclasses.fields(population.PopulationOptions)]

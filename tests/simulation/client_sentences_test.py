@@ -52,6 +52,23 @@ class ClientSentencesTest(absltest.TestCase):
         self.assertIn("option sentence_tokenizer changed", log)
         self.assertNotIn("alphabet", log)
 
+    def test_clients_without_sentences(self):
+        kept, _ = self._prepare(empty_clients="keep")
+        self.assertEqual([kept.client(i) for i in range(3)], [[[5, 4], [1]], [], [[4]]])
+        dropped, _ = self._prepare()
+        self.assertEqual(dropped.client_ids.to_pylist(), ["ann", "cy"])
+        # Where nobody is without, all is as it was before they could be kept.
+        self.source.write_text('user,text\nann,"See you. Soon"\ncy,you\n')
+        synthetic = {"source": "synthetic", "num_clients": 200, "seed": 4}
+        for options, expected in (
+            ({}, "b5e75a79595e95"),
+            (synthetic, "612ca50f157831"),
+        ):
+            for choice in ("keep", "drop"):
+                text, _ = self._prepare(empty_clients=choice, **options)
+                self.assertStartsWith(text.fingerprint, expected)
+                self.assertEqual(text.keeps_empty_clients, choice == "keep")
+
     def _tokenizer(self, name):
         return sentence_tokenizers.SentenceTokenizer(name, lambda text: [text.split()])
 

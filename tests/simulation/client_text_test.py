@@ -31,10 +31,21 @@ class ClientTextTest(parameterized.TestCase):
             np.testing.assert_array_equal(raw, getattr(text, name))
         again = client_text.ClientText.from_rows(self.directory / "b", _ROWS)
         self.assertEqual(text.fingerprint, again.fingerprint)
+        # As it was before clients without sentences could be kept.
+        self.assertStartsWith(text.fingerprint, "8931e4967fa2a42028fde63ff62ab5fd")
+
+    def test_clients_without_sentences(self):
+        rows = [("a", []), *_ROWS, ("b", []), ("c", [])]
+        text = self._write(rows)
+        found = [text.client(i) for i in range(text.num_clients)]
+        self.assertEqual(found, [sentences for _, sentences in rows])
+        self.assertEqual(text.client_splits.tolist(), [0, 0, 2, 3, 3, 3])
+        self.assertTrue(text.keeps_empty_clients)
+        unknown = client_text.ClientText(text.directory, {"num_clients": 5})
+        self.assertFalse(unknown.keeps_empty_clients)
 
     @parameterized.parameters(
         ([("a", [[1]]), ("a", [[1]])], "comes twice"),
-        ([("a", [])], "client_lengths has 0"),
         ([("a", [[1], []])], "sentence_lengths has 0"),
         ([("a", [[-1]])], r"lie in -1..-1"),
         ([("a", [[2**31]])], "to be in"),

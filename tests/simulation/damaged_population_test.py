@@ -287,7 +287,7 @@ class HostileColumnsTest(parameterized.TestCase):
     @parameterized.parameters(
         ("tokens", np.int32([0, 1, -2, 3]), "values lie in -2..3"),
         ("sentence_splits", np.int64([0, 2, 2, 4]), "a row has length 0"),
-        ("client_splits", np.int64([0, 0, 3]), "a row has length 0"),
+        ("client_splits", np.int64([0, 3, 2]), "a row has length -1"),
         ("client_splits", np.int64([0, 4, 3]), "rows start in 0..4"),
     )
     def test_sentences(self, name, array, message):

@@ -78,7 +78,7 @@ class FullDiskTest(absltest.TestCase):
         builder = sentences.SentenceBuilder(self.parent, lambda words: [7] * len(words))
         builder.add(["ann"], [[["a"] * _MANY]])
         with self._error_names(self.parent / "tokens-in-file-order.tmp"):
-            builder.finish({})
+            builder.finish({}, "keep")
 
     def test_joined_parts(self):
         part = self.parent / "posts.jsonl.xz"

@@ -143,7 +143,7 @@ class StudyTest(absltest.TestCase):
             self.assertIn(f"| {row.baseline} | {row.loss:.3f} |", text)
         self.assertIn("| none | none |", text)
         self.assertIn("* Another note.", text)
-        (guarantee,) = json.loads((path / "privacy.json").read_text())["guarantees"]
+        guarantee, *_ = json.loads((path / "privacy.json").read_text())["guarantees"]
         (shown,) = re.findall(r"\| ([\d.]+) \(delta 1e-10\) \|", text)
         self.assertGreaterEqual(float(shown), guarantee["epsilon"])
         self.assertLess(float(shown), guarantee["epsilon"] + 0.0101)

@@ -12,6 +12,8 @@ import tensorflow_federated as tff
 from absl.testing import absltest, parameterized
 from hypothesis import strategies
 
+from privacy import rotated_updates
+from randomness import streams
 from simulation import startup
 from tests.training import training_test_case as common
 from training import client_update, examples, model, own_model
@@ -323,6 +325,78 @@ class OneUpdateTest(common.TrainingTestCase):
             self.assertGreater(common.norm_of(expected), 0.3)
             for one, other in zip(found.values(), expected.values(), strict=True):
                 np.testing.assert_allclose(one, other, atol=2e-6)
+
+
+class EmptyClientTest(common.TrainingTestCase):
+    """Clients without sentences: 0, 3 and the last."""
+
+    cohort = np.arange(6)
+    writers = np.array([1, 2, 4])
+
+    def setUp(self):
+        super().setUp()
+        clients = common.random_clients(6, seed=2)
+        for number in set(self.cohort) - set(self.writers):
+            clients[number] = []
+        self.network = common.small_cifg()
+        self.federated = self.rounds(self.network, clients, num_blocks=2)
+        self.weights = random_weights(self.network, 3)
+
+    def rotated(self, num_clients):
+        return rotated_updates.RotatedUpdate.of(
+            clip_norm=0.3,
+            num_values=self.network.num_parameters(),
+            num_clients=num_clients,
+            scale=50.0,
+        )
+
+    @parameterized.parameters(0.3, _INF)
+    def test_they_send_zeros_and_a_bit(self, norm):
+        for empty in (0, 3, 5):
+            alone = self.federated.train(self.weights, np.array([empty]), norm, 1e-9)
+            self.assertEqual((alone.num_below, alone.num_non_finite), (1, 0))
+            for part in alone.parts.values():
+                self.assertFalse(part.any())
+        every, some = (
+            self.federated.train(self.weights, clients, norm, 1e-9)
+            for clients in (self.cohort, self.writers)
+        )
+        self.assertEqual((every.num_below, some.num_below), (3, 0))
+        for name, part in every.parts.items():
+            self.assertTrue(some.parts[name].any())
+            if norm < _INF:
+                np.testing.assert_array_equal(part, some.parts[name])
+            else:
+                np.testing.assert_allclose(part, some.parts[name], atol=1e-6)
+
+    def test_rotated_zeros_are_zeros(self):
+        # Whatever the signs and the rounding of a round are.
+        for seed in range(3):
+            stream = streams.Stream(seed)
+            found = self.federated.train(
+                self.weights, np.array([0, 3, 5]), 0.3, 1.0, stream, self.rotated(3)
+            )
+            self.assertEqual((found.num_unrounded, found.num_bounded), (0, 0))
+            for part in found.parts.values():
+                self.assertFalse(part.any())
+        # Each client rounds for itself, by its place: 1 and 2 after two empty ones.
+        after, before = (
+            self.federated.train(
+                self.weights, np.array(cohort), 0.3, 1.0, stream, self.rotated(4)
+            )
+            for cohort in ([0, 3, 1, 2], [5, 0, 1, 2])
+        )
+        for name, part in after.parts.items():
+            self.assertTrue(part.any())
+            np.testing.assert_array_equal(part, before.parts[name])
+
+    def test_they_judge_nothing(self):
+        every, some, none = (
+            self.federated.evaluate(self.weights, clients)
+            for clients in (self.cohort, self.writers, np.array([0, 3]))
+        )
+        self.assertEqual(every, some)
+        self.assertTrue(all(np.isnan(list(none.values()))))
 
 
 class EvaluationTest(common.TrainingTestCase):

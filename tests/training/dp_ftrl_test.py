@@ -4,12 +4,14 @@ import collections
 import dataclasses
 import math
 import tempfile
+from unittest import mock
 
 import numpy as np
 from absl.testing import absltest, parameterized
 
-from privacy import model_updates
+from privacy import integer_noise, model_updates, update_noise
 from privacy import plan as plan_lib
+from privacy.neighbours import Adjacency
 from randomness import noise_keys
 from rounds import codec, masked_sums, steps, timers
 from rounds.secure_sum_options import SecureSumOptions
@@ -34,6 +36,10 @@ class _Rounds:
 
     def check_masking(self, *of):
         del of  # nothing is masked
+
+    class mapped:  # noqa: N801
+        class text:  # noqa: N801
+            keeps_empty_clients = True
 
     class model:  # noqa: N801
         @staticmethod
@@ -118,6 +124,64 @@ def random_sums(number, **options):
 def zero_sums(**options):
     zeros = {name: np.zeros(shape) for name, shape in _SHAPES.items()}
     return sums_of(zeros, **options)
+
+
+class EmptiedTest(common.TrainingTestCase):
+    """What noise is added to, of clients who train, before and after one is emptied."""
+
+    clip_norm = 0.05
+
+    def sums(self, clients, clip):
+        """Returns the exact sums of a round, over their noise, and its statement."""
+        network = common.bigram_model()
+        parameters = lib.ServerParameters(
+            mechanism=_GAUSSIAN,
+            cohort_size=3,
+            num_rounds=1,
+            noise_multiplier=2.0,
+            clip_norm=self.clip_norm,
+            adaptive_clip=clip,
+        )
+        plan = parameters.plan(
+            timers.Timers(num_clients=3, cohort_size=3, num_rounds=1)
+        )
+        weights = network.initial_weights(1)
+        algorithm = dp_ftrl.DpFtrl(self.rounds(network, clients), plan, weights)
+        key = noise_keys.NoiseKey.of_seed(1)
+        taken = steps.Steps(algorithm, seed=1, noise_key=key)
+        place = taken.begin()
+        query = algorithm.next_query(place.state)
+        total = taken.ask(place, query, np.arange(3))
+        drawn = taken.draw(place)
+        with mock.patch.object(
+            integer_noise.Independent,
+            "add",
+            autospec=True,
+            side_effect=integer_noise.Independent.add,
+        ) as add:
+            taken.update(place, query, drawn, total)
+        exact = [call.args[1] / call.args[2] for call in add.call_args_list]
+        return np.concatenate(exact), plan.statement(None, 1e-6)
+
+    @parameterized.parameters(
+        # Beyond the tracked norm, with a bit of -1/2; and below it, with 1/2.
+        (None, [[4, 5, 6]], 1.0),
+        (None, [[1]], None),
+        (update_noise.AdaptiveClip(1.5), [[4, 5, 6]], 1.0),
+        (update_noise.AdaptiveClip(1.5), [], 0.0),
+    )
+    def test_emptying_moves_sums_as_far_as_is_stated(self, clip, sentences, share):
+        others = common.random_clients(2, seed=1)
+        before, statement = self.sums([others[0], sentences, others[1]], clip)
+        after, _ = self.sums([others[0], [], others[1]], clip)
+        rho = np.square(before - after).sum() / 2
+        (emptied,) = [
+            g.rho for g in statement.guarantees if g.adjacency is Adjacency.EMPTIED
+        ]
+        self.assertLessEqual(rho, emptied)
+        if share is not None:
+            self.assertAlmostEqual(rho / emptied, share, places=5)
+        self.assertLen(before, common.NUM_TOKENS**2 + (clip is not None))
 
 
 class ServerTest(parameterized.TestCase):

@@ -10,6 +10,7 @@ from absl.testing import absltest
 
 import training
 from tests import forked_programs
+from training import held_out
 
 _ROOT = pathlib.Path(training.__file__).parent.parent
 # Only for what hangs: a program takes 20 seconds where it has a core of its own.
@@ -204,6 +205,50 @@ class RunTrainingTest(absltest.TestCase):
             "zcdp.png",
         ):
             self.assertTrue((path / name).read_bytes().startswith(b"\x89PNG"))
+
+    def test_clients_without_sentences(self):
+        table = self.scratch / "a.csv"
+        texts = ("???", "See you.", "How are you? See the sun.")
+        rows = [f"u{i},{texts[i % 3]}\n" for i in range(60)]
+        table.write_text("user,text\n" + "".join(rows))
+        adaptive = ("--adaptive_clip", "--clipped_count_stddev=2", "--first_restart=2")
+        fixed = [flag for flag in self.flags if flag not in adaptive]
+        runs = {
+            "worker": (*fixed, "--update_encoding=rotated"),
+            "in_process": (
+                *fixed,
+                "--update_encoding=rotated",
+                "--runtime=in_process",
+            ),
+            "adaptive": self.flags,
+            "dropped": (*self.flags, "--empty_clients=drop"),
+        }
+        flags = (f"--population={table}", "--noise_multiplier=2")
+        commands = [
+            ("training.run_training", *of, *flags, f"--output_dir={self.scratch / n}")
+            for n, of in runs.items()
+        ]
+        stated = {}
+        for name, (code, _, errors) in zip(runs, _run_all(*commands), strict=True):
+            self.assertEqual(code, 0, errors)
+            self.assertIn(f"{32 if name == 'dropped' else 52} clients train", errors)
+            metrics = pd.read_csv(self.scratch / name / "simulator/metrics.csv")
+            self.assertFalse(metrics["non_finite_clients"].any())
+            self.assertTrue(np.isfinite(metrics["held_out_loss"].iloc[-1]))
+            found = json.loads((self.scratch / name / "privacy.json").read_text())
+            stated[name] = {g["adjacency"]: g["rho"] for g in found["guarantees"]}
+            with np.load(self.scratch / name / _LAST) as arrays:
+                taken = arrays["places/table/participations"]
+            self.assertEqual(taken.sum(), 7 * 5)
+            if name != "dropped":
+                clients = held_out.Clients.split(60, 8, 1).training
+                self.assertGreater(taken[clients % 3 == 0].sum(), 0)
+        for name in ("worker", "in_process"):
+            self.assertEqual(stated[name]["emptied"], stated[name]["zero_out"])
+        # sigma_b is 2, as is z: 1 + 3 / 4.
+        emptied = stated["adaptive"]["emptied"]
+        self.assertAlmostEqual(emptied, 1.75 * stated["adaptive"]["zero_out"])
+        self.assertNotIn("emptied", stated["dropped"])
 
     def test_bad_input(self):
         table = self.scratch / "a.csv"

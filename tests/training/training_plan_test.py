@@ -2,12 +2,14 @@
 
 import collections
 import dataclasses
+import itertools
 import math
 
 import numpy as np
 from absl.testing import absltest, parameterized
 from scipy import linalg
 
+from examples import decaying_noise
 from privacy import (
     blt,
     correlated_noise,
@@ -79,9 +81,27 @@ def so_far(record):
     ]
 
 
-def rho_of(statement):
-    (guarantee,) = statement.guarantees
-    return guarantee.rho
+def rho_of(statement, adjacency=neighbours.Adjacency.ZERO_OUT):
+    (found,) = [g for g in statement.guarantees if g.adjacency is adjacency]
+    return found.rho
+
+
+def nodes_of(blocks):
+    """Returns the sums that noise is added to, of trees over blocks of rounds.
+
+    Args:
+        blocks: The rounds of each tree: consecutive.
+
+    Returns:
+        [nodes, rounds]: 1 where a round is in a node.
+    """
+    rows = [
+        np.isin(np.concatenate(blocks), rounds[first : first + size])
+        for rounds in blocks
+        for size in (1, 2, 4, 8)
+        for first in range(0, len(rounds) - size + 1, size)
+    ]
+    return np.array(rows, float)
 
 
 class RealisedTest(parameterized.TestCase):
@@ -93,17 +113,9 @@ class RealisedTest(parameterized.TestCase):
     def test_the_client_who_costs_the_most(self, mechanism, restarts):
         # By hand: for each client and each node, who is in it how often.
         cohorts = random_cohorts(13)
-        trees = np.split(np.arange(13), [r + 1 for r in restarts])
-        nodes = [
-            rounds[first : first + size]
-            for rounds in trees
-            for size in (1, 2, 4, 8)
-            for first in range(0, len(rounds) - size + 1, size)
-        ]
-        square_sums = [
-            sum(sum(client in cohorts[r] for r in node) ** 2 for node in nodes)
-            for client in range(30)
-        ]
+        nodes = nodes_of(np.split(np.arange(13), [r + 1 for r in restarts]))
+        taken = np.array([np.bincount(cohort, minlength=30) for cohort in cohorts])
+        square_sums = np.square(nodes @ taken).sum(axis=0)
         plan, record = plan_of(mechanism), record_of(cohorts)
         statement = plan.statement(record, 1e-6)
         self.assertAlmostEqual(rho_of(statement), max(square_sums) / 8)
@@ -208,15 +220,110 @@ class CorrelatedTest(absltest.TestCase):
         self.assertIn("Kalinin and Lampert 2024", text)
         self.assertIn("Blt(forgotten=(0.1, 0.5), weights=(0.2, 0.3))", text)
 
-    def test_replacement(self):
-        for mechanism in (self.mechanism, tree(), gaussian()):
-            found = plan_of(mechanism).statement(None, 1e-6)
-            (guarantee,) = found.guarantees
-            end = "if a client's data are replaced by others"
-            self.assertEqual(found.parameters[f"rho, {end}"], 4 * guarantee.rho)
-            self.assertGreater(
-                found.parameters[f"epsilon, {end}"], 1.9 * guarantee.epsilon
+
+_ADAPTIVE = dict(adaptive_clip=update_noise.AdaptiveClip(1.5))
+
+
+class AdjacencyTest(parameterized.TestCase):
+    """Each guarantee against all that a client can do, one after the other."""
+
+    @parameterized.product(options=[{}, _ADAPTIVE], name=["tree", "blt", "gaussian"])
+    def test_all_that_a_client_can_do(self, options, name):
+        matrix = blt.Blt((0.1, 0.5), (0.2, 0.3))
+        first = [1, *(0.2 * 0.9**t + 0.3 * 0.5**t for t in range(4))]
+        # What has the noise, of the sums of rounds; the trees start anew after three.
+        mechanism, sums = {
+            "tree": (
+                tree(5, restart_rounds=(2,), **options),
+                nodes_of([[0, 1, 2], [3, 4]]),
+            ),
+            "gaussian": (gaussian(5, **options), np.eye(5)),
+            "blt": (
+                correlated_noise.BltNoise(
+                    num_rounds=5,
+                    noise_multiplier=2.0,
+                    clip_norm=1.0,
+                    matrix=matrix,
+                    **options,
+                ),
+                linalg.toeplitz(first, np.zeros(5)),
+            ),
+        }[name]
+        is_adaptive = bool(options)
+        units = update_noise.COUNT_UNIT
+        count_noise = mechanism.count_stddev() if is_adaptive else math.inf
+        worst = dict.fromkeys(neighbours.Adjacency, 0.0)
+        # A client's update, in one of two directions, and its bit, in an integer sum
+        # of twice the number of clients below, less their number.
+        held = [(u, bit) for u in (-1, 0, 1) for bit in (-1, 1)]
+        moves = {
+            neighbours.Adjacency.ZERO_OUT: {(u, bit) for u, bit in held},
+            neighbours.Adjacency.EMPTIED: {(u, bit - 1) for u, bit in held},
+            neighbours.Adjacency.REPLACE_CLIENT: {
+                (u - v, bit - other) for u, bit in held for v, other in held
+            },
+        }
+        rounds = (itertools.combinations(range(5), n) for n in range(4))
+        for times in itertools.chain(*rounds):
+            if min(np.diff(times), default=2) < 2:
+                continue  # with at least one round between two
+            for adjacency, possible in moves.items():
+                for chosen in itertools.product(possible, repeat=len(times)):
+                    moved = np.zeros((5, 2))
+                    moved[list(times)] = np.reshape(chosen, (-1, 2))
+                    # 2^32 is an update's norm, in the sum that has integer noise.
+                    apart = sums @ moved / [mechanism.delta_multiplier(0), 1]
+                    apart[:, 1] *= units / count_noise
+                    cost = np.square(apart).sum() / 2
+                    worst[adjacency] = max(worst[adjacency], cost)
+        plan = plan_of(mechanism, cohort_size=1, min_separation=1)
+        statement = plan.statement(None, 1e-6)
+        self.assertLen(statement.guarantees, 3)
+        for guarantee in statement.guarantees:
+            exact = worst[guarantee.adjacency]
+            self.assertGreaterEqual(guarantee.rho, exact * (1 - 1e-12))
+            # Floats that correlate noise cost a little more.
+            self.assertLess(guarantee.rho, exact * (1.001 if name == "blt" else 1.0001))
+        zeroed, emptied, replaced = [g.rho for g in statement.guarantees]
+        self.assertAlmostEqual(emptied / zeroed, 7 / 3 if is_adaptive else 1)
+        self.assertAlmostEqual(replaced / zeroed, 4)
+        text = statement.to_markdown()
+        self.assertEqual("rho of zero_out times 2.334, as" in text, is_adaptive)
+
+    def test_noise_that_decays(self):
+        # A bound: of all rounds the factor of the one with the most noise.
+        mechanism = decaying_noise.DecayingNoise(
+            num_rounds=3, noise_multiplier=2.0, clip_norm=1.0, decay=0.5, **_ADAPTIVE
+        )
+        statement = plan_of(mechanism, cohort_size=1).statement(None, 1e-6)
+        exact = sum(
+            1 / mechanism.delta_multiplier(t) ** 2 + 1 / 1.5**2 for t in range(3)
+        )
+        emptied = rho_of(statement, neighbours.Adjacency.EMPTIED)
+        self.assertBetween(emptied, exact / 2, 7 / 3 * rho_of(statement) * (1 + 1e-9))
+
+    def test_where_clients_without_sentences_are_left_out(self):
+        for contribution in (model_updates.ClippedUpdate(), RotatedTest.rotated):
+            left_out = dataclasses.replace(
+                contribution, population_has_empty_clients=False
             )
+            sampler = plan_of(tree()).sampler
+            statements = []
+            for one in (contribution, left_out):
+                plan = training_plan.plan_of(sampler, tree(), one)
+                statements.append(plan.statement(None, 1e-6))
+            adjacencies = [[g.adjacency.name for g in s.guarantees] for s in statements]
+            expected = ["ZERO_OUT", "EMPTIED", "REPLACE_CLIENT"]
+            self.assertEqual(adjacencies, [expected, expected[::2]])
+            public = "whether a client has any sentence is not protected"
+            kept, dropped = [public in s.to_markdown() for s in statements]
+            self.assertEqual((kept, dropped), (False, True))
+            # Random numbers are functions of the repr: they are the same.
+            self.assertEqual(repr(contribution), repr(left_out))
+
+    def test_no_table_of_replacement(self):
+        statement = plan_of(tree()).statement(None, 1e-6)
+        self.assertNotIn("replaced", " ".join(statement.parameters))
 
 
 class RotatedTest(parameterized.TestCase):
@@ -302,7 +409,8 @@ class PlannedTest(parameterized.TestCase):
             max_participation=4,
         )
         statement = plan.statement(None, 1e-10)
-        (guarantee,) = statement.guarantees
+        guarantee, emptied, _ = statement.guarantees
+        self.assertEqual(emptied.epsilon, guarantee.epsilon)
         self.assertAlmostEqual(guarantee.rho, 60 / 98)
         self.assertAlmostEqual(guarantee.epsilon, 7.3199, places=3)
         self.assertIs(guarantee.adjacency, neighbours.Adjacency.ZERO_OUT)
@@ -316,7 +424,7 @@ class PlannedTest(parameterized.TestCase):
     def test_whether_the_drawn_noise_has_it(self, delta, is_proved):
         plan = plan_of(tree(2, noise_multiplier=1.0), cohort_size=5, min_separation=1)
         text = plan.statement(None, delta)
-        (guarantee,) = text.guarantees
+        guarantee, *_ = text.guarantees
         self.assertEqual(guarantee.is_upper_bound, is_proved)
         self.assertEqual("nothing is proved" in guarantee.bound, not is_proved)
         printed = "(an upper bound)" if is_proved else "(not a proved upper bound)"

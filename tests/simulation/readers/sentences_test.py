@@ -28,12 +28,13 @@ def encode(words):
     return [zlib.crc32(word.encode()) % 1000 for word in words]
 
 
-def reference(rows, split):
+def reference(rows, split, empty_clients="drop"):
     """Groups in plain Python."""
     clients = collections.OrderedDict()
     for user, text in rows:
         clients.setdefault(user, []).extend(encode(words) for words in split(text))
-    return {user: text for user, text in clients.items() if text}
+    kept = empty_clients == "keep"
+    return {user: text for user, text in clients.items() if text or kept}
 
 
 class SentencesTest(parameterized.TestCase):
@@ -84,23 +85,30 @@ class SentencesTest(parameterized.TestCase):
         )
         self.assertEqual(self._as_dict(text), {"ann": [encode(["café", "time"])]})
 
-    @parameterized.parameters(1, 3, 1000)
-    def test_grouping_on_disk(self, entries_in_memory):
+    @parameterized.product(
+        entries_in_memory=(1, 3, 1000), empty_clients=("drop", "keep")
+    )
+    def test_grouping_on_disk(self, entries_in_memory, empty_clients):
         random = np.random.default_rng(3)
         rows = []
         for _ in range(300):
             words = random.integers(0, 50, random.integers(0, 12))
             text = " ".join(f"w{i}{'.' if i % 5 == 0 else ''}" for i in words)
             rows.append((f"u{random.integers(20)}", text))
+        for place in (0, 150, 300):
+            rows.insert(place, (f"without {place}", "..."))
         directory = self.directory / "built"
         directory.mkdir()
         builder = sentences.SentenceBuilder(directory, encode, entries_in_memory)
         with contextlib.closing(builder):
             for user, text in rows:
                 builder.add([user], [_KEYBOARD.split(text)])
-            builder.finish({})
+            builder.finish({}, empty_clients)
         text = client_text.ClientText.open(directory)
-        self.assertEqual(self._as_dict(text), reference(rows, _KEYBOARD.split))
+        expected = reference(rows, _KEYBOARD.split, empty_clients)
+        self.assertEqual(self._as_dict(text), expected)
+        self.assertEqual(text.metadata["clients_without_sentences"], 3)
+        self.assertEqual(text.keeps_empty_clients, empty_clients == "keep")
 
     def test_bad_rows_are_listed(self):
         path = self.directory / "a.jsonl"
@@ -135,9 +143,9 @@ class SentencesTest(parameterized.TestCase):
         text = sentences.from_client_data(
             data, self.directory / "built", encode, _KEYBOARD, text_feature="tokens"
         )
-        self.assertEqual(
-            self._as_dict(text), reference(_ROWS[:1] + _ROWS[3:], _KEYBOARD.split)
-        )
+        expected = reference(_ROWS[:1] + _ROWS[3:], _KEYBOARD.split)
+        self.assertEqual(self._as_dict(text), expected | {"bob": []})
+        self.assertTrue(text.keeps_empty_clients)
         with self.assertRaisesRegex(
             population_options.PopulationError, "text_feature is 'text'"
         ):
