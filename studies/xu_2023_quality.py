@@ -36,7 +36,7 @@ SYNTHETIC_FLAGFILE = _CONFIGS / "training_synthetic_10k.flagfile"
 _POSTS = "blog-authorship/posts-*.jsonl.xz"
 _MESSAGES = "ubuntu-irc/messages.csv.xz"
 # Its bots write the same sentences again and again.
-_OF_CHAT = ("--drop_users=ubottu,ubotu,ubot3",)
+_OF_CHAT = ("--drop_users=ubottu,ubotu,ubot3", "--empty_clients=drop")
 # Flags that central training has in common with federated training.
 _OF_TEXT = (
     "population",

@@ -99,8 +99,8 @@ def choose(
         raise ValueError(
             f"the population is not that of the run {first.path} (fingerprint "
             f"{text.fingerprint[:16]}, the run's {first.population[:16]}), so the "
-            "clients that it held out are not in it; give the run's files, or "
-            "judges=all."
+            "clients that it held out are not in it; give the run's files and "
+            "--empty_clients, or judges=all."
         )
     for other in runs[1:]:
         if other.split != first.split:
