@@ -6,7 +6,8 @@ and so on: B groups of N reports with one of the user's in each. The totals of t
 are the sums of the groups' totals, so who sees them sees no more than the B groups each
 on its own. These are B mechanisms for the exchange of one report in N, whatever the
 other clients hold, and the exchange of a user is no worse than their composition.
-Repeats are composed in the same way: R mechanisms for an item, R B for a user.
+Repeats are composed in the same way: R mechanisms for an item, R B for a user. For an
+emptied client, whose reports all become "no item", `emptied_client` proves less.
 """
 
 import dataclasses
@@ -18,6 +19,7 @@ from privacy import (
     blanket,
     clones,
     closed_forms,
+    emptied_client,
     loss_composition,
     realised,
     shuffling,
@@ -318,7 +320,8 @@ def _guarantees(run: LdpTrieHHRun, delta: float) -> tuple[list[Guarantee], str]:
         except ValueError as error:
             accounting += f" Theorem 2 of Sun et al. 2024 does not apply: {error}."
     if run.cohort_size > 1:
-        of_a_user.append(_central_of_a_user(run, delta, best))
+        replaced = _central_of_a_user(run, delta, best)
+        of_a_user += [replaced, *_central_of_an_emptied_client(run, delta, replaced)]
     return [*locals_, *central, *of_a_user], accounting
 
 
@@ -446,6 +449,37 @@ def _central_of_a_user(run: LdpTrieHHRun, delta: float, best: Guarantee) -> Guar
         adjacency=Adjacency.REPLACE_CLIENT,
         assumptions=(*_together(run), *best.assumptions),
     )
+
+
+def _central_of_an_emptied_client(
+    run: LdpTrieHHRun, delta: float, replaced: Guarantee
+) -> list[Guarantee]:
+    """Returns the guarantee of an emptied client if it is below that of any change."""
+    if not _has_blanket(run):
+        return []
+    epsilon = emptied_client.epsilon(
+        run.local_epsilon,
+        run.domain_sizes,
+        cohort_size=run.cohort_size,
+        contribution_bound=run.contribution_bound,
+        num_repeats=run.num_repeats,
+        delta=delta,
+    )
+    if epsilon >= replaced.epsilon:
+        return []
+    return [
+        dataclasses.replace(
+            replaced,
+            epsilon=epsilon,
+            bound="emptied client, docs/ldp_triehh_privacy.md Theorem 1",
+            adjacency=Adjacency.EMPTIED,
+            assumptions=(
+                *replaced.assumptions,
+                "the items that a client reports on in a level are distinct, as both "
+                "samplers choose them",
+            ),
+        )
+    ]
 
 
 def _composed(run: LdpTrieHHRun, num_reports: int, count: int, delta: float) -> float:

@@ -165,7 +165,12 @@ class LdpTrieHHStatementTest(parameterized.TestCase):
             for g in stated.guarantees
             if "For all 3 repeats together." in g.assumptions
         ]
-        local, central, local_user, central_user = together
+        local, central, local_user, central_user, emptied = together
+        self.assertIs(emptied.adjacency, neighbours.Adjacency.EMPTIED)
+        # 18.3 and 26.1: emptying moves one total by B; replacing may move two by B.
+        self.assertBetween(
+            emptied.epsilon, 0.65 * central_user.epsilon, 0.71 * central_user.epsilon
+        )
         self.assertEqual((local.epsilon, local.delta), (30, 0))
         self.assertEqual((local_user.epsilon, local_user.delta), (1800, 0))
         # Near-Gaussian losses: about sqrt(3), and surely neither 1 nor 3 times.
@@ -179,6 +184,18 @@ class LdpTrieHHStatementTest(parameterized.TestCase):
         for guarantee in stated.guarantees:
             self.assertEqual(guarantee.of_one_repeat, guarantee not in together)
         self.assertEqual(stated.parameters["num_repeats"], 3)
+
+    @parameterized.parameters(
+        {"domain_sizes": []},
+        {"randomizer": "CustomRandomizer"},
+        {"cohort_size": 3, "contribution_bound": 2},
+        {"contribution_bound": 1},
+    )
+    def test_no_word_of_an_emptied_client_without_a_smaller_bound(self, **changes):
+        found = _statement(**{"domain_sizes": [10_001], **changes}).guarantees
+        self.assertNotIn(
+            neighbours.Adjacency.EMPTIED, [each.adjacency for each in found]
+        )
 
     def test_participation_over_repeats(self):
         self.assertIn("No user takes part in more than one level", _text(_statement()))
