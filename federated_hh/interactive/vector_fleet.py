@@ -7,7 +7,6 @@ sum of reports is drawn from its law.
 """
 
 import dataclasses
-import re
 
 import numpy as np
 
@@ -24,9 +23,6 @@ from privacy import device_policy
 from privacy.device_reports_plan import Batch
 
 _DEVICES_AT_ONCE = 50_000
-_PLAIN = re.compile(
-    rf"\s*select\s+(\w+(?:\s*,\s*\w+)*)\s+from\s+{events.STREAM.name}\s*", re.IGNORECASE
-)
 
 
 class VectorFleet(fleet.Fleet):
@@ -157,7 +153,7 @@ class VectorFleet(fleet.Fleet):
 
 def check_plain(query: str) -> None:
     """Raises `ValueError` where an approved query does more than to name fields."""
-    if _PLAIN.fullmatch(query) is None:
+    if not verification.is_plain(query):
         raise ValueError(
             f"query is {query!r}; vectorised devices answer only 'select ... from "
             f"{events.STREAM.name}' with names of fields"

@@ -3,10 +3,11 @@
 A query sees a sandbox: a database in memory that holds the asking device's own rows of
 one stream and nothing else, so that no query can reach another device, whatever it
 manages to say; and of those rows the fields that the query was found to read, the
-others being null. (One table of all devices behind a view of the current one would leak
-them all: SQLite's authorizer takes a common table expression for the view whose name
-it has.) Within the sandbox an authorizer allows one SELECT, the approved fields and the
-approved functions.
+others being null, in an order of what is left: LIMIT, ties and sums of floats tell
+nothing of the time at which events came. (One table of all devices behind a view of
+the current one would leak them all: SQLite's authorizer takes a common table expression
+for the view whose name it has.) Within the sandbox an authorizer allows one SELECT, the
+approved fields and the approved functions.
 
 A query is verified in a sandbox of its own without rows: what is refused follows from
 the query alone, and tells nothing of a device.
@@ -32,6 +33,8 @@ FUNCTIONS = frozenset(
     | {"min", "nullif", "round", "substr", "sum", "total", "upper"}
 )
 _BEGINNING = re.compile(r"\s*select\b", re.IGNORECASE)
+# A query that finds the same rows in whatever order they are.
+_PLAIN = re.compile(r"\s*select\s+\w+(\s*,\s*\w+)*\s+from\s+\w+\s*", re.IGNORECASE)
 # In double quotes SQLite takes what is no column for a text; the others end or hide
 # what is executed.
 _FORBIDDEN = ('"', ";", "--", "/*", "\0", "?", ":", "@", "$")
@@ -90,6 +93,11 @@ class QueryClass:
                 f"fields is {sorted(self.fields)}; it has to be some of "
                 f"{', '.join(self.stream.fields)}"
             )
+
+
+def is_plain(query: str) -> bool:
+    """Returns whether a query names fields of a stream and does nothing else."""
+    return _PLAIN.fullmatch(query) is not None
 
 
 class Sandbox(contextlib.AbstractContextManager):
@@ -172,10 +180,13 @@ class Sandbox(contextlib.AbstractContextManager):
     ) -> list[tuple[Any, ...]]:
         """Returns what a query finds in a device's rows, in the order of `columns`.
 
+        It is the same for any order of the rows; of a plain query, which a device
+        takes one row of by chance, but for the order in which it finds them.
+
         Args:
             query: Verified here, if it was not before.
             columns: See `verify`.
-            rows: The rows of the stream, all fields.
+            rows: The rows of the stream, all fields, in any order.
 
         Raises:
             QueryRefusedError: If it is not in the approved class.
@@ -184,20 +195,24 @@ class Sandbox(contextlib.AbstractContextManager):
                 learn of it.
         """
         fields = self.verify(query, columns)
+        is_read = [field in fields for field in self._class.stream.fields]
+        seen = [_seen(row, is_read) for row in rows]
+        if not is_plain(query):
+            seen.sort(key=repr)  # rows of the same text are the same
         try:
-            self._fill(rows, [field in fields for field in self._class.stream.fields])
+            self._fill(seen)
             names, found = self._execute(self._database, query)
         except (sqlite3.Error, sqlite3.Warning) as error:
             raise QueryFailedError(str(error)) from None
         finally:
-            self._fill((), ())
+            self._fill(())
         if names == [*columns]:
             return found
         places = [names.index(column) for column in columns]
         return [tuple(row[place] for place in places) for row in found]
 
-    def _fill(self, rows: Sequence[Sequence[Any]], is_read: Sequence[bool]) -> None:
-        """Takes away all rows and puts others there, with nulls for what is not read.
+    def _fill(self, rows: Sequence[Sequence[Any]]) -> None:
+        """Takes away all rows and puts others there.
 
         Many rows go in at once, as each statement takes its time.
         """
@@ -206,8 +221,6 @@ class Sandbox(contextlib.AbstractContextManager):
             self._database.execute(self._delete)
             for first in range(0, len(rows), self._rows_at_once):
                 part = rows[first : first + self._rows_at_once]
-                if not all(is_read):
-                    part = [_where(is_read, row) for row in part]
                 self._database.execute(
                     self._insert + ",".join([self._places] * len(part)),
                     [*itertools.chain.from_iterable(part)],
@@ -283,5 +296,6 @@ def _found(cursor: sqlite3.Cursor) -> list[tuple[Any, ...]]:
     return found
 
 
-def _where(is_read: Sequence[bool], row: Sequence[Any]) -> list[Any]:
-    return [value if seen else None for seen, value in zip(is_read, row, strict=True)]
+def _seen(row: Sequence[Any], is_read: Sequence[bool]) -> list[Any]:
+    """Returns a row with nulls for the fields that are not read."""
+    return [value if seen else None for value, seen in zip(row, is_read, strict=True)]

@@ -1,5 +1,6 @@
 """Tests of what queries may do on a device: a table of attacks, and isolation."""
 
+import random
 import re
 import time
 import tracemalloc
@@ -209,6 +210,33 @@ _COSTLY = (
 )
 
 
+# Queries whose answer depends on the order of the rows that SQLite has.
+_IN_ORDER = (
+    f"select age {_FROM} limit 1 offset 1",
+    f"select age {_FROM} limit 2",
+    f"select age {_FROM} where age > 30 limit 1",
+    f"select age {_FROM} order by 1 limit 1 offset 1",
+    f"select age {_FROM} order by ngrams desc limit 1",
+    f"select age {_FROM} order by ngrams collate nocase limit 2",
+    f"select age {_FROM} order by length(ngrams), 1 limit 2",
+    f"select age {_FROM} group by ngrams",
+    f"select age {_FROM} group by length(ngrams) having count(*) > 1",
+    f"select distinct ngrams collate nocase as age {_FROM} limit 1",
+    f"select ngrams as age {_FROM} group by ngrams collate nocase",
+    f"select ngrams || max(age) as age {_FROM}",
+    f"select ngrams || min(length(ngrams)) as age {_FROM}",
+    f"select max(ngrams collate nocase) as age {_FROM}",
+    f"select coalesce(max(length(ngrams)), 0) || age as age {_FROM}",
+    f"select a.age {_FROM} a, KeyboardNGrams b limit 1 offset 3",
+    f"select length(a.age || b.ngrams) as age {_FROM} a, KeyboardNGrams b limit 3",
+    f"select sum(age * 9007199254740993) as age {_FROM}",
+    f"select total(weight) as age {_FROM}",
+    f"select avg(weight) as age {_FROM}",
+    f"select weight as age {_FROM} limit 1",
+    f"select 1 as age {_FROM} limit 1 offset 2",
+)
+
+
 class VerificationTest(parameterized.TestCase):
     def setUp(self):
         super().setUp()
@@ -250,6 +278,34 @@ class VerificationTest(parameterized.TestCase):
                 query = f"select a.age {_FROM} a join KeyboardNGrams b using ({field})"
                 self.assertEqual(self.sandbox.verify(query, ["age"]), {"age"})
                 self.assertEqual(self.sandbox.answer(query, ["age"], _ROWS), [])
+
+    @parameterized.parameters(*_IN_ORDER, f"select age {_FROM}")
+    def test_the_order_of_events_tells_nothing(self, query):
+        fields = {**_STREAM.fields, "weight": "REAL"}
+        stream = store.EventStream(_STREAM.name, fields, retention=100)
+        read = frozenset(fields) - {"contact"}
+        query_class = verification.QueryClass(stream, read)
+        sandbox = self.enter_context(verification.Sandbox(query_class))
+        draw, answers = random.Random(1), set()
+        values = [(31, "ab"), (52, "AB"), (31, "b"), (None, "b"), (1000, None)]
+        values += [(31, "ab"), ("x", "aB")]
+        weights = [1e16, 1.0, -1e16, 3.0, 0.1, None, 7e-20]
+        for _ in range(40):
+            events = self.enter_context(store.EventStore([stream]))
+            rows = [
+                (0, draw.random(), *value, str(draw.random()), weight)
+                for value, weight in zip(values, weights, strict=True)
+            ]
+            events.donate(stream.name, draw.sample(rows, len(rows)))
+            found = events.rows(stream.name, 0, 1.0)
+            try:
+                answer = sandbox.answer(query, ["age"], found)
+            except verification.QueryFailedError as error:
+                answer = [str(error)]
+            if verification.is_plain(query):  # a device takes any of them
+                answer.sort(key=repr)
+            answers.add(repr(answer))
+        self.assertLen(answers, 1)
 
     def test_columns_come_in_the_order_that_is_asked_for(self):
         query = f"select ngrams, age {_FROM}"
