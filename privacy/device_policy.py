@@ -50,6 +50,21 @@ class Composition(enum.Enum):
     ADVANCED = "advanced"
     RENYI = "renyi"
 
+    @property
+    def theorem(self) -> str:
+        """The theorem of the composition, as statements name it."""
+        return _THEOREMS[self]
+
+
+_THEOREMS = {
+    Composition.BASIC: "basic composition, Rogers et al. 2016 Theorem 3.2",
+    Composition.ADVANCED: "advanced composition, Whitehouse et al. 2023 Theorem 1",
+    Composition.RENYI: (
+        "Renyi filter, Feldman and Zrnic 2021, of the divergence of McMillan et al. "
+        "2022 Theorem C.3, converted by Canonne et al. 2020 Proposition 12"
+    ),
+}
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Limits:
@@ -155,6 +170,13 @@ class Policy:
             "slack": repr(self.slack),
             "order": repr(self.order),
         }
+
+    @property
+    def amplification(self) -> str:
+        """The theorems of which a query's aggregate epsilon is the smallest bound."""
+        methods = _reports(self.randomizer, UNITS).methods
+        names = [m.value for m in methods if m is not shuffling.Method.EQUATION_1]
+        return " or ".join(names)
 
     def _check_order(self) -> None:
         if (self.order is None) != (self.composition is not Composition.RENYI):

@@ -6,12 +6,14 @@ reports is released where there are at least as many as the devices asked for
 """
 
 import dataclasses
+import itertools
 import math
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from privacy import argument_checks, device_policy, statement
+from privacy import argument_checks, device_policy, shuffling, statement
 from privacy import plan as plan_lib
 from privacy.guarantee import Guarantee
 from privacy.neighbours import Adjacency
@@ -23,6 +25,13 @@ LOCAL_UNITS = "local_epsilon_millionths"
 AGGREGATE_UNITS = "aggregate_epsilon_millionths"
 MINIMUM_COHORT = "minimum_cohort"
 _LARGEST_REPEATS = 1000
+# Names of parameters.
+_ANALYSIS = "the analysis"
+_AGGREGATE_OF, _LOCAL_OF = "aggregate epsilon of ", "local epsilon of "
+_REPORTS_OF = "reports of "
+_QUERIES = "queries of each repeat (local epsilon, aggregate epsilon, minimum cohort)"
+# Of each repeat, its queries: both epsilons in millionths, and the minimum cohort.
+_Asked: TypeAlias = Sequence[Sequence[tuple[int, int, int]]]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -169,8 +178,14 @@ def _statement(
             "Aggregate: the sums of the queries' reports, and how many they are. "
             "Local: every report."
         ),
-        guarantees=tuple(_guarantees(plan, record, repeats)),
-        parameters=_parameters(plan, repeats),
+        guarantees=_guarantees(
+            policy,
+            reports.max_queries,
+            is_disjoint,
+            _asked(record) if record else None,
+            repeats,
+        ),
+        parameters=_parameters(plan, record, repeats),
         accounting=(
             "The sum of m reports has (epsilon, delta) by amplification (the numerical "
             "bounds of privacy.shuffling); the device computes m, sends it along, and "
@@ -180,7 +195,7 @@ def _statement(
                 "of its devices for the whole repeat."
                 if is_disjoint
                 else "Every device is asked every query, and its accountant composes "
-                f"those that it answers ({policy.composition.value} composition)."
+                f"those that it answers ({policy.composition.theorem})."
             )
             + (
                 " The Renyi divergences of the sums of minimum cohorts add up at order "
@@ -210,72 +225,175 @@ def _statement(
             "That a device takes part, and when.",
         ),
         realised=record.rounds.summary() if record else None,
+        num_repeats=repeats,
     )
 
 
-def _guarantees(
-    plan: _Plan, record: plan_lib.Record | None, repeats: int
-) -> list[Guarantee]:
-    """Returns those of the policy, or of what was asked where that is less."""
-    policy = plan.contribution.policy
-    is_disjoint = plan.sampler.sampling is _DISJOINT
-    answers = min(policy.limits.reports, plan.contribution.max_queries)
-    answers = 1 if is_disjoint else answers
-    local = answers * policy.limits.local_epsilon * repeats
-    aggregate = policy.limits.aggregate_epsilon * repeats
-    if record:
-        asked: dict[int, list[tuple[int, int]]] = {}
-        for found in record.rounds.rounds:
-            pair = int(found.facts[LOCAL_UNITS]), _composed(policy, found.facts)
-            asked.setdefault(found.repeat, []).append(pair)
-        # Of each repeat, what one device answered.
-        local_units, of_aggregates = (
-            [
-                max(values) if is_disjoint else sum(values)
-                for values in ([pair[i] for pair in pairs] for pairs in asked.values())
-            ]
-            for i in range(2)
+def _asked(record: plan_lib.Record) -> _Asked:
+    """Returns the queries of each repeat: two epsilons in millionths, and a cohort."""
+    found: list[list[tuple[int, int, int]]] = [
+        [] for _ in range(record.rounds.num_repeats)
+    ]
+    for one in record.rounds.rounds:
+        local, aggregate, cohort = (
+            int(one.facts[name])
+            for name in (LOCAL_UNITS, AGGREGATE_UNITS, MINIMUM_COHORT)
         )
-        local = min(local, sum(local_units) / device_policy.UNITS)
-        aggregate = min(aggregate, math.fsum(map(policy.epsilon_of, of_aggregates)))
-    delta = min(1.0, policy.delta * repeats)
-    if not is_disjoint or policy.composition is device_policy.Composition.RENYI:
-        delta = policy.total_delta(repeats)
+        found[one.repeat].append((local, aggregate, cohort))
+    return found
+
+
+def _guarantees(
+    policy: device_policy.Policy,
+    max_queries: int,
+    is_disjoint: bool,
+    asked: _Asked | None,
+    repeats: int,
+) -> tuple[Guarantee, ...]:
+    """Returns those of the policy, or of what was asked where that is less."""
+    answers = 1 if is_disjoint else min(policy.limits.reports, max_queries)
+    # Of each repeat.
+    local = [answers * policy.limits.local_epsilon] * repeats
+    aggregate = [policy.limits.aggregate_epsilon] * repeats
+    if asked is not None:
+        # What one device answered.
+        most = max if is_disjoint else sum
+        units = [most(query[0] for query in queries) for queries in asked]
+        local = [
+            min(limit, own / device_policy.UNITS)
+            for limit, own in zip(local, units, strict=True)
+        ]
+        composed = [most(_composed(policy, q) for q in queries) for queries in asked]
+        aggregate = [
+            min(limit, policy.epsilon_of(own))
+            for limit, own in zip(aggregate, composed, strict=True)
+        ]
+    theorem = policy.amplification
+    if policy.composition is device_policy.Composition.RENYI:
+        theorem = policy.composition.theorem
+    elif not is_disjoint:
+        theorem += f"; {policy.composition.theorem}"
+    if asked is None:
+        theorem += "; the limit of the policy"
     common: dict[str, Any] = {
         "is_upper_bound": True,
         "one_sided": False,
         "adjacency": Adjacency.REPLACE_CLIENT,
     }
-    return [
-        Guarantee(
-            epsilon=aggregate,
-            delta=delta,
-            bound="cohort aggregates, McMillan et al. 2022, section 4.3: "
-            + ("the smaller of limit and what was asked" if record else "the limit")
-            + " of the policy",
-            assumptions=("only sums of at least the minimum cohort are seen",),
-            **common,
-        ),
-        Guarantee(
-            epsilon=local,
-            delta=0.0,
-            bound="local DP of a device's reports together, basic composition",
-            assumptions=("none of the aggregation: it holds for each report as sent",),
-            **common,
-        ),
-    ]
+    found = []
+    for count, of in ((repeats, math.fsum), (1, max))[: min(repeats, 2)]:
+        delta = min(1.0, policy.delta * count)
+        if not is_disjoint or policy.composition is device_policy.Composition.RENYI:
+            delta = policy.total_delta(count)
+        how = f"; basic composition over {count} repeats" if count > 1 else ""
+        common["of_one_repeat"] = count < repeats
+        found += [
+            Guarantee(
+                epsilon=of(aggregate),
+                delta=delta,
+                bound=theorem + how,
+                assumptions=("only sums of at least the minimum cohort are seen",),
+                **common,
+            ),
+            Guarantee(
+                epsilon=of(local),
+                delta=0.0,
+                bound="local DP of a device's reports together, basic composition",
+                assumptions=(
+                    "none of the aggregation: it holds for each report as sent",
+                ),
+                **common,
+            ),
+        ]
+    return tuple(found)
 
 
-def _composed(policy: device_policy.Policy, facts: plan_lib.Facts) -> int:
+def _composed(policy: device_policy.Policy, query: tuple[int, int, int]) -> int:
     """Returns what the composition adds up, of the cost of one query."""
-    cost = policy.cost(
-        int(facts[AGGREGATE_UNITS]), int(facts[LOCAL_UNITS]), int(facts[MINIMUM_COHORT])
-    )
+    local, aggregate, cohort = query
+    cost = policy.cost(aggregate, local, cohort)
     is_renyi = policy.composition is device_policy.Composition.RENYI
     return cost.divergence if is_renyi else cost.units
 
 
-def _parameters(plan: _Plan, repeats: int) -> dict[str, float | int | str]:
+def recomputed(stated: statement.PrivacyStatement) -> tuple[Guarantee, ...]:
+    """Returns the guarantees that follow from a statement's parameters.
+
+    Args:
+        stated: A statement of devices' reports.
+
+    Raises:
+        KeyError: A parameter is missing.
+        ValueError: A parameter is out of range.
+    """
+    found: dict[str, Any] = dict(stated.parameters)
+    limits = {
+        name.removeprefix(_REPORTS_OF): device_policy.Limits(
+            aggregate_epsilon=found[_AGGREGATE_OF + name.removeprefix(_REPORTS_OF)],
+            local_epsilon=found[_LOCAL_OF + name.removeprefix(_REPORTS_OF)],
+            reports=found[name],
+        )
+        for name in found
+        if name.startswith(_REPORTS_OF)
+    }
+    order, slack = found["order of the composition"], found["slack of the composition"]
+    policy = device_policy.Policy(
+        analysis=found["analysis"],
+        limits=limits.pop(_ANALYSIS),
+        fields=limits,
+        randomizer=shuffling.Randomizer(found["randomizer"]),
+        delta=found["delta of a query"],
+        composition=device_policy.Composition(found["composition"]),
+        slack=slack or None,
+        order=None if order == "none" else order,
+    )
+    asked = _read(found[_QUERIES]) if stated.realised else None
+    if asked and (len(asked), sum(map(len, asked))) != (
+        found["num_repeats"],
+        stated.realised.rounds,
+    ):
+        raise ValueError(f"{_QUERIES} has not as many as were asked")
+    return _guarantees(
+        policy,
+        found["max_queries"],
+        found["cohorts"] == "disjoint",
+        asked,
+        found["num_repeats"],
+    )
+
+
+def _written(asked: _Asked) -> str:
+    """Returns queries as a text, repeats separated by |, equal ones told once."""
+    return " | ".join(
+        "; ".join(
+            f"{len([*same])} x {query[0] / device_policy.UNITS:.6f}, "
+            f"{query[1] / device_policy.UNITS:.6f}, {query[2]}"
+            for query, same in itertools.groupby(queries)
+        )
+        for queries in asked
+    )
+
+
+def _read(text: str) -> _Asked:
+    """Returns the queries that `_written` wrote."""
+    asked = []
+    for of_repeat in text.split(" | "):
+        queries: list[tuple[int, int, int]] = []
+        for several in of_repeat.split("; "):
+            count, _, query = several.partition(" x ")
+            local, aggregate, cohort = query.split(", ")
+            units = [
+                device_policy.units_of(float(epsilon), _QUERIES)
+                for epsilon in (local, aggregate)
+            ]
+            queries += [(units[0], units[1], int(cohort))] * int(count)
+        asked.append(queries)
+    return asked
+
+
+def _parameters(
+    plan: _Plan, record: plan_lib.Record | None, repeats: int
+) -> dict[str, float | int | str]:
     policy = plan.contribution.policy
     found: dict[str, float | int | str] = {
         "analysis": policy.analysis,
@@ -286,15 +404,18 @@ def _parameters(plan: _Plan, repeats: int) -> dict[str, float | int | str]:
         "order of the composition": policy.order or "none",
         "num_clients": plan.sampler.num_clients,
         "cohort_size": plan.sampler.cohort_size,
+        "cohorts": "disjoint" if plan.sampler.sampling is _DISJOINT else "everybody",
         "max_queries": plan.contribution.max_queries,
         "num_repeats": repeats,
     }
-    for name, limits in (("the analysis", policy.limits), *policy.fields.items()):
+    for name, limits in ((_ANALYSIS, policy.limits), *policy.fields.items()):
         found |= {
-            f"aggregate epsilon of {name}": limits.aggregate_epsilon,
-            f"local epsilon of {name}": limits.local_epsilon,
-            f"reports of {name}": limits.reports,
+            _AGGREGATE_OF + name: limits.aggregate_epsilon,
+            _LOCAL_OF + name: limits.local_epsilon,
+            _REPORTS_OF + name: limits.reports,
         }
+    if record:
+        found[_QUERIES] = _written(_asked(record))
     return found
 
 

@@ -29,6 +29,8 @@ class Guarantee:
             none.
         voting: The rounds of votes whose curve, from D to D', epsilon and delta are of;
             None where there are none.
+        is_comparison: Whether it is stated for comparison only, such as a paper's
+            bound beside a tighter one.
 
     Raises:
         ValueError: A field is missing, empty or out of range; the message names it.
@@ -45,6 +47,7 @@ class Guarantee:
     rho: float | None = None
     noise_rounds: int | None = None
     voting: triehh_curve.VotingRounds | None = None
+    is_comparison: bool = False
 
     def __post_init__(self):
         field_checks.number(self, "epsilon", 0.0, math.inf)
@@ -59,7 +62,7 @@ class Guarantee:
             argument_checks.integer("noise_rounds", self.noise_rounds, 1)
             if self.one_sided:
                 raise ValueError("one_sided is True; it has to be False with rho")
-        for name in ("is_upper_bound", "one_sided", "of_one_repeat"):
+        for name in ("is_upper_bound", "one_sided", "of_one_repeat", "is_comparison"):
             value = getattr(self, name)
             if not isinstance(value, bool):
                 raise ValueError(f"{name} is {value!r}; it has to be True or False")
@@ -90,16 +93,8 @@ class Guarantee:
             "epsilon": self.printed(self.epsilon),
             "delta": self.printed(self.delta),
             "holds": "one-sided" if self.one_sided else "both ways",
-            "is": "proved" if self.is_upper_bound else "an estimate",
+            "is": ("proved" if self.is_upper_bound else "an estimate")
+            + (", for comparison" if self.is_comparison else ""),
             "of": "one repeat" if self.of_one_repeat else "the run",
             "by": self.bound,
         }
-
-    def sentence(self) -> str:
-        """Returns it in a line, without how it was found."""
-        row = self.row()
-        told = f"epsilon {row['epsilon']}, delta {row['delta']} for each {row['unit']}"
-        told += f" ({row['adjacency']})"
-        told += ", one-sided" if self.one_sided else ""
-        told += "" if self.is_upper_bound else ", an estimate"
-        return told + (", of one repeat" if self.of_one_repeat else "")

@@ -13,6 +13,7 @@ emptied client, whose reports all become "no item", `emptied_client` proves less
 import dataclasses
 import math
 from collections.abc import Sequence
+from typing import Any
 
 from privacy import (
     argument_checks,
@@ -28,6 +29,7 @@ from privacy import (
 from privacy.guarantee import Guarantee
 from privacy.neighbours import Adjacency
 
+_MECHANISM = "LDP TrieHH with Subset Selection (Sun et al. 2024, Algorithms 1 and 2)"
 _CLONES_2021 = shuffling.Method.CLONES_2021.value
 _CLONES_2022 = (
     "stronger clones, Feldman et al. 2022 Theorem 3.2, exact sum (by its erratum not "
@@ -183,10 +185,10 @@ def ldp_triehh_statement(
     if rounds is not None:
         _check_rounds(run, rounds)
     has_guarantee = math.isfinite(run.local_epsilon)
-    guarantees: list[Guarantee] = []
+    found: list[Guarantee] = []
     accounting = "None: reports are not randomized."
     if has_guarantee:
-        guarantees, accounting = _guarantees(run, delta)
+        found, accounting = guarantees(run, delta)
     return statement.PrivacyStatement(
         setting=(
             "Local DP of each report, whoever sees it; and central DP of what comes "
@@ -198,9 +200,9 @@ def ldp_triehh_statement(
             + _of_each_repeat(run)
             + "."
         ),
-        adjacency=Adjacency.REPLACE_ONE_ITEM,
+        adjacency=Adjacency.REPLACE_CLIENT,
         mechanism=(
-            "LDP TrieHH with Subset Selection (Sun et al. 2024, Algorithms 1 and 2)"
+            _MECHANISM
             if run.randomizer is None
             else f"{run.algorithm} with {run.randomizer}"
         ),
@@ -210,7 +212,7 @@ def ldp_triehh_statement(
             + ", and so the prefixes kept, the words found, their counts and standard "
             "errors."
         ),
-        guarantees=tuple(guarantees),
+        guarantees=tuple(found),
         no_guarantee_reason=None
         if has_guarantee
         else "epsilon is infinite: users send their true items.",
@@ -224,7 +226,46 @@ def ldp_triehh_statement(
         ),
         not_counted=_NOT_COUNTED,
         realised=None if rounds is None else rounds.summary(),
+        num_repeats=run.num_repeats,
     )
+
+
+def recomputed(stated: statement.PrivacyStatement) -> tuple[Guarantee, ...]:
+    """Returns the guarantees that follow from a statement's parameters.
+
+    Args:
+        stated: A statement of `ldp_triehh_statement`, with guarantees.
+
+    Raises:
+        KeyError: A parameter is missing.
+        ValueError: A parameter is out of range, or not that of what was realised.
+    """
+    found: dict[str, Any] = dict(stated.parameters)
+    rounds, sizes = stated.realised, found["domain_sizes (s)"]
+    run = LdpTrieHHRun(
+        local_epsilon=found["local_epsilon"],
+        cohort_size=found["cohort_size (N)"],
+        contribution_bound=found["contribution_bound (B)"],
+        domain_sizes=[int(size) for size in sizes.split(", ")] if rounds else [],
+        max_depth=found["max_depth (D)"],
+        num_passes=found["num_passes"],
+        max_prefixes=found["max_prefixes (eta_max)"],
+        sampler=found["sampler"],
+        aggregation=found["aggregation"],
+        num_repeats=found["num_repeats"],
+        randomizer=None
+        if stated.mechanism == _MECHANISM
+        else stated.mechanism.rpartition(" with ")[2],
+    )
+    if found["reports_per_level (n = N B)"] != run.num_reports:
+        raise ValueError(f"reports_per_level is not N B = {run.num_reports}")
+    levels = len(run.domain_sizes)
+    if rounds and (rounds.rounds, rounds.clients) != (levels, levels * run.cohort_size):
+        raise ValueError(
+            f"{rounds.rounds} rounds asked {rounds.clients} clients; the parameters "
+            f"have {levels} of {run.cohort_size}"
+        )
+    return tuple(guarantees(run, found["delta"])[0])
 
 
 def _check_rounds(run: LdpTrieHHRun, rounds: realised.RealisedRounds) -> None:
@@ -282,7 +323,16 @@ def _participation(run: LdpTrieHHRun) -> str:
     )
 
 
-def _guarantees(run: LdpTrieHHRun, delta: float) -> tuple[list[Guarantee], str]:
+def guarantees(run: LdpTrieHHRun, delta: float) -> tuple[list[Guarantee], str]:
+    """Returns what a run guarantees, and how that was computed.
+
+    Args:
+        run: The run, of a finite local epsilon.
+        delta: The delta of the central guarantees.
+
+    Returns:
+        Those of all repeats first, a client's before an item's; and the accounting.
+    """
     local = Guarantee(
         epsilon=run.local_epsilon,
         delta=0.0,
@@ -298,31 +348,35 @@ def _guarantees(run: LdpTrieHHRun, delta: float) -> tuple[list[Guarantee], str]:
         f"A level has n = N B = {run.num_reports} reports. An item is reported on in "
         "one level, so the central epsilon is the largest over the levels"
     )
-    locals_ = [_of_one_repeat(run, local), *_local_of_many(run, local)]
-    of_a_user = [_local_of_a_user(run, local)]
+    repeats = sorted({1, run.num_repeats}, reverse=True)
+    locals_ = [
+        _local(run, local, count, unit) for count in repeats for unit in (True, False)
+    ]
     if run.num_reports < 2:
-        return [*locals_, *of_a_user], (
-            accounting + ". A single report is not amplified."
-        )
+        return locals_, accounting + ". A single report is not amplified."
     best, how = _amplified(run, delta)
     accounting += (
         f"{how} What all reports of a user cost, and all repeats, is composed from "
         "bounds of delta at every epsilon, as privacy loss distributions."
     )
-    central = [*_central_of_many(run, delta, best)]
-    central += [_of_one_repeat(run, best), *_other_bounds(run, delta, best)]
+    central = [
+        _central(run, delta, best, count, unit)
+        for count in repeats
+        for unit in (True, False)
+        if run.cohort_size > 1 or not unit
+    ]
+    compared = _other_bounds(run, delta, best)
     if run.randomizer is None:
         try:
             printed = closed_forms.amplified_epsilon(
                 run.local_epsilon, run.num_reports, delta
             )
-            central.append(_compared(run, printed, delta, _THEOREM_2, best))
+            compared.append(_compared(run, printed, _THEOREM_2, best))
         except ValueError as error:
             accounting += f" Theorem 2 of Sun et al. 2024 does not apply: {error}."
     if run.cohort_size > 1:
-        replaced = _central_of_a_user(run, delta, best)
-        of_a_user += [replaced, *_central_of_an_emptied_client(run, delta, replaced)]
-    return [*locals_, *central, *of_a_user], accounting
+        central[1:1] = _central_of_an_emptied_client(run, delta, central[0])
+    return [*central, *locals_, *compared], accounting
 
 
 def _has_blanket(run: LdpTrieHHRun) -> bool:
@@ -357,46 +411,6 @@ def _amplified(run: LdpTrieHHRun, delta: float) -> tuple[Guarantee, str]:
     return best, how
 
 
-def _together(run: LdpTrieHHRun) -> tuple[str, ...]:
-    if run.num_repeats == 1:
-        return ()
-    return (f"For all {run.num_repeats} repeats together.",)
-
-
-def _of_one_repeat(run: LdpTrieHHRun, guarantee: Guarantee) -> Guarantee:
-    return dataclasses.replace(guarantee, of_one_repeat=run.num_repeats > 1)
-
-
-def _local_of_many(run: LdpTrieHHRun, local: Guarantee) -> list[Guarantee]:
-    """Returns what an item's reports of all repeats cost, where there are several."""
-    if run.num_repeats == 1:
-        return []
-    return [
-        dataclasses.replace(
-            local,
-            epsilon=run.num_repeats * local.epsilon,
-            bound=f"{local.bound}; basic composition over {run.num_repeats} repeats",
-            assumptions=(*_together(run), *local.assumptions),
-        )
-    ]
-
-
-def _central_of_many(
-    run: LdpTrieHHRun, delta: float, best: Guarantee
-) -> list[Guarantee]:
-    """Returns what an item's reports of all repeats cost, where there are several."""
-    if run.num_repeats == 1:
-        return []
-    return [
-        dataclasses.replace(
-            best,
-            epsilon=_composed(run, run.num_reports, run.num_repeats, delta),
-            bound=f"{best.bound}; composed over {run.num_repeats} repeats",
-            assumptions=(*_together(run), *best.assumptions),
-        )
-    ]
-
-
 def _other_bounds(run: LdpTrieHHRun, delta: float, best: Guarantee) -> list[Guarantee]:
     """Returns the bounds that Subset Selection's is compared with."""
     if run.randomizer is not None:
@@ -406,48 +420,21 @@ def _other_bounds(run: LdpTrieHHRun, delta: float, best: Guarantee) -> list[Guar
         pair = clones.ClonePair(run.local_epsilon, run.num_reports, stronger=stronger)
         epsilon = min(pair.epsilon(delta), run.local_epsilon)
         if name != best.bound:
-            found.append(
-                _compared(run, epsilon, delta, name, best, proved=not stronger)
-            )
+            found.append(_compared(run, epsilon, name, best, proved=not stronger))
     return found
 
 
 def _compared(
-    run: LdpTrieHHRun,
-    epsilon: float,
-    delta: float,
-    name: str,
-    best: Guarantee,
-    proved: bool = False,
+    run: LdpTrieHHRun, epsilon: float, name: str, best: Guarantee, proved: bool = False
 ) -> Guarantee:
     """Returns a bound beside the best proved one; an estimate if it is not proved."""
-    return _of_one_repeat(
-        run,
-        dataclasses.replace(best, epsilon=epsilon, bound=name, is_upper_bound=proved),
-    )
-
-
-def _local_of_a_user(run: LdpTrieHHRun, local: Guarantee) -> Guarantee:
-    count = run.num_repeats * run.contribution_bound
-    return dataclasses.replace(
-        local,
-        epsilon=count * local.epsilon,
-        bound=f"{local.bound}; basic composition over {count} reports of a user",
-        adjacency=Adjacency.REPLACE_CLIENT,
-        assumptions=(*_together(run), *local.assumptions),
-    )
-
-
-def _central_of_a_user(run: LdpTrieHHRun, delta: float, best: Guarantee) -> Guarantee:
-    """Returns what all reports of a user cost, at the delta that was asked for."""
-    count = run.num_repeats * run.contribution_bound
     return dataclasses.replace(
         best,
-        epsilon=_composed(run, run.cohort_size, count, delta),
-        bound=f"{best.bound}; composed over {count} reports of a user, each among the "
-        f"{run.cohort_size} of its place",
-        adjacency=Adjacency.REPLACE_CLIENT,
-        assumptions=(*_together(run), *best.assumptions),
+        epsilon=epsilon,
+        bound=name,
+        is_upper_bound=proved,
+        of_one_repeat=run.num_repeats > 1,
+        is_comparison=True,
     )
 
 
@@ -480,6 +467,54 @@ def _central_of_an_emptied_client(
             ),
         )
     ]
+
+
+def _of(
+    run: LdpTrieHHRun, guarantee: Guarantee, epsilon: float, how: str, repeats: int
+) -> Guarantee:
+    """Returns a report's guarantee as one of more reports of an item or a user."""
+    together = (f"For all {repeats} repeats together.",) if repeats > 1 else ()
+    return dataclasses.replace(
+        guarantee,
+        epsilon=epsilon,
+        bound=f"{guarantee.bound}{how}",
+        assumptions=(*together, *guarantee.assumptions),
+        of_one_repeat=repeats < run.num_repeats,
+    )
+
+
+def _local(
+    run: LdpTrieHHRun, local: Guarantee, repeats: int, is_of_user: bool
+) -> Guarantee:
+    """Returns what the reports cost as sent: of an item, or of all of a user."""
+    count = repeats * (run.contribution_bound if is_of_user else 1)
+    how = ""
+    if is_of_user:
+        local = dataclasses.replace(local, adjacency=Adjacency.REPLACE_CLIENT)
+        how = f"; basic composition over {count} reports of a user"
+    elif repeats > 1:
+        how = f"; basic composition over {repeats} repeats"
+    return _of(run, local, count * local.epsilon, how, repeats)
+
+
+def _central(
+    run: LdpTrieHHRun, delta: float, best: Guarantee, repeats: int, is_of_user: bool
+) -> Guarantee:
+    """Returns what the reports cost as sums, at the delta that was asked for."""
+    if is_of_user:
+        count = repeats * run.contribution_bound
+        how = (
+            f"; composed over {count} reports of a user, each among the "
+            f"{run.cohort_size} of its place"
+        )
+        epsilon = _composed(run, run.cohort_size, count, delta)
+        best = dataclasses.replace(best, adjacency=Adjacency.REPLACE_CLIENT)
+    elif repeats > 1:
+        how = f"; composed over {repeats} repeats"
+        epsilon = _composed(run, run.num_reports, repeats, delta)
+    else:
+        how, epsilon = "", best.epsilon
+    return _of(run, best, epsilon, how, repeats)
 
 
 def _composed(run: LdpTrieHHRun, num_reports: int, count: int, delta: float) -> float:

@@ -7,6 +7,7 @@ The sums are released as they are.
 
 import dataclasses
 import math
+from collections.abc import Mapping
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -16,7 +17,6 @@ from privacy import (
     closed_forms,
     ldp_triehh_statement,
     local_reports_plan,
-    realised,
     statement,
 )
 from privacy import plan as plan_lib
@@ -176,9 +176,6 @@ class _Theorem(plan_lib.Theorem):
         """Returns the statement; see `ldp_triehh_statement`, with one report a user."""
         reports = plan.contribution
         rounds = record.rounds if record else None
-        made = ldp_triehh_statement.ldp_triehh_statement(
-            _run_of(plan, rounds, repeats), delta=delta, rounds=rounds
-        )
         num_repeats = rounds.num_repeats if rounds else repeats
         clients = plan.sampler.cohort_size
         parameters = {
@@ -193,9 +190,11 @@ class _Theorem(plan_lib.Theorem):
             if reports.population_has_empty_users
             else "left out",
         }
-        guarantees = made.guarantees
-        if clients > 1:
-            guarantees += (_balle(reports, clients, delta, num_repeats),)
+        mechanism = f"{reports.algorithm} with {type(reports.sketch).__name__}"
+        run = _run(parameters, mechanism, len(rounds.rounds) if rounds else 0)
+        made = ldp_triehh_statement.ldp_triehh_statement(
+            run, delta=delta, rounds=rounds
+        )
         return dataclasses.replace(
             made,
             protected=(
@@ -208,7 +207,7 @@ class _Theorem(plan_lib.Theorem):
                 "the items with the largest estimates, and all that is made of them."
             ),
             parameters=parameters,
-            guarantees=guarantees,
+            guarantees=_guarantees(run, delta),
             accounting=_accounting(clients),
             assumptions=(
                 *_ASSUMPTIONS,
@@ -239,36 +238,62 @@ def _accounting(clients: int) -> str:
     )
 
 
-def _run_of(
-    plan: _Plan, rounds: realised.RealisedRounds | None, repeats: int
+def _run(
+    parameters: Mapping[str, Any], mechanism: str, num_rounds: int
 ) -> ldp_triehh_statement.LdpTrieHHRun:
-    reports = plan.contribution
+    """Returns the run of LDP TrieHH, with one report a user, that costs the same."""
+    algorithm, _, randomizer = mechanism.rpartition(" with ")
     return ldp_triehh_statement.LdpTrieHHRun(
-        local_epsilon=reports.local_epsilon,
-        cohort_size=plan.sampler.cohort_size,
+        local_epsilon=parameters["local_epsilon"],
+        cohort_size=parameters["clients (n)"],
         contribution_bound=1,
-        domain_sizes=[reports.sketch.domain_size]
-        * (len(rounds.rounds) if rounds else 0),
+        domain_sizes=[parameters["items"]] * num_rounds,
         max_depth=1,
         num_passes=1,
         max_prefixes=1,
         sampler="greedy",
         aggregation="secure_sum",
-        num_repeats=rounds.num_repeats if rounds else repeats,
-        has_empty_users=reports.population_has_empty_users,
-        randomizer=type(reports.sketch).__name__,
-        algorithm=reports.algorithm,
+        num_repeats=parameters["num_repeats"],
+        has_empty_users=parameters["users_without_items"] == "counted",
+        randomizer=randomizer,
+        algorithm=algorithm,
     )
 
 
-def _balle(
-    reports: SketchReports, clients: int, delta: float, repeats: int
-) -> Guarantee:
-    """Returns what one repeat costs by the theorem that the paper takes."""
+def recomputed(stated: statement.PrivacyStatement) -> tuple[Guarantee, ...]:
+    """Returns the guarantees that follow from a statement's parameters.
+
+    Args:
+        stated: A statement of sketches, with guarantees.
+
+    Raises:
+        KeyError: A parameter is missing.
+        ValueError: A parameter is out of range, or not that of what was realised.
+    """
+    rounds = stated.realised
+    run = _run(stated.parameters, stated.mechanism, rounds.rounds if rounds else 0)
+    if rounds and (rounds.rounds, rounds.clients) != (
+        run.num_repeats,
+        run.num_repeats * run.cohort_size,
+    ):
+        raise ValueError(
+            f"{rounds.rounds} rounds asked {rounds.clients} clients; the parameters "
+            f"have {run.num_repeats} of {run.cohort_size}"
+        )
+    return _guarantees(run, float(stated.parameters["delta"]))
+
+
+def _guarantees(
+    run: ldp_triehh_statement.LdpTrieHHRun, delta: float
+) -> tuple[Guarantee, ...]:
+    """Returns those of LDP TrieHH, and Balle et al.'s of one repeat."""
+    found, _ = ldp_triehh_statement.guarantees(run, delta)
+    if run.cohort_size == 1:
+        return tuple(found)
     epsilon = closed_forms.hoeffding_blanket_epsilon(
-        reports.local_epsilon, delta, clients
+        run.local_epsilon, delta, run.cohort_size
     )
-    return Guarantee(
+    balle = Guarantee(
         epsilon=epsilon,
         delta=delta,
         bound=_BALLE,
@@ -276,8 +301,10 @@ def _balle(
         one_sided=False,
         adjacency=Adjacency.REPLACE_ONE_ITEM,
         assumptions=("only the shuffled reports, or their sum, are seen",),
-        of_one_repeat=repeats > 1,
+        of_one_repeat=run.num_repeats > 1,
+        is_comparison=True,
     )
+    return (*found, balle)
 
 
 plan_lib.register(

@@ -13,10 +13,10 @@ import json
 import math
 import numbers
 import platform
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from privacy import field_checks, printed_numbers
+from privacy import argument_checks, field_checks, printed_numbers
 from privacy.guarantee import Guarantee
 from privacy.neighbours import Adjacency, Unit
 from privacy.realised import Realised
@@ -32,8 +32,14 @@ SIMULATOR_KNOWLEDGE = (
     "it. All other files but the key in secret/ are covered."
 )
 
+# Fields that JSON has only where they are not so: earlier releases did not know them.
+_LATER = {"is_comparison": False, "num_repeats": 1}
+
 # Of a secure sum, where no protocol computes it.
 SUMMED_IN_THE_OPEN = "the simulation computes it in the open"
+
+# Units by how much is protected.
+_ORDER = (Unit.CLIENT, Unit.ITEM)
 
 _PACKAGES = ("numpy", "scipy", "dp-accounting", "tensorflow-federated")
 
@@ -79,6 +85,7 @@ class PrivacyStatement:
         verifiability: How somebody else can check the claims.
         realised: The rounds that the numbers are from; None where they are planned,
             from the configuration.
+        num_repeats: The number of repeats that guarantees of all of them are about.
         software: Package name to version.
         schema_version: Version of these fields.
 
@@ -102,6 +109,7 @@ class PrivacyStatement:
         "below with privacy.run_accounting; the run itself is a simulation."
     )
     realised: Realised | None = None
+    num_repeats: int = 1
     software: Mapping[str, str] = dataclasses.field(default_factory=software_versions)
     schema_version: int = SCHEMA_VERSION
 
@@ -125,6 +133,7 @@ class PrivacyStatement:
             raise ValueError(
                 f"realised is {self.realised!r}; it has to be None or a Realised"
             )
+        argument_checks.integer("num_repeats", self.num_repeats, 1)
         if self.schema_version != SCHEMA_VERSION:
             raise ValueError(
                 f"schema_version is {self.schema_version!r}; it has to be "
@@ -168,17 +177,58 @@ class PrivacyStatement:
                 self, "no_guarantee_reason", " where the list of guarantees is empty"
             )
 
+    @property
+    def main_guarantees(self) -> tuple[Guarantee, ...]:
+        """The first guarantee of each unit that covers all repeats, clients first.
+
+        Bounds for comparison, and those that are not proved, are none of them.
+        """
+        covering = [each for each in self._proved if not each.of_one_repeat]
+        of_units = [[each for each in covering if each.unit is unit] for unit in _ORDER]
+        return tuple(found[0] for found in of_units if found)
+
+    @property
+    def further_guarantees(self) -> tuple[Guarantee, ...]:
+        """The other proved guarantees: of one repeat, or of other adjacencies."""
+        main = self.main_guarantees
+        return tuple(each for each in self._proved if each not in main)
+
+    @property
+    def comparisons(self) -> tuple[Guarantee, ...]:
+        """The bounds for comparison, and those that are not proved."""
+        return tuple(each for each in self.guarantees if each not in self._proved)
+
+    @property
+    def _proved(self) -> list[Guarantee]:
+        return [g for g in self.guarantees if g.is_upper_bound and not g.is_comparison]
+
     def guarantee_rows(self) -> list[dict[str, str]]:
-        """Returns a row for each guarantee, for a table; see `Guarantee.row`."""
-        return [guarantee.row() for guarantee in self.guarantees]
+        """Returns a `Guarantee.row` for each guarantee, the main ones first."""
+        groups = (self.main_guarantees, self.further_guarantees, self.comparisons)
+        return [guarantee.row() for group in groups for guarantee in group]
 
     def headline(self) -> str:
-        """Returns the guarantees in a line: the first one, and how many others."""
+        """Returns the main guarantees in a line: of all repeats, then of one."""
         if not self.guarantees:
-            return f"none: {self.no_guarantee_reason}"
-        first, *others = self.guarantees
-        more = f"; {len(others)} more in the statement" if others else ""
-        return f"{first.sentence()}, {self.basis}{more}"
+            return f"Privacy: none: {self.no_guarantee_reason}"
+        shown = self.main_guarantees or self.guarantees[:1]
+        alone = [
+            [g for g in self._proved if g.of_one_repeat and g.adjacency is of.adjacency]
+            for of in shown
+        ]
+        text = "Privacy"
+        if self.num_repeats > 1 or any(alone):
+            count = f"{self.num_repeats} " if self.num_repeats > 1 else ""
+            text += f", all {count}repeats together"
+        text += f": {_prices(shown)}"
+        if all(alone):
+            text += f"; one repeat: {_prices([found[0] for found in alone])}"
+        notes = ["one-sided"] if all(each.one_sided for each in shown) else []
+        notes += [f"per {shown[0].unit.value}"] if len(shown) == 1 else []
+        notes += [each.adjacency.value.replace("_", " ") for each in shown]
+        notes += [] if shown[0].is_upper_bound else ["not proved"]
+        basis = "planned" if self.realised is None else "from the rounds that ran"
+        return f"{text} ({', '.join(notes)}; {basis})"
 
     def to_json(self) -> str:
         """Renders the statement as JSON.
@@ -186,12 +236,16 @@ class PrivacyStatement:
         Returns:
             An object with the fields of this class, `basis`, and the `definitions`
             of the names that it has for adjacencies, and for units beside them.
-            Floats have full precision; infinity is the string "inf".
+            `num_repeats` and `is_comparison` are left out at their defaults. Floats
+            have full precision; infinity is the string "inf".
         """
         fields = {"basis": self.basis, **dataclasses.asdict(self)}
         fields["definitions"] = _definitions(self._units + self._adjacencies)
         for found in (fields, *fields["guarantees"]):
             found["unit"] = found["adjacency"].unit
+            for name, default in _LATER.items():
+                if found.get(name) == default:
+                    del found[name]
         return json.dumps(_jsonable(fields), indent=2) + "\n"
 
     @classmethod
@@ -265,11 +319,18 @@ class PrivacyStatement:
         """
         lines = ["# Privacy statement", "", f"Basis: {_basis(self.realised)}."]
         lines += ["", "## Guarantees", ""]
-        if self.guarantees:
-            for guarantee in self.guarantees:
-                lines += _guarantee_lines(guarantee)
-        else:
+        if not self.guarantees:
             lines.append(f"**None.** {self.no_guarantee_reason}")
+        elif not self._proved:
+            lines.append("**None that is proved.**")
+        for guarantee in self.main_guarantees:
+            lines += _guarantee_lines(guarantee, "**")
+        for guarantee in self.further_guarantees:
+            lines += _guarantee_lines(guarantee)
+        if self.comparisons:
+            lines += ["", "## Bounds for comparison", ""]
+        for guarantee in self.comparisons:
+            lines += _guarantee_lines(guarantee)
         lines += ["", "## DP setting", "", self.setting]
         lines += ["", "## Instantiating the DP definition", ""]
         lines += [
@@ -305,12 +366,23 @@ def _basis(realised: Realised | None) -> str:
     )
 
 
-def _guarantee_lines(guarantee: Guarantee) -> list[str]:
+def _prices(guarantees: Sequence[Guarantee]) -> str:
+    """Returns the epsilons and deltas of a unit, or of several, in a line."""
+    sides = {each.one_sided for each in guarantees}
+    return ", ".join(
+        f"epsilon {each.printed(each.epsilon)} at delta {each.printed(each.delta)}"
+        + (f" per {each.unit.value}" if len(guarantees) > 1 else "")
+        + (" one-sided" if each.one_sided and len(sides) > 1 else "")
+        for each in guarantees
+    )
+
+
+def _guarantee_lines(guarantee: Guarantee, mark: str = "") -> list[str]:
     shown = guarantee.printed
     epsilon, delta = shown(guarantee.epsilon), shown(guarantee.delta)
     kind = "an upper bound" if guarantee.is_upper_bound else "not a proved upper bound"
     sided = ", one-sided" if guarantee.one_sided else ""
-    lines = [f"* **epsilon = {epsilon}, delta = {delta}{sided}** ({kind})"]
+    lines = [f"* {mark}epsilon = {epsilon}, delta = {delta}{sided}{mark} ({kind})"]
     if guarantee.of_one_repeat:
         lines.append("  * of one repeat alone")
     if guarantee.one_sided:
@@ -376,7 +448,7 @@ def _with_infinities(fields: Mapping[str, Any], names: Any) -> dict[str, Any]:
 def _check_names(kind: type, fields: Mapping[str, Any], where: str, *more: str):
     expected = {*more, *(field.name for field in dataclasses.fields(kind))}
     for problem, names in (
-        ("is missing", expected - fields.keys()),
+        ("is missing", expected - fields.keys() - _LATER.keys()),
         ("is unknown", fields.keys() - expected),
     ):
         for name in sorted(names):

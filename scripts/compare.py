@@ -147,10 +147,12 @@ def _privacy(runs: Sequence[Compared]) -> page_blocks.Section:
             told = "states no guarantee" if ended else "no statement yet"
             reasons.append(f"* {run.name}: {told}")
         elif not run.statement.guarantees:
-            reasons.append(f"* {run.name}: {run.statement.headline()}")
+            reasons.append(f"* {run.name}: none: {run.statement.no_guarantee_reason}")
         else:
             basis = {"run": run.name, "basis": run.statement.basis}
-            rows += [basis | row for row in run.statement.guarantee_rows()]
+            stated = run.statement
+            shown = (*stated.main_guarantees, *stated.further_guarantees)
+            rows += [basis | each.row() for each in shown or stated.comparisons]
     if rows:
         section.guarantees(rows)
     if reasons:

@@ -235,7 +235,7 @@ class FitReport:
             f"on average. Own words: Pitman-Yor with discount {law.discount:.3g} and "
             f"concentration {law.concentration:.3g}; shared: {law.common_discount:.3g} "
             f"and {law.common_concentration:.4g}.",
-            privacy="none: the law and the lists of words are of the text itself",
+            privacy="Privacy: none: the law and the words are of the text itself",
             advice=_advice(self.misses(numbers)),
             next_command="federated_hh.run_triehh --epsilon=4 "
             f"--flagfile={shlex.quote(str(files.path / _FLAGFILE))}",

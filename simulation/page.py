@@ -157,7 +157,8 @@ class Page:
             advice: Why little was found, and what would help.
             next_command: What to type next, a program and its flags; `{run}` is the
                 run's directory.
-            privacy: Why the page has no statement; left out where it has one.
+            privacy: A line that says why the page has no statement; left out where it
+                has one.
         """
         if next_command:
             run = shlex.quote(str(self._directory.path))

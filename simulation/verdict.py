@@ -9,8 +9,8 @@ class Verdict:
 
     Attributes:
         found: What was found, or how good it is, in a sentence or two.
-        privacy: The first guarantee in a line, or why there is none; empty where
-            privacy is not what the run is about.
+        privacy: The line "Privacy: ...", of what is guaranteed or why nothing is;
+            empty where privacy is not what the run is about.
         report: The path of the page.
         advice: Why little was found and what would help; empty where enough was.
         next_command: What to type next; empty where nothing follows.
@@ -23,11 +23,7 @@ class Verdict:
     next_command: str = ""
 
     def __str__(self) -> str:
-        named = {
-            "Privacy": self.privacy,
-            "Report": self.report,
-            "Next": self.next_command,
-        }
-        lines = [line for line in (self.found, self.advice) if line]
+        named = {"Report": self.report, "Next": self.next_command}
+        lines = [line for line in (self.found, self.advice, self.privacy) if line]
         lines += [f"{name}: {text}" for name, text in named.items() if text]
         return "\n".join(lines)

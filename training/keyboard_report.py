@@ -119,7 +119,7 @@ def write(
     report = page.Page(directory, "On a keyboard")
     report.verdict(
         _best(scores),
-        privacy="none of this comparison: it is of the judges' own text",
+        privacy="Privacy: none of this comparison: it is of the judges' own text",
         next_command="scripts.compare {run} ANOTHER_RUN",
     )
     section = report.section("Models", covered=False)

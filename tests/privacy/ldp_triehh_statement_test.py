@@ -38,6 +38,10 @@ def _by_bound(statement_, unit=Unit.ITEM):
     }
 
 
+def _central_of_a_user(statement_):
+    return _by_bound(statement_, Unit.CLIENT)["privacy blanket"]
+
+
 def _text(statement_):
     return " ".join(statement_.assumptions)
 
@@ -165,18 +169,26 @@ class LdpTrieHHStatementTest(parameterized.TestCase):
             for g in stated.guarantees
             if "For all 3 repeats together." in g.assumptions
         ]
-        local, central, local_user, central_user, emptied = together
+        central_user, emptied, central, local_user, local = together
         self.assertIs(emptied.adjacency, neighbours.Adjacency.EMPTIED)
         # 18.3 and 26.1: emptying moves one total by B; replacing may move two by B.
         self.assertBetween(
             emptied.epsilon, 0.65 * central_user.epsilon, 0.71 * central_user.epsilon
         )
+        self.assertEqual(stated.guarantees[:3], (central_user, emptied, central))
+        self.assertEqual(stated.main_guarantees, (central_user, central))
+        (alone,) = [
+            g
+            for g in stated.guarantees
+            if g.of_one_repeat and g.delta and g.unit is Unit.CLIENT
+        ]
+        self.assertEqual(alone.epsilon, _central_of_a_user(_statement()).epsilon)
         self.assertEqual((local.epsilon, local.delta), (30, 0))
         self.assertEqual((local_user.epsilon, local_user.delta), (1800, 0))
         # Near-Gaussian losses: about sqrt(3), and surely neither 1 nor 3 times.
         self.assertBetween(central.epsilon, 1.6 * once, 1.9 * once)
         self.assertEqual(central.delta, 1e-10)
-        of_a_user = _by_bound(_statement(), Unit.CLIENT)["privacy blanket"].epsilon
+        of_a_user = alone.epsilon
         self.assertBetween(central_user.epsilon, 1.7 * of_a_user, 3 * of_a_user)
         for guarantee in (central, central_user):
             self.assertTrue(guarantee.is_upper_bound)
@@ -225,7 +237,9 @@ class LdpTrieHHStatementTest(parameterized.TestCase):
     def test_one_client_a_level_is_not_amplified_at_user_level(self):
         stated = _statement(cohort_size=1, num_repeats=2)
         self.assertEqual(list(_by_bound(stated, Unit.CLIENT)), ["local DP"])
-        self.assertEqual(_by_bound(stated, Unit.CLIENT)["local DP"].epsilon, 1200)
+        of_users = [g for g in stated.guarantees if g.unit is Unit.CLIENT]
+        self.assertEqual([g.epsilon for g in of_users], [1200, 600])
+        self.assertEqual(stated.main_guarantees[0].epsilon, 1200)
 
     def test_theorem_2_is_left_out_where_it_does_not_apply(self):
         stated = _statement(cohort_size=100)

@@ -80,6 +80,7 @@ class StatementTest(parameterized.TestCase):
         self.assertEqual(
             set(fields),
             {field.name for field in dataclasses.fields(statement.PrivacyStatement)}
+            - {"num_repeats"}
             | {"basis", "unit", "definitions"},
         )
         self.assertIn("python", fields["software"])
@@ -142,6 +143,84 @@ class StatementTest(parameterized.TestCase):
         text = _statement(guarantees=(_guarantee(one_sided=True),)).to_markdown()
         self.assertIn("**epsilon = 9.002, delta = 1e-10, one-sided**", text)
         self.assertNotIn("one-sided", _statement().to_markdown())
+
+    def test_one_guarantee_of_a_unit_is_bold_and_comparisons_are_apart(self):
+        item = Adjacency.REPLACE_ONE_ITEM
+        made = _statement(
+            num_repeats=2,
+            guarantees=(
+                _guarantee(epsilon=0.1, is_comparison=True),
+                _guarantee(epsilon=0.2, is_upper_bound=False),
+                _guarantee(epsilon=0.5, adjacency=item, of_one_repeat=True),
+                _guarantee(epsilon=1.0, adjacency=item),
+                _guarantee(epsilon=2.0, of_one_repeat=True),
+                _guarantee(epsilon=4.0),
+                _guarantee(epsilon=8.0, adjacency=Adjacency.REPLACE_CLIENT),
+            ),
+        )
+        self.assertEqual([g.epsilon for g in made.main_guarantees], [4, 1])
+        stated, compared = made.to_markdown().split("## Bounds for comparison")
+        self.assertEqual(
+            [line.split(",")[0] for line in stated.splitlines() if "epsilon =" in line],
+            ["* **epsilon = 4", "* **epsilon = 1"]
+            + [f"* epsilon = {epsilon}" for epsilon in (0.5, 2, 8)],
+        )
+        self.assertNotIn("**epsilon", compared)
+        self.assertEqual(compared.count("* epsilon = 0."), 2)
+        self.assertEqual(
+            [row["epsilon"] for row in made.guarantee_rows()],
+            ["4", "1", "0.5", "2", "8", "0.1", "0.2"],
+        )
+        self.assertEqual(statement.PrivacyStatement.from_json(made.to_json()), made)
+        self.assertNotIn("Bounds for comparison", _statement().to_markdown())
+
+    @parameterized.named_parameters(
+        (
+            "repeats",
+            {
+                "num_repeats": 5,
+                "guarantees": (
+                    _guarantee(one_sided=True, delta=5e-10),
+                    _guarantee(one_sided=True, epsilon=2.0, of_one_repeat=True),
+                ),
+                "realised": _ROUNDS.summary(),
+            },
+            "Privacy, all 5 repeats together: epsilon 9.002 at delta 5e-10; one "
+            "repeat: epsilon 2 at delta 1e-10 (one-sided, per client, zero out; from "
+            "the rounds that ran)",
+        ),
+        (
+            "units",
+            {
+                "guarantees": (
+                    _guarantee(epsilon=1.0, adjacency=Adjacency.REPLACE_ONE_ITEM),
+                    _guarantee(epsilon=3.0, one_sided=True),
+                )
+            },
+            "Privacy: epsilon 3 at delta 1e-10 per client one-sided, epsilon 1 at "
+            "delta 1e-10 per item (zero out, replace one item; planned)",
+        ),
+        (
+            "estimate",
+            {"guarantees": (_guarantee(is_upper_bound=False),)},
+            "Privacy: epsilon 9.001 at delta 1e-10 (per client, zero out, not proved; "
+            "planned)",
+        ),
+        (
+            "none",
+            {"guarantees": (), "no_guarantee_reason": "no noise"},
+            "Privacy: none: no noise",
+        ),
+    )
+    def test_one_line_for_a_person(self, changes, line):
+        self.assertEqual(_statement(**changes).headline(), line)
+
+    def test_what_is_not_proved_is_no_guarantee(self):
+        text = _statement(guarantees=(_guarantee(is_upper_bound=False),)).to_markdown()
+        stated, compared = text.split("## Bounds for comparison")
+        self.assertIn("**None that is proved.**", stated)
+        self.assertNotIn("epsilon =", stated)
+        self.assertIn("* epsilon = 9.001, delta = 1e-10 (not a proved", compared)
 
     def test_one_sided_is_never_left_out(self):
         fields = dataclasses.asdict(_guarantee())
@@ -288,6 +367,8 @@ class TrieHHStatementTest(parameterized.TestCase):
         )
         for each in made.guarantees:
             self.assertTrue(each.one_sided or each.epsilon == 0)
+        text = made.to_markdown()
+        self.assertEqual(text.count("one-sided** (an upper bound)"), 1)
         self.assertIn("of one repeat alone", made.to_markdown())
         self.assertNotIn("of one repeat alone", self.make().to_markdown())
 

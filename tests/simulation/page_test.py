@@ -54,7 +54,7 @@ class _Statement:
         return '{"epsilon": 1}\n'
 
     def headline(self):
-        return "epsilon 1, planned"
+        return "Privacy: epsilon 1, planned"
 
     def guarantee_rows(self):
         return [{"unit": "client", "epsilon": "1.5", "delta": "1e-06"}]

@@ -235,7 +235,8 @@ class CoverageStudyTest(parameterized.TestCase):
         )
         self.assertIn("scale 2e-05", files[study.PAGE].decode())
         guarantees = tables.parse(files["guarantees.csv"].decode())
-        self.assertEqual(guarantees["here"][0], "epsilon 10, delta 0")
+        self.assertStartsWith(guarantees["guarantee"][0], "client level: ")
+        self.assertIn("epsilon 10, delta 0", guarantees["here"].tolist())
         (row,) = tables.parse(files["summary.csv"].decode()).to_dict("records")
         self.assertEqual((row["num_passes"], row["cohort_size"]), (2, 10))
 
@@ -386,7 +387,7 @@ class RealTextTest(absltest.TestCase):
         done = levels[levels["setting"] == "blogs, epsilon 10"]
         guaranteed = coverage_study.realised_statement(private.parameters, done, 1e-6)
         self.assertEqual(files["privacy_blogs.md"].decode(), guaranteed.to_markdown())
-        self.assertEqual(guaranteed.guarantees[0].epsilon, 10.0)
+        self.assertEqual(guaranteed.parameters["local_epsilon"], 10.0)
         self.assertEqual(guaranteed.basis, "realised")
         candidates = levels["candidates"][levels["setting"] == "blogs, epsilon 10"]
         self.assertEqual(
