@@ -1,13 +1,13 @@
 """What several runs on the same clients guarantee together."""
 
 import dataclasses
+import hashlib
 import json
-import math
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from privacy import argument_checks, drawn_noise, ledger
+from privacy import argument_checks, ledger, recomputation
 from privacy.guarantee import Guarantee
 from privacy.neighbours import Adjacency, Unit
 from privacy.statement import PrivacyStatement
@@ -29,6 +29,18 @@ _POPULATIONS = (
     "is not taken for granted; it would make the total smaller, not larger"
 )
 
+_NO_DIGEST = (
+    "an earlier version made it, whose run.json has no SHA-256 of privacy.json: that "
+    "nobody edited the statement is taken for granted, as far as its parameters allow"
+)
+_NOT_CHECKED = (
+    "its theorem is not one of this code, or its parameters do not say all that its "
+    "guarantees follow from: they are taken as they are"
+)
+_STATEMENT_FILE, _RUN_FILE = "privacy.json", "run.json"
+# Of programs, and of algorithms that a program runs.
+_OWN = ("federated_hh.", "training.", "examples.")
+
 
 @dataclasses.dataclass(frozen=True)
 class Run:
@@ -39,62 +51,76 @@ class Run:
         statement: Its privacy statement.
         program: What ran; two programs need not mean the same by an item.
         population: The fingerprint of its population; None where it is not known.
+        warnings: What could not be checked of its statement.
     """
 
     name: str
     statement: PrivacyStatement
     program: str
     population: str | None = None
+    warnings: tuple[str, ...] = ()
 
 
 def read_run(directory: str) -> Run:
-    """Reads a run from its directory.
+    """Reads a run from its directory, and checks what can be recomputed.
 
     Args:
         directory: The directory of a run that is complete.
 
     Raises:
-        ValueError: It has no statement that can be read.
+        ValueError: It has no statement that can be read, or one that was edited.
     """
     path = pathlib.Path(directory)
+    statement_file, run_file = path / _STATEMENT_FILE, path / _RUN_FILE
     try:
-        statement = PrivacyStatement.from_json((path / "privacy.json").read_text())
-        run = json.loads((path / "run.json").read_text())
-        program = " ".join([str(run["program"]), *_algorithm_of(run.get("flags", ()))])
-        _check_conversion(statement)
+        written, record = statement_file.read_bytes(), run_file.read_bytes()
     except FileNotFoundError as error:
         raise ValueError(
             f"{directory}: has no {pathlib.Path(error.filename).name}; only a run that "
             "is complete has a statement, and one that is not has its cost too"
         ) from error
-    except (OSError, KeyError, TypeError, ValueError) as error:
+    except OSError as error:
         raise ValueError(f"{directory}: {error}") from error
-    return Run(directory, statement, program, _population(path))
+    file = run_file
+    try:
+        run = json.loads(record)
+        _check_record(run)
+        program = " ".join([str(run["program"]), *_algorithm_of(run["flags"])])
+        file, digest = statement_file, run.get("privacy_sha256")
+        if digest is not None and hashlib.sha256(written).hexdigest() != digest:
+            raise ValueError(f"{_RUN_FILE} has another SHA-256 of it: it was edited")
+        statement = PrivacyStatement.from_json(written.decode())
+        is_known = recomputation.check(
+            statement, run["flags"], is_whole=digest is not None
+        )
+        names = program.replace("--algorithm=", "").split(" ")
+        if digest and not is_known and any(name.startswith(_OWN) for name in names):
+            raise ValueError("its parameters are not those of a theorem of this code")
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        told = f"field {error} is missing" if isinstance(error, KeyError) else error
+        raise ValueError(
+            f"{file}: {told}; restore the file as the run wrote it, or run it again"
+        ) from error
+    warnings = [_NO_DIGEST] if digest is None else []
+    warnings += [] if is_known else [_NOT_CHECKED]
+    return Run(directory, statement, program, _population(path), tuple(warnings))
+
+
+def _check_record(run: Mapping[str, Any]) -> None:
+    """Raises `ValueError` where a run is not complete, or its record was edited."""
+    if run["status"] != "complete":
+        raise ValueError(
+            f"status is {run['status']!r}; a run has all of its cost in its statement "
+            "only when it is 'complete'"
+        )
+    flags = json.dumps(run["flags"], sort_keys=True)
+    if hashlib.sha256(flags.encode()).hexdigest() != run["flags_sha256"]:
+        raise ValueError("flags are not those that flags_sha256 is of")
 
 
 def _algorithm_of(flags: Sequence[str]) -> list[str]:
     """Returns which algorithm a program ran that runs any."""
     return [flag for flag in flags if flag.startswith("--algorithm=")]
-
-
-def _check_conversion(found: PrivacyStatement) -> None:
-    """Raises `ValueError` where an epsilon is not that of its rho: one was edited."""
-    for each in found.guarantees:
-        if each.voting is not None:
-            epsilon = each.voting.epsilon(each.delta)
-            if not math.isclose(epsilon, each.epsilon, rel_tol=1e-6):
-                raise ValueError(
-                    f"voting makes epsilon {epsilon:g} at delta {each.delta:g}; "
-                    f"privacy.json says {each.epsilon:g}"
-                )
-        if each.rho is None or each.noise_rounds is None:
-            continue
-        drawn = drawn_noise.zcdp_to_epsilon(each.rho, each.delta, each.noise_rounds)
-        if not math.isclose(drawn.epsilon, each.epsilon, rel_tol=1e-6):
-            raise ValueError(
-                f"rho is {each.rho:g}, which makes epsilon {drawn.epsilon:g} at delta "
-                f"{each.delta:g}; privacy.json says {each.epsilon:g}"
-            )
 
 
 def _population(path: pathlib.Path) -> str | None:
@@ -156,7 +182,12 @@ def totals(runs: Sequence[Run], delta: float) -> list[dict[str, Any]]:
     populations = {run.population for run in runs}
     if len(runs) > 1 and (None in populations or len(populations) > 1):
         assumptions.append(_POPULATIONS)
-    return found + [_row("assumption", "", text) for text in assumptions]
+    found += [_row("assumption", "", text) for text in assumptions]
+    return found + [
+        _row("warning", "", f"{run.name}: {text}")
+        for run in runs
+        for text in run.warnings
+    ]
 
 
 def _units(runs: Sequence[Run]) -> list[Unit]:

@@ -56,7 +56,7 @@ class Statement(Protocol):
         """Returns it for people."""
 
     def headline(self) -> str:
-        """Returns what is guaranteed, in a line."""
+        """Returns the line that says what is guaranteed."""
 
     def guarantee_rows(self) -> list[dict[str, str]]:
         """Returns a row for each guarantee."""
@@ -365,6 +365,10 @@ class RunDirectory:
     def complete(self) -> None:
         """Marks the run as complete; the last thing a run does."""
         self._write_metrics()  # a kill may have come between checkpoint and metrics
+        statement = self.path / run_record.STATEMENT_FILE
+        if statement.exists():
+            digest = hashlib.sha256(run_files.read_bytes(statement)).hexdigest()
+            self._run["privacy_sha256"] = digest
         self._run["status"] = "complete"
         self._run["finished"] = time.strftime("%Y-%m-%d %H:%M:%S %z")
         self.released.write_json(run_record.RUN_FILE, self._run)

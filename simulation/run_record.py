@@ -15,6 +15,7 @@ from simulation import run_files, software
 
 RUN_FILE = "run.json"
 FLAGS_FILE = "flags.txt"
+STATEMENT_FILE = "privacy.json"
 # The data's fingerprint among them: what only the simulator knows.
 FACTS_FILE = "simulator/facts.json"
 # In a folder of its own that only the user can enter.

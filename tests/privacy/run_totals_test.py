@@ -1,5 +1,6 @@
 """Tests of what runs guarantee together, also through the program."""
 
+import hashlib
 import json
 import math
 import pathlib
@@ -230,11 +231,20 @@ class ProgramTest(parameterized.TestCase):
         super().setUp()
         self.scratch = pathlib.Path(self.create_tempdir().full_path)
 
-    def directory(self, name, statement, population="f"):
+    def directory(self, name, statement, population="f", schema_version=3):
         path = self.scratch / name
         (path / "simulator").mkdir(parents=True)
-        (path / "privacy.json").write_text(statement.to_json())
-        (path / "run.json").write_text(json.dumps({"program": name}))
+        fields = json.loads(statement.to_json()) | {"schema_version": schema_version}
+        text = json.dumps(fields)
+        (path / "privacy.json").write_text(text)
+        record = {
+            "program": name,
+            "status": "complete",
+            "flags": [],
+            "flags_sha256": hashlib.sha256(b"[]").hexdigest(),
+            "privacy_sha256": hashlib.sha256(text.encode()).hexdigest(),
+        }
+        (path / "run.json").write_text(json.dumps(record))
         facts = {"population": population}
         (path / "simulator" / "facts.json").write_text(json.dumps(facts))
         return str(path)
@@ -278,6 +288,16 @@ class ProgramTest(parameterized.TestCase):
             self.assertBetween(epsilon, 1.0, 2.0)
             self.assertNotIn("one-sided", basis)
         self.assertNotIn("populations differ", done.stdout)
+        # What the run recorded of its statement is checked.
+        self.assertNotIn("warning", done.stdout)
+        for name, file in (("privacy_sha256", "privacy"), ("flags_sha256", "run")):
+            path = pathlib.Path(paths[0]) / "run.json"
+            honest = path.read_text()
+            path.write_text(json.dumps(json.loads(honest) | {name: "0" * 64}))
+            done = self.compose(*paths)
+            self.assertEqual((done.returncode, done.stdout), (2, ""))
+            self.assertIn(f"first/{file}.json: ", done.stderr)
+            path.write_text(honest)
 
     def test_bad_input(self):
         path = self.directory("words", _words())
@@ -285,14 +305,11 @@ class ProgramTest(parameterized.TestCase):
         few = self.directory("few", _words(1e-3, threshold=5))
         unfinished = self.scratch / "unfinished"
         unfinished.mkdir()
-        old = pathlib.Path(self.directory("old", _reports()))
-        text = (old / "privacy.json").read_text()
-        text = text.replace('"schema_version": 4', '"schema_version": 3')
-        (old / "privacy.json").write_text(text)
+        old = self.directory("old", _reports(), schema_version=2)
         for paths, arguments, message in (
             ([path, path + "/"], None, "names .*words/ twice"),
             ([path, str(unfinished)], None, "unfinished: has no privacy.json; only"),
-            ([str(old)], None, "old: schema_version is 3; it has to be 4"),
+            ([old], None, "old/privacy.json: schema_version is 2; it has to be 3"),
             ([path], (), "--compose takes --delta"),
             ([path], ("--delta=1e-6", "--epsilon=1"), "--compose takes --delta"),
             ([path], ("--delta=2",), "delta=2: has to be a number in "),
