@@ -8,7 +8,7 @@ reports is released where there are at least as many as the devices asked for
 import dataclasses
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -257,13 +257,13 @@ def _guarantees(
     aggregate = [policy.limits.aggregate_epsilon] * repeats
     if asked is not None:
         # What one device answered.
-        most = max if is_disjoint else sum
-        units = [most(query[0] for query in queries) for queries in asked]
+        most: Callable[[list[int]], int] = max if is_disjoint else sum
+        units = [most([query[0] for query in queries]) for queries in asked]
         local = [
             min(limit, own / device_policy.UNITS)
             for limit, own in zip(local, units, strict=True)
         ]
-        composed = [most(_composed(policy, q) for q in queries) for queries in asked]
+        composed = [most([_composed(policy, q) for q in queries]) for queries in asked]
         aggregate = [
             min(limit, policy.epsilon_of(own))
             for limit, own in zip(aggregate, composed, strict=True)
@@ -347,12 +347,12 @@ def recomputed(stated: statement.PrivacyStatement) -> tuple[Guarantee, ...]:
         slack=slack or None,
         order=None if order == "none" else order,
     )
-    asked = _read(found[_QUERIES]) if stated.realised else None
-    if asked and (len(asked), sum(map(len, asked))) != (
-        found["num_repeats"],
-        stated.realised.rounds,
-    ):
-        raise ValueError(f"{_QUERIES} has not as many as were asked")
+    asked: _Asked | None = None
+    if stated.realised:
+        asked = _read(found[_QUERIES])
+        counts = len(asked), sum(map(len, asked))
+        if counts != (found["num_repeats"], stated.realised.rounds):
+            raise ValueError(f"{_QUERIES} has not as many as were asked")
     return _guarantees(
         policy,
         found["max_queries"],
