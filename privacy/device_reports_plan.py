@@ -8,7 +8,7 @@ reports is released where there are at least as many as the devices asked for
 import dataclasses
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -252,18 +252,23 @@ def _guarantees(
 ) -> tuple[Guarantee, ...]:
     """Returns those of the policy, or of what was asked where that is less."""
     answers = 1 if is_disjoint else min(policy.limits.reports, max_queries)
+
+    def of_device(costs: list[int]) -> int:
+        return max(costs) if is_disjoint else sum(costs)
+
     # Of each repeat.
     local = [answers * policy.limits.local_epsilon] * repeats
     aggregate = [policy.limits.aggregate_epsilon] * repeats
     if asked is not None:
-        # What one device answered.
-        most: Callable[[list[int]], int] = max if is_disjoint else sum
-        units = [most([query[0] for query in queries]) for queries in asked]
+        units = [of_device([query[0] for query in queries]) for queries in asked]
         local = [
             min(limit, own / device_policy.UNITS)
             for limit, own in zip(local, units, strict=True)
         ]
-        composed = [most([_composed(policy, q) for q in queries]) for queries in asked]
+        composed = [
+            of_device([_composed(policy, query) for query in queries])
+            for queries in asked
+        ]
         aggregate = [
             min(limit, policy.epsilon_of(own))
             for limit, own in zip(aggregate, composed, strict=True)
