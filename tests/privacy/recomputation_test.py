@@ -372,6 +372,11 @@ class RecomputationTest(parameterized.TestCase):
             edited["guarantees"][index]["epsilon"] = 0.9 * smallest
             self.write(json.dumps(edited), privacy_sha256=None)
             self.assert_refused("privacy.json", index)
+            if one["delta"] and not one.get("is_comparison"):
+                edited = copy.deepcopy(fields)
+                edited["guarantees"][index]["delta"] = 1e-30
+                self.write(json.dumps(edited), privacy_sha256=None)
+                self.assert_refused("privacy.json", f"delta of {index}")
 
     @parameterized.parameters(*_KINDS)
     def test_edited_parameters_are_refused(self, kind):
