@@ -18,7 +18,6 @@ from privacy import (
     drawn_noise,
     ldp_triehh_statement,
     sketch_plan,
-    triehh,
     triehh_statement,
     update_noise,
 )
@@ -146,6 +145,7 @@ def _facts(each: Guarantee) -> tuple[Any, ...]:
         each.is_comparison,
         each.rho,
         each.noise_rounds,
+        each.voting,
     )
 
 
@@ -173,22 +173,6 @@ def _told(each: Guarantee) -> str:
         f"the {side}guarantee of epsilon {each.epsilon:.6g} at delta {each.delta:.4g} "
         f"for {each.adjacency.value}{scope}{proved}"
     )
-
-
-def _triehh(stated: PrivacyStatement) -> tuple[Guarantee, ...]:
-    found: dict[str, Any] = dict(stated.parameters)
-    return triehh_statement.triehh_statement(
-        triehh.TrieHHParameters(
-            found["population_size (n)"],
-            found["cohort_size (m)"],
-            found["threshold (theta)"],
-            found["max_length (L)"],
-        ),
-        delta=found["delta asked for"],
-        redraws_each_round=found["redraws_each_round"] == "yes",
-        extends_prefixes=found["extends_prefixes"] == "yes",
-        num_runs=found["runs"],
-    ).guarantees
 
 
 def _training(stated: PrivacyStatement) -> None:
@@ -309,7 +293,7 @@ def _smallest_sum(costs: Sequence[float], limits: plan_lib.Limits) -> float:
 # By a parameter that a family's statements have: its guarantees, or None where the
 # function has checked them itself.
 _FAMILIES: Mapping[str, Callable[[PrivacyStatement], tuple[Guarantee, ...] | None]] = {
-    "threshold (theta)": _triehh,
+    "threshold (theta)": triehh_statement.recomputed,
     "contribution_bound (B)": ldp_triehh_statement.recomputed,
     "sketch": sketch_plan.recomputed,
     "delta of a query": device_reports_plan.recomputed,

@@ -22,7 +22,7 @@ from privacy.neighbours import Adjacency, Unit
 from privacy.realised import Realised
 from privacy.triehh_curve import VotingRounds
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 3
 
 # The same division for every program: see `simulation.run_directory`.
 SIMULATOR_KNOWLEDGE = (
@@ -33,7 +33,7 @@ SIMULATOR_KNOWLEDGE = (
 )
 
 # Fields that JSON has only where they are not so: earlier releases did not know them.
-_LATER = {"is_comparison": False, "num_repeats": 1}
+_LATER = {"is_comparison": False, "num_repeats": 1, "voting": None}
 
 # Of a secure sum, where no protocol computes it.
 SUMMED_IN_THE_OPEN = "the simulation computes it in the open"
@@ -244,7 +244,7 @@ class PrivacyStatement:
         for found in (fields, *fields["guarantees"]):
             found["unit"] = found["adjacency"].unit
             for name, default in _LATER.items():
-                if found.get(name) == default:
+                if name in found and found[name] == default:
                     del found[name]
         return json.dumps(_jsonable(fields), indent=2) + "\n"
 
@@ -284,7 +284,7 @@ class PrivacyStatement:
                 raise ValueError(f"{where} is {guarantee!r}; it has to be an object")
             _check_names(Guarantee, guarantee, where, "unit")
             _take_adjacency(guarantee, where)
-            if isinstance(guarantee["voting"], dict):
+            if isinstance(guarantee.get("voting"), dict):
                 _check_names(VotingRounds, guarantee["voting"], f"voting of {where}")
                 guarantee["voting"] = VotingRounds(**guarantee["voting"])
         fields["guarantees"] = [

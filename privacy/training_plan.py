@@ -189,6 +189,7 @@ class _Theorem(plan_lib.Theorem):
         has_noise = isinstance(mechanism, update_noise.AddedNoise)
         is_planned = participation.realised is None
         return statement.PrivacyStatement(
+            num_repeats=participation.repeats,
             setting=(
                 "Central DP: the server is trusted to add the noise, and to forget "
                 "what it summed. " + _sums(plan)

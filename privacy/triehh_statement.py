@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from typing import Any
 
 from privacy import (
     argument_checks,
@@ -160,7 +161,34 @@ def triehh_statement(
         assumptions=assumptions,
         not_counted=_NOT_COUNTED,
         realised=None if rounds is None else rounds.summary(),
+        num_repeats=num_runs,
     )
+
+
+def recomputed(stated: statement.PrivacyStatement) -> tuple[Guarantee, ...]:
+    """Returns the guarantees that follow from a statement's parameters.
+
+    Args:
+        stated: A statement of `triehh_statement`.
+
+    Raises:
+        KeyError: A parameter is missing.
+        ValueError: A parameter is out of range.
+    """
+    found: dict[str, Any] = dict(stated.parameters)
+    guarantees, _ = _guarantees(
+        TrieHHParameters(
+            found["population_size (n)"],
+            found["cohort_size (m)"],
+            found["threshold (theta)"],
+            found["max_length (L)"],
+        ),
+        argument_checks.probability("delta asked for", found["delta asked for"]),
+        found["redraws_each_round"] == "yes",
+        found["extends_prefixes"] == "yes",
+        argument_checks.integer("runs", found["runs"], 1),
+    )
+    return guarantees
 
 
 def _check_rounds(rounds: realised.RealisedRounds, parameters: TrieHHParameters):
@@ -207,6 +235,7 @@ def _guarantees(
             one_sided=True,
             adjacency=Adjacency.EMPTIED,
             of_one_repeat=num_runs > 1,
+            is_comparison=True,
         )
         guarantees.append(paper)
     return tuple(guarantees), None

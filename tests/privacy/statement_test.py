@@ -76,7 +76,7 @@ class StatementTest(parameterized.TestCase):
         fields = json.loads(text, parse_constant=self.fail)
         self.assertEqual(fields["guarantees"][0]["epsilon"], "inf")
         self.assertEqual(fields["parameters"]["limit"], "inf")
-        self.assertEqual(fields["schema_version"], 4)
+        self.assertEqual(fields["schema_version"], 3)
         self.assertEqual(
             set(fields),
             {field.name for field in dataclasses.fields(statement.PrivacyStatement)}
