@@ -263,9 +263,9 @@ def _of_runs(
         one_sided,
         epsilon=0.0,
         delta=distance,
-        bound=f"{BOUND} at alpha = 1, total variation: whoever sees the output and "
-        "knows the data of all others is right about whether the client was emptied "
-        f"with probability at most {right}%",
+        bound=f"{BOUND} at alpha = 1, total variation, in both directions: whoever "
+        "sees the output and knows the data of all others is right about whether the "
+        f"client was emptied with probability at most {right}%",
         one_sided=False,
         voting=None,
     )

@@ -13,7 +13,7 @@ from simulation.population_options import PopulationOptions
 class TrieHHOptionsTest(parameterized.TestCase):
     @parameterized.parameters(
         ({}, "give epsilon, or threshold and cohort_size"),
-        (dict(threshold=9), "give both threshold and cohort_size"),
+        (dict(threshold=9), "give epsilon, or threshold and cohort_size"),
         (
             dict(epsilon=1, threshold=9, cohort_size=9),
             "give either epsilon or",
@@ -21,8 +21,8 @@ class TrieHHOptionsTest(parameterized.TestCase):
         (dict(epsilon=math.inf), r"epsilon=inf: has to be a number in \(0, 22000\]"),
         (dict(epsilon=1, delta="2"), "delta=2: has to be a number above 0"),
         (
-            dict(threshold=9, cohort_size=9, parameters="corollary1"),
-            "parameters=corollary1 is for epsilon",
+            dict(epsilon=1, cohort_size=9, parameters="corollary1"),
+            "parameters=corollary1 chooses the cohort size; leave out cohort_size",
         ),
         (
             dict(threshold=9, cohort_size=9, discovery_rate=0.5),
