@@ -17,11 +17,6 @@ _ROOT = pathlib.Path(__file__).parents[2]
 class BenchmarksTest(parameterized.TestCase):
     @parameterized.parameters(
         (
-            "benchmark_accounting",
-            "--repeats=1 --num_reports=1000 --num_rounds=20",
-            "51",
-        ),
-        (
             "benchmark_encoding",
             "--parameters=1000 --repeats=1 --results_dir=results",
             "rotated, q = 10",
@@ -63,25 +58,9 @@ class BenchmarksTest(parameterized.TestCase):
         ),
         ("benchmark_noise", "--parameters=1000 --rounds=1", "BLT, 2 buffers"),
         (
-            "benchmark_reading",
-            "--num_rows=2000 --num_users=100 --num_repeats=1 --results_dir=results",
-            "ours, parquet",
-        ),
-        (
             "benchmark_secure_sum",
             "--sums=10:0:16:32,8:4:5:64 --results_dir=results",
             "server_cpu_seconds",
-        ),
-        (
-            "benchmark_selection",
-            "--num_clients=10000 --cohort_size=1000 --num_repeats=1 "
-            "--results_dir=results",
-            "read, in NumPy",
-        ),
-        (
-            "benchmark_sfp",
-            "--clients=2000 --most_looped=500 --fragments=2 --results_dir=results",
-            "2000",
         ),
         (
             "benchmark_statistics",
