@@ -11,7 +11,8 @@ that the hockey-stick divergence of this pair bounds delta.
   epsilon_0-LDP randomizer, C ~ Binomial(n - 1, e^-epsilon_0).
 * Feldman, McMillan, Talwar 2022 ("Stronger privacy amplification by shuffling",
   Theorem 3.2): C ~ Binomial(n - 1, 2 / (e^epsilon_0 + 1)). By the paper's erratum this
-  is not so for every randomizer. It is where `decomposition_holds`.
+  is not so for every randomizer, but where the two largest probabilities of an output
+  over the inputs add up to at most e^epsilon_0 + 1 times the smallest.
 
 Adjacency is replacement: one report's input is exchanged for another input.
 """
@@ -44,7 +45,7 @@ class ClonePair:
                 (0, 100].
             num_reports: Reports n, the victim's included; at least 2.
             stronger: False for the 2021 law of clones, which holds for every
-                randomizer; True for the 2022 one, which needs `decomposition_holds`.
+                randomizer; True for the 2022 one, which needs the condition above.
 
         Raises:
             ValueError: An argument is outside its range.
@@ -128,30 +129,3 @@ def given_clones(
     positive = gain * point
     negative = math.expm1(epsilon) * (point + tail)
     return np.maximum(positive - negative + 2 * relative_error * positive, 0.0)
-
-
-def decomposition_holds(
-    matrix: np.ndarray, local_epsilon: float, pair: tuple[int, int] | None = None
-) -> bool:
-    """Tells whether the 2022 law of clones is proved for a finite randomizer.
-
-    With Q_0 and Q_1 the parts of the victim's two reports, `R(x_0) = (e^epsilon_0 Q_0 +
-    Q_1) / (e^epsilon_0 + 1)` and the like for x_1, the proof needs every input's report
-    to hold both parts: `R(x) >= (Q_0 + Q_1) / (e^epsilon_0 + 1)`. As Q_0 + Q_1 is
-    R(x_0) + R(x_1), that is: the two largest probabilities of an output over the
-    inputs add up to at most e^epsilon_0 + 1 times the smallest.
-
-    Args:
-        matrix: float [inputs, outputs], the law of the report of each input.
-        local_epsilon: Local epsilon of the randomizer.
-        pair: The two inputs (x_0, x_1) that are exchanged; None for all pairs.
-
-    Returns:
-        Whether the condition holds for all outputs, up to rounding.
-    """
-    ordered = np.sort(np.asarray(matrix, dtype=np.float64), axis=0)
-    two_largest = ordered[-1] + ordered[-2]
-    if pair is not None:
-        two_largest = matrix[pair[0]] + matrix[pair[1]]
-    allowed = (math.exp(local_epsilon) + 1) * ordered[0]
-    return bool(np.all(two_largest <= allowed * (1 + 1e-9)))

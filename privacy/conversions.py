@@ -1,4 +1,4 @@
-"""From one privacy definition to another, and from one run to several.
+"""From one privacy definition to another, and from one client to several.
 
 Every function says what it assumes of the mechanism: a number in zCDP does not say
 which mechanism it came from, and the tightest conversion holds for Gaussian ones only.
@@ -7,9 +7,6 @@ which mechanism it came from, and the tightest conversion holds for Gaussian one
 import enum
 import fractions
 import math
-from collections.abc import Callable, Sequence
-
-import numpy as np
 
 from privacy import argument_checks, hockey_stick, rounding
 
@@ -51,7 +48,7 @@ def zcdp_to_epsilon(
     if conversion is ZcdpConversion.BUN_STEINKE:
         return simple * (1 + 1e-15)
     if conversion is ZcdpConversion.RENYI:
-        return _best_renyi_order(lambda order: rho * order, delta)[0]
+        return _best_renyi_order(rho, delta)
     return hockey_stick.smallest_epsilon(
         lambda epsilon: gaussian_delta(rho, epsilon), delta, simple, guess=simple
     )
@@ -181,129 +178,13 @@ def group_privacy(epsilon: float, delta: float, group_size: int) -> tuple[float,
     )
 
 
-def basic_composition(
-    guarantees: Sequence[tuple[float, float]],
-) -> tuple[float, float]:
-    """Adds up the guarantees of mechanisms run one after the other, adaptively.
-
-    Args:
-        guarantees: (epsilon, delta) of each.
-
-    Returns:
-        (sum of epsilons, sum of deltas), rounded upwards.
-
-    Raises:
-        ValueError: An epsilon is negative, or a delta outside [0, 1).
-    """
-    _check_guarantees(guarantees)
-    epsilons, deltas = zip(*guarantees, strict=True) if guarantees else ((), ())
-    start = fractions.Fraction()
-    return (
-        rounding.upwards(sum(map(fractions.Fraction, epsilons), start)),
-        rounding.upwards(sum(map(fractions.Fraction, deltas), start)),
-    )
-
-
-def advanced_composition(
-    guarantees: Sequence[tuple[float, float]], slack: float
-) -> tuple[float, float]:
-    """Composes guarantees by the smaller of two sums.
-
-    Args:
-        guarantees: (epsilon_i, delta_i) of each mechanism, fixed before the first
-            runs (the mechanisms themselves may be adaptive).
-        slack: delta' that is spent on the composition, in (0, 1).
-
-    Returns:
-        (epsilon, delta' + sum of delta_i) with epsilon the smaller of Theorem 3.5 of
-        Kairouz, Oh, Viswanath 2015, `sum epsilon_i (e^epsilon_i - 1) / (e^epsilon_i +
-        1) + sqrt(2 ln(1/delta') sum epsilon_i^2)`, and the plain sum.
-
-    Raises:
-        ValueError: An argument is outside its range.
-    """
-    basic, deltas = basic_composition(guarantees)
-    slack = argument_checks.probability("slack", slack)
-    # (e^x - 1) / (e^x + 1) is tanh(x / 2).
-    drift = math.fsum(epsilon * math.tanh(epsilon / 2) for epsilon, _ in guarantees)
-    squares = math.fsum(epsilon**2 for epsilon, _ in guarantees)
-    advanced = drift + math.sqrt(-2 * math.log(slack) * squares)
-    total = rounding.upwards(fractions.Fraction(deltas) + fractions.Fraction(slack))
-    return min(basic, advanced * (1 + 1e-14)), total
-
-
-def renyi_composition(
-    curves: Sequence[Callable[[float], float]], delta: float
-) -> tuple[float, float]:
-    """Composes mechanisms by their Renyi divergences.
-
-    Args:
-        curves: For each mechanism, a function from the order (above 1) to an upper
-            bound of its Renyi divergence, such as
-            `renyi_aggregation.symmetric_one_hot_rho` or `pure_renyi`.
-        delta: In (0, 1).
-
-    Returns:
-        (epsilon, order): epsilon of all mechanisms together at delta, by the
-        conversion of Canonne, Kamath, Steinke 2020 at the best order found.
-
-    Raises:
-        ValueError: There is no mechanism, or delta is outside its range.
-    """
-    if not curves:
-        raise ValueError("curves names no mechanism; it has to name at least one")
-    delta = argument_checks.probability("delta", delta)
-    return _best_renyi_order(
-        lambda order: math.fsum(curve(order) for curve in curves), delta
-    )
-
-
-def pure_renyi(epsilon: float, order: float) -> float:
-    """Bounds the Renyi divergence of an epsilon-DP mechanism.
-
-    Args:
-        epsilon: Pure DP, at least 0.
-        order: Renyi order, above 1.
-
-    Returns:
-        The divergence of binary randomized response, which is the largest (Kairouz,
-        Oh, Viswanath 2015): ln(p^a q^(1-a) + q^a p^(1-a)) / (a - 1) with p =
-        e^epsilon / (1 + e^epsilon) and q = 1 - p; rounded upwards.
-
-    Raises:
-        ValueError: An argument is outside its range.
-    """
-    epsilon = argument_checks.not_negative("epsilon", epsilon)
-    if not 1 < order < math.inf:
-        raise ValueError(f"order is {order!r}; it has to be above 1 and finite")
-    # The moment is cosh((a - 1/2) epsilon) / cosh(epsilon / 2), or 1 plus
-    # 2 sinh(a epsilon / 2) sinh((a - 1) epsilon / 2) / cosh(epsilon / 2), in which
-    # nothing cancels.
-    if order * epsilon < 600:
-        above_one = (
-            2
-            * math.sinh(order * epsilon / 2)
-            * math.sinh((order - 1) * epsilon / 2)
-            / math.cosh(epsilon / 2)
-        )
-        log_moment = math.log1p(above_one)
-    else:
-        log_sum = np.logaddexp(order * epsilon, (1 - order) * epsilon)
-        log_moment = float(log_sum - np.logaddexp(0.0, epsilon))
-        # Both logarithms are off by some units of the larger.
-        log_moment += 4 * rounding.UNIT * float(log_sum)
-    return min(epsilon, log_moment / (order - 1) * (1 + 64 * rounding.UNIT))
-
-
-def _best_renyi_order(
-    rho: Callable[[float], float], delta: float
-) -> tuple[float, float]:
+def _best_renyi_order(rho: float, delta: float) -> float:
     """Minimizes the converted epsilon over the order; every order gives a bound."""
     from scipy import optimize
 
     def epsilon_at(log_step: float) -> float:
         order = 1 + math.exp(log_step)
-        return renyi_to_epsilon(rho(order), order, delta)
+        return renyi_to_epsilon(rho * order, order, delta)
 
     found = optimize.minimize_scalar(
         epsilon_at,
@@ -311,7 +192,7 @@ def _best_renyi_order(
         method="bounded",
         options={"xatol": 1e-6},
     )
-    return max(0.0, float(found.fun)) * (1 + 1e-14), 1 + math.exp(float(found.x))
+    return max(0.0, float(found.fun)) * (1 + 1e-14)
 
 
 def _log_geometric(epsilon: float, size: int) -> float:
@@ -320,10 +201,3 @@ def _log_geometric(epsilon: float, size: int) -> float:
         # 1 / (1 - e^-epsilon) times the largest term is more than the sum.
         return (size - 1) * epsilon - math.log(-math.expm1(-epsilon))
     return math.log(math.expm1(size * epsilon) / math.expm1(epsilon))
-
-
-def _check_guarantees(guarantees: Sequence[tuple[float, float]]):
-    for epsilon, delta in guarantees:
-        argument_checks.not_negative("epsilon", epsilon)
-        if not 0 <= delta < 1:
-            raise ValueError(f"delta is {delta!r}; it has to be in [0, 1)")

@@ -57,9 +57,9 @@ class Method(enum.Enum):
     RENYI = "Renyi route, McMillan et al. 2022 Theorem C.3, proved rho"
 
 
-# The 2022 pair and its closed form are proved where `clones.decomposition_holds`: for
-# the one-hot encodings on the two coordinates that a replacement touches (the others
-# are independent of it), and for k-ary randomized response.
+# The 2022 pair and its closed form are proved on the condition in `clones`: for the
+# one-hot encodings on the two coordinates that a replacement touches (the others are
+# independent of it), and for k-ary randomized response.
 _APPLICABLE = {
     Randomizer.ARBITRARY: (Method.CLONES_2021,),
     Randomizer.ASYMMETRIC_ONE_HOT: (Method.CLONES_2022, Method.EQUATION_1),

@@ -176,11 +176,6 @@ def largest_error(matrix: Matrix, num_rounds: int) -> float:
     return float(prefix_stddevs(matrix, num_rounds)[-1])
 
 
-def mean_error(matrix: Matrix, num_rounds: int) -> float:
-    """Returns the root of the mean variance of the noise on the prefix sums."""
-    return float(np.sqrt(np.mean(np.square(prefix_stddevs(matrix, num_rounds)))))
-
-
 def majorant(coefficients: np.ndarray) -> np.ndarray:
     """Returns the smallest sequence that does not increase and is nowhere below |c|."""
     return np.maximum.accumulate(np.abs(coefficients)[::-1])[::-1]

@@ -187,7 +187,7 @@ def observed_zcdp(
 
     Args:
         noise_multiplier: z, above 0; where noised counts are released beside the
-            model deltas, that of both (`noise_calibration.total_noise_multiplier`).
+            model deltas, that of both together.
         clients: int [participations], which client.
         rounds: int [participations], in which round, 0 to num_rounds - 1.
         num_rounds: Rounds done, at least 1.

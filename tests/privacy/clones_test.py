@@ -134,12 +134,16 @@ class ClonesTest(parameterized.TestCase):
                     [matrix[:, groups == g].sum(axis=1) for g in range(4)], axis=1
                 )
                 replacement = 2 * local if symmetric else local
-                self.assertTrue(clones.decomposition_holds(seen, replacement, (0, 1)))
+                self.assertTrue(
+                    enumeration.decomposition_holds(seen, replacement, (0, 1))
+                )
             k_ary = np.full((5, 5), 1.0) + math.expm1(local) * np.eye(5)
-            self.assertTrue(clones.decomposition_holds(k_ary / k_ary[0].sum(), local))
+            self.assertTrue(
+                enumeration.decomposition_holds(k_ary / k_ary[0].sum(), local)
+            )
             # The erratum's case: two items in one report.
             two = enumeration.subset_selection(local, 5, 2)
-            self.assertFalse(clones.decomposition_holds(two, local))
+            self.assertFalse(enumeration.decomposition_holds(two, local))
 
 
 class SmallestEpsilonTest(parameterized.TestCase):

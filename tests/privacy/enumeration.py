@@ -102,3 +102,30 @@ def _sum_law(matrix: np.ndarray, inputs: Sequence[int], vectors: np.ndarray) -> 
                     grown[key] = grown.get(key, 0.0) + chance * probability
         law = grown
     return law
+
+
+def decomposition_holds(
+    matrix: np.ndarray, local_epsilon: float, pair: tuple[int, int] | None = None
+) -> bool:
+    """Tells whether the 2022 law of clones is proved for a finite randomizer.
+
+    With Q_0 and Q_1 the parts of the victim's two reports, `R(x_0) = (e^epsilon_0 Q_0 +
+    Q_1) / (e^epsilon_0 + 1)` and the like for x_1, the proof needs every input's report
+    to hold both parts: `R(x) >= (Q_0 + Q_1) / (e^epsilon_0 + 1)`. As Q_0 + Q_1 is
+    R(x_0) + R(x_1), that is: the two largest probabilities of an output over the
+    inputs add up to at most e^epsilon_0 + 1 times the smallest.
+
+    Args:
+        matrix: float [inputs, outputs], the law of the report of each input.
+        local_epsilon: Local epsilon of the randomizer.
+        pair: The two inputs (x_0, x_1) that are exchanged; None for all pairs.
+
+    Returns:
+        Whether the condition holds for all outputs, up to rounding.
+    """
+    ordered = np.sort(np.asarray(matrix, dtype=np.float64), axis=0)
+    two_largest = ordered[-1] + ordered[-2]
+    if pair is not None:
+        two_largest = matrix[pair[0]] + matrix[pair[1]]
+    allowed = (math.exp(local_epsilon) + 1) * ordered[0]
+    return bool(np.all(two_largest <= allowed * (1 + 1e-9)))

@@ -6,7 +6,7 @@ import math
 
 from absl.testing import absltest, parameterized
 
-from privacy import model_updates, noise_calibration, update_noise
+from privacy import model_updates, update_noise
 from privacy.rotated_updates import RotatedUpdate
 
 # 2.4 million parameters, padded to 2^22; q = s C / 2^11, C_inflated / C, its square,
@@ -24,6 +24,13 @@ _TABLE = (
 def update_of(**values):
     given = dict(clip_norm=0.3, scale=68_267.0, num_values=2_400_000, num_clients=6500)
     return RotatedUpdate(**given | values)
+
+
+def _papers_norm(clip, dimension, scale):
+    """Computes C_inflated of Xu et al. 2023, section 2.4, with alpha = e^(-1/2)."""
+    rounding = clip / scale + math.sqrt(dimension) / (2 * scale**2)
+    square = clip**2 + dimension / (4 * scale**2) + rounding
+    return math.sqrt(square) * (1 + 2**-50)  # rounded upwards
 
 
 class NumbersTest(parameterized.TestCase):
@@ -48,7 +55,7 @@ class NumbersTest(parameterized.TestCase):
         found = update_of(
             num_values=size, scale=q * math.sqrt(dimension) / 0.3, num_clients=100
         )
-        paper = noise_calibration.inflated_clip_norm(0.3, dimension, found.scale) / 0.3
+        paper = _papers_norm(0.3, dimension, found.scale) / 0.3
         # The limit is the largest integer that the condition allows.
         limit = (paper * found.scale * 0.3) ** 2
         self.assertBetween(found.squared_limit, limit * (1 - 1e-9) - 1, limit)

@@ -52,7 +52,7 @@ class SoundnessTest(parameterized.TestCase):
             self._assert_sound(
                 clones.ClonePair(local, n, stronger=False), epsilon, laws
             )
-            if clones.decomposition_holds(matrix, local):
+            if enumeration.decomposition_holds(matrix, local):
                 stronger_used += 1
                 self._assert_sound(
                     clones.ClonePair(local, n, stronger=True), epsilon, laws

@@ -28,7 +28,7 @@ from federated_hh import (
     triehh,
 )
 from federated_hh.interactive import distribution, fleet, ngrams, vector_fleet
-from federated_hh.interactive.two_servers import aggregator, pair
+from federated_hh.interactive.two_servers import aggregator
 from privacy import (
     blt,
     correlated_noise,
@@ -44,6 +44,7 @@ from privacy import triehh as triehh_privacy
 from rounds import algorithm, run, samplers, timers
 from simulation import client_text, client_words, population_options
 from tests.federated_hh.interactive import cases as statistics_cases
+from tests.federated_hh.interactive.two_servers import cases as server_cases
 from tests.training import training_test_case
 from training import (
     client_update,
@@ -343,7 +344,7 @@ def _statistics(data: str, plan: str, aggregation: str) -> ngrams.NGrams:
     devices: fleet.Fleet = vector_fleet.VectorFleet(approval, stored)
     if aggregation == aggregator.TwoServers.name:
         drop_out = 0.1
-        servers = aggregator.TwoServers(pair.LocalPair(), drop_out=drop_out)
+        servers = aggregator.TwoServers(server_cases.LocalPair(), drop_out=drop_out)
         devices = fleet.DeviceFleet(approval, stored, servers)
     return ngrams.NGrams(
         devices,

@@ -1,13 +1,11 @@
-"""The two servers as the outside reaches them: as processes, or within this one."""
+"""The two servers as the outside reaches them: as processes."""
 
 import contextlib
-import dataclasses
 import multiprocessing.connection
 import os
 import pathlib
 import subprocess
 import sys
-from collections.abc import Generator
 from typing import Any, Protocol
 
 import federated_hh
@@ -34,64 +32,6 @@ class Pair(Protocol):
             first: The argument of server 0; () for none.
             second: Likewise of server 1.
         """
-
-
-@dataclasses.dataclass(frozen=True)
-class Told:
-    """What a server told the other.
-
-    Attributes:
-        step: The name of the step in which it did.
-        index: The index of the server that spoke.
-        message: What it said.
-    """
-
-    step: str
-    index: int
-    message: bytes
-
-
-class LocalPair:
-    """Servers in this process, whose talk is kept: for tests and benchmarks.
-
-    Attributes:
-        servers: The two.
-        talk: All that one told the other so far.
-    """
-
-    def __init__(self):
-        self.servers = (server.Server(0), server.Server(1))
-        self.talk: list[Told] = []
-
-    def step(
-        self, name: str, first: Any = (), second: Any = ()
-    ) -> tuple[server.Answer, server.Answer]:
-        """Has both servers take a step; see `Pair`."""
-        answers: list[server.Answer] = []
-        talks: list[Generator[bytes, bytes, server.Answer]] = []
-        for one, argument in zip(self.servers, (first, second), strict=True):
-            found = getattr(one, name)(*_arguments(argument))
-            if isinstance(found, server.Answer):
-                answers.append(found)
-            else:
-                talks.append(found)
-        if talks:
-            answers = self._converse(name, talks)
-        return answers[0], answers[1]
-
-    def _converse(self, name: str, talks) -> list[server.Answer]:
-        heard: list[bytes | None] = [None, None]
-        answers: list[server.Answer] = []
-        while not answers:
-            said = []
-            for index, talk in enumerate(talks):
-                try:
-                    said.append(talk.send(heard[index]))
-                    self.talk.append(Told(name, index, said[-1]))
-                except StopIteration as end:
-                    answers.append(end.value)
-            heard = said[::-1]
-        return answers
 
 
 class ProcessPair(contextlib.AbstractContextManager):

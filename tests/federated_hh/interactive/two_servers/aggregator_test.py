@@ -4,7 +4,7 @@ import numpy as np
 from absl.testing import absltest, parameterized
 
 from federated_hh.interactive import analysis, fleet
-from federated_hh.interactive.two_servers import aggregator, pair
+from federated_hh.interactive.two_servers import aggregator
 from privacy import device_reports_plan
 from randomness import streams
 from rounds import samplers
@@ -34,7 +34,7 @@ class TwoServersTest(parameterized.TestCase):
         self.assertIsNone(batches[1].counts)
         self.assertEqual(batches[1].reports, 300)
         self.assertEqual(batches[1].minimum_cohort, 5000)
-        shared = aggregator.TwoServers(pair.LocalPair())
+        shared = aggregator.TwoServers(server_cases.LocalPair())
         shared.begin(recipe.content.num_cells, 300, _stream())
         shared.add(in_the_open.reports, 300)
         found = shared.close()
@@ -44,7 +44,7 @@ class TwoServersTest(parameterized.TestCase):
         )
 
     def test_blocks_and_batches_add_up(self):
-        shared = aggregator.TwoServers(pair.LocalPair())
+        shared = aggregator.TwoServers(server_cases.LocalPair())
         # 30 blocks of the clients.
         for number, size in ((0, 7), (1, 70_000)):
             reports = server_cases.reports_of(40, size, seed=number)
@@ -56,7 +56,7 @@ class TwoServersTest(parameterized.TestCase):
             np.testing.assert_array_equal(found.counts, 2 * reports.sum(axis=0))
 
     def test_a_batch_one_short_is_kept_back(self):
-        shared = aggregator.TwoServers(pair.LocalPair())
+        shared = aggregator.TwoServers(server_cases.LocalPair())
         for minimum, is_released in ((11, False), (10, True)):
             shared.begin(6, minimum, _stream())
             shared.add(server_cases.reports_of(10, 6), minimum)
@@ -70,7 +70,7 @@ class TwoServersTest(parameterized.TestCase):
             query="select ngrams from KeyboardNGrams",
             dataTypeContent={"ngrams": cases.FIGURE_4["dataTypeContent"]["ngrams"]},
         )
-        shared = aggregator.TwoServers(pair.LocalPair(), drop_out=0.2)
+        shared = aggregator.TwoServers(server_cases.LocalPair(), drop_out=0.2)
         devices = fleet.DeviceFleet(approval, stored, shared)
         batch = devices.ask(recipe, np.arange(300), (), _stream())
         self.assertEqual(batch.reports + batch.refused, 300)
@@ -122,7 +122,7 @@ class TwoServersTest(parameterized.TestCase):
         for drop_out in (-0.1, 1.0):
             with self.assertRaisesRegex(ValueError, f"drop_out is {drop_out}"):
                 aggregator.TwoServers(drop_out=drop_out)
-        shared = aggregator.TwoServers(pair.LocalPair())
+        shared = aggregator.TwoServers(server_cases.LocalPair())
         shared.begin(6, 3, _stream())
         with self.assertRaisesRegex(ValueError, r"reports has the shape \(2, 7\)"):
             shared.add(np.zeros((2, 7), bool), 3)

@@ -1,16 +1,77 @@
 """Batches of reports for tests, and ways to look into servers."""
 
+import dataclasses
 import pickle
+from collections.abc import Generator
+from typing import Any
 
 import numpy as np
 
-from federated_hh.interactive.two_servers import client, field, pair, proof, server
+from federated_hh.interactive.two_servers import client, field, proof, server
 from randomness import streams
 
 
 def reports_of(number, num_cells, seed=1):
     """Returns random reports: bool [number, num_cells]."""
     return np.random.default_rng(seed).random((number, num_cells)) < 0.3
+
+
+@dataclasses.dataclass(frozen=True)
+class Told:
+    """What a server told the other.
+
+    Attributes:
+        step: The name of the step in which it did.
+        index: The index of the server that spoke.
+        message: What it said.
+    """
+
+    step: str
+    index: int
+    message: bytes
+
+
+class LocalPair:
+    """Servers in this process, whose talk is kept.
+
+    Attributes:
+        servers: The two.
+        talk: All that one told the other so far.
+    """
+
+    def __init__(self):
+        self.servers = (server.Server(0), server.Server(1))
+        self.talk: list[Told] = []
+
+    def step(
+        self, name: str, first: Any = (), second: Any = ()
+    ) -> tuple[server.Answer, server.Answer]:
+        """Has both servers take a step; see `Pair`."""
+        answers: list[server.Answer] = []
+        talks: list[Generator[bytes, bytes, server.Answer]] = []
+        for one, argument in zip(self.servers, (first, second), strict=True):
+            found = getattr(one, name)(*(() if argument == () else (argument,)))
+            if isinstance(found, server.Answer):
+                answers.append(found)
+            else:
+                talks.append(found)
+        if talks:
+            answers = self._converse(name, talks)
+        return answers[0], answers[1]
+
+    def _converse(self, name: str, talks) -> list[server.Answer]:
+        heard: list[bytes | None] = [None, None]
+        answers: list[server.Answer] = []
+        while not answers:
+            said = []
+            for index, talk in enumerate(talks):
+                try:
+                    said.append(talk.send(heard[index]))
+                    self.talk.append(Told(name, index, said[-1]))
+                except StopIteration as end:
+                    answers.append(end.value)
+            heard = said[::-1]
+        return answers
 
 
 class Batches:
@@ -21,7 +82,7 @@ class Batches:
     """
 
     def __init__(self, num_cells=6, minimum=3, servers=None):
-        self.pair = pair.LocalPair() if servers is None else servers
+        self.pair = LocalPair() if servers is None else servers
         self.proof = proof.BitProof(num_cells, field.Field())
         self.minimum, self.number, self.blocks = minimum, -1, 0
 

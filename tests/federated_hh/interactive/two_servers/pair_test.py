@@ -41,7 +41,7 @@ class ProcessPairTest(absltest.TestCase):
         reports = cases.reports_of(3000, 100)
         with pair.ProcessPair() as both:
             found = []
-            for servers in (both, pair.LocalPair()):
+            for servers in (both, cases.LocalPair()):
                 batches = cases.Batches(100, minimum=3, servers=servers)
                 for _ in range(2):
                     batches.open()
