@@ -243,7 +243,7 @@ def _xu_rows(delta: float) -> Rows:
     from privacy import paper_tables
 
     rows = []
-    for name, rounds, separation, most, _ in paper_tables.XU_ZCDP:
+    for name, rounds, separation, most, _ in paper_tables.xu_models():
         multiplier = paper_tables.XU_NOISE_MULTIPLIER
         run = _Run.of(multiplier, rounds, separation, most)
         found = run.best(2)

@@ -172,7 +172,7 @@ def curves(panel: Panel, delta: float) -> list[dict[str, Any]]:
 def models(delta: float) -> list[dict[str, Any]]:
     """Returns the models of Table 1: as they were, and at the largest MinS."""
     rows = []
-    for name, rounds, separation, participation, printed in paper_tables.XU_ZCDP:
+    for name, rounds, separation, participation, printed in paper_tables.xu_models():
         table, _, model = name.partition(" 1 ")
         task = model.removeprefix("earlier ").rstrip("*")
         if table != "Table":

@@ -132,7 +132,7 @@ class TheoryStudy:
         """Returns the files of results by name; see `study.Study`."""
         del directory
         figure2 = tables_["figure2"].drop(columns=["setting", "repeat"])
-        table1 = pd.DataFrame(map(dataclasses.asdict, paper_tables.zhu_rows()))
+        table1 = pd.DataFrame(map(dataclasses.asdict, paper_tables.all_rows("Zhu")))
         return {
             "table1.csv": tables.write(table1.drop(columns="paper")).encode(),
             "figure2.csv": tables.write(figure2).encode(),

@@ -69,7 +69,7 @@ class WheelTest(absltest.TestCase):
         expected = {
             str(file.relative_to(_ROOT))
             for package in _PACKAGES
-            for pattern in ("*.py", "*.html", "*.json")
+            for pattern in ("*.py", "*.csv", "*.html", "*.json")
             for file in (_ROOT / package).rglob(pattern)
         }
         found = {
@@ -80,6 +80,7 @@ class WheelTest(absltest.TestCase):
         self.assertEqual(found, expected)
         self.assertIn("simulation/page.html", found)
         self.assertIn("simulation/run.schema.json", found)
+        self.assertIn("privacy/paper_tables.csv", found)
         self.assertIn("privacy/statement.schema.json", found)
 
     def test_packages_are_those_of_the_repository(self):
