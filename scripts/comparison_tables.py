@@ -66,25 +66,8 @@ def figure6() -> list[str]:
     return _by_epsilon("zhu_figure6", "recall_at_200", "recall of the top 200")
 
 
-def cost() -> list[str]:
-    """What SFP costs, beside a loop over users."""
-    rows = [
-        [
-            f"{row['clients']:,.0f}",
-            f"{row['ours_cpu_seconds']:.1f} s",
-            f"{row['loop_reports_seconds_of_all']:,.1f} s",
-            f"{row['loop_decode_seconds_of_all']:,.0f} s",
-        ]
-        for row in tables.read(RESULTS / "benchmark_sfp" / "cost.csv").to_dict(
-            "records"
-        )
-    ]
-    return table(["clients", "ours, all", "loop: reports", "loop: decode"], rows)
-
-
 TABLES = {
     "zhu_table2": table2,
     "zhu_figure4": figure4,
     "zhu_figure6": figure6,
-    "benchmark_sfp": cost,
 }

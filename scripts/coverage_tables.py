@@ -1,9 +1,9 @@
 """Tables of the documents on the case study of Sun et al. 2024, from its results."""
 
-from collections.abc import Mapping
-from typing import Any
+import math
 
-from scripts.table_text import RESULTS, mean, summary, table
+from scripts.table_text import RESULTS, mean, of_rows, table
+from scripts.table_text import rows as read
 from simulation import tables
 
 # Coverage of the law's clients by the settings of Figure 1, by a model of the
@@ -17,44 +17,32 @@ _PREDICTED = {
     "epsilon 12": 0.770,
     "epsilon inf": 0.774,
 }
-
-
-def _words(row: Mapping[str, Any], found: str, real: str) -> str:
-    return f"{row[found]:,.0f} ({row[real]:,.0f})"
+_FOUND = "{words_found:,.0f} ({words_real:,.0f})"
+_RELEASED = "{words_released:,.0f} ({released_real:,.0f})"
 
 
 def oov_table1() -> list[str]:
     """Table 1 of Sun et al. 2024."""
-    return table(
-        [
-            "Table 1: coverage, epsilon 10",
-            "N",
-            "here",
-            "words found (real)",
-            "above 3 standard errors (real)",
-            "bloggers drawn with replacement",
-            "paper",
-        ],
-        [
-            [
-                row["setting"].replace(",", " sampler,", 1),
-                f"{row['cohort_size']:,}",
-                mean(row),
-                _words(row, "words_found", "words_real"),
-                _words(row, "words_released", "released_real"),
-                mean(other),
-                f"{row['paper_coverage']:.1%}",
-            ]
-            for row, other in zip(
-                summary("oov_table1"), summary("oov_table1_bloggers"), strict=True
-            )
-        ],
+    others = {row["setting"]: row for row in read("oov_table1_bloggers/summary")}
+    return of_rows(
+        read("oov_table1/summary"),
+        {
+            "Table 1: coverage, epsilon 10": lambda row: row["setting"].replace(
+                ",", " sampler,", 1
+            ),
+            "N": "{cohort_size:,}",
+            "here": mean,
+            "words found (real)": _FOUND,
+            "above 3 standard errors (real)": _RELEASED,
+            "bloggers drawn with replacement": lambda row: mean(others[row["setting"]]),
+            "paper": "{paper_coverage:.1%}",
+        },
     )
 
 
 def oov_table1_fashion() -> list[str]:
     """The stress test: words in fashion."""
-    rows = summary("oov_table1_fashion")
+    rows = read("oov_table1_fashion/summary")
     return table(
         [
             "coverage at a quarter of the clients, two repeats",
@@ -66,7 +54,7 @@ def oov_table1_fashion() -> list[str]:
 
 def oov_figure1() -> list[str]:
     """Figure 1 of Sun et al. 2024."""
-    rows = summary("oov_figure1")
+    rows = read("oov_figure1/summary")
     names = [row["setting"].removeprefix("epsilon ") for row in rows]
     return table(
         ["epsilon", *[name.replace("inf", "infinite") for name in names]],
@@ -74,16 +62,13 @@ def oov_figure1() -> list[str]:
             ["coverage", *[mean(row) for row in rows]],
             [
                 "of bloggers drawn with replacement",
-                *[mean(row) for row in summary("oov_figure1_bloggers")],
+                *[mean(row) for row in read("oov_figure1_bloggers/summary")],
             ],
             ["predicted", *[f"{_PREDICTED[row['setting']]:.1%}" for row in rows]],
-            [
-                "words found (real)",
-                *[_words(row, "words_found", "words_real") for row in rows],
-            ],
+            ["words found (real)", *[_FOUND.format(**row) for row in rows]],
             [
                 "above 3 standard errors (real)",
-                *[_words(row, "words_released", "released_real") for row in rows],
+                *[_RELEASED.format(**row) for row in rows],
             ],
         ],
     )
@@ -101,38 +86,24 @@ def oov_production() -> list[str]:
 
 def oov_real_text() -> list[str]:
     """Words that a large dictionary does not know, in real text."""
-    rows = {row["setting"]: row for row in summary("oov_real_text")}
-    shown = []
-    for setting, private in rows.items():
-        name, _, epsilon = setting.partition(", epsilon ")
-        if epsilon != "10":
-            continue
-        without = rows[f"{name}, epsilon inf"]
-        others = private["held_out_coverage"]
-        shown.append(
-            [
-                name.replace("-", " "),
-                f"{private['cohort_size']:,}",
-                mean(private),
-                mean(without),
-                _words(private, "words_found", "words_real"),
-                _words(private, "words_released", "released_real"),
-                mean(private, "released_coverage"),
-                "" if others != others else f"{others:.2%}",
-            ]
-        )
-    return table(
-        [
-            "",
-            "N",
-            "coverage, epsilon 10",
-            "without privacy",
-            "words found (real)",
-            "above 3 standard errors (real)",
-            "their coverage",
-            "words found, of other bloggers",
-        ],
-        shown,
+    rows = {row["setting"]: row for row in read("oov_real_text/summary")}
+    of_ten = [row for name, row in rows.items() if name.endswith(", epsilon 10")]
+    return of_rows(
+        [{**row, "name": row["setting"].partition(", epsilon ")[0]} for row in of_ten],
+        {
+            "": lambda row: row["name"].replace("-", " "),
+            "N": "{cohort_size:,}",
+            "coverage, epsilon 10": mean,
+            "without privacy": lambda row: mean(rows[f"{row['name']}, epsilon inf"]),
+            "words found (real)": _FOUND,
+            "above 3 standard errors (real)": _RELEASED,
+            "their coverage": lambda row: mean(row, "released_coverage"),
+            "words found, of other bloggers": lambda row: (
+                ""
+                if math.isnan(row["held_out_coverage"])
+                else f"{row['held_out_coverage']:.2%}"
+            ),
+        },
     )
 
 

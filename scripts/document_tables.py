@@ -24,12 +24,10 @@ from scripts import (
     comparison_tables,
     cost_tables,
     coverage_tables,
-    interaction_tables,
     keyboard_tables,
     masked_tables,
     quality_plots,
     scale_tables,
-    secagg_tables,
     statistics_tables,
     xu_tables,
 )
@@ -118,51 +116,6 @@ def renewed(text: str) -> str:
         table = TABLES[name]()
         lines[first : first + len(old)] = table if old else ["", *table]
     return "\n".join(lines) + "\n"
-
-
-def _randomizers(epsilon: float, domain_size: int) -> list[str]:
-    found = tables.read(RESULTS / "randomizers" / "side_by_side.csv")
-    found = found[(found["epsilon"] == epsilon) & (found["domain_size"] == domain_size)]
-    rows = []
-    for row in found.to_dict("records"):
-        name = row["randomizer"].replace("k-ary response", "k-ary randomized response")
-        guarantee = f"replacement {row['replacement_epsilon']:g}"
-        if name == "symmetric one-hot":
-            guarantee += f" = deletion {row['replacement_epsilon'] / 2:g}"
-        if name.endswith(", deletion"):
-            name = name.removesuffix(", deletion")
-            guarantee = f"deletion {epsilon:g} = {guarantee}"
-        rows.append(
-            [
-                name,
-                guarantee,
-                f"{row['bits_per_report']:,}",
-                f"{row['error']:,.0f}",
-                _seconds(row["sum_cpu_seconds"]),
-                _seconds(row["cpu_microseconds_per_report"] / 1e6),
-            ]
-        )
-    reports = int(found["reports"].iloc[0])
-    count = "10⁶" if reports == 10**6 else f"{reports / 1e7:g}·10⁷"
-    return table(
-        [
-            f"at epsilon = {epsilon:g}, {domain_size:,} items, {count} reports",
-            "guarantee",
-            "bits a report",
-            "error (devices)",
-            "sum of all reports",
-            "one report",
-        ],
-        rows,
-    )
-
-
-def _seconds(value: float) -> str:
-    """Returns a time with two significant digits and a unit."""
-    for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
-        if value >= 0.1 * size or unit == "µs":
-            return f"{float(f'{value / size:.2g}'):g} {unit}"
-    raise AssertionError("the last unit takes all")
 
 
 def training_demo() -> list[str]:
@@ -322,58 +275,16 @@ def _power(exponent: int) -> str:
     return "10" + str(exponent).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
 
 
-def benchmark_two_servers() -> list[str]:
-    """What sums by two servers cost."""
-    found = tables.read(RESULTS / "benchmark_two_servers" / "cost.csv")
-    rows = []
-    for row in found.to_dict("records"):
-        servers = [row[f"server_{i}_cpu_seconds"] for i in range(2)]
-        seconds = [row["clients_cpu_seconds"], *servers, row["cpu_seconds"]]
-        rows.append(
-            [
-                f"{row['reports']:,} of {row['cells']:,} cells",
-                *[f"{value:.1f} s" for value in seconds],
-                _seconds(row["cpu_microseconds_per_report"] / 1e6),
-                f"{row['values_of_a_share']:,} and {row['values_of_a_proof']}",
-                f"{row['refused']}",
-            ]
-        )
-    header = ["reports", "clients", "server 0", "server 1", "altogether", "one report"]
-    return table([*header, "values of share and proof", "refused"], rows)
-
-
-def benchmark_training() -> list[str]:
-    """What a client's training costs in several ways."""
-    found = tables.read(RESULTS / "benchmark_training" / "clients.csv")
-    cost = found.groupby(
-        ["workload", "way"], sort=False
-    ).cpu_seconds_per_client.median()
-    names = found["workload"].unique()
-    rows = [
-        [way, *[_seconds(cost[name, way]) for name in names]]
-        for way in found["way"].unique()
-    ]
-    return table(["processor time a client", *names], rows)
-
-
 TABLES: dict[str, Callable[[], list[str]]] = {
     **coverage_tables.TABLES,
-    "randomizers_thousand": lambda: _randomizers(4, 1001),
-    "randomizers_million": lambda: _randomizers(10, 1_000_001),
     "training_demo": training_demo,
     "model_parameters": model_parameters,
     "triehh_parameters": triehh_parameters,
     "training_blogs": training_blogs,
-    "secagg_bits": secagg_tables.bits,
-    "secagg_encoding": secagg_tables.encoding,
-    "secagg_tradeoff": secagg_tables.tradeoff,
     "training_blt": training_blt,
     "pretraining": pretraining,
-    "benchmark_training": benchmark_training,
-    "benchmark_two_servers": benchmark_two_servers,
     **comparison_tables.TABLES,
     **cost_tables.TABLES,
-    **interaction_tables.TABLES,
     **keyboard_tables.TABLES,
     **masked_tables.TABLES,
     **scale_tables.TABLES,

@@ -2,8 +2,7 @@
 
 from collections.abc import Callable
 
-from scripts.table_text import RESULTS, table
-from simulation import tables
+from scripts.table_text import table
 from simulation.masking import graph
 
 _COHORTS = (100, 1000, 6500, 10**5, 10**6)
@@ -26,34 +25,6 @@ def masked_graphs() -> list[str]:
     return table(["clients", *shares], rows)
 
 
-def benchmark_secure_sum() -> list[str]:
-    """What a masked sum costs."""
-    found = tables.read(RESULTS / "benchmark_secure_sum" / "cost.csv")
-    rows = [
-        [
-            f"{row['clients']:,}",
-            f"{row['neighbours']:,}",
-            f"{row['size']:,}, {row['bits']}",
-            f"{row['client_cpu_seconds'] * 1e3:,.1f} ms",
-            f"{row['server_cpu_seconds']:.2f} s",
-            f"{row['cpu_seconds']:.1f} s",
-            _size(row["bytes_up_per_client"]),
-            _size(row["bytes_down_per_client"]),
-        ]
-        for row in found.to_dict("records")
-    ]
-    header = ["clients", "neighbours", "numbers, bits", "a client", "server"]
-    return table([*header, "altogether", "up", "down"], rows)
-
-
-def _size(num_bytes: float) -> str:
-    """Returns how many bytes a client sends or gets."""
-    if num_bytes < 1e6:
-        return f"{num_bytes / 1e3:.1f} kB"
-    return f"{num_bytes / 1e6:.2f} MB"
-
-
 TABLES: dict[str, Callable[[], list[str]]] = {
     "masked_graphs": masked_graphs,
-    "benchmark_secure_sum": benchmark_secure_sum,
 }

@@ -1,50 +1,45 @@
 """Tables of the document on interactive statistics, from their results."""
 
 import math
+from collections.abc import Callable, Mapping
+from typing import Any
 
-from scripts.table_text import RESULTS, table
-from simulation import tables
+from scripts.table_text import of_rows, rows, table
 from studies import mcmillan_2022_privacy, mcmillan_2022_trust_models
 
 
-def _rows(study: str, name: str) -> list[dict]:
-    return tables.read(RESULTS / study / f"{name}.csv").to_dict("records")
+def _is_power_of_ten(row: Mapping[str, Any]) -> bool:
+    return math.log10(row["cohort"]) % 1 == 0
+
+
+def _epsilon(name: str) -> Callable[[Mapping[str, Any]], str]:
+    return lambda row: mcmillan_2022_privacy.shown_epsilon(row[name])
 
 
 def figure1() -> list[str]:
     """Epsilon of a cohort's sum, by all that is proved."""
-    rows = []
-    for row in _rows("mcmillan_figure1", "figure1"):
-        if math.log10(row["cohort"]) % 1 == 0 and row["cohort"] >= 1000:
-            shown = [
-                mcmillan_2022_privacy.shown_epsilon(row[name])
-                for name in (
-                    "equation1",
-                    "clones_2021",
-                    "clones_2022",
-                    "asymmetric",
-                    "symmetric",
-                )
-            ]
-            rows.append([f"{row['local_epsilon']:g}", f"{row['cohort']:,.0f}", *shown])
-    return table(
+    return of_rows(
         [
-            "local ε",
-            "reports",
-            "equation (1)",
-            "clones 2021",
-            "clones 2022 (the paper's)",
-            "asymmetric, Rényi",
-            "symmetric, Rényi",
+            row
+            for row in rows("mcmillan_figure1/figure1")
+            if _is_power_of_ten(row) and row["cohort"] >= 1000
         ],
-        rows,
+        {
+            "local ε": "{local_epsilon:g}",
+            "reports": "{cohort:,.0f}",
+            "equation (1)": _epsilon("equation1"),
+            "clones 2021": _epsilon("clones_2021"),
+            "clones 2022 (the paper's)": _epsilon("clones_2022"),
+            "asymmetric, Rényi": _epsilon("asymmetric"),
+            "symmetric, Rényi": _epsilon("symmetric"),
+        },
     )
 
 
 def minimum_cohorts() -> list[str]:
     """How many reports have epsilon 1."""
     found: dict[str, list[str]] = {}
-    for row in _rows("mcmillan_figure1", "minimum_cohorts"):
+    for row in rows("mcmillan_figure1/minimum_cohorts"):
         name = row["bound"].split(",")[0] + f", {row['randomizer'].replace('_', ' ')}"
         found.setdefault(name, []).append(f"{row['minimum_cohort']:,}")
     return table(
@@ -55,30 +50,31 @@ def minimum_cohorts() -> list[str]:
 
 def composition() -> list[str]:
     """How many queries a budget admits."""
-    rows = []
-    for row in _rows("mcmillan_composition", "queries"):
-        if math.log10(row["cohort"]) % 1 == 0 and row["cohort"] <= 10**6:
-            rows.append(
-                [
-                    row["encoding"],
-                    f"{row['local_epsilon']:g}",
-                    f"{row['cohort']:,}",
-                    *(f"{row[name]:,}" for name in ("basic", "advanced", "renyi")),
-                ]
-            )
-    return table(
-        ["encoding", "local ε", "reports a query", "basic", "advanced", "Rényi"], rows
+    return of_rows(
+        [
+            row
+            for row in rows("mcmillan_composition/queries")
+            if _is_power_of_ten(row) and row["cohort"] <= 10**6
+        ],
+        {
+            "encoding": "{encoding}",
+            "local ε": "{local_epsilon:g}",
+            "reports a query": "{cohort:,}",
+            "basic": "{basic:,}",
+            "advanced": "{advanced:,}",
+            "Rényi": "{renyi:,}",
+        },
     )
 
 
 def trust_models() -> list[str]:
     """The error of one histogram under every trust model."""
-    rows: dict[str, list[str]] = {}
+    found: dict[str, list[str]] = {}
     sizes = []
-    for row in _rows("mcmillan_trust_models", "errors"):
+    for row in rows("mcmillan_trust_models/errors"):
         low, high = row["error_low"], row["error_high"]
         shown = f"{row['error']:.3g} ({low:.3g}–{high:.3g})"
-        rows.setdefault(row["model"], []).append(shown)
+        found.setdefault(row["model"], []).append(shown)
         if row["devices"] not in sizes:
             sizes.append(row["devices"])
     models = {model.name: model for model in mcmillan_2022_trust_models.MODELS}
@@ -91,31 +87,71 @@ def trust_models() -> list[str]:
         ],
         [
             [name, *errors, models[name].trusted, models[name].left]
-            for name, errors in rows.items()
+            for name, errors in found.items()
         ],
     )
 
 
 def cost() -> list[str]:
     """What a query costs, a step at a time."""
-    rows = []
-    for row in _rows("benchmark_statistics", "cost"):
-        first = row["step"] in ("donate events", "take the events")
-        rows.append(
-            [
-                f"{row['devices']}, {row['number']:,}, {row['cells']:,} cells"
-                if first
-                else "",
-                row["step"],
-                f"{row['cpu_seconds']:.2f} s",
-                f"{row['microseconds_a_device']:.3g} µs",
-                f"{row['peak_gib']:.2f} GiB" if row["step"] == "all" else "",
-            ]
-        )
-    return table(["devices", "step", "processor time", "a device", "peak memory"], rows)
+    firsts = ("donate events", "take the events")
+    return of_rows(
+        rows("benchmark_statistics/cost"),
+        {
+            "devices": lambda row: (
+                "{devices}, {number:,}, {cells:,} cells".format(**row)
+                if row["step"] in firsts
+                else ""
+            ),
+            "step": "{step}",
+            "processor time": "{cpu_seconds:.2f} s",
+            "a device": "{microseconds_a_device:.3g} µs",
+            "peak memory": lambda row: (
+                f"{row['peak_gib']:.2f} GiB" if row["step"] == "all" else ""
+            ),
+        },
+    )
+
+
+_WAYS = ("interactive", "interactive, one report a device", "static")
+_NAMES = {
+    "ngrams": "of the top 100 3-grams",
+    "joint": "of the top 100 pairs of age and 3-gram",
+    "distribution": "largest error of the share below a value",
+}
+
+
+def gains() -> list[str]:
+    """What each way finds, or its error, at the same total privacy."""
+    found: dict[tuple[str, str], dict[str, Mapping[str, Any]]] = {}
+    for row in rows("mcmillan_analyses/summary"):
+        key = row["analysis"], f"{row['data'].partition(',')[0]}, {row['clients']:,}"
+        way = row["approach"]
+        if way.startswith("static,"):  # of the grids the best
+            way = "static"
+            best = found[key].get(way)
+            if best and best["largest_error"] <= row["largest_error"]:
+                continue
+        found.setdefault(key, {})[way] = row
+    return table(
+        ["found, devices", *_WAYS],
+        [
+            [f"{_NAMES[analysis]}: {data}", *(_shown(ways[way]) for way in _WAYS)]
+            for (analysis, data), ways in found.items()
+        ],
+    )
+
+
+def _shown(row: Mapping[str, Any]) -> str:
+    if row["analysis"] == "distribution":
+        half = (row["largest_error_high"] - row["largest_error_low"]) / 2
+        return f"{row['largest_error']:.2%} ± {half:.2%}"
+    half = (row["popular_found_high"] - row["popular_found_low"]) / 2
+    return f"{row['popular_found']:.1f} ± {half:.1f}"
 
 
 TABLES = {
+    "mcmillan_analyses": gains,
     "mcmillan_figure1": figure1,
     "mcmillan_minimum_cohorts": minimum_cohorts,
     "mcmillan_composition": composition,

@@ -2,7 +2,7 @@
 
 import math
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from simulation import tables
@@ -16,13 +16,30 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     return lines + [f"| {' | '.join(row)} |" for row in rows]
 
 
-def summary(study: str) -> list[dict[str, Any]]:
-    """Returns the rows of a study's summary.
+def rows(file: str) -> list[dict[str, Any]]:
+    """Returns the rows of a CSV file in `RESULTS`, named without its ending."""
+    return tables.read(RESULTS / f"{file}.csv").to_dict("records")
+
+
+def of_rows(
+    found: Iterable[Mapping[str, Any]],
+    columns: Mapping[str, str | Callable[[Mapping[str, Any]], str]],
+) -> list[str]:
+    """Returns a table with a line for each row.
 
     Args:
-        study: The folder in `RESULTS`.
+        found: The values of each row, by name.
+        columns: By header, a format of a row's values such as `{loss:.3f}`, or a
+            function of them.
     """
-    return tables.read(RESULTS / study / "summary.csv").to_dict("records")
+
+    def line(row: Mapping[str, Any]) -> list[str]:
+        forms = columns.values()
+        return [
+            form.format(**row) if isinstance(form, str) else form(row) for form in forms
+        ]
+
+    return table([*columns], [line(row) for row in found])
 
 
 def mean(row: Mapping[str, Any], name: str = "coverage") -> str:

@@ -68,33 +68,6 @@ _DIFFERENCES = {
 }
 
 
-def xu_quality() -> list[str]:
-    """What models of 10,000 words are worth on a keyboard, beside n-grams."""
-    return _judged("xu_quality", _OF_BLOGGERS)
-
-
-def xu_quality_beside() -> list[str]:
-    """The same as differences to the Kneser-Ney trigram of the same seed."""
-    return _beside("xu_quality")
-
-
-def xu_quality_paper_size() -> list[str]:
-    """What the paper's model of 2.4 million parameters is worth."""
-    # The other n-grams are those beside the smaller model.
-    models = (*_LABELS, metric_names.TRIGRAM, metric_names.KNESER_NEY)
-    return _judged("xu_quality_paper_size", _OF_BLOGGERS, models=models)
-
-
-def xu_quality_paper_size_beside() -> list[str]:
-    """The same as differences to the Kneser-Ney trigram of the same seed."""
-    return _beside("xu_quality_paper_size")
-
-
-def xu_quality_500_rounds() -> list[str]:
-    """The same of the settings before these, with more rounds."""
-    return _judged("xu_quality_500_rounds", (*_JUDGED, "word_modified_after"))
-
-
 def _judged(
     folder: str,
     names: Sequence[str],
@@ -172,19 +145,6 @@ def _titles(names: Sequence[str]) -> list[str]:
     return [metric_names.KEYBOARD_LABELS.get(name, name) for name in names]
 
 
-def xu_quality_differences() -> list[str]:
-    """What noise, the chat, a clip that adapts and more rounds change.
-
-    Of the same seed, so of the same judges, two models at a time.
-    """
-    return _differences("xu_quality")
-
-
-def xu_quality_paper_size_differences() -> list[str]:
-    """The same of the paper's model, as far as it was trained."""
-    return _differences("xu_quality_paper_size")
-
-
 def _differences(folder: str) -> list[str]:
     """Returns what models of the same seed have less than others, as means."""
     judged = quality_results.judged_by_seed(folder).values()
@@ -248,17 +208,6 @@ def xu_quality_rounds_saved() -> list[str]:
             rows.append([_LABELS[row["setting"]], seed, *cells])
     columns = ["seed", "loss", "rounds from scratch", "zCDP", "rounds pretrained"]
     return table(["", *columns, "zCDP"], rows)
-
-
-def xu_quality_synthetic() -> list[str]:
-    """How far models are from the law of the language that clients write."""
-    names = (metric_names.REGRET, *_JUDGED[1:])
-    return _judged("xu_quality_synthetic", names, "held-out clients")
-
-
-def xu_quality_synthetic_differences() -> list[str]:
-    """What noise, a clip that adapts and central training change there."""
-    return _differences("xu_quality_synthetic")
 
 
 def xu_quality_choice() -> list[str]:
@@ -367,18 +316,34 @@ def xu_gboard_strategy() -> list[str]:
 
 
 TABLES: dict[str, Callable[[], list[str]]] = {
-    "xu_quality": xu_quality,
-    "xu_quality_500_rounds": xu_quality_500_rounds,
-    "xu_quality_beside": xu_quality_beside,
-    "xu_quality_differences": xu_quality_differences,
+    # What models are worth on a keyboard, beside n-grams; and as differences to the
+    # Kneser-Ney trigram of the same seed.
+    "xu_quality": lambda: _judged("xu_quality", _OF_BLOGGERS),
+    "xu_quality_beside": lambda: _beside("xu_quality"),
+    # The same of the paper's model; the other n-grams are those above.
+    "xu_quality_paper_size": lambda: _judged(
+        "xu_quality_paper_size",
+        _OF_BLOGGERS,
+        models=(*_LABELS, metric_names.TRIGRAM, metric_names.KNESER_NEY),
+    ),
+    "xu_quality_paper_size_beside": lambda: _beside("xu_quality_paper_size"),
+    # The settings before these, with more rounds.
+    "xu_quality_500_rounds": lambda: _judged(
+        "xu_quality_500_rounds", (*_JUDGED, "word_modified_after")
+    ),
+    # How far models are from the law of the language that clients write.
+    "xu_quality_synthetic": lambda: _judged(
+        "xu_quality_synthetic",
+        (metric_names.REGRET, *_JUDGED[1:]),
+        "held-out clients",
+    ),
+    # What noise, the chat, a clip that adapts and more rounds change.
+    "xu_quality_differences": lambda: _differences("xu_quality"),
+    "xu_quality_paper_size_differences": lambda: _differences("xu_quality_paper_size"),
+    "xu_quality_synthetic_differences": lambda: _differences("xu_quality_synthetic"),
     "xu_quality_rounds_saved": xu_quality_rounds_saved,
-    "xu_quality_paper_size": xu_quality_paper_size,
-    "xu_quality_paper_size_beside": xu_quality_paper_size_beside,
-    "xu_quality_paper_size_differences": xu_quality_paper_size_differences,
     "xu_quality_sizes": xu_quality_sizes,
     "xu_quality_choice": xu_quality_choice,
-    "xu_quality_synthetic": xu_quality_synthetic,
-    "xu_quality_synthetic_differences": xu_quality_synthetic_differences,
     "xu_figure4": xu_figure4,
     "xu_scaling": xu_scaling,
     "xu_gboard_strategy": xu_gboard_strategy,

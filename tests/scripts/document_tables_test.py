@@ -57,7 +57,7 @@ class XuTablesTest(absltest.TestCase):
             path.parent.mkdir(parents=True)
             path.write_text(f"model,loss,one_suggestion\n{text}")
         with mock.patch.object(quality_results, "RESULTS", results):
-            _, _, row = xu_tables.xu_quality_paper_size_differences()
+            _, _, row = xu_tables.TABLES["xu_quality_paper_size_differences"]()
             self.assertEqual(
                 row, "| the noise | DP-FTRL less FedAvg | 1 | +0.500 | -12.50% |"
             )
@@ -79,12 +79,12 @@ class XuTablesTest(absltest.TestCase):
             text = other.read_text().replace("4.500000000000001,", "4.5000000001,")
             other.write_text(text)
             with self.assertRaisesRegex(ValueError, "two losses of one model of seed"):
-                xu_tables.xu_quality_paper_size()
+                xu_tables.TABLES["xu_quality_paper_size"]()
             other.unlink()
             path = results / "xu_quality_paper_size/seed_1/judged.csv"
             path.write_text(path.read_text().replace("bigram,5.0", "bigram,5.1"))
             with self.assertRaisesRegex(ValueError, "two losses of one model of seed"):
-                xu_tables.xu_quality_paper_size_differences()
+                xu_tables.TABLES["xu_quality_paper_size_differences"]()
 
     def test_runs_at_another_rate_have_names_of_their_own(self):
         results = pathlib.Path(self.create_tempdir().full_path)
@@ -139,7 +139,7 @@ class XuTablesTest(absltest.TestCase):
             names = "one_suggestion,three_suggestions,picked_rate"
             path.write_text(f"model,repeat,loss,regret,{names}\n{text}")
         with mock.patch.object(quality_results, "RESULTS", results):
-            _, _, *found = xu_tables.xu_quality_synthetic()
+            _, _, *found = xu_tables.TABLES["xu_quality_synthetic"]()
         shown = {row.split(" | ")[0]: row.split(" | ")[1:4] for row in found}
         self.assertEqual(
             shown,
@@ -156,7 +156,7 @@ class XuTablesTest(absltest.TestCase):
             mock.patch.object(quality_results, "RESULTS", results),
             self.assertRaisesRegex(ValueError, "two losses of one model of seed 7"),
         ):
-            xu_tables.xu_quality_synthetic()
+            xu_tables.TABLES["xu_quality_synthetic"]()
 
     def test_models_are_compared_seed_by_seed(self):
         # Judges differ far more from seed to seed than models do; and one of the
@@ -171,7 +171,7 @@ class XuTablesTest(absltest.TestCase):
             text = "\n".join(",".join(map(str, row)) for row in rows)
             (folder / "judged.csv").write_text(f"model,loss,one_suggestion\n{text}\n")
         with mock.patch.object(quality_results, "RESULTS", results):
-            _, _, *rows = xu_tables.xu_quality_differences()
+            _, _, *rows = xu_tables.TABLES["xu_quality_differences"]()
         more = "FedAvg, three times the rounds less FedAvg"
         self.assertEqual(
             rows,
