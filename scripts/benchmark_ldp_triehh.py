@@ -26,11 +26,9 @@ mapped files, which the system may drop at any time.
 
 import dataclasses
 import itertools
-import json
 import math
 import os
 import pathlib
-import platform
 import shutil
 import subprocess
 import sys
@@ -41,7 +39,7 @@ from absl import app
 
 from options import option_flags
 from options.fields import check, option
-from scripts import resource_usage
+from scripts import benchmark_results, resource_usage
 from simulation import startup
 
 
@@ -367,32 +365,6 @@ def plot_cost(table) -> bytes:
     return plots.png(figure)
 
 
-def about(population, commit: str, usage: dict[str, str]) -> dict:
-    """Returns what made the results, and what the parts cost."""
-    import numpy as np
-    import tensorflow as tf
-
-    # Where a population is kept makes no difference.
-    arguments = " ".join(a for a in sys.argv[1:] if not a.startswith("--cache_dir"))
-    return {
-        "command": f"scripts/run scripts.benchmark_ldp_triehh {arguments}".strip(),
-        "commit": commit,
-        "data": (
-            f"synthetic English, words of the lowest 5% of frequency mass: "
-            f"{population.num_clients:,} clients, {population.num_words:,} words, "
-            f"{population.num_entries:,} pairs of both"
-        ),
-        **usage,
-        "machine": f"{platform.machine()}, {os.cpu_count()} cores",
-        "load_average": os.getloadavg(),
-        "versions": {
-            "python": platform.python_version(),
-            "numpy": np.__version__,
-            "tensorflow": tf.__version__,
-        },
-    }
-
-
 def prepare(directory: str):
     """Returns the population; it is prepared if it is not in the directory."""
     from simulation import population as population_lib
@@ -419,22 +391,16 @@ def measure(scratch: str, results_directory: str) -> None:
     import string
 
     from federated_hh import alphabet as alphabet_lib
-    from simulation import atomic_files, runtime, software, tables
+    from simulation import runtime
 
-    commit = software.version()  # before results change the tree
+    results = benchmark_results.Results(
+        results_directory, "scripts.benchmark_ldp_triehh"
+    )
     cache_directory = _FLAGS.read().cache_dir or scratch
-
-    def write(name: str, contents: bytes) -> None:
-        atomic_files.write_file(os.path.join(results_directory, name), contents)
-
-    def show(name: str, table) -> None:
-        print(f"\n{name}\n{table.to_string(index=False)}", flush=True)
-        write(f"{name}.csv", tables.write(table, significant_digits=6).encode())
-
     origin = {}
     if _FLAGS.read().study_scale:
         study, whole, size = measure_study(scratch)
-        show("study", study)
+        results.show("study", study)
         origin["study"] = f"{whole}, {size / 1e9:.3g} GB of disk"
         print(f"\nthe whole of Table 1, from nothing: {origin['study']}", flush=True)
     with resource_usage.Usage() as prepared:
@@ -444,24 +410,26 @@ def measure(scratch: str, results_directory: str) -> None:
     algorithm = build_algorithm(population, alphabet, population.num_clients // _DEPTH)
     with runtime.tff_worker(max_concurrent_calls=2), resource_usage.Usage() as whole:
         stages, place = measure_stages(algorithm)
-    show("stages", stages)
+    results.show("stages", stages)
     print(f"\nall {len(stages)} levels in {whole}", flush=True)
     with runtime.tff_worker(max_concurrent_calls=2):
-        show("per_report", measure_per_report(population, alphabet, place))
+        results.show("per_report", measure_per_report(population, alphabet, place))
     with runtime.tff_worker(max_concurrent_calls=2):
         cost = measure_cost(population, alphabet, place)
-    show("cost_against_clients", cost)
-    write("cost_against_clients.png", plot_cost(cost))
-    origin |= {"prepared": str(prepared), "stages": str(whole)}
-    text = json.dumps(about(population, commit, origin), indent=2)
-    write("about.json", text.encode() + b"\n")
+    results.show("cost_against_clients", cost)
+    results.write("cost_against_clients.png", plot_cost(cost))
+    data = (
+        f"synthetic English, words of the lowest 5% of frequency mass: "
+        f"{population.num_clients:,} clients, {population.num_words:,} words, "
+        f"{population.num_entries:,} pairs of both"
+    )
+    results.finish(data=data, **origin, prepared=str(prepared), stages=str(whole))
 
 
 def main(argv: list[str]) -> None:
-    """Makes the directories, and measures."""
+    """Makes a directory for what is not kept, and measures."""
     del argv
     startup.silence_tensorflow()
-    os.makedirs(_FLAGS.read().results_dir, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="benchmark_ldp_triehh_") as scratch:
         measure(scratch, _FLAGS.read().results_dir)
 

@@ -17,11 +17,7 @@ worker it is the processor time that counts.
 """
 
 import dataclasses
-import json
-import os
-import platform
 import statistics
-import sys
 import time
 from typing import Any
 
@@ -29,6 +25,7 @@ from absl import app
 
 from options import option_flags
 from options.fields import check, option
+from scripts import benchmark_results
 from simulation import startup
 
 
@@ -342,55 +339,30 @@ def plot_errors(table) -> bytes:
     return plots.png(figure)
 
 
-def about(arguments: list[str]) -> dict:
-    """Returns what made the results."""
-    import numpy as np
-    import tensorflow as tf
-
-    from simulation import software
-
-    return {
-        "command": " ".join(["scripts/run scripts.benchmark_randomizers", *arguments]),
-        "commit": software.version(),
-        "data": "synthetic: Zipf's law, see zipf_histogram",
-        "machine": f"{platform.machine()}, {os.cpu_count()} cores",
-        "versions": {
-            "python": platform.python_version(),
-            "numpy": np.__version__,
-            "tensorflow": tf.__version__,
-        },
-    }
-
-
 def main(argv: list[str]) -> None:
     """Measures, writes and prints."""
     del argv
     startup.silence_tensorflow()
     import tensorflow as tf
 
-    from simulation import atomic_files, tables
-
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(1)
-    directory = _FLAGS.read().results_dir
-    os.makedirs(directory, exist_ok=True)
-
-    def write(name: str, contents: bytes) -> None:
-        atomic_files.write_file(os.path.join(directory, name), contents)
-
-    def show(name: str, table) -> None:
-        print(f"\n{name}\n{table.to_string(index=False)}", flush=True)
-        write(f"{name}.csv", tables.write(table, significant_digits=6).encode())
-
-    client = measure_client(_FLAGS.read().client_reports, _FLAGS.read().repeats)
-    show("client_reports", client)
-    side_by_side = measure_side_by_side(_FLAGS.read().repeats)
-    show("side_by_side", side_by_side)
-    write("error.png", plot_errors(side_by_side))
-    sums = measure_sums(_FLAGS.read().repeats, _FLAGS.read().most_one_by_one)
-    show("sum_of_reports", sums)
-    write("sum_of_reports.png", plot_sums(sums))
-    write("about.json", json.dumps(about(sys.argv[1:]), indent=2).encode() + b"\n")
+    options = _FLAGS.read()
+    results = benchmark_results.Results(
+        options.results_dir,
+        "scripts.benchmark_randomizers",
+        data="synthetic: Zipf's law, see zipf_histogram",
+    )
+    results.show(
+        "client_reports", measure_client(options.client_reports, options.repeats)
+    )
+    side_by_side = measure_side_by_side(options.repeats)
+    results.show("side_by_side", side_by_side)
+    results.write("error.png", plot_errors(side_by_side))
+    sums = measure_sums(options.repeats, options.most_one_by_one)
+    results.show("sum_of_reports", sums)
+    results.write("sum_of_reports.png", plot_sums(sums))
+    results.finish()
 
 
 if __name__ == "__main__":

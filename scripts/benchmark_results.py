@@ -1,4 +1,4 @@
-"""What a benchmark leaves: a table of costs, and how it was made."""
+"""What a benchmark leaves: tables of costs, and how they were made."""
 
 import json
 import os
@@ -28,6 +28,68 @@ def spread(name: str, values: "Sequence[float]") -> dict[str, float]:
     }
 
 
+class Results:
+    """A folder of tables and plots, each written once it is measured.
+
+    Attributes:
+        about: How they are made, for `finish`.
+    """
+
+    def __init__(self, directory: str | None, program: str, **about: Any):
+        """Notes the state of the code, before results change the tree.
+
+        Args:
+            directory: Made if it is not there; None: tables are only printed.
+            program: That was called, as a module.
+            **about: What else there is to say, as JSON values.
+        """
+        import numpy as np
+        import tensorflow as tf
+
+        self._directory = directory
+        versions = {"numpy": np.__version__, "tensorflow": tf.__version__}
+        self.about = {
+            **_made_by(program),
+            "load_average": os.getloadavg(),
+            "versions": {"python": platform.python_version(), **versions},
+            **about,
+        }
+        if directory is not None:
+            os.makedirs(directory, exist_ok=True)
+
+    def write(self, name: str, contents: bytes) -> None:
+        """Writes a file, such as a plot."""
+        from simulation import atomic_files
+
+        if self._directory is not None:
+            atomic_files.write_file(os.path.join(self._directory, name), contents)
+
+    def show(self, name: str, table: "pd.DataFrame") -> None:
+        """Prints a table, the last 60 rows of a long one, and writes it."""
+        from simulation import tables
+
+        print(f"\n{name}\n{table.tail(60).to_string(index=False)}", flush=True)
+        self.write(f"{name}.csv", tables.write(table, significant_digits=6).encode())
+
+    def finish(self, name: str = "about.json", **about: Any) -> str:
+        """Writes how the results were made, and returns it."""
+        text = json.dumps(self.about | about, indent=2) + "\n"
+        self.write(name, text.encode())
+        return text
+
+
+def _made_by(program: str) -> dict[str, Any]:
+    from simulation import software
+
+    command = " ".join([f"scripts/run {program}", *sys.argv[1:]])
+    return {
+        # Where something is kept decides nothing.
+        "command": re.sub(r" --?(cache|results)_dir[= ]\S+", "", command),
+        "commit": software.version(),
+        "machine": f"{platform.machine()}, {os.cpu_count()} cores",
+    }
+
+
 def write(
     directory: str,
     program: str,
@@ -49,17 +111,10 @@ def write(
         more: Other tables, by their names without ".csv".
         **about: What else there is to say, as JSON values.
     """
-    from simulation import atomic_files, software, tables
+    from simulation import atomic_files, tables
 
-    command = " ".join([f"scripts/run {program}", *sys.argv[1:]])
-    how = {
-        # Where something is kept decides nothing.
-        "command": re.sub(r" --?(cache|results)_dir[= ]\S+", "", command),
-        "commit": software.version(),  # before results change the tree
-        "data": data,
-        "machine": f"{platform.machine()}, {os.cpu_count()} cores",
-        **about,
-    }
+    # Before results change the tree.
+    how = {**_made_by(program), "data": data, **about}
     os.makedirs(directory, exist_ok=True)
     files = {"about.json": json.dumps(how, indent=2) + "\n"}
     for name, data_frame in {"cost": table, **(more or {})}.items():

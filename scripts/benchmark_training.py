@@ -39,10 +39,7 @@ are shared, such as those of mapped files.
 
 import dataclasses
 import functools
-import json
 import os
-import platform
-import sys
 import tempfile
 import time
 from collections.abc import Mapping
@@ -52,7 +49,7 @@ from absl import app
 
 from options import option_flags
 from options.fields import check, option
-from scripts import training_rounds
+from scripts import benchmark_results, training_rounds
 from simulation import startup
 
 if TYPE_CHECKING:
@@ -128,7 +125,6 @@ _SMALL = training_rounds.Sizes(num_words=1_000, num_units=64, size=32)
 _ROUNDS_OF_A_COHORT = 20
 _DRAWS = 8
 _ROUNDS_OF_NOISE = 16
-_SHOWN_ROWS = 60
 
 
 @dataclasses.dataclass(frozen=True)
@@ -327,65 +323,33 @@ def plot_memory(over_cohorts, over_rounds) -> bytes:
     return plots.png(figure)
 
 
-def about(options: Options) -> dict[str, Any]:
-    """Returns what made the results."""
-    import numpy as np
-    import tensorflow as tf
+def measure(options: Options, scratch: str) -> None:
+    """Measures, prints and writes."""
+    from scripts import training_ways, training_with_pfl
 
-    from scripts import training_with_pfl
-    from simulation import software
-
-    return {
-        "command": " ".join(["scripts/run scripts.benchmark_training", *sys.argv[1:]]),
-        "commit": software.version(),
-        "data": (
+    is_all = options.parts == _ALL
+    results = benchmark_results.Results(
+        options.results_dir or (_RESULTS_DIR if is_all else None),
+        "scripts.benchmark_training",
+        data=(
             f"synthetic sentences, {training_rounds.NUM_CLIENTS:,} clients who write "
             f"{options.mean_words_per_client:g} words each on average"
         ),
-        "machine": f"{platform.machine()}, {os.cpu_count()} cores",
-        "cores used": len(os.sched_getaffinity(0)),
-        "load_average": os.getloadavg(),
-        "versions": {
-            "python": platform.python_version(),
-            "numpy": np.__version__,
-            "tensorflow": tf.__version__,
-            **training_with_pfl.versions(),
-        },
-    }
-
-
-def measure(options: Options, scratch: str) -> None:
-    """Measures, prints and writes."""
-    from scripts import training_ways
-    from simulation import atomic_files, tables
-
-    is_all = options.parts == _ALL
-    directory = options.results_dir or (_RESULTS_DIR if is_all else None)
-
-    def write(name: str, contents: bytes) -> None:
-        if directory is not None:
-            atomic_files.write_file(os.path.join(directory, name), contents)
-
-    if directory is not None:
-        os.makedirs(directory, exist_ok=True)
-    origin = about(options)  # before the results change the repository
+        **{"cores used": len(os.sched_getaffinity(0))},
+    )
+    results.about["versions"] |= training_with_pfl.versions()
     summary: dict[str, Any] = {}
     for name in _PARTS if is_all else (options.parts,):
         part = functools.partial(_MEASURES[name], options, scratch)
         # What one part leaves in its process would count as memory of the next one.
         found = training_ways.in_a_process(part) if is_all else part()
         for table_name, table in found.tables.items():
-            shown = table.tail(_SHOWN_ROWS).to_string(index=False)
-            print(f"\n{table_name}\n{shown}", flush=True)
-            text = tables.write(table, significant_digits=6)
-            write(f"{table_name}.csv", text.encode())
+            results.show(table_name, table)
         for plot_name, contents in found.plots.items():
-            write(f"{plot_name}.png", contents)
+            results.write(f"{plot_name}.png", contents)
         summary |= found.summary
-    text = json.dumps(origin | {"summary": summary}, indent=2)
-    print(f"\n{text}")
     about_name = "about.json" if is_all else f"about_{options.parts}.json"
-    write(about_name, text.encode() + b"\n")
+    print("\n" + results.finish(about_name, summary=summary), end="")
 
 
 _MEASURES = {
