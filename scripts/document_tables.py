@@ -24,8 +24,6 @@ from scripts import (
     comparison_tables,
     cost_tables,
     coverage_tables,
-    keyboard_tables,
-    masked_tables,
     quality_plots,
     scale_tables,
     statistics_tables,
@@ -33,6 +31,7 @@ from scripts import (
 )
 from scripts.table_text import RESULTS, table
 from simulation import startup, tables
+from simulation.masking import graph
 from training import metric_names
 
 _WRITE = flags.DEFINE_bool(
@@ -52,6 +51,18 @@ _PAPER_PARAMETERS = ("2.4 M", "4.4 M", "6.4 M")
 # Of the examples of TrieHH's parameters.
 _MAX_LENGTH = 10
 _DISCOVERY_RATE = 0.9
+_ON_A_KEYBOARD = (
+    "three_suggestions",
+    "picked_rate",
+    "keystrokes_saved",
+    "trigger_rate",
+    "word_modified_before",
+    "word_modified_after",
+)
+_BLOGGERS_MODELS = {"DP-FTRL": "DP-FTRL, z = 2", "FedAvg": "FedAvg, not private"}
+_MASKED_COHORTS = (100, 1000, 6500, 10**5, 10**6)
+# Shares that drop out and that collude.
+_SHARES = ((0.05, 0.05), (0.3, 0.05), (0.05, 0.33), (0.33, 0.33))
 
 
 def documents() -> list[pathlib.Path]:
@@ -275,6 +286,38 @@ def _power(exponent: int) -> str:
     return "10" + str(exponent).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
 
 
+def keyboard_blogs() -> list[str]:
+    """Models of bloggers' sentences on a keyboard."""
+    scores = tables.read(RESULTS / "keyboard_blogs" / "scores.csv")
+    scores = scores.set_index(["model", "metric"])
+    rows = []
+    for model in scores.index.unique("model"):
+        cells = [_share(scores.loc[(model, metric)]) for metric in _ON_A_KEYBOARD]
+        rows.append([_BLOGGERS_MODELS.get(model, model), *cells])
+    header = [metric_names.KEYBOARD_LABELS[metric] for metric in _ON_A_KEYBOARD]
+    return table(["held-out clients", *header], rows)
+
+
+def _share(score: pd.Series) -> str:
+    half = (score["high"] - score["low"]) / 2
+    return f"{score['value']:.1%} ± {half:.1%}".replace("% ±", " ±")
+
+
+def masked_graphs() -> list[str]:
+    """Neighbours and thresholds, by cohort and what is withstood."""
+    rows = []
+    for clients in _MASKED_COHORTS:
+        row = [f"{clients:,}"]
+        for dropout, corrupt in _SHARES:
+            found = graph.choose(graph.Needs.of_shares(clients, dropout, corrupt))
+            row.append(f"{found.neighbours}, {found.threshold}")
+        rows.append(row)
+    shares = [
+        f"{dropout:.0%} drop out, {corrupt:.0%} collude" for dropout, corrupt in _SHARES
+    ]
+    return table(["clients", *shares], rows)
+
+
 TABLES: dict[str, Callable[[], list[str]]] = {
     **coverage_tables.TABLES,
     "training_demo": training_demo,
@@ -283,10 +326,10 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     "training_blogs": training_blogs,
     "training_blt": training_blt,
     "pretraining": pretraining,
+    "keyboard_blogs": keyboard_blogs,
+    "masked_graphs": masked_graphs,
     **comparison_tables.TABLES,
     **cost_tables.TABLES,
-    **keyboard_tables.TABLES,
-    **masked_tables.TABLES,
     **scale_tables.TABLES,
     **statistics_tables.TABLES,
     **xu_tables.TABLES,
