@@ -252,6 +252,7 @@ def _guarantees(
 ) -> tuple[Guarantee, ...]:
     """Returns those of the policy, or of what was asked where that is less."""
     answers = 1 if is_disjoint else min(policy.limits.reports, max_queries)
+    is_renyi = policy.composition is device_policy.Composition.RENYI
 
     def of_device(costs: list[int]) -> int:
         return max(costs) if is_disjoint else sum(costs)
@@ -261,20 +262,14 @@ def _guarantees(
     aggregate = [policy.limits.aggregate_epsilon] * repeats
     if asked is not None:
         units = [of_device([query[0] for query in queries]) for queries in asked]
-        local = [
-            min(limit, own / device_policy.UNITS)
-            for limit, own in zip(local, units, strict=True)
-        ]
+        local = [min(local[0], own / device_policy.UNITS) for own in units]
         composed = [
             of_device([_composed(policy, query) for query in queries])
             for queries in asked
         ]
-        aggregate = [
-            min(limit, policy.epsilon_of(own))
-            for limit, own in zip(aggregate, composed, strict=True)
-        ]
+        aggregate = [min(aggregate[0], policy.epsilon_of(own)) for own in composed]
     theorem = policy.amplification
-    if policy.composition is device_policy.Composition.RENYI:
+    if is_renyi:
         theorem = policy.composition.theorem
     elif not is_disjoint:
         theorem += f"; {policy.composition.theorem}"
@@ -288,7 +283,7 @@ def _guarantees(
     found = []
     for count, of in ((repeats, math.fsum), (1, max))[: min(repeats, 2)]:
         delta = min(1.0, policy.delta * count)
-        if not is_disjoint or policy.composition is device_policy.Composition.RENYI:
+        if is_renyi or not is_disjoint:
             delta = policy.total_delta(count)
         how = f"; basic composition over {count} repeats" if count > 1 else ""
         common["of_one_repeat"] = count < repeats

@@ -141,10 +141,7 @@ class LdpTrieHHRun:
                 f"local_epsilon is {self.local_epsilon!r}; it has to be above 0"
             )
         for name in ("cohort_size", "contribution_bound"):
-            if getattr(self, name) < 1:
-                raise ValueError(
-                    f"{name} is {getattr(self, name)!r}; it has to be at least 1"
-                )
+            argument_checks.integer(name, getattr(self, name), 1)
         if min(self.domain_sizes, default=2) < 2:
             raise ValueError(
                 f"domain_sizes is {list(self.domain_sizes)!r}; it has to hold sizes of "
@@ -180,8 +177,7 @@ def ldp_triehh_statement(
         ValueError: `delta` is out of range, `rounds` are not those of `run`, or the
             local epsilon is finite and above what the bounds can compute with.
     """
-    if not 0 < delta < 1:
-        raise ValueError(f"delta is {delta!r}; it has to be in (0, 1)")
+    argument_checks.probability("delta", delta)
     if rounds is not None:
         _check_rounds(run, rounds)
     has_guarantee = math.isfinite(run.local_epsilon)
@@ -365,18 +361,10 @@ def guarantees(run: LdpTrieHHRun, delta: float) -> tuple[list[Guarantee], str]:
         for unit in (True, False)
         if run.cohort_size > 1 or not unit
     ]
-    compared = _other_bounds(run, delta, best)
-    if run.randomizer is None:
-        try:
-            printed = closed_forms.amplified_epsilon(
-                run.local_epsilon, run.num_reports, delta
-            )
-            compared.append(_compared(run, printed, _THEOREM_2, best))
-        except ValueError as error:
-            accounting += f" Theorem 2 of Sun et al. 2024 does not apply: {error}."
+    compared, missing = _other_bounds(run, delta, best)
     if run.cohort_size > 1:
         central[1:1] = _central_of_an_emptied_client(run, delta, central[0])
-    return [*central, *locals_, *compared], accounting
+    return [*central, *locals_, *compared], accounting + missing
 
 
 def _has_blanket(run: LdpTrieHHRun) -> bool:
@@ -411,31 +399,37 @@ def _amplified(run: LdpTrieHHRun, delta: float) -> tuple[Guarantee, str]:
     return best, how
 
 
-def _other_bounds(run: LdpTrieHHRun, delta: float, best: Guarantee) -> list[Guarantee]:
-    """Returns the bounds that Subset Selection's is compared with."""
+def _other_bounds(
+    run: LdpTrieHHRun, delta: float, best: Guarantee
+) -> tuple[list[Guarantee], str]:
+    """Returns the bounds that Subset Selection's is compared with, and what is not."""
     if run.randomizer is not None:
-        return []
-    found = []
+        return [], ""
+    found, missing = [], ""
     for stronger, name in ((False, _CLONES_2021), (True, _CLONES_2022)):
         pair = clones.ClonePair(run.local_epsilon, run.num_reports, stronger=stronger)
         epsilon = min(pair.epsilon(delta), run.local_epsilon)
         if name != best.bound:
-            found.append(_compared(run, epsilon, name, best, proved=not stronger))
-    return found
-
-
-def _compared(
-    run: LdpTrieHHRun, epsilon: float, name: str, best: Guarantee, proved: bool = False
-) -> Guarantee:
-    """Returns a bound beside the best proved one; an estimate if it is not proved."""
-    return dataclasses.replace(
-        best,
-        epsilon=epsilon,
-        bound=name,
-        is_upper_bound=proved,
-        of_one_repeat=run.num_repeats > 1,
-        is_comparison=True,
-    )
+            found.append((name, epsilon, not stronger))
+    try:
+        printed = closed_forms.amplified_epsilon(
+            run.local_epsilon, run.num_reports, delta
+        )
+        found.append((_THEOREM_2, printed, False))
+    except ValueError as error:
+        missing = f" Theorem 2 of Sun et al. 2024 does not apply: {error}."
+    compared = [
+        dataclasses.replace(
+            best,
+            epsilon=epsilon,
+            bound=name,
+            is_upper_bound=proved,
+            of_one_repeat=run.num_repeats > 1,
+            is_comparison=True,
+        )
+        for name, epsilon, proved in found
+    ]
+    return compared, missing
 
 
 def _central_of_an_emptied_client(
