@@ -204,9 +204,10 @@ def _training(stated: PrivacyStatement) -> None:
                 f"{_told(each)} is not that of its rho, {each.rho:g}, which makes "
                 f"epsilon {drawn.epsilon:g}"
             )
-        # Contributions in place of others are as far from them as two clip norms.
+        # Contributions in place of others are as far from them as two clip norms. Of an
+        # emptied client at most the bit is, from which an adaptive clip norm follows.
         factor = 4 if each.adjacency is Adjacency.REPLACE_CLIENT else 1
-        largest = most if each.adjacency is Adjacency.ZERO_OUT else math.inf
+        largest = most if each.adjacency is Adjacency.ZERO_OUT else 4 * most
         low, high = factor * least * (1 - _TOLERANCE), largest * (1 + _TOLERANCE)
         if not low <= each.rho <= high:
             raise ValueError(
