@@ -4,6 +4,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from options.fields import OptionError, check, option
+from privacy import argument_checks
 
 if TYPE_CHECKING:  # imports NumPy
     from privacy import detection
@@ -11,20 +12,6 @@ if TYPE_CHECKING:  # imports NumPy
 
 # No population has more clients.
 _MOST_CLIENTS = 2**31 - 1
-
-
-def _delta_of(text: str, num_clients: int) -> float | None:
-    """Returns delta for a number of clients; None where a text says none."""
-    compact = text.replace(" ", "").lower()
-    if compact == "1/n^2":
-        return 1.0 / num_clients**2
-    if compact == "1/(300n)":
-        return 1.0 / (300 * num_clients)
-    try:
-        delta = float(compact)
-    except ValueError:
-        return None
-    return delta if 0 < delta < 1 else None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -50,7 +37,7 @@ class TrieHHOptions:
         "1/n^2",
         "Delta of a run: a number, or 1/n^2 or 1/(300n) for n clients.",
         group="Privacy",
-        is_valid=lambda text: _delta_of(text, 10**6) is not None,
+        is_valid=lambda text: argument_checks.delta_of(text, 10**6) is not None,
         form="a number above 0 and below 1, 1/n^2 or 1/(300n)",
     )
     parameters: str = option(
@@ -171,7 +158,7 @@ class TrieHHOptions:
         Args:
             num_clients: The number of clients of the population, at least 1.
         """
-        delta = _delta_of(self.delta, num_clients)
+        delta = argument_checks.delta_of(self.delta, num_clients)
         assert delta is not None  # as was checked
         return delta
 

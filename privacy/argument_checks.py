@@ -163,3 +163,25 @@ def _real(name: str, value: Any) -> float:
         raise ValueError(f"{name} is {value!r}; it has to be a number") from None
     except OverflowError:
         raise ValueError(f"{name} is {value!r}; it has to be at most 1.8e308") from None
+
+
+def delta_of(text: str, num_clients: int) -> float | None:
+    """Returns a delta that may depend on the number of clients.
+
+    Args:
+        text: A number, `1/n^2` or `1/(300n)`, as Zhu et al. 2020 have it.
+        num_clients: n, at least 1.
+
+    Returns:
+        The delta; None where the text says none.
+    """
+    compact = text.replace(" ", "").lower()
+    if compact == "1/n^2":
+        return 1.0 / num_clients**2
+    if compact == "1/(300n)":
+        return 1.0 / (300 * num_clients)
+    try:
+        delta = float(compact)
+    except ValueError:
+        return None
+    return delta if 0 < delta < 1 else None

@@ -16,8 +16,9 @@ import numpy as np
 _MOST_TERMS = 1 << 22
 _CHUNK = 256
 _UNIT = 2.0**-53
-# Of `point_upper`: a bound on the error of ln P(X = x), which is below 1e-12.
-_LOG_SLACK = 1e-10
+# Of `point_upper`: a bound on the error of ln P(X = x), which is below 1e-12 but for
+# populations of a billion, far from the mean: below 3e-10.
+_LOG_SLACK = 1e-9
 # Below, the error of Stirling's formula is taken from exact factorials.
 _EXACT_BELOW = 16
 
@@ -152,14 +153,14 @@ def point_upper(
     Accurate Computation of Binomial Probabilities").
 
     Args:
-        population: Clients n, 1 to 2^53.
+        population: Clients n, 1 to 2^31.
         holders: int64 array of any shape: holders k among them, 0 to n.
         cohort: Clients m that are drawn without replacement, 1 to n.
         votes: Any integer of at least 0.
 
     Returns:
         float64 of the shape of `holders`, in [0, 1]: no less than P(Hypergeometric(n,
-        k, m) = votes), by a relative 1e-9 at most; 2.3e-308 where that is below.
+        k, m) = votes), by a relative 2e-9 at most; 2.3e-308 where that is below.
     """
     n, m, x = float(population), float(cohort), float(votes)
     held = np.asarray(holders, np.float64)

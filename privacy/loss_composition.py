@@ -14,7 +14,7 @@ small deltas keep their digits. Why rounding is upward: docs/triehh_privacy.md.
 
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
@@ -33,6 +33,8 @@ _SLACK = 1e-6
 # A one-sided curve is raised by this share, above what rounding may lower it by.
 _RAISED = 1e-9
 _LOWERED = 1 - 1e-12
+# Of a chance of 1, whose complement has no logarithm.
+_NEARLY = math.nextafter(1.0, 0.0)
 
 # Tails of a mass below this share of delta are moved to the safe side.
 _TINY = 1e-15
@@ -134,8 +136,7 @@ def composed_epsilon(mechanisms: Sequence[Mechanisms], delta: float) -> float:
 
     Args:
         mechanisms: The mechanisms of one adjacency; at least one.
-        delta: Wanted delta of all together, in (0, 1), at least the sum of what is
-            left of each at its `largest`.
+        delta: Wanted delta of all together, in (0, 1), at least `least_delta`.
 
     Returns:
         An upper bound of the smallest epsilon, at most what basic composition gives
@@ -145,19 +146,24 @@ def composed_epsilon(mechanisms: Sequence[Mechanisms], delta: float) -> float:
         ValueError: An argument is outside its range.
     """
     delta = argument_checks.probability("delta", delta)
-    spent = _least_delta(mechanisms)
+    spent = least_delta(mechanisms)
     if spent > delta:
         raise ValueError(
-            f"delta is {delta:g}; it has to be at least {spent:g}, the sum of the "
-            "deltas that the mechanisms have at every epsilon"
+            f"delta is {delta:g}; it has to be at least {spent:g}, what the mechanisms "
+            "together have at every epsilon"
         )
     count = sum(each.count for each in mechanisms)
     share = (delta - spent) / count * (1 - 1e-14)
+    # Without equal shares of delta, every loss is the largest.
+    basic = math.fsum(each.count * each.largest for each in mechanisms)
     if share < 1e-14 * delta:
-        return math.fsum(each.count * each.largest for each in mechanisms)
-    basic = math.fsum(
-        each.count * each.epsilon(each.least_delta + share) for each in mechanisms
-    ) * (1 + 1e-15)
+        return basic
+    added = math.fsum(each.count * each.least_delta for each in mechanisms)
+    if added < delta:
+        equal = (delta - added) / count * (1 - 1e-14)
+        basic = math.fsum(
+            each.count * each.epsilon(each.least_delta + equal) for each in mechanisms
+        ) * (1 + 1e-15)
     if count == 1 or basic == 0:
         return basic
     composed = _composition(mechanisms, share)
@@ -180,15 +186,31 @@ def composed_delta(
     """
     # Alone, one mechanism has at least that; it sets the scale of what is small.
     least = max(each.delta_at(max(0.0, epsilon)) for each in mechanisms)
-    scale = max(least, _least_delta(mechanisms), 1e-300)
+    scale = max(least, least_delta(mechanisms), 1e-300)
     count = sum(each.count for each in mechanisms)
     return _composition(mechanisms, min(1.0, scale) / count, points)(epsilon)
 
 
-def _least_delta(mechanisms: Sequence[Mechanisms]) -> float:
+def least_delta(mechanisms: Sequence[Mechanisms]) -> float:
+    """Returns the delta that mechanisms together have at every epsilon.
+
+    Args:
+        mechanisms: The mechanisms of one adjacency; at least one.
+
+    Raises:
+        ValueError: There is none.
+    """
     if not mechanisms:
         raise ValueError("mechanisms names none; it has to name at least one")
-    return math.fsum(each.count * each.least_delta for each in mechanisms)
+    return _of_any((each.least_delta, each.count) for each in mechanisms)
+
+
+def _of_any(chances: Iterable[tuple[float, int]]) -> float:
+    """Returns the probability of one of independent events, with their counts."""
+    pairs = list(chances)
+    logs = [count * math.log1p(-min(chance, _NEARLY)) for chance, count in pairs]
+    added = math.fsum(count * chance for chance, count in pairs)
+    return min(1.0, added, -math.expm1(math.fsum(logs)) * (1 + 1e-13))
 
 
 def _composition(
@@ -213,14 +235,17 @@ def _composition(
             points = max(points, round(_ONE_SIDED_POINTS * few))
     largest = max(reaches)
     step = max(min(filter(None, reaches), default=1.0) / points, largest / _MOST_POINTS)
-    masses, lowest, infinite, slack = np.ones(1), 0, 0.0, _SLACK
+    masses, lowest, lost_of_all, slack = np.ones(1), 0, 0.0, _SLACK
+    infinities = []
     for each, reach in zip(mechanisms, reaches, strict=True):
         law, first, beyond = each.law(step, max(1, math.ceil(reach / step)))
         # A raised law may have more than 1; the product has the power of that.
         slack += 2 * each.count * max(0.0, law.sum() + beyond - 1)
         law, first, lost = _power(law, first, each.count, _TINY * share)
         masses, lowest = np.convolve(masses, law), lowest + first
-        infinite += each.count * beyond + lost
+        infinities.append((beyond, each.count))
+        lost_of_all += lost
+    infinite = _of_any(infinities) + lost_of_all
     losses = step * (lowest + np.arange(len(masses)))
     # Each sum of a convolution adds its rounding once for each law in it.
     slack += 2 * rounding.UNIT * count * len(masses)

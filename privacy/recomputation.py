@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from privacy import (
+    argument_checks,
     device_reports_plan,
     drawn_noise,
     ldp_triehh_statement,
@@ -50,9 +51,14 @@ _FLAGS = {
     "num_repeats": "num_repeats",
     "repeats": "num_repeats",
     "report goal m": "cohort_size",
+    "cohort_size (m)": "cohort_size",
+    "threshold (theta)": "threshold",
     "runs": "num_repeats",
     "sampler": "sampler",
 }
+_CLIENTS = "population_size (n)"
+# Where all clients of a population count, and are made by flags.
+_COUNTED = {"population": "synthetic", "empty_clients": "keep"}
 
 
 def check(stated: PrivacyStatement, flags: Sequence[str], *, is_whole: bool) -> bool:
@@ -96,13 +102,20 @@ def _check_flags(parameters: Mapping[str, Any], flags: Sequence[str]) -> None:
     given = {name: value for name, _, value in pairs if value}
     if ":" in given.get("mechanism", ""):  # noise of somebody's own
         given = {}
-    for name, flag in _FLAGS.items():
+    decided = dict(_FLAGS)
+    if _COUNTED.items() <= given.items():
+        decided[_CLIENTS] = "num_clients"
+    for name, flag in decided.items():
         if name not in parameters or flag not in given:
             continue
+        text = given[flag]
+        clients = parameters.get(_CLIENTS)
+        if flag == "delta" and isinstance(clients, int):
+            text = str(argument_checks.delta_of(text, max(1, clients)))
         try:
-            same = math.isclose(float(given[flag]), float(parameters[name]))
+            same = math.isclose(float(text), float(parameters[name]))
         except ValueError:
-            same = given[flag] == parameters[name]
+            same = text == parameters[name]
         if not same:
             raise ValueError(
                 f"parameter {name!r} is {parameters[name]!r}, but the run had "
@@ -156,6 +169,9 @@ def _implies(known: Guarantee, claimed: Guarantee) -> bool:
         and known.adjacency is claimed.adjacency
         and (claimed.of_one_repeat or not known.of_one_repeat)
         and (claimed.one_sided or not known.one_sided)
+        and claimed.voting in (None, known.voting)
+        and (claimed.rho, claimed.noise_rounds)
+        in ((None, None), (known.rho, known.noise_rounds))
         and known.epsilon <= claimed.epsilon * (1 + _TOLERANCE) + _SMALLEST
         and known.delta <= claimed.delta * (1 + _TOLERANCE)
     )
@@ -190,6 +206,11 @@ def _training(stated: PrivacyStatement) -> None:
     counts = collections.Counter(each.adjacency for each in stated.guarantees)
     if counts[Adjacency.ZERO_OUT] != 1 or max(counts.values()) > 1:
         raise ValueError("the guarantees are not one of each adjacency, zero_out first")
+    zero_out = next(
+        each.rho or 0.0
+        for each in stated.guarantees
+        if each.adjacency is Adjacency.ZERO_OUT
+    )
     for each in stated.guarantees:
         if each.rho is None or each.noise_rounds != num_rounds or each.of_one_repeat:
             raise ValueError(
@@ -204,16 +225,26 @@ def _training(stated: PrivacyStatement) -> None:
                 f"{_told(each)} is not that of its rho, {each.rho:g}, which makes "
                 f"epsilon {drawn.epsilon:g}"
             )
-        # Contributions in place of others are as far from them as two clip norms. Of an
-        # emptied client at most the bit is, from which an adaptive clip norm follows.
-        factor = 4 if each.adjacency is Adjacency.REPLACE_CLIENT else 1
-        largest = most if each.adjacency is Adjacency.ZERO_OUT else 4 * most
-        low, high = factor * least * (1 - _TOLERANCE), largest * (1 + _TOLERANCE)
-        if not low <= each.rho <= high:
+        low, high = least, most
+        if each.adjacency is not Adjacency.ZERO_OUT:
+            low, high = (zero_out * factor for factor in _factors(found, each))
+        if not low * (1 - _TOLERANCE) <= each.rho <= high * (1 + _TOLERANCE):
             raise ValueError(
                 f"{_told(each)} has a rho of {each.rho:g}; with these parameters it is "
-                f"from {factor * least:g} to {largest:g}"
+                f"from {low:g} to {high:g}"
             )
+
+
+def _factors(found: Mapping[str, Any], each: Guarantee) -> tuple[float, float]:
+    """Returns the range of a rho over that of zero-out (docs/integer_noise.md)."""
+    if each.adjacency is Adjacency.REPLACE_CLIENT:
+        return 4.0, 4.0
+    stddev = found.get("noise on clipped counts sigma_b", math.inf)
+    first = found["noise multiplier z"]
+    last = found.get("noise multiplier of the last round", first)
+    factor = 1 + 0.75 * (max(first, last) / stddev) ** 2
+    # Of multipliers that change, one in between may be the largest.
+    return factor, factor if first == last else max(4.0, factor)
 
 
 def _range_of_rho(

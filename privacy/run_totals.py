@@ -266,7 +266,7 @@ def _add(book: ledger.Ledger, run: Run, share: float) -> Guarantee:
         is_free = entry.guarantee.rho is not None or entry.guarantee.voting is not None
         too_much = not is_free and entry.guarantee.delta > share
         if too_much and entry.guarantee.epsilon == 0:
-            reasons[f"{run.name}: its delta is above the total's"] = None
+            reasons[f"{run.name}: a total variation distance is no epsilon"] = None
             continue
         rank = (too_much, entry.guarantee.epsilon)
         if best is None or rank < best[0]:

@@ -29,7 +29,7 @@ class VotingRounds:
     Attributes:
         population_size: Clients n that cohorts are drawn from; 2 to 2^31 - 1.
         cohort_size: Clients m of a round, drawn without replacement; 1 to n.
-        threshold: Votes theta that a candidate needs; at least 1.
+        threshold: Votes theta that a candidate needs; 1 to 2^31 - 1.
         num_rounds: Rounds of all runs together; 1 to 10^7.
 
     Raises:
@@ -45,7 +45,7 @@ class VotingRounds:
         for name, least, most in (
             ("population_size", 2, _LARGEST_POPULATION),
             ("cohort_size", 1, self.population_size),
-            ("threshold", 1, None),
+            ("threshold", 1, _LARGEST_POPULATION),
             ("num_rounds", 1, loss_composition.LARGEST_COUNT),
         ):
             value = argument_checks.integer(name, getattr(self, name), least, most)
@@ -54,7 +54,7 @@ class VotingRounds:
     @property
     def least_delta(self) -> float:
         """The delta that no epsilon avoids: each round may show theta holders."""
-        return min(1.0, self.num_rounds * self._delta_at(math.inf) * (1 + 1e-15))
+        return loss_composition.least_delta([self.mechanisms()])
 
     def epsilon(self, delta: float) -> float:
         """Computes the epsilon of all rounds together, from D to D'.
@@ -75,8 +75,8 @@ class VotingRounds:
                 f"no guarantee at delta = {delta:g} for threshold = {self.threshold} "
                 f"and cohort_size = {self.cohort_size} in a population_size of "
                 f"{self.population_size}: the smallest delta is "
-                f"{self.least_delta:.4g}, from words that {self.threshold} clients "
-                "hold. Use a larger threshold, a smaller cohort or a larger delta"
+                f"{self.least_delta:.4g}, from words with {self.threshold} holders. "
+                "Use a larger threshold, a smaller cohort or a larger delta"
             )
         return loss_composition.composed_epsilon([self.mechanisms()], delta)
 
@@ -89,7 +89,12 @@ class VotingRounds:
 
         Returns:
             An upper bound of the hockey-stick divergence, at most 1.
+
+        Raises:
+            ValueError: `epsilon` is not finite.
         """
+        if not math.isfinite(epsilon):
+            raise ValueError(f"epsilon is {epsilon!r}; it has to be finite")
         return loss_composition.composed_delta([self.mechanisms()], epsilon)
 
     def mechanisms(self) -> loss_composition.Mechanisms:

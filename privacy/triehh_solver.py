@@ -123,6 +123,11 @@ class _Search:
         assert self.cohort is not None  # one was found
         self._per_vote = self.cohort / theta
         cohort = self.fixed_cohort or self._largest_cohort(theta, None, _FINAL_CLOSE)
+        while self.fixed_cohort and theta > 1:
+            # All points may allow a smaller threshold than fewer points did.
+            if not self._allowed(theta - 1, self.fixed_cohort, None):
+                break
+            theta -= 1
         while cohort is None or not self._allowed(theta, cohort, None):
             # Fewer points allowed more than all, by a rounding.
             theta += 1

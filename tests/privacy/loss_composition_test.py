@@ -1,5 +1,7 @@
 """Tests of the composition of privacy losses against exact compositions."""
 
+import decimal
+import fractions
 import itertools
 import math
 
@@ -7,7 +9,7 @@ import numpy as np
 from absl.testing import absltest, parameterized
 from scipy import stats
 
-from privacy import conversions, loss_composition
+from privacy import conversions, loss_composition, triehh_curve
 from privacy.loss_composition import Mechanisms
 
 
@@ -142,7 +144,7 @@ class ComposedTest(parameterized.TestCase):
     @parameterized.parameters(
         ([], 1e-6, "mechanisms"),
         ([_gaussian(0.1)], 0.0, "delta"),
-        ([loss_composition.of_guarantee(1.0, 1e-6, 10)], 1e-6, "at least 1e-05"),
+        ([loss_composition.of_guarantee(1.0, 1e-6, 10)], 1e-6, "at least 9.99996e-06"),
     )
     def test_bad_input(self, mechanisms, delta, message):
         with self.assertRaisesRegex(ValueError, message):
@@ -168,6 +170,45 @@ class LawTest(parameterized.TestCase):
         for epsilon, delta in zip(points, deltas, strict=True):
             gains = np.maximum(-np.expm1(epsilon - losses), 0)
             self.assertGreaterEqual(masses @ gains + infinite, delta * (1 - 1e-9))
+
+
+class OneSidedTest(absltest.TestCase):
+    def test_a_law_is_above_its_points(self):
+        rounds, step = triehh_curve.VotingRounds(100, 20, 8, 1), 0.01
+        deltas = rounds.deltas(step * np.arange(120))
+        masses, lowest, infinite = loss_composition._one_sided_law(deltas, step)
+        self.assertEqual(lowest, 0)
+        exact = [decimal.Decimal(mass) for mass in masses.tolist()]
+        self.assertGreaterEqual(sum(exact) + decimal.Decimal(infinite), 1)
+        decay = (-decimal.Decimal(step)).exp()
+        for first, delta in enumerate(deltas.tolist()):
+            reached = decimal.Decimal(infinite) + sum(
+                mass * (1 - decay ** (loss - first))
+                for loss, mass in enumerate(exact)
+                if loss > first
+            )
+            self.assertGreaterEqual(reached, decimal.Decimal(delta))
+            self.assertLess(reached, decimal.Decimal(delta * (1 + 3e-9)))
+
+    def test_small_masses_move_to_larger_losses(self):
+        law = [fractions.Fraction(each, 64) for each in (1, 5, 40, 16, 2)]
+        masses, lowest, lost = loss_composition._power(
+            np.array(law, float), -2, 5, 1e-2
+        )
+        exact = [fractions.Fraction(1)]
+        for _ in range(5):
+            longer = [fractions.Fraction(0)] * (len(exact) + 4)
+            for (i, one), (j, other) in itertools.product(
+                enumerate(exact), enumerate(law)
+            ):
+                longer[i + j] += one * other
+            exact = longer
+        self.assertGreater(lowest, -10)
+        self.assertGreater(lost, 0)
+        for index in range(len(exact)):
+            above = masses[max(0, index - 10 - lowest) :].sum() + lost
+            self.assertGreaterEqual(above * (1 + 1e-12), float(sum(exact[index:])))
+        self.assertAlmostEqual(masses.sum() + lost, 1.0, places=5)
 
 
 if __name__ == "__main__":

@@ -220,6 +220,8 @@ def _edited_guarantees(fields):
                 news = [0.9 * value, 1.1 * value] if value else [0.1]
             elif name == "rho":
                 news = [0.1]
+            elif name == "voting":
+                news = [value | {"cohort_size": 2_500}, value | {"num_rounds": 1}]
             else:
                 continue
             for new in news:
@@ -237,7 +239,7 @@ def _edited_guarantees(fields):
             edited = copy.deepcopy(fields["guarantees"])
             edited[index] |= {"rho": None, "noise_rounds": None}
             yield f"{index} without rho", edited
-            for factor in (0.1, 10.0):
+            for factor in (0.1, 0.9, 10.0):
                 rho = factor * one["rho"]
                 drawn = drawn_noise.zcdp_to_epsilon(
                     rho, one["delta"], one["noise_rounds"]
@@ -378,6 +380,35 @@ class RecomputationTest(parameterized.TestCase):
                 self.write(json.dumps(edited), privacy_sha256=None)
                 self.assert_refused("privacy.json", f"delta of {index}")
 
+    def test_what_is_composed_of_earlier_versions_is_recomputed_too(self):
+        fields = json.loads(_triehh().to_json())
+        together, distance, *_ = fields["guarantees"]
+        for what, new in (
+            ("voting", together | {"voting": together["voting"] | {"num_rounds": 8}}),
+            ("rho", distance | {"rho": 1e-9, "noise_rounds": 1}),
+            ("direction", together | {"voting": None, "one_sided": False}),
+        ):
+            edited = fields | {"guarantees": [new]}
+            self.write(json.dumps(edited), privacy_sha256=None)
+            self.assert_refused("privacy.json", what)
+        del together["voting"]
+        self.write(json.dumps(fields | {"guarantees": [together]}), privacy_sha256=None)
+        self.read()
+
+    def test_an_adaptive_clip_costs_an_emptied_client_more(self):
+        clip = update_noise.AdaptiveClip(count_stddev=1.5)
+        noise = update_noise.TreeNoise(
+            num_rounds=12, clip_norm=1.0, noise_multiplier=2.0, adaptive_clip=clip
+        )
+        fields = json.loads(_training(noise).to_json())
+        self.write(json.dumps(fields))
+        self.read()
+        zero_out, emptied, _ = fields["guarantees"]
+        self.assertAlmostEqual(emptied["rho"] / zero_out["rho"], 7 / 3)
+        emptied |= {name: zero_out[name] for name in ("rho", "epsilon")}
+        self.write(json.dumps(fields))
+        self.assert_refused("privacy.json", "emptied for the price of zero-out")
+
     @parameterized.parameters(*_KINDS)
     def test_edited_parameters_are_refused(self, kind):
         made, names = _KINDS[kind]
@@ -421,7 +452,19 @@ class RecomputationTest(parameterized.TestCase):
         text = _training().to_json()
         self.write(text, flags=["--noise_multiplier=1", "--mechanism=dp_ftrl"])
         self.assert_refused("privacy.json", "noise")
+        text = _triehh().to_json()
+        made = ["--population=synthetic", "--empty_clients=keep"]
+        for flag in ("--delta=1 / N^2", "--cohort_size=1", "--num_clients=1"):
+            self.write(text, flags=[*made, flag])
+            self.assert_refused("privacy.json", flag)
+        asked = f'"delta asked for": {1 / (300 * _CLIENTS)}'
+        flags = [*made, "--delta=1/(300n)", f"--num_clients={_CLIENTS}"]
+        self.write(text.replace('"delta asked for": 1e-09', asked), flags=flags)
+        # The guarantees are of another delta, but the flags are those of the run.
+        message = self.assert_refused("privacy.json", "delta")
+        self.assertIn("does not follow from its parameters", message)
         # Noise of somebody's own may mean something else by the flag.
+        text = _training().to_json()
         self.write(text, flags=["--noise_multiplier=1", "--mechanism=mine:Noise"])
         self.read()
 

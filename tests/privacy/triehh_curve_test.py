@@ -428,7 +428,7 @@ class VotingRoundsTest(parameterized.TestCase):
         )
 
     @parameterized.parameters(
-        ((100, 10, 3, 5), 1e-9, "smallest delta is .* 3 clients hold"),
+        ((100, 10, 3, 5), 1e-9, "smallest delta is .* words with 3 holders"),
         ((100, 10, 3, 5), 0.0, "delta"),
         ((2**31, 10, 3, 5), 0.1, "population_size"),
         ((100, 101, 3, 5), 0.1, "cohort_size"),

@@ -120,6 +120,24 @@ class SolveTest(parameterized.TestCase):
             _fewest_holders(n, length, epsilon, delta, rate),
         )
 
+    def test_the_smallest_threshold_for_a_given_cohort(self):
+        found = triehh_solver.solve_parameters(
+            population_size=20_000,
+            max_length=6,
+            epsilon=1.0,
+            delta=1e-9,
+            cohort_size=3000,
+        )
+        allowed = [
+            theta
+            for theta in range(50, 80)
+            if triehh.TrieHHParameters(20_000, 3000, theta, 6)
+            .voting_rounds()
+            .delta(0.999)
+            < 1e-9
+        ]
+        self.assertEqual(found.threshold, min(allowed))
+
     def test_a_billion_clients(self):
         for cohort in (None, 10**6):
             parameters = triehh_solver.solve_parameters(
