@@ -146,6 +146,9 @@ class SmallFormsTest(parameterized.TestCase):
             given += [*_SMALLER[program], "--population_cache=cache"]
             if not any(a.startswith("--population=") for a in arguments):
                 given += _SMALLER_SYNTHETIC.get(program, ())
+            if "--flagfile=configs/triehh_demo.flagfile" in arguments:
+                # Its cohorts are of a million clients.
+                given += ["--cohort_size=600", "--threshold=9"]
             if "--recipe=configs/statistics_figure4.json" in arguments:
                 # Its devices answer among 19,000 others, and no fewer.
                 given += ["--num_clients=20000", "--devices=vectorised"]
