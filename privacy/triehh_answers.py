@@ -7,7 +7,6 @@ from privacy import (
     accounting_options,
     detectable_answers,
     neighbours,
-    printed_numbers,
     triehh_solver,
     triehh_statement,
     triehh_theorem1,
@@ -151,7 +150,7 @@ def _guarantees(
     else:
         delta = rounds.delta(epsilon)
     distance = rounds.delta(0.0)
-    right = printed_numbers.rounded_up(50 * (1 + distance))
+    right = triehh_statement.chance_of_being_right(distance)
     rows = [
         row("epsilon", epsilon, f"{curve}; {who}"),
         row("delta", delta, f"{curve}; {who}"),
@@ -159,7 +158,7 @@ def _guarantees(
             "total variation distance",
             distance,
             f"{curve}; {emptied}, both directions: who knows all other data is right "
-            f"about one client with probability at most {right}%",
+            f"about one client with probability at most {right}",
         ),
     ]
     violated = triehh_theorem1.violated_condition(parameters)

@@ -241,6 +241,15 @@ def _guarantees(
     return tuple(guarantees), None
 
 
+def chance_of_being_right(distance: float) -> str:
+    """Returns how surely an observer tells two equally likely data sets apart.
+
+    Args:
+        distance: The total variation distance of their outputs, in [0, 1].
+    """
+    return f"{printed_numbers.rounded_up(50 * (1 + distance))}%"
+
+
 def _of_runs(
     parameters: TrieHHParameters, delta: float, num_runs: int
 ) -> list[Guarantee]:
@@ -258,14 +267,14 @@ def _of_runs(
         voting=rounds,
     )
     distance = rounds.delta(0.0)
-    right = printed_numbers.rounded_up(50 * (1 + distance))
+    right = chance_of_being_right(distance)
     both = dataclasses.replace(
         one_sided,
         epsilon=0.0,
         delta=distance,
         bound=f"{BOUND} at alpha = 1, total variation, in both directions: whoever "
         "sees the output and knows the data of all others is right about whether the "
-        f"client was emptied with probability at most {right}%",
+        f"client was emptied with probability at most {right}",
         one_sided=False,
         voting=None,
     )

@@ -1,8 +1,8 @@
 """TrieHH by the paper: Theorem 1's guarantee and Corollary 1's parameters.
 
 Source: Zhu, Kairouz, McMahan, Sun, Li, "Federated Heavy Hitters Discovery with
-Differential Privacy" (AISTATS 2020), "Zhu et al." below. The project's own bound
-(`privacy.triehh`) is never larger where Theorem 1 applies, and often half; this module
+Differential Privacy" (AISTATS 2020), "Zhu et al." below. The exact curve of the rounds
+(`privacy.triehh_curve`) is several times smaller where Theorem 1 applies; this module
 is for the paper's numbers.
 
 Adjacency and direction are those of `privacy.triehh`.

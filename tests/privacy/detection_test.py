@@ -15,6 +15,13 @@ from privacy import (
     triehh_solver,
 )
 
+_REQUEST = {
+    "population_size": 20_000,
+    "max_length": 6,
+    "epsilon": 4.0,
+    "delta": 1 / 20_000**2,
+}
+
 
 class TrieHHDetectionTest(parameterized.TestCase):
     def setUp(self):
@@ -52,12 +59,7 @@ class TrieHHDetectionTest(parameterized.TestCase):
         self.assertIsNone(hopeless.holders_needed(0.5, 1))
 
     def test_what_would_help(self):
-        request = {
-            "population_size": 20_000,
-            "max_length": 6,
-            "epsilon": 4.0,
-            "delta": 1 / 20_000**2,
-        }
+        request = dict(_REQUEST)
         own = triehh_detection.TrieHHDetection(
             triehh_solver.solve_parameters(**request)
         )
@@ -83,12 +85,7 @@ class TrieHHDetectionTest(parameterized.TestCase):
         self.assertIn("epsilon 8: ", text)
 
     def test_what_larger_cohorts_would_give(self):
-        request = {
-            "population_size": 20_000,
-            "max_length": 6,
-            "epsilon": 4.0,
-            "delta": 1 / 20_000**2,
-        }
+        request = dict(_REQUEST)
         solve = triehh_solver.solve_parameters
         best = solve(**request)
         request["cohort_size"] = best.cohort_size // 4
