@@ -44,7 +44,7 @@ from federated_hh.ldp_triehh_parameters import (
 from federated_hh.randomizers import local_randomizer
 from privacy import local_reports_plan
 from privacy import plan as plan_lib
-from randomness import streams
+from randomness import identities, streams
 from rounds import algorithm, block_round, samplers
 from simulation import client_words, runtime
 
@@ -104,7 +104,9 @@ def plan_of(
         replacement_epsilon=smallest.guarantee.replacement_epsilon
         if smallest
         else math.inf,
-        name=None if parameters.is_subset_selection else type(smallest).__name__,
+        name=None
+        if parameters.is_subset_selection
+        else identities.label_of(type(smallest)),
         bound=parameters.contribution_bound,
         sampler=parameters.sampler.value,
         draws_sum=report_sampling is ReportSampling.AGGREGATE,
@@ -121,6 +123,7 @@ def plan_of(
     )
 
 
+@identities.identity("federated_hh.ldp_triehh.LdpTrieHH")
 class LdpTrieHH(algorithm.Algorithm[LdpTrieHHState, np.ndarray]):
     """LDP TrieHH over a population."""
 

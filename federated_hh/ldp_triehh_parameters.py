@@ -52,7 +52,7 @@ class LdpTrieHHParameters:
         num_passes: At least 1.
         sampler: Which items a client reports on that has more than B.
         make_randomizer: Makes a local randomizer from epsilon and the size of its
-            domain: a class, or anything else whose repr says all about it.
+            domain: a class, or a dataclass of plain values that is called.
         min_standard_errors: Words are released, of those found, whose estimate
             is at least so many of its standard errors; 0 for all. It costs no privacy
             and changes nothing in the run, whose later passes know all words found.

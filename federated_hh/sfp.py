@@ -29,7 +29,7 @@ from federated_hh import selection, sfp_options
 from federated_hh.randomizers import count_mean_sketch, local_randomizer
 from privacy import plan as plan_lib
 from privacy import sketch_plan
-from randomness import streams
+from randomness import identities, streams
 from rounds import algorithm, block_round, samplers
 from simulation import client_words, population
 
@@ -78,6 +78,7 @@ class SfpState:
     words: tuple[str, ...] = ()
 
 
+@identities.identity("federated_hh.sfp.SequenceFragmentPuzzle")
 class SequenceFragmentPuzzle(algorithm.Algorithm[SfpState, np.ndarray]):
     """The Sequence Fragment Puzzle over a population, each client's most frequent word.
 
@@ -143,7 +144,7 @@ class SequenceFragmentPuzzle(algorithm.Algorithm[SfpState, np.ndarray]):
                 sketch=self.sketch,
                 num_groups=options.num_positions,
                 draws_sum=draws_sum,
-                algorithm=type(self).__name__,
+                algorithm=identities.label_of(type(self)),
                 population_has_empty_users=population_has_empty_users,
             ),
             mechanism=plan_lib.NoNoise(),

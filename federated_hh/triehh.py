@@ -30,7 +30,7 @@ from federated_hh import trie as trie_lib
 from privacy import plan as plan_lib
 from privacy import triehh as triehh_privacy
 from privacy import triehh_plan
-from randomness import streams
+from randomness import identities, streams
 from rounds import algorithm, block_round, masked_sums, run, samplers
 from simulation import client_words
 
@@ -96,6 +96,7 @@ def vote_metrics(observed: run.Observed[TrieHHState]) -> dict[str, int]:
     }
 
 
+@identities.identity("federated_hh.triehh.TrieHH")
 class TrieHH(algorithm.Algorithm[TrieHHState, np.ndarray]):
     """TrieHH over a population.
 

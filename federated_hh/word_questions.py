@@ -16,6 +16,7 @@ from federated_hh import selection
 from federated_hh.randomizers import local_randomizer
 from privacy import local_reports_plan
 from privacy import plan as plan_lib
+from randomness import identities
 from rounds import algorithm, block_round, samplers
 from simulation import client_words, population
 
@@ -69,7 +70,7 @@ class WordQuestions(algorithm.Algorithm[S, np.ndarray]):
                 num_items=num_items,
                 num_rounds=num_rounds,
                 population_has_empty_users=population_has_empty_users,
-                algorithm=type(self).__name__,
+                algorithm=identities.label_of(type(self)),
             ),
             mechanism=plan_lib.NoNoise(),
         )

@@ -21,6 +21,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from privacy import argument_checks, toeplitz
+from randomness import identities
 
 # A fifth lowers the noise by less than a thousandth.
 LARGEST_BUFFERS = 4
@@ -37,6 +38,7 @@ _STEP = 1e-30
 _UNIT = 2.0**-52
 
 
+@identities.identity("Blt", "forgotten weights")
 @dataclasses.dataclass(frozen=True)
 class Blt(toeplitz.Matrix):
     """A buffered linear Toeplitz matrix; see this module's docstring.

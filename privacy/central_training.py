@@ -9,8 +9,10 @@ import dataclasses
 from privacy import plan as plan_lib
 from privacy import statement
 from privacy.neighbours import Adjacency
+from randomness import identities
 
 
+@identities.identity("Text")
 @dataclasses.dataclass(frozen=True)
 class Text(plan_lib.Contribution):
     """All that a client wrote, in the open."""

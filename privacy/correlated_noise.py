@@ -37,7 +37,7 @@ from privacy import (
     update_noise,
 )
 from privacy import plan as plan_lib
-from randomness import streams
+from randomness import identities, streams
 
 # What roundings of floats can tell grows with the values of a sum: these are 128 M.
 LARGEST_SIZE = 2**27
@@ -75,7 +75,7 @@ class Correlated(integer_noise.IntegerNoise):
     ) -> tuple[np.ndarray, integer_noise.NoiseState]:
         """Returns what is released of a round, and the next state."""
         size, bits = len(total), _finer_bits(stddev)
-        stream = stream.at(repr(self.matrix), float(stddev).hex())
+        stream = stream.at(identities.canonical(self.matrix), float(stddev).hex())
         if size > LARGEST_SIZE:
             raise ValueError(f"sums have {size:,} values; it has to have 1 to 2^27.")
         place = (state.tree, 0, state.rounds)
@@ -193,6 +193,10 @@ def worst_zcdp(
     return lambda noise_multiplier: zcdp(square, noise_multiplier, slack)
 
 
+@identities.identity(
+    "CorrelatedNoise",
+    "num_rounds clip_norm noise_multiplier adaptive_clip restart_rounds matrix",
+)
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CorrelatedNoise(update_noise.RestartedNoise):
     """What `BltNoise` and `BandedNoise` share.
@@ -230,7 +234,7 @@ class CorrelatedNoise(update_noise.RestartedNoise):
     def parameters(self, num_rounds: int) -> dict[str, float | int | str]:
         """Returns what statements say of the mechanism, by name."""
         return super().parameters(num_rounds) | {
-            "noise correlated by C": repr(self.matrix),
+            "noise correlated by C": identities.canonical(self.matrix),
             "noise on the worst prefix sum, in clip norms": self.prefix_stddev(
                 num_rounds
             ),
@@ -305,6 +309,10 @@ class CorrelatedNoise(update_noise.RestartedNoise):
         )
 
 
+@identities.identity(
+    "BltNoise",
+    "num_rounds clip_norm noise_multiplier adaptive_clip restart_rounds matrix",
+)
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BltNoise(CorrelatedNoise):
     """DP-FTRL with buffered linear Toeplitz noise (McMahan, Xu and Zhang 2024).
@@ -323,6 +331,10 @@ class BltNoise(CorrelatedNoise):
     )
 
 
+@identities.identity(
+    "BandedNoise",
+    "num_rounds clip_norm noise_multiplier adaptive_clip restart_rounds matrix",
+)
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BandedNoise(CorrelatedNoise):
     """DP-FTRL with banded noise, which remembers a vector a band.

@@ -13,6 +13,7 @@ import math
 from collections.abc import Mapping
 
 from privacy import argument_checks, binomial_grid, renyi_aggregation, shuffling
+from randomness import identities
 
 UNITS = 10**6
 _MOST_EPSILON = 100
@@ -34,6 +35,7 @@ _RENYI = {
 }
 
 
+@identities.identity("Composition")
 class Composition(enum.Enum):
     """How the epsilons of several reports add up; the values are names in policies.
 
@@ -66,6 +68,7 @@ _THEOREMS = {
 }
 
 
+@identities.identity("Limits", "aggregate_epsilon reports local_epsilon")
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Limits:
     """What may be spent altogether: of an analysis, or of a data field.
@@ -109,6 +112,10 @@ class Spent:
         return Spent(*(mine + theirs for mine, theirs in pairs))
 
 
+@identities.identity(
+    "Policy",
+    "analysis limits fields randomizer delta composition slack order versions cohorts",
+)
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Policy:
     """What ships with a device for one analysis, and no recipe can change.

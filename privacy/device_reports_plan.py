@@ -17,7 +17,7 @@ from privacy import argument_checks, device_policy, shuffling, statement
 from privacy import plan as plan_lib
 from privacy.guarantee import Guarantee
 from privacy.neighbours import Adjacency
-from randomness import streams
+from randomness import identities, streams
 
 # Facts of a round.
 CELLS = "cells"
@@ -34,6 +34,7 @@ _QUERIES = "queries of each repeat (local epsilon, aggregate epsilon, minimum co
 _Asked: TypeAlias = Sequence[Sequence[tuple[int, int, int]]]
 
 
+@identities.identity("DeviceReports", "policy max_queries aggregation")
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DeviceReports(plan_lib.Contribution):
     """At most one report a device and query, if its policy allows it.
@@ -94,6 +95,7 @@ class Aggregate:
     reports: int
 
 
+@identities.identity("MinimumCohort")
 @dataclasses.dataclass(frozen=True)
 class MinimumCohort(plan_lib.Mechanism[None]):
     """Releases the sum of a batch of at least the minimum, and nothing of others."""

@@ -13,7 +13,7 @@ import numpy as np
 
 from privacy import argument_checks, ldp_triehh_statement, shuffling, statement
 from privacy import plan as plan_lib
-from randomness import streams
+from randomness import identities, streams
 
 # Facts of a round.
 CANDIDATES = "candidates"
@@ -55,14 +55,21 @@ class SumOfReports(Protocol):
         """
 
 
+@identities.identity(
+    "LocalReports",
+    "randomizer epsilon replacement_epsilon name bound sampler draws_sum "
+    "aggregation max_depth num_passes max_prefixes "
+    "population_has_empty_users algorithm",
+    without="max_candidates",
+)
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LocalReports(plan_lib.Contribution):
     """B reports a client, of a local randomizer, in one level of one pass.
 
     Attributes:
         randomizer: Makes the randomizer of a level from epsilon and the size of its
-            domain, "no item" counted. A class, or anything else whose repr says all
-            about it.
+            domain, "no item" counted. A class, or a dataclass of plain values that
+            is called with the two.
         epsilon: What the randomizer is made with, above 0; infinity for true items.
         replacement_epsilon: The replacement epsilon of a report, for the exchange of
             its item.
@@ -92,8 +99,7 @@ class LocalReports(plan_lib.Contribution):
     max_depth: int
     num_passes: int
     max_prefixes: int
-    # It decides no sum: random numbers, which follow from the repr, stay as they were.
-    max_candidates: int | None = dataclasses.field(default=None, repr=False)
+    max_candidates: int | None = None
     population_has_empty_users: bool = False
     algorithm: str = "LDP TrieHH"
 
@@ -208,7 +214,9 @@ def one_report(
         randomizer=randomizer,
         epsilon=epsilon,
         replacement_epsilon=replacement_epsilon,
-        name=getattr(randomizer, "__name__", repr(randomizer)),
+        name=identities.label_of(
+            randomizer if isinstance(randomizer, type) else type(randomizer)
+        ),
         bound=1,
         sampler="greedy",
         draws_sum=True,

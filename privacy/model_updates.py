@@ -16,7 +16,7 @@ import numpy as np
 
 from privacy import integer_noise
 from privacy import plan as plan_lib
-from randomness import streams
+from randomness import identities, streams
 
 # b: a clipped update's norm is at most 2^b in the integers of the sum.
 FRACTION_BITS = 32
@@ -72,20 +72,19 @@ class PartialUpdateSum(UpdateSum):
         return self.num_left
 
 
+@identities.identity("Update", without="population_has_empty_clients")
 @dataclasses.dataclass(frozen=True)
 class Update(plan_lib.Contribution):
     """A client's model update, which nothing bounds.
 
     Attributes:
         population_has_empty_clients: Whether clients without sentences are in the
-            population. Not in the repr, so that no random number depends on it.
+            population.
         norm_factor: The most that the L2 norm of what a client moves a sum by is, over
             the clip norm; None where nothing bounds it.
     """
 
-    population_has_empty_clients: bool = dataclasses.field(
-        default=True, repr=False, kw_only=True
-    )
+    population_has_empty_clients: bool = dataclasses.field(default=True, kw_only=True)
 
     @property
     def norm_factor(self) -> fractions.Fraction | None:
@@ -122,6 +121,7 @@ class Update(plan_lib.Contribution):
         return {}
 
 
+@identities.identity("ClippedUpdate", without="population_has_empty_clients")
 @dataclasses.dataclass(frozen=True)
 class ClippedUpdate(Update):
     """A client's model update, clipped, in integers whose norm is bounded.
@@ -256,6 +256,7 @@ class UpdateMechanism(plan_lib.Mechanism[UpdateState]):
         """
 
 
+@identities.identity("NoNoise", "num_rounds clip_norm")
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class NoNoise(UpdateMechanism):
     """FedAvg: releases the sum as it is, with no guarantee."""

@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from privacy import realised, statement
-from randomness import streams
+from randomness import identities, streams
 
 P = TypeVar("P")
 M = TypeVar("M")
@@ -157,6 +157,7 @@ class Mechanism(abc.ABC, Generic[M]):
         """
 
 
+@identities.identity("NoNoise")
 @dataclasses.dataclass(frozen=True)
 class NoNoise(Mechanism[None]):
     """Releases the sum as it is."""
@@ -257,6 +258,7 @@ def register(
     _theorems.append((sampling, contribution, mechanism, theorem))
 
 
+@identities.identity("Plan", "sampler contribution mechanism")
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Plan(Generic[_SamplerT, _ContributionT, _MechanismT]):
     """A run's sampler, contribution and mechanism; see this module's docstring.

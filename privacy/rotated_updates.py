@@ -13,6 +13,7 @@ import functools
 import math
 
 from privacy import argument_checks, model_updates, rounding, update_noise
+from randomness import identities
 
 # q = s C / sqrt(padded dimension) where no scale is asked for: a client's coordinate
 # has this deviation in the integers. Rounding then costs 0.13% of noise.
@@ -26,6 +27,11 @@ _LARGEST_FACTOR = 16
 _FLOAT_ERROR = fractions.Fraction(1, 2**50)
 
 
+@identities.identity(
+    "RotatedUpdate",
+    "clip_norm scale num_values num_clients",
+    without="population_has_empty_clients",
+)
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RotatedUpdate(model_updates.Update):
     """A client's model update as small integers of a bounded norm.

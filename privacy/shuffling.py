@@ -22,11 +22,13 @@ from privacy import (
 )
 from privacy.guarantee import Guarantee
 from privacy.neighbours import Adjacency
+from randomness import identities
 
 # No cohort is sought beyond this.
 LARGEST_COHORT = 10**12
 
 
+@identities.identity("Randomizer")
 class Randomizer(enum.Enum):
     """Local randomizers for which bounds are known.
 

@@ -22,7 +22,7 @@ from privacy import (
 from privacy import plan as plan_lib
 from privacy.guarantee import Guarantee
 from privacy.neighbours import Adjacency
-from randomness import streams
+from randomness import identities, streams
 
 # Facts of the round.
 REPORTS = "reports"
@@ -48,7 +48,7 @@ _BALLE = "closed form, Balle et al. 2019 Theorem 5.3 (as Zhu et al. 2020 have it
 class Sketch(Protocol):
     """A local randomizer whose sum is a table, and what it has to say of itself.
 
-    Its repr says all that its reports depend on.
+    Its canonical text says all that its reports depend on.
     """
 
     @property
@@ -74,6 +74,10 @@ class Sketch(Protocol):
         """
 
 
+@identities.identity(
+    "SketchReports",
+    "sketch num_groups draws_sum algorithm population_has_empty_users",
+)
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SketchReports(plan_lib.Contribution):
     """One report of a sketch a client; a client without an item has one for that.
@@ -184,13 +188,15 @@ class _Theorem(plan_lib.Theorem):
             "clients (n)": clients,
             "groups": reports.num_groups,
             "items": reports.sketch.domain_size,
-            "sketch": repr(reports.sketch),
+            "sketch": identities.canonical(reports.sketch),
             "num_repeats": num_repeats,
             "users_without_items": "counted"
             if reports.population_has_empty_users
             else "left out",
         }
-        mechanism = f"{reports.algorithm} with {type(reports.sketch).__name__}"
+        mechanism = (
+            f"{reports.algorithm} with {identities.label_of(type(reports.sketch))}"
+        )
         run = _run(parameters, mechanism, len(rounds.rounds) if rounds else 0)
         made = ldp_triehh_statement.ldp_triehh_statement(
             run, delta=delta, rounds=rounds

@@ -27,6 +27,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from privacy import argument_checks, rounding
+from randomness import identities
 
 # A client of more participations in a block is looked at by convolution.
 _MOST_PAIRED = 32
@@ -89,6 +90,7 @@ class Matrix(abc.ABC):
         """Returns a bound on the numbers in buffers; see `rounding_error`."""
 
 
+@identities.identity("SquareRoot", "bands")
 @dataclasses.dataclass(frozen=True)
 class SquareRoot(Matrix):
     """The square root of the prefix sums' matrix, cut off after some bands.

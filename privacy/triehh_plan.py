@@ -11,9 +11,14 @@ import numpy as np
 from privacy import plan as plan_lib
 from privacy import statement, triehh_statement
 from privacy.triehh import TrieHHParameters
-from randomness import streams
+from randomness import identities, streams
 
 
+@identities.identity(
+    "OneVote",
+    "redraws_each_round population_has_empty_users",
+    without="extends_prefixes",
+)
 @dataclasses.dataclass(frozen=True)
 class OneVote(plan_lib.Contribution):
     """At most one vote a client and round, for one candidate.
@@ -33,8 +38,7 @@ class OneVote(plan_lib.Contribution):
 
     redraws_each_round: bool
     population_has_empty_users: bool = True
-    # It decides no sum: random numbers, which follow from the repr, stay as they were.
-    extends_prefixes: bool = dataclasses.field(default=False, repr=False)
+    extends_prefixes: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,6 +54,7 @@ class Kept:
     votes: np.ndarray
 
 
+@identities.identity("Threshold", "threshold max_rounds")
 @dataclasses.dataclass(frozen=True)
 class Threshold(plan_lib.Mechanism[None]):
     """Releases which candidates have enough votes.

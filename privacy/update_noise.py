@@ -34,7 +34,7 @@ from privacy import (
     worst_participation,
 )
 from privacy import plan as plan_lib
-from randomness import streams
+from randomness import identities, streams
 
 _SENSITIVITY = model_updates.ClippedUpdate.sensitivity
 _LEAST_CLIP_NORM = 1e-15
@@ -48,6 +48,7 @@ class TrackedNormError(RuntimeError):
     """The estimate of the clip norm leaves the numbers that a float32 can square."""
 
 
+@identities.identity("AdaptiveClip", "count_stddev quantile learning_rate")
 @dataclasses.dataclass(frozen=True)
 class AdaptiveClip:
     """Quantile-based clip estimation (Andrew et al. 2021; Xu et al. 2023, Algorithm 1).
@@ -316,6 +317,10 @@ class RestartedNoise(AddedNoise):
         return tuple(r for r in self.restart_rounds if r < num_rounds - 1)
 
 
+@identities.identity(
+    "TreeNoise",
+    "num_rounds clip_norm noise_multiplier adaptive_clip restart_rounds",
+)
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TreeNoise(RestartedNoise):
     """DP-FTRL: tree-aggregated noise (Kairouz et al. 2021)."""
@@ -367,6 +372,10 @@ class TreeNoise(RestartedNoise):
         )
 
 
+@identities.identity(
+    "GaussianNoise",
+    "num_rounds clip_norm noise_multiplier adaptive_clip",
+)
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class GaussianNoise(AddedNoise):
     """DP-FedAvg: independent noise in each round (McMahan et al. 2018).

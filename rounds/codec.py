@@ -18,6 +18,8 @@ from typing import Any
 
 import numpy as np
 
+from randomness import identities
+
 _PLAIN = (bool, int, float, str, type(None))
 _MAPPINGS = (dict, collections.OrderedDict, collections.abc.Mapping)
 
@@ -120,7 +122,7 @@ def freeze(value: Any) -> None:
 def digest(value: Any) -> bytes:
     """Returns SHA-256 of a value: 32 bytes."""
     arrays: dict[str, np.ndarray] = {}
-    total = hashlib.sha256(repr(encode(value, arrays)).encode())
+    total = hashlib.sha256(identities.canonical(encode(value, arrays)).encode())
     for name, array in arrays.items():
         total.update(f"{name} {array.dtype.str} {array.shape}".encode())
         total.update(np.ascontiguousarray(array).data)

@@ -6,7 +6,7 @@ import functools
 import numpy as np
 
 from privacy import plan
-from randomness import streams
+from randomness import identities, streams
 
 
 class ClientTakesPartTwiceError(RuntimeError):
@@ -33,6 +33,7 @@ class _Cohorts:
             )
 
 
+@identities.identity("UniformCohorts", "num_clients cohort_size")
 @dataclasses.dataclass(frozen=True)
 class UniformCohorts(_Cohorts, plan.Sampler[None]):
     """Cohorts of which each is a uniform sample without replacement of all clients.
@@ -77,6 +78,7 @@ class Participants:
     cohorts: int
 
 
+@identities.identity("DisjointCohorts", "num_clients cohort_size")
 @dataclasses.dataclass(frozen=True)
 class DisjointCohorts(_Cohorts, plan.Sampler[Participants]):
     """Cohorts without a client in common.
@@ -132,6 +134,7 @@ class DisjointCohorts(_Cohorts, plan.Sampler[Participants]):
         return plan.Limits(1, num_rounds - 1)
 
 
+@identities.identity("Everybody", "num_clients")
 @dataclasses.dataclass(frozen=True)
 class Everybody(plan.Sampler[None]):
     """All clients in every round.

@@ -20,7 +20,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from privacy import plan as plan_lib
-from randomness import noise_keys, streams
+from randomness import identities, noise_keys, streams
 from rounds import codec, parking
 from rounds.algorithm import Algorithm, Query
 from simulation import run_files
@@ -76,18 +76,10 @@ def identity_of(algorithm: Algorithm[Any, Any], seed: int, code: str) -> str:
     Raises:
         ValueError: If the plan, or what the algorithm says of itself, is not a value.
     """
-    plan = repr(algorithm.plan)
-    # NumPy shows neither all numbers of an array nor all digits.
-    if " at 0x" in plan or "array(" in plan:
-        raise ValueError(
-            f"the plan is {plan}: it has to consist of dataclasses of plain values, "
-            "whose repr says all about them"
-        )
-    kind = type(algorithm)
     text = json.dumps(
         [
-            f"{kind.__module__}.{kind.__qualname__}",
-            plan,
+            identities.name_of(type(algorithm)),
+            identities.canonical(algorithm.plan),
             dict(algorithm.describe()),
             seed,
             code,
@@ -99,7 +91,7 @@ def identity_of(algorithm: Algorithm[Any, Any], seed: int, code: str) -> str:
 
 def facts_of(algorithm: Algorithm[Any, Any]) -> dict[str, Any]:
     """Returns what a resumed run of an algorithm must have in common with its start."""
-    return {"plan": repr(algorithm.plan), **algorithm.describe()}
+    return {"plan": identities.canonical(algorithm.plan), **algorithm.describe()}
 
 
 def public_stream(seed: int, repeat: int) -> streams.Stream:

@@ -14,7 +14,7 @@ import math
 import numpy as np
 
 from privacy import participation_table, plan, tree_aggregation
-from randomness import streams
+from randomness import identities, streams
 
 _HOUR = 3600
 _DAY = 24 * _HOUR
@@ -40,6 +40,7 @@ class ReportGoalNotMetError(RuntimeError):
     """Fewer clients than the report goal can take part in a round."""
 
 
+@identities.identity("DiurnalAvailability", "mean_charging amplitude idle_share")
 @dataclasses.dataclass(frozen=True)
 class DiurnalAvailability:
     """Which devices are available at a time of simulated day.
@@ -126,6 +127,12 @@ class Participation:
     attempts: int = 0
 
 
+@identities.identity(
+    "Timers",
+    "num_clients cohort_size num_rounds over_selection drop_out timer_hours "
+    "round_minutes min_separation max_participation max_wait_hours "
+    "availability",
+)
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Timers(plan.Sampler[Participation]):
     """How the clients of a round come together.

@@ -9,6 +9,7 @@ from typing import Any
 
 from simulation import (
     client_text,
+    population_error,
     population_options,
     prepared_data,
     sentence_tokenizers,
@@ -97,7 +98,7 @@ def prepare(
                 partial, options, tokenizer, vocabulary.encode, origin
             )
             if describe(options, vocabulary, tokenizer, language) != identity:
-                raise population_options.PopulationError(
+                raise population_error.PopulationError(
                     prepared_data.changed_while_read(options.source)
                 )
 

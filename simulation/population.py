@@ -11,9 +11,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from simulation import prepared_data, tokenizers
+from simulation.population_error import PopulationError
 from simulation.population_options import (
     SYNTHETIC,
-    PopulationError,
     PopulationOptions,
 )
 from simulation.readers import sources

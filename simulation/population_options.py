@@ -29,10 +29,6 @@ _SYNTHETIC_ONLY = {"source": "synthetic"}
 _WORDS_ONLY = {"contents": "words"}
 
 
-class PopulationError(OSError, ValueError):
-    """The data cannot be made into a population; the message says what to do."""
-
-
 @dataclasses.dataclass(frozen=True)
 class PopulationOptions(file_options.FileOptions):
     """What a population is made of; `simulation.population_flags` has the flags."""

@@ -16,7 +16,8 @@ from typing import Any, Protocol, TypeVar
 from absl import logging
 
 from simulation import atomic_files, installation
-from simulation.population_options import SYNTHETIC, PopulationError
+from simulation.population_error import PopulationError
+from simulation.population_options import SYNTHETIC
 
 DEFAULT_CACHE = installation.cache() / "populations"
 

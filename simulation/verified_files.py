@@ -18,7 +18,7 @@ from typing import Any
 
 from absl import logging
 
-from simulation import population_options
+from simulation import population_error
 
 NOTE_FILE = ".verified.json"
 _CHUNK_BYTES = 8 << 20
@@ -30,7 +30,7 @@ _SETTLED_NS = 2_000_000_000
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
-class DamagedFileError(population_options.PopulationError):
+class DamagedFileError(population_error.PopulationError):
     """A file is not what was written; the message names it and says what to do."""
 
 

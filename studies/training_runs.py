@@ -10,7 +10,6 @@ import json
 import math
 import os
 import pathlib
-import re
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -321,16 +320,15 @@ def read_shared_text(path: pathlib.Path) -> dict[str, Any] | None:
 
 
 def read_num_clients(path: pathlib.Path) -> int:
-    """Returns how many clients train in a run: those that its plan's sampler numbers.
+    """Returns the number of clients that a run trains on, without held-out clients.
 
     Raises:
-        ValueError: If the run's facts have no plan of training.
+        ValueError: If the run is not a run of training.
     """
-    plan = _facts(path).get("plan", "")
-    found = re.match(r"Plan\(sampler=Timers\(num_clients=(\d+),", plan)
+    found = _facts(path).get("num_clients")
     if found is None:
-        raise ValueError(f"{path} is no run of training: its plan has no Timers")
-    return int(found[1])
+        raise ValueError(f"{path} is not a run of training: its facts lack num_clients")
+    return found
 
 
 def read_num_parameters(path: pathlib.Path) -> int:

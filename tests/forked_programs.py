@@ -21,9 +21,8 @@ import time
 import weakref
 from collections.abc import Callable, Mapping
 
-import simulation
+from tests import ROOT
 
-_ROOT = pathlib.Path(simulation.__file__).parents[1]
 # Each program has a process that waits for it, and writes its number and exit code.
 # What was imported before it is no garbage at its end: that would take it a second.
 _SERVER = """
@@ -71,7 +70,7 @@ _SECONDS_BETWEEN_LOOKS = 0.01
 def _server() -> subprocess.Popen[str]:
     server = subprocess.Popen(
         [sys.executable, "-P", "-c", _SERVER],
-        env={**os.environ, "PYTHONPATH": str(_ROOT)},
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -119,7 +118,7 @@ class Program:
             "arguments": self.args[1:],
             "environment": {
                 **os.environ,
-                "PYTHONPATH": str(_ROOT),
+                "PYTHONPATH": str(ROOT),
                 **(environment or {}),
             },
             "directory": os.fspath(directory or os.getcwd()),

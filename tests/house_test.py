@@ -4,14 +4,14 @@ import ast
 import itertools
 import json
 import os
-import pathlib
 import subprocess
 import sys
 
 from absl.testing import absltest
 
+from tests import ROOT
+
 # Not by a room: beside this file are rooms of tests, of the same names.
-_ROOT = pathlib.Path(__file__).absolute().parents[1]
 # What algorithms are built on.
 _ALGORITHMS = {"options", "privacy", "randomness", "rounds", "simulation"}
 # Which rooms a room may import.
@@ -53,7 +53,7 @@ print(json.dumps(modules))
 
 
 def _files(room):
-    return sorted((_ROOT / room).rglob("*.py"))
+    return sorted((ROOT / room).rglob("*.py"))
 
 
 def _rooms_imported(path):
@@ -71,7 +71,7 @@ def _rooms_imported(path):
 
 
 def _module_of(path):
-    return ".".join(path.relative_to(_ROOT).with_suffix("").parts)
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts)
 
 
 class HouseTest(absltest.TestCase):
@@ -79,7 +79,7 @@ class HouseTest(absltest.TestCase):
         """Returns what a program prints of modules that it imports."""
         done = subprocess.run(
             [sys.executable, "-P", "-c", program, json.dumps(names)],
-            env={**os.environ, "PYTHONPATH": str(_ROOT)},
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
             capture_output=True,
             text=True,
             check=False,
@@ -91,7 +91,7 @@ class HouseTest(absltest.TestCase):
         for room, below in _BELOW.items():
             self.assertNotEmpty(_files(room))
             for path in _files(room):
-                with self.subTest(str(path.relative_to(_ROOT))):
+                with self.subTest(str(path.relative_to(ROOT))):
                     self.assertLessEqual(_rooms_imported(path), below | {room})
 
     def test_privacy_imports_no_tensorflow(self):

@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from privacy import central_training as central_plan
-from randomness import seeds, streams
+from randomness import identities, seeds, streams
 from rounds import algorithm, codec, run, samplers
 from simulation import client_text, startup, vocabulary
 from training import (
@@ -126,6 +126,7 @@ class Sentences:
         return inputs, targets
 
 
+@identities.identity("training.central_training.CentralTraining")
 class CentralTraining(algorithm.Algorithm[CentralState, CentralState]):
     """Adam on batches of sentences of all clients."""
 

@@ -17,7 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 from privacy import model_updates, rotated_updates
-from randomness import streams
+from randomness import identities, streams
 from rounds import block_round, codec, masked_sums
 from simulation import startup
 from training import evaluation, examples, rotated_sums, update_sums
@@ -36,6 +36,7 @@ Encoding: TypeAlias = (
 _NOTHING_RANDOM = streams.Stream(0)
 
 
+@identities.identity("LocalTraining", "learning_rate num_epochs")
 @dataclasses.dataclass(frozen=True)
 class LocalTraining:
     """How a client trains.
@@ -128,8 +129,8 @@ class FederatedRounds:
             "weights": {name: list(part.shape) for name, part in weights.items()},
             "first_weights": codec.digest(weights).hex(),
             "population": self.mapped.text.fingerprint,
-            "limits": dataclasses.asdict(self.mapped.limits),
-            "training": dataclasses.asdict(self.training),
+            "limits": identities.settings(self.mapped.limits),
+            "training": identities.settings(self.training),
             "arithmetic": startup.arithmetic(),
             **(self._masking.describe() if self._masking else {}),
         }

@@ -22,7 +22,7 @@ import numpy as np
 
 from privacy import model_updates, rotated_updates
 from privacy import plan as plan_lib
-from randomness import streams
+from randomness import identities, streams
 from rounds import algorithm, codec, run
 from simulation import exit_codes
 from simulation.readers import memory
@@ -79,6 +79,7 @@ def update_metrics(observed: run.Observed[TrainingState]) -> dict[str, int]:
     return found
 
 
+@identities.identity("training.dp_ftrl.DpFtrl")
 class DpFtrl(algorithm.Algorithm[TrainingState, model_updates.UpdateSum]):
     """Federated training with noise on sums of updates.
 

@@ -11,9 +11,11 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from randomness import identities
 from simulation import client_text, vocabulary
 
 
+@identities.identity("ClientLimits", "max_sentences max_words batch_size")
 @dataclasses.dataclass(frozen=True)
 class ClientLimits:
     """How much of a client's text is used.

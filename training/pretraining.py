@@ -5,6 +5,7 @@ import functools
 import pathlib
 from typing import Any
 
+from randomness import identities
 from simulation import client_text
 from simulation import vocabulary as vocabulary_lib
 from simulation.readers import synthetic_sentences
@@ -185,7 +186,7 @@ def prepare(
             beginning.weights,
             identity={
                 "population": text.fingerprint,
-                "limits": dataclasses.asdict(limits),
+                "limits": identities.settings(limits),
                 "num_held_out_clients": len(clients.held_out),
                 "num_units": options.num_units,
                 **({} if options.model is None else {"model": options.model}),

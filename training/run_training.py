@@ -196,6 +196,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
         program=_PROGRAM,
         facts={
             "vocabulary": vocabulary.fingerprint,
+            "num_clients": algorithm.plan.sampler.num_clients,
             **beginning.facts,
             **first_text.facts,
             **others,

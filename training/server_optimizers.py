@@ -12,9 +12,11 @@ import collections
 import dataclasses
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+
+from randomness import identities
 
 if TYPE_CHECKING:
     import tensorflow_federated as tff
@@ -110,6 +112,7 @@ class Sgdm(ServerOptimizer):
         return tff.learning.optimizers.build_sgdm(self.learning_rate, self.momentum)
 
 
+@identities.identity("Adam", "learning_rate beta1 beta2 epsilon")
 @dataclasses.dataclass(frozen=True)
 class Adam(ServerOptimizer):
     """Adam, as FedAdam of Reddi et al. 2021; its defaults are those of that paper.
@@ -119,6 +122,8 @@ class Adam(ServerOptimizer):
         beta2: Decay of the mean of their squares, in [0, 1).
         epsilon: Is added to the root of that mean; above 0.
     """
+
+    name: ClassVar[str] = "adam"
 
     beta1: float = 0.9
     beta2: float = 0.99
@@ -132,8 +137,7 @@ class Adam(ServerOptimizer):
 
     def describe(self) -> Mapping[str, Any]:
         """See base class."""
-        kind = type(self).__name__.lower()
-        return {"server_optimizer": kind, **dataclasses.asdict(self)}
+        return {"server_optimizer": self.name, **identities.settings(self)}
 
     def build(self) -> "tff.learning.optimizers.Optimizer":
         """See base class."""
@@ -142,9 +146,12 @@ class Adam(ServerOptimizer):
         return tff.learning.optimizers.build_adam(*dataclasses.astuple(self))
 
 
+@identities.identity("Yogi", "learning_rate beta1 beta2 epsilon")
 @dataclasses.dataclass(frozen=True)
 class Yogi(Adam):
     """Yogi, as FedYogi of Reddi et al. 2021: its mean of squares falls slowly."""
+
+    name: ClassVar[str] = "yogi"
 
     def build(self) -> "tff.learning.optimizers.Optimizer":
         """See base class."""

@@ -18,6 +18,7 @@ from federated_hh.interactive import contents, device, fleet
 from federated_hh.interactive import recipe as recipe_lib
 from privacy import device_policy, device_reports_plan, shuffling
 from privacy import plan as plan_lib
+from randomness import identities
 from rounds import algorithm
 
 S = TypeVar("S", bound="Asked")
@@ -113,7 +114,7 @@ class Analysis(algorithm.Algorithm[S, device_reports_plan.Batch]):
         """Returns what a sum depends on beside the plan; a subclass adds to it."""
         found: dict[str, Any] = {
             "population": self._fingerprint,
-            "devices": type(self.devices).__name__,
+            "devices": identities.label_of(type(self.devices)),
         }
         return found | ({"drop_out": self._drop_out} if self._drop_out else {})
 

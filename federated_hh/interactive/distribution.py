@@ -20,6 +20,7 @@ from federated_hh.interactive import (
     nested_histograms,
 )
 from federated_hh.interactive import recipe as recipe_lib
+from randomness import identities
 
 QUANTILES = np.arange(1, 20) / 20
 
@@ -36,6 +37,7 @@ class State(analysis.Asked):
     histograms: tuple[nested_histograms.Histogram, ...] = ()
 
 
+@identities.identity("Buckets", "largest first parts split_stderrs most")
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Buckets:
     """Which buckets are asked about.
@@ -78,6 +80,7 @@ class Buckets:
         return np.unique(np.append(boundaries, added))
 
 
+@identities.identity("federated_hh.interactive.distribution.Distribution")
 class Distribution(analysis.Analysis[State]):
     """Estimates how the seconds between words are distributed."""
 
@@ -105,7 +108,7 @@ class Distribution(analysis.Analysis[State]):
     def describe(self) -> dict[str, Any]:
         """Returns what a sum depends on beside the plan."""
         return super().describe() | {
-            "buckets": dataclasses.asdict(self.buckets),
+            "buckets": identities.settings(self.buckets),
             "epsilon": self._epsilon,
         }
 

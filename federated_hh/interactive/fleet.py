@@ -17,7 +17,7 @@ from federated_hh.interactive import (
 )
 from federated_hh.interactive import recipe as recipe_lib
 from privacy.device_reports_plan import Batch
-from randomness import streams
+from randomness import identities, streams
 
 # Bits of reports that are in memory at once.
 _BITS_AT_ONCE = 2**24
@@ -79,6 +79,7 @@ class Fleet(abc.ABC):
         """Returns what comes of a query; `chances` are float64 [devices]."""
 
 
+@identities.identity("DeviceFleet")
 class DeviceFleet(Fleet):
     """Devices each with a store, a sandbox, an accountant and a log of its own."""
 

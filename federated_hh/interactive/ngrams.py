@@ -15,6 +15,7 @@ import pandas as pd
 
 from federated_hh.interactive import analysis, contents, events
 from federated_hh.interactive import recipe as recipe_lib
+from randomness import identities
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,6 +49,7 @@ class State(analysis.Asked):
     levels: tuple[Found, ...] = ()
 
 
+@identities.identity("federated_hh.interactive.ngrams.NGrams")
 class NGrams(analysis.Analysis[State]):
     """Finds n-grams that are frequent enough to be told from the noise."""
 

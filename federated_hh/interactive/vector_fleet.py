@@ -21,10 +21,12 @@ from federated_hh.interactive import (
 from federated_hh.interactive import recipe as recipe_lib
 from privacy import device_policy
 from privacy.device_reports_plan import Batch
+from randomness import identities
 
 _DEVICES_AT_ONCE = 50_000
 
 
+@identities.identity("VectorFleet")
 class VectorFleet(fleet.Fleet):
     """Devices as arrays; see this module's docstring."""
 

@@ -16,8 +16,10 @@ from federated_hh.randomizers import (
     coins,
     local_randomizer,
 )
+from randomness import identities
 
 
+@identities.identity("federated_hh.randomizers.count_mean_sketch.CountMeanSketch")
 class CountMeanSketch(local_randomizer.LocalRandomizer):
     """Sends a bit for each cell that one of k public hash functions maps items to.
 
@@ -63,8 +65,8 @@ class CountMeanSketch(local_randomizer.LocalRandomizer):
         )
         self._check_gap()
 
-    def __repr__(self) -> str:
-        """Says all that reports depend on, for plans."""
+    def canonical_text(self) -> str:
+        """Returns all that reports depend on; see `identities.canonical`."""
         hashes = self.hashes
         return (
             f"CountMeanSketch({self.epsilon!r}, {self.domain_size}, "

@@ -1,8 +1,10 @@
 """k-ary randomized response."""
 
 from federated_hh.randomizers import local_randomizer, subset_selection
+from randomness import identities
 
 
+@identities.identity("federated_hh.randomizers.k_ary.KAryRandomizedResponse")
 class KAryRandomizedResponse(subset_selection.SubsetSelection):
     """Sends the true item with probability e^epsilon / (e^epsilon + s - 1), or another.
 

@@ -6,6 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from federated_hh.randomizers import argument_checks, coins, local_randomizer
+from randomness import identities
 
 
 class _OneHotEncoding(local_randomizer.LocalRandomizer):
@@ -63,6 +64,7 @@ class _OneHotEncoding(local_randomizer.LocalRandomizer):
         return own + coins.count_heads(generator, rest, self.other_probability)
 
 
+@identities.identity("federated_hh.randomizers.one_hot.AsymmetricOneHotEncoding")
 class AsymmetricOneHotEncoding(_OneHotEncoding):
     """Sends 1 for the true item with probability 1/2, else with 1 / (e^epsilon + 1).
 
@@ -105,6 +107,7 @@ class AsymmetricOneHotEncoding(_OneHotEncoding):
         )
 
 
+@identities.identity("federated_hh.randomizers.one_hot.SymmetricOneHotEncoding")
 class SymmetricOneHotEncoding(_OneHotEncoding):
     """Sends each bit of the one-hot vector right with e^epsilon / (e^epsilon + 1).
 

@@ -13,8 +13,10 @@ from federated_hh.randomizers import (
     subset_sums,
 )
 from privacy import argument_checks, blanket
+from randomness import identities
 
 
+@identities.identity("federated_hh.randomizers.subset_selection.SubsetSelection")
 class SubsetSelection(local_randomizer.LocalRandomizer):
     """Sends a set of d items: the true one with probability p, the rest uniform.
 

@@ -5,7 +5,12 @@ from typing import Any
 
 import numpy as np
 
-from simulation import canonical_rows, column_writer, population_options, tokenizers
+from simulation import (
+    canonical_rows,
+    column_writer,
+    population_error,
+    tokenizers,
+)
 from simulation.readers import (
     fields,
     grouping,
@@ -117,7 +122,7 @@ class PopulationBuilder:
         names = list(self._clients)
         if not self._table.num_words:
             dropped = ", ".join(f"{n} {why}" for why, n in self._table.dropped.items())
-            raise population_options.PopulationError(
+            raise population_error.PopulationError(
                 f"the population is empty: {self._num_rows} rows of {len(names)} "
                 f"clients leave no word (left out: {dropped})."
             )
@@ -154,7 +159,7 @@ class PopulationBuilder:
             entry = int(counts.argmax())
             ends = np.cumsum(rows.row_lengths)
             client = int(np.searchsorted(ends, entry, side="right"))
-            raise population_options.PopulationError(
+            raise population_error.PopulationError(
                 f"client {names[client]!r} has the word "
                 f"{words[rows.word_ids[entry]]!r} {counts[entry]} times in "
                 f"all; it has to be at most {column_writer.MAX_COUNT}."

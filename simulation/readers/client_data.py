@@ -10,6 +10,7 @@ import numpy as np
 from simulation import (
     client_words,
     column_writer,
+    population_error,
     population_options,
     progress,
     tokenizers,
@@ -35,7 +36,7 @@ def texts(element: Any, text_feature: str, client_id: str) -> Iterator[str]:
     """
     if isinstance(element, dict):
         if text_feature not in element:
-            raise population_options.PopulationError(
+            raise population_error.PopulationError(
                 f"text_feature is {text_feature!r}; the elements have "
                 f"{', '.join(map(str, element))}."
             )
@@ -43,14 +44,14 @@ def texts(element: Any, text_feature: str, client_id: str) -> Iterator[str]:
     # A scalar string, or a batch of them.
     for value in np.asarray(element, object).reshape(-1).tolist():
         if not isinstance(value, bytes):
-            raise population_options.PopulationError(
+            raise population_error.PopulationError(
                 f"client {client_id!r} has an element of type {type(value).__name__}; "
                 "it has to be a string, or a mapping with a string feature."
             )
         try:
             yield value.decode("utf-8")
         except UnicodeDecodeError:
-            raise population_options.PopulationError(
+            raise population_error.PopulationError(
                 f"client {client_id!r} has text that is not UTF-8: {value[:40]!r}."
             ) from None
 

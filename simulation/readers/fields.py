@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from simulation import column_writer, population_options
+from simulation import column_writer, population_error, population_options
 from simulation.readers import bad_rows, opening
 
 _SHORT = reprlib.Repr()  # of values for messages, which may have any length
@@ -81,7 +81,7 @@ class Fields:
             if len(matches) != 1:
                 state = "no column" if not matches else f"{len(matches)} columns"
                 listed = ", ".join(names) if names else "without names"
-                raise population_options.PopulationError(
+                raise population_error.PopulationError(
                     f"{path} has {state} {column!r} (--{flag}); its {width} columns "
                     f"are {listed}. Give a name or a number from 0 to {width - 1}; "
                     "--csv_columns names the columns of a CSV file without header."

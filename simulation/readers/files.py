@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from simulation import column_writer, population_options, tokenizers
+from simulation import column_writer, population_error, population_options, tokenizers
 from simulation.readers import (
     bad_rows,
     building,
@@ -38,7 +38,7 @@ def read_rows(
     paths = sources.files_of(options)
     found = sources.format_of(options)
     if options.split is not None and found != "tff_sql":
-        raise population_options.PopulationError(
+        raise population_error.PopulationError(
             f"--population_split={options.split}: {paths[0]} is {found}, which has no "
             "splits; leave it out."
         )
@@ -131,10 +131,10 @@ def build(
         builder.add(rows)
     try:
         metadata = builder.finish(options.empty_clients)
-    except population_options.PopulationError as error:
+    except population_error.PopulationError as error:
         if bad.summary():
-            error = population_options.PopulationError(
+            error = population_error.PopulationError(
                 f"{error} Bad rows: {bad.summary()}."
             )
-        raise population_options.PopulationError(f"{options.source}: {error}") from None
+        raise population_error.PopulationError(f"{options.source}: {error}") from None
     return metadata | {"bad_rows": bad.report()}

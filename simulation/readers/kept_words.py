@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from simulation import derived_columns, population_options, tokenizers
+from simulation import derived_columns, population_error, tokenizers
 from simulation.readers import word_codes, word_table
 
 _FOLDER = "word-lists"
@@ -81,7 +81,7 @@ class KeptWords:
                 reason = word_table.REASONS[int(codes[starts[place]])]
             dropped[reason] = dropped.get(reason, 0.0) + float(frequencies[place])
         if not is_kept.any():
-            raise population_options.PopulationError(
+            raise population_error.PopulationError(
                 "nothing of the word list is kept: no word passes the "
                 "tokenizer, the alphabet and the known words."
             )

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from simulation import arrow_text, population_options, progress
+from simulation import arrow_text, population_error, progress
 from simulation.readers import bad_rows, fields
 
 _ROWS_PER_BATCH = 1 << 13
@@ -24,7 +24,7 @@ def _check_type(path: str, flag: str, field: pa.Field) -> None:
     allowed = {"user_column": is_text or is_integer, "count_column": is_integer}
     if not allowed.get(flag, is_text):
         expected = {"user_column": "text or integers", "count_column": "integers"}
-        raise population_options.PopulationError(
+        raise population_error.PopulationError(
             f"{path}: column {field.name!r} (--{flag}) has type {field.type}, must "
             f"hold {expected.get(flag, 'text')}."
         )
@@ -131,8 +131,8 @@ def read(
                     number += len(columns[0])
                     bar.set(number)
     except (pa.ArrowException, OSError) as error:
-        if isinstance(error, population_options.PopulationError):
+        if isinstance(error, population_error.PopulationError):
             raise
-        raise population_options.PopulationError(
+        raise population_error.PopulationError(
             f"{path} cannot be read as Parquet: {error}"
         ) from error

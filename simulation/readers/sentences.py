@@ -13,6 +13,7 @@ import numpy as np
 from simulation import (
     atomic_files,
     client_text,
+    population_error,
     population_options,
     progress,
     sentence_tokenizers,
@@ -109,7 +110,7 @@ class SentenceBuilder:
         self.close()
         names = list(self._clients)
         if not self._lengths:
-            raise population_options.PopulationError(
+            raise population_error.PopulationError(
                 f"the population is empty: no text of its {len(names)} clients has a "
                 "sentence with a word."
             )
@@ -172,13 +173,13 @@ def open_files(
         PopulationError: If there is no such text.
     """
     if options.source == population_options.SYNTHETIC:
-        raise population_options.PopulationError(
+        raise population_error.PopulationError(
             "the synthetic population is not a file: give a file of text "
             "(--population)."
         )
     rows, wanted, bad = files.read_rows(options)
     if wanted.content_flag != "text_column":
-        raise population_options.PopulationError(
+        raise population_error.PopulationError(
             f"{options.source} is read as words (--word_column or word counts), which "
             "have no sentences: give a column of text (--text_column)."
         )
@@ -211,9 +212,9 @@ def build_from_files(
         try:
             report = dict(metadata, bad_rows=bad.report())
             builder.finish(report, options.empty_clients)
-        except population_options.PopulationError as error:
+        except population_error.PopulationError as error:
             shown = f" Bad rows: {bad.summary()}." if bad.summary() else ""
-            raise population_options.PopulationError(
+            raise population_error.PopulationError(
                 f"{options.source}: {error}{shown}"
             ) from None
 

@@ -4,7 +4,7 @@ import glob
 import os
 from typing import Any
 
-from simulation import file_options, population_options, prepared_data
+from simulation import file_options, population_error, population_options, prepared_data
 from simulation.readers import opening
 
 _SUFFIXES = {
@@ -38,7 +38,7 @@ def files_of(options: population_options.PopulationOptions) -> list[str]:
         for path in _expand(part, options.format):
             real = os.path.realpath(path)
             if real in found:
-                raise population_options.PopulationError(
+                raise population_error.PopulationError(
                     f"{_FLAG}: {path} comes twice: by {found[real]!r} and by {part!r}. "
                     "Its rows would count twice; name it once."
                 )
@@ -61,7 +61,7 @@ def format_of(options: population_options.PopulationOptions) -> str:
     formats = [_format(path, options.format) for path in paths]
     for path, other in zip(paths, formats, strict=True):
         if other != formats[0]:
-            raise population_options.PopulationError(
+            raise population_error.PopulationError(
                 f"{_FLAG}: {paths[0]} is {formats[0]} by its name, and {path} is "
                 f"{other}; all files have to be of one format. Give some of them, or "
                 "say with --population_format what all are."
@@ -111,7 +111,7 @@ def _expand(part: str, wanted: str) -> list[str]:
         match for match in glob.glob(path, recursive=True) if not os.path.isdir(match)
     )
     if not found:
-        raise population_options.PopulationError(
+        raise population_error.PopulationError(
             f"{_FLAG}: no file matches the pattern {part!r} (looked in "
             f"{os.path.abspath(_fixed_part(path))})."
         )
@@ -129,7 +129,7 @@ def _of_directory(directory: str, wanted: str) -> list[str]:
     try:
         names = sorted(os.listdir(directory))
     except OSError as error:
-        raise population_options.PopulationError(
+        raise population_error.PopulationError(
             f"{_FLAG}: {directory} cannot be read: {error.strerror}."
         ) from None
     paths = [
@@ -141,7 +141,7 @@ def _of_directory(directory: str, wanted: str) -> list[str]:
     known = [path for path in files if wanted != "auto" or _suffix(path) in _SUFFIXES]
     if not known:
         shown = ", ".join(map(os.path.basename, paths[:5])) or "nothing"
-        raise population_options.PopulationError(
+        raise population_error.PopulationError(
             f"{_FLAG}: the directory {directory} has no file of a known format "
             f"({', '.join(_SUFFIXES)}); it has {shown}. Name the files by a pattern "
             "such as 'DIR/*.txt' and their format by --population_format; files in "
@@ -161,7 +161,7 @@ def _format(path: str, wanted: str) -> str:
     found = wanted
     if wanted == "auto":
         if _suffix(path) not in _SUFFIXES:
-            raise population_options.PopulationError(
+            raise population_error.PopulationError(
                 f"{path}: the name does not tell the format (known: "
                 f"{', '.join(_SUFFIXES)}, all but Parquet and SQLite also with "
                 f"{', '.join(opening.COMPRESSIONS)}); say which it is with "
@@ -174,7 +174,7 @@ def _format(path: str, wanted: str) -> str:
         "tff_sql": "a database is read here and there, and",
     }
     if found in reasons and compression:
-        raise population_options.PopulationError(
+        raise population_error.PopulationError(
             f"{path}: {reasons[found]} cannot be read from {compression}; decompress "
             "it first."
         )

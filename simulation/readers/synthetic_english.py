@@ -19,6 +19,7 @@ from simulation import (
     column_writer,
     ordered_work,
     packed_entries,
+    population_error,
     population_options,
     progress,
     tokenizers,
@@ -303,7 +304,7 @@ def build(
             writer.append_rows(rows)
             bar.set(min((index + 1) * chunk_size, num_clients))
     if empty == num_clients:
-        raise population_options.PopulationError(
+        raise population_error.PopulationError(
             f"none of the {num_clients} clients has a word left after the tokenizer, "
             "the alphabet and the known words; take more clients or words a client."
         )

@@ -28,6 +28,7 @@ import pyarrow as pa
 from randomness import seeds
 from simulation import (
     client_text,
+    population_error,
     population_options,
     preparation_caches,
     progress,
@@ -183,7 +184,7 @@ def sentences_per_client(
     mean = words / language.mean_sentence_words
     if mean <= 1 if sigma > 0 else mean < 1 or mean != int(mean):
         wanted = "above 1" if sigma > 0 else "a whole number from 1 on"
-        raise population_options.PopulationError(
+        raise population_error.PopulationError(
             f"mean_words_per_client is {words:g} and mean_sentence_words "
             f"{language.mean_sentence_words:g}: that makes {mean:g} sentences a "
             f"client; it has to be {wanted} where words_per_client_sigma is {sigma:g}."

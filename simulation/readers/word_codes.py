@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pyarrow as pa
 
-from simulation import population_options, tokenizers
+from simulation import population_error, tokenizers
 from simulation.readers import opening, word_table
 
 # Codes of what is no word: of a token without one, and of the end of a text.
@@ -141,9 +141,7 @@ class WordCodes:
         except word_table.NotAWordError as error:
             at = next(i for i, word in enumerate(words) if word is error.word)
             text = int(np.searchsorted(np.cumsum(lengths), at, side="right"))
-            raise population_options.PopulationError(
-                f"{place(text)}: {error}"
-            ) from None
+            raise population_error.PopulationError(f"{place(text)}: {error}") from None
         if self._table.refuses:
             ends = np.cumsum(lengths)
             for at in np.flatnonzero(codes == word_table.OUT_OF_ALPHABET).tolist():

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from simulation import population_options
+from simulation import population_error
 from simulation.readers import opening
 
 # In place of the id of a word that is left out.
@@ -40,16 +40,14 @@ def read_dictionary(path: str | None) -> frozenset[str]:
     with opening.open_text(path, "utf-8") as lines:
         for number, line in enumerate(lines, 1):
             if opening.has_undecodable(line):
-                raise population_options.PopulationError(
+                raise population_error.PopulationError(
                     f"{path}:{number}: a dictionary has to be UTF-8 text with one word "
                     "a line; this line is not UTF-8."
                 )
             words.add(line.strip().lower())
     words.discard("")
     if not words:
-        raise population_options.PopulationError(
-            f"{path}: the dictionary has no words."
-        )
+        raise population_error.PopulationError(f"{path}: the dictionary has no words.")
     return frozenset(words)
 
 
@@ -136,7 +134,7 @@ class WordTable:
     def check_refused(self) -> None:
         """Raises the error about refused words if there were any."""
         if self._offenders:
-            raise population_options.PopulationError(
+            raise population_error.PopulationError(
                 "words with a character outside the alphabet "
                 f"{self._alphabet!r}: {', '.join(self._offenders)}. "
                 "Widen --alphabet, or drop such words with --out_of_alphabet=drop."

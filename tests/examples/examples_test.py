@@ -7,12 +7,11 @@ import numpy as np
 import pandas as pd
 from absl.testing import absltest
 
-import rounds
 from examples import decaying_noise
 from privacy import plan as plan_lib
-from tests import forked_programs
+from tests import ROOT, forked_programs
 
-_ROOT = os.path.dirname(os.path.dirname(rounds.__file__))
+_ROOT = str(ROOT)
 
 
 class ExamplesTest(absltest.TestCase):

@@ -11,10 +11,9 @@ import sys
 import pandas as pd
 from absl.testing import absltest, parameterized
 
-import federated_hh
 from federated_hh import ldp_triehh_options
 from simulation import tables
-from tests import forked_programs
+from tests import ROOT, forked_programs
 
 _MODULE = "federated_hh.run_ldp_triehh"
 _SMALL = (
@@ -44,8 +43,7 @@ _TABLES = (
 
 
 def _environment():
-    root = pathlib.Path(federated_hh.__file__).parent.parent
-    return {**os.environ, "PYTHONPATH": str(root)}
+    return {**os.environ, "PYTHONPATH": str(ROOT)}
 
 
 def _run(*flags, directory=None):

@@ -6,13 +6,10 @@ import pathlib
 import pandas as pd
 from absl.testing import absltest
 
-import federated_hh
 from simulation import tables
-from tests import forked_programs
+from tests import ROOT, forked_programs
 
-_FIGURE_4 = (
-    pathlib.Path(federated_hh.__file__).parents[1] / "configs/statistics_figure4.json"
-)
+_FIGURE_4 = ROOT / "configs/statistics_figure4.json"
 _SMALL = (
     "--num_clients=3000",
     "--mean_words_per_client=10",

@@ -13,9 +13,8 @@ import pandas as pd
 import psutil
 from absl.testing import absltest, parameterized
 
-import federated_hh
 from simulation import tables
-from tests import forked_programs
+from tests import ROOT, forked_programs
 
 _CHECKPOINT = "simulator/checkpoint.jsonl"
 _MODULE = "federated_hh.run_triehh"
@@ -41,8 +40,7 @@ def _command(*flags):
 
 
 def _environment():
-    root = pathlib.Path(federated_hh.__file__).parent.parent
-    return {**os.environ, "PYTHONPATH": str(root)}
+    return {**os.environ, "PYTHONPATH": str(ROOT)}
 
 
 def _run(*flags, directory=None):

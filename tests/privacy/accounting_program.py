@@ -1,11 +1,10 @@
 """Runs the program of the accounting as a user does."""
 
 import os
-import pathlib
 import subprocess
 import sys
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+from tests import ROOT
 
 
 def python(*arguments: str) -> subprocess.CompletedProcess:

@@ -11,9 +11,9 @@ from absl.testing import absltest, parameterized
 
 from options import fields
 from privacy import accounting_answers, accounting_options, paper_tables, shuffling
+from tests import ROOT
 from tests.privacy import accounting_program
 
-_ROOT = pathlib.Path(__file__).resolve().parents[2]
 _TRIEHH = ("--mechanism=triehh", "--population=100000", "--max_length=10")
 
 _FTRL = (
@@ -464,7 +464,7 @@ class ImportTest(absltest.TestCase):
     def test_nothing_heavy_is_imported(self):
         modules = ", ".join(
             f"privacy.{path.stem}"
-            for path in sorted((_ROOT / "privacy").glob("*.py"))
+            for path in sorted((ROOT / "privacy").glob("*.py"))
             if path.stem != "__init__"
         )
         heavy = ["tensorflow", "tensorflow_federated", "tensorflow_privacy", "jax"]

@@ -6,17 +6,16 @@ Statements of all algorithms are held against it in tests/rounds/contract_test.p
 import copy
 import json
 import math
-import pathlib
 
 import jsonschema
 from absl.testing import absltest, parameterized
 
-import privacy
 from privacy import neighbours, realised, statement
 from privacy.guarantee import Guarantee
 from privacy.neighbours import Adjacency
+from tests import ROOT
 
-_FILE = pathlib.Path(privacy.__file__).parent / "statement.schema.json"
+_FILE = ROOT / "privacy" / "statement.schema.json"
 
 
 def _made(**changes):

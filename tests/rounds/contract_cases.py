@@ -41,6 +41,7 @@ from privacy import (
 )
 from privacy import plan as plan_lib
 from privacy import triehh as triehh_privacy
+from randomness import identities
 from rounds import algorithm, run, samplers, timers
 from simulation import client_text, client_words, population_options
 from tests.federated_hh.interactive import cases as statistics_cases
@@ -83,6 +84,7 @@ class TallyState:
     rounds: int
 
 
+@identities.identity("tests.rounds.contract_cases.Tally")
 class Tally(algorithm.Algorithm[TallyState, np.ndarray]):
     """Counts random votes of each cohort; NumPy alone, so that runs are quick."""
 
@@ -132,6 +134,7 @@ class SumsState:
     clip_norm: float
 
 
+@identities.identity("tests.rounds.contract_cases.Sums")
 class Sums(algorithm.Algorithm[SumsState, model_updates.UpdateSum]):
     """Sums random updates, with correlated noise in two blocks; NumPy alone."""
 
@@ -188,6 +191,7 @@ class Sums(algorithm.Algorithm[SumsState, model_updates.UpdateSum]):
         return contextlib.nullcontext()
 
 
+@identities.identity("tests.rounds.contract_cases.LongSums")
 class LongSums(Sums):
     """Sums random updates of 131,072 numbers, whose tree of noise waits on disk."""
 
@@ -200,6 +204,7 @@ class LongSums(Sums):
         )
 
 
+@identities.identity("tests.rounds.contract_cases.Rotated")
 class Rotated(Sums):
     """Sums random updates by Algorithm 2, in this process; with a tree's noise."""
 

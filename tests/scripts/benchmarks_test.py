@@ -9,9 +9,7 @@ import sys
 from absl.testing import absltest, parameterized
 
 from simulation import tables
-from tests import forked_programs
-
-_ROOT = pathlib.Path(__file__).parents[2]
+from tests import ROOT, forked_programs
 
 
 class BenchmarksTest(parameterized.TestCase):
@@ -157,7 +155,7 @@ class BenchmarksTest(parameterized.TestCase):
     def test_a_wrong_flag_is_one_line(self, name, flag, told):
         done = subprocess.run(
             [sys.executable, "-P", "-m", f"scripts.{name}", flag],
-            env={**os.environ, "PYTHONPATH": str(_ROOT)},
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
             capture_output=True,
             text=True,
         )

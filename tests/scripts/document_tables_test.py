@@ -6,12 +6,10 @@ from unittest import mock
 
 from absl.testing import absltest, parameterized
 
-import scripts
 from scripts import document_tables, quality_results, xu_tables
 from studies import xu_2023_quality_report
+from tests import ROOT
 from training import metric_names
-
-_ROOT = pathlib.Path(scripts.__file__).parent.parent
 
 
 class DocumentsTest(absltest.TestCase):
@@ -33,8 +31,8 @@ class DocumentsTest(absltest.TestCase):
         self.assertLessEqual(reasons, allowed)
 
     def test_documents_are_all_pages(self):
-        pages = {page.relative_to(_ROOT) for page in document_tables.documents()}
-        expected = {page.relative_to(_ROOT) for page in _ROOT.glob("docs/**/*.md")}
+        pages = {page.relative_to(ROOT) for page in document_tables.documents()}
+        expected = {page.relative_to(ROOT) for page in ROOT.glob("docs/**/*.md")}
         expected |= {pathlib.Path("README.md"), pathlib.Path("results/README.md")}
         self.assertEqual(pages, expected)
 

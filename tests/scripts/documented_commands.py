@@ -7,10 +7,8 @@ import re
 import shlex
 from collections.abc import Iterator
 
-import scripts
 from scripts import console, document_tables
-
-ROOT = pathlib.Path(scripts.__file__).parent.parent
+from tests import ROOT
 
 _BLOCK = re.compile(r"^ *```(.*?)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 _INLINE = re.compile(r"`((?:\./)?scripts/run [a-z][^`]*)`")

@@ -7,10 +7,9 @@ import re
 
 from absl.testing import absltest
 
-import scripts
 from scripts import document_tables
+from tests import ROOT
 
-_ROOT = pathlib.Path(scripts.__file__).parent.parent
 _LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 _FENCE = re.compile(r"^ *```.*?^ *```$", re.MULTILINE | re.DOTALL)
 _INLINE_CODE = re.compile(r"`[^`\n]+`")
@@ -21,7 +20,7 @@ _MOST_LINES_OF_README = 200
 
 
 def _documents():
-    return [*document_tables.documents(), _ROOT / "CONTRIBUTING.md"]
+    return [*document_tables.documents(), ROOT / "CONTRIBUTING.md"]
 
 
 def _prose(path):
@@ -57,8 +56,8 @@ def broken_links(path):
 
 class LinksTest(absltest.TestCase):
     def test_all_lead_somewhere(self):
-        for path in (*_documents(), *_ROOT.glob("docs/**/*.ipynb")):
-            with self.subTest(str(path.relative_to(_ROOT))):
+        for path in (*_documents(), *ROOT.glob("docs/**/*.ipynb")):
+            with self.subTest(str(path.relative_to(ROOT))):
                 self.assertEqual(broken_links(path), [])
 
     def test_what_leads_nowhere_is_found(self):
@@ -74,14 +73,14 @@ class LinksTest(absltest.TestCase):
 
 class ContentsTest(absltest.TestCase):
     def test_the_readme_is_a_front_page(self):
-        lines = (_ROOT / "README.md").read_text().splitlines()
+        lines = (ROOT / "README.md").read_text().splitlines()
         self.assertLessEqual(len(lines), _MOST_LINES_OF_README)
 
     def test_python_is_python(self):
         count = 0
         for path in _documents():
             for code in _PYTHON.findall(path.read_text()):
-                with self.subTest(str(path.relative_to(_ROOT))):
+                with self.subTest(str(path.relative_to(ROOT))):
                     ast.parse(code)
                     count += 1
         self.assertGreater(count, 5)
@@ -91,7 +90,7 @@ class ContentsTest(absltest.TestCase):
         for path in _documents():
             for file, name in _TEST.findall(path.read_text()):
                 with self.subTest(f"{path.name}: {file}::{name}"):
-                    tree = ast.parse((_ROOT / file).read_text())
+                    tree = ast.parse((ROOT / file).read_text())
                     functions = {
                         node.name
                         for node in ast.walk(tree)
@@ -103,11 +102,11 @@ class ContentsTest(absltest.TestCase):
         self.assertGreater(count, 20)
 
     def test_modules_that_pitfalls_name_are_there(self):
-        text = (_ROOT / "docs" / "pitfalls.md").read_text()
+        text = (ROOT / "docs" / "pitfalls.md").read_text()
         files = re.findall(r"`(\w+/[\w/]+\.py)`", text)
         self.assertGreater(len(files), 10)
         for file in files:
-            self.assertTrue((_ROOT / file).exists(), file)
+            self.assertTrue((ROOT / file).exists(), file)
 
 
 if __name__ == "__main__":

@@ -5,15 +5,13 @@
 
 import json
 import os
-import pathlib
 import subprocess
 import sys
 
 from absl.testing import absltest, parameterized
 
-import scripts
+from tests import ROOT
 
-_ROOT = pathlib.Path(scripts.__file__).parent.parent
 # A program, flags that it needs, and the values that it takes all the same.
 _PROGRAMS = (
     ("federated_hh.run_triehh", ("--epsilon=4",), set()),
@@ -59,7 +57,7 @@ class FlagsTest(parameterized.TestCase):
     def test_every_number_has_bounds(self, program, given, allowed):
         done = subprocess.run(
             [sys.executable, "-P", "-c", _TRY, program, *given],
-            env={**os.environ, "PYTHONPATH": str(_ROOT)},
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
             capture_output=True,
             text=True,
             check=False,

@@ -5,10 +5,9 @@ import re
 
 from absl.testing import absltest
 
-import scripts
-from tests import conftest
+from tests import ROOT, conftest
 
-_TESTS = pathlib.Path(scripts.__file__).parent.parent / "tests"
+_TESTS = ROOT / "tests"
 
 
 class MarksTest(absltest.TestCase):

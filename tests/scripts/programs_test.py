@@ -8,15 +8,14 @@ import sys
 
 from absl.testing import absltest, parameterized
 
-import scripts
 from scripts import console, programs
 from simulation import software
+from tests import ROOT
 
-_ROOT = pathlib.Path(scripts.__file__).resolve().parent.parent
 _FIRST = "federated_hh.run_triehh"
 
 
-_ENVIRONMENT = {**os.environ, "PYTHONPATH": str(_ROOT)}
+_ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
 
 
 def _run(*arguments):
@@ -51,7 +50,7 @@ class ListTest(absltest.TestCase):
             found[name] = about.strip()
         modules = {*console.PROGRAMS.values()}
         # What can be run and stands in scripts/, but for the launcher itself.
-        for file in (_ROOT / "scripts").glob("*.py"):
+        for file in (ROOT / "scripts").glob("*.py"):
             if file.stem != "programs" and "app.run(" in file.read_text():
                 modules.add(f"scripts.{file.stem}")
         for module in modules:
@@ -68,9 +67,9 @@ class ListTest(absltest.TestCase):
         # As a user calls it, with an environment that is set up already.
         folder = pathlib.Path(self.create_tempdir().full_path)
         (folder / "scripts").mkdir()
-        shutil.copy(_ROOT / "scripts" / "run", folder / "scripts")
+        shutil.copy(ROOT / "scripts" / "run", folder / "scripts")
         (folder / "scripts" / "environment.sh").write_text(
-            f"root={_ROOT}\npython={sys.executable}\nexport PYTHONPATH=$root\n"
+            f"root={ROOT}\npython={sys.executable}\nexport PYTHONPATH=$root\n"
         )
         command = [str(folder / "scripts" / "run")]
         done = subprocess.run(command, capture_output=True, text=True, check=False)

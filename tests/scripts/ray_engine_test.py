@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import os
-import pathlib
 import shutil
 import signal
 import socket
@@ -23,9 +22,9 @@ from rounds import block_round
 from scripts import engine_workloads
 from simulation import engine_options, runtime, startup, verified_files
 from simulation.engines import ray_engine, ray_worker, slices
+from tests import ROOT
 
 _SLICE_SECONDS = 5.0
-_ROOT = pathlib.Path(__file__).parents[2]
 
 # Starts a cluster, tells its processes, and is killed.
 _PROGRAM = """
@@ -60,7 +59,7 @@ def _options(**options):
 
 
 def _environment():
-    path = os.pathsep.join([str(_ROOT), *sys.path])
+    path = os.pathsep.join([str(ROOT), *sys.path])
     return {**os.environ, "PYTHONPATH": path, "TF_CPP_MIN_LOG_LEVEL": "3"}
 
 

@@ -11,13 +11,13 @@ import yaml
 from absl.testing import absltest
 
 from studies import study_jobs
+from tests import ROOT
 
-_ROOT = pathlib.Path(__file__).parents[2]
 _VERSION = "1.31"
 
 
 def _manifest(name):
-    (found,) = yaml.safe_load_all((_ROOT / "configs" / name).read_text())
+    (found,) = yaml.safe_load_all((ROOT / "configs" / name).read_text())
     return found
 
 
@@ -60,7 +60,7 @@ class ManifestTest(absltest.TestCase):
     def test_the_pods_of_the_ray_cluster_are_pods(self):
         cluster = _manifest("kubernetes_ray_cluster.yaml")
         requirement = re.search(
-            r"^ray==(\S+)", (_ROOT / "requirements-ray.in").read_text(), re.MULTILINE
+            r"^ray==(\S+)", (ROOT / "requirements-ray.in").read_text(), re.MULTILINE
         )
         self.assertEqual(cluster["spec"]["rayVersion"], requirement[1])
         groups = [cluster["spec"]["headGroupSpec"]]
@@ -102,7 +102,7 @@ class SubmitPartsTest(absltest.TestCase):
     def test_a_study_is_needed(self):
         done = subprocess.run(
             [sys.executable, "-m", "scripts.submit_parts", "--parts=2", "--folder=x"],
-            cwd=_ROOT,
+            cwd=ROOT,
             capture_output=True,
             text=True,
         )

@@ -8,9 +8,9 @@ import sys
 
 from absl.testing import absltest
 
-import scripts
+from tests import ROOT
 
-_SCRIPTS = pathlib.Path(scripts.__file__).resolve().parent
+_SCRIPTS = ROOT / "scripts"
 _NAMES = ("run", "test", "environment.sh", "setup_environment.py")
 
 

@@ -2,16 +2,14 @@
 
 import copy
 import os
-import pathlib
 
 import nbclient
 import nbformat
 from absl.testing import absltest
 
-import scripts
+from tests import ROOT
 
-_ROOT = pathlib.Path(scripts.__file__).parent.parent
-_TUTORIAL = _ROOT / "docs" / "guide" / "tutorial.ipynb"
+_TUTORIAL = ROOT / "docs" / "guide" / "tutorial.ipynb"
 
 
 def _texts(cell):
@@ -34,7 +32,7 @@ class TutorialTest(absltest.TestCase):
             if cell.cell_type == "code":
                 cell.outputs = []
         folder = self.create_tempdir().full_path
-        paths = [str(_ROOT), os.environ.get("PYTHONPATH", "")]
+        paths = [str(ROOT), os.environ.get("PYTHONPATH", "")]
         nbclient.NotebookClient(
             notebook, timeout=300, resources={"metadata": {"path": folder}}
         ).execute(
@@ -55,7 +53,7 @@ class TutorialTest(absltest.TestCase):
         self.assertTrue(any("image/png" in o.get("data", {}) for o in outputs))
         self.assertNotIn("error", [output.output_type for output in outputs])
         # Nothing of the machine that ran it.
-        self.assertNotIn(str(_ROOT), _TUTORIAL.read_text())
+        self.assertNotIn(str(ROOT), _TUTORIAL.read_text())
 
 
 if __name__ == "__main__":

@@ -14,10 +14,9 @@ import zipfile
 
 from absl.testing import absltest
 
-import scripts
 from scripts import console
+from tests import ROOT
 
-_ROOT = pathlib.Path(scripts.__file__).parent.parent
 _PACKAGES = (
     "examples",
     "federated_hh",
@@ -45,12 +44,12 @@ class WheelTest(absltest.TestCase):
         source.mkdir()
         for name in (*_PACKAGES, "tests"):
             shutil.copytree(
-                _ROOT / name,
+                ROOT / name,
                 source / name,
                 ignore=shutil.ignore_patterns("__pycache__", "*.pyc"),
             )
-        for file in ("pyproject.toml", "README.md", *_ROOT.glob("requirements*.in")):
-            shutil.copy(_ROOT / file, source)
+        for file in ("pyproject.toml", "README.md", *ROOT.glob("requirements*.in")):
+            shutil.copy(ROOT / file, source)
         subprocess.run(
             [
                 *(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps"),
@@ -67,10 +66,10 @@ class WheelTest(absltest.TestCase):
 
     def test_it_has_all_modules_and_data_and_no_tests(self):
         expected = {
-            str(file.relative_to(_ROOT))
+            str(file.relative_to(ROOT))
             for package in _PACKAGES
             for pattern in ("*.py", "*.csv", "*.html", "*.json")
-            for file in (_ROOT / package).rglob(pattern)
+            for file in (ROOT / package).rglob(pattern)
         }
         found = {
             str(file.relative_to(self.installed))
@@ -86,7 +85,7 @@ class WheelTest(absltest.TestCase):
     def test_packages_are_those_of_the_repository(self):
         found = {
             file.parent.name
-            for file in _ROOT.glob("*/__init__.py")
+            for file in ROOT.glob("*/__init__.py")
             if file.parent.name != "tests"
         }
         self.assertEqual(found, set(_PACKAGES))
@@ -99,7 +98,7 @@ class WheelTest(absltest.TestCase):
             {*entries["console_scripts"].values()}, {"scripts.console:main"}
         )
         for module in console.PROGRAMS.values():
-            text = (_ROOT / (module.replace(".", "/") + ".py")).read_text()
+            text = (ROOT / (module.replace(".", "/") + ".py")).read_text()
             self.assertIn("app.run(", ast.unparse(ast.parse(text)))
 
     def test_a_program_runs_by_its_name_and_from_elsewhere(self):
@@ -127,7 +126,7 @@ class WheelTest(absltest.TestCase):
         extras = {"": "requirements.in"}
         extras |= {name: f"requirements-{name}.in" for name in ("dev", "ray")}
         for extra, file in extras.items():
-            lines = (_ROOT / file).read_text().splitlines()
+            lines = (ROOT / file).read_text().splitlines()
             expected = {
                 re.split(r"[=<>]", line)[0]
                 for line in lines
@@ -138,23 +137,23 @@ class WheelTest(absltest.TestCase):
 
     def test_the_lock_has_all_that_is_asked_for(self):
         locked = re.findall(
-            r"^([\w.-]+)==", (_ROOT / "requirements.txt").read_text(), re.M
+            r"^([\w.-]+)==", (ROOT / "requirements.txt").read_text(), re.M
         )
-        for file in _ROOT.glob("requirements*.in"):
+        for file in ROOT.glob("requirements*.in"):
             for line in file.read_text().splitlines():
                 if line and not line.startswith("#"):
                     self.assertIn(re.split(r"[=<>]", line)[0], locked)
 
     def test_the_lock_and_uv_take_the_same_overrides(self):
-        lines = (_ROOT / "requirements.overrides").read_text().splitlines()
-        settings = tomllib.loads((_ROOT / "pyproject.toml").read_text())
+        lines = (ROOT / "requirements.overrides").read_text().splitlines()
+        settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
         self.assertEqual(
             settings["tool"]["uv"]["override-dependencies"],
             [line for line in lines if not line.startswith("#")],
         )
 
     def test_the_version_has_one_place(self):
-        project = tomllib.loads((_ROOT / "pyproject.toml").read_text())["project"]
+        project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
         self.assertIn(f"-{project['version']}-", self.wheel.name)
 
 

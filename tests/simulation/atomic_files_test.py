@@ -11,6 +11,7 @@ from unittest import mock
 from absl.testing import absltest
 
 from simulation import atomic_files
+from tests import ROOT
 
 
 class _Calls:
@@ -109,7 +110,7 @@ class AtomicFilesTest(absltest.TestCase):
             [sys.executable, "-c", source, str(target)],
             env=dict(
                 os.environ,
-                PYTHONPATH=str(pathlib.Path(atomic_files.__file__).parents[1]),
+                PYTHONPATH=str(ROOT),
             ),
             capture_output=True,
             text=True,

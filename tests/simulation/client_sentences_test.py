@@ -8,12 +8,14 @@ from absl.testing import absltest
 from simulation import (
     client_sentences,
     population,
+    population_error,
     population_options,
     sentence_tokenizers,
     vocabulary,
 )
+from tests import ROOT
 
-_SHARED = pathlib.Path(population.__file__).parents[2] / "shared" / "data"
+_SHARED = ROOT.parent / "shared" / "data"
 
 
 class ClientSentencesTest(absltest.TestCase):
@@ -115,16 +117,14 @@ class ClientSentencesTest(absltest.TestCase):
             return [[text]]
 
         tokenizer = sentence_tokenizers.SentenceTokenizer("meddling", meddle)
-        with self.assertRaisesRegex(
-            population_options.PopulationError, "changed while"
-        ):
+        with self.assertRaisesRegex(population_error.PopulationError, "changed while"):
             self._prepare(tokenizer=tokenizer)
         self.source.write_text("user,text\nann,?\n")
         with self.assertRaisesRegex(
-            population_options.PopulationError, "a.csv: the population is empty"
+            population_error.PopulationError, "a.csv: the population is empty"
         ):
             self._prepare()
-        with self.assertRaisesRegex(population_options.PopulationError, "no file"):
+        with self.assertRaisesRegex(population_error.PopulationError, "no file"):
             self._prepare(source=str(self.directory / "none.csv"))
         self.assertEmpty(os.listdir(self.cache))
 

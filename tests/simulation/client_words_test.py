@@ -22,6 +22,7 @@ from simulation import (
     column_writer,
     raw_columns,
 )
+from tests import ROOT
 
 ClientWords = client_words.ClientWords
 
@@ -34,10 +35,9 @@ _ROWS = [
 
 def _run_python(source: str, *arguments: str, **options) -> subprocess.Popen:
     """Starts a program of this repository in an interpreter of its own."""
-    root = pathlib.Path(client_words.__file__).parents[1]
     return subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(source), *arguments],
-        env=dict(os.environ, PYTHONPATH=str(root)),
+        env=dict(os.environ, PYTHONPATH=str(ROOT)),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

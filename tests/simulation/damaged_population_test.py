@@ -18,7 +18,7 @@ from simulation import (
     client_words,
     column_checks,
     column_metadata,
-    population_options,
+    population_error,
     verified_files,
 )
 
@@ -73,7 +73,7 @@ class DamagedFilesTest(parameterized.TestCase):
         client_words.ClientWords.from_rows(self.words, _ROWS)
         _DAMAGES[damage](self.words / name)
         with self.assertRaisesRegex(
-            population_options.PopulationError,
+            population_error.PopulationError,
             f"{self.words / name} .*remove its directory and prepare it again",
         ):
             client_words.ClientWords.open(self.words)
@@ -85,7 +85,7 @@ class DamagedFilesTest(parameterized.TestCase):
         client_text.ClientText.from_rows(self.text, _TEXT)
         _DAMAGES[damage](self.text / name)
         with self.assertRaisesRegex(
-            population_options.PopulationError,
+            population_error.PopulationError,
             f"{self.text / name} .*remove its directory and prepare it again",
         ):
             client_text.ClientText.open(self.text)
@@ -103,7 +103,7 @@ class DamagedFilesTest(parameterized.TestCase):
         _DAMAGES[damage](path)
         if damage != "missing":
             with self.assertRaisesRegex(
-                population_options.PopulationError, f"{path} .*remove the folder"
+                population_error.PopulationError, f"{path} .*remove the folder"
             ):
                 derive()
             shutil.rmtree(self.words / "derived")
@@ -120,7 +120,7 @@ class DamagedFilesTest(parameterized.TestCase):
         record = self.words / "derived" / "one.json"
         record.write_text(contents)
         with self.assertRaisesRegex(
-            population_options.PopulationError, f"{record} is damaged.*remove it"
+            population_error.PopulationError, f"{record} is damaged.*remove it"
         ):
             words.derived_column("one", lambda: np.arange(5))
 
@@ -130,7 +130,7 @@ class DamagedFilesTest(parameterized.TestCase):
         second = client_words.ClientWords.from_rows(self.parent / "second", _ROWS[:1])
         shutil.copytree(self.words / "derived", self.parent / "second" / "derived")
         with self.assertRaisesRegex(
-            population_options.PopulationError, "not of this population"
+            population_error.PopulationError, "not of this population"
         ):
             second.derived_column("one", lambda: np.arange(5))
 
@@ -242,7 +242,7 @@ class HostileColumnsTest(parameterized.TestCase):
     def test_words(self, name, array, message):
         client_words.ClientWords.from_rows(self.directory, _ROWS)
         self._forge(f"{name}.bin", array.tobytes())
-        with self.assertRaisesRegex(population_options.PopulationError, message):
+        with self.assertRaisesRegex(population_error.PopulationError, message):
             client_words.ClientWords.open(self.directory)
 
     def test_wide_entries(self):
@@ -255,7 +255,7 @@ class HostileColumnsTest(parameterized.TestCase):
         ):
             client_words.ClientWords.from_rows(self.directory, rows)
             self._forge("entries.bin", np.int64([entry, 1 << 31 | 1]).tobytes())
-            with self.assertRaisesRegex(population_options.PopulationError, message):
+            with self.assertRaisesRegex(population_error.PopulationError, message):
                 client_words.ClientWords.open(self.directory)
             shutil.rmtree(self.directory)
 
@@ -280,7 +280,7 @@ class HostileColumnsTest(parameterized.TestCase):
         metadata |= {"entry_bytes": entry_bytes, "count_bits": count_bits}
         column_metadata.write(self.directory, metadata, files)
         with self.assertRaisesRegex(
-            population_options.PopulationError, "population.json is damaged"
+            population_error.PopulationError, "population.json is damaged"
         ):
             client_words.ClientWords.open(self.directory)
 
@@ -293,7 +293,7 @@ class HostileColumnsTest(parameterized.TestCase):
     def test_sentences(self, name, array, message):
         client_text.ClientText.from_rows(self.directory, _TEXT)
         self._forge(f"{name}.bin", array.tobytes())
-        with self.assertRaisesRegex(population_options.PopulationError, message):
+        with self.assertRaisesRegex(population_error.PopulationError, message):
             client_text.ClientText.open(self.directory)
 
     @parameterized.parameters(
@@ -315,7 +315,7 @@ class HostileColumnsTest(parameterized.TestCase):
             contents = sink.getvalue()
         self._forge("words.arrow", contents)
         for _ in range(2):  # and it is not taken for verified afterwards
-            with self.assertRaisesRegex(population_options.PopulationError, message):
+            with self.assertRaisesRegex(population_error.PopulationError, message):
                 client_words.ClientWords.open(self.directory)
             time.sleep(_OLD if table is None else 0)
 

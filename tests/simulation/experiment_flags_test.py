@@ -10,12 +10,11 @@ import sys
 
 from absl.testing import absltest, parameterized
 
-import federated_hh
 from federated_hh import triehh_options
 from options import fields
 from randomness import noise_keys
 from simulation import experiment_flags, population_options
-from tests import forked_programs
+from tests import ROOT, forked_programs
 
 _DATA = ("--population=words.tsv", "--population_format=word_counts")
 _PROGRAMS = {
@@ -105,10 +104,9 @@ class NoiseKeyOfRunsTest(parameterized.TestCase):
 
 class FlagErrorsTest(parameterized.TestCase):
     def run_program(self, program, *flags):
-        root = pathlib.Path(federated_hh.__file__).parent.parent
         return subprocess.run(
             [sys.executable, "-P", "-m", program, *flags],
-            env={**os.environ, "PYTHONPATH": str(root)},
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
             cwd=self.create_tempdir().full_path,
             capture_output=True,
             text=True,

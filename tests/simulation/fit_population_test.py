@@ -19,9 +19,9 @@ from simulation import (
     population_numbers,
     population_options,
 )
+from tests import ROOT
 
 _DEVIATE = 4.5
-_ROOT = pathlib.Path(population.__file__).parents[1]
 
 
 def _fit_of_program(test, *arguments):
@@ -37,7 +37,7 @@ def _fit_of_program(test, *arguments):
             "--num_simulations=4",
             *arguments,
         ],
-        cwd=_ROOT,
+        cwd=ROOT,
         capture_output=True,
         text=True,
         check=False,

@@ -11,8 +11,9 @@ from scipy import optimize, special
 
 from simulation import fitted_law, population, population_numbers, population_options
 from simulation.readers import word_table
+from tests import ROOT
 
-_SHARED = pathlib.Path(population.__file__).parents[2] / "shared" / "data"
+_SHARED = ROOT.parent / "shared" / "data"
 _POSTS = [
     _SHARED / f"blog-authorship/posts-0{shard}-of-16.jsonl.xz" for shard in (0, 1)
 ]

@@ -14,6 +14,7 @@ from simulation import (
     client_words,
     column_metadata,
     population,
+    population_error,
     population_options,
 )
 
@@ -175,7 +176,7 @@ class PreparedTest(parameterized.TestCase):
         file = pathlib.Path(prepared.directory) / "population.json"
         file.write_text(contents)
         with self.assertRaisesRegex(
-            population_options.PopulationError, f"{file}.*prepare it again"
+            population_error.PopulationError, f"{file}.*prepare it again"
         ):
             population.prepare(self.options, self.cache)
 
@@ -183,7 +184,7 @@ class PreparedTest(parameterized.TestCase):
         prepared = population.prepare(self.options, self.cache)
         (pathlib.Path(prepared.directory) / "population.json").unlink()
         with self.assertRaisesRegex(
-            population_options.PopulationError, f"{prepared.directory} .*prepare"
+            population_error.PopulationError, f"{prepared.directory} .*prepare"
         ):
             population.prepare(self.options, self.cache)
 
@@ -199,7 +200,7 @@ class PreparedTest(parameterized.TestCase):
         directory.rename(self.cache / "aside")
         pathlib.Path(other.directory).rename(directory)
         with self.assertRaisesRegex(
-            population_options.PopulationError,
+            population_error.PopulationError,
             f"{directory} holds another population than its name says",
         ):
             population.prepare(self.options, self.cache)

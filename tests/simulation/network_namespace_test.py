@@ -1,7 +1,6 @@
 """Tests of a process that moves into a network of its own."""
 
 import os
-import pathlib
 import socket
 import subprocess
 import sys
@@ -9,7 +8,7 @@ import textwrap
 
 from absl.testing import absltest
 
-from simulation import network_namespace
+from tests import ROOT
 
 _SERVER = """
     import os, socket, sys
@@ -54,7 +53,7 @@ def _start(program, *arguments, before=()):
         [*before, sys.executable, "-c", textwrap.dedent(program), *arguments],
         env={
             **os.environ,
-            "PYTHONPATH": str(pathlib.Path(network_namespace.__file__).parents[1]),
+            "PYTHONPATH": str(ROOT),
         },
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

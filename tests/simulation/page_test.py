@@ -24,6 +24,7 @@ from simulation import (
     run_directory,
     tables,
 )
+from tests import ROOT
 
 _EVIL = "<script>alert(1)</script>"
 _UNCOVERED = "no privacy guarantee covers this section"
@@ -303,8 +304,7 @@ class PageTest(PageTestCase):
             "import matplotlib.pyplot as plt\n"
             "assert not plt.get_fignums()\n"
         )
-        root = pathlib.Path(page.__file__).parent.parent
-        subprocess.run([sys.executable, "-c", program], cwd=root, check=True)
+        subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True)
 
 
 class DefaultPageTest(PageTestCase):

@@ -9,6 +9,7 @@ from absl import flags
 from absl.testing import absltest, flagsaver, parameterized
 
 from simulation import client_words, population, population_flags
+from tests import ROOT
 
 _PROGRAM = """
 import sys
@@ -24,10 +25,9 @@ _FLAGS = population_flags.PopulationFlags("words")
 
 
 def _run(*arguments):
-    root = pathlib.Path(population.__file__).parents[1]
     return subprocess.run(
         [sys.executable, "-c", _PROGRAM, *arguments],
-        env=dict(os.environ, PYTHONPATH=str(root)),
+        env=dict(os.environ, PYTHONPATH=str(ROOT)),
         capture_output=True,
         text=True,
     )

@@ -11,6 +11,7 @@ import textwrap
 from absl.testing import absltest, parameterized
 
 from simulation import population, population_options, tokenizers
+from tests import ROOT
 
 _PREPARE = """
     import sys
@@ -27,10 +28,9 @@ _PREPARE = """
 
 def _start(source, *arguments, **options):
     """Starts a program of this repository in an interpreter of its own."""
-    root = pathlib.Path(population.__file__).parents[1]
     return subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(source), *map(str, arguments)],
-        env=dict(os.environ, PYTHONPATH=str(root)),
+        env=dict(os.environ, PYTHONPATH=str(ROOT)),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

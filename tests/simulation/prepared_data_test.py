@@ -6,7 +6,7 @@ import pathlib
 
 from absl.testing import absltest
 
-from simulation import population_options, prepared_data
+from simulation import population_error, prepared_data
 
 
 class JoinPartsTest(absltest.TestCase):
@@ -58,9 +58,9 @@ class JoinPartsTest(absltest.TestCase):
     def test_a_missing_part_is_named(self):
         [one] = self._parts("data", "one\n")
         lost = one.with_name("lost.jsonl.xz")
-        with self.assertRaisesRegex(population_options.PopulationError, "lost"):
+        with self.assertRaisesRegex(population_error.PopulationError, "lost"):
             self._joined(one, lost)
-        with self.assertRaisesRegex(population_options.PopulationError, "no file"):
+        with self.assertRaisesRegex(population_error.PopulationError, "no file"):
             prepared_data.parts_of(self.folder, "data/letters-*")
 
 

@@ -2,7 +2,6 @@
 
 import fcntl
 import os
-import pathlib
 import pty
 import select
 import struct
@@ -13,6 +12,7 @@ import termios
 from absl.testing import absltest
 
 from simulation import progress
+from tests import ROOT
 
 _PROGRAM = """
 from absl import logging
@@ -27,10 +27,9 @@ with progress.Progress("Counting sheep", 40, "sheep") as bar:
 
 class ProgressTest(absltest.TestCase):
     def _run(self, stderr):
-        root = pathlib.Path(progress.__file__).parents[1]
         return subprocess.run(
             [sys.executable, "-c", _PROGRAM],
-            env=dict(os.environ, PYTHONPATH=str(root), TERM="dumb"),
+            env=dict(os.environ, PYTHONPATH=str(ROOT), TERM="dumb"),
             stderr=stderr,
             text=True,
             check=True,

@@ -12,6 +12,7 @@ from absl.testing import absltest, parameterized
 
 from randomness import noise_keys
 from simulation import round_metrics, run_directory, run_record, software, tables
+from tests import ROOT
 
 _FACTS = {"population": "abc"}
 _KEY = noise_keys.NoiseKey(2**127 + 5, is_secret=True)
@@ -312,7 +313,7 @@ class RunDirectoryTest(parameterized.TestCase):
             "except r.RunDirectoryError as e: print(e)"
         )
         with _create(self.path):
-            root = os.path.dirname(os.path.dirname(run_directory.__file__))
+            root = str(ROOT)
             other = subprocess.run(
                 [sys.executable, "-c", program, self.path],
                 env={**os.environ, "PYTHONPATH": root},

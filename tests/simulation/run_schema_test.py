@@ -9,11 +9,11 @@ import pathlib
 import jsonschema
 from absl.testing import absltest, parameterized
 
-import simulation
 from randomness import noise_keys
 from simulation import run_directory
+from tests import ROOT
 
-_FILE = pathlib.Path(simulation.__file__).parent / "run.schema.json"
+_FILE = ROOT / "simulation" / "run.schema.json"
 _WRONG = {
     "unknown": "x",
     "part": "first",

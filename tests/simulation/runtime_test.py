@@ -16,6 +16,7 @@ import tensorflow_federated as tff
 from absl.testing import absltest, parameterized
 
 from simulation import runtime
+from tests import ROOT
 
 # Imports TFF once, then forks a program for each way to end, and reports as JSON
 # whether its worker was alive before and ended after.
@@ -85,7 +86,7 @@ print(total([1, 2, 3]))
 
 
 def _environment() -> dict[str, str]:
-    root = os.path.dirname(os.path.dirname(runtime.__file__))
+    root = str(ROOT)
     return {
         **os.environ,
         "PYTHONPATH": os.pathsep.join([root, os.environ.get("PYTHONPATH", "")]),

@@ -5,7 +5,12 @@ import pathlib
 
 from absl.testing import absltest, parameterized
 
-from simulation import population_options, sentence_tokenizers, vocabulary
+from simulation import (
+    population_error,
+    population_options,
+    sentence_tokenizers,
+    vocabulary,
+)
 
 _SPECIAL = "<pad>\n<oov>\n<bos>\n<eos>\n"
 
@@ -54,7 +59,7 @@ class VocabularyTest(parameterized.TestCase):
             vocabulary.Vocabulary.read(path)
 
     def test_missing_file(self):
-        with self.assertRaisesRegex(population_options.PopulationError, "No such file"):
+        with self.assertRaisesRegex(population_error.PopulationError, "No such file"):
             vocabulary.Vocabulary.read(self.directory / "none.txt")
 
     def test_english(self):

@@ -21,6 +21,7 @@ import tensorflow_federated as tff
 from absl.testing import absltest, parameterized
 
 from simulation import runtime, startup
+from tests import ROOT
 
 _TIMEOUT = 2.0  # seconds without an answer, after which a worker is ended
 # What the machine may need beyond it.
@@ -71,8 +72,7 @@ _STOPPED_ITSELF = """
 
 
 def _environment():
-    root = pathlib.Path(runtime.__file__).parents[1]
-    return {**os.environ, "PYTHONPATH": str(root), "TF_CPP_MIN_LOG_LEVEL": "3"}
+    return {**os.environ, "PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "3"}
 
 
 def _start(program, before=()):

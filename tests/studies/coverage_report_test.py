@@ -1,15 +1,13 @@
 """Tests that the results on file are what their own runs say."""
 
-import pathlib
-
 import pandas as pd
 from absl.testing import absltest
 
-import studies
 from simulation import tables
 from studies import coverage_report
+from tests import ROOT
 
-_RESULTS = pathlib.Path(studies.__file__).parent.parent / "results"
+_RESULTS = ROOT / "results"
 
 
 def _folders():

@@ -84,7 +84,7 @@ class StrategyTest(parameterized.TestCase):
         (path / "simulator").mkdir(parents=True, exist_ok=True)
         record = run_record.new("t", flags, {}, _KEY) | {"status": status}
         (path / "run.json").write_text(json.dumps(record))
-        plan = {"plan": "Plan(sampler=Timers(num_clients=320, cohort_size=6, x)"}
+        plan = {"num_clients": 320}
         plan |= {"population": "a1", "vocabulary": "b2", "begins_with": path.name}
         plan |= self.changed.get(path.name, {})
         (path / run_record.FACTS_FILE).write_text(json.dumps(plan))

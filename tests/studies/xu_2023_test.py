@@ -16,8 +16,14 @@ from privacy import blt, model_updates, training_plan, tree_aggregation
 from privacy import plan as plan_lib
 from randomness import noise_keys
 from rounds import timers
-from simulation import population_options, run_directory, run_record, tables
+from simulation import (
+    population_error,
+    run_directory,
+    run_record,
+    tables,
+)
 from studies import study, training_runs, xu_2023
+from tests import ROOT
 from training import dp_ftrl_parameters, metric_names
 
 _KEY = noise_keys.NoiseKey.of_seed(1)
@@ -74,7 +80,7 @@ class StudyTest(absltest.TestCase):
             half = len(self.lines) // 2
             self.assertEqual(posts.readlines(), [*self.lines[:half], "{}\n"])
         with self.assertRaisesRegex(
-            population_options.PopulationError, "no file blog-authorship/posts"
+            population_error.PopulationError, "no file blog-authorship/posts"
         ):
             xu_2023.posts_file(cache, cache)
 
@@ -163,8 +169,7 @@ class StudyTest(absltest.TestCase):
             xu_2023.describe(paths)
 
     def test_what_the_settings_spend(self):
-        root = pathlib.Path(xu_2023.__file__).parent.parent
-        lines = (root / "configs/training_blogs.flagfile").read_text().splitlines()
+        lines = (ROOT / "configs/training_blogs.flagfile").read_text().splitlines()
         common = dict(line.split("=") for line in lines if "=" in line)
         rounds = int(common["--num_rounds"])
         spent, noise = {}, {}

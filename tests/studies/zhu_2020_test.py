@@ -24,6 +24,7 @@ from studies import (
     zhu_2020_report,
     zhu_2020_theory,
 )
+from tests import ROOT
 
 _KEY = noise_keys.NoiseKey(1, is_secret=False)
 
@@ -134,7 +135,7 @@ class DataTest(parameterized.TestCase):
         self.assertGreater(clients.num_entries, 2_000)
 
     def test_part_of_the_tweets(self):
-        shared = pathlib.Path(studies.__file__).parents[2] / "shared" / "data"
+        shared = ROOT.parent / "shared" / "data"
         if not (shared / "sentiment140-partial").exists():
             self.skipTest("the data set sentiment140-partial is not there")
         data, users, clients = self.population(

@@ -7,11 +7,9 @@ import sys
 
 from absl.testing import absltest, parameterized
 
-import training
 from simulation import vocabulary
+from tests import ROOT
 from training import exported_model, model
-
-_ROOT = pathlib.Path(training.__file__).parent.parent
 
 
 class EvaluateKeyboardTest(parameterized.TestCase):
@@ -56,7 +54,7 @@ class EvaluateKeyboardTest(parameterized.TestCase):
                 *(sys.executable, "-P", "-m", "training.evaluate_keyboard"),
                 *(*flags, f"--output_dir={output}"),
             ],
-            env={**os.environ, "PYTHONPATH": str(_ROOT)},
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
             capture_output=True,
             text=True,
             timeout=600,

@@ -11,13 +11,12 @@ import pandas as pd
 import tensorflow as tf
 from absl.testing import absltest, parameterized
 
-import training
 from privacy import training_plan, update_noise
 from randomness import noise_keys
 from rounds import codec, experiment, timers
 from simulation import client_text, own_code
 from simulation import vocabulary as vocabulary_lib
-from tests import forked_programs
+from tests import ROOT, forked_programs
 from tests.training import training_test_case as common
 from training import (
     examples,
@@ -29,7 +28,6 @@ from training import (
     training_options,
 )
 
-_ROOT = pathlib.Path(training.__file__).parent.parent
 _WORDS = vocabulary_lib.Vocabulary(list("abcdefgh"))  # 12 tokens
 _BAD = """
 import tensorflow as tf
@@ -118,7 +116,7 @@ def regularized(num_tokens, sequence_length):
 
 def guide_example():
     """Returns the model of the guide's section, smaller."""
-    guide = (_ROOT / "docs/guide/own_model.md").read_text()
+    guide = (ROOT / "docs/guide/own_model.md").read_text()
     (code,) = re.findall(r"```python\n([^`]*def gru\([^`]*)```", guide)
     return code.replace(", 32)", ", 4)").replace("64,", "6,")
 
@@ -289,7 +287,7 @@ class OwnModelTest(parameterized.TestCase):
             *("--model=gru_model:gru", "--vocabulary_size=50"),
             *("--num_held_out_clients=4", f"--population_cache={self.scratch}/cache"),
         )
-        path = {"PYTHONPATH": f"{_ROOT}:{self.scratch}"}
+        path = {"PYTHONPATH": f"{ROOT}:{self.scratch}"}
         done = forked_programs.run(
             "training.pretrain",
             *flags,

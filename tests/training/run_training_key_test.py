@@ -6,10 +6,8 @@ import numpy as np
 import pandas as pd
 from absl.testing import absltest
 
-import training
 from tests import forked_programs
 
-_ROOT = pathlib.Path(training.__file__).parent.parent
 # Only for what hangs.
 _TIMEOUT_SECONDS = 600
 _SMALL = (

@@ -8,15 +8,13 @@ import numpy as np
 import pandas as pd
 from absl.testing import absltest
 
-import training
-from tests import forked_programs
+from tests import ROOT, forked_programs
 from training import held_out
 
-_ROOT = pathlib.Path(training.__file__).parent.parent
 # Only for what hangs: a program takes 20 seconds where it has a core of its own.
 _TIMEOUT_SECONDS = 600
 _SMALL = (
-    f"--flagfile={_ROOT / 'configs' / 'training_demo.flagfile'}",
+    f"--flagfile={ROOT / 'configs' / 'training_demo.flagfile'}",
     "--num_clients=40",
     "--context_words=50",
     "--vocabulary_size=300",

@@ -1,18 +1,17 @@
 """Tests of the options of training: their ranges, and noise from a target."""
 
 import math
-import pathlib
 
 import numpy as np
 from absl.testing import absltest, parameterized
 from scipy import linalg, optimize, stats
 
-import training
 from options import option_flags
 from options.fields import fields_of
 from privacy import blt, toeplitz
 from rounds import timers
 from simulation.population_options import PopulationOptions
+from tests import ROOT
 from training import client_update, examples, model_average, server_optimizers
 from training.training_options import TrainingOptions
 
@@ -289,8 +288,7 @@ class TrainingOptionsTest(parameterized.TestCase):
 
     def test_the_flagfile_of_stack_overflow(self):
         # Of 342,477 clients of its split, 1,000 are held out.
-        root = pathlib.Path(training.__file__).parent.parent
-        flagfile = f"--flagfile={root / 'configs/training_stackoverflow.flagfile'}"
+        flagfile = f"--flagfile={ROOT / 'configs/training_stackoverflow.flagfile'}"
         lines = (flagfile, "--population=stackoverflow.sqlite")
         found = option_flags.read_lines(TrainingOptions, lines)
         found.server_parameters()

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from federated_hh.interactive import budget
 from privacy import device_policy, renyi_aggregation, shuffling
+from tests import ROOT
 from tests.federated_hh.interactive import cases
 
 _BOTH = frozenset(["age", "ngrams"])
@@ -158,7 +159,7 @@ class AccountantTest(parameterized.TestCase):
 
     def test_kept_when_the_device_stops_before_it_answers(self):
         path = os.path.join(self.create_tempdir().full_path, "spent.sqlite")
-        root = os.path.dirname(os.path.dirname(os.path.abspath(budget.__file__)))
+        root = str(ROOT)
         done = subprocess.run(
             [sys.executable, "-c", _CRASH, path, cases.figure_4()],
             env={**os.environ, "PYTHONPATH": os.path.dirname(root)},

@@ -12,6 +12,7 @@ import numpy as np
 from absl.testing import absltest, parameterized
 
 from federated_hh.randomizers import count_mean_sketch
+from randomness import identities
 from tests.federated_hh.randomizers import affine_hashes_case, enumeration
 
 _FALSE_ALARM = 1e-6
@@ -213,9 +214,9 @@ class ReportsTest(absltest.TestCase):
         ]
         np.testing.assert_array_equal(randomizer.tally(reports).numpy(), expected)
 
-    def test_what_it_is_made_with_is_in_its_repr(self):
+    def test_what_it_is_made_with_is_in_its_canonical_text(self):
         self.assertEqual(
-            repr(_small(1.5)),
+            identities.canonical(_small(1.5)),
             "CountMeanSketch(1.5, 3, num_hashes=2, num_cells=2, hash_seed=5)",
         )
 

@@ -8,7 +8,8 @@ from absl.testing import absltest, parameterized
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simulation import population, tokenizers
+from simulation import tokenizers
+from tests import ROOT
 from tests.simulation.readers import files_test_case
 
 _ROWS = [
@@ -304,7 +305,7 @@ class SharedDataTest(files_test_case.FilesTestCase):
     """Real data, where it lies beside the repository."""
 
     def _shared(self, name):
-        path = pathlib.Path(population.__file__).parents[2] / "shared" / "data" / name
+        path = ROOT.parent / "shared" / "data" / name
         if not path.exists():
             self.skipTest(f"{path} is not there")
         return path

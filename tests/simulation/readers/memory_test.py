@@ -16,11 +16,13 @@ from absl.testing import absltest
 from simulation import (
     client_sentences,
     population,
+    population_error,
     population_options,
     sentence_tokenizers,
     vocabulary,
 )
 from simulation.readers import memory
+from tests import ROOT
 
 _MIB = 1 << 20
 # Frees arrays, all but the last one, and prints how many MiB go back: as glibc does it
@@ -93,7 +95,7 @@ class MemoryTest(absltest.TestCase):
         memory.check(10, 20)
         self._machine(511)
         with self.assertRaisesRegex(
-            population_options.PopulationError,
+            population_error.PopulationError,
             "only 0.5 GiB of memory are left, with 10 distinct words and 20 client ids",
         ):
             memory.check(10, 20)
@@ -102,7 +104,7 @@ class MemoryTest(absltest.TestCase):
         self._machine(1024)
         memory.check_needed(512 * _MIB, "a thing (--size)")
         with self.assertRaisesRegex(
-            population_options.PopulationError,
+            population_error.PopulationError,
             r"a thing \(--size\) takes about 0.5 GiB of memory, and 1.0 GiB are left",
         ):
             memory.check_needed(512 * _MIB + 1, "a thing (--size)")
@@ -112,7 +114,7 @@ class MemoryTest(absltest.TestCase):
         free = shutil.disk_usage(directory).free
         memory.check_disk(directory, free // 2, "a thing")
         with self.assertRaisesRegex(
-            population_options.PopulationError, f"are free in {directory.parent}"
+            population_error.PopulationError, f"are free in {directory.parent}"
         ):
             memory.check_disk(directory, 2 * free, "a thing")
 
@@ -155,7 +157,7 @@ class HugePopulationsTest(absltest.TestCase):
         if free > 12 * self.options.num_clients * 100:
             self.skipTest("the disk may take it")
         with self.assertRaisesRegex(
-            population_options.PopulationError,
+            population_error.PopulationError,
             "2,147,483,647 clients .* 10000 words each .* GiB on disk",
         ):
             population.prepare(self.options, self.cache)
@@ -163,7 +165,7 @@ class HugePopulationsTest(absltest.TestCase):
 
     def test_sentences(self):
         with self.assertRaisesRegex(
-            population_options.PopulationError, "2,147,483,647 clients .* GiB "
+            population_error.PopulationError, "2,147,483,647 clients .* GiB "
         ):
             client_sentences.prepare(
                 self.options,
@@ -212,7 +214,7 @@ class ReturnFreedTest(absltest.TestCase):
         done = subprocess.run(
             [sys.executable, "-c", _FREES_BLOCKS],
             env={n: v for n, v in os.environ.items() if not n.startswith("MALLOC_")},
-            cwd=pathlib.Path(memory.__file__).parents[2],
+            cwd=ROOT,
             capture_output=True,
             text=True,
             check=False,

@@ -12,7 +12,12 @@ import pyarrow.parquet as pq
 import tensorflow_federated as tff
 from absl.testing import absltest, parameterized
 
-from simulation import client_text, population_options, sentence_tokenizers
+from simulation import (
+    client_text,
+    population_error,
+    population_options,
+    sentence_tokenizers,
+)
 from simulation.readers import sentences
 
 _KEYBOARD = sentence_tokenizers.get_sentence_tokenizer("keyboard")
@@ -130,7 +135,7 @@ class SentencesTest(parameterized.TestCase):
         path = self.directory / "a.csv"
         path.write_text("user,text\nann,?!\n")
         options = {"source": str(path)} | options
-        with self.assertRaisesRegex(population_options.PopulationError, regex):
+        with self.assertRaisesRegex(population_error.PopulationError, regex):
             self._build(**options)
 
     def test_client_data(self):
@@ -147,7 +152,7 @@ class SentencesTest(parameterized.TestCase):
         self.assertEqual(self._as_dict(text), expected | {"bob": []})
         self.assertTrue(text.keeps_empty_clients)
         with self.assertRaisesRegex(
-            population_options.PopulationError, "text_feature is 'text'"
+            population_error.PopulationError, "text_feature is 'text'"
         ):
             sentences.from_client_data(
                 data, self.directory / "other", encode, _KEYBOARD

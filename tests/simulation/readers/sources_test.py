@@ -9,6 +9,7 @@ from absl.testing import absltest, parameterized
 
 from simulation import (
     client_sentences,
+    population_error,
     population_options,
     sentence_tokenizers,
     vocabulary,
@@ -101,7 +102,7 @@ class SourcesTest(files_test_case.FilesTestCase):
         ]
         self.assertEqual(places, [("a.csv", 2), ("b.csv", 3)])
         with self.assertRaisesRegex(
-            population_options.PopulationError,
+            population_error.PopulationError,
             "2 files has more than 1 bad rows .*a.csv:2: 1 fields .*b.csv:3: 1 fields",
         ):
             self.read(f"{self.directory}/*.csv", max_bad_rows=1)

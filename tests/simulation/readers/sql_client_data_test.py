@@ -8,7 +8,12 @@ import zlib
 import tensorflow_federated as tff
 from absl.testing import absltest, parameterized
 
-from simulation import client_text, population_options, sentence_tokenizers
+from simulation import (
+    client_text,
+    population_error,
+    population_options,
+    sentence_tokenizers,
+)
 from simulation.readers import files, sentences
 
 _KEYBOARD = sentence_tokenizers.get_sentence_tokenizer("keyboard")
@@ -84,7 +89,7 @@ class SqlClientDataTest(parameterized.TestCase):
         (dict(user_column="who"), "--user_column=who: users are the clients"),
     )
     def test_what_it_does_not_have(self, options, regex):
-        with self.assertRaisesRegex(population_options.PopulationError, regex):
+        with self.assertRaisesRegex(population_error.PopulationError, regex):
             self.build(**options)
 
     def test_words(self):
@@ -96,7 +101,7 @@ class SqlClientDataTest(parameterized.TestCase):
         found = rows(word_column="type", split="test")
         self.assertEqual(found, [("synthetic_3", "answer")] * 2)
         with self.assertRaisesRegex(
-            population_options.PopulationError, "--count_column=n: .* no counts"
+            population_error.PopulationError, "--count_column=n: .* no counts"
         ):
             rows(word_column="type", count_column="n")
 
@@ -109,13 +114,13 @@ class SqlClientDataTest(parameterized.TestCase):
             (other.read_bytes(), "examples lacks serialized_example_proto"),
         ):
             other.write_bytes(contents)
-            with self.assertRaisesRegex(population_options.PopulationError, regex):
+            with self.assertRaisesRegex(population_error.PopulationError, regex):
                 self.build(other)
         table = self.directory / "a.csv"
         table.write_text("user,tokens\nann,see you\n")
-        with self.assertRaisesRegex(population_options.PopulationError, "no splits"):
+        with self.assertRaisesRegex(population_error.PopulationError, "no splits"):
             self.build(table, split="train")
-        with self.assertRaisesRegex(population_options.PopulationError, "decompress"):
+        with self.assertRaisesRegex(population_error.PopulationError, "decompress"):
             compressed = self.directory / "a.sqlite.xz"
             compressed.write_bytes(b"")
             self.build(compressed)
@@ -129,7 +134,7 @@ class SqlClientDataTest(parameterized.TestCase):
             )
         whole, found = self.build(), self.build(damaged, max_bad_rows=1)
         self.assertLess(sum(map(len, found.values())), sum(map(len, whole.values())))
-        with self.assertRaises(population_options.PopulationError):
+        with self.assertRaises(population_error.PopulationError):
             self.build(damaged, max_bad_rows=0)
 
 

@@ -18,6 +18,7 @@ from scipy import stats
 from simulation import (
     client_words,
     column_writer,
+    population_error,
     population_options,
     preparation_caches,
     tokenizers,
@@ -401,7 +402,7 @@ class SyntheticEnglishTest(parameterized.TestCase):
             ("", "there are no numbers"),
         ):
             path = self.create_tempfile(content=content).full_path
-            with self.assertRaisesRegex(population_options.PopulationError, message):
+            with self.assertRaisesRegex(population_error.PopulationError, message):
                 self._build(words_per_client=path)
 
     def test_common_law_by_rank(self):
@@ -432,17 +433,17 @@ class SyntheticEnglishTest(parameterized.TestCase):
     )
     def test_bad_lists(self, content, options, message):
         path = self.create_tempfile(content=content).full_path
-        with self.assertRaisesRegex(population_options.PopulationError, message):
+        with self.assertRaisesRegex(population_error.PopulationError, message):
             self._build(common_words=path, **options)
 
     def test_nothing_left(self):
-        with self.assertRaisesRegex(population_options.PopulationError, "is kept"):
+        with self.assertRaisesRegex(population_error.PopulationError, "is kept"):
             self._build(table=_table("☃"), num_clients=10)
 
     def test_refused_words_are_named(self):
         table = _table("abcdefghijklmnopqrstuvwxyz", refuse=True)
         with self.assertRaisesRegex(
-            population_options.PopulationError,
+            population_error.PopulationError,
             r"outside the alphabet.*\(entry \d+ of the word list\)",
         ):
             self._build(table=table, num_clients=10)

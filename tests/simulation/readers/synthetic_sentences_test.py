@@ -10,7 +10,12 @@ import numpy as np
 from absl.testing import absltest, parameterized
 from scipy import stats
 
-from simulation import client_text, population_options, sentence_tokenizers
+from simulation import (
+    client_text,
+    population_error,
+    population_options,
+    sentence_tokenizers,
+)
 from simulation.readers import synthetic_sentences as lib
 from simulation.readers import word_list
 
@@ -198,7 +203,7 @@ class BuildTest(parameterized.TestCase):
         ),
     )
     def test_too_few_words_for_sentences(self, options, regex):
-        with self.assertRaisesRegex(population_options.PopulationError, regex):
+        with self.assertRaisesRegex(population_error.PopulationError, regex):
             self._build("a", **options)
 
 

@@ -12,11 +12,10 @@ import numpy as np
 import psutil
 from absl.testing import absltest
 
-import federated_hh
 from federated_hh.interactive.two_servers import pair
+from tests import ROOT
 from tests.federated_hh.interactive.two_servers import cases
 
-_ROOT = pathlib.Path(federated_hh.__file__).parent.parent
 _STARTS = """
 import time
 from federated_hh.interactive.two_servers import pair, server
@@ -70,7 +69,7 @@ class ProcessPairTest(absltest.TestCase):
     def test_servers_end_with_the_program_that_is_killed(self):
         program = subprocess.Popen(
             [sys.executable, "-P", "-c", textwrap.dedent(_STARTS)],
-            env={**os.environ, "PYTHONPATH": str(_ROOT)},
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
