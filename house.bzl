@@ -1,25 +1,24 @@
-"""How the packages of this house are built: one library each, and its programs.
+"""How the packages of this house are built: a library a folder, and its programs.
 
-A package sees the packages below it and no other; `deps` says which.
+A folder sees the packages that `deps` names and no other; Bazel refuses circles.
 """
 
 load("@rules_python//python:defs.bzl", "py_binary", "py_library", "py_test")
 
-def room(name, programs = [], deps = [], data = [], visibility = None):
-    """A package: all of its Python files as one library, and a target a program.
+def room(name, programs = [], deps = [], data = []):
+    """A folder: its Python files as one library, and a target a program.
 
     Args:
-      name: The library's: the package's name.
+      name: The library's: the folder's name.
       programs: Names of modules that can be run.
-      deps: The packages that it may import.
-      data: Other files that it reads.
-      visibility: Who may import it.
+      deps: The packages that it imports.
+      data: Other files that it reads, beside its own tables, pages and schemas.
     """
     py_library(
         name = name,
-        srcs = native.glob(["**/*.py"]),
-        data = data,
-        visibility = visibility,
+        srcs = native.glob(["*.py"]),
+        data = data + native.glob(["*.csv", "*.html", "*.json"]),
+        visibility = ["//visibility:public"],
         deps = deps,
     )
     for program in programs:
@@ -36,14 +35,14 @@ def room_tests(folder, deps, large = [], data = []):
     Args:
       folder: Below this package.
       deps: What the tests import.
-      large: Names of those that take more than a minute.
+      large: Those that take more than a minute: paths in the folder, without ".py".
       data: Other files that they read.
     """
     for file in native.glob([folder + "/**/*_test.py"]):
         name = file[:-len(".py")]
         py_test(
             name = name,
-            size = "large" if name.split("/")[-1] in large else "medium",
+            size = "large" if name[len(folder) + 1:] in large else "medium",
             srcs = [file],
             data = data,
             deps = deps + [":cases"],

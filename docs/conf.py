@@ -8,7 +8,7 @@ _HERE = pathlib.Path(__file__).resolve().parent
 # The packages, for their docstrings; and what makes pages at the build.
 sys.path[:0] = [str(_HERE.parent), str(_HERE)]
 
-from simulation import startup  # noqa: E402
+from federated_hh.runtime.worker import startup  # noqa: E402
 
 startup.silence_tensorflow()  # before docstrings are read
 

@@ -1,17 +1,20 @@
 """A new mechanism for training: independent noise with a decaying scale.
 
-scripts/run rounds.run_algorithm --algorithm=examples.decaying_noise:Training \
+scripts/run algorithm --algorithm=examples.decaying_noise:Training \
     --num_clients=300 --num_rounds=5 --decay=0.9
 """
 
 import dataclasses
 
-from options.fields import option
-from privacy import training_plan, update_noise
-from rounds import timers
-from simulation import client_sentences, sentence_tokenizers
-from simulation import vocabulary as vocabulary_lib
-from training import dp_ftrl, preparation, server_optimizers, training_options
+from federated_hh.options.fields import option
+from federated_hh.populations import client_sentences
+from federated_hh.populations import vocabulary as vocabulary_lib
+from federated_hh.populations.languages import sentence_tokenizers
+from federated_hh.privacy.dp_ftrl import plan as training_plan
+from federated_hh.privacy.dp_ftrl import update_noise
+from federated_hh.rounds import timers
+from training.federated import dp_ftrl, preparation, server_optimizers
+from training.federated import options as training_options
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -1,6 +1,6 @@
 """How many devices type each word of a known list: one round of local reports.
 
-scripts/run rounds.run_algorithm --algorithm=examples.histogram:Histogram \
+scripts/run algorithm --algorithm=examples.histogram:Histogram \
     --words=the,of,and --epsilon=2
 """
 
@@ -9,9 +9,9 @@ import dataclasses
 import numpy as np
 import pandas as pd
 
-from federated_hh import word_questions
+from federated_hh.heavy_hitters import word_questions
+from federated_hh.options.fields import option
 from federated_hh.randomizers import by_name
-from options.fields import option
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 It is in the comparison of docs/results/zhu_2020.md by its name alone:
 
-scripts/run scripts.reproduce --study=zhu_figure4 \
+scripts/run reproduce --study=zhu_figure4 \
     --algorithm=examples.known_words:KnownWords
 """
 
@@ -11,10 +11,10 @@ import dataclasses
 import numpy as np
 import pandas as pd
 
-from federated_hh import word_questions
+from federated_hh.heavy_hitters import word_questions
+from federated_hh.populations.synthetic import word_list
+from federated_hh.privacy.shuffle import amplification as shuffling
 from federated_hh.randomizers import k_ary
-from privacy import shuffling
-from simulation.readers import word_list
 
 
 @dataclasses.dataclass(frozen=True)

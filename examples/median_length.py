@@ -3,16 +3,16 @@
 Each round asks other devices whether their word has more characters than a number, and
 halves the interval of what the median can be; no device is ever asked twice.
 
-scripts/run rounds.run_algorithm --algorithm=examples.median_length:MedianLength
+scripts/run algorithm --algorithm=examples.median_length:MedianLength
 """
 
 import dataclasses
 
 import pandas as pd
 
-from federated_hh import word_questions
+from federated_hh.heavy_hitters import word_questions
+from federated_hh.options.fields import option
 from federated_hh.randomizers import k_ary
-from options.fields import option
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

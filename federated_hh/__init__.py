@@ -1,1 +1,1 @@
-"""Private heavy hitters and federated statistics."""
+"""Federated analytics for keyboards: words in common, statistics, and accounting."""

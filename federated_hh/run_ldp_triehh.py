@@ -1,6 +1,6 @@
 """Finds words with LDP TrieHH: flags, population, process, run directory.
 
-scripts/run federated_hh.run_ldp_triehh --flagfile=configs/ldp_triehh_demo.flagfile
+scripts/run ldp_triehh --flagfile=configs/ldp_triehh_demo.flagfile
 
 Prefixes are made of the 100 characters of Python's string.printable, unless --alphabet
 says otherwise: a word with another character is an error then, unless
@@ -11,9 +11,10 @@ import math
 
 from absl import app, flags, logging
 
-from federated_hh import ldp_triehh_options
-from options import help_text, option_flags
-from simulation import experiment_flags, population_flags
+from federated_hh.command_line import experiment_flags
+from federated_hh.heavy_hitters.ldp_triehh import options as ldp_triehh_options
+from federated_hh.options import help_text, option_flags
+from federated_hh.populations import population_flags
 
 _PROGRAM = "federated_hh.run_ldp_triehh"
 
@@ -81,8 +82,11 @@ def _warn_of_noise(
 
 
 def _make_algorithm(options, population_options, population):
-    from federated_hh import alphabet as alphabet_lib
-    from federated_hh import ldp_triehh, ldp_triehh_parameters
+    from federated_hh.heavy_hitters import alphabet as alphabet_lib
+    from federated_hh.heavy_hitters.ldp_triehh import algorithm as ldp_triehh
+    from federated_hh.heavy_hitters.ldp_triehh import (
+        parameters as ldp_triehh_parameters,
+    )
 
     algorithm = ldp_triehh.LdpTrieHH(
         population,
@@ -121,9 +125,11 @@ def run(arguments: experiment_flags.Arguments) -> None:
     options.check_population(population.num_clients)
 
     # TensorFlow comes last: it takes seconds to import.
-    from federated_hh import ldp_triehh_privacy, ldp_triehh_report, ldp_triehh_results
-    from privacy import detection
-    from rounds import experiment
+    from federated_hh.heavy_hitters.ldp_triehh import privacy as ldp_triehh_privacy
+    from federated_hh.heavy_hitters.ldp_triehh import report as ldp_triehh_report
+    from federated_hh.heavy_hitters.ldp_triehh import results as ldp_triehh_results
+    from federated_hh.privacy.triehh import wanted_detection as detection
+    from federated_hh.rounds import experiment
 
     algorithm = _make_algorithm(options, _POPULATION.read(), population)
     findable = ldp_triehh_privacy.what_is_found(algorithm)

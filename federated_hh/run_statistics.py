@@ -1,14 +1,15 @@
 """Interactive federated statistics: an analyst asks, devices decide what they answer.
 
-scripts/run federated_hh.run_statistics --flagfile=configs/statistics_ngrams.flagfile
+scripts/run statistics --flagfile=configs/statistics_ngrams.flagfile
 """
 
 from absl import app, flags, logging
 
-from federated_hh.statistics_options import StatisticsOptions
-from options import help_text, option_flags
-from simulation import experiment_flags, population_flags
-from simulation.population_options import LanguageOptions
+from federated_hh.command_line import experiment_flags
+from federated_hh.options import help_text, option_flags
+from federated_hh.populations import population_flags
+from federated_hh.populations.options.population_options import LanguageOptions
+from federated_hh.statistics.options import StatisticsOptions
 
 _PROGRAM = "federated_hh.run_statistics"
 
@@ -36,8 +37,9 @@ def _check_flags() -> None:
 
 def run(arguments: experiment_flags.Arguments) -> None:
     """Runs the analysis that the flags describe."""
-    from federated_hh.interactive import recipe
-    from simulation import client_sentences, sentence_tokenizers, vocabulary
+    from federated_hh.populations import client_sentences, vocabulary
+    from federated_hh.populations.languages import sentence_tokenizers
+    from federated_hh.statistics.recipes import recipe
 
     options = _OPTIONS.read()
     recipes = [recipe.Recipe.read(path) for path in options.recipe]
@@ -50,8 +52,9 @@ def run(arguments: experiment_flags.Arguments) -> None:
         _LANGUAGE.read(),
     )
     # TensorFlow comes last: it takes seconds to import.
-    from federated_hh.interactive import preparation, statistics_report
-    from rounds import experiment
+    from federated_hh.rounds import experiment
+    from federated_hh.statistics import preparation
+    from federated_hh.statistics import report as statistics_report
 
     prepared = preparation.prepare(options, text, tokens, arguments.seed, recipes)
     if options.show_device_log is not None:

@@ -1,14 +1,15 @@
 """Finds heavy hitters with TrieHH: flags, population, process, run directory.
 
-scripts/run federated_hh.run_triehh --flagfile=configs/triehh_demo.flagfile
+scripts/run triehh --flagfile=configs/triehh_demo.flagfile
 """
 
 from absl import app, flags, logging
 
-from federated_hh.triehh_options import TrieHHOptions
-from options import help_text, option_flags
-from rounds.secure_sum_options import SecureSumOptions
-from simulation import experiment_flags, population_flags
+from federated_hh.command_line import experiment_flags
+from federated_hh.heavy_hitters.triehh.options import TrieHHOptions
+from federated_hh.options import help_text, option_flags
+from federated_hh.populations import population_flags
+from federated_hh.rounds.secure_sum_options import SecureSumOptions
 
 _PROGRAM = "federated_hh.run_triehh"
 
@@ -40,15 +41,17 @@ def run(arguments: experiment_flags.Arguments) -> None:
     population = _POPULATION.prepare_words()
     delta = options.delta_for(population.num_clients)
     parameters = options.parameters_for(population.num_clients)
-    from privacy import detection
+    from federated_hh.privacy.triehh import wanted_detection as detection
 
     findable = detection.rows(options.what_is_found(parameters))
     logging.info("%s %s", _summary(parameters, delta), detection.sentences(findable))
 
     # TensorFlow comes last: it takes seconds to import.
-    from federated_hh import alphabet as alphabet_lib
-    from federated_hh import selection, triehh, triehh_report
-    from rounds import experiment, masked_sums
+    from federated_hh.heavy_hitters import alphabet as alphabet_lib
+    from federated_hh.heavy_hitters import selection
+    from federated_hh.heavy_hitters.triehh import algorithm as triehh
+    from federated_hh.heavy_hitters.triehh import report as triehh_report
+    from federated_hh.rounds import experiment, masked_sums
 
     masking = masked_sums.MaskedSums.of(_SECURE_SUM.read())
     algorithm = triehh.TrieHH(
@@ -83,7 +86,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
 
 
 def _summary(parameters, delta: float) -> str:
-    from privacy import printed_numbers
+    from federated_hh.privacy import printed_numbers
 
     try:
         epsilon = parameters.voting_rounds().epsilon(delta)

@@ -18,9 +18,15 @@ from typing import Any
 import pandas as pd
 from absl import app, flags
 
-from options import option_flags
-from privacy import printed_numbers, triehh, triehh_solver, triehh_theorem1
-from scripts import (
+from federated_hh.files import tables
+from federated_hh.options import option_flags
+from federated_hh.privacy import printed_numbers
+from federated_hh.privacy.triehh import guarantees as triehh
+from federated_hh.privacy.triehh import solver as triehh_solver
+from federated_hh.privacy.triehh import theorem1 as triehh_theorem1
+from federated_hh.runtime.masking import graph
+from federated_hh.runtime.worker import startup
+from scripts.tables import (
     comparison_tables,
     cost_tables,
     coverage_tables,
@@ -29,10 +35,8 @@ from scripts import (
     statistics_tables,
     xu_tables,
 )
-from scripts.table_text import RESULTS, table
-from simulation import startup, tables
-from simulation.masking import graph
-from training import metric_names
+from scripts.tables.table_text import RESULTS, table
+from training.models import metric_names
 
 _WRITE = flags.DEFINE_bool(
     "write", False, "Write the tables and plots that differ anew."
@@ -237,8 +241,8 @@ def _scores(values: Mapping[str, float]) -> list[str]:
 
 def model_parameters() -> list[str]:
     """How many numbers the models of the paper's vocabularies have."""
-    from simulation import vocabulary
-    from training import model  # here: TensorFlow takes seconds to import
+    from federated_hh.populations import vocabulary
+    from training.models import model  # here: TensorFlow takes seconds to import
 
     sizes = {f"{k} x 1024": k * 1024 for k in (10, 20, 30)}
     sizes |= {f"{k},000": k * 1000 for k in (10, 20, 30)}

@@ -1,6 +1,6 @@
 """Runs a study of a paper, and writes its tables and plots.
 
-scripts/run scripts.reproduce --study=oov_table1 --scale=0.05
+scripts/run reproduce --study=oov_table1 --scale=0.05
 
 Each study has flags of its own: `--study=NAME --help` shows them. Writes CSV, PNG, a
 Markdown table and how all of it was made to --results_dir. A study that was interrupted
@@ -18,8 +18,10 @@ from typing import TYPE_CHECKING, Any
 from absl import app, flags
 
 import studies
-from options import help_text, option_flags
-from simulation import engine_options, experiment_flags, prepared_data
+from federated_hh.command_line import experiment_flags
+from federated_hh.options import help_text, option_flags
+from federated_hh.populations.columns import prepared_data
+from federated_hh.runtime.worker import engine_options
 
 if TYPE_CHECKING:
     from studies import study_parts

@@ -14,9 +14,9 @@ import sys
 
 from absl import app
 
-from options import option_flags
-from options.fields import REQUIRED, check, option
-from simulation import exit_codes
+from federated_hh.command_line import exit_codes
+from federated_hh.options import option_flags
+from federated_hh.options.fields import REQUIRED, check, option
 from studies import study_jobs
 
 

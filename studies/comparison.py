@@ -1,9 +1,9 @@
 """One comparison of algorithms that find words: clients in, words out, privacy stated.
 
-An algorithm enters with a class derived from `rounds.algorithm.Algorithm` that has
-`for_task(task)`, a class method which makes it for the clients and the central privacy
-of a `Task`, and whose `results` have a table `heavy_hitters` with a column `word`.
-docs/results/zhu_2020.md has an example.
+An algorithm enters with a class derived from `federated_hh.rounds.algorithm.Algorithm`
+that has `for_task(task)`, a class method which makes it for the clients and the central
+privacy of a `Task`, and whose `results` have a table `heavy_hitters` with a column
+`word`. docs/results/zhu_2020.md has an example.
 """
 
 import dataclasses
@@ -17,15 +17,17 @@ import numpy as np
 import pandas as pd
 from absl import logging
 
-from federated_hh import alphabet as alphabet_lib
-from federated_hh import evaluation, selection
-from privacy import guarantee as guarantee_lib
-from privacy import neighbours
-from privacy import plan as plan_lib
-from randomness import noise_keys
-from rounds import algorithm as algorithm_lib
-from rounds import run as engine
-from simulation import client_words, own_parts, run_directory
+from federated_hh.files import custom_parts
+from federated_hh.heavy_hitters import alphabet as alphabet_lib
+from federated_hh.heavy_hitters import evaluation, selection
+from federated_hh.populations.columns import client_words
+from federated_hh.privacy import guarantee as guarantee_lib
+from federated_hh.privacy import neighbours
+from federated_hh.privacy import plan as plan_lib
+from federated_hh.randomness import noise_keys
+from federated_hh.rounds import algorithm as algorithm_lib
+from federated_hh.rounds import run as engine
+from federated_hh.run_directory import directory as run_directory
 from studies import study
 
 # Words whose discovery rates are counted.
@@ -91,7 +93,7 @@ def contestant(name: str) -> Contestant:
     Raises:
         ValueError: If there is none of that name, or it has no `for_task`.
     """
-    kind = own_parts.load("algorithm", name, "an algorithm", algorithm_lib.Algorithm)
+    kind = custom_parts.load("algorithm", name, "an algorithm", algorithm_lib.Algorithm)
     if not hasattr(kind, "for_task"):
         raise ValueError(f"algorithm is {name!r}, which lacks for_task of its class")
     return Contestant(kind.__name__, kind.for_task)

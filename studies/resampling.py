@@ -11,8 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from federated_hh import evaluation, selection
-from simulation import canonical_rows, client_words, column_writer, prepared_data
+from federated_hh.heavy_hitters import evaluation, selection
+from federated_hh.populations.columns import (
+    canonical_rows,
+    client_words,
+    column_writer,
+    prepared_data,
+)
 
 _FORMAT_VERSION = 3
 _CLIENTS_AT_ONCE = 1 << 16

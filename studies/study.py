@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 import pandas as pd
 from absl import logging
 
-from simulation import run_directory, run_files, software
+from federated_hh.files import software
+from federated_hh.run_directory import directory as run_directory
+from federated_hh.run_directory import files as run_files
 from studies import study_parts
 
 if TYPE_CHECKING:  # registers flags
-    from simulation import experiment_flags
+    from federated_hh.command_line import experiment_flags
 
 PAGE = "table.md"
 _HOW_IT_WAS_MADE = "README.md"

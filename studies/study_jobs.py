@@ -14,11 +14,14 @@ from collections.abc import Sequence
 
 from absl import logging
 
-from simulation import engine_options, run_directory, run_files, run_record
+from federated_hh.run_directory import directory as run_directory
+from federated_hh.run_directory import files as run_files
+from federated_hh.run_directory import record as run_record
+from federated_hh.runtime.worker import engine_options
 
 PROGRAM = "scripts.reproduce"
 _HOUSE = pathlib.Path(__file__).resolve().parents[1]
-_LAUNCHER = str(_HOUSE / "simulation" / "worker_launcher.py")
+_LAUNCHER = str(_HOUSE / "federated_hh/runtime/worker/worker_launcher.py")
 _MOST_RETRIES = 3
 
 
@@ -101,7 +104,7 @@ def run_on_ray(
         EngineError: If there is no such cluster.
         RunDirectoryError: If parts fail; the others are kept, and `--resume` goes on.
     """
-    from simulation.engines import ray_engine
+    from federated_hh.runtime.engines import ray_engine
 
     flags = [*directory.run["flags"], *more_flags]
     if directory.noise_key.is_secret:

@@ -1,7 +1,7 @@
 """A study in parts, each a run of its own: for jobs of an array, and no coordinator.
 
-    scripts/run scripts.reproduce --study=NAME --study_part=2/8 --output_dir=parts/2
-    scripts/run scripts.reproduce --study=NAME --gather=parts/1,parts/2,...
+    scripts/run reproduce --study=NAME --study_part=2/8 --output_dir=parts/2
+    scripts/run reproduce --study=NAME --gather=parts/1,parts/2,...
 
 A repeat of a setting is in the part that its place says, the same wherever it is asked.
 """
@@ -13,7 +13,9 @@ import shutil
 from collections.abc import Sequence
 from typing import Any, Self
 
-from simulation import run_directory, run_files, run_record
+from federated_hh.run_directory import directory as run_directory
+from federated_hh.run_directory import files as run_files
+from federated_hh.run_directory import record as run_record
 
 # What differs between parts, and what they are gathered into.
 _OF_A_PART = re.compile("--(study_part|gather|results_dir)=.*")

@@ -17,21 +17,19 @@ from typing import Any
 
 import pandas as pd
 
-from options import option_flags
-from options.fields import OptionError, fields_of
-from simulation import (
-    client_sentences,
-    exit_codes,
-    plots,
-    population_options,
-    run_directory,
-    run_record,
-    sentence_tokenizers,
-    tables,
-)
+from federated_hh.command_line import exit_codes
+from federated_hh.files import tables
+from federated_hh.options import option_flags
+from federated_hh.options.fields import OptionError, fields_of
+from federated_hh.populations import client_sentences
+from federated_hh.populations.languages import sentence_tokenizers
+from federated_hh.populations.options import population_options
+from federated_hh.reports import plots
+from federated_hh.run_directory import directory as run_directory
+from federated_hh.run_directory import record as run_record
 from studies import study
-from training import metric_names
-from training.training_options import TrainingOptions
+from training.federated.options import TrainingOptions
+from training.models import metric_names
 
 # What each run leaves of the models beside its own.
 BASELINES = "baselines.csv"
@@ -313,8 +311,8 @@ def read_shared_text(path: pathlib.Path) -> dict[str, Any] | None:
     """Returns what a finished run's clients share with the text of its first model.
 
     Returns:
-        The fields of `training.text_record.Shared`; None where it began with no model,
-        or with one that has no record.
+        The fields of `training.text.text_record.Shared`; None where it began with no
+        model, or with one that has no record.
     """
     return (_facts(path).get("initial_text") or {}).get("shared")
 

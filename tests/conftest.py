@@ -7,7 +7,7 @@ import pathlib
 import pytest
 from absl import flags, logging
 
-from simulation import startup
+from federated_hh.runtime.worker import startup
 
 startup.silence_tensorflow()
 

@@ -27,10 +27,10 @@ from tests import ROOT
 # What was imported before it is no garbage at its end: that would take it a second.
 _SERVER = """
 import gc, json, os, runpy, signal, sys
-from simulation import startup
+from federated_hh.runtime.worker import startup
 startup.silence_tensorflow()
 import matplotlib.figure, pandas, scipy.stats
-from simulation import runtime
+from federated_hh.runtime import runtime
 gc.collect()  # TFF's own context, whose end would be told of
 gc.freeze()
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)

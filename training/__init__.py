@@ -1,1 +1,1 @@
-"""DP-FTRL training of keyboard language models."""
+"""Next-word models trained with DP-FTRL, and their evaluation on keyboards."""

@@ -1,7 +1,7 @@
 """Judges trained models as a keyboard would use them: flags, run directory, page.
 
-scripts/run training.evaluate_keyboard --model=runs/training/...
-scripts/run training.evaluate_keyboard --model=RUN,OTHER_RUN --judges=all \
+scripts/run evaluate_keyboard --model=runs/training/...
+scripts/run evaluate_keyboard --model=RUN,OTHER_RUN --judges=all \
     --population=messages.csv
 
 Next-word prediction, Smart Compose and rescoring while words are typed; see
@@ -13,11 +13,15 @@ from collections.abc import Sequence
 
 from absl import app, flags
 
-from options import help_text, option_flags
-from options.fields import fields_of
-from simulation import experiment_flags, population_flags
-from simulation.population_options import LanguageOptions, PopulationOptions
-from training import keyboard_options as options_lib
+from federated_hh.command_line import experiment_flags
+from federated_hh.options import help_text, option_flags
+from federated_hh.options.fields import fields_of
+from federated_hh.populations import population_flags
+from federated_hh.populations.options.population_options import (
+    LanguageOptions,
+    PopulationOptions,
+)
+from training.keyboard import options as options_lib
 
 _PROGRAM = "training.evaluate_keyboard"
 
@@ -45,7 +49,7 @@ def _check_flags() -> None:
     option_flags.check_all(_OPTIONS.read, _USER.read, _COMPOSE.read, _TOUCHES.read)
     options, layout = _OPTIONS.read(), _TOUCHES.read().layout
     if layout is not None:
-        from training import keyboard_layout
+        from training.keyboard import layout as keyboard_layout
 
         keyboard_layout.KeyboardLayout.read(layout)
     if options.judges == options_lib.HELD_OUT:
@@ -57,7 +61,7 @@ def _check_flags() -> None:
 
 def _take_population(models: Sequence[str]) -> None:
     """Takes the flags of the population from the models' run; given ones stay."""
-    from training import keyboard_runs
+    from training.models import finished_runs as keyboard_runs
 
     runs = map(keyboard_runs.TrainingRun.of_model, models)
     first = keyboard_runs.who_holds_out(runs)
@@ -76,10 +80,13 @@ def _take_population(models: Sequence[str]) -> None:
 
 def run(arguments: experiment_flags.Arguments) -> None:
     """Judges the models."""
-    from simulation import client_sentences, sentence_tokenizers
+    from federated_hh.populations import client_sentences
+    from federated_hh.populations.languages import sentence_tokenizers
 
     # TensorFlow comes with it: it takes seconds to import.
-    from training import baselines, keyboard_comparison, keyboard_judges
+    from training.baselines import baselines
+    from training.keyboard import comparison as keyboard_comparison
+    from training.keyboard import held_out_clients as keyboard_judges
 
     options = _OPTIONS.read()
     models = keyboard_comparison.Models.read(options.model)

@@ -10,13 +10,13 @@ import pathlib
 import shutil
 from typing import TYPE_CHECKING
 
-from simulation import startup
-from simulation.readers import memory
-from training.model_options import ModelOptions
-from training.pretrain_options import PretrainOptions
+from federated_hh.files import memory
+from federated_hh.runtime.worker import startup
+from training.central.options import PretrainOptions
+from training.models.model_options import ModelOptions
 
 if TYPE_CHECKING:  # it imports TensorFlow
-    from training.model import LanguageModel
+    from training.models.model import LanguageModel
 
 # TensorFlow and TFF in the program and in its worker, without a model.
 _BASE_BYTES = 600 << 20
@@ -86,7 +86,7 @@ class Needs:
         """The most bytes of the noise's state that wait on disk for the next round.
 
         A tree has an integer and a float a level and parameter, correlated noise an
-        integer a buffer and parameter. See `rounds.parking`.
+        integer a buffer and parameter. See `federated_hh.rounds.spilled_arrays`.
         """
         numbers = 2 * self.tree_rounds.bit_length() + self.buffers
         return 8 * numbers * self.num_parameters

@@ -1,6 +1,6 @@
 """Types with a trained model.
 
-scripts/run training.predict_next_word --model=runs/training/... "see you"
+scripts/run predict_next_word --model=runs/training/... "see you"
 """
 
 import dataclasses
@@ -9,9 +9,9 @@ import sys
 
 from absl import app
 
-from options import option_flags
-from options.fields import REQUIRED, check, option
-from simulation import startup
+from federated_hh.options import option_flags
+from federated_hh.options.fields import REQUIRED, check, option
+from federated_hh.runtime.worker import startup
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -43,7 +43,7 @@ def main(argv: list[str]) -> None:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
     startup.silence_tensorflow()
-    from training import keyboard_model
+    from training.keyboard import model as keyboard_model
 
     try:
         model = keyboard_model.read(options.model)

@@ -1,14 +1,16 @@
 """Trains a next-word model on text as it is: for public text, and as a baseline.
 
-scripts/run training.pretrain --population=messages.csv.xz --vocabulary_size=2000
+scripts/run pretrain --population=messages.csv.xz --vocabulary_size=2000
 """
 
 from absl import app, flags, logging
 
-from options import help_text, option_flags
-from simulation import experiment_flags, population_flags, startup
-from simulation.population_options import LanguageOptions
-from training.pretrain_options import PretrainOptions
+from federated_hh.command_line import experiment_flags
+from federated_hh.options import help_text, option_flags
+from federated_hh.populations import population_flags
+from federated_hh.populations.options.population_options import LanguageOptions
+from federated_hh.runtime.worker import startup
+from training.central.options import PretrainOptions
 
 _PROGRAM = "training.pretrain"
 
@@ -32,7 +34,8 @@ help_text.first(
 
 def run(arguments: experiment_flags.Arguments) -> None:
     """Runs the training that the flags describe."""
-    from simulation import client_sentences, sentence_tokenizers
+    from federated_hh.populations import client_sentences
+    from federated_hh.populations.languages import sentence_tokenizers
     from training import memory_needs
 
     options = _OPTIONS.read()
@@ -54,14 +57,12 @@ def run(arguments: experiment_flags.Arguments) -> None:
         _LANGUAGE.read(),
     )
     # TensorFlow comes last: it takes seconds to import.
-    from rounds import experiment
-    from training import (
-        baselines,
-        exported_model,
-        model_average,
-        pretraining,
-        pretraining_report,
-    )
+    from federated_hh.rounds import experiment
+    from training.baselines import baselines
+    from training.central import pretraining
+    from training.federated import model_average
+    from training.models import exported_model
+    from training.reports import central as pretraining_report
 
     prepared = pretraining.prepare(options, vocabulary, text, arguments.seed, network)
     logging.info(

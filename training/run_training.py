@@ -1,16 +1,18 @@
 """Trains a next-word model: flags, clients, process, run directory.
 
-scripts/run training.run_training --flagfile=configs/training_demo.flagfile
+scripts/run training --flagfile=configs/training_demo.flagfile
 """
 
 from absl import app, flags, logging
 
-from options import help_text, option_flags
-from rounds.secure_sum_options import SecureSumOptions
-from simulation import engine_options, experiment_flags, population_flags, startup
-from simulation.population_options import LanguageOptions
-from training.other_models_options import OtherModelsOptions
-from training.training_options import TrainingOptions
+from federated_hh.command_line import experiment_flags
+from federated_hh.options import help_text, option_flags
+from federated_hh.populations import population_flags
+from federated_hh.populations.options.population_options import LanguageOptions
+from federated_hh.rounds.secure_sum_options import SecureSumOptions
+from federated_hh.runtime.worker import engine_options, startup
+from training.baselines.other_models_options import OtherModelsOptions
+from training.federated.options import TrainingOptions
 
 _PROGRAM = "training.run_training"
 _CHECKPOINTS_KEPT = 3
@@ -37,8 +39,9 @@ help_text.first(
 
 def _needs(options: TrainingOptions, parameters, num_tokens: int, num_parameters: int):
     """Returns the sizes that the run's memory and disk depend on."""
-    from privacy import tree_aggregation
-    from training import dp_ftrl_parameters, memory_needs
+    from federated_hh.privacy.dp_ftrl import tree_aggregation
+    from training import memory_needs
+    from training.federated import dp_ftrl_parameters
 
     lengths: tuple[int, ...] = (0,)
     if parameters.mechanism is dp_ftrl_parameters.Mechanism.TREE:
@@ -63,7 +66,8 @@ def _needs(options: TrainingOptions, parameters, num_tokens: int, num_parameters
 
 def _beside(prepared, text, vocabulary, options, seed):
     """Returns what the model stands beside, and what of it a resumed run has too."""
-    from training import baselines, other_models, windows
+    from training.baselines import baselines, other_models
+    from training.text import windows
 
     clients, limits = prepared.clients, prepared.limits
     found = baselines.counted(text, clients, limits, vocabulary.num_tokens)
@@ -95,8 +99,9 @@ def _beside(prepared, text, vocabulary, options, seed):
 
 def run(arguments: experiment_flags.Arguments) -> None:
     """Runs the experiment that the flags describe."""
-    from simulation import client_sentences, sentence_tokenizers
-    from simulation.readers import memory
+    from federated_hh.files import memory
+    from federated_hh.populations import client_sentences
+    from federated_hh.populations.languages import sentence_tokenizers
     from training import memory_needs
 
     options = _OPTIONS.read()
@@ -122,17 +127,17 @@ def run(arguments: experiment_flags.Arguments) -> None:
         _LANGUAGE.read(),
     )
     # TensorFlow comes last: it takes seconds to import.
-    from rounds import experiment, masked_sums
-    from simulation.readers import memory
-    from training import (
+    from federated_hh.files import memory
+    from federated_hh.rounds import experiment, masked_sums
+    from training.federated import (
         dp_ftrl,
-        exported_model,
         held_out,
         initial_model,
         preparation,
         shared_text,
-        training_report,
     )
+    from training.models import exported_model
+    from training.reports import federated as training_report
 
     masking = masked_sums.MaskedSums.of(_SECURE_SUM.read())
     prepared = preparation.prepare(

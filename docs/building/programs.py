@@ -13,9 +13,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import studies as studies_lib
-from options import fields
-from scripts import console
-from simulation import experiment_flags, population_options
+from federated_hh.command_line import experiment_flags
+from federated_hh.command_line import programs as program_list
+from federated_hh.files import programs as registry
+from federated_hh.options import fields
+from federated_hh.populations.options import population_options
 
 _ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 _SHARED = {
@@ -46,9 +48,13 @@ def programs() -> str:
     """Returns a section a program: what it is for, and the flags of its own."""
     shared = _shared_defaults()
     parts = []
-    for script, module in console.PROGRAMS.items():
+    for name, module in registry.PROGRAMS.items():
+        script = module.rpartition(".")[2].replace("_", "-")
         about, details = _docstring(module)
-        parts.append(f"## {module}\n\n{about} Installed, it is called `{script}`.")
+        parts.append(
+            f"## {name}\n\n{about} Its module is `{module}`; installed, it is called "
+            f"`{script}`."
+        )
         if details:
             parts.append(details)
         flags = _flags(module)
@@ -83,17 +89,18 @@ def shared_options() -> str:
 def other_programs() -> str:
     """Returns a table of the programs that are not installed."""
     rows = ["| program | |", "|---|---|"]
-    for file in sorted((_ROOT / "scripts").glob("*.py")):
-        module = f"scripts.{file.stem}"
-        if module not in console.PROGRAMS.values() and "app.run(" in file.read_text():
-            rows.append(f"| `{module}` | {_escaped(_docstring(module)[0])} |")
+    for name, module in program_list.modules().items():
+        if name not in registry.PROGRAMS:
+            rows.append(f"| `{name}` | {_escaped(_docstring(module)[0])} |")
     return "\n".join(rows)
 
 
 def console_scripts() -> str:
     """Returns a table of the installed programs' names."""
     rows = ["| installed | by `scripts/run` |", "|---|---|"]
-    rows += [f"| `{name}` | `{of}` |" for name, of in console.PROGRAMS.items()]
+    names = {module: name for name, module in registry.PROGRAMS.items()}
+    for script, module in registry.console_scripts().items():
+        rows.append(f"| `{script}` | `{names[module]}` |")
     return "\n".join(rows)
 
 

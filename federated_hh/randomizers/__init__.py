@@ -1,1 +1,1 @@
-"""Local randomizers: what a device sends, and the exact sum of many reports."""
+"""Local randomizers: what a client sends, and the exact sum of reports."""

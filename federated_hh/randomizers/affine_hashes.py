@@ -14,7 +14,7 @@ import functools
 import numpy as np
 import tensorflow as tf
 
-from privacy import argument_checks
+from federated_hh.privacy import checks as argument_checks
 
 _MAX_CELLS = 2**20
 _MAX_FUNCTIONS = 2**20

@@ -1,5 +1,6 @@
 """Local randomizers by the names that flags have."""
 
+from federated_hh.files import custom_parts
 from federated_hh.randomizers import (
     count_mean_sketch,
     k_ary,
@@ -7,7 +8,6 @@ from federated_hh.randomizers import (
     one_hot,
     subset_selection,
 )
-from simulation import own_parts
 
 NAMES: dict[str, type[local_randomizer.LocalRandomizer]] = {
     "subset_selection": subset_selection.SubsetSelection,
@@ -36,4 +36,4 @@ def randomizer(name: str) -> type[local_randomizer.LocalRandomizer]:
             "module:Class"
         )
     base = local_randomizer.LocalRandomizer
-    return own_parts.load("randomizer", name, "a local randomizer", base)
+    return custom_parts.load("randomizer", name, "a local randomizer", base)

@@ -12,11 +12,11 @@ import tensorflow as tf
 
 from federated_hh.randomizers import (
     affine_hashes,
-    argument_checks,
     coins,
     local_randomizer,
 )
-from randomness import identities
+from federated_hh.randomizers import checks as argument_checks
+from federated_hh.randomness import identities
 
 
 @identities.identity("federated_hh.randomizers.count_mean_sketch.CountMeanSketch")

@@ -1,7 +1,7 @@
 """k-ary randomized response."""
 
 from federated_hh.randomizers import local_randomizer, subset_selection
-from randomness import identities
+from federated_hh.randomness import identities
 
 
 @identities.identity("federated_hh.randomizers.k_ary.KAryRandomizedResponse")

@@ -17,8 +17,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import tensorflow as tf
 
-from federated_hh.randomizers import argument_checks
-from privacy import argument_checks as privacy_checks
+from federated_hh.privacy import checks as privacy_checks
+from federated_hh.randomizers import checks as argument_checks
 
 # Numbers in the reports that are in memory at once where they are summed one by one.
 _VALUES_AT_ONCE = 2**22
@@ -35,8 +35,9 @@ class LocalGuarantee:
             e^epsilon of each other. "deletion": the law of the report of any item is
             within e^epsilon of one reference law, that of a device without an item.
         replacement_epsilon: The epsilon of the replacement model.
-        amplification: What `privacy.shuffling` knows the randomizer as, a value of its
-            `Randomizer`; this says which bounds hold for many reports.
+        amplification: What `federated_hh.privacy.shuffle.amplification` knows the
+            randomizer as, a value of its `Randomizer`; this says which bounds hold for
+            many reports.
         amplification_reason: Why those bounds apply.
     """
 

@@ -5,8 +5,9 @@ import fractions
 import numpy as np
 import tensorflow as tf
 
-from federated_hh.randomizers import argument_checks, coins, local_randomizer
-from randomness import identities
+from federated_hh.randomizers import checks as argument_checks
+from federated_hh.randomizers import coins, local_randomizer
+from federated_hh.randomness import identities
 
 
 class _OneHotEncoding(local_randomizer.LocalRandomizer):

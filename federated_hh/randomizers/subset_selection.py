@@ -6,14 +6,15 @@ import fractions
 import numpy as np
 import tensorflow as tf
 
+from federated_hh.privacy import checks as argument_checks
+from federated_hh.privacy.shuffle import blanket
 from federated_hh.randomizers import (
     coins,
     local_randomizer,
     subset_draws,
     subset_sums,
 )
-from privacy import argument_checks, blanket
-from randomness import identities
+from federated_hh.randomness import identities
 
 
 @identities.identity("federated_hh.randomizers.subset_selection.SubsetSelection")

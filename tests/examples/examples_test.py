@@ -8,7 +8,7 @@ import pandas as pd
 from absl.testing import absltest
 
 from examples import decaying_noise
-from privacy import plan as plan_lib
+from federated_hh.privacy import plan as plan_lib
 from tests import ROOT, forked_programs
 
 _ROOT = str(ROOT)
@@ -19,7 +19,7 @@ class ExamplesTest(absltest.TestCase):
         path = resume or os.path.join(self.create_tempdir().full_path, "run")
         more = ("--resume",) if resume else (f"--algorithm=examples.{name}", *flags)
         flags = (*more, f"--output_dir={path}")
-        return forked_programs.run("rounds.run_algorithm", *flags), path
+        return forked_programs.run("federated_hh.run_algorithm", *flags), path
 
     def check(self, name, *flags):
         done, path = self.run_algorithm(name, *flags)

@@ -11,8 +11,8 @@ import sys
 import pandas as pd
 from absl.testing import absltest, parameterized
 
-from federated_hh import ldp_triehh_options
-from simulation import tables
+from federated_hh.files import tables
+from federated_hh.heavy_hitters.ldp_triehh import options as ldp_triehh_options
 from tests import ROOT, forked_programs
 
 _MODULE = "federated_hh.run_ldp_triehh"

@@ -6,7 +6,7 @@ import pathlib
 import pandas as pd
 from absl.testing import absltest
 
-from simulation import tables
+from federated_hh.files import tables
 from tests import ROOT, forked_programs
 
 _FIGURE_4 = ROOT / "configs/statistics_figure4.json"

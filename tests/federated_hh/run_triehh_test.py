@@ -13,7 +13,7 @@ import pandas as pd
 import psutil
 from absl.testing import absltest, parameterized
 
-from simulation import tables
+from federated_hh.files import tables
 from tests import ROOT, forked_programs
 
 _CHECKPOINT = "simulator/checkpoint.jsonl"

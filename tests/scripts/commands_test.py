@@ -9,19 +9,19 @@ import sys
 
 from absl.testing import absltest, parameterized
 
-from scripts import console
+from federated_hh.files import programs as registry
 from tests.scripts import documented_commands
 
 _ROOT = documented_commands.ROOT
 # Its commands are small as they are.
-_RUN_WHOLE = {"privacy.run_accounting"}
+_RUN_WHOLE = {"federated_hh.run_accounting"}
 # They have all of them in one list.
-_FEW_FLAGS = {"scripts.compare", "training.predict_next_word"}
+_FEW_FLAGS = {"federated_hh.compare", "training.predict_next_word"}
 # Parses each command line with the program's own parser, in a fork of its own: the
 # flags of some depend on the line.
 _PARSE = """
 import contextlib, importlib, io, json, os, sys, traceback
-from options import option_flags
+from federated_hh.options import option_flags
 name = sys.argv[1]
 module = importlib.import_module(name)
 parse = getattr(module, "parse_flags", option_flags.parse)
@@ -100,7 +100,7 @@ class CommandsTest(parameterized.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(json.loads(done.stdout.splitlines()[-1]), [])
 
-    @parameterized.parameters(*sorted(set(console.PROGRAMS.values()) - _FEW_FLAGS))
+    @parameterized.parameters(*sorted(set(registry.PROGRAMS.values()) - _FEW_FLAGS))
     def test_help_begins_with_what_is_decided_first(self, program):
         done = _run("-m", program, "--help")
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -110,7 +110,7 @@ class CommandsTest(parameterized.TestCase):
         self.assertBetween(len(re.findall(r"^  --", first, re.MULTILINE)), 5, 10)
 
     def test_a_word_that_is_no_flag(self):
-        for program in ("federated_hh.run_triehh", "scripts.benchmark_noise"):
+        for program in ("federated_hh.run_triehh", "benchmarks.noise"):
             done = _run("-m", program, "word")
             self.assertEqual(done.returncode, 2)
             self.assertEqual(

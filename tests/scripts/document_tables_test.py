@@ -6,10 +6,11 @@ from unittest import mock
 
 from absl.testing import absltest, parameterized
 
-from scripts import document_tables, quality_results, xu_tables
-from studies import xu_2023_quality_report
+from scripts import document_tables
+from scripts.tables import quality_results, xu_tables
+from studies.xu_2023 import quality_report as xu_2023_quality_report
 from tests import ROOT
-from training import metric_names
+from training.models import metric_names
 
 
 class DocumentsTest(absltest.TestCase):

@@ -7,7 +7,9 @@ import re
 import shlex
 from collections.abc import Iterator
 
-from scripts import console, document_tables
+from federated_hh.command_line import programs
+from federated_hh.files import programs as registry
+from scripts import document_tables
 from tests import ROOT
 
 _BLOCK = re.compile(r"^ *```(.*?)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
@@ -16,7 +18,8 @@ _RUN = re.compile(r"(?:\$ )?(?:\./)?scripts/run (?P<program>[a-z_]+\.\w+)(?P<res
 _INSTALLED = re.compile(r"env/bin/(?P<script>[a-z-]+)(?P<rest> .*)")
 # What is no program of ours, with what it takes after its name.
 _TOOLS = re.compile(
-    r"\./scripts/test\b|bazel |(?:env/bin/|uv )pip install |python3\.11 -m venv |git "
+    r"\./scripts/test\b|bazel |(?:env/bin/|uv )pip install "
+    r"|python3(?:\.11)? -m venv |git "
     r"|\.venv/bin/(?:ruff|mypy|python -m (?:sphinx|mypy|pip|build))\b"
     r"|scripts/lock_requirements\b|\.ci/run$"
 )
@@ -93,11 +96,11 @@ def commands() -> tuple[list[Command], list[str]]:
         where = os.path.relpath(path, ROOT)
         for line in _lines(path):
             if ran := _RUN.fullmatch(line):
-                program = ran["program"]
+                program = programs.modules().get(ran["program"], ran["program"])
             elif (ran := _INSTALLED.fullmatch(line)) and (
-                ran["script"] in console.PROGRAMS
+                ran["script"] in registry.console_scripts()
             ):
-                program = console.PROGRAMS[ran["script"]]
+                program = registry.console_scripts()[ran["script"]]
             else:
                 if _is_command(line) and not _TOOLS.match(line):
                     unknown.append(f"{where}: {line}")

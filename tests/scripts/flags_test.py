@@ -24,7 +24,7 @@ _TRY = """
 import importlib, json, sys
 from absl import flags
 module = importlib.import_module(sys.argv[1])
-from simulation import experiment_flags
+from federated_hh.command_line import experiment_flags
 given = [sys.argv[1], *sys.argv[2:]]
 if hasattr(module, "define_study_flags"):
     module.define_study_flags(given)

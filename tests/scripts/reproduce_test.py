@@ -5,7 +5,7 @@ import pathlib
 
 from absl.testing import absltest, parameterized
 
-from simulation import tables
+from federated_hh.files import tables
 from tests import forked_programs
 
 _SMALL = (

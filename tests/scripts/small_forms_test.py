@@ -15,8 +15,8 @@ from absl.testing import absltest, parameterized
 from pyarrow import parquet
 
 from tests import forked_programs
+from tests.federated_hh.reports import browser
 from tests.scripts import documented_commands
-from tests.simulation import browser
 
 _ROOT = documented_commands.ROOT
 _MODEL = (
@@ -38,8 +38,8 @@ _SMALLER = {
         *("--num_clients=1500", "--mean_words_per_client=10", "--num_tokens=20"),
         *("--context_words=20", "--ngram_words=2"),
     ),
-    "rounds.run_algorithm": ("--num_clients=2000",),
-    "simulation.fit_population": ("--num_simulations=2",),
+    "federated_hh.run_algorithm": ("--num_clients=2000",),
+    "federated_hh.fit_population": ("--num_simulations=2",),
     "training.pretrain": (*_MODEL, "--num_epochs=1", "--batch_size=4"),
     "training.run_training": (
         *(*_MODEL, "--cohort_size=5", "--num_rounds=2", "--num_blocks=1"),
@@ -186,7 +186,9 @@ class SmallFormsTest(parameterized.TestCase):
             self.skipTest("no chromium to render the pages in")
         runs = [path.parent for path in self.scratch.glob("runs/*/report.html")]
         compared = self.scratch / "compared.html"
-        done = forked_programs.run("scripts.compare", *runs[:3], f"--output={compared}")
+        done = forked_programs.run(
+            "federated_hh.compare", *runs[:3], f"--output={compared}"
+        )
         self.assertEqual(done.returncode, 0, done.stderr)
         # A page of each program.
         pages = {
@@ -200,8 +202,8 @@ class SmallFormsTest(parameterized.TestCase):
 
     @parameterized.named_parameters(
         ("triehh", "federated_hh.run_triehh"),
-        ("ldp_triehh", "federated_hh.run_ldp_triehh", "simulation.fit_population"),
-        ("statistics", "federated_hh.run_statistics", "rounds.run_algorithm"),
+        ("ldp_triehh", "federated_hh.run_ldp_triehh", "federated_hh.fit_population"),
+        ("statistics", "federated_hh.run_statistics", "federated_hh.run_algorithm"),
     )
     def test_words(self, *programs):
         finished = self.scratch / "runs" / "0"
@@ -248,7 +250,7 @@ class SmallFormsTest(parameterized.TestCase):
         demo = "--flagfile=configs/training_demo.flagfile"
         self.run_small("training.run_training", demo, output_dir="runs/model")
         number = 0
-        for program, *arguments in _commands("privacy.run_accounting"):
+        for program, *arguments in _commands("federated_hh.run_accounting"):
             if any(a.startswith(("--compose=", "--plot=")) for a in arguments):
                 with self.subTest(" ".join(arguments)):
                     self.assertIn("epsilon", self.run_small(program, *arguments))

@@ -2,6 +2,7 @@
 
 import ast
 import configparser
+import json
 import os
 import pathlib
 import re
@@ -14,21 +15,34 @@ import zipfile
 
 from absl.testing import absltest
 
-from scripts import console
+from federated_hh.files import programs as registry
 from tests import ROOT
 
-_PACKAGES = (
-    "examples",
-    "federated_hh",
-    "options",
-    "privacy",
-    "randomness",
-    "rounds",
-    "scripts",
-    "simulation",
-    "studies",
-    "training",
-)
+_PACKAGES = ("federated_hh", "training")
+_BESIDE = ("benchmarks", "examples", "scripts", "studies", "tests")
+# Files that a user has, with the names of this library's older packages.
+_OF_A_USER = ("options", "privacy", "simulation", "rounds", "studies", "randomness")
+_SCRIPT = """
+import importlib
+for name in {names}:
+    assert importlib.import_module(name).MINE, name
+from absl import app
+from federated_hh import run_triehh
+from training.federated import dp_ftrl
+if __name__ == "__main__":
+    app.run(run_triehh.main)
+"""
+# Refuses to import what the base does not install.
+_LIGHT = """
+import importlib, json, sys
+class Heavy:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {heavy}:
+            raise ImportError(f"{{name}} is not of the base")
+sys.meta_path.insert(0, Heavy())
+for name in json.loads(sys.argv[1]):
+    importlib.import_module(name)
+"""
 
 
 class WheelTest(absltest.TestCase):
@@ -42,7 +56,7 @@ class WheelTest(absltest.TestCase):
         folder = pathlib.Path(temporary.name)
         source = folder / "source"
         source.mkdir()
-        for name in (*_PACKAGES, "tests"):
+        for name in (*_PACKAGES, *_BESIDE):
             shutil.copytree(
                 ROOT / name,
                 source / name,
@@ -77,33 +91,34 @@ class WheelTest(absltest.TestCase):
             if file.is_file() and self.about not in file.parents
         }
         self.assertEqual(found, expected)
-        self.assertIn("simulation/page.html", found)
-        self.assertIn("simulation/run.schema.json", found)
-        self.assertIn("privacy/paper_tables.csv", found)
-        self.assertIn("privacy/statement.schema.json", found)
+        self.assertIn("federated_hh/reports/page.html", found)
+        self.assertIn("federated_hh/run_directory/run.schema.json", found)
+        self.assertIn("federated_hh/privacy/accounting/paper_tables.csv", found)
+        self.assertIn("federated_hh/privacy/statement.schema.json", found)
 
     def test_packages_are_those_of_the_repository(self):
-        found = {
-            file.parent.name
-            for file in ROOT.glob("*/__init__.py")
-            if file.parent.name != "tests"
-        }
-        self.assertEqual(found, set(_PACKAGES))
+        found = {file.parent.name for file in ROOT.glob("*/__init__.py")}
+        self.assertEqual(found, {*_PACKAGES, *_BESIDE})
 
     def test_its_programs_are_there(self):
         entries = configparser.ConfigParser()
         entries.read(self.about / "entry_points.txt")
-        self.assertEqual(set(entries["console_scripts"]), set(console.PROGRAMS))
         self.assertEqual(
-            {*entries["console_scripts"].values()}, {"scripts.console:main"}
+            set(entries["console_scripts"]), set(registry.console_scripts())
         )
-        for module in console.PROGRAMS.values():
+        self.assertEqual(
+            {*entries["console_scripts"].values()},
+            {"federated_hh.command_line.console:main"},
+        )
+        for module in registry.PROGRAMS.values():
             text = (ROOT / (module.replace(".", "/") + ".py")).read_text()
             self.assertIn("app.run(", ast.unparse(ast.parse(text)))
 
     def test_a_program_runs_by_its_name_and_from_elsewhere(self):
         script = self.wheel.parent / "run-accounting"
-        script.write_text("from scripts import console\nconsole.main()\n")
+        script.write_text(
+            "from federated_hh.command_line import console\nconsole.main()\n"
+        )
         done = subprocess.run(
             [
                 *(sys.executable, "-P", str(script), "--mechanism=cohort_size"),
@@ -120,11 +135,72 @@ class WheelTest(absltest.TestCase):
         # Figure 1's closed form; docs/results/mcmillan_2022.md has it.
         self.assertIn("2935", done.stdout.replace(",", ""))
 
+    def test_a_script_beside_files_of_the_same_names_as_rooms(self):
+        """From an installed package and from a checkout."""
+        for root in (self.installed, ROOT):
+            folder = pathlib.Path(tempfile.mkdtemp(dir=self.wheel.parent))
+            for name in _OF_A_USER:
+                (folder / f"{name}.py").write_text("MINE = True\n")
+            (folder / "scripts").mkdir()
+            (folder / "scripts" / "__init__.py").write_text("MINE = True\n")
+            script = folder / "script.py"
+            script.write_text(_SCRIPT.format(names=(*_OF_A_USER, "scripts")))
+            with self.subTest(root.name):
+                done = subprocess.run(
+                    [
+                        *(sys.executable, str(script), "--num_clients=400"),
+                        *("--threshold=5", "--cohort_size=100", "--max_length=3"),
+                        *("--tokenizer=triehh", f"--output_dir={folder}/run"),
+                        f"--population_cache={folder}/cache",
+                        "--norequire_guarantee",
+                    ],
+                    env={**os.environ, "PYTHONPATH": str(root)},
+                    cwd=folder,
+                    capture_output=True,
+                    text=True,
+                    check=False,
+                )
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertTrue((folder / "run" / "privacy.json").exists())
+
+    def test_accounting_imports_the_base_alone(self):
+        lines = (ROOT / "requirements-simulation.in").read_text().splitlines()
+        heavy = {
+            re.split(r"[=<>]", line)[0].replace("-", "_")
+            for line in lines
+            if line and not line.startswith("#")
+        }
+        names = [
+            ".".join(path.relative_to(self.installed).with_suffix("").parts)
+            for path in (self.installed / "federated_hh" / "privacy").rglob("*.py")
+        ]
+        done = subprocess.run(
+            [
+                *(sys.executable, "-P", "-c", _LIGHT.format(heavy=heavy)),
+                json.dumps([*names, "federated_hh.run_accounting"]),
+            ],
+            env={**os.environ, "PYTHONPATH": str(self.installed)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_the_container_runs_the_readme_s_commands(self):
+        lines = (ROOT / "Dockerfile").read_text().splitlines()
+        self.assertLessEqual(len(lines), 20)
+        (command,) = [line[4:] for line in lines if line.startswith("CMD ")]
+        readme = (ROOT / "README.md").read_text()
+        self.assertIn("\n" + " ".join(json.loads(command)), readme)
+        self.assertIn("./scripts/test", readme)
+
     def test_what_it_asks_for(self):
         text = (self.about / "METADATA").read_text()
         asked = re.findall(r"^Requires-Dist: ([\w-]+)[^;\n]*(; .*)?$", text, re.M)
         extras = {"": "requirements.in"}
-        extras |= {name: f"requirements-{name}.in" for name in ("dev", "ray")}
+        extras |= {
+            name: f"requirements-{name}.in" for name in ("simulation", "dev", "ray")
+        }
         for extra, file in extras.items():
             lines = (ROOT / file).read_text().splitlines()
             expected = {

@@ -9,12 +9,15 @@ import pandas as pd
 from absl.testing import absltest
 
 from examples import known_words
-from federated_hh import alphabet, ldp_triehh, ldp_triehh_parameters, selection
-from privacy import plan as plan_lib
-from privacy import triehh_plan
-from randomness import noise_keys
-from rounds import algorithm, samplers
-from simulation import client_words, run_directory
+from federated_hh.heavy_hitters import alphabet, selection
+from federated_hh.heavy_hitters.ldp_triehh import algorithm as ldp_triehh
+from federated_hh.heavy_hitters.ldp_triehh import parameters as ldp_triehh_parameters
+from federated_hh.populations.columns import client_words
+from federated_hh.privacy import plan as plan_lib
+from federated_hh.privacy.triehh import plan as triehh_plan
+from federated_hh.randomness import noise_keys
+from federated_hh.rounds import algorithm, samplers
+from federated_hh.run_directory import directory as run_directory
 from studies import comparison
 
 
@@ -148,7 +151,7 @@ class ScoresTest(ComparisonTestCase):
     def test_names_of_algorithms(self):
         for name, message in (
             ("nonsense:Class", "algorithm is 'nonsense:Class'"),
-            ("tests.rounds.contract_cases:Tally", "lacks for_task"),
+            ("tests.federated_hh.rounds.contract_cases:Tally", "lacks for_task"),
             ("tests.studies.comparison_test:ScoresTest", "which is not an algorithm"),
         ):
             with self.assertRaisesRegex(ValueError, message):

@@ -10,7 +10,7 @@ import numpy as np
 from absl.testing import absltest, parameterized
 from scipy import stats
 
-from simulation import client_words
+from federated_hh.populations.columns import client_words
 from studies import resampling
 
 _ROWS = [

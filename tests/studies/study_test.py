@@ -7,8 +7,10 @@ from unittest import mock
 
 from absl.testing import absltest
 
-from randomness import noise_keys
-from simulation import experiment_flags, run_directory, software
+from federated_hh.command_line import experiment_flags
+from federated_hh.files import software
+from federated_hh.randomness import noise_keys
+from federated_hh.run_directory import directory as run_directory
 from studies import study, study_parts
 
 _KEY = noise_keys.NoiseKey.of_seed(1)

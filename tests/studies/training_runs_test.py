@@ -5,9 +5,9 @@ from unittest import mock
 import pandas as pd
 from absl.testing import absltest
 
-from simulation import plots
+from federated_hh.reports import plots
 from studies import training_runs
-from training import metric_names
+from training.models import metric_names
 
 _PANELS = {"held_out_loss": "Loss", "held_out_one_suggestion": "Accuracy"}
 

@@ -7,9 +7,9 @@ import sys
 
 from absl.testing import absltest, parameterized
 
-from simulation import vocabulary
+from federated_hh.populations import vocabulary
 from tests import ROOT
-from training import exported_model, model
+from training.models import exported_model, model
 
 
 class EvaluateKeyboardTest(parameterized.TestCase):

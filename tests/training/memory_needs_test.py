@@ -8,12 +8,13 @@ from unittest import mock
 import numpy as np
 from absl.testing import absltest, parameterized
 
-from privacy import integer_noise
-from randomness import streams
-from rounds import checkpoints
-from simulation import run_files
-from simulation.readers import memory
-from training import memory_needs, model, pretrain_options
+from federated_hh.files import memory
+from federated_hh.randomness import integer_noise, streams
+from federated_hh.rounds import checkpoints
+from federated_hh.run_directory import files as run_files
+from training import memory_needs
+from training.central import options as pretrain_options
+from training.models import model
 
 
 def needs(**options):

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from training import windows
+from training.text import windows
 
 NUM_TOKENS = 9
 PAD, OOV, BOS, EOS = range(4)

@@ -6,15 +6,13 @@ import pathlib
 import pandas as pd
 from absl.testing import absltest
 
-from simulation import vocabulary
+from federated_hh.populations import vocabulary
 from tests import forked_programs
-from training import (
-    initial_model,
-    metric_names,
-    ngram_files,
-    pretrain_options,
-    text_record,
-)
+from training.baselines import ngram_files
+from training.central import options as pretrain_options
+from training.federated import initial_model
+from training.models import metric_names
+from training.text import text_record
 
 _SIZES = ("--vocabulary_size=50", "--num_units=6", "--embedding_size=4")
 _WORDS = "you see the time like we do not what it is for me and all of them"

@@ -7,9 +7,10 @@ import numpy as np
 import pandas as pd
 from absl.testing import absltest
 
-from simulation import vocabulary
+from federated_hh.populations import vocabulary
 from tests import forked_programs
-from training import initial_model, model
+from training.federated import initial_model
+from training.models import model
 
 _FLAGS = (
     "--vocabulary_size=50",

@@ -9,7 +9,7 @@ import pandas as pd
 from absl.testing import absltest
 
 from tests import ROOT, forked_programs
-from training import held_out
+from training.federated import held_out
 
 # Only for what hangs: a program takes 20 seconds where it has a core of its own.
 _TIMEOUT_SECONDS = 600

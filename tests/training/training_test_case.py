@@ -8,8 +8,11 @@ import numpy as np
 import tensorflow as tf
 from absl.testing import parameterized
 
-from simulation import client_text, runtime
-from training import client_update, examples, model
+from federated_hh.populations.columns import client_text
+from federated_hh.runtime import runtime
+from training.federated import client_update
+from training.models import model
+from training.text import examples
 
 NUM_TOKENS = 12
 

@@ -12,7 +12,7 @@ import numpy as np
 from absl.testing import absltest, parameterized
 
 from federated_hh.randomizers import count_mean_sketch
-from randomness import identities
+from federated_hh.randomness import identities
 from tests.federated_hh.randomizers import affine_hashes_case, enumeration
 
 _FALSE_ALARM = 1e-6

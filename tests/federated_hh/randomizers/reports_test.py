@@ -11,8 +11,13 @@ import numpy as np
 import tensorflow as tf
 from absl.testing import absltest, parameterized
 
-from federated_hh.randomizers import coins, k_ary, one_hot, subset_selection
-from privacy import shuffling
+from federated_hh.privacy.shuffle import amplification as shuffling
+from federated_hh.randomizers import (
+    coins,
+    k_ary,
+    one_hot,
+    subset_selection,
+)
 from tests.federated_hh.randomizers import enumeration
 
 _FALSE_ALARM = 1e-6

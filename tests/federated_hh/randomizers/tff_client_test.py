@@ -6,7 +6,7 @@ import tensorflow_federated as tff
 from absl.testing import absltest
 
 from federated_hh.randomizers import k_ary, one_hot, subset_selection
-from simulation import runtime
+from federated_hh.runtime import runtime
 
 _ITEMS = tff.TensorType(np.int32, [None])
 _SEED = tff.TensorType(np.int32, [2])

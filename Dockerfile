@@ -1,0 +1,12 @@
+# The README's two commands in a container:
+#   docker build --tag federated-hh .
+#   docker run --rm federated-hh
+#   docker run --rm federated-hh ./scripts/test
+FROM python:3.11-slim-bookworm
+RUN apt-get update && apt-get install --yes --no-install-recommends git \
+    && rm -rf /var/lib/apt/lists/*
+WORKDIR /federated-hh
+COPY . .
+# Makes the environment, from the lock.
+RUN ./scripts/run --version
+CMD ["./scripts/run", "triehh", "--flagfile=configs/triehh_demo.flagfile"]

@@ -1,0 +1,1 @@
+"""Benchmarks: what rounds, statements and sums cost. Not installed."""

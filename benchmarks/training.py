@@ -1,0 +1,379 @@
+r"""What a round of DP-FTRL costs: seconds, and memory over cohort sizes and rounds.
+
+    scripts/run benchmarks.training
+
+Clients write synthetic sentences. Prints tables, and writes them, with a plot and how
+they were made, to --results_dir. --parts=NAME measures a part alone, and writes only
+where --results_dir is given. The parts are:
+
+* `noise`: processor seconds of the noise on the model of 10,000 words: of a tree's node
+  as integers, and of as many of TensorFlow's float32 normals, which DP-FTRL has in
+  tensorflow-privacy; and of all that a round does with noise, averaged over 16 rounds;
+* `small_memory`: rounds of a small model with 10, 50 and 200 clients, each with a
+  worker of its own, the smallest first; and 300 rounds of it;
+* `large_memory`: 40 rounds of 30 clients of the model of 10,000 words (670 units,
+  projection and embeddings of 96);
+* `round`: rounds of 100 clients of that model: seconds of the clients' side (training,
+  clip, encoding and secure sum, in TFF) and of the server's (noise tree and momentum);
+* `clients`: what a client of the model costs in this project, with and without the
+  gradient that is written out, and with oneDNN; in plain TensorFlow, with one thread,
+  and with oneDNN; and in pfl-research where that is installed. And the seconds of a
+  round of twice as many clients on one core and on two.
+
+pfl-research and torch are no dependencies of the project. To have them beside it, in an
+environment of their own, with NumPy and TensorFlow as they are locked (torch's build
+for processors is in PyTorch's own index):
+
+    python3.11 -m venv env
+    env/bin/pip install --no-deps --require-hashes -r requirements.txt
+    env/bin/pip install --no-deps torch==2.13.0+cpu pfl==0.6.0 dill==0.4.1 \
+        fsspec==2026.9.0 multiprocess==0.70.19 networkx==3.6.1 \
+        prv-accountant==0.2.0 sympy==1.14.0 typing-extensions==4.16.0
+    PYTHONPATH=. env/bin/python -P -m benchmarks.training --parts=clients
+
+Each part is measured in a process of its own. Before rounds are measured, one is done
+in which the computation is built. Memory is that of this process and those below it
+together, the most within a round, looked at every 20 ms; with and without pages that
+are shared, such as those of mapped files.
+"""
+
+import dataclasses
+import functools
+import os
+import tempfile
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from absl import app
+
+from benchmarks import results as benchmark_results
+from benchmarks import training_rounds
+from federated_hh.options import option_flags
+from federated_hh.options.fields import check, option
+from federated_hh.runtime.worker import startup
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_ALL = "all"
+_PARTS = ("noise", "small_memory", "large_memory", "round", "clients", "threads")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options:
+    """What is measured."""
+
+    results_dir: str | None = option(
+        None,
+        "Where to write; results/benchmark_training where all parts are measured, and "
+        "nowhere where one is.",
+    )
+    parts: str = option(
+        _ALL,
+        "What to measure; noise takes half a minute, clients some six, threads some "
+        "five.",
+        choices=(_ALL, *_PARTS),
+    )
+    timed_clients: int = option(
+        10,
+        "Clients of a round of the part clients; of the part threads twice as many.",
+        least=1,
+        most=10**6,
+    )
+    timed_words: int = option(
+        10_000, "Vocabulary of the parts clients and threads.", least=10, most=100_000
+    )
+    timed_repeats: int = option(
+        3,
+        "Rounds of the part clients, for each way.",
+        least=1,
+        most=1000,
+    )
+    thread_repeats: int = option(
+        9,
+        "Rounds of the part threads, on each number of cores.",
+        least=1,
+        most=1000,
+    )
+    cohort: int = option(
+        100, "Clients of a round of the part round.", least=1, most=10**6
+    )
+    rounds: int = option(4, "Rounds of the part round.", least=1, most=10**6)
+    memory_cohort: int = option(
+        30, "Clients of a round of the part large_memory.", least=1, most=10**6
+    )
+    memory_rounds: int = option(
+        40, "Rounds of the part large_memory.", least=1, most=10**6
+    )
+    small_cohorts: tuple[str, ...] = option(
+        ("10", "50", "200"), "Clients of rounds of the small model."
+    )
+    small_rounds: int = option(300, "Rounds of the small model.", least=100, most=10**6)
+    mean_words_per_client: float = option(
+        200.0, "Mean number of words that a client writes.", least=16, most=10_000
+    )
+
+    def __post_init__(self):
+        check(self)
+
+
+_FLAGS = option_flags.define(Options)
+
+_RESULTS_DIR = "results/benchmark_training"
+_LARGE = training_rounds.Sizes(num_words=10_000, num_units=670, size=96)
+_SMALL = training_rounds.Sizes(num_words=1_000, num_units=64, size=32)
+_ROUNDS_OF_A_COHORT = 20
+_DRAWS = 8
+_ROUNDS_OF_NOISE = 16
+
+
+@dataclasses.dataclass(frozen=True)
+class Found:
+    """What a part has measured.
+
+    Attributes:
+        tables: By name.
+        summary: The figures that they come to.
+        plots: PNGs by name.
+    """
+
+    tables: Mapping[str, "pd.DataFrame"]
+    summary: Mapping[str, Any]
+    plots: Mapping[str, bytes] = dataclasses.field(default_factory=dict)
+
+
+def measure_noise(options: Options, scratch: str) -> Found:
+    """Measures draws: processor seconds of ours and of TensorFlow's."""
+    del options, scratch
+    import numpy as np
+    import pandas as pd
+    import tensorflow as tf
+
+    from federated_hh.randomness import (
+        discrete_gaussian,
+        integer_noise,
+        keyed_bits,
+        streams,
+    )
+    from training import memory_needs
+
+    size = memory_needs.cifg_num_parameters(10_004, _LARGE.num_units, _LARGE.size)
+    sampler = discrete_gaussian.DiscreteGaussian(7.0 * 2**32)
+    tree, stream = (
+        integer_noise.Tree(),
+        streams.Stream(training_rounds.SEED, ("benchmark",)),
+    )
+    state, total = integer_noise.NoiseState(), np.zeros(size, np.int64)
+
+    def seconds(work) -> float:
+        start = time.process_time()
+        work()
+        return time.process_time() - start
+
+    def rounds():
+        nonlocal state
+        for number in range(_ROUNDS_OF_NOISE):
+            of_round = stream.of(number.to_bytes(32, "little"))
+            _, state = tree.add(total, sampler.stddev, state, of_round)
+
+    def float32(number):
+        return tf.random.stateless_normal(
+            [size], [training_rounds.SEED, number], stddev=7.0
+        ).numpy()
+
+    rows = []
+    for number in range(_DRAWS + 1):
+        bits = keyed_bits.KeyedBits(training_rounds.SEED, "benchmark", number)
+        ours = seconds(lambda bits=bits: sampler.sample(bits, size))
+        theirs = seconds(lambda number=number: float32(number))
+        rows.append({"parameters": size, "integer": ours, "float32": theirs})
+    table = pd.DataFrame(rows[1:])
+    table["ratio"] = table.integer / table.float32
+    table["integer_round"] = seconds(rounds) / _ROUNDS_OF_NOISE
+    of_node = {
+        "integer": table.integer.mean(),
+        "float32": table.float32.mean(),
+        "ratio": table.integer.mean() / table.float32.mean(),
+    }
+    return Found(
+        {"noise": table},
+        {
+            "noise of a node, processor seconds": of_node,
+            "noise of a round, processor seconds": table.integer_round.mean(),
+        },
+    )
+
+
+def measure_small_memory(options: Options, scratch: str) -> Found:
+    """Measures memory over cohort sizes and over rounds, of the small model."""
+    import pandas as pd
+
+    words = options.mean_words_per_client
+    over_cohorts = pd.concat(
+        training_rounds.measure(scratch, clients, _ROUNDS_OF_A_COHORT, _SMALL, words)
+        for clients in sorted(map(int, options.small_cohorts))
+    )
+    over_rounds = training_rounds.measure(
+        scratch, 20, options.small_rounds, _SMALL, words
+    )
+    peaks = over_cohorts.groupby("clients").peak_own_gib.max()
+    return Found(
+        {"memory_over_cohorts": over_cohorts, "memory_over_rounds": over_rounds},
+        {
+            "small model: peak GiB by clients of a round": {
+                str(clients): peak for clients, peak in peaks.items()
+            },
+            **_over_rounds("small model", over_rounds, 50),
+        },
+        {"memory": plot_memory(over_cohorts, over_rounds)},
+    )
+
+
+def measure_large_memory(options: Options, scratch: str) -> Found:
+    """Measures memory over rounds, of the large model."""
+    table = training_rounds.measure(
+        scratch,
+        options.memory_cohort,
+        options.memory_rounds,
+        _LARGE,
+        options.mean_words_per_client,
+    )
+    return Found(
+        {"large_memory_over_rounds": table},
+        _over_rounds(f"large model, {options.memory_cohort} clients", table, 10),
+    )
+
+
+def _over_rounds(name: str, table: "pd.DataFrame", num_rounds: int) -> dict[str, float]:
+    """Returns the memory of the first rounds and of the last ones, and the most."""
+    own = table.peak_own_gib
+    return {
+        f"{name}: peak GiB": table.peak_gib.max(),
+        f"{name}: peak GiB without mapped files": own.max(),
+        f"{name}: mean GiB of the first {num_rounds} rounds": own[:num_rounds].mean(),
+        f"{name}: mean GiB of the last {num_rounds} rounds": own[-num_rounds:].mean(),
+    }
+
+
+def measure_round(options: Options, scratch: str) -> Found:
+    """Measures rounds of the large model."""
+    table = training_rounds.measure(
+        scratch, options.cohort, options.rounds, _LARGE, options.mean_words_per_client
+    )
+    seconds = table.client_seconds + table.server_seconds
+    return Found(
+        {"round": table},
+        {
+            "large model: seconds a round": {
+                "mean": seconds.mean(),
+                "longest": seconds.max(),
+                "of the server": table.server_seconds.mean(),
+            },
+            "large model: words a second": table.words.sum() / seconds.sum(),
+            "large model: peak GiB": table.peak_gib.max(),
+            "large model: peak GiB without mapped files": table.peak_own_gib.max(),
+        },
+    )
+
+
+def measure_clients(options: Options, scratch: str) -> Found:
+    """Measures ways to train a client."""
+    from benchmarks import training_ways, training_with_pfl
+
+    if missing := training_with_pfl.missing():
+        print(
+            f"pfl-research is left out, as {' and '.join(missing)} cannot be imported: "
+            f"env/bin/pip install --no-deps {' '.join(training_with_pfl.REQUIREMENTS)}"
+        )
+    work = options.timed_clients, options.timed_words, options.timed_repeats, scratch
+    return Found({"clients": training_ways.measure(*work)}, {})
+
+
+def measure_threads(options: Options, scratch: str) -> Found:
+    """Measures rounds on one core and on two."""
+    from benchmarks import training_ways
+
+    # Twice as many: a round is cut into four blocks, and two cores have the same work
+    # only where these are equal, as they are of 20 clients and not of ten.
+    threads = training_ways.measure_threads(
+        2 * options.timed_clients, options.timed_words, options.thread_repeats, scratch
+    )
+    return Found({"threads": threads}, training_ways.threads_gain(threads))
+
+
+def plot_memory(over_cohorts, over_rounds) -> bytes:
+    """Draws memory over rounds, for each cohort size and for the long run; a PNG."""
+    from federated_hh.reports import plots
+
+    figure, axes = plots.single(
+        "Memory of all processes, a small model", "round", "GiB, the most in the round"
+    )
+    axes.plot(
+        over_rounds["round"],
+        over_rounds.peak_own_gib,
+        color=plots.BLUE,
+        label=f"{over_rounds.clients[0]} clients",
+    )
+    colors = (plots.GREEN, plots.ORANGE, plots.MUTED)
+    for number, (clients, table) in enumerate(over_cohorts.groupby("clients")):
+        axes.plot(
+            table["round"],
+            table.peak_own_gib,
+            color=colors[number % len(colors)],
+            label=f"{clients} clients, a worker of their own",
+        )
+    axes.set_ylim(bottom=0)
+    axes.legend(frameon=False, labelcolor=plots.INK)
+    return plots.png(figure)
+
+
+def measure(options: Options, scratch: str) -> None:
+    """Measures, prints and writes."""
+    from benchmarks import training_ways, training_with_pfl
+
+    is_all = options.parts == _ALL
+    results = benchmark_results.Results(
+        options.results_dir or (_RESULTS_DIR if is_all else None),
+        "benchmarks.training",
+        data=(
+            f"synthetic sentences, {training_rounds.NUM_CLIENTS:,} clients who write "
+            f"{options.mean_words_per_client:g} words each on average"
+        ),
+        **{"cores used": len(os.sched_getaffinity(0))},
+    )
+    results.about["versions"] |= training_with_pfl.versions()
+    summary: dict[str, Any] = {}
+    for name in _PARTS if is_all else (options.parts,):
+        part = functools.partial(_MEASURES[name], options, scratch)
+        # What one part leaves in its process would count as memory of the next one.
+        found = training_ways.in_a_process(part) if is_all else part()
+        for table_name, table in found.tables.items():
+            results.show(table_name, table)
+        for plot_name, contents in found.plots.items():
+            results.write(f"{plot_name}.png", contents)
+        summary |= found.summary
+    about_name = "about.json" if is_all else f"about_{options.parts}.json"
+    print("\n" + results.finish(about_name, summary=summary), end="")
+
+
+_MEASURES = {
+    "noise": measure_noise,
+    "small_memory": measure_small_memory,
+    "large_memory": measure_large_memory,
+    "round": measure_round,
+    "clients": measure_clients,
+    "threads": measure_threads,
+}
+
+
+def main(argv: list[str]) -> None:
+    """Makes a directory for what is not kept, and measures."""
+    del argv
+    startup.silence_tensorflow()
+    with tempfile.TemporaryDirectory(prefix="benchmark_training_") as scratch:
+        measure(_FLAGS.read(), scratch)
+
+
+if __name__ == "__main__":
+    app.run(main, flags_parser=_FLAGS.parse)

@@ -1,0 +1,167 @@
+"""Rounds of DP-FTRL, one by one, for `benchmark_training`: what each costs."""
+
+import dataclasses
+import pathlib
+import tempfile
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from training.federated import dp_ftrl
+
+NUM_CLIENTS = 20_000
+SEED = 1
+# Of the plan: more than are measured.
+_PLANNED_ROUNDS = 10_000
+
+
+@dataclasses.dataclass(frozen=True)
+class Sizes:
+    """A CIFG language model.
+
+    Attributes:
+        num_words: Of its vocabulary.
+        num_units: Its memory cells.
+        size: Of embeddings and projection.
+    """
+
+    num_words: int
+    num_units: int
+    size: int
+
+
+def _build(
+    directory: str, cohort: int, sizes: Sizes, words_per_client: float
+) -> "dp_ftrl.DpFtrl":
+    """Returns DP-FTRL on synthetic sentences, prepared in a directory."""
+    from federated_hh.populations import client_sentences, vocabulary
+    from federated_hh.populations.languages import sentence_tokenizers
+    from federated_hh.populations.options import population_options
+    from federated_hh.privacy.dp_ftrl import plan as training_plan
+    from federated_hh.privacy.dp_ftrl import update_noise
+    from federated_hh.rounds import timers
+    from training.federated import client_update, dp_ftrl
+    from training.models import model
+    from training.text import examples
+
+    words = vocabulary.Vocabulary.from_english(sizes.num_words)
+    text = client_sentences.prepare(
+        population_options.PopulationOptions(
+            num_clients=NUM_CLIENTS, mean_words_per_client=words_per_client
+        ),
+        words,
+        sentence_tokenizers.get_sentence_tokenizer("keyboard"),
+        directory,
+    )
+    language_model = model.cifg_language_model(
+        words.num_tokens,
+        num_units=sizes.num_units,
+        projection_size=sizes.size,
+        embedding_size=sizes.size,
+    )
+    rounds = client_update.FederatedRounds(
+        language_model,
+        examples.MappedText(text, examples.ClientLimits()),
+        client_update.LocalTraining(0.5),
+    )
+    plan = training_plan.plan_of(
+        timers.Timers(
+            num_clients=NUM_CLIENTS, cohort_size=cohort, num_rounds=_PLANNED_ROUNDS
+        ),
+        update_noise.TreeNoise(
+            num_rounds=_PLANNED_ROUNDS, clip_norm=0.3, noise_multiplier=1.0
+        ),
+    )
+    return dp_ftrl.DpFtrl(rounds, plan, language_model.initial_weights(SEED))
+
+
+def _run(algorithm: "dp_ftrl.DpFtrl", num_rounds: int) -> Iterator[dict[str, Any]]:
+    """Yields for each round its clients, its tokens, and what its two sides cost.
+
+    The first one, in which the computation is built, is left out. As in a run, large
+    arrays of the noise wait in a file.
+    """
+    from federated_hh.files import memory
+    from federated_hh.randomness import noise_keys
+    from federated_hh.rounds import steps
+    from federated_hh.run_directory import files as run_files
+
+    text = algorithm.rounds.mapped.text
+    splits = text.sentence_splits[text.client_splits]
+    with tempfile.TemporaryDirectory() as parked, memory.quick_collections():
+        by_hand = steps.Steps(
+            algorithm,
+            seed=SEED,
+            noise_key=noise_keys.NoiseKey.of_seed(SEED),
+            parking_place=run_files.RunFiles(pathlib.Path(parked)),
+        )
+        place = by_hand.begin()
+        for number in range(num_rounds + 1):
+            place, measured = _measured_round(algorithm, by_hand, place, splits)
+            if number:
+                yield {"round": number, **measured}
+
+
+def _measured_round(algorithm, by_hand, place, splits):
+    """Returns where a round leads, and what it cost.
+
+    Args:
+        algorithm: What runs.
+        by_hand: Its steps.
+        place: Where it stands.
+        splits: Of the clients' words: where each client's begin.
+    """
+    import numpy as np
+
+    from benchmarks import resource_usage
+    from federated_hh.files import memory
+
+    drawn = by_hand.draw(place)
+    words = int(np.sum(splits[drawn.cohort + 1] - splits[drawn.cohort]))
+    with resource_usage.Usage() as usage:
+        query = algorithm.next_query(place.state)
+        sums = by_hand.ask(place, query, drawn.cohort)
+        clients_done = time.perf_counter()
+        place = by_hand.update(place, query, drawn, sums).place
+        memory.return_freed()
+        server_seconds = time.perf_counter() - clients_done
+    return place, {
+        "clients": len(drawn.cohort),
+        "words": words,
+        "client_seconds": usage.wall_seconds - server_seconds,
+        "server_seconds": server_seconds,
+        "cpu_seconds": usage.cpu_seconds,
+        "peak_gib": usage.peak_bytes / 2**30,
+        "peak_own_gib": usage.peak_own_bytes / 2**30,
+    }
+
+
+def measure(
+    directory: str,
+    cohort: int,
+    num_rounds: int,
+    sizes: Sizes,
+    words_per_client: float,
+) -> "pd.DataFrame":
+    """Returns a table: a row a round, in a worker of their own.
+
+    Args:
+        directory: For the clients' text.
+        cohort: The number of clients of a round.
+        num_rounds: The rounds that are measured, after one that builds the
+            computation.
+        sizes: The model.
+        words_per_client: The mean number of words that a client writes.
+    """
+    import pandas as pd
+
+    from federated_hh.files import memory
+    from federated_hh.runtime import runtime
+
+    memory.return_large_at_once()  # as training.run_training does
+    algorithm = _build(directory, cohort, sizes, words_per_client)
+    with runtime.tff_worker():
+        return pd.DataFrame(_run(algorithm, num_rounds))

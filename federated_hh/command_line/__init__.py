@@ -1,0 +1,1 @@
+"""Flags, exit codes and names that all programs share."""

@@ -1,0 +1,124 @@
+"""What `scripts/run` says by itself: its programs, a misspelled one, versions, shells.
+
+scripts/run                      lists the programs
+scripts/run trieh                suggests one
+scripts/run --version
+eval "$(scripts/run --completion)"   completes programs, flags, values in bash
+"""
+
+import ast
+import difflib
+import importlib.util
+import itertools
+import pathlib
+import runpy
+import sys
+from collections.abc import Sequence
+
+from federated_hh.command_line import completion
+from federated_hh.files import installation
+from federated_hh.files import programs as registry
+
+_ROOT = installation.HOME
+_OTHERS = ("benchmarks/*.py", "scripts/document_tables.py", "scripts/submit_parts.py")
+
+
+def modules() -> dict[str, str]:
+    """Returns the modules of all programs, by what `scripts/run` calls them."""
+    found = {**registry.PROGRAMS, **registry.IN_A_CHECKOUT}
+    for path in itertools.chain(*map(_ROOT.glob, _OTHERS)):
+        if "app.run(" in path.read_text():
+            module = ".".join(path.relative_to(_ROOT).with_suffix("").parts)
+            found[module] = module
+    return found
+
+
+def names() -> dict[str, str]:
+    """Returns the first line of each program's help, by its name."""
+    return {name: _about(module) for name, module in modules().items()}
+
+
+def _about(module: str) -> str:
+    path = _ROOT / f"{module.replace('.', '/')}.py"
+    docstring = ast.get_docstring(ast.parse(path.read_text())) or ""
+    return docstring.split("\n")[0].rstrip(".")
+
+
+def listed() -> str:
+    """Returns the list of programs."""
+    found = names()
+    width = max(map(len, found))
+    lines = [f"  {module:<{width}}  {about}" for module, about in found.items()]
+    return "\n".join(
+        [
+            "usage: scripts/run PROGRAM [flags], or PROGRAM --help for its flags",
+            "",
+            *lines,
+            "",
+            "A first one:",
+            "  scripts/run triehh --flagfile=configs/triehh_demo.flagfile",
+        ]
+    )
+
+
+def suggestion(name: str) -> str:
+    """Returns what to say of a program that there is not."""
+    known = modules()
+    # By the last part of what it may be called: run_triehh is triehh.
+    last = {
+        part.rpartition(".")[2].removeprefix("run_"): short
+        for short, module in reversed(known.items())
+        for part in (module, short)
+    }
+    wanted = name.removesuffix(".py").replace("/", ".").replace("-", "_")
+    wanted = wanted.rpartition(".")[2].removeprefix("run_")
+    near = [last[word] for word in difflib.get_close_matches(wanted, [*last], n=3)]
+    near = [*dict.fromkeys(near)]
+    mend = f"did you mean {' or '.join(near)}?" if near else "there are:\n"
+    told = f"error: there is no program {name!r}; {mend}"
+    return told if near else told + "\n".join(f"  {short}" for short in known)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Answers, or runs a module that is no program of ours; returns an exit code."""
+    from federated_hh.files import software
+
+    first = arguments[0] if arguments else ""
+    if first in ("", "help", "-h", "--help"):
+        print(listed())
+        return 0 if first else 2
+    if first == "--version" or "--version" in arguments[1:2]:
+        print(software.version())
+    elif first == "--completion":
+        print(completion.for_bash())
+    elif first == "--complete":
+        print("\n".join(completion.completed(" ".join(arguments[1:]), modules())))
+    elif (
+        not first.startswith("-")
+        and "/" not in first
+        and (first in modules() or _is_there(first))
+    ):
+        sys.argv = [*arguments]
+        module = modules().get(first, first)
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+    else:
+        print(suggestion(first), file=sys.stderr)
+        return 2
+    return 0
+
+
+def _is_there(name: str) -> bool:
+    """Returns whether there is a module of others, such as pytest or a user's own."""
+    try:
+        found = importlib.util.find_spec(name)
+    except (ImportError, ValueError):
+        return False
+    if found is None:
+        return False
+    # A library of ours would run and say nothing.
+    is_ours = (_ROOT / f"{name.replace('.', '/')}.py").exists()
+    return not is_ours or "__main__" in pathlib.Path(found.origin or "").read_text()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

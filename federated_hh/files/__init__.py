@@ -1,0 +1,1 @@
+"""Files that are whole or not there, tables, and the code that a result depends on."""

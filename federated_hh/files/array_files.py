@@ -1,0 +1,71 @@
+"""Files of arrays beside an exported model: whole or not there, and read with care."""
+
+import contextlib
+import os
+import pathlib
+import zipfile
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from federated_hh.files import atomic_files
+
+# What NumPy, JSON and zipfile make of an empty, cut, edited or foreign file.
+_UNREADABLE = (
+    OSError,
+    EOFError,
+    ValueError,
+    KeyError,
+    TypeError,
+    NotImplementedError,
+    zipfile.BadZipFile,
+)
+
+
+def write(path: pathlib.Path, arrays: Mapping[str, np.ndarray]) -> None:
+    """Writes arrays by name as one file, whole or not at all.
+
+    Args:
+        path: The file; replaced if it exists.
+        arrays: By name.
+
+    Raises:
+        OSError: If it cannot be written; it names the file.
+    """
+    with atomic_files.new_file(path) as file:
+        np.savez(file, **arrays)
+
+
+def find(model: str | os.PathLike[str], name: str) -> pathlib.Path | None:
+    """Returns where a file is beside an exported model; None where there is none.
+
+    Args:
+        model: The exported model, or the directory of its run.
+        name: The name of the file.
+    """
+    for folder in (pathlib.Path(model), pathlib.Path(model) / "model"):
+        if (folder / name).exists():
+            return folder / name
+    return None
+
+
+@contextlib.contextmanager
+def reading(path: pathlib.Path, what: str, mend: str) -> Iterator[np.lib.npyio.NpzFile]:
+    """Opens a file of arrays.
+
+    Args:
+        path: The file.
+        what: It holds, as in "the n-grams of a model's text".
+        mend: A sentence that says what to do where it is damaged.
+
+    Yields:
+        The arrays by name, inside the `with` block.
+
+    Raises:
+        ValueError: If the file, or what the block makes of it, is damaged.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            yield file
+    except _UNREADABLE as error:
+        raise ValueError(f"{path}, {what}, cannot be read: {error}. {mend}") from error

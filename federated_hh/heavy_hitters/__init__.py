@@ -1,0 +1,1 @@
+"""Private heavy hitters: words, tries, selection on the client, evaluation."""

@@ -1,0 +1,79 @@
+"""The words that a level of LDP TrieHH completes, against its noise."""
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+
+from federated_hh.privacy.local import vote_law
+
+# An estimate below so many of its standard errors is called noise. Of 1,000 candidates
+# that nobody holds one or two are above.
+NOISE_STANDARD_ERRORS = 3.0
+
+
+@dataclasses.dataclass(frozen=True)
+class FoundWord:
+    """A word that was found.
+
+    Attributes:
+        text: The word.
+        pass_number: The pass that found it, from 1.
+        level: The level that completed it, from 1: its number of characters.
+        votes: The reports of that level that spoke for it.
+        estimate: The debiased count: of how many clients of that level's cohort it
+            was one of the items reported on.
+        standard_error: The standard error of the estimate.
+    """
+
+    text: str
+    pass_number: int
+    level: int
+    votes: int
+    estimate: float
+    standard_error: float
+
+    def stands_out(self, standard_errors: float) -> bool:
+        """Returns whether the estimate is at least so many standard errors.
+
+        Args:
+            standard_errors: At least 0; 0 for any estimate.
+        """
+        is_cut = standard_errors > 0
+        return not is_cut or self.estimate >= standard_errors * self.standard_error
+
+
+def against_noise(
+    law: vote_law.VoteLaw,
+    found: Sequence[FoundWord],
+    kept_votes: np.ndarray,
+    *,
+    least_votes: int,
+    new_words: int,
+    min_standard_errors: float,
+) -> dict[str, float | int]:
+    """Returns how the votes of what a level keeps compare with its noise.
+
+    Args:
+        law: The law of a candidate's votes.
+        found: The words of the level.
+        kept_votes: The votes of what it keeps: int, shape [kept].
+        least_votes: What it keeps has as many, at least 1.
+        new_words: Candidates that are words not found before.
+        min_standard_errors: See `LdpTrieHHParameters`.
+
+    Returns:
+        Metrics: see `LdpTrieHH.update`.
+    """
+    # Whatever the trie, the votes for what nobody of this cohort holds are noise. Where
+    # the places bind, the threshold is of the same votes: the mean may then be above
+    # this by one part in the number of such candidates.
+    tail = law.noise_tail(max(least_votes, law.least_votes(min_standard_errors)))
+    in_noise = kept_votes < law.least_votes(NOISE_STANDARD_ERRORS)
+    return {
+        "prefixes_in_noise": int(np.count_nonzero(in_noise)),
+        "words_released": sum(word.stands_out(min_standard_errors) for word in found),
+        "expected_false_words": new_words * tail,
+        "noise_standard_deviation": float(law.standard_error(np.zeros([]))),
+        "least_estimate_kept": float(law.estimate(np.array(least_votes))),
+    }

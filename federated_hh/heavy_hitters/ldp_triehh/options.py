@@ -1,0 +1,316 @@
+"""What a run of LDP TrieHH is asked for; `run_ldp_triehh` has the flags."""
+
+import dataclasses
+import functools
+import math
+import os
+import string
+from typing import TYPE_CHECKING
+
+from federated_hh.options.fields import OptionError, check, option
+from federated_hh.populations.options.population_options import PopulationOptions
+
+if TYPE_CHECKING:  # imports TensorFlow
+    from federated_hh.heavy_hitters.ldp_triehh import (
+        parameters as ldp_triehh_parameters,
+    )
+
+# As `randomizers.argument_checks` has it, which would import TensorFlow here.
+_MAX_EPSILON = 40.0
+# The votes of 2^31 clients are nothing but noise long before, and the probabilities of
+# a true and a false vote differ by less than float64 can tell soon after.
+_MIN_EPSILON = 1e-9
+_DEFAULT_EPSILON = 10.0
+
+# Clients are numbered with 31 bits, and so are the candidates of a level.
+_MOST = 2**31 - 1
+
+# Of a level, where the sum of its reports is drawn: 190 at epsilon 10 and 320 at 2, by
+# measurement, and as much again for what the trie and the results hold.
+_BYTES_A_CANDIDATE = 600
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LdpTrieHHOptions:
+    """What a run of LDP TrieHH is asked for.
+
+    Raises:
+        OptionError: If an option is not allowed, or options do not go together.
+    """
+
+    cohort_size: int = option(
+        20_000,
+        "Clients that vote in a level (N). None of them takes part again.",
+        least=1,
+        most=_MOST,
+        why="clients are numbered with 31 bits",
+    )
+    max_depth: int = option(
+        15,
+        "Levels of a pass (D), and the most characters of a word that can be found.",
+        least=1,
+        most=1000,
+    )
+    max_prefixes: int = option(
+        10_000,
+        "The prefixes that a level keeps (eta_max), and ties with the last of them.",
+        least=1,
+        most=_MOST,
+        why="candidates are numbered with 31 bits",
+    )
+    contribution_bound: int = option(
+        60,
+        "The reports that each client of a level sends (B); a client with fewer items "
+        "fills them up with 'no item'.",
+        least=1,
+        most=10**6,
+        why="nobody holds more items",
+    )
+    epsilon: float | None = option(
+        None,
+        "Local epsilon of a report; 'inf' for true votes without local privacy. 10 if "
+        "neither this nor --central_epsilon is set.",
+        least=_MIN_EPSILON,
+        most=_MAX_EPSILON,
+        or_infinite=True,
+        why="with less, the votes of 2^31 clients are nothing but noise",
+        group="Privacy",
+    )
+    central_epsilon: float | None = option(
+        None,
+        "Instead of --epsilon: the epsilon wanted for an item in the sums of all "
+        "repeats together, at --delta. The largest local epsilon is used that has it "
+        "whatever the levels' candidates turn out to be.",
+        least=_MIN_EPSILON,
+        most=_MAX_EPSILON,
+        why="with less, the votes of 2^31 clients are nothing but noise, and more than "
+        "the largest local one needs a local one",
+        group="Privacy",
+    )
+    delta: float = option(
+        1e-10,
+        "Delta of the central guarantees in the privacy statement.",
+        above=0,
+        below=1,
+        group="Privacy",
+    )
+    sampler: str = option(
+        "greedy",
+        "What a client with more items than it may report on picks: those it has most "
+        "often, or a uniformly random subset.",
+        choices=("greedy", "random"),
+    )
+    randomizer: str = option(
+        "subset_selection",
+        "The local randomizer: subset_selection, k_ary, asymmetric_one_hot, "
+        "symmetric_one_hot, or a class of your own as module:Class.",
+        group="Privacy",
+    )
+    num_passes: int = option(
+        1,
+        "Passes over the whole depth. A later one skips the words that earlier ones "
+        "found.",
+        least=1,
+        most=1000,
+        why="every pass takes clients of its own for every level",
+    )
+    report_sampling: str = option(
+        "aggregate",
+        "Draw the sum of a level's reports at once, or every report as a device would; "
+        "the law of the sum is the same.",
+        choices=("aggregate", "per_report"),
+        group="Privacy",
+    )
+    aggregation: str = option(
+        "secure_sum",
+        "How votes are kept from the server: a secure sum, or votes that are forgotten "
+        "once they are added up.",
+        choices=("secure_sum", "ephemeral"),
+        group="Privacy",
+    )
+    counting_clients: int | None = option(
+        None,
+        "Clients of the counting task that estimates coverage; they take part in no "
+        "level. By default all that take part in no level.",
+        least=0,
+        most=_MOST,
+        why="clients are numbered with 31 bits",
+        group="What is measured and kept",
+    )
+    min_standard_errors: float = option(
+        3,
+        "Found words are released if their estimate is at least so many of its "
+        "standard errors; 0 for all that Algorithm 2 finds. This is post-processing: "
+        "it costs no privacy and leaves the run as it is. A later pass does not ask "
+        "again for a word that was found, released or not.",
+        least=0,
+        most=1000,
+        why="no estimate of 2^31 clients stands out as far from the noise",
+        group="What is measured and kept",
+    )
+    anonymity_alpha: float = option(
+        0.95,
+        "Alpha of the approximate k-anonymity to find k for.",
+        above=0,
+        below=1,
+        group="Privacy",
+    )
+    num_repeats: int = option(
+        1,
+        "How often LDP TrieHH is run, each time with cohorts of its own from the same "
+        "clients. The privacy statement is about all of them together.",
+        least=1,
+        most=1000,
+        why="their losses of privacy are composed one by one",
+        group="What is measured and kept",
+    )
+
+    def __post_init__(self):
+        check(self)
+        if self.epsilon is not None and self.central_epsilon is not None:
+            raise OptionError(
+                self, "{epsilon} and {central_epsilon}: only one of them, please"
+            )
+
+    @functools.cached_property
+    def local_epsilon(self) -> float:
+        """The local epsilon that was given, or that has the central one."""
+        if self.central_epsilon is None:
+            return _DEFAULT_EPSILON if self.epsilon is None else self.epsilon
+        from federated_hh.privacy.dp_ftrl import noise_calibration
+
+        return noise_calibration.local_epsilon_for(
+            self.central_epsilon,
+            self.delta,
+            num_reports=self.cohort_size * self.contribution_bound,
+            num_repeats=self.num_repeats,
+            largest=_MAX_EPSILON,
+        )
+
+    def check_memory(self, num_characters: int) -> None:
+        """Refuses levels whose candidates do not fit into memory.
+
+        Args:
+            num_characters: The number of characters of the alphabet, the end of a word
+                not counted.
+
+        Raises:
+            OptionError: If they do not.
+        """
+        prefixes = min(self.max_prefixes, num_characters**self.max_depth)
+        candidates = prefixes * (num_characters + 1)
+        needed = candidates * _BYTES_A_CANDIDATE
+        there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        if candidates > _MOST or needed > there:
+            raise OptionError(
+                self,
+                "{max_prefixes=}: a level of {candidates:,} candidates ({prefixes:,} "
+                "prefixes times the characters and the end of a word) needs some "
+                "{needed:,.1f} GiB of memory, of which there are {there:,.1f}; "
+                "{possible:,} candidates are possible at most. Lower {max_prefixes}, "
+                "or take an alphabet of fewer characters",
+                candidates=candidates,
+                prefixes=prefixes,
+                needed=needed / 2**30,
+                there=there / 2**30,
+                possible=_MOST,
+            )
+
+    def check_population(self, num_clients: int) -> None:
+        """Refuses a population that is too small for the cohorts and the counting task.
+
+        Args:
+            num_clients: The number of clients of the population.
+
+        Raises:
+            OptionError: If it is.
+        """
+        levels = self.max_depth * self.num_passes
+        counting = self.counting_clients or 0
+        needed = levels * self.cohort_size + counting
+        if needed > num_clients:
+            raise OptionError(
+                self,
+                "{levels:,} levels of {cohort:,} clients, none of them twice, and "
+                "{counting:,} clients that count need {needed:,} clients; the "
+                "population has {population:,}. Lower {cohort_size}, "
+                "{max_depth}, {num_passes} or {counting_clients}, or take a larger "
+                "population",
+                levels=levels,
+                cohort=self.cohort_size,
+                counting=counting,
+                needed=needed,
+                population=num_clients,
+            )
+
+    def parameters(self) -> "ldp_triehh_parameters.LdpTrieHHParameters":
+        """Returns the parameters of each repeat; imports TensorFlow."""
+        from federated_hh.heavy_hitters import contributions
+        from federated_hh.heavy_hitters.ldp_triehh import (
+            parameters as ldp_triehh_parameters,
+        )
+        from federated_hh.randomizers import by_name
+
+        return ldp_triehh_parameters.LdpTrieHHParameters(
+            cohort_size=self.cohort_size,
+            max_depth=self.max_depth,
+            max_prefixes=self.max_prefixes,
+            contribution_bound=self.contribution_bound,
+            epsilon=self.local_epsilon,
+            num_passes=self.num_passes,
+            sampler=contributions.ItemSampler(self.sampler),
+            make_randomizer=by_name.randomizer(self.randomizer),
+            min_standard_errors=self.min_standard_errors,
+        )
+
+
+def characters_of(population: PopulationOptions) -> str:
+    """Returns the characters that prefixes are made of.
+
+    Args:
+        population: Whose alphabet is taken, where it says one. Else they are Python's
+            `string.printable`: what the tokenizers let through is printable ASCII.
+
+    Raises:
+        OptionError: If the alphabet has a character twice.
+    """
+    characters = population.alphabet or string.printable
+    if len(set(characters)) < len(characters):
+        raise OptionError(population, "{alphabet} has a character twice")
+    return characters
+
+
+def estimate_deviation(
+    num_clients: int,
+    contribution_bound: int,
+    *,
+    max_prefixes: int,
+    num_characters: int,
+    local_epsilon: float,
+) -> float:
+    """Returns the standard deviation of a level's estimate of a prefix.
+
+    Args:
+        num_clients: The number of clients of the level, at least 1.
+        contribution_bound: Reports of each; at least 2 of all clients together.
+        max_prefixes: The prefixes that a level keeps.
+        num_characters: The number of characters of the alphabet, the end of a word not
+            counted.
+        local_epsilon: The local epsilon of a report, above 0 and finite.
+
+    Returns:
+        In clients, of the level with the most candidates; infinite where rounding
+        leaves no difference between a true and a false vote.
+    """
+    from federated_hh.privacy.local import anonymity
+
+    level = anonymity.VotingLevel(
+        alphabet_size=num_characters + 1,
+        kept_prefixes=max_prefixes,
+        local_epsilon=local_epsilon,
+        num_reports=num_clients * contribution_bound,
+    )
+    share = level.other_probability
+    deviation = math.sqrt(num_clients * contribution_bound * share * (1 - share))
+    difference = max(0.0, level.include_probability - share)
+    return deviation / difference if difference else math.inf

@@ -1,0 +1,338 @@
+"""What an LDP TrieHH run leaves: tables, plots, and the page that holds them."""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib import figure as figure_lib
+
+from federated_hh.heavy_hitters.ldp_triehh import algorithm as ldp_triehh
+from federated_hh.heavy_hitters.ldp_triehh import results as ldp_triehh_results
+from federated_hh.heavy_hitters.ldp_triehh.results import Results
+from federated_hh.privacy import statement as statement_lib
+from federated_hh.privacy.triehh import wanted_detection as detection
+from federated_hh.reports import page, plots
+from federated_hh.reports import summary as verdict_lib
+from federated_hh.run_directory import directory as run_directory
+
+_NUM_SHOWN = 1000  # words in the report
+_NUM_ERROR_BARS = 150
+_LIMIT = 1.96  # standard errors of a 95% interval
+# Columns of the words found that the simulator adds.
+_TRUTH = ["expected_holders", "true_count", "real"]
+# What the report shows of each level.
+_LEVEL_COLUMNS = [
+    "candidates",
+    "prefixes_kept",
+    "prefixes_in_noise",
+    "words_found",
+    "words_released",
+    "expected_false_words",
+]
+
+
+@dataclasses.dataclass(frozen=True)
+class RunSummary:
+    """What the report says beside the results.
+
+    Attributes:
+        algorithm: What was run.
+        statement: The privacy statement.
+        anonymity: A row for each way to evaluate approximate k-anonymity; without
+            rows where there is none.
+        anonymity_text: What to know about it, Markdown.
+        findable: What could be found, known before the run: `detection.rows`.
+    """
+
+    algorithm: ldp_triehh.LdpTrieHH
+    statement: statement_lib.PrivacyStatement
+    anonymity: pd.DataFrame
+    anonymity_text: str
+    findable: Sequence[dict[str, Any]]
+
+
+def write(
+    directory: run_directory.RunDirectory, results: Results, summary: RunSummary
+) -> verdict_lib.Verdict:
+    """Writes the tables, plots, privacy statement and report of a run.
+
+    Returns:
+        What the run comes to.
+    """
+    metrics = directory.metrics()
+    report = page.Page(directory, "LDP TrieHH")
+    report.verdict(
+        _found(results),
+        advice=detection.advice(
+            int(results.coverage["words_released"].iloc[-1]),
+            float(results.coverage["released_coverage"].iloc[-1]),
+            summary.findable,
+        ),
+        next_command="federated_hh.compare {run} ANOTHER_RUN",
+    )
+    _add_words(report.section("Words found", covered=False), results.words)
+    coverage = report.section("Coverage", covered=False)
+    coverage.text(_coverage_text(results.counting_clients))
+    means = results.coverage.set_index("pass_number")
+    of_released = means.columns.str.contains("released|expected")
+    caption = "Of the words released: means over the repeats, by pass"
+    coverage.show(means.loc[:, of_released].reset_index(), caption)
+    caption = "Of all words that Algorithm 2 finds, noise among them"
+    coverage.show(means.loc[:, ~of_released].reset_index(), caption)
+    coverage.file("coverage.csv", results.repeats)
+    coverage.plot("coverage.png", plot_coverage(results))
+    levels = report.section("Level by level", covered=False)
+    levels.text(
+        "Ties with the last of the kept prefixes are kept, so there can be more of "
+        "them than the maximum. Where the weakest one's estimate is within the "
+        "noise, most of the kept prefixes are noise: `prefixes in noise` are those "
+        "with an estimate below 3 standard errors. They stay, as the algorithm has "
+        "it; noise that happens to end counts as a word found that is not real. "
+        "`expected false words`: how many candidates for a word that nobody of the "
+        "level's cohort reports on are released on average, at most. Each report "
+        "speaks for such a candidate with the same probability, so that the law of "
+        "its votes is known."
+    )
+    means = metrics.groupby(["pass_number", "level"])[_LEVEL_COLUMNS].mean()
+    levels.show(means.reset_index(), "Means over the repeats")
+    levels.file("levels.csv", results.levels)
+    levels.plot("levels.png", plot_levels(results.levels, metrics))
+    before = report.section("What can be found", covered=False)
+    before.text(_findable_text(summary))
+    before.table("detectable.csv", pd.DataFrame(summary.findable))
+    report.statement(summary.statement)
+    anonymity = report.section("Approximate k-anonymity", covered=True)
+    anonymity.text(summary.anonymity_text).file("anonymity.csv", summary.anonymity)
+    if len(summary.anonymity):
+        anonymity.show(summary.anonymity)
+    report.section("The run", covered=False).text(
+        _summary_text(metrics, results, summary.algorithm)
+    )
+    report.how_it_was_made()
+    return report.write()
+
+
+def _found(results: Results) -> str:
+    """Returns what was released, and how much of what is typed it covers."""
+    last = results.coverage.iloc[-1]
+    words = results.words
+    best = words["real"] & words["released"] & (words["repeat"] == 0)
+    best &= words["level"] >= ldp_triehh_results.LEAST_CHARACTERS
+    real = words[best]["word"].head(10)
+    names = f" The most frequent: {', '.join(real)}." if len(real) else ""
+    estimate = last["released_estimate"]
+    estimated = "" if math.isnan(estimate) else f" (estimated: {estimate:.1%})"
+    return (
+        f"{last['words_released']:,.0f} words released of {last['words_found']:,.0f} "
+        f"found, at most {last['expected_false']:,.1f} of them expected to be noise; "
+        f"{last['released_real']:,.0f} are real. Coverage "
+        f"{last['released_coverage']:.1%}{estimated}.{names}"
+    )
+
+
+def _summary_text(
+    metrics: pd.DataFrame, results: Results, algorithm: ldp_triehh.LdpTrieHH
+) -> str:
+    parameters, population = algorithm.parameters, algorithm.population
+    repeats = results.repeats["repeat"].nunique()
+    seconds = metrics["seconds"].sum()
+    return (
+        f"{population.num_clients:,} clients with {population.num_words:,} distinct "
+        f"words in {population.num_entries:,} entries; {parameters.num_passes} "
+        f"pass(es) of {parameters.max_depth} levels, "
+        f"{parameters.cohort_size:,} clients each, "
+        f"{parameters.clients_needed:,} in all and none of them twice; "
+        f"{parameters.contribution_bound} reports a client of "
+        f"{algorithm.plan.contribution.name or 'Subset Selection'} with epsilon "
+        f"{parameters.epsilon:g}, `{parameters.sampler.value}` sampler, at most "
+        f"{parameters.max_prefixes:,} prefixes a level (and ties); reports sampled "
+        f"`{algorithm.report_sampling.value}`, aggregation "
+        f"`{algorithm.aggregation.value}`; {repeats} repeat(s). "
+        f"{_words_text(results.coverage.iloc[-1], parameters.min_standard_errors)} "
+        f"Levels took {seconds:.1f} s in all."
+    )
+
+
+def _words_text(last: pd.Series, cut: float) -> str:
+    """Returns what the last pass left, in a sentence or two."""
+    found = (
+        f"{last['words_found']:,.0f} words were found a repeat, "
+        f"{last['words_real']:,.0f} of them real, which make up {last['coverage']:.1%} "
+        "of what the clients typed."
+    )
+    if not cut:
+        return (
+            f"{found} None is left out for its noise (--min_standard_errors=0): at "
+            f"most {last['expected_false']:,.1f} are expected to be noise."
+        )
+    released, real = last["words_released"], last["released_real"]
+    precision = f" ({real / released:.1%})" if released else ""
+    return (
+        f"{found} Released are those whose estimate is at least {cut:g} of its "
+        f"standard errors: {released:,.0f}, {real:,.0f} of them real{precision}, with "
+        f"{last['released_coverage']:.1%} of what the clients typed; at most "
+        f"{last['expected_false']:,.1f} are expected to be noise. Leaving words out is "
+        "post-processing: it costs no privacy."
+    )
+
+
+def _findable_text(summary: RunSummary) -> str:
+    return (
+        f"Known before the run. {detection.sentences(summary.findable)} That is for a "
+        "word that shares no prefix with another, as if all that competes with it for "
+        "the places of a level were noise: a word whose prefixes others share needs "
+        "fewer holders, and where people share more prefixes than a level keeps, words "
+        "need more. A holder reports on it with the chance of an average word of an "
+        "average client."
+    )
+
+
+def _coverage_text(counting_clients: int) -> str:
+    text = (
+        "Coverage: what clients typed of the words, over all that they typed. "
+        "`coverage` is the truth in the whole population. `low`, `high`: 95% intervals "
+        "over the repeats. `expected false` is the most that the words released are "
+        "expected to have of words that nobody of a cohort reported on. Words of one "
+        "character are left out of all counts, and of what clients typed: the first "
+        "level starts from all characters, and may keep every one that ends. "
+    )
+    if not counting_clients:
+        return text + (
+            "There is no estimate by the counting task: no client was left for it "
+            "beside the cohorts, or --counting_clients is 0."
+        )
+    return text + (
+        "`estimated coverage` is the paper's counting task: "
+        f"{counting_clients:,} clients who took part in no level count "
+        "what they typed. `standard error` says how far a single such estimate is "
+        "off, as its clients are a sample. Their counts carry no local privacy."
+    )
+
+
+def _add_words(section: page.Section, words: pd.DataFrame) -> None:
+    section.text(
+        "The words released in the first repeat with the largest estimates; "
+        "`simulator/heavy_hitters.csv` has those left out too, as not `released`. "
+        "`estimate` is "
+        "debiased: of how many clients of the level's cohort the word was an item that "
+        "they reported on. `expected holders` is how many clients of such a cohort "
+        "have the word; the estimate is of fewer where clients have more words than "
+        "they may report on. Of words near the threshold those are found whose noise "
+        "was positive, so weak estimates are too large. `true count` and `real` are "
+        "the simulator's ground truth, which no guarantee covers."
+    )
+    released = words[words["released"]].drop(columns="released")
+    first = released[released["repeat"] == 0].drop(columns="repeat")
+    false = first[~first["real"]]
+    section.table(
+        "heavy_hitters.csv",
+        words,
+        "Real words",
+        shown=first[first["real"]].head(_NUM_SHOWN),
+        released=released.drop(columns=_TRUTH),
+    )
+    section.tree(first["word"].tolist())
+    section.show(false.head(5), f"Not real: {len(false):,} in all, the first of them")
+    section.plot("estimates.png", plot_estimates(words))
+
+
+def plot_coverage(results: Results) -> figure_lib.Figure:
+    """Plots true coverage by level and its estimates by pass."""
+    figure, axes = plots.single(
+        "Coverage of what clients typed", "level, all passes", "coverage"
+    )
+    by_round = results.levels.groupby("round")
+    for column, label, color in (
+        ("coverage", "all words found", plots.GREEN),
+        ("released_coverage", "words released", plots.BLUE),
+    ):
+        axes.plot(by_round[column].mean(), color=color, label=label)
+        plots.band(axes, by_round[column].min(), by_round[column].max(), color)
+    depth = results.levels["level"].max()
+    estimates = results.repeats.dropna(subset="released_estimate")
+    if len(estimates):
+        axes.errorbar(
+            estimates["pass_number"] * depth,
+            estimates["released_estimate"],
+            yerr=_LIMIT * estimates["released_standard_error"],
+            fmt="o",
+            markersize=4,
+            color=plots.ORANGE,
+            capsize=3,
+            label="estimated by the counting task",
+        )
+    for number in range(1, results.levels["pass_number"].max()):
+        axes.axvline(number * depth + 0.5, color=plots.MUTED, linestyle=":", lw=1)
+    axes.set_ylim(bottom=0)
+    plots.legend(axes)
+    return figure
+
+
+def plot_levels(levels: pd.DataFrame, metrics: pd.DataFrame) -> figure_lib.Figure:
+    """Plots words, prefixes and noise by level, means of the repeats."""
+    figure, panels = plots.stacked(
+        ["Words found", "Prefixes kept", "Weakest prefix kept, and the noise"],
+        "level, all passes",
+    )
+    columns = ["words_found", "words_released", "released_real"]
+    words = levels.groupby("round")[columns].mean()
+    found, released, real = (words[column] for column in columns)
+    parts = {
+        "released, real": (real, plots.BLUE),
+        "released, not real": (released - real, plots.ORANGE),
+        "left out": (found - released, plots.MUTED),
+    }
+    below = 0 * real
+    for label, (part, color) in parts.items():
+        panels[0].bar(words.index, part, bottom=below, color=color, label=label)
+        below = below + part
+    plots.legend(panels[0])
+    depth = levels["level"].max()
+    rounds = (metrics["pass_number"] - 1) * depth + metrics["level"]
+    means = metrics.groupby(rounds).mean()
+    kept, in_noise = means["prefixes_kept"], means["prefixes_in_noise"]
+    panels[1].bar(means.index, kept, color=plots.BLUE, label="outside the noise")
+    panels[1].bar(means.index, in_noise, color=plots.MUTED, label="inside")
+    panels[1].set_ylim(top=1.5 * max(kept.max(), 1))  # room for the legend
+    plots.legend(panels[1])
+    curves = {
+        "least_estimate_kept": ("estimated clients", plots.BLUE),
+        "noise_standard_deviation": ("standard deviation of noise", plots.ORANGE),
+    }
+    plots.curves(panels[2], means, curves, marker="o", ms=3)
+    return figure
+
+
+def plot_estimates(words: pd.DataFrame) -> figure_lib.Figure:
+    """Plots estimated over expected counts, with error bars."""
+    figure, axes = plots.single(
+        "Estimated and true counts of the words found",
+        "clients of a cohort that hold the word (expected)",
+        "estimated clients",
+    )
+    real = words[words["real"]].sort_values("expected_holders", kind="stable")
+    if len(real):
+        places = np.linspace(0, len(real) - 1, min(len(real), _NUM_ERROR_BARS))
+        shown = real.iloc[np.unique(places.astype(int))]
+        axes.errorbar(
+            shown["expected_holders"],
+            shown["estimate"],
+            yerr=_LIMIT * shown["standard_error"],
+            fmt="o",
+            markersize=3,
+            elinewidth=0.7,
+            color=plots.BLUE,
+            label=f"{len(shown):,} of {len(real):,} real words, 95% intervals",
+        )
+        holders = shown["expected_holders"]
+        equal = np.geomspace(holders.min(), holders.max(), 200)
+        axes.plot(equal, equal, color=plots.ORANGE, linestyle="--", label="equal")
+        axes.set_xscale("log")
+        # Estimates can be negative, and their error bars reach below zero.
+        axes.set_yscale("symlog", linthresh=10)
+        axes.set_ylim(bottom=min(0.0, shown["estimate"].min()))
+        plots.legend(axes)
+    return figure

@@ -1,0 +1,1 @@
+"""Sequence Fragment Puzzle (Apple 2017): algorithm and options."""

@@ -1,0 +1,1 @@
+"""TrieHH (Zhu et al. 2020): algorithm, options and report."""

@@ -1,0 +1,306 @@
+"""TrieHH: heavy hitters with differential privacy from sampling and thresholds alone.
+
+Zhu et al. 2020, "Federated Heavy Hitters Discovery with Differential Privacy",
+Algorithms 1 and 2 (a word a client) and 3 (several). In each round a fresh cohort
+votes for one-character extensions of the prefixes learned so far, at most one vote a
+client; the mechanism lets through what has at least `threshold` votes.
+
+    algorithm = TrieHH(population, plan_of(parameters, word_selection), alphabet)
+    outcome = run.run(algorithm, directory, seed=1, observers=[vote_metrics])
+    print(outcome.states[0].trie.words())
+
+All that is random, cohorts and drawn words, is the mechanism, and comes from the noise
+key: no public seed has anything to decide here.
+"""
+
+import collections
+import dataclasses
+import functools
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import tensorflow as tf
+
+from federated_hh.heavy_hitters import alphabet as alphabet_lib
+from federated_hh.heavy_hitters import selection as selection_lib
+from federated_hh.heavy_hitters import trie as trie_lib
+from federated_hh.populations.columns import client_words
+from federated_hh.privacy import plan as plan_lib
+from federated_hh.privacy.triehh import guarantees as triehh_privacy
+from federated_hh.privacy.triehh import plan as triehh_plan
+from federated_hh.randomness import identities, streams
+from federated_hh.rounds import algorithm, block_round, masked_sums, run, samplers
+
+# TFF costs about a millisecond a client value, and a block of devices is one.
+_LEAST_BLOCKS = 16
+# A draw by frequency makes arrays of all words of a block, which are to stay in the
+# processor's cache.
+_CLIENTS_PER_BLOCK = {
+    selection_lib.WordSelection.MOST_FREQUENT: 1 << 16,
+    selection_lib.WordSelection.BY_FREQUENCY: 1 << 12,
+}
+# Each block's votes are a vector over all candidates, 8 bytes each. The worker keeps
+# those of all blocks until it adds them up.
+_MAX_CANDIDATES = 1 << 27
+_MOST_VOTES_KEPT = 1 << 26
+
+
+@dataclasses.dataclass(frozen=True)
+class TrieHHState:
+    """The server's state between rounds.
+
+    Attributes:
+        trie: What was learned.
+        round_number: Rounds done.
+        finished: Whether the last round added no prefix, or was the last allowed.
+    """
+
+    trie: trie_lib.PrefixTrie
+    round_number: int = 0
+    finished: bool = False
+
+
+def plan_of(
+    parameters: triehh_privacy.TrieHHParameters,
+    word_selection: selection_lib.WordSelection,
+    *,
+    population_has_empty_users: bool = True,
+) -> plan_lib.Plan[Any, triehh_plan.OneVote, triehh_plan.Threshold]:
+    """Returns the plan of TrieHH.
+
+    Args:
+        parameters: Threshold, cohort size and maximum length.
+        word_selection: The single-word or the multi-word setting.
+        population_has_empty_users: Whether users without a word are in the population.
+    """
+    redraws = word_selection is selection_lib.WordSelection.BY_FREQUENCY
+    return plan_lib.Plan(
+        sampler=samplers.UniformCohorts(
+            parameters.population_size, parameters.cohort_size
+        ),
+        contribution=triehh_plan.OneVote(
+            redraws, population_has_empty_users, extends_prefixes=True
+        ),
+        mechanism=triehh_plan.Threshold(parameters.threshold, parameters.max_length),
+    )
+
+
+def vote_metrics(observed: run.Observed[TrieHHState]) -> dict[str, int]:
+    """Observes how many votes came, and for how many candidates."""
+    return {
+        "votes_received": int(observed.total.sum()),
+        "candidates_with_votes": int(np.count_nonzero(observed.total)),
+    }
+
+
+@identities.identity("federated_hh.triehh.TrieHH")
+class TrieHH(algorithm.Algorithm[TrieHHState, np.ndarray]):
+    """TrieHH over a population.
+
+    Words of `max_length` or more characters vote with their first characters and are
+    never completed: the end symbol is one of the symbols that `max_length` counts, so
+    that there are at most `max_length` rounds.
+    """
+
+    def __init__(
+        self,
+        population: client_words.ClientWords,
+        plan: plan_lib.Plan[Any, triehh_plan.OneVote, triehh_plan.Threshold],
+        alphabet: alphabet_lib.Alphabet,
+        num_blocks: int | None = None,
+        masking: masked_sums.MaskedSums | None = None,
+    ):
+        """Prepares the population.
+
+        Args:
+            population: The clients.
+            plan: From `plan_of`: what is done, and with it the guarantee.
+            alphabet: Has all characters of the population's words.
+            num_blocks: Into how many client values a cohort is cut; by default what
+                is fast. The result does not depend on it.
+            masking: How votes are masked; None where they are summed as they are.
+
+        Raises:
+            ValueError: If the plan is for another number of clients, a word has a
+                character outside the alphabet, an argument is outside its range, or
+                votes for so many candidates cannot be masked.
+        """
+        self.population = population
+        self.plan = plan
+        self.parameters = triehh_plan.parameters_of(plan)
+        self.alphabet = alphabet
+        self.max_rounds = self.parameters.max_length
+        self.word_selection = (
+            selection_lib.WordSelection.BY_FREQUENCY
+            if plan.contribution.redraws_each_round
+            else selection_lib.WordSelection.MOST_FREQUENT
+        )
+        if self.parameters.population_size != population.num_clients:
+            raise ValueError(
+                f"parameters are for {self.parameters.population_size:,} clients, the "
+                f"population has {population.num_clients:,}"
+            )
+        self._num_blocks = num_blocks
+        self._block_size(alphabet.num_symbols)  # refuses what cannot be
+        self._masking = masking
+        if masking is not None:
+            most = self._capacity(self._most_prefixes()) * alphabet.num_symbols
+            masking.check(self.parameters.cohort_size, most, 1)
+        length = self.max_rounds
+        self._codes_path = population.derived_column(
+            f"codes_{length}_{alphabet.fingerprint}",
+            lambda: alphabet.encode(population.words, length),
+        )
+        self._votes = functools.cache(self._build_votes)
+
+    def describe(self) -> Mapping[str, Any]:
+        """Returns what a sum of votes depends on beside the plan."""
+        return {
+            "population": self.population.fingerprint,
+            "alphabet": self.alphabet.fingerprint,
+            **(self._masking.describe() if self._masking else {}),
+        }
+
+    def initialize(self, repeat: int) -> TrieHHState:
+        """Returns the state before the first round: an empty trie."""
+        del repeat
+        return TrieHHState(trie_lib.PrefixTrie(self.alphabet))
+
+    def next_query(self, state: TrieHHState) -> algorithm.Query[np.ndarray] | None:
+        """Returns the question for votes on the trie's candidates."""
+        if state.finished:
+            return None
+        return algorithm.Query(
+            functools.partial(self._collect, state),
+            {"candidates": state.trie.num_candidates},
+        )
+
+    def update(
+        self, state: TrieHHState, released: triehh_plan.Kept
+    ) -> tuple[TrieHHState, Mapping[str, float | int]]:
+        """Extends the trie by what has enough votes: Algorithm 2's last line."""
+        kept = len(released.candidates)
+        trie = state.trie
+        if kept:
+            trie = trie.extend(released.candidates, released.votes)
+        round_number = state.round_number + 1
+        # Algorithm 1 ends when the trie stays as it is.
+        finished = not kept or round_number == self.max_rounds
+        metrics = {
+            "candidates": state.trie.num_candidates,
+            "prefixes_kept": kept,
+            "words_completed": len(state.trie.words()),
+        }
+        return TrieHHState(trie, round_number, finished), metrics
+
+    def results(self, state: TrieHHState) -> Mapping[str, pd.DataFrame]:
+        """Returns the words found, by the rounds that completed them; no votes."""
+        words = state.trie.words()
+        columns = {
+            "word": np.array([word.text for word in words], object),
+            "round": np.array([word.level for word in words], np.int64),
+        }
+        return {"heavy_hitters": pd.DataFrame(columns)}
+
+    def _collect(
+        self, state: TrieHHState, cohort: np.ndarray, stream: streams.Stream
+    ) -> np.ndarray:
+        """Returns the sum of a cohort's votes: int64 [candidates]."""
+        capacity = self._capacity(len(state.trie.frontier()))
+        transitions, first_frontier = state.trie.transitions()
+        message = collections.OrderedDict(
+            transitions=transitions,
+            first_frontier=np.int32(first_frontier),
+            level=np.int32(state.trie.depth + 1),
+            # Of the round and not of a block: a device's word does not depend on how
+            # the cohort is cut.
+            seed=stream.stateless_seed("word selection"),
+        )
+        sums = self._votes(capacity)(message, cohort, stream)
+        return sums["votes"][: state.trie.num_candidates]
+
+    def _capacity(self, prefixes: int) -> int:
+        """Returns room in a power of two: few rounds need another TFF computation."""
+        return 1 << max(0, prefixes - 1).bit_length()
+
+    def _block_size(self, num_candidates: int) -> int:
+        """Returns the most clients of a block."""
+        clients, blocks = self.parameters.cohort_size, self._num_blocks
+        if blocks is None:
+            blocks = math.ceil(clients / _CLIENTS_PER_BLOCK[self.word_selection])
+            blocks = min(blocks, _MOST_VOTES_KEPT // num_candidates)
+            blocks = max(blocks, _LEAST_BLOCKS)
+        return block_round.block_size_of(clients, blocks)
+
+    def _most_prefixes(self) -> int:
+        """Returns how many prefixes a round can ask for at most."""
+        parameters = self.parameters
+        # Each has got enough votes, of which a client has one.
+        by_votes = max(1, parameters.cohort_size // parameters.threshold)
+        return min(by_votes, self.alphabet.size ** (parameters.max_length - 1))
+
+    def _build_votes(self, capacity: int) -> block_round.BlockRound:
+        """Returns the votes of a round for a frontier of up to `capacity`."""
+        num_candidates = capacity * self.alphabet.num_symbols
+        if num_candidates >= _MAX_CANDIDATES:
+            raise ValueError(
+                f"{capacity:,} prefixes and {self.alphabet.num_symbols:,} symbols make "
+                f"{num_candidates:,} candidates; less than {_MAX_CANDIDATES:,} are "
+                "possible: use a larger threshold or a smaller alphabet"
+            )
+
+        def votes_of_block(message, block):
+            candidates = self._candidates_of_block(message, block)
+            # Segments below 0 are dropped: a device without a vote.
+            votes = tf.math.unsorted_segment_sum(
+                tf.ones_like(candidates, tf.int64), candidates, num_candidates
+            )
+            return {"votes": tf.ensure_shape(votes, [num_candidates])}
+
+        return block_round.BlockRound(
+            votes_of_block,
+            {"votes": 1},
+            block_size=self._block_size(num_candidates),
+            growing=frozenset(["transitions"]),
+            masking=self._masking,
+        )
+
+    def _candidates_of_block(self, message, block) -> tf.Tensor:
+        """Returns each device's candidate, or -1: int32, shape [block].
+
+        The body of the client computation. Every device is treated on its own: it
+        picks a word, walks the trie along it, and votes for the next symbol if the
+        walk ends at a frontier node (Algorithm 2).
+        """
+        mapped = selection_lib.MappedPopulation(self.population)
+        bits = selection_lib.random_bits(
+            message["seed"], block["first_place"], tf.size(block["clients"])
+        )
+        words = mapped.select(self.word_selection, block["clients"], bits)
+        codes = tf.raw_ops.ImmutableConst(
+            dtype=tf.dtypes.as_dtype(alphabet_lib.CODE_DTYPE),
+            shape=[self.population.num_words, self.max_rounds],
+            memory_region_name=self._codes_path,
+        )
+        symbols = tf.cast(tf.gather(codes, tf.maximum(words, 0)), tf.int32)
+        size = self.alphabet.size
+        table = tf.reshape(message["transitions"], [-1])
+
+        def step(position, nodes):
+            symbol = symbols[:, position]
+            goes_on = (nodes >= 0) & (symbol < size)
+            place = tf.where(goes_on, nodes * size + symbol, 0)
+            return position + 1, tf.where(goes_on, tf.gather(table, place), -1)
+
+        start = tf.where(words >= 0, 0, -1)
+        last = message["level"] - 1
+        _, nodes = tf.while_loop(
+            lambda position, _: position < last, step, [tf.constant(0), start]
+        )
+        symbol = symbols[:, last]
+        votes = (nodes >= 0) & (symbol <= self.alphabet.end)
+        candidate = (nodes - message["first_frontier"]) * self.alphabet.num_symbols
+        return tf.where(votes, candidate + symbol, -1)

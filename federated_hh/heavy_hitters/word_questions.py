@@ -1,0 +1,152 @@
+"""Questions about a device's most frequent word, answered by local reports.
+
+Each round asks other clients which of a few items their most frequent word is. A
+subclass says which item each word is, and what follows from the estimates.
+"""
+
+import abc
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, Self, TypeVar
+
+import numpy as np
+import tensorflow as tf
+
+from federated_hh.heavy_hitters import selection
+from federated_hh.populations import population
+from federated_hh.populations.columns import client_words
+from federated_hh.privacy import plan as plan_lib
+from federated_hh.privacy.local import plan as local_reports_plan
+from federated_hh.randomizers import local_randomizer
+from federated_hh.randomness import identities
+from federated_hh.rounds import algorithm, block_round, samplers
+
+S = TypeVar("S")
+# Clients of a TFF client value.
+_BLOCK_SIZE = 25_000
+
+
+class WordQuestions(algorithm.Algorithm[S, np.ndarray]):
+    """Asks each client at most once, for one report of a local randomizer."""
+
+    contents = "words"
+
+    def __init__(
+        self,
+        clients: client_words.ClientWords,
+        make_randomizer: type[local_randomizer.LocalRandomizer],
+        epsilon: float,
+        *,
+        cohort_size: int,
+        num_items: int,
+        num_rounds: int = 1,
+        population_has_empty_users: bool = False,
+    ):
+        """Makes the plan.
+
+        Args:
+            clients: The population.
+            make_randomizer: The class of local randomizers.
+            epsilon: The epsilon of a report, above 0 and finite.
+            cohort_size: Clients of a round, at least 1.
+            num_items: Items of a question, at least 1; "none of them" comes on top.
+            num_rounds: The most questions, at least 1.
+            population_has_empty_users: Whether clients without words were kept; `of`
+                knows it.
+
+        Raises:
+            ValueError: If the population has fewer clients than all rounds ask, or an
+                argument is out of range.
+        """
+        self.clients = clients
+        self.max_rounds = num_rounds
+        self.num_items = num_items
+        self.randomizer = make_randomizer(epsilon, num_items + 1)
+        self.plan = plan_lib.Plan(
+            sampler=samplers.DisjointCohorts(clients.num_clients, cohort_size),
+            contribution=local_reports_plan.one_report(
+                make_randomizer,
+                epsilon,
+                replacement_epsilon=self.randomizer.guarantee.replacement_epsilon,
+                num_items=num_items,
+                num_rounds=num_rounds,
+                population_has_empty_users=population_has_empty_users,
+                algorithm=identities.label_of(type(self)),
+            ),
+            mechanism=plan_lib.NoNoise(),
+        )
+        self._votes = block_round.BlockRound(
+            self._work, {"votes": 1}, block_size=_BLOCK_SIZE
+        )
+
+    @classmethod
+    def of(cls, options, population_options, cache, seed) -> Self:
+        """Makes one for `run_algorithm`: of its options and the clients."""
+        del seed
+        make: Any = cls  # a subclass is made of its options and the clients
+        made = make(options, population.prepare(population_options, cache))
+        kept = population_options.empty_clients == "keep"
+        reports = dataclasses.replace(
+            made.plan.contribution, population_has_empty_users=kept
+        )
+        made.plan = dataclasses.replace(made.plan, contribution=reports)
+        return made
+
+    @abc.abstractmethod
+    def items(self, state: S, words: list[str]) -> list[int] | None:
+        """Returns the next question; None where there is none left.
+
+        Args:
+            state: What is known so far.
+            words: All words of the population, each once.
+
+        Returns:
+            For each word the item that it is, in [0, num_items), or -1 for none.
+        """
+
+    @abc.abstractmethod
+    def learn(
+        self, state: S, estimates: np.ndarray
+    ) -> tuple[S, Mapping[str, float | int]]:
+        """Returns the next state, and metrics.
+
+        Args:
+            state: That `items` was asked with.
+            estimates: float64 [num_items]: of how many clients of the cohort have each
+                item.
+        """
+
+    def describe(self) -> dict[str, Any]:
+        """Returns what a sum depends on beside the plan; a subclass adds to it."""
+        return {"population": self.clients.fingerprint, "items": self.num_items}
+
+    def next_query(self, state: S) -> algorithm.Query[np.ndarray] | None:
+        """Returns the next question, asked of other clients than all before."""
+        items = self.items(state, self.clients.words.to_pylist())
+        if items is None:
+            return None
+        message = {"item_of_word": np.array(items, np.int32)}
+        return algorithm.Query(
+            lambda cohort, stream: self._votes(message, cohort, stream)["votes"],
+            {
+                local_reports_plan.CANDIDATES: self.num_items,
+                local_reports_plan.REPORTS: self.plan.sampler.cohort_size,
+            },
+        )
+
+    def update(
+        self, state: S, released: np.ndarray
+    ) -> tuple[S, Mapping[str, float | int]]:
+        """Returns what `learn` makes of the sum of reports."""
+        asked = self.plan.sampler.cohort_size
+        return self.learn(state, self.randomizer.estimate(released, asked))
+
+    def _work(self, message, block):
+        most = selection.WordSelection.MOST_FREQUENT
+        words = selection.MappedPopulation(self.clients).select(
+            most, block["clients"], None
+        )
+        items = tf.gather(message["item_of_word"], tf.maximum(words, 0))
+        items = tf.where(words >= 0, items, -1)  # below 0 nothing is added up
+        ones = tf.ones_like(items, tf.int64)
+        return {"votes": tf.math.unsorted_segment_sum(ones, items, self.num_items)}

@@ -1,0 +1,1 @@
+"""Clients' words and sentences, prepared once and kept on disk."""

@@ -1,0 +1,1 @@
+"""Clients' data as columns on disk, checked before they are believed."""

@@ -1,0 +1,304 @@
+"""A population of clients' sentences, as columns on disk.
+
+A `ClientText` directory holds raw little-endian arrays, which NumPy and TensorFlow map
+into memory without reading or copying them:
+
+    tokens.bin            int32 [num_tokens]         a word's id in the vocabulary
+    sentence_splits.bin   int64 [num_sentences + 1]  sentence i's tokens are
+                                                     sentence_splits[i:i + 2]
+    client_splits.bin     int64 [num_clients + 1]    client i's sentences are
+                                                     client_splits[i:i + 2]
+    client_ids.arrow      the clients' names
+    population.json       sizes, origin and fingerprint; written last
+
+A client's sentences stand in the order of its data. A client may have none; a sentence
+has at least one token. Beginning, end and padding are not stored.
+"""
+
+import contextlib
+import functools
+import itertools
+import os
+import pathlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+import pyarrow as pa
+
+from federated_hh.files import atomic_files
+from federated_hh.populations.columns import column_checks, column_metadata, raw_columns
+
+SCHEMA_VERSION = 2
+COLUMNS: dict[str, np.dtype] = {
+    "tokens": np.dtype("<i4"),
+    "sentence_splits": np.dtype("<i8"),
+    "client_splits": np.dtype("<i8"),
+}
+
+
+class ClientText:
+    """The sentences of many clients, read-only and memory-mapped.
+
+    Open one with `ClientText.open`, or make a small one with `from_rows`.
+
+    Attributes:
+        directory: Absolute path of the directory.
+        metadata: The contents of `population.json`.
+    """
+
+    def __init__(self, directory: str, metadata: Mapping[str, Any]):
+        self.directory = directory
+        self.metadata = dict(metadata)
+
+    @classmethod
+    def open(cls, directory: str | os.PathLike[str]) -> Self:
+        """Opens a directory after checking that it is whole.
+
+        Args:
+            directory: What `write` or `from_rows` made.
+
+        Raises:
+            FileNotFoundError: If there is none at `directory`.
+            ValueError: If it is damaged, or holds something else.
+        """
+        directory = os.path.abspath(directory)
+        metadata, files = column_metadata.read(directory, SCHEMA_VERSION, "sentences")
+        if metadata.get("contents") != "sentences":
+            raise ValueError(f"{directory}/population.json: it holds no sentences.")
+        clients, sentences, tokens = column_metadata.sizes_of(
+            directory, metadata, ("num_clients", "num_sentences", "num_tokens")
+        )
+        int32, int64 = COLUMNS["tokens"], COLUMNS["client_splits"]
+        raw_columns.verify(
+            directory,
+            files,
+            columns={
+                "tokens": raw_columns.Column(
+                    int32, tokens, column_checks.Values(int32, 0, 2**31 - 1)
+                ),
+                "sentence_splits": raw_columns.Column(
+                    int64,
+                    sentences + 1,
+                    column_checks.Splits(int64, sentences, tokens, least=1),
+                ),
+                "client_splits": raw_columns.Column(
+                    int64,
+                    clients + 1,
+                    column_checks.Splits(int64, clients, sentences, least=0),
+                ),
+            },
+            strings={"client_id": clients},
+        )
+        return cls(directory, metadata)
+
+    @classmethod
+    def from_rows(
+        cls,
+        directory: str | os.PathLike[str],
+        rows: Iterable[tuple[str, Sequence[Sequence[int]]]],
+        metadata: Mapping[str, Any] | None = None,
+    ) -> Self:
+        """Writes and opens a small population given in Python.
+
+        Args:
+            directory: Where to write it; must not exist.
+            rows: For each client its id, distinct, and its sentences as token ids.
+            metadata: JSON values kept beside the sizes.
+
+        Raises:
+            ValueError: On a repeated client id, a sentence without tokens, or a token
+                outside int32 or below 0.
+            FileExistsError: If `directory` exists.
+        """
+        rows = list(rows)
+        ids = [client_id for client_id, _ in rows]
+        if len(set(ids)) < len(ids):
+            raise ValueError("rows: a client id comes twice.")
+        with new_text(directory) as partial:
+            writer = ClientTextWriter(partial)
+            try:
+                for _, sentences in rows:
+                    writer.append(
+                        np.array([t for s in sentences for t in s], np.int64),
+                        np.array([len(s) for s in sentences], np.int64),
+                        np.array([len(sentences)], np.int64),
+                    )
+                writer.finish(ids, {"empty_clients": "keep", **(metadata or {})})
+            finally:
+                writer.close()
+        return cls.open(directory)
+
+    @property
+    def num_clients(self) -> int:
+        """Number of clients."""
+        return self.metadata["num_clients"]
+
+    @property
+    def num_sentences(self) -> int:
+        """Number of sentences."""
+        return self.metadata["num_sentences"]
+
+    @property
+    def num_tokens(self) -> int:
+        """Number of tokens: words of all sentences."""
+        return self.metadata["num_tokens"]
+
+    @property
+    def keeps_empty_clients(self) -> bool:
+        """Whether clients without sentences stay in; False where that is not known."""
+        return self.metadata.get("empty_clients") == "keep"
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of the columns' contents, in hexadecimal."""
+        return self.metadata["fingerprint"]
+
+    @functools.cached_property
+    def tokens(self) -> np.ndarray:
+        """All tokens: int32 [num_tokens], memory-mapped."""
+        return self._map("tokens")
+
+    @functools.cached_property
+    def sentence_splits(self) -> np.ndarray:
+        """Where each sentence's tokens start: int64 [num_sentences + 1]."""
+        return self._map("sentence_splits")
+
+    @functools.cached_property
+    def client_splits(self) -> np.ndarray:
+        """Where each client's sentences start: int64 [num_clients + 1]."""
+        return self._map("client_splits")
+
+    @functools.cached_property
+    def client_ids(self) -> pa.LargeStringArray:
+        """The clients' ids, memory-mapped."""
+        path = os.path.join(self.directory, "client_ids.arrow")
+        return raw_columns.read_strings(path)
+
+    def client(self, index: int) -> list[list[int]]:
+        """Returns a client's sentences.
+
+        Args:
+            index: The client, in [0, num_clients).
+
+        Returns:
+            Its sentences, each a list of token ids.
+        """
+        if not 0 <= index < self.num_clients:
+            raise ValueError(
+                f"index is {index}; it has to be in 0..{self.num_clients - 1}."
+            )
+        first, last = self.client_splits[index : index + 2].tolist()
+        splits = self.sentence_splits[first : last + 1].tolist()
+        return [
+            self.tokens[start:end].tolist() for start, end in itertools.pairwise(splits)
+        ]
+
+    def column_path(self, name: str) -> str:
+        """Returns the absolute path of a raw column file.
+
+        Args:
+            name: "tokens", "sentence_splits" or "client_splits".
+        """
+        if name not in COLUMNS:
+            raise ValueError(
+                f"name is {name!r}; it has to be one of {sorted(COLUMNS)}."
+            )
+        return os.path.join(self.directory, f"{name}.bin")
+
+    def _map(self, name: str) -> np.ndarray:
+        return raw_columns.map_column(self.column_path(name), COLUMNS[name])
+
+
+def new_text(
+    directory: str | os.PathLike[str],
+) -> contextlib.AbstractContextManager[pathlib.Path]:
+    """Makes a directory of sentences that appears only when it is whole.
+
+    Args:
+        directory: Where; must not exist.
+
+    Returns:
+        A context that yields where a `ClientTextWriter` has to write and finish. It
+        raises `FileExistsError` if `directory` exists, and `ValueError` if no writer
+        was finished.
+    """
+    return atomic_files.new_directory(directory, last=column_metadata.METADATA_FILE)
+
+
+class ClientTextWriter:
+    """Writes the files of a `ClientText` into an existing directory."""
+
+    def __init__(self, directory: pathlib.Path):
+        self._columns = raw_columns.RawColumnWriter(directory, COLUMNS)
+        self._num_clients = self._num_sentences = self._num_tokens = 0
+        for name in ("sentence_splits", "client_splits"):
+            self._columns.append(name, np.zeros(1, np.int64))
+
+    def append(
+        self,
+        tokens: np.ndarray,
+        sentence_lengths: np.ndarray,
+        client_lengths: np.ndarray,
+    ) -> None:
+        """Appends clients.
+
+        Args:
+            tokens: Integers [tokens], in [0, 2**31).
+            sentence_lengths: Integers [sentences], at least 1: the tokens of each.
+            client_lengths: Integers [clients], at least 0: the sentences of each.
+
+        Raises:
+            ValueError: If the lengths do not add up or a value is out of range.
+        """
+        for name, lengths, parts, least in (
+            ("sentence_lengths", sentence_lengths, tokens, 1),
+            ("client_lengths", client_lengths, sentence_lengths, 0),
+        ):
+            if lengths.size and lengths.min() < least:
+                raise ValueError(
+                    f"{name} has {lengths.min()}; it has to be at least {least}."
+                )
+            if lengths.sum() != len(parts):
+                raise ValueError(f"{name} add up to {lengths.sum()}, not {len(parts)}.")
+        if tokens.size and not 0 <= tokens.min() <= tokens.max() < 2**31:
+            raise ValueError(
+                f"tokens lie in {tokens.min()}..{tokens.max()}; they have to be in "
+                f"0..{2**31 - 1}."
+            )
+        self._columns.append("tokens", tokens)
+        ends = self._num_tokens + np.cumsum(sentence_lengths, dtype=np.int64)
+        self._columns.append("sentence_splits", ends)
+        ends = self._num_sentences + np.cumsum(client_lengths, dtype=np.int64)
+        self._columns.append("client_splits", ends)
+        self._num_tokens += len(tokens)
+        self._num_sentences += len(sentence_lengths)
+        self._num_clients += len(client_lengths)
+
+    def finish(self, client_ids: Sequence[str], metadata: Mapping[str, Any]) -> None:
+        """Writes the client ids and, last, the metadata.
+
+        Args:
+            client_ids: One a client.
+            metadata: JSON values kept beside the sizes: "empty_clients", which is
+                "keep" or "drop", and others.
+        """
+        if len(client_ids) != self._num_clients:
+            raise ValueError(
+                f"{len(client_ids)} client ids for {self._num_clients} clients."
+            )
+        self._columns.write_strings("client_id", client_ids)
+        self._columns.finish(
+            dict(
+                metadata,
+                schema_version=SCHEMA_VERSION,
+                contents="sentences",
+                num_clients=self._num_clients,
+                num_sentences=self._num_sentences,
+                num_tokens=self._num_tokens,
+            )
+        )
+
+    def close(self) -> None:
+        """Closes the column files; also done by `finish`."""
+        self._columns.close()

@@ -1,0 +1,344 @@
+"""A population of clients' words, as columns on disk.
+
+A `ClientWords` directory holds raw little-endian arrays, which NumPy and TensorFlow
+map into memory without reading or copying them:
+
+    entries.bin      int32 or int64 [num_entries]
+                                              a word of a client, as an index into the
+                                              words, and how often the client has it;
+                                              see `packed_entries`
+    row_splits.bin   int64 [num_clients + 1]  client i's entries are
+                                              row_splits[i]:row_splits[i + 1]
+    favorites.bin    int32 [num_clients]      the word a client has most often, or -1
+    words.arrow      the distinct words, one large_string column "word"
+    client_ids.arrow the clients' names; absent where they are "0", "1", ...
+    population.json  sizes, how entries are packed, origin and fingerprint; written
+                     last
+
+The words stand in the order of their spelling (that of Python's strings), and so do
+those of a client: its words that share a prefix are neighbors, whatever the prefix. Of
+words that a client has equally often the favorite came first in its data.
+"""
+
+import functools
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+import pyarrow as pa
+
+from federated_hh.populations.columns import (
+    canonical_rows,
+    column_checks,
+    column_metadata,
+    column_writer,
+    derived_columns,
+    packed_entries,
+    raw_columns,
+)
+
+_INT32, _INT64 = np.dtype("<i4"), np.dtype("<i8")
+_ENTRIES_AT_ONCE = 1 << 24
+
+
+class ClientWords:
+    """The words of many clients, read-only and memory-mapped.
+
+    Open one with `ClientWords.open`, or make a small one with `from_rows`.
+
+    Attributes:
+        directory: Absolute path of the directory.
+        metadata: The contents of `population.json`: sizes, where the data came from,
+            what was left out, the fingerprint.
+    """
+
+    def __init__(self, directory: str, metadata: Mapping[str, Any]):
+        self.directory = directory
+        self.metadata = dict(metadata)
+
+    @classmethod
+    def open(cls, directory: str | os.PathLike[str]) -> Self:
+        """Opens a population directory after checking that it is whole.
+
+        Args:
+            directory: What `column_writer.write_columns`, `from_rows` or
+                `federated_hh.populations.population.prepare` made.
+
+        Returns:
+            The population.
+
+        Raises:
+            FileNotFoundError: If there is no population at `directory`.
+            ValueError: If it has another schema version, or a file that is not what was
+                written; the message names it. Files are read once; see
+                `verified_files`.
+        """
+        directory = os.path.abspath(directory)
+        metadata, files = column_metadata.read(directory, column_writer.SCHEMA_VERSION)
+        clients, words, entries = column_metadata.sizes_of(
+            directory, metadata, ("num_clients", "num_words", "num_entries")
+        )
+        packing = _packing_of(directory, metadata)
+        raw_columns.verify(
+            directory,
+            files,
+            columns={
+                column_writer.ENTRIES: raw_columns.Column(
+                    packing.dtype, entries, column_checks.Entries(packing, words)
+                ),
+                "row_splits": raw_columns.Column(
+                    _INT64,
+                    clients + 1,
+                    column_checks.Splits(_INT64, clients, entries, least=0),
+                ),
+                "favorites": raw_columns.Column(
+                    _INT32, clients, column_checks.Values(_INT32, -1, words - 1)
+                ),
+            },
+            strings={"word": words, "client_id": clients},
+            optional=["client_id"],
+        )
+        return cls(directory, metadata)
+
+    @classmethod
+    def from_rows(
+        cls,
+        directory: str | os.PathLike[str],
+        rows: Iterable[tuple[str, Iterable[tuple[str, int]]]],
+    ) -> Self:
+        """Writes and opens a small population given in Python.
+
+        Args:
+            directory: Where to write it; must not exist.
+            rows: For each client its id, distinct, and its words with counts in
+                1..2**31-1. A word that comes twice has its counts added. A client may
+                have no words.
+
+        Returns:
+            The population, its clients in order of first appearance.
+
+        Raises:
+            ValueError: On a repeated client id or a count out of range.
+            FileExistsError: If `directory` exists.
+        """
+        ids: dict[str, int] = {}
+        found: dict[str, int] = {}
+        flat: list[tuple[int, int, int]] = []
+        for client_id, words in rows:
+            if client_id in ids:
+                raise ValueError(f"rows: client id {client_id!r} comes twice.")
+            ids[client_id] = len(ids)
+            for word, count in words:
+                if count < 1:
+                    raise ValueError(
+                        f"rows: count of {word!r} at client {client_id!r} is "
+                        f"{count}; it has to be in 1..{column_writer.MAX_COUNT}."
+                    )
+                flat.append((ids[client_id], found.setdefault(word, len(found)), count))
+        spelled = sorted(found)
+        places = {word: place for place, word in enumerate(spelled)}
+        id_of_word = np.array([places[word] for word in found], np.int64)
+        clients, occurrences, counts = np.array(flat, np.int64).reshape(-1, 3).T
+        column_writer.write_columns(
+            directory,
+            [canonical_rows.rows(clients, id_of_word[occurrences], counts, len(ids))],
+            words=spelled,
+            client_ids=list(ids),
+            metadata={"source": {"kind": "rows"}},
+        )
+        return cls.open(directory)
+
+    @property
+    def num_clients(self) -> int:
+        """Number of clients, with or without words."""
+        return self.metadata["num_clients"]
+
+    @property
+    def num_words(self) -> int:
+        """Number of distinct words in the word table."""
+        return self.metadata["num_words"]
+
+    @property
+    def num_entries(self) -> int:
+        """Number of distinct (client, word) pairs."""
+        return self.metadata["num_entries"]
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of the columns' contents, in hexadecimal."""
+        return self.metadata["fingerprint"]
+
+    @functools.cached_property
+    def packing(self) -> packed_entries.Packing:
+        """How a word and its count make an entry."""
+        return _packing_of(self.directory, self.metadata)
+
+    @functools.cached_property
+    def entries(self) -> np.ndarray:
+        """Words with their counts, packed: [num_entries], memory-mapped."""
+        return self._map(column_writer.ENTRIES)
+
+    @functools.cached_property
+    def word_ids(self) -> packed_entries.Unpacked:
+        """Word of each entry: int32 [num_entries], unpacked where it is read."""
+        return packed_entries.Unpacked(self.entries, self.packing.word_ids)
+
+    @functools.cached_property
+    def counts(self) -> packed_entries.Unpacked:
+        """Count of each entry: int32 [num_entries], at least 1, likewise."""
+        return packed_entries.Unpacked(self.entries, self.packing.counts)
+
+    @functools.cached_property
+    def row_splits(self) -> np.ndarray:
+        """Where each client's entries start: int64 [num_clients + 1]."""
+        return self._map("row_splits")
+
+    @functools.cached_property
+    def favorites(self) -> np.ndarray:
+        """Each client's most frequent word: int32 [num_clients], -1 for none."""
+        return self._map("favorites")
+
+    @functools.cached_property
+    def words(self) -> pa.LargeStringArray:
+        """The distinct words by spelling, memory-mapped; not all may be held."""
+        return raw_columns.read_strings(
+            os.path.join(self.directory, column_writer.WORDS_FILE)
+        )
+
+    @functools.cached_property
+    def client_ids(self) -> pa.LargeStringArray | None:
+        """The clients' ids, memory-mapped; None if they are "0", "1", ..."""
+        name = column_writer.CLIENT_IDS_FILE
+        if name not in self.metadata["files"]:
+            return None
+        return raw_columns.read_strings(os.path.join(self.directory, name))
+
+    def word(self, word_id: int) -> str:
+        """Returns a word by its id in [0, num_words)."""
+        _check_index("word_id", word_id, self.num_words)
+        return self.words[int(word_id)].as_py()
+
+    def client_id(self, index: int) -> str:
+        """Returns the id of the client at `index` in [0, num_clients)."""
+        _check_index("index", index, self.num_clients)
+        ids = self.client_ids
+        return str(index) if ids is None else ids[int(index)].as_py()
+
+    def client(self, index: int) -> list[tuple[str, int]]:
+        """Returns a client's words with counts.
+
+        Args:
+            index: The client, in [0, num_clients).
+
+        Returns:
+            Words and counts: the favorite, then the most frequent first, of equally
+            frequent ones by spelling.
+        """
+        _check_index("index", index, self.num_clients)
+        row = slice(*self.row_splits[index : index + 2].tolist())
+        ids, counts = self.word_ids[row], self.counts[row]
+        order = np.lexsort((ids, ids != self.favorites[index], -counts))
+        words = self.words.take(pa.array(ids[order])).to_pylist()
+        return list(zip(words, counts[order].tolist(), strict=True))
+
+    def occurrences(self) -> np.ndarray:
+        """Returns how often all clients together have each word: int64 [num_words]."""
+        totals = np.zeros(self.num_words, np.int64)
+        for first in range(0, self.num_entries, _ENTRIES_AT_ONCE):
+            entries = self.entries[first : first + _ENTRIES_AT_ONCE]
+            words, counts = self.packing.word_ids(entries), self.packing.counts(entries)
+            # Sums of integers below 2^53 are exact in float64.
+            totals += np.bincount(words, counts, self.num_words).astype(np.int64)
+        return totals
+
+    def rows(self, clients: np.ndarray) -> canonical_rows.Rows:
+        """Returns the words of some clients.
+
+        Args:
+            clients: Integers [chosen] in [0, num_clients), in the order wanted.
+        """
+        starts = self.row_splits[clients]
+        lengths = self.row_splits[clients + 1] - starts
+        ends = np.cumsum(lengths)
+        places = np.repeat(starts - (ends - lengths), lengths)
+        places += np.arange(len(places))
+        entries = self.entries[places]
+        return canonical_rows.Rows(
+            self.packing.word_ids(entries).astype(np.int64),
+            self.packing.counts(entries).astype(np.int64),
+            lengths,
+            self.favorites[clients].astype(np.int64),
+        )
+
+    def column_path(self, name: str) -> str:
+        """Returns the absolute path of a raw column file.
+
+        Args:
+            name: "entries", "row_splits" or "favorites".
+        """
+        names = [column_writer.ENTRIES, *column_writer.COLUMNS]
+        if name not in names:
+            raise ValueError(f"name is {name!r}; it has to be one of {sorted(names)}.")
+        return os.path.join(self.directory, f"{name}.bin")
+
+    def derived_column(self, name: str, build: Callable[[], np.ndarray]) -> str:
+        """Returns the path of an array computed from the population, built once.
+
+        Args:
+            name: See `derived_columns`.
+            build: Computes the array; called only if no earlier run has kept it.
+
+        Returns:
+            Absolute path of a raw little-endian file in C order.
+        """
+        return self.derived_columns([name], lambda: [(np.asarray(build()),)])[0]
+
+    def derived_columns(
+        self,
+        names: Sequence[str],
+        build: Callable[[], Iterable[Sequence[np.ndarray]]],
+    ) -> list[str]:
+        """Returns the paths of arrays computed piece by piece, together, built once.
+
+        Safe with several processes at once: the first builds, the others wait.
+
+        Args:
+            names: Texts of letters, digits, "_", "-" and "."; have to say
+                everything that the arrays depend on besides the population.
+            build: Gives, in their order, the pieces of all arrays, so that they need
+                not fit in memory; called only if no earlier run has kept the arrays.
+
+        Returns:
+            Absolute paths of raw little-endian files in C order.
+
+        Raises:
+            PopulationError: If one cannot be written, as on a full disk, or is not what
+                was written; the message names it.
+        """
+        return derived_columns.find_or_build(
+            self.directory, self.fingerprint, names, build
+        )
+
+    def _map(self, name: str) -> np.ndarray:
+        dtypes = {column_writer.ENTRIES: self.packing.dtype} | column_writer.COLUMNS
+        return raw_columns.map_column(self.column_path(name), dtypes[name])
+
+
+def _packing_of(directory: str, metadata: Mapping[str, Any]) -> packed_entries.Packing:
+    names = ("num_words", "entry_bytes", "count_bits")
+    num_words, *found = column_metadata.sizes_of(directory, metadata, names)
+    packings = (packed_entries.Packing.of(num_words), packed_entries.Packing.wide())
+    for packing in packings:
+        if found == [packing.dtype.itemsize, packing.count_bits]:
+            return packing
+    raise column_metadata.damaged(
+        directory,
+        f"entry_bytes and count_bits are {found}; of {num_words} words they have to be "
+        + " or ".join(f"[{p.dtype.itemsize}, {p.count_bits}]" for p in packings),
+    )
+
+
+def _check_index(name: str, value: int, size: int) -> None:
+    if not 0 <= value < size:
+        raise ValueError(f"{name} is {value}; it has to be in 0..{size - 1}.")

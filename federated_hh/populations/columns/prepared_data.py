@@ -1,0 +1,296 @@
+"""Prepared data on disk: made on first use, found again later, never rewritten.
+
+Imports nothing heavy, so that flags can be parsed and wrong ones refused at once.
+"""
+
+import datetime
+import errno
+import hashlib
+import json
+import os
+import pathlib
+import stat
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
+
+from absl import logging
+
+from federated_hh.files import atomic_files, installation
+from federated_hh.files.population_error import PopulationError
+from federated_hh.populations.options.population_options import SYNTHETIC
+
+DEFAULT_CACHE = installation.cache() / "populations"
+
+
+def find_or_make(
+    cache_dir: str | os.PathLike[str] | None,
+    stem: str,
+    identity: Mapping[str, Any],
+    make: Callable[[pathlib.Path, dict[str, Any]], None],
+) -> pathlib.Path:
+    """Returns the directory of prepared data, made if it is not there.
+
+    It is found again by the hash of `identity`. Of two processes that want the same
+    one, the second waits for the first.
+
+    Args:
+        cache_dir: Where prepared data is kept; None for `.cache/populations` in the
+            repository.
+        stem: Begins the directory's name.
+        identity: JSON values with "format_version", "source" and "options", and
+            "contents" where it is not words: all that decides what is written.
+        make: Given a directory that does not exist and what to keep in its
+            `population.json`, makes it; it appears only when it is whole.
+
+    Raises:
+        PopulationError: If it cannot be made.
+    """
+    cache = pathlib.Path(cache_dir or DEFAULT_CACHE).absolute()
+    directory = cache / _directory_name(stem, identity)
+    if os.path.exists(directory):
+        logging.info("Using the population prepared in %s.", directory)
+        return directory
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _write_error(error, cache) from error
+    now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    try:
+        for abandoned in atomic_files.remove_abandoned(cache):
+            logging.info("Removed %s, left by a process that was killed.", abandoned)
+        logging.info("Preparing %s: %s.", directory, _reason(cache, identity))
+        make(directory, {"identity": dict(identity), "prepared_at": now})
+    except FileExistsError:
+        logging.info("Another process has prepared %s meanwhile.", directory)
+    except PopulationError:
+        raise
+    except OSError as error:
+        raise _write_error(error, cache) from error
+    except MemoryError as error:
+        raise PopulationError(
+            f"memory ran out while {directory.name} was being prepared; nothing was "
+            "kept. Run on a machine with more memory."
+        ) from error
+    return directory
+
+
+class _HasMetadata(Protocol):
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """What was written with it."""
+
+
+Prepared = TypeVar("Prepared", bound=_HasMetadata)
+
+
+def open_prepared(
+    directory: pathlib.Path,
+    identity: Mapping[str, Any],
+    opener: Callable[[pathlib.Path], Prepared],
+) -> Prepared:
+    """Opens what `find_or_make` found, and makes sure that it is what was asked for.
+
+    Args:
+        directory: Where it is.
+        identity: As for `find_or_make`.
+        opener: Opens it; what it returns has its "identity" in its `metadata`.
+
+    Raises:
+        PopulationError: If it is damaged, or something else; the message names it.
+    """
+    try:
+        prepared = opener(directory)
+    except PopulationError:
+        raise
+    except FileNotFoundError as error:
+        raise PopulationError(f"{error} Remove it and prepare it again.") from error
+    except ValueError as error:
+        raise PopulationError(str(error)) from error
+    if prepared.metadata.get("identity") != identity:
+        raise PopulationError(
+            f"{directory} holds another population than its name says: "
+            "remove it and prepare it again."
+        )
+    return prepared
+
+
+def changed_while_read(source: str) -> str:
+    """Returns the message about a source that changed meanwhile."""
+    return f"{source} changed while it was being read; run again."
+
+
+def _directory_name(stem: str, identity: Mapping[str, Any]) -> str:
+    canonical = json.dumps(identity, sort_keys=True)
+    digest = hashlib.sha256(canonical.encode()).hexdigest()[:16]
+    return f"{stem[:64]}-{digest}"
+
+
+def parts_of(data_dir: str | os.PathLike[str], pattern: str) -> list[pathlib.Path]:
+    """Returns the files of a data set that comes in parts, in order.
+
+    Args:
+        data_dir: Where the data sets are.
+        pattern: The pattern of the files, relative to it, such as
+            "blogs/posts-*.jsonl.xz".
+
+    Raises:
+        PopulationError: If there is none.
+    """
+    files = sorted(pathlib.Path(data_dir).glob(pattern))
+    if not files:
+        raise PopulationError(f"data_dir: there is no file {pattern} in {data_dir}")
+    return files
+
+
+def fingerprint(path: str | os.PathLike[str]) -> str:
+    """Returns what tells a file's content from another's: its SHA-256, as a text."""
+    with open(path, "rb") as file:
+        return f"SHA-256 {hashlib.file_digest(file, 'sha256').hexdigest()}"
+
+
+def join_parts(
+    files: Sequence[pathlib.Path], cache: str | os.PathLike[str], name: str
+) -> pathlib.Path:
+    """Returns one file that holds several compressed by xz, made on first use.
+
+    Args:
+        files: One after the other; streams of xz make one stream of all their lines.
+        cache: Directory that keeps it, made if it is not there.
+        name: The name of the file, as "blogs.jsonl.xz"; the hash of what it holds comes
+            before the first dot. So a run finds its data by the same name where the
+            parts were copied anew.
+
+    Raises:
+        PopulationError: If a file cannot be read.
+    """
+    digest = hashlib.sha256()
+    for file in files:
+        file_state(str(file), name)
+        for chunk in _chunks(file):
+            digest.update(chunk)
+    stem, _, extension = name.partition(".")
+    target = pathlib.Path(cache) / f"{stem}-{digest.hexdigest()[:16]}.{extension}"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_files.locked(target, "joining files"):
+        if not target.exists():
+            with atomic_files.new_file(target) as joined:
+                for file in files:
+                    for chunk in _chunks(file):
+                        joined.write(chunk)
+    return target
+
+
+def _chunks(file: pathlib.Path) -> Iterator[bytes]:
+    with open(file, "rb") as opened:
+        while chunk := opened.read(1 << 20):
+            yield chunk
+
+
+def file_state(path: str | None, name: str) -> dict[str, Any] | None:
+    """Returns what tells whether a file has changed.
+
+    Args:
+        path: The file; None for none.
+        name: What it is, for messages.
+
+    Raises:
+        PopulationError: If it is missing or unreadable.
+    """
+    if path is None:
+        return None
+    resolved = os.path.realpath(os.path.expanduser(path))
+    try:
+        state = os.stat(resolved)
+        # Opening a pipe would wait for its other end, and it cannot be read twice.
+        if not (stat.S_ISREG(state.st_mode) or stat.S_ISDIR(state.st_mode)):
+            raise PopulationError(
+                f"{name}: {resolved} is not a file but a device or pipe."
+            )
+        with open(resolved, "rb"):
+            pass
+    except FileNotFoundError:
+        raise PopulationError(
+            f"{name}: there is no file {path} (looked for {resolved})."
+        ) from None
+    except IsADirectoryError:
+        raise PopulationError(
+            f"{name}: {resolved} is a directory, not a file."
+        ) from None
+    except PopulationError:
+        raise
+    except OSError as error:
+        raise PopulationError(
+            f"{name}: {resolved} cannot be read: {error.strerror}."
+        ) from None
+    return {"path": resolved, "size": state.st_size, "mtime_ns": state.st_mtime_ns}
+
+
+def _reason(cache: pathlib.Path, identity: Mapping[str, Any]) -> str:
+    """Says why a new preparation is needed, from what earlier ones were made of."""
+    earlier = [
+        (metadata["prepared_at"], metadata["identity"])
+        for metadata in map(_metadata_of_earlier, cache.glob("*/population.json"))
+        if metadata
+    ]
+    source = identity["source"]
+    name = source.get("path", SYNTHETIC)
+    same = [
+        (when, old)
+        for when, old in earlier
+        if old["source"].get("path", SYNTHETIC) == name
+        and old.get("contents") == identity.get("contents")
+    ]
+    if not same:
+        return "not prepared before"
+    # The one that differs in the fewest things explains the most.
+    when, old = min(same, key=lambda pair: len(_differences(pair[1], identity)))
+    return f"{', '.join(_differences(old, identity))} since the one of {when}"
+
+
+def _metadata_of_earlier(path: pathlib.Path) -> dict[str, Any] | None:
+    """Returns the metadata of another population, or None if it cannot be compared."""
+    try:
+        metadata = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return None
+    identity = metadata.get("identity") if isinstance(metadata, dict) else None
+    if (
+        not isinstance(identity, dict)
+        or not isinstance(metadata.get("prepared_at"), str)
+        or not isinstance(identity.get("source"), dict)
+        or not isinstance(identity.get("options"), dict)
+        or "format_version" not in identity
+    ):
+        return None
+    return metadata
+
+
+def _differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    changes = []
+    if old["format_version"] != new["format_version"]:
+        changes.append("what preparation writes has changed")
+    if old["source"] != new["source"]:
+        sizes = f"{old['source'].get('size')} -> {new['source'].get('size')} bytes"
+        changes.append(
+            f"source changed ({sizes})"
+            if "size" in new["source"]
+            else "the word list changed"
+        )
+    for name in sorted(old["options"].keys() | new["options"].keys()):
+        before, after = old["options"].get(name), new["options"].get(name)
+        if before != after:
+            changes.append(f"option {name} changed ({before!r} -> {after!r})")
+    return changes
+
+
+def _write_error(error: OSError, cache: pathlib.Path) -> PopulationError:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        what = "there is no space left for it" + (
+            f" ({error.filename})" if error.filename else ""
+        )
+    else:
+        what = str(error)
+    return PopulationError(
+        f"the population could not be written to {cache}: {what}. Nothing was kept; "
+        "choose another place with --population_cache, or free some space."
+    )

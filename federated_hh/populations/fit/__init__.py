@@ -1,0 +1,1 @@
+"""The law of synthetic clients that fits a population."""

@@ -1,0 +1,1 @@
+"""Tokenizers: text as words, and as sentences of words."""

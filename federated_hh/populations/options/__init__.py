@@ -1,0 +1,1 @@
+"""Options that say what a population is made of."""

@@ -1,0 +1,334 @@
+"""What a population is made of, and the error when it cannot be.
+
+Imports nothing heavy, so that flags can be parsed and wrong ones refused at once.
+"""
+
+import dataclasses
+from typing import Any
+
+from federated_hh.options.fields import OptionError, check, option
+from federated_hh.populations.languages import tokenizers
+from federated_hh.populations.options import file_options
+
+SYNTHETIC = "synthetic"
+CLIENT_LAWS = ("independent", "pitman_yor")
+COMMON_LAWS = ("frequencies", "pitman_yor")
+OUT_OF_ALPHABET = ("drop", "refuse")
+EMPTY_CLIENTS = ("drop", "keep")
+MAX_CLIENTS = 2**31 - 1  # they are numbered with 31 bits
+MAX_MEAN_WORDS = 10_000
+MAX_SIGMA = 3.0
+MAX_CONCENTRATION = 1e9
+MAX_TRENDING_EXPONENT = 3.0
+MAX_TRENDING_WORDS = 1_000_000  # the English list has a third of that
+MAX_SEED = 2**64 - 1  # more bits than this decide nothing that can be told apart
+
+
+# A field so marked decides nothing of other populations; one without a mark decides
+# every population.
+_SYNTHETIC_ONLY = {"source": "synthetic"}
+_WORDS_ONLY = {"contents": "words"}
+
+
+@dataclasses.dataclass(frozen=True)
+class PopulationOptions(file_options.FileOptions):
+    """What a population is made of; `populations.population_flags` has the flags."""
+
+    source: str = option(
+        SYNTHETIC,
+        "Where the clients' words come from: 'synthetic' (English words at their real "
+        "frequencies), or files: CSV, TSV, JSON lines, Parquet, word counts or SQLite "
+        "of TFF; all but the last and Parquet also as .gz, .xz or .zst. A path, a "
+        "pattern such as 'posts-*.jsonl.xz' (in quotes), a directory, or several with "
+        "commas between.",
+        flag="population",
+    )
+    tokenizer: str = option(
+        tokenizers.DEFAULT,
+        "How text is cut into words. 'words': lower case, brackets, quotes and all "
+        "other punctuation stripped from both ends, no links, letters, digits and '- "
+        "only. 'triehh' (Zhu et al. 2020, Section 5): lower case, ',.;?!' stripped "
+        "from both ends, at least 3 characters, no links, letters and _@#-;()*:.'/ "
+        "only. 'whitespace': printable ASCII between white space.",
+        choices=tokenizers.TOKENIZER_NAMES,
+        marks=_WORDS_ONLY,
+    )
+    alphabet: str | None = option(
+        None,
+        "The characters that words may have, written one after the other; by default "
+        "those of the tokenizer.",
+        marks=_WORDS_ONLY,
+    )
+    out_of_alphabet: str = option(
+        "drop",
+        "What becomes of a word with another character: 'drop' leaves it out and "
+        "counts it, 'refuse' stops with an error that names the first ones.",
+        choices=OUT_OF_ALPHABET,
+        marks=_WORDS_ONLY,
+    )
+    known_words: str | None = option(
+        None,
+        "Dictionary (one word a line, UTF-8; also .gz, .xz, .zst) whose words are left "
+        "out, compared in lower case: what remains is out of vocabulary.",
+        marks=_WORDS_ONLY,
+    )
+    only_words: str | None = option(
+        None,
+        "Dictionary, likewise, whose words alone are kept, such as the target words of "
+        "a case study.",
+        marks=_WORDS_ONLY,
+    )
+    empty_clients: str = option(
+        "drop",
+        "What becomes of clients that are left without words or sentences: 'drop' "
+        "leaves them out and counts them, 'keep' lets them take part with nothing to "
+        "say.",
+        choices=EMPTY_CLIENTS,
+    )
+    num_clients: int = option(
+        1_000_000,
+        "Synthetic population: number of clients that type. Those left without words "
+        "may be dropped then.",
+        least=1,
+        most=MAX_CLIENTS,
+        marks=_SYNTHETIC_ONLY,
+        group="A synthetic population",
+    )
+    mean_words_per_client: float = option(
+        20.0,
+        "Synthetic population: mean number of words a client types, before the "
+        "tokenizer leaves out short ones.",
+        least=1,
+        most=MAX_MEAN_WORDS,
+        marks=_SYNTHETIC_ONLY,
+        group="A synthetic population",
+    )
+    words_per_client_sigma: float = option(
+        1.0,
+        "Synthetic population: spread of that number, the standard deviation of its "
+        "logarithm (before rounding). 0: everyone types the same number.",
+        least=0,
+        most=MAX_SIGMA,
+        marks=_SYNTHETIC_ONLY,
+        group="A synthetic population",
+    )
+    words_per_client: str | None = option(
+        None,
+        "Synthetic population: file of numbers of words, one a line. A client types as "
+        "many words as one of them says, each as likely, in place of the law of the "
+        "mean and sigma; so the numbers of a population of one's own can be drawn.",
+        marks=_SYNTHETIC_ONLY | _WORDS_ONLY,
+        group="A synthetic population",
+    )
+    client_law: str = option(
+        "independent",
+        "Synthetic population: law of the words that a client has. 'independent': each "
+        "drawn from the common law. 'pitman_yor': a client has habits; a word typed is "
+        "one of its own again, or drawn anew from the common law, by a Pitman-Yor "
+        "process.",
+        choices=CLIENT_LAWS,
+        marks=_SYNTHETIC_ONLY | _WORDS_ONLY,
+        group="A synthetic population",
+    )
+    client_discount: float = option(
+        0.8,
+        "With --client_law=pitman_yor: the discount of a client's process: how fast "
+        "its distinct words grow with what it types.",
+        least=0,
+        below=1,
+        marks=_SYNTHETIC_ONLY | _WORDS_ONLY,
+        group="A synthetic population",
+    )
+    client_concentration: float = option(
+        20.0,
+        "With --client_law=pitman_yor: its concentration, above minus the discount: "
+        "how many words are drawn anew before the first ones come again.",
+        above=-1,
+        most=MAX_CONCENTRATION,
+        marks=_SYNTHETIC_ONLY | _WORDS_ONLY,
+        group="A synthetic population",
+    )
+    common_words: str | None = option(
+        None,
+        "Synthetic population: list of words in place of English: a word a line, or "
+        "word<TAB>count; UTF-8, also .gz, .xz, .zst. It goes through the tokenizer, "
+        "the alphabet and the known words.",
+        marks=_SYNTHETIC_ONLY | _WORDS_ONLY,
+        group="A synthetic population",
+    )
+    common_law: str = option(
+        "frequencies",
+        "Synthetic population: how likely the words are that clients draw. "
+        "'frequencies': as the list has them. 'pitman_yor': the list's words have, by "
+        "rank, the expected masses of a Pitman-Yor law, and all words typed are kept.",
+        choices=COMMON_LAWS,
+        marks=_SYNTHETIC_ONLY | _WORDS_ONLY,
+        group="A synthetic population",
+    )
+    common_discount: float = option(
+        0.1,
+        "With --common_law=pitman_yor: its discount.",
+        least=0,
+        below=1,
+        marks=_SYNTHETIC_ONLY | _WORDS_ONLY,
+        group="A synthetic population",
+    )
+    common_concentration: float = option(
+        15_000.0,
+        "With --common_law=pitman_yor: its concentration, above minus the discount.",
+        above=-1,
+        most=MAX_CONCENTRATION,
+        marks=_SYNTHETIC_ONLY | _WORDS_ONLY,
+        group="A synthetic population",
+    )
+    trending_share: float = option(
+        0.0,
+        "Synthetic population: share of the words kept that are words in fashion.",
+        least=0,
+        below=1,
+        why="some words are not in fashion",
+        marks=_SYNTHETIC_ONLY | _WORDS_ONLY,
+        group="A synthetic population",
+    )
+    trending_words: int = option(
+        100,
+        "Synthetic population: how many words are in fashion, drawn from the words "
+        "kept by the seed, all equally likely.",
+        least=1,
+        most=MAX_TRENDING_WORDS,
+        marks=_SYNTHETIC_ONLY | _WORDS_ONLY,
+        group="A synthetic population",
+    )
+    trending_exponent: float = option(
+        0.5,
+        "Synthetic population: the k-th word in fashion is typed k**-exponent times as "
+        "often as the first.",
+        least=0,
+        most=MAX_TRENDING_EXPONENT,
+        marks=_SYNTHETIC_ONLY | _WORDS_ONLY,
+        group="A synthetic population",
+    )
+    seed: int = option(
+        0,
+        "Synthetic population: seed; the same one gives the same population.",
+        least=0,
+        most=MAX_SEED,
+        flag="population_seed",
+        marks=_SYNTHETIC_ONLY,
+        group="A synthetic population",
+    )
+
+    def __post_init__(self):
+        check(self)
+        self._check_words_law()
+        self._check_source()
+        self._check_columns()
+
+    @property
+    def is_synthetic(self) -> bool:
+        """Whether the clients' words are drawn, and nobody's."""
+        return self.source == SYNTHETIC
+
+    @property
+    def characters(self) -> str:
+        """The characters that words may have: the alphabet's, or the tokenizer's."""
+        return self.alphabet or tokenizers.get_tokenizer(self.tokenizer).alphabet
+
+    @classmethod
+    def names(cls, contents: str) -> list[str]:
+        """Returns the names of the options that a kind of population uses.
+
+        Args:
+            contents: "words" or "sentences".
+        """
+        return [
+            field.name
+            for field in dataclasses.fields(cls)
+            if field.metadata.get("contents", contents) == contents
+        ]
+
+    def deciding(self, contents: str) -> dict[str, Any]:
+        """Returns the fields that decide what is in the population, but the source.
+
+        Args:
+            contents: "words" or "sentences".
+        """
+        kind = "synthetic" if self.is_synthetic else "file"
+        names = self.names(contents)
+        return {
+            field.name: getattr(self, field.name)
+            for field in dataclasses.fields(self)
+            if field.name in names
+            and field.name != "source"
+            and field.metadata.get("source", kind) == kind
+        }
+
+    def _check_words_law(self) -> None:
+        mean, sigma = self.mean_words_per_client, self.words_per_client_sigma
+        if sigma == 0 and mean != int(mean):
+            raise OptionError(
+                self,
+                "{mean_words_per_client=}: has to be a whole number where "
+                "{words_per_client_sigma=}: everyone types that many",
+            )
+        if sigma > 0 and mean <= 1:
+            raise OptionError(
+                self,
+                "{mean_words_per_client=}: has to be a mean above 1 where "
+                "{words_per_client_sigma=} is above 0",
+            )
+
+        for whose in ("client", "common"):
+            discount = getattr(self, f"{whose}_discount")
+            if getattr(self, f"{whose}_concentration") <= -discount:
+                raise OptionError(
+                    self,
+                    f"{{{whose}_concentration=}}: has to be above minus the discount, "
+                    f"{{{whose}_discount=}}",
+                )
+
+    def _check_source(self) -> None:
+        if not self.source.strip():
+            raise OptionError(self, "{source=}: has to be 'synthetic' or a path")
+        if self.alphabet == "":
+            raise OptionError(self, "{alphabet=}: has to have a character")
+
+
+@dataclasses.dataclass(frozen=True)
+class LanguageOptions:
+    """What the language is made of that synthetic clients write."""
+
+    mean_sentence_words: float = option(
+        8.0,
+        "Synthetic population: mean number of words of a sentence. A sentence ends "
+        "after each word with the same probability.",
+        least=1,
+        most=1000,
+        group="A synthetic population",
+    )
+    context_strength: float = option(
+        0.7,
+        "Synthetic population: probability that a word with followers of its own is "
+        "followed by one of them, and not by a word drawn from the frequencies.",
+        least=0,
+        most=1,
+        group="A synthetic population",
+    )
+    num_followers: int = option(
+        4,
+        "Synthetic population: followers of each word that has some.",
+        least=1,
+        most=1000,
+        group="A synthetic population",
+    )
+    context_words: int = option(
+        1000,
+        "Synthetic population: how many words have followers of their own, the most "
+        "frequent ones. All should be in the vocabulary, so that they can be learned.",
+        least=1,
+        most=1_000_000,
+        group="A synthetic population",
+    )
+
+    def __post_init__(self):
+        check(self)

@@ -1,0 +1,150 @@
+"""From data to a population on disk: preparation, cache.
+
+Imports nothing heavy, so that flags can be parsed and wrong ones refused at once.
+"""
+
+import inspect
+import json
+import os
+import pathlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from federated_hh.files.population_error import PopulationError
+from federated_hh.populations.columns import prepared_data
+from federated_hh.populations.languages import tokenizers
+from federated_hh.populations.options.population_options import (
+    SYNTHETIC,
+    PopulationOptions,
+)
+from federated_hh.populations.readers import sources
+
+if TYPE_CHECKING:
+    from federated_hh.populations.columns import client_words
+
+# Options that name a file.
+_FILES = {"known_words", "only_words", "common_words", "words_per_client"}
+# Part of a prepared population's name: a change in what is written needs another.
+_FORMAT_VERSION = 6
+
+
+def describe(
+    options: PopulationOptions, tokenizer: tokenizers.Tokenizer | None = None
+) -> dict[str, Any]:
+    """Returns all that decides a population's contents, as JSON values.
+
+    Args:
+        options: The options.
+        tokenizer: A user's own, in place of the one that the options name.
+
+    Returns:
+        The source (path, size, time of change), the options that matter for it, and the
+        version of what is written.
+
+    Raises:
+        PopulationError: If a file is missing or unreadable, or comes twice.
+    """
+    chosen = options.deciding("words")
+    if tokenizer is not None:
+        chosen["tokenizer"] = {
+            "name": tokenizer.name,
+            "alphabet": tokenizer.alphabet,
+            "source": _source_code(tokenizer.split),
+        }
+    for name in _FILES & chosen.keys():
+        chosen[name] = prepared_data.file_state(getattr(options, name), name)
+    source: dict[str, Any] = {"kind": SYNTHETIC}
+    if options.source == SYNTHETIC:
+        source["wordfreq"] = _version("wordfreq")
+    else:
+        source = sources.state_of(options)
+    # Through JSON and back, so that it compares equal to what was stored.
+    return json.loads(
+        json.dumps(
+            {"format_version": _FORMAT_VERSION, "source": source, "options": chosen}
+        )
+    )
+
+
+def prepare(
+    options: PopulationOptions,
+    cache_dir: str | os.PathLike[str] | None = None,
+    tokenizer: tokenizers.Tokenizer | None = None,
+) -> "client_words.ClientWords":
+    """Returns the population of the options, made on first use and kept.
+
+    A prepared population is found again by the hash of all options and of the
+    source's path, size and time of change, and never rewritten. Of two processes that
+    want the same one, the second waits for the first.
+
+    Args:
+        options: What the population is made of.
+        cache_dir: Where prepared populations are kept; None for `.cache/populations` in
+            the repository.
+        tokenizer: A user's own tokenizer, in place of the one that the options name. A
+            change inside the functions that its `split` calls is not seen: give it a
+            new name then.
+
+    Returns:
+        The population, memory-mapped.
+
+    Raises:
+        PopulationError: If the source cannot be read, has more bad rows than allowed,
+            leaves no words, or cannot be written; if a prepared population is damaged.
+    """
+    from federated_hh.populations.columns import client_words, column_writer
+
+    identity = describe(options, tokenizer)
+
+    def make(directory: pathlib.Path, origin: dict[str, Any]) -> None:
+        with column_writer.new_population(directory) as writer:
+            metadata = _build(writer, options, tokenizer, identity)
+            if describe(options, tokenizer) != identity:
+                raise PopulationError(prepared_data.changed_while_read(options.source))
+            writer.finish(metadata.pop("client_ids"), metadata | origin)
+
+    if options.is_synthetic:
+        stem = f"{SYNTHETIC}-{options.num_clients}"
+    else:
+        stem = sources.stem_of(options)
+    directory = prepared_data.find_or_make(cache_dir, stem, identity, make)
+    return prepared_data.open_prepared(
+        directory, identity, client_words.ClientWords.open
+    )
+
+
+def _build(writer, options, tokenizer, identity) -> dict[str, Any]:
+    """Writes the columns; returns the metadata with "client_ids"."""
+    if tokenizer is None:
+        tokenizer = tokenizers.get_tokenizer(options.tokenizer)
+    from federated_hh.populations.readers import word_table
+
+    alphabet = options.alphabet or tokenizer.alphabet
+    table = word_table.WordTable(
+        alphabet=alphabet,
+        known_words=word_table.read_dictionary(options.known_words),
+        refuse=options.out_of_alphabet == "refuse",
+        only_words=word_table.read_dictionary(options.only_words),
+    )
+    if options.is_synthetic:
+        from federated_hh.populations.synthetic import synthetic_english
+
+        metadata = synthetic_english.build(writer, options, tokenizer, table, identity)
+    else:
+        from federated_hh.populations.readers import files
+
+        metadata = files.build(writer, options, tokenizer, table)
+    return metadata | {"alphabet": alphabet}
+
+
+def _source_code(function: Callable[..., Any]) -> str | None:
+    try:
+        return inspect.getsource(function)
+    except (OSError, TypeError):  # typed at a prompt, or a callable object
+        return None
+
+
+def _version(package: str) -> str:
+    from importlib import metadata
+
+    return metadata.version(package)

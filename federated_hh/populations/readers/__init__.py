@@ -1,0 +1,1 @@
+"""Readers of users' files: rows of any format as columns of clients."""

@@ -1,0 +1,242 @@
+"""Which fields of a row hold what, and their values checked."""
+
+import dataclasses
+import itertools
+import reprlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from federated_hh.files import population_error
+from federated_hh.populations.columns import column_writer
+from federated_hh.populations.options import population_options
+from federated_hh.populations.readers import bad_rows, opening
+
+_SHORT = reprlib.Repr()  # of values for messages, which may have any length
+_SHORT.maxstring = _SHORT.maxlong = _SHORT.maxother = 60
+
+
+@dataclasses.dataclass(frozen=True)
+class Fields:
+    """The columns that are read, by name or number as given by the user.
+
+    Attributes:
+        user: Who wrote a row.
+        content: The text, or the word if rows hold words.
+        count: How often, or None if each row counts one.
+        content_flag: The flag that names `content`, for messages.
+    """
+
+    user: str
+    content: str
+    count: str | None
+    content_flag: str
+
+    @classmethod
+    def of(
+        cls, options: population_options.PopulationOptions, file_format: str
+    ) -> "Fields":
+        """Returns the columns that the options name.
+
+        Args:
+            options: The options.
+            file_format: The format of the file; "word_counts" holds words if no
+                column is named.
+        """
+        word, count = options.word_column, options.count_column
+        if file_format == "word_counts" and word is None:
+            word, count = "word", "count"
+        if word is None:
+            return cls(options.user_column, options.text_column, None, "text_column")
+        return cls(options.user_column, word, count, "word_column")
+
+    def named(self) -> list[tuple[str, str]]:
+        """Returns the flags and their columns, in the order of a row."""
+        columns = [("user_column", self.user), (self.content_flag, self.content)]
+        if self.count is not None:
+            columns.append(("count_column", self.count))
+        return columns
+
+    def all_numbers(self) -> bool:
+        """Returns whether every column is given by number."""
+        return all(column.isdecimal() for _, column in self.named())
+
+    def indices(
+        self, path: str, names: Sequence[str] | None, width: int
+    ) -> tuple[int, ...]:
+        """Returns the 0-based numbers of the columns.
+
+        Args:
+            path: The file, for messages.
+            names: The names of the file's columns, or None if they have none.
+            width: Number of the file's columns.
+
+        Raises:
+            PopulationError: If a column is not there, or two have its name.
+        """
+        found = []
+        for flag, column in self.named():
+            matches = [i for i, name in enumerate(names or ()) if name == column]
+            if not matches and column.isdecimal() and int(column) < width:
+                matches = [int(column)]
+            if len(matches) != 1:
+                state = "no column" if not matches else f"{len(matches)} columns"
+                listed = ", ".join(names) if names else "without names"
+                raise population_error.PopulationError(
+                    f"{path} has {state} {column!r} (--{flag}); its {width} columns "
+                    f"are {listed}. Give a name or a number from 0 to {width - 1}; "
+                    "--csv_columns names the columns of a CSV file without header."
+                )
+            found.append(matches[0])
+        return tuple(found)
+
+
+def parse_count(value: Any) -> int:
+    """Returns a count as an integer.
+
+    Args:
+        value: A string of digits, or an integer.
+
+    Raises:
+        ValueError: If it is not a whole number in 1..2**31-1.
+    """
+    count = value
+    if isinstance(value, str) and value.strip().isascii() and value.strip().isdecimal():
+        count = int(value.strip().lstrip("0")[:20] or "0")
+    whole = isinstance(count, int) and not isinstance(count, bool)
+    if not whole or not 1 <= count <= column_writer.MAX_COUNT:
+        raise ValueError(
+            f"count is {_SHORT.repr(value)}; it has to be a whole number in "
+            f"1..{column_writer.MAX_COUNT}"
+        )
+    return count
+
+
+@dataclasses.dataclass(frozen=True)
+class Rows:
+    """Consecutive rows of a file, column by column.
+
+    Attributes:
+        lines: Where each stands: a line or row number from 1.
+        users: The client id of each, not empty.
+        contents: The text, or word, of each.
+        counts: How often the user has the word: int64 [rows]; None for once each.
+        file: Which file they are of, for messages; "" where that goes without saying.
+    """
+
+    lines: Sequence[int]
+    users: Sequence[str]
+    contents: Sequence[str]
+    counts: np.ndarray | None = None
+    file: str = ""
+
+    def __len__(self) -> int:
+        return len(self.lines)
+
+    def where(self, chosen: Sequence[bool]) -> "Rows":
+        """Returns some of the rows.
+
+        Args:
+            chosen: Whether each is one of them.
+        """
+        return Rows(
+            list(itertools.compress(self.lines, chosen)),
+            list(itertools.compress(self.users, chosen)),
+            list(itertools.compress(self.contents, chosen)),
+            None if self.counts is None else self.counts[np.array(chosen, bool)],
+            self.file,
+        )
+
+    def place(self, row: int) -> str:
+        """Returns where a row stands, for messages.
+
+        Args:
+            row: From 0.
+        """
+        line = self.lines[row]
+        return f"{self.file}:{line}" if self.file else f"line {line}"
+
+
+def checked(
+    lines: Sequence[int],
+    columns: Sequence[Sequence[Any]],
+    wanted: Fields,
+    bad: bad_rows.BadRows,
+    found_before: Sequence[tuple[int, str]] = (),
+) -> Rows:
+    """Returns the rows whose values can be used, and notes the others.
+
+    Args:
+        lines: Where each row stands.
+        columns: The values of the wanted columns.
+        wanted: The columns.
+        bad: Takes the rows that cannot be used, in the order of the file.
+        found_before: Rows among these that are not in `columns`, as they could not be
+            read: where they stand, and why.
+
+    Raises:
+        PopulationError: If too many rows are bad.
+    """
+    is_word = wanted.content_flag == "word_column"
+    users, contents = columns[:2]
+    counts = columns[2] if len(columns) == 3 else None
+    numbers = None if counts is None else _plain_counts(counts)
+    wrong = list(found_before)
+    rows = Rows(lines, users, contents, numbers)
+    if (
+        not all(users)
+        or opening.has_undecodable("".join(users))
+        or (is_word and not all(contents))
+        or (counts is not None and numbers is None)
+    ):
+        kept, found = [], []
+        for place, (user, content) in enumerate(zip(users, contents, strict=True)):
+            try:
+                count = 1 if counts is None else counts[place]
+                found.append(_check(user, content, count, is_word))
+                kept.append(place)
+            except ValueError as error:
+                wrong.append((lines[place], str(error)))
+        rows = Rows(
+            [lines[place] for place in kept],
+            [users[place] for place in kept],
+            [contents[place] for place in kept],
+            None if counts is None else np.array(found, np.int64),
+        )
+    for line, reason in sorted(wrong):
+        bad.add(line, reason)
+    return rows
+
+
+def _check(user: str, content: str, count: Any, is_word: bool) -> int:
+    """Returns a row's count.
+
+    Raises:
+        ValueError: If the user or the word is empty, or the count is not one.
+    """
+    if not user:
+        raise ValueError("the user is empty")
+    if is_word and not content:
+        raise ValueError("the word is empty")
+    number = parse_count(count)
+    if opening.has_undecodable(user):
+        raise ValueError(f"the user {user!r} is not valid Unicode")
+    return number
+
+
+def _plain_counts(counts: Sequence[Any]) -> np.ndarray | None:
+    """Returns counts that need no second look; None if one does."""
+    kinds = set(map(type, counts))
+    # Digits and nothing else: int() takes signs, blanks and underscores too.
+    digits = "".join(counts) if kinds == {str} else "0"
+    if not (digits.isascii() and digits.isdecimal()):
+        return None
+    if not kinds <= {int} and kinds != {str}:
+        return None
+    try:
+        numbers = np.fromiter(map(int, counts), np.int64, len(counts))
+    except (ValueError, OverflowError):
+        return None
+    plain = ((numbers >= 1) & (numbers <= column_writer.MAX_COUNT)).all()
+    return numbers if plain else None

@@ -1,0 +1,83 @@
+"""Reads JSON lines: one JSON object a line."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from federated_hh.populations.options import population_options
+from federated_hh.populations.readers import bad_rows, fields, opening
+
+_KEYS_SHOWN = 20
+
+
+def _field(row: dict[str, Any], name: str, types: tuple[type, ...]) -> Any:
+    if name not in row:
+        # A key may hold half of a character, which no file can.
+        names = ", ".join(list(row)[:_KEYS_SHOWN]) or "none"
+        keys = names.encode("utf-8", "backslashreplace").decode()
+        raise ValueError(f"no field {name!r}; the fields are: {keys}")
+    value = row[name]
+    if not isinstance(value, types) or isinstance(value, bool):
+        expected = " or ".join({str: "a string", int: "an integer"}[t] for t in types)
+        raise ValueError(f"field {name!r} is {value!r:.40}; it has to be {expected}")
+    return value
+
+
+def _parse(line: str, wanted: fields.Fields) -> list[Any]:
+    """Returns the values of the wanted fields."""
+    if opening.has_undecodable(line):
+        raise ValueError(opening.UNDECODABLE)
+    try:
+        row = json.loads(line)
+    except RecursionError:
+        raise ValueError("not JSON that can be read: nested too deeply") from None
+    except ValueError as error:
+        raise ValueError(f"not JSON: {error}") from None
+    if not isinstance(row, dict):
+        raise ValueError(f"a JSON object was expected, not {type(row).__name__}")
+    values = [
+        str(_field(row, wanted.user, (str, int))),
+        _field(row, wanted.content, (str,)),
+    ]
+    if wanted.count is not None:
+        values.append(_field(row, wanted.count, (int, str)))
+    return values
+
+
+def read(
+    path: str,
+    options: population_options.PopulationOptions,
+    wanted: fields.Fields,
+    bad: bad_rows.BadRows,
+) -> Iterator[fields.Rows]:
+    """Yields the rows of a file.
+
+    Args:
+        path: The file; .gz, .xz and .zst are decompressed.
+        options: The encoding.
+        wanted: The fields to read, by name.
+        bad: Takes the rows that cannot be read.
+
+    Yields:
+        Rows; the number is that of the line.
+
+    Raises:
+        PopulationError: If the file cannot be read or too many rows are bad.
+    """
+    done = 0
+    with opening.open_blocks(path, options.encoding) as blocks:
+        for block in blocks:
+            places: list[int] = []
+            rows: list[list[Any]] = []
+            wrong: list[tuple[int, str]] = []
+            for number, line in enumerate(opening.lines_of(block), done + 1):
+                done = number
+                if not line.strip():
+                    continue
+                try:
+                    rows.append(_parse(line, wanted))
+                    places.append(number)
+                except ValueError as error:
+                    wrong.append((number, str(error)))
+            columns = [[row[i] for row in rows] for i in range(len(wanted.named()))]
+            yield fields.checked(places, columns, wanted, bad, wrong)

@@ -1,0 +1,145 @@
+"""What is kept of a list of typed words, computed once and kept beside populations."""
+
+import dataclasses
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Self
+
+import numpy as np
+
+from federated_hh.files import population_error
+from federated_hh.populations.columns import derived_columns
+from federated_hh.populations.languages import tokenizers
+from federated_hh.populations.readers import word_codes, word_table
+
+_FOLDER = "word-lists"
+# A change in what is computed needs another.
+_FORMAT_VERSION = 2
+# Of a population's options, those that decide what is kept.
+_DECIDING = (
+    *("tokenizer", "alphabet", "out_of_alphabet", "known_words", "only_words"),
+    *("common_words", "common_law"),
+)
+_COLUMNS: dict[str, np.dtype] = {
+    "codes": np.dtype("<i4"),
+    "lengths": np.dtype("<i8"),
+    "frequencies": np.dtype("<f8"),
+    "about": np.dtype("u1"),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class KeptWords:
+    """The words that are kept of a list, after the tokenizer and the filters.
+
+    Attributes:
+        words: The words, by id: in the order of their spelling.
+        codes: int32: ids of the words kept of each entry, one entry after the other.
+        lengths: int64 [entries]: how many are kept of each entry, at least 1.
+        frequencies: float64 [entries]: of the entry in the list.
+        dropped: Frequency of the entries of which nothing is kept, by reason.
+    """
+
+    words: list[str]
+    codes: np.ndarray
+    lengths: np.ndarray
+    frequencies: np.ndarray
+    dropped: dict[str, float]
+
+    @classmethod
+    def of(
+        cls,
+        tokenizer: tokenizers.Tokenizer,
+        table: word_table.WordTable,
+        listed: Mapping[str, float],
+    ) -> Self:
+        """Puts a whole word list through the tokenizer and the filters.
+
+        Args:
+            tokenizer: Cuts each entry, as what is typed.
+            table: Filters, and names, the words.
+            listed: The entries with frequencies, the most frequent first.
+
+        Raises:
+            PopulationError: If nothing of the list is kept, or a word is refused.
+        """
+        size = len(listed)
+        codes, lengths = word_codes.WordCodes(table, tokenizer).of(
+            list(listed), lambda rank: f"entry {rank + 1:,} of the word list"
+        )
+        table.check_refused()
+        is_kept = codes >= 0
+        owners = np.repeat(np.arange(size), lengths)
+        num_kept = np.bincount(owners[is_kept], minlength=size)
+        frequencies = np.fromiter(listed.values(), np.float64, size)
+        dropped: dict[str, float] = {}
+        starts = np.cumsum(lengths) - lengths
+        for place in np.flatnonzero(num_kept == 0).tolist():
+            # The reason is that of its first word.
+            reason = "tokenizer"
+            if lengths[place]:
+                reason = word_table.REASONS[int(codes[starts[place]])]
+            dropped[reason] = dropped.get(reason, 0.0) + float(frequencies[place])
+        if not is_kept.any():
+            raise population_error.PopulationError(
+                "nothing of the word list is kept: no word passes the "
+                "tokenizer, the alphabet and the known words."
+            )
+        words, id_of_code = table.by_spelling()
+        return cls(
+            words,
+            id_of_code[codes[is_kept]],
+            num_kept[num_kept > 0],
+            frequencies[num_kept > 0],
+            dropped,
+        )
+
+    @classmethod
+    def find_or_make(
+        cls,
+        cache: str | os.PathLike[str],
+        identity: Mapping[str, Any],
+        make: Callable[[], Self],
+    ) -> Self:
+        """Returns what an earlier preparation kept of a list, or makes it.
+
+        Args:
+            cache: Where populations are kept.
+            identity: All that decides a population; see `population.describe`.
+            make: Makes it.
+
+        Raises:
+            PopulationError: If it cannot be made or written, or is damaged.
+        """
+        deciding = {
+            "format_version": [_FORMAT_VERSION, identity["format_version"]],
+            "source": identity["source"],
+            "options": {name: identity["options"].get(name) for name in _DECIDING},
+        }
+        canonical = json.dumps(deciding, sort_keys=True)
+        key = hashlib.sha256(canonical.encode()).hexdigest()
+
+        def pieces() -> Iterator[list[np.ndarray]]:
+            made = make()
+            about = json.dumps({"words": made.words, "dropped": made.dropped})
+            yield [
+                made.codes.astype(_COLUMNS["codes"]),
+                made.lengths.astype(_COLUMNS["lengths"]),
+                made.frequencies.astype(_COLUMNS["frequencies"]),
+                np.frombuffer(about.encode(), np.uint8),
+            ]
+
+        paths = derived_columns.find_or_build(
+            os.path.join(os.path.abspath(cache), _FOLDER),
+            key,
+            [f"{key[:16]}-{name}" for name in _COLUMNS],
+            pieces,
+        )
+        codes, lengths, frequencies, about = (
+            np.fromfile(path, dtype)
+            for path, dtype in zip(paths, _COLUMNS.values(), strict=True)
+        )
+        read = json.loads(about.tobytes())
+        return cls(read["words"], codes, lengths, frequencies, read["dropped"])

@@ -1,0 +1,139 @@
+"""Reads Parquet files, batch by batch."""
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from federated_hh.files import population_error, progress
+from federated_hh.populations.columns import arrow_text
+from federated_hh.populations.readers import bad_rows, fields
+
+_ROWS_PER_BATCH = 1 << 13
+# Batches are joined up to here: the larger, the fewer tokens are looked up again.
+_BYTES_AT_ONCE = 1 << 22
+
+
+def _check_type(path: str, flag: str, field: pa.Field) -> None:
+    value_type = field.type
+    if pa.types.is_dictionary(value_type):
+        value_type = value_type.value_type
+    is_text = pa.types.is_string(value_type) or pa.types.is_large_string(value_type)
+    is_integer = pa.types.is_integer(value_type)
+    allowed = {"user_column": is_text or is_integer, "count_column": is_integer}
+    if not allowed.get(flag, is_text):
+        expected = {"user_column": "text or integers", "count_column": "integers"}
+        raise population_error.PopulationError(
+            f"{path}: column {field.name!r} (--{flag}) has type {field.type}, must "
+            f"hold {expected.get(flag, 'text')}."
+        )
+
+
+def _values(column: pa.Array) -> list[Any]:
+    """Returns a column's values; those that are not UTF-8 as exceptions."""
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    try:
+        if pa.types.is_integer(column.type):
+            return column.to_pylist()
+        if not column.null_count:
+            return arrow_text.strings(column)
+        return column.to_pylist()
+    except UnicodeDecodeError:
+        values: list[Any] = []
+        for scalar in column:
+            try:
+                values.append(scalar.as_py())
+            except UnicodeDecodeError:
+                values.append(ValueError("bytes that are not UTF-8"))
+        return values
+
+
+def _reason(values: tuple[Any, ...], wanted: fields.Fields) -> str | None:
+    """Returns why a row cannot be read, if it cannot."""
+    for (flag, _), value in zip(wanted.named(), values, strict=True):
+        if value is None:
+            return f"no value for --{flag}"
+        if isinstance(value, ValueError):
+            return str(value)
+    return None
+
+
+def _rows(
+    first: int,
+    columns: list[list[Any]],
+    wanted: fields.Fields,
+    bad: bad_rows.BadRows,
+) -> fields.Rows:
+    """Returns the rows of a batch that can be used; the first has this number."""
+    places = list(range(first, first + len(columns[0])))
+    wrong = []
+    if not set().union(*(map(type, column) for column in columns)) <= {str, int}:
+        reasons = [_reason(values, wanted) for values in zip(*columns, strict=True)]
+        wrong = [
+            (place, reason)
+            for place, reason in zip(places, reasons, strict=True)
+            if reason is not None
+        ]
+        whole = [reason is None for reason in reasons]
+        places = list(itertools.compress(places, whole))
+        columns = [list(itertools.compress(column, whole)) for column in columns]
+    users, *others = columns
+    if users and isinstance(users[0], int):
+        users = list(map(str, users))
+    return fields.checked(places, [users, *others], wanted, bad, wrong)
+
+
+def _columns(file: pq.ParquetFile, names: list[str]) -> Iterator[list[list[Any]]]:
+    """Yields the values of columns, of some megabytes of rows at a time."""
+    waiting: list[list[Any]] = [[] for _ in names]
+    size = 0
+    for batch in file.iter_batches(_ROWS_PER_BATCH, columns=names):
+        for values, name in zip(waiting, names, strict=True):
+            values += _values(batch.column(name))
+        size += batch.nbytes
+        if size >= _BYTES_AT_ONCE:
+            yield waiting
+            waiting, size = [[] for _ in names], 0
+    yield waiting
+
+
+def read(
+    path: str, wanted: fields.Fields, bad: bad_rows.BadRows
+) -> Iterator[fields.Rows]:
+    """Yields the rows of a file.
+
+    Args:
+        path: The file.
+        wanted: The columns to read.
+        bad: Takes the rows that cannot be read.
+
+    Yields:
+        Rows; the number is that of the row, from 1.
+
+    Raises:
+        PopulationError: If the file cannot be read, a column is not there or
+            has another type, or too many rows are bad.
+    """
+    try:
+        with pq.ParquetFile(path) as file:
+            schema = file.schema_arrow
+            indices = wanted.indices(path, schema.names, len(schema))
+            for (flag, _), index in zip(wanted.named(), indices, strict=True):
+                _check_type(path, flag, schema.field(index))
+            names = [schema.names[index] for index in indices]
+            number = 0
+            bar = progress.Progress(f"Reading {path}", file.metadata.num_rows, "rows")
+            with bar:
+                for columns in _columns(file, names):
+                    yield _rows(number + 1, columns, wanted, bad)
+                    number += len(columns[0])
+                    bar.set(number)
+    except (pa.ArrowException, OSError) as error:
+        if isinstance(error, population_error.PopulationError):
+            raise
+        raise population_error.PopulationError(
+            f"{path} cannot be read as Parquet: {error}"
+        ) from error

@@ -1,0 +1,183 @@
+"""Which files a population is made of: paths, patterns and directories."""
+
+import glob
+import os
+from typing import Any
+
+from federated_hh.files import population_error
+from federated_hh.populations.columns import prepared_data
+from federated_hh.populations.options import file_options, population_options
+from federated_hh.populations.readers import opening
+
+_SUFFIXES = {
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".tab": "tsv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".parquet": "parquet",
+    ".sqlite": "tff_sql",
+}
+_FLAG = "population"
+
+
+def files_of(options: population_options.PopulationOptions) -> list[str]:
+    """Returns the files that a population is made of, in the order they are read.
+
+    Args:
+        options: `source` is a path, a pattern with `*`, `?`, `[...]` or `**`, or a
+            directory; or several of these with commas between. A directory stands for
+            the files right in it whose names tell a format; with a format of its own
+            for all of them but hidden ones. What exists under the whole name is taken
+            as it is.
+
+    Raises:
+        PopulationError: If there is no such file, or one comes twice.
+    """
+    found: dict[str, str] = {}  # part of the source by file
+    paths = []
+    for part in _parts(options.source):
+        for path in _expand(part, options.format):
+            real = os.path.realpath(path)
+            if real in found:
+                raise population_error.PopulationError(
+                    f"{_FLAG}: {path} comes twice: by {found[real]!r} and by {part!r}. "
+                    "Its rows would count twice; name it once."
+                )
+            found[real] = part
+            paths.append(path)
+    return paths
+
+
+def format_of(options: population_options.PopulationOptions) -> str:
+    """Returns the format of a population's files, which all have the same.
+
+    Args:
+        options: The files, and the format unless their names tell it.
+
+    Raises:
+        PopulationError: If the names do not tell, or tell different formats, or one is
+            a compressed Parquet file.
+    """
+    paths = files_of(options)
+    formats = [_format(path, options.format) for path in paths]
+    for path, other in zip(paths, formats, strict=True):
+        if other != formats[0]:
+            raise population_error.PopulationError(
+                f"{_FLAG}: {paths[0]} is {formats[0]} by its name, and {path} is "
+                f"{other}; all files have to be of one format. Give some of them, or "
+                "say with --population_format what all are."
+            )
+    return formats[0]
+
+
+def state_of(options: population_options.PopulationOptions) -> dict[str, Any]:
+    """Returns what tells whether the files have changed, as JSON values.
+
+    Raises:
+        PopulationError: If one is missing or unreadable.
+    """
+    states = [prepared_data.file_state(path, _FLAG) or {} for path in files_of(options)]
+    if len(states) == 1:
+        return {"kind": "file", **states[0]}
+    return {
+        "kind": "files",
+        "path": options.source,
+        "size": sum(state["size"] for state in states),
+        "files": states,
+    }
+
+
+def stem_of(options: population_options.PopulationOptions) -> str:
+    """Returns a name for what is made of the files."""
+    first = os.path.basename(_parts(options.source)[0].rstrip("/"))
+    kept = "".join(c for c in first.split(".")[0] if c not in "*?[]")
+    return kept or "population"
+
+
+def _parts(source: str) -> list[str]:
+    source = source.strip()
+    if os.path.exists(os.path.expanduser(source)):
+        return [source]
+    parts = [part.strip() for part in source.split(",")]
+    return [part for part in parts if part] or [source]
+
+
+def _expand(part: str, wanted: str) -> list[str]:
+    path = os.path.expanduser(part)
+    if os.path.isdir(path):
+        return _of_directory(path, wanted)
+    if os.path.lexists(path) or not glob.has_magic(path):
+        return [path]  # whether it can be read is seen later
+    found = sorted(
+        match for match in glob.glob(path, recursive=True) if not os.path.isdir(match)
+    )
+    if not found:
+        raise population_error.PopulationError(
+            f"{_FLAG}: no file matches the pattern {part!r} (looked in "
+            f"{os.path.abspath(_fixed_part(path))})."
+        )
+    return found
+
+
+def _fixed_part(pattern: str) -> str:
+    """Returns the directory that a pattern begins with."""
+    while glob.has_magic(pattern):
+        pattern = os.path.dirname(pattern)
+    return pattern or "."
+
+
+def _of_directory(directory: str, wanted: str) -> list[str]:
+    try:
+        names = sorted(os.listdir(directory))
+    except OSError as error:
+        raise population_error.PopulationError(
+            f"{_FLAG}: {directory} cannot be read: {error.strerror}."
+        ) from None
+    paths = [
+        os.path.join(directory, name)
+        for name in names
+        if not name.startswith((".", "_"))
+    ]
+    files = [path for path in paths if not os.path.isdir(path)]
+    known = [path for path in files if wanted != "auto" or _suffix(path) in _SUFFIXES]
+    if not known:
+        shown = ", ".join(map(os.path.basename, paths[:5])) or "nothing"
+        raise population_error.PopulationError(
+            f"{_FLAG}: the directory {directory} has no file of a known format "
+            f"({', '.join(_SUFFIXES)}); it has {shown}. Name the files by a pattern "
+            "such as 'DIR/*.txt' and their format by --population_format; files in "
+            "directories below it are 'DIR/**/*.csv'."
+        )
+    return known
+
+
+def _suffix(path: str) -> str:
+    stem, _ = opening.split_compression(path)
+    return os.path.splitext(stem)[1].lower()
+
+
+def _format(path: str, wanted: str) -> str:
+    """Returns the format of a file: the one that is wanted, or by its name."""
+    _, compression = opening.split_compression(path)
+    found = wanted
+    if wanted == "auto":
+        if _suffix(path) not in _SUFFIXES:
+            raise population_error.PopulationError(
+                f"{path}: the name does not tell the format (known: "
+                f"{', '.join(_SUFFIXES)}, all but Parquet and SQLite also with "
+                f"{', '.join(opening.COMPRESSIONS)}); say which it is with "
+                "--population_format: "
+                f"{', '.join(file_options.FORMATS[1:])}."
+            )
+        found = _SUFFIXES[_suffix(path)]
+    reasons = {
+        "parquet": "Parquet compresses inside the file and",
+        "tff_sql": "a database is read here and there, and",
+    }
+    if found in reasons and compression:
+        raise population_error.PopulationError(
+            f"{path}: {reasons[found]} cannot be read from {compression}; decompress "
+            "it first."
+        )
+    return found

@@ -1,0 +1,188 @@
+"""Cuts many texts into words at a time, and gives the words their numbers."""
+
+import functools
+import itertools
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from federated_hh.files import population_error
+from federated_hh.populations.languages import tokenizers
+from federated_hh.populations.readers import opening, word_table
+
+# Codes of what is no word: of a token without one, and of the end of a text.
+_NO_WORD, _END = -100, -101
+_END_TOKEN = "\0"
+# Between texts. White space on both sides keeps them apart.
+_BETWEEN = f" {_END_TOKEN} "
+# White space as `str.split` has it.
+_OTHER_WHITE_SPACE = (
+    "\x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009"
+    "\u200a\u2028\u2029\u202f\u205f\u3000"
+)
+_IS_SPACE = np.zeros(256, bool)
+_IS_SPACE[list(b"\t\n\v\f\r\x1c\x1d\x1e\x1f ")] = True
+# Most tokens of a text are among few distinct ones; the others are seen once each.
+_MAX_REMEMBERED = 1 << 18
+
+
+class _Codes(dict):
+    """The code of each token, found when it is first asked for."""
+
+    def __init__(self, find: Callable[[str], int]):
+        """Starts with none.
+
+        Args:
+            find: Returns the code of a token.
+        """
+        super().__init__()
+        self._find = find
+
+    def __missing__(self, token: str) -> int:
+        code = self._find(token)
+        if len(self) >= _MAX_REMEMBERED:
+            self.clear()
+        self[token] = code
+        return code
+
+    def of(self, tokens: pa.LargeStringArray) -> np.ndarray:
+        """Returns the codes of tokens, of which white space follows all but the last.
+
+        Args:
+            tokens: As `_tokens` has them.
+
+        Returns:
+            int32 [tokens].
+        """
+        # Many tokens are few distinct ones: Python sees these alone. They stand one
+        # after the other; a last one without white space is also the last of them.
+        encoded = tokens.dictionary_encode()
+        distinct = _text_of(encoded.dictionary).split()
+        found = map(self.__getitem__, distinct)
+        codes = np.fromiter(found, np.int32, len(encoded.dictionary))
+        return codes[np.frombuffer(encoded.indices.buffers()[1], np.int32)]
+
+
+class WordCodes:
+    """Gives the words of texts their codes: ids, or why they are left out."""
+
+    def __init__(
+        self, table: word_table.WordTable, tokenizer: tokenizers.Tokenizer | None
+    ):
+        """Starts with no texts.
+
+        Args:
+            table: Names and filters the words.
+            tokenizer: Cuts texts into words; None where each text is a word.
+        """
+        self._table = table
+        self._split = tokenizer.split if tokenizer else None
+        self._rule = tokenizer.rule if tokenizer else None
+        if self._rule is not None:
+            self._codes = _Codes(functools.partial(_code_of, self._rule, table))
+
+    def of(
+        self, texts: Sequence[str], place: Callable[[int], str]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the codes of the words of texts.
+
+        Args:
+            texts: Cut into words, in order.
+            place: Returns where one of them stands, for messages.
+
+        Returns:
+            int32 [words]: ids, or keys of `word_table.REASONS`; and int64 [texts]: how
+            many words each text has.
+
+        Raises:
+            PopulationError: If words are refused and enough were seen to show, or the
+                tokenizer returned something else than words.
+        """
+        if not len(texts):
+            return np.zeros(0, np.int32), np.zeros(0, np.int64)
+        if self._rule is not None:
+            joined = _BETWEEN.join(texts)
+            if joined.count(_END_TOKEN) == len(texts) - 1 and (
+                not opening.has_undecodable(joined)
+            ):
+                return self._of_joined(self._rule, joined, len(texts), place)
+        return self._of_each(texts, place)
+
+    def _of_joined(
+        self,
+        rule: tokenizers.TokenRule,
+        joined: str,
+        num_texts: int,
+        place: Callable[[int], str],
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the codes of texts that stand between `_END_TOKEN`."""
+        tokens = _tokens(rule.normalize(joined))
+        codes = self._codes.of(tokens)
+        is_word = codes > _NO_WORD
+        text_of = np.cumsum(codes == _END)[is_word]
+        if self._table.refuses:
+            for at in np.flatnonzero(codes == word_table.OUT_OF_ALPHABET).tolist():
+                text = int((codes[:at] == _END).sum())
+                word = rule.word(tokens[at].as_py().rstrip())
+                self._table.refuse(str(word), place(text))
+        return codes[is_word], np.bincount(text_of, minlength=num_texts)
+
+    def _of_each(
+        self, texts: Sequence[str], place: Callable[[int], str]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the codes of texts that are cut one by one."""
+        words, lengths = list(texts), np.ones(len(texts), np.int64)
+        if self._split is not None:
+            cut = list(map(self._split, texts))
+            words = list(itertools.chain.from_iterable(cut))
+            lengths = np.fromiter(map(len, cut), np.int64, len(cut))
+        try:
+            codes = np.fromiter(map(self._table.code, words), np.int32, len(words))
+        except word_table.NotAWordError as error:
+            at = next(i for i, word in enumerate(words) if word is error.word)
+            text = int(np.searchsorted(np.cumsum(lengths), at, side="right"))
+            raise population_error.PopulationError(f"{place(text)}: {error}") from None
+        if self._table.refuses:
+            ends = np.cumsum(lengths)
+            for at in np.flatnonzero(codes == word_table.OUT_OF_ALPHABET).tolist():
+                text = int(np.searchsorted(ends, at, side="right"))
+                self._table.refuse(words[at], place(text))
+        return codes, lengths
+
+
+def _code_of(
+    rule: tokenizers.TokenRule, table: word_table.WordTable, token: str
+) -> int:
+    """Returns the code of a token."""
+    if token == _END_TOKEN:
+        return _END
+    word = rule.word(token)
+    return table.code(word) if word else _NO_WORD
+
+
+def _text_of(strings: pa.LargeStringArray) -> str:
+    """Returns all strings, joined."""
+    _, offsets, data = strings.buffers()
+    ends = np.frombuffer(offsets, np.int64)[strings.offset :][: len(strings) + 1]
+    return bytes(data[ends[0] : ends[-1]]).decode()
+
+
+def _tokens(text: str) -> pa.LargeStringArray:
+    """Returns what stands between white space, each with what white space follows it.
+
+    Args:
+        text: Cut as `str.split` does; it begins where a token or white space does.
+    """
+    if not text.isascii():
+        for character in _OTHER_WHITE_SPACE:
+            text = text.replace(character, " ")
+    data = np.frombuffer(text.encode(), np.uint8)
+    is_space = _IS_SPACE[data]
+    starts = np.flatnonzero(is_space[:-1] > is_space[1:]) + 1
+    if len(data) and not is_space[0]:
+        starts = np.append(0, starts)
+    # Each goes on to where the next one starts, so that no text is copied.
+    return pa.LargeStringArray.from_buffers(
+        len(starts), pa.py_buffer(np.append(starts, len(data))), pa.py_buffer(data)
+    )

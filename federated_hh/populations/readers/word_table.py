@@ -1,0 +1,185 @@
+"""The distinct words of a population, and which words are left out of it."""
+
+import os
+from collections.abc import Set
+from typing import Any
+
+import numpy as np
+
+from federated_hh.files import population_error
+from federated_hh.populations.readers import opening
+
+# In place of the id of a word that is left out.
+KNOWN = -1
+OUT_OF_ALPHABET = -2
+NOT_LISTED = -3
+REASONS = {
+    OUT_OF_ALPHABET: "out_of_alphabet",
+    KNOWN: "known",
+    NOT_LISTED: "not_listed",
+}
+_MAX_OFFENDERS = 5
+
+
+def read_dictionary(path: str | None) -> frozenset[str]:
+    """Reads a dictionary: one word a line, UTF-8, possibly compressed.
+
+    Args:
+        path: The file (.gz, .xz and .zst are decompressed), or None for no dictionary.
+
+    Returns:
+        The words, lower-cased and without surrounding white space.
+
+    Raises:
+        PopulationError: If the file cannot be read as UTF-8 text.
+    """
+    if path is None:
+        return frozenset()
+    path = os.path.expanduser(path)
+    words = set()
+    with opening.open_text(path, "utf-8") as lines:
+        for number, line in enumerate(lines, 1):
+            if opening.has_undecodable(line):
+                raise population_error.PopulationError(
+                    f"{path}:{number}: a dictionary has to be UTF-8 text with one word "
+                    "a line; this line is not UTF-8."
+                )
+            words.add(line.strip().lower())
+    words.discard("")
+    if not words:
+        raise population_error.PopulationError(f"{path}: the dictionary has no words.")
+    return frozenset(words)
+
+
+class NotAWordError(ValueError):
+    """A tokenizer returned something else than a word.
+
+    Attributes:
+        word: What it returned.
+    """
+
+    def __init__(self, word: Any):
+        super().__init__(
+            f"the tokenizer returned {word!r}, must return strings that are not empty."
+        )
+        self.word = word
+
+
+class WordTable:
+    """Gives words their ids, in order of first appearance, and leaves words out.
+
+    Attributes:
+        dropped: How many occurrences were left out, by reason: "out_of_alphabet"
+            (looked at first), "known" (in the dictionary, compared in lower case) and
+            "not_listed" (where only some words are kept).
+    """
+
+    def __init__(
+        self,
+        alphabet: str,
+        known_words: Set[str],
+        refuse: bool,
+        only_words: Set[str] = frozenset(),
+    ):
+        """Makes an empty table.
+
+        Args:
+            alphabet: The characters that words may have.
+            known_words: Lower-cased words that are left out.
+            refuse: Whether a word with another character is an error.
+            only_words: Lower-cased words that are kept alone; empty for all.
+        """
+        self._alphabet = "".join(sorted(set(alphabet)))
+        self._known_words, self._only_words = known_words, only_words
+        self._refuse = refuse
+        self._codes: dict[str, int] = {}
+        self._num_words = 0
+        self._offenders: list[str] = []
+        self.dropped = {"out_of_alphabet": 0, "known": 0}
+        if only_words:
+            self.dropped["not_listed"] = 0
+
+    @property
+    def refuses(self) -> bool:
+        """Whether a word with another character is an error."""
+        return self._refuse
+
+    def refuse(self, word: str, place: str) -> None:
+        """Notes a word with another character.
+
+        Args:
+            word: The word.
+            place: Where it stands.
+
+        Raises:
+            PopulationError: If enough were seen to show.
+        """
+        self._offenders.append(f"{word!r} ({place})")
+        if len(self._offenders) == _MAX_OFFENDERS:
+            self.check_refused()
+
+    def count_dropped(self, codes: np.ndarray, counts: np.ndarray | None) -> None:
+        """Counts words that are left out.
+
+        Args:
+            codes: The codes of the words: keys of `REASONS`.
+            counts: How often each occurs; None for once.
+        """
+        for code, reason in REASONS.items():
+            left_out = codes == code
+            number = left_out.sum() if counts is None else counts[left_out].sum()
+            if number:
+                self.dropped[reason] += int(number)
+
+    def check_refused(self) -> None:
+        """Raises the error about refused words if there were any."""
+        if self._offenders:
+            raise population_error.PopulationError(
+                "words with a character outside the alphabet "
+                f"{self._alphabet!r}: {', '.join(self._offenders)}. "
+                "Widen --alphabet, or drop such words with --out_of_alphabet=drop."
+            )
+
+    @property
+    def num_words(self) -> int:
+        """Number of distinct words that are kept."""
+        return self._num_words
+
+    def by_spelling(self) -> tuple[list[str], np.ndarray]:
+        """Returns the kept words in the order of their spelling.
+
+        Returns:
+            The words, and of each id the word's place among them: int64 [num_words].
+        """
+        words = [word for word, code in self._codes.items() if code >= 0]
+        order = sorted(range(len(words)), key=words.__getitem__)
+        places = np.empty(len(words), np.int64)
+        places[order] = np.arange(len(words))
+        return [words[i] for i in order], places
+
+    def code(self, word: str) -> int:
+        """Returns a word's id, or one of `REASONS` to leave it out; counts nothing.
+
+        Args:
+            word: Not empty.
+
+        Raises:
+            NotAWordError: If it is empty or no string.
+        """
+        code = self._codes.get(word)
+        if code is not None:
+            return code
+        if not word or not isinstance(word, str):
+            raise NotAWordError(word)
+        if word.strip(self._alphabet):
+            # Not remembered: there can be very many, each seen once.
+            return OUT_OF_ALPHABET
+        if word.lower() in self._known_words:
+            code = KNOWN
+        elif self._only_words and word.lower() not in self._only_words:
+            code = NOT_LISTED
+        else:
+            code = self._num_words
+            self._num_words += 1
+        self._codes[word] = code
+        return code

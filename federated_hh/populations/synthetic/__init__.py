@@ -1,0 +1,1 @@
+"""Synthetic clients: words and sentences of a known law."""

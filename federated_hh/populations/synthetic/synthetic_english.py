@@ -1,0 +1,315 @@
+"""Synthetic English: clients who type words at the frequencies of real English.
+
+Each client types T words, independently of the others, where T is log-normal, rounded
+up, and at most 100,000. What is typed is cut and filtered like a file's text. The words
+kept are drawn independently from a law that all clients have in common, by default the
+frequencies of the large English list of the wordfreq package (318,465 words of books,
+subtitles, news, web pages, Twitter and Reddit); see `common_law`. Or everyone has
+habits: a client's words are a Pitman-Yor process over the common law; see `pitman_yor`.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from federated_hh.files import memory, ordered_work, population_error, progress
+from federated_hh.populations.columns import (
+    canonical_rows,
+    column_writer,
+    packed_entries,
+)
+from federated_hh.populations.languages import tokenizers
+from federated_hh.populations.options import population_options
+from federated_hh.populations.readers import kept_words, word_table
+from federated_hh.populations.synthetic import (
+    alias_table,
+    common_law,
+    pitman_yor,
+    typed_numbers,
+    word_list,
+)
+
+MAX_WORDS_PER_CLIENT = typed_numbers.MAX_WORDS_PER_CLIENT
+
+# Of a chunk, for which the arrays stay within the processor's caches, and are so long
+# that threads do not wait for the interpreter. They decide which random numbers a
+# client gets: with a change, `population.prepare` has to count a new format version.
+_MAX_CLIENTS_PER_CHUNK = 1 << 13
+_MAX_WORDS_KEPT_PER_CHUNK = 1 << 18
+# How much more often a client may have a word than those of the first chunk.
+_ROOM_FOR_COUNTS = 4
+
+
+class WordsPerClient:
+    """The law of the number of words a client types.
+
+    T = min(ceil(exp(mu + sigma * Z)), MAX_WORDS_PER_CLIENT), Z standard normal. mu is
+    such that the mean of T, rounding and bound included, is what was asked for. With
+    sigma = 0, T is the mean itself.
+
+    Attributes:
+        mean: The mean of T.
+    """
+
+    def __init__(self, mean: float, sigma: float):
+        """Solves for mu.
+
+        Args:
+            mean: The mean of T; above 1 if sigma is, else a whole number from 1.
+            sigma: Standard deviation of the log of the unrounded number, at least 0.
+        """
+        self.mean, self._sigma = mean, sigma
+        if sigma > 0:
+            from scipy import optimize
+
+            self._mu = optimize.brentq(
+                lambda mu: self._mean_of(mu) - mean,
+                -10.0 * sigma,
+                math.log(MAX_WORDS_PER_CLIENT) + 10.0 * sigma,
+            )
+
+    def _mean_of(self, mu: float) -> float:
+        from scipy import special
+
+        # E[T] is the sum of P(T > k) over k from 0; P(T > 0) = 1.
+        logs = np.log(np.arange(1, MAX_WORDS_PER_CLIENT))
+        return 1.0 + float(special.ndtr((mu - logs) / self._sigma).sum())
+
+    def draw(self, rng: np.random.Generator, size: int) -> np.ndarray:
+        """Draws independent numbers of words: int64 [size]."""
+        if self._sigma == 0:
+            return np.full(size, int(self.mean))
+        typed = np.ceil(np.exp(self._mu + self._sigma * rng.standard_normal(size)))
+        return np.clip(typed, 1, MAX_WORDS_PER_CLIENT).astype(np.int64)
+
+    def probability_at_most(self, count: int) -> float:
+        """Returns P(T <= count)."""
+        if count < 1:
+            return 0.0
+        if count >= MAX_WORDS_PER_CLIENT:
+            return 1.0
+        if self._sigma == 0:
+            return float(count >= self.mean)
+        from scipy import special
+
+        return float(special.ndtr((math.log(count) - self._mu) / self._sigma))
+
+
+class Typing:
+    """What becomes of a typed word: the words kept of it, if any, and how likely.
+
+    Typed words of which nothing is kept are thinned out exactly: of T typed words a
+    binomial number is kept, and those are drawn from the distribution given that.
+
+    Attributes:
+        keep_probability: That something of a typed word is kept.
+        dropped_probabilities: That nothing is, by reason.
+        share_beyond: The part of the common law that it gives to words that
+            the list lacks.
+    """
+
+    def __init__(self, kept: kept_words.KeptWords, law: common_law.CommonLaw) -> None:
+        """Takes what is kept of the word list.
+
+        Args:
+            kept: What is kept of each typed word.
+            law: The law of the words kept.
+        """
+        weights, dropped = kept.frequencies, kept.dropped
+        if law.is_of_kept_words:
+            dropped = {}
+        kept_total = math.fsum(weights)
+        total = kept_total + math.fsum(dropped.values())
+        self.keep_probability = kept_total / total if dropped else 1.0
+        self.dropped_probabilities = {k: v / total for k, v in dropped.items()}
+        chances, self.share_beyond = law.of_words(weights)
+        self._alias_table = alias_table.AliasTable(chances)
+        self._flat, self._lengths = kept.codes, kept.lengths
+        self._starts = np.concatenate(([0], np.cumsum(self._lengths)[:-1]))
+
+    def draw(
+        self,
+        rng: np.random.Generator,
+        clients: np.ndarray,
+        times: np.ndarray | None = None,
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+        """Draws typed words of which something is kept.
+
+        Args:
+            rng: Source of randomness.
+            clients: Integers [n], who types each.
+            times: Integers [n], how often; None for once.
+
+        Returns:
+            Who has each kept word, the word's id, and how often, in the order of
+            typing.
+        """
+        outcomes = self._alias_table.draw(rng, len(clients))
+        if len(self._flat) == len(self._lengths):  # one word each
+            return clients, self._flat[outcomes], times
+        lengths = self._lengths[outcomes]
+        ends = np.cumsum(lengths)
+        within = np.arange(ends[-1] if len(ends) else 0) - np.repeat(
+            ends - lengths, lengths
+        )
+        words = self._flat[np.repeat(self._starts[outcomes], lengths) + within]
+        if times is not None:
+            times = np.repeat(times, lengths)
+        return np.repeat(clients, lengths), words, times
+
+
+def _chunk(
+    index: int,
+    size: int,
+    options: population_options.PopulationOptions,
+    law: WordsPerClient | typed_numbers.TypedNumbers,
+    typing: Typing,
+) -> tuple[canonical_rows.Rows, np.ndarray]:
+    """Draws a chunk of clients.
+
+    Args:
+        index: The index of the chunk; decides its random numbers together with the
+            seed.
+        size: Number of clients.
+        options: The seed of the population, and the clients' law.
+        law: The law of the number of words typed.
+        typing: The law that the words are typed by.
+
+    Returns:
+        The clients, and how many typed words were dropped for each reason.
+    """
+    seeds = np.random.SeedSequence(options.seed, spawn_key=(index,))
+    rng = np.random.Generator(np.random.SFC64(seeds))
+    typed = law.draw(rng, size)
+    kept = typed
+    if typing.keep_probability < 1:
+        kept = rng.binomial(typed, typing.keep_probability)
+    dropped = np.zeros(0, np.int64)
+    if typing.dropped_probabilities:
+        shares = np.array([*typing.dropped_probabilities.values()])
+        dropped = rng.multinomial(typed.sum() - kept.sum(), shares / shares.sum())
+    owners, times = np.repeat(np.arange(size), kept), None
+    if options.client_law == "pitman_yor":
+        anew, times = pitman_yor.seat(
+            rng, kept, options.client_discount, options.client_concentration
+        )
+        owners = owners[anew]
+    owners, words, times = typing.draw(rng, owners, times)
+    return canonical_rows.rows(owners, words, times, size), dropped
+
+
+def _bytes_per_client(rows: canonical_rows.Rows, num_words: int) -> float:
+    """Returns what a client takes on the disk at most, by the first clients."""
+    packing = packed_entries.Packing.of(num_words)
+    # A client of the rest may have a word much more often; then entries of eight bytes
+    # are written while those of four are still there.
+    fit = rows.counts.max(initial=1) * _ROOM_FOR_COUNTS <= packing.max_count
+    per_entry = 4 if fit and packing.dtype.itemsize == 4 else 12
+    return 12 + per_entry * len(rows.word_ids) / len(rows.row_lengths)
+
+
+def _check_disk(
+    writer: column_writer.ColumnWriter,
+    options: population_options.PopulationOptions,
+    bytes_per_client: float,
+) -> None:
+    """Refuses a population that will not fit, by what the first clients take."""
+    memory.check_disk(
+        writer.directory,
+        int(options.num_clients * bytes_per_client),
+        f"a synthetic population of {options.num_clients:,} clients (--num_clients) "
+        f"with {options.mean_words_per_client:g} words each "
+        "(--mean_words_per_client)",
+    )
+
+
+def build(
+    writer: column_writer.ColumnWriter,
+    options: population_options.PopulationOptions,
+    tokenizer: tokenizers.Tokenizer,
+    table: word_table.WordTable,
+    identity: Mapping[str, Any] | None = None,
+    threads: int | None = None,
+) -> dict[str, Any]:
+    """Writes the columns of a synthetic population.
+
+    Args:
+        writer: The writer of the population.
+        options: The number of clients, the law of words a client, the seed, and what
+            becomes of clients without words.
+        tokenizer: Cuts what is typed.
+        table: Filters the words.
+        identity: All that decides the population, by which what is kept of the word
+            list is found again; see `population.describe`. None to compute it.
+        threads: How many to use; None for one a core. The result does not depend on it.
+
+    Returns:
+        "client_ids" for the writer, and what is known of the data.
+
+    Raises:
+        PopulationError: If no client has a word.
+    """
+    law: typed_numbers.TypedNumbers | WordsPerClient
+    if options.words_per_client:
+        law = typed_numbers.read(options.words_per_client)
+    else:
+        law = WordsPerClient(
+            options.mean_words_per_client, options.words_per_client_sigma
+        )
+
+    def keep() -> kept_words.KeptWords:
+        listed = word_list.english()
+        if options.common_words:
+            listed = word_list.read(
+                options.common_words, options.common_law == "frequencies"
+            )
+        return kept_words.KeptWords.of(tokenizer, table, listed)
+
+    if identity is None:
+        kept = keep()
+    else:
+        cache = writer.directory.parent
+        kept = kept_words.KeptWords.find_or_make(cache, identity, keep)
+    typing = Typing(kept, common_law.CommonLaw.of(options))
+    mean_kept = law.mean * typing.keep_probability
+    chunk_size = min(
+        _MAX_CLIENTS_PER_CHUNK, math.ceil(_MAX_WORDS_KEPT_PER_CHUNK / mean_kept)
+    )
+    num_clients = options.num_clients
+    empty = 0
+    dropped = np.zeros(len(typing.dropped_probabilities), np.int64)
+
+    def draw(index: int):
+        size = min(chunk_size, num_clients - index * chunk_size)
+        return _chunk(index, size, options, law, typing)
+
+    writer.set_words(kept.words)
+    chunks = math.ceil(num_clients / chunk_size)
+    with progress.Progress("Drawing synthetic English", num_clients, "clients") as bar:
+        for index, chunk in enumerate(ordered_work.in_order(draw, chunks, threads)):
+            rows, chunk_dropped = chunk
+            dropped += chunk_dropped
+            without = int((rows.row_lengths == 0).sum())
+            empty += without
+            if index == 0:
+                _check_disk(writer, options, _bytes_per_client(rows, len(kept.words)))
+            if without and options.empty_clients == "drop":
+                rows = rows.without_empty()
+            writer.append_rows(rows)
+            bar.set(min((index + 1) * chunk_size, num_clients))
+    if empty == num_clients:
+        raise population_error.PopulationError(
+            f"none of the {num_clients} clients has a word left after the tokenizer, "
+            "the alphabet and the known words; take more clients or words a client."
+        )
+    return {
+        "client_ids": None,
+        "clients_without_words": empty,
+        "dropped_words": dict(
+            zip(typing.dropped_probabilities, dropped.tolist(), strict=True)
+        ),
+        "common_law_beyond_list": typing.share_beyond,
+        "numpy_version": np.__version__,
+    }

@@ -1,0 +1,58 @@
+"""Numbers of words that clients type, as somebody's clients did."""
+
+import os
+
+import numpy as np
+
+from federated_hh.files import population_error
+from federated_hh.populations.readers import opening
+
+MAX_WORDS_PER_CLIENT = 100_000
+
+
+class TypedNumbers:
+    """The law of a number that is one of a list, each place of it as likely.
+
+    Attributes:
+        mean: The mean of the list.
+    """
+
+    def __init__(self, numbers: np.ndarray):
+        """Takes the list.
+
+        Args:
+            numbers: Integers [n], at least 1.
+        """
+        self._numbers = numbers
+        self.mean = float(numbers.mean())
+
+    def draw(self, rng: np.random.Generator, size: int) -> np.ndarray:
+        """Draws independent numbers: int64 [size]."""
+        return self._numbers[rng.integers(0, len(self._numbers), size)]
+
+
+def read(path: str) -> TypedNumbers:
+    """Reads a list of numbers.
+
+    Args:
+        path: The path of a file with a whole number a line, from 1 to
+            `MAX_WORDS_PER_CLIENT`; possibly compressed (.gz, .xz, .zst).
+
+    Raises:
+        PopulationError: If the file cannot be read, or a line is no such number.
+    """
+    path = os.path.expanduser(path)
+    numbers = []
+    with opening.open_text(path, "utf-8") as lines:
+        for place, line in enumerate(lines, 1):
+            text = line.strip()
+            number = int(text) if text.isascii() and text.isdigit() else 0
+            if not 1 <= number <= MAX_WORDS_PER_CLIENT:
+                raise population_error.PopulationError(
+                    f"{path}:{place}: {text!r:.40} is no number of words in "
+                    f"1..{MAX_WORDS_PER_CLIENT}."
+                )
+            numbers.append(number)
+    if not numbers:
+        raise population_error.PopulationError(f"{path}: there are no numbers.")
+    return TypedNumbers(np.array(numbers))

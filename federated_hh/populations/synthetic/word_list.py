@@ -1,0 +1,83 @@
+"""The lists of words that synthetic clients type."""
+
+import os
+import re
+import types
+from collections.abc import Mapping
+
+from federated_hh.files import population_error, preparation_caches
+from federated_hh.populations.readers import opening
+
+# The English list has all numbers of as many digits as one: "0000" is a year.
+_NUMBER = re.compile("[0-9][0-9.,]")
+
+
+@preparation_caches.cached(maxsize=1)
+def english() -> Mapping[str, float]:
+    """Returns the words of English with frequencies, the most frequent first.
+
+    They are those of the wordfreq package's large list but for its 2,715 classes of
+    numbers, such as `0000` for all of four digits, which nobody types.
+    """
+    listed = all_english().items()
+    return types.MappingProxyType(
+        {word: n for word, n in listed if not _NUMBER.search(word)}
+    )
+
+
+def all_english() -> dict[str, float]:
+    """Returns the wordfreq package's large list: shares of words, numbers included."""
+    import wordfreq  # here: it takes a while to import
+
+    frequencies = wordfreq.get_frequency_dict("en", wordlist="large")
+    # The package would keep its lists, some 40 MB, for as long as the program runs.
+    wordfreq.get_frequency_dict.cache_clear()
+    wordfreq.get_frequency_list.cache_clear()
+    return frequencies
+
+
+def read(path: str, needs_counts: bool) -> dict[str, float]:
+    """Reads a list of words.
+
+    Args:
+        path: The path of a file with a word a line, or a word, a tab and its count;
+            UTF-8, possibly compressed (.gz, .xz, .zst).
+        needs_counts: Whether a line without a count is an error. Else the file's order
+            is that of the frequencies, and counts are not looked at.
+
+    Returns:
+        Words with counts, above 0, the most frequent first; without counts those fall
+        by one a word.
+
+    Raises:
+        PopulationError: If the file cannot be read, or a line is not what it has to be.
+    """
+    path = os.path.expanduser(path)
+    found: dict[str, float] = {}
+    with opening.open_text(path, "utf-8") as lines:
+        for number, line in enumerate(lines, 1):
+            word, tab, count = line.rstrip("\r\n").partition("\t")
+            wrong = None
+            if opening.has_undecodable(line):
+                wrong = opening.UNDECODABLE
+            elif not word.strip():
+                wrong = "there is no word"
+            elif word in found:
+                wrong = f"the word {word!r} comes twice"
+            elif needs_counts and not (tab and _is_count(count)):
+                wrong = "the word has no count: has to be word<TAB>count, above 0"
+            if wrong:
+                raise population_error.PopulationError(f"{path}:{number}: {wrong}.")
+            found[word] = float(count) if needs_counts else -number
+    if not found:
+        raise population_error.PopulationError(f"{path}: the list has no words.")
+    if needs_counts:
+        return dict(sorted(found.items(), key=lambda item: -item[1]))
+    return {word: float(place + len(found) + 1) for word, place in found.items()}
+
+
+def _is_count(text: str) -> bool:
+    try:
+        return 0 < float(text) < float("inf")
+    except ValueError:
+        return False

@@ -1,0 +1,167 @@
+"""The words that a language model knows, and their token ids."""
+
+import collections
+import functools
+import hashlib
+import os
+from collections.abc import Iterable, Sequence
+from typing import Self
+
+from federated_hh.populations.languages import sentence_tokenizers
+from federated_hh.populations.options import population_options
+from federated_hh.populations.readers import opening, sentences
+
+PAD, OOV, BOS, EOS = range(4)
+# The first lines of a vocabulary file, in the order of their ids.
+SPECIAL_TOKENS = ("<pad>", "<oov>", "<bos>", "<eos>")
+
+
+class Vocabulary:
+    """Words with token ids: padding, out-of-vocabulary, begin, end, then the words.
+
+    Attributes:
+        words: The words, the most frequent first where that is known.
+    """
+
+    def __init__(self, words: Sequence[str]):
+        """Makes a vocabulary.
+
+        Args:
+            words: At least one, distinct, without white space, none a special token.
+
+        Raises:
+            ValueError: If they are not so.
+        """
+        self.words = tuple(words)
+        if not self.words:
+            raise ValueError("words is empty; it has to have at least one word.")
+        self._ids = {word: i for i, word in enumerate(self.words, len(SPECIAL_TOKENS))}
+        if len(self._ids) < len(self.words):
+            counts = collections.Counter(self.words)
+            raise ValueError(f"words has {counts.most_common(1)[0][0]!r} twice.")
+        for word in self.words:
+            if word in SPECIAL_TOKENS or not word or word.split() != [word]:
+                raise ValueError(
+                    f"words has {word!r}; it has to have words without white space "
+                    "that are "
+                    f"none of {', '.join(SPECIAL_TOKENS)}."
+                )
+
+    @property
+    def num_tokens(self) -> int:
+        """Number of token ids: the words and the special tokens."""
+        return len(SPECIAL_TOKENS) + len(self.words)
+
+    @functools.cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 of the words, in hexadecimal."""
+        return hashlib.sha256(self.to_text().encode()).hexdigest()
+
+    def encode(self, words: Iterable[str]) -> list[int]:
+        """Returns the token ids of words; `OOV` for unknown ones."""
+        return [self._ids.get(word, OOV) for word in words]
+
+    def token(self, token_id: int) -> str:
+        """Returns the word, or the special token, of an id in [0, num_tokens)."""
+        if not 0 <= token_id < self.num_tokens:
+            raise ValueError(
+                f"token_id is {token_id}; it has to be in 0..{self.num_tokens - 1}."
+            )
+        if token_id < len(SPECIAL_TOKENS):
+            return SPECIAL_TOKENS[token_id]
+        return self.words[token_id - len(SPECIAL_TOKENS)]
+
+    def to_text(self) -> str:
+        """Returns the contents of the vocabulary's file, one token a line."""
+        return "".join(f"{token}\n" for token in (*SPECIAL_TOKENS, *self.words))
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str]) -> Self:
+        """Reads a vocabulary file: one token a line, the special ones first.
+
+        Args:
+            path: A UTF-8 file; .gz, .xz and .zst are decompressed.
+
+        Raises:
+            ValueError: If it lacks the special tokens, or a line is not a word.
+            PopulationError: If it cannot be read.
+        """
+        tokens = []
+        with opening.open_text(str(path), "utf-8") as lines:
+            for number, line in enumerate(lines, 1):
+                if opening.has_undecodable(line):
+                    raise ValueError(f"{path}:{number}: bytes that are not UTF-8.")
+                tokens.append(line.rstrip("\r\n"))
+        size = len(SPECIAL_TOKENS)
+        if tuple(tokens[:size]) != SPECIAL_TOKENS:
+            raise ValueError(
+                f"{path}: the first {size} lines are {tokens[:size]}; a vocabulary has "
+                f"to begin with the lines {', '.join(SPECIAL_TOKENS)}, followed by one "
+                "word a line. Put them in front."
+            )
+        try:
+            return cls(tokens[size:])
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from None
+
+    @classmethod
+    def from_english(cls, size: int) -> Self:
+        """Returns the most frequent English words of public text.
+
+        Args:
+            size: Number of words, in 1..100000.
+
+        Returns:
+            The top words of the English list (which sums up Wikipedia, subtitles, news,
+            books and the web) that a keyboard's sentence tokenizer leaves whole.
+        """
+        if not 1 <= size <= 100_000:
+            raise ValueError(f"size is {size}; it has to be in 1..100000.")
+        from federated_hh.populations.synthetic import word_list
+
+        split = sentence_tokenizers.get_sentence_tokenizer("keyboard").split
+        words = []
+        for word in word_list.english():
+            if split(word) == [[word]]:
+                words.append(word)
+                if len(words) == size:
+                    break
+        return cls(words)
+
+    @classmethod
+    def from_public_text(
+        cls,
+        options: population_options.PopulationOptions,
+        tokenizer: sentence_tokenizers.SentenceTokenizer,
+        size: int,
+    ) -> Self:
+        """Returns the most frequent words of files of public text.
+
+        No client's data may be in that file: a vocabulary counted on private text
+        is outside every guarantee of the training.
+
+        Args:
+            options: The files, their format and columns; the user's column is not used
+                but has to be there.
+            tokenizer: Cuts text into sentences of words.
+            size: Number of words, at least 1. Of equally frequent words, the one that
+                comes first in the text is taken.
+
+        Raises:
+            ValueError: If the text has fewer distinct words.
+            PopulationError: If it cannot be read.
+        """
+        if size < 1:
+            raise ValueError(f"size is {size}; it has to be at least 1.")
+        counts: collections.Counter[str] = collections.Counter()
+        batches, _ = sentences.open_files(options)
+        for rows in batches:
+            for text in rows.contents:
+                for words in tokenizer.split(text):
+                    counts.update(words)
+        if len(counts) < size:
+            raise ValueError(
+                f"{options.source} has {len(counts):,} distinct words, fewer than the "
+                f"{size:,} of the vocabulary; ask for fewer, or give more text."
+            )
+        return cls([word for word, _ in counts.most_common(size)])

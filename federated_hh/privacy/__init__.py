@@ -1,0 +1,1 @@
+"""Privacy accounting: plans, guarantees, statements, ledgers. Needs no TensorFlow."""

@@ -1,0 +1,1 @@
+"""The accounting command's questions and answers, and the papers' tables."""

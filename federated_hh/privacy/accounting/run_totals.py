@@ -1,0 +1,299 @@
+"""What several runs on the same clients guarantee together."""
+
+import dataclasses
+import hashlib
+import json
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from federated_hh.privacy import checks as argument_checks
+from federated_hh.privacy import ledger
+from federated_hh.privacy.accounting import recomputation
+from federated_hh.privacy.guarantee import Guarantee
+from federated_hh.privacy.neighbours import Adjacency, Unit
+from federated_hh.privacy.statement import PrivacyStatement
+
+# What a total is for, what says the most first.
+_TARGETS = {
+    Unit.CLIENT: (Adjacency.ZERO_OUT, Adjacency.REPLACE_CLIENT, Adjacency.EMPTIED),
+    Unit.ITEM: (Adjacency.REPLACE_ONE_ITEM,),
+}
+_ASSUMPTIONS = (
+    "all that the statements of the runs assume; nothing that they do not count is "
+    "counted here",
+    "these are all runs on these clients, with their parameters chosen without looking "
+    "at the data or at what one of them released",
+)
+_POPULATIONS = (
+    "the runs' populations differ, or are not known to be one: a client of one is "
+    "taken to be at most one client of each other. That they have no client in common "
+    "is not taken for granted; it would make the total smaller, not larger"
+)
+
+_NO_DIGEST = (
+    "an earlier version made it, whose run.json has no SHA-256 of privacy.json: that "
+    "nobody edited the statement is taken for granted, as far as its parameters allow"
+)
+_NOT_CHECKED = (
+    "its theorem is not one of this code, or its parameters do not say all that its "
+    "guarantees follow from: they are taken as they are"
+)
+_STATEMENT_FILE, _RUN_FILE = "privacy.json", "run.json"
+# Of programs, and of algorithms that a program runs.
+_OWN = ("federated_hh.", "training.", "examples.")
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """A run, as far as a total depends on it.
+
+    Attributes:
+        name: What messages call it.
+        statement: Its privacy statement.
+        program: What ran; two programs need not mean the same by an item.
+        population: The fingerprint of its population; None where it is not known.
+        warnings: What could not be checked of its statement.
+    """
+
+    name: str
+    statement: PrivacyStatement
+    program: str
+    population: str | None = None
+    warnings: tuple[str, ...] = ()
+
+
+def read_run(directory: str) -> Run:
+    """Reads a run from its directory, and checks what can be recomputed.
+
+    Args:
+        directory: The directory of a run that is complete.
+
+    Raises:
+        ValueError: It has no statement that can be read, or one that was edited.
+    """
+    path = pathlib.Path(directory)
+    statement_file, run_file = path / _STATEMENT_FILE, path / _RUN_FILE
+    try:
+        written, record = statement_file.read_bytes(), run_file.read_bytes()
+    except FileNotFoundError as error:
+        raise ValueError(
+            f"{directory}: has no {pathlib.Path(error.filename).name}; only a run that "
+            "is complete has a statement, and one that is not has its cost too"
+        ) from error
+    except OSError as error:
+        raise ValueError(f"{directory}: {error}") from error
+    file = run_file
+    try:
+        run = json.loads(record)
+        _check_record(run)
+        program = " ".join([str(run["program"]), *_algorithm_of(run["flags"])])
+        file, digest = statement_file, run.get("privacy_sha256")
+        if digest is not None and hashlib.sha256(written).hexdigest() != digest:
+            raise ValueError(f"{_RUN_FILE} has another SHA-256 of it: it was edited")
+        statement = PrivacyStatement.from_json(written.decode())
+        is_known = recomputation.check(
+            statement, run["flags"], is_whole=digest is not None
+        )
+        names = program.replace("--algorithm=", "").split(" ")
+        if digest and not is_known and any(name.startswith(_OWN) for name in names):
+            raise ValueError("its parameters are not those of a theorem of this code")
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        told = f"field {error} is missing" if isinstance(error, KeyError) else error
+        raise ValueError(
+            f"{file}: {told}; restore the file as the run wrote it, or run it again"
+        ) from error
+    warnings = [_NO_DIGEST] if digest is None else []
+    warnings += [] if is_known else [_NOT_CHECKED]
+    return Run(directory, statement, program, _population(path), tuple(warnings))
+
+
+def _check_record(run: Mapping[str, Any]) -> None:
+    """Raises `ValueError` where a run is not complete, or its record was edited."""
+    if run["status"] != "complete":
+        raise ValueError(
+            f"status is {run['status']!r}; a run has all of its cost in its statement "
+            "only when it is 'complete'"
+        )
+    flags = json.dumps(run["flags"], sort_keys=True)
+    if hashlib.sha256(flags.encode()).hexdigest() != run["flags_sha256"]:
+        raise ValueError("flags are not those that flags_sha256 is of")
+
+
+def _algorithm_of(flags: Sequence[str]) -> list[str]:
+    """Returns which algorithm a program ran that runs any."""
+    return [flag for flag in flags if flag.startswith("--algorithm=")]
+
+
+def _population(path: pathlib.Path) -> str | None:
+    """Returns what only the simulator knows, where that is at hand."""
+    try:
+        facts = json.loads((path / "simulator" / "facts.json").read_text())
+    except (OSError, ValueError):
+        return None
+    return facts.get("population") if isinstance(facts, dict) else None
+
+
+def compose(directories: Sequence[str], delta: float) -> list[dict[str, Any]]:
+    """Answers what runs cost together: one total for each unit.
+
+    Args:
+        directories: The directories of runs.
+        delta: The delta of the totals, in (0, 1).
+
+    Returns:
+        Rows of quantity, value and what it rests on.
+
+    Raises:
+        ValueError: A directory is named twice or has no statement, or there is no
+            total for any unit; the message has the reasons.
+    """
+    places = [pathlib.Path(directory).resolve() for directory in directories]
+    for number, place in enumerate(places):
+        if place in places[:number]:
+            raise ValueError(f"compose names {directories[number]} twice")
+    return totals([read_run(directory) for directory in directories], delta)
+
+
+def totals(runs: Sequence[Run], delta: float) -> list[dict[str, Any]]:
+    """Answers like `compose`, of runs that were read.
+
+    Args:
+        runs: At least one.
+        delta: The delta of the totals, in (0, 1).
+
+    Raises:
+        ValueError: As `compose`.
+    """
+    argument_checks.probability("delta", delta)
+    if not runs:
+        raise ValueError("compose names no run; it has to name at least one")
+    found: list[dict[str, Any]] = []
+    reasons: dict[Unit, str] = {}
+    for unit in _units(runs):
+        try:
+            found += _rows(*_total(runs, unit, delta))
+        except ValueError as error:
+            reasons[unit] = str(error)
+    if not found:
+        why = "; ".join(f"for {unit.value}s, {why}" for unit, why in reasons.items())
+        raise ValueError(f"no total: {why}")
+    for unit, why in reasons.items():
+        found.append(_row(f"total epsilon, {unit.value}", "-", why))
+    assumptions = list(_ASSUMPTIONS)
+    populations = {run.population for run in runs}
+    if len(runs) > 1 and (None in populations or len(populations) > 1):
+        assumptions.append(_POPULATIONS)
+    found += [_row("assumption", "", text) for text in assumptions]
+    return found + [
+        _row("warning", "", f"{run.name}: {text}")
+        for run in runs
+        for text in run.warnings
+    ]
+
+
+def _units(runs: Sequence[Run]) -> list[Unit]:
+    """Returns the client, and the item where a run says anything of one."""
+    of_items = any(
+        guarantee.unit is Unit.ITEM
+        for run in runs
+        for guarantee in run.statement.guarantees
+    )
+    return [Unit.CLIENT, Unit.ITEM] if of_items else [Unit.CLIENT]
+
+
+def _total(
+    runs: Sequence[Run], unit: Unit, delta: float
+) -> tuple[ledger.Ledger, Guarantee]:
+    """Composes the runs for the first adjacency that all can be converted to.
+
+    Raises:
+        ValueError: There is none, or delta is too small.
+    """
+    for adjacency in _TARGETS[unit]:
+        book = ledger.Ledger(adjacency)
+        try:
+            starts = {run.name: _add(book, run, delta / len(runs)).unit for run in runs}
+        except ValueError as error:
+            refused = error
+            continue
+        of_items = [run for run in runs if starts[run.name] is Unit.ITEM]
+        programs = {run.program for run in of_items}
+        populations = {run.population for run in of_items}
+        if len(of_items) > 1 and (None in populations or len(populations) > 1):
+            raise ValueError(
+                "an item of one population need not be one of another's, whose text "
+                "may be cut otherwise"
+            )
+        if len(programs) > 1:
+            raise ValueError(
+                f"an item of {' and one of '.join(sorted(programs))} need not be the "
+                "same: one item of a client may be several of another program's"
+            )
+        return book, book.total(delta)
+    raise refused
+
+
+def _add(book: ledger.Ledger, run: Run, share: float) -> Guarantee:
+    """Adds the best of what a run's statement guarantees.
+
+    Args:
+        book: Takes it.
+        run: The run.
+        share: The largest delta that is wanted.
+
+    Returns:
+        What was added, as the statement has it.
+
+    Raises:
+        ValueError: Nothing in the statement can be added; the message says why.
+    """
+    guarantees = run.statement.guarantees
+    if not guarantees:
+        raise ValueError(
+            f"{run.name}: nothing is guaranteed: {run.statement.no_guarantee_reason}"
+        )
+    reasons: dict[str, None] = {}
+    best: tuple[tuple[bool, float], Guarantee] | None = None
+    for guarantee in guarantees:
+        trial = ledger.Ledger(book.adjacency)
+        try:
+            trial.add(run.name, guarantee)
+        except ValueError as error:
+            reasons[str(error)] = None
+            continue
+        (entry,) = trial.entries
+        # The delta of zCDP and of a curve is free; of others the smallest epsilon
+        # within the share. A total variation distance alone is never within it.
+        is_free = entry.guarantee.rho is not None or entry.guarantee.voting is not None
+        too_much = not is_free and entry.guarantee.delta > share
+        if too_much and entry.guarantee.epsilon == 0:
+            reasons[f"{run.name}: a total variation distance is no epsilon"] = None
+            continue
+        rank = (too_much, entry.guarantee.epsilon)
+        if best is None or rank < best[0]:
+            best = rank, guarantee
+    if best is None:
+        raise ValueError("; ".join(reasons))
+    book.add(run.name, best[1])
+    return best[1]
+
+
+def _rows(book: ledger.Ledger, total: Guarantee) -> list[dict[str, Any]]:
+    unit = total.unit.value
+    rows = [
+        _row(
+            f"epsilon at delta = {entry.guarantee.delta:.4g}, {unit}",
+            entry.guarantee.epsilon,
+            f"{entry.name}: {entry.guarantee.bound}",
+        )
+        for entry in book.entries
+    ]
+    sided = ", one-sided (from D to D' only)" if total.one_sided else ""
+    basis = f"{total.adjacency.value}{sided}: {total.adjacency.text}; {total.bound}"
+    name = f"total epsilon at delta = {total.delta:g}, {unit}"
+    return [*rows, _row(name, total.epsilon, basis)]
+
+
+def _row(quantity: str, value: Any, basis: str) -> dict[str, Any]:
+    return {"quantity": quantity, "value": value, "basis": basis}

@@ -1,0 +1,1 @@
+"""DP-FTRL: noise on model updates, who takes part when, and what both cost."""

@@ -1,0 +1,102 @@
+"""A guarantee: an (epsilon, delta), and what it is of."""
+
+import dataclasses
+import math
+
+from federated_hh.privacy import checks as argument_checks
+from federated_hh.privacy import field_checks, printed_numbers
+from federated_hh.privacy import voting_rounds as triehh_curve
+from federated_hh.privacy.neighbours import Adjacency, Unit
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Guarantee:
+    """One (epsilon, delta) with everything needed to read it.
+
+    Attributes:
+        epsilon: At least 0; infinity says "none".
+        delta: In [0, 1].
+        bound: The theorem or method that gave the numbers.
+        is_upper_bound: Whether the true epsilon at this delta is proved to be no
+            larger. False for an estimate or a lower bound.
+        one_sided: Whether it holds from D to D' only, the direction that `adjacency`
+            names; False where it holds in both directions.
+        adjacency: Which pairs of data sets are compared.
+        assumptions: What has to hold for these numbers, beyond the statement's own
+            assumptions; may be empty.
+        of_one_repeat: Whether it is of one repeat alone, of several that were run.
+        rho: The zCDP of the Gaussian noise that epsilon is of; None where there is
+            none.
+        noise_rounds: In how many rounds that noise was drawn; None where there is
+            none.
+        voting: The rounds of votes whose curve, from D to D', epsilon and delta are of;
+            None where there are none.
+        is_comparison: Whether it is stated for comparison only, such as a paper's
+            bound beside a tighter one.
+
+    Raises:
+        ValueError: A field is missing, empty or out of range; the message names it.
+    """
+
+    epsilon: float
+    delta: float
+    bound: str
+    is_upper_bound: bool
+    one_sided: bool
+    adjacency: Adjacency
+    assumptions: tuple[str, ...] = ()
+    of_one_repeat: bool = False
+    rho: float | None = None
+    noise_rounds: int | None = None
+    voting: triehh_curve.VotingRounds | None = None
+    is_comparison: bool = False
+
+    def __post_init__(self):
+        field_checks.number(self, "epsilon", 0.0, math.inf)
+        field_checks.number(self, "delta", 0.0, 1.0)
+        if (self.rho is None) != (self.noise_rounds is None):
+            raise ValueError(
+                f"rho is {self.rho!r} and noise_rounds {self.noise_rounds!r}: both "
+                "have to be numbers, or neither"
+            )
+        if self.rho is not None:
+            field_checks.number(self, "rho", 0.0, math.inf)
+            argument_checks.integer("noise_rounds", self.noise_rounds, 1)
+            if self.one_sided:
+                raise ValueError("one_sided is True; it has to be False with rho")
+        for name in ("is_upper_bound", "one_sided", "of_one_repeat", "is_comparison"):
+            value = getattr(self, name)
+            if not isinstance(value, bool):
+                raise ValueError(f"{name} is {value!r}; it has to be True or False")
+        if self.voting is not None:
+            field_checks.kind(self, "voting", triehh_curve.VotingRounds)
+            if not self.one_sided:
+                raise ValueError("one_sided is False; it has to be True with voting")
+        field_checks.text(self, "bound")
+        field_checks.kind(self, "adjacency", Adjacency)
+        field_checks.texts(self, "assumptions", may_be_empty=True)
+
+    @property
+    def unit(self) -> Unit:
+        """Whose privacy it is."""
+        return self.adjacency.unit
+
+    def printed(self, value: float) -> str:
+        """Formats one of its numbers, that of an upper bound rounded upwards."""
+        if self.is_upper_bound:
+            return printed_numbers.rounded_up(value)
+        return printed_numbers.readable(value)
+
+    def row(self) -> dict[str, str]:
+        """Returns it as a row of a table, by the names of the columns."""
+        return {
+            "unit": self.unit.value,
+            "adjacency": self.adjacency.value.replace("_", " "),
+            "epsilon": self.printed(self.epsilon),
+            "delta": self.printed(self.delta),
+            "holds": "one-sided" if self.one_sided else "both ways",
+            "is": ("proved" if self.is_upper_bound else "an estimate")
+            + (", for comparison" if self.is_comparison else ""),
+            "of": "one repeat" if self.of_one_repeat else "the run",
+            "by": self.bound,
+        }

@@ -1,0 +1,1 @@
+"""Locally private reports: plans, statements, and the policy of a device."""

@@ -1,0 +1,370 @@
+"""Which words LDP TrieHH finds: the law of a word's votes against what is kept.
+
+A level's votes for a prefix are those of its holders in the cohort, a hypergeometric
+number of the word's holders, and of all other reports, which speak for it with a known
+probability (`federated_hh.privacy.local.vote_law`). It is kept if it has as many votes
+as the eta_max-th of the other candidates, whose law is computed as if nobody held them,
+but for `competing` of them that always have more; and a word is released if its
+estimate is above the cut by standard errors. Levels ask cohorts of their own: the
+chances multiply.
+
+Two things are not known before a run, and pull in opposite directions: prefixes that
+the word shares with others are easier to keep, and other people's prefixes compete for
+the eta_max places. Where noise decides, as it does for small cohorts, neither matters.
+"""
+
+import collections
+import dataclasses
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from federated_hh.privacy import checks as argument_checks
+from federated_hh.privacy.local import vote_law
+from federated_hh.privacy.shuffle import blanket
+from federated_hh.privacy.triehh import wanted_detection as detection
+
+# Standard deviations beyond which a law is cut off: less than 1e-9 is lost.
+_REACH = 6
+_MOST_CANDIDATES = 2**31 - 1
+# From this standard deviation on, votes are taken as normal: 1e-3 of it is one vote.
+_NORMAL_FROM = 5_000
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LdpTrieHHDetection(detection.Detection):
+    """The law by which an LDP TrieHH run finds words.
+
+    Attributes:
+        num_clients: n, clients of the population.
+        cohort_size: N, clients of a level; all levels together have at most n.
+        contribution_bound: B, reports of each.
+        max_depth: D, levels of a pass.
+        max_prefixes: eta_max.
+        num_characters: The number of characters of the alphabet, the end of a word not
+            counted.
+        probabilities: The probabilities for a domain's size, "no item" included: how
+            likely a report speaks for its true item, and for any one other.
+        num_passes: At least 1.
+        min_standard_errors: The least standard errors of the cut, at least 0.
+        reported_share: How likely a client that has a prefix is to report on it, in
+            (0, 1]: below 1 where clients have more than B items.
+        competing: Candidates of every level that have more votes than the word in any
+            case, at least 0 and below max_prefixes.
+
+    Raises:
+        ValueError: A value is outside its range.
+    """
+
+    num_clients: int
+    cohort_size: int
+    contribution_bound: int
+    max_depth: int
+    max_prefixes: int
+    num_characters: int
+    probabilities: Callable[[int], tuple[float, float]]
+    num_passes: int = 1
+    min_standard_errors: float = 3.0
+    reported_share: float = 1.0
+    competing: int = 0
+
+    def __post_init__(self):
+        for name in (
+            "num_clients",
+            "cohort_size",
+            "contribution_bound",
+            "max_depth",
+            "max_prefixes",
+            "num_characters",
+            "num_passes",
+        ):
+            argument_checks.integer(name, getattr(self, name), 1)
+        argument_checks.integer("competing", self.competing, 0, self.max_prefixes - 1)
+        argument_checks.fraction("reported_share", self.reported_share)
+        argument_checks.not_negative("min_standard_errors", self.min_standard_errors)
+        needed = self.cohort_size * self.max_depth * self.num_passes
+        if needed > self.num_clients:
+            raise ValueError(
+                f"cohort_size is {self.cohort_size:,}; {self.max_depth} levels in "
+                f"{self.num_passes} passes need {needed:,} clients, as none may take "
+                f"part twice, and there are {self.num_clients:,}"
+            )
+
+    @property
+    def population_size(self) -> int:
+        """See `detection.Detection`."""
+        return self.num_clients
+
+    @property
+    def max_characters(self) -> int:
+        """See `detection.Detection`."""
+        return self.max_depth
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """See `detection.Detection`."""
+        compete = (
+            f"{self.competing:,} prefixes of other words have more votes at every level"
+            if self.competing
+            else "all that competes with it for the places of a level is noise; where "
+            "people share more prefixes than there are places, words have to be more "
+            "frequent"
+        )
+        share = (
+            "each holder reports on it"
+            if self.reported_share == 1
+            else f"a holder reports on it with probability {self.reported_share:.3g}"
+        )
+        return (
+            "no other word shares a prefix with it, or it is found more often",
+            compete,
+            share,
+        )
+
+    def rate(self, holders: int, characters: int) -> float:
+        """See `detection.Detection`; passes are taken as independent."""
+        argument_checks.integer("holders", holders, 0, self.num_clients)
+        argument_checks.integer("characters", characters, 1)
+        if characters > self.max_depth:
+            return 0.0
+        *first, last = self._levels[:characters]
+        reached = 1.0
+        for level, number in collections.Counter(first).items():
+            reached *= self._kept(level, holders, is_last=False) ** number
+        released = reached * self._kept(last, holders, is_last=True)
+        # What a pass finds is not asked for again, whether it is released or not.
+        found = reached * self._kept(last, holders, is_last=False)
+        return released * sum((1 - found) ** i for i in range(self.num_passes))
+
+    @functools.cached_property
+    def _levels(self) -> list["_Level"]:
+        """The levels of a pass, with as many candidates as noise leaves them."""
+        levels, prefixes = [], self.num_characters
+        known: dict[int, _Level] = {}
+        for _ in range(self.max_depth):
+            candidates = prefixes * (self.num_characters + 1)
+            if candidates > _MOST_CANDIDATES:
+                raise ValueError(
+                    f"with {self.cohort_size * self.contribution_bound:,} reports a "
+                    f"level, ties leave {prefixes:,} prefixes of noise: more than can "
+                    "be numbered. Take more reports, or a larger epsilon"
+                )
+            if candidates not in known:
+                known[candidates] = self._level(candidates)
+            level = known[candidates]
+            levels.append(level)
+            # Of what noise keeps, one in num_characters + 1 ends.
+            growing = self.num_characters / (self.num_characters + 1)
+            prefixes = max(1, round(level.kept * growing))
+        return levels
+
+    def _level(self, candidates: int) -> "_Level":
+        own, other = self.probabilities(candidates + 1)
+        reports = self.cohort_size * self.contribution_bound
+        law = vote_law.VoteLaw(num_reports=reports, own=own, other=other)
+        cut = law.least_votes(self.min_standard_errors)
+        others = candidates - 1 - self.competing
+        places = self.max_prefixes - self.competing
+        # Nothing is kept without a vote, and all else where there are places enough.
+        values, chances = np.array([1]), np.array([1.0])
+        if others >= places and other > 0:
+            values, chances = vote_law.threshold_law(reports, other, others, places)
+            values = np.maximum(values, 1)
+        typical = int(values[np.searchsorted(np.cumsum(chances), 0.5)])
+        kept = self.competing + max(others, 0) * law.noise_tail(typical)
+        return _Level(law, values, chances, cut, kept)
+
+    def _kept(self, level: "_Level", holders: int, *, is_last: bool) -> float:
+        """Computes how likely a level keeps a prefix, or releases a word."""
+        needed = (
+            np.maximum(level.least_votes, level.cut) if is_last else (level.least_votes)
+        )
+        reporting = holders * self.cohort_size / self.num_clients * self.reported_share
+        rest = max(0, level.law.num_reports - round(reporting))
+        mean, variance = self._own_moments(holders, level.law.own)
+        other = level.law.other
+        whole = math.sqrt(variance + rest * other * (1 - other))
+        if whole > _NORMAL_FROM:
+            return level.reached_normally(mean + rest * other, whole, needed)
+        votes, chances = self._own_votes(holders, level.law.own)
+        return level.reached(votes, chances, needed, rest)
+
+    def _own_moments(self, holders: int, own: float) -> tuple[float, float]:
+        """Returns mean and variance of the votes that holders in a cohort give."""
+        n, size = self.num_clients, self.cohort_size
+        share = own * self.reported_share
+        there = holders * size / n
+        spread = there * (1 - holders / n) * (n - size) / max(1, n - 1)
+        mean = there * share
+        return mean, mean * (1 - share) + share**2 * spread
+
+    def _own_votes(self, holders: int, own: float) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the law of the votes that holders in a cohort give for their word.
+
+        The holders in a cohort are hypergeometric, their votes among them binomial: the
+        binomial law of the same mean and variance is theirs to 1e-3, and mostly 1e-4.
+        """
+        from scipy import stats
+
+        mean, variance = self._own_moments(holders, own)
+        if variance <= 1e-9 * mean:  # all or none hold it, and every vote is true
+            return np.array([round(mean)]), np.array([1.0])
+        trials = max(math.ceil(mean), round(mean**2 / max(mean - variance, 1e-9)))
+        reach = _REACH * math.sqrt(variance) + _REACH
+        least, most = math.floor(mean - reach), math.ceil(mean + reach)
+        votes = np.arange(max(0, least), min(trials, most) + 1)
+        return votes, stats.binom.pmf(votes, trials, mean / trials)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Level:
+    """A level of a pass.
+
+    Attributes:
+        law: The law of a candidate's votes.
+        least_votes: What the last of the kept candidates may have, ascending.
+        chances: The chances of each of them.
+        cut: Votes that a word needs to be released.
+        kept: How many candidates noise leaves, on average.
+    """
+
+    law: vote_law.VoteLaw
+    least_votes: np.ndarray
+    chances: np.ndarray
+    cut: int
+    kept: float
+
+    def reached(
+        self, votes: np.ndarray, chances: np.ndarray, needed: np.ndarray, rest: int
+    ) -> float:
+        """Computes how likely a candidate has the votes that it needs.
+
+        Args:
+            votes: What its holders may give, consecutive.
+            chances: The chances of each.
+            needed: The votes that it needs, for each of `least_votes`.
+            rest: The reports of all others.
+        """
+        from scipy import stats
+
+        # A tail a difference; most of `needed` are equal or consecutive.
+        distinct, places = np.unique(needed, return_inverse=True)
+        weights = np.bincount(places, self.chances)
+        missing = np.arange(distinct[0] - votes[-1], distinct[-1] - votes[0] + 1)
+        with np.errstate(divide="ignore"):
+            tails = stats.binom.sf(missing - 1, rest, self.law.other)
+        reached = np.convolve(tails, chances, "valid")
+        return float(np.clip(weights @ reached[distinct - distinct[0]], 0.0, 1.0))
+
+    def reached_normally(self, mean: float, spread: float, needed: np.ndarray) -> float:
+        """Computes what `reached` does, of votes that are very many.
+
+        Args:
+            mean: The mean of the candidate's votes.
+            spread: Their standard deviation.
+            needed: See `reached`.
+        """
+        from scipy import stats
+
+        tails = stats.norm.sf(needed - 0.5, mean, spread)
+        return float(np.clip(tails @ self.chances, 0.0, 1.0))
+
+
+def probabilities_of(
+    randomizer: str, epsilon: float
+) -> Callable[[int], tuple[float, float]]:
+    """Returns how likely the reports of a randomizer speak for items.
+
+    Args:
+        randomizer: Its name: "subset_selection", "k_ary", "asymmetric_one_hot" or
+            "symmetric_one_hot".
+        epsilon: Its local epsilon, above 0; infinite for true votes.
+
+    Returns:
+        Of the size of a domain: the probabilities that a report speaks for its true
+        item, and for any one other.
+
+    Raises:
+        ValueError: Nothing is known of a randomizer with that name.
+    """
+    if math.isinf(epsilon):
+        return lambda size: (1.0, 0.0)
+    weight = math.exp(-epsilon)
+
+    def subset(size: int, chosen: int) -> tuple[float, float]:
+        own = chosen / (chosen + (size - chosen) * weight)
+        return own, (chosen - own) / (size - 1)
+
+    laws: dict[str, Callable[[int], tuple[float, float]]] = {
+        "subset_selection": lambda size: subset(
+            size, blanket.best_subset_size(epsilon, size)
+        ),
+        "k_ary": lambda size: subset(size, 1),
+        "asymmetric_one_hot": lambda size: (0.5, weight / (1 + weight)),
+        "symmetric_one_hot": lambda size: (1 / (1 + weight), weight / (1 + weight)),
+    }
+    if randomizer not in laws:
+        raise ValueError(
+            f"randomizer is {randomizer!r}; it has to be one of {', '.join(laws)}"
+        )
+    return laws[randomizer]
+
+
+def alternatives(
+    own: LdpTrieHHDetection,
+    *,
+    epsilon: float,
+    with_epsilon: Callable[[float], Callable[[int], tuple[float, float]]] | None,
+) -> list[detection.Alternative]:
+    """Returns a run's detection, and that of settings which would find more.
+
+    Args:
+        own: The numbers of the run.
+        epsilon: Its local epsilon.
+        with_epsilon: Returns the `probabilities` of another local epsilon; None where
+            they are not known.
+
+    Returns:
+        The run; ten times the clients in cohorts ten times as large; the largest
+        cohorts that these clients allow, where those are larger by half; and a local
+        epsilon larger by 2.
+    """
+    largest = own.num_clients // (own.max_depth * own.num_passes)
+    settings: dict[str, dict[str, Any]] = {
+        "10 times the clients, in cohorts 10 times as large": {
+            "num_clients": 10 * own.num_clients,
+            "cohort_size": 10 * own.cohort_size,
+        }
+    }
+    if 2 * largest >= 3 * own.cohort_size:
+        settings[f"cohorts of {largest:,}, the largest for these clients"] = {
+            "cohort_size": largest
+        }
+    found = [
+        detection.Alternative(name, dataclasses.replace(own, **changes))
+        for name, changes in settings.items()
+    ]
+    if with_epsilon is not None and not math.isinf(epsilon):
+        law = dataclasses.replace(own, probabilities=with_epsilon(epsilon + 2))
+        found.append(detection.Alternative(f"local epsilon {epsilon + 2:g}", law))
+    return [detection.Alternative(detection.AS_GIVEN, own), *found]
+
+
+def at_population(own: LdpTrieHHDetection, size: int) -> LdpTrieHHDetection | None:
+    """Returns a run's detection at another population, its cohorts in proportion.
+
+    Args:
+        own: The numbers of the run.
+        size: Clients.
+
+    Returns:
+        None where a level would have no client.
+    """
+    levels = own.max_depth * own.num_passes
+    cohort = min(round(own.cohort_size * size / own.num_clients), size // levels)
+    if cohort < 1:
+        return None
+    return dataclasses.replace(own, num_clients=size, cohort_size=cohort)

@@ -1,0 +1,1 @@
+"""Amplification by shuffling and by aggregation: the best bound that is proved."""

@@ -1,0 +1,456 @@
+"""The privacy statement of a run: what is guaranteed, to whom, and on what grounds.
+
+A statement carries the points that Ponomareva et al. 2023 (section 5.3) ask for, in
+the order in which Xu et al. 2023 (appendix A) report them. It cannot be made with a
+point left out, and it renders to JSON (to be read by programs, full precision) and
+to Markdown (to be read by people).
+"""
+
+import dataclasses
+import functools
+import importlib.metadata
+import json
+import math
+import numbers
+import platform
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from federated_hh.privacy import checks as argument_checks
+from federated_hh.privacy import field_checks, printed_numbers
+from federated_hh.privacy.guarantee import Guarantee
+from federated_hh.privacy.neighbours import Adjacency, Unit
+from federated_hh.privacy.realised import Realised
+from federated_hh.privacy.voting_rounds import VotingRounds
+
+SCHEMA_VERSION = 3
+
+# The same division for every program: see `federated_hh.run_directory.directory`.
+SIMULATOR_KNOWLEDGE = (
+    "What only the simulator knows: the folder simulator/ of the run directory (exact "
+    "counts, ground truth, scores, checkpoints, the data's fingerprint, who was asked "
+    "when), and the page report.html and the program's messages, which show some of "
+    "it. All other files but the key in secret/ are covered."
+)
+
+# Fields that JSON has only where they are not so: earlier releases did not know them.
+_LATER = {"is_comparison": False, "num_repeats": 1, "voting": None}
+
+# Of a secure sum, where no protocol computes it.
+SUMMED_IN_THE_OPEN = "the simulation computes it in the open"
+
+# Units by how much is protected.
+_ORDER = (Unit.CLIENT, Unit.ITEM)
+
+_PACKAGES = ("numpy", "scipy", "dp-accounting", "tensorflow-federated")
+
+
+def software_versions() -> dict[str, str]:
+    """Lists the versions of Python and of the packages that numbers come from.
+
+    Returns:
+        Package name to version; packages that are not installed are left out. None
+        of them is imported.
+    """
+    versions = {"python": platform.python_version()}
+    for package in _PACKAGES:
+        try:
+            versions[package] = _package_version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return versions
+
+
+# Each reads and parses a file.
+_package_version = functools.cache(importlib.metadata.version)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PrivacyStatement:
+    """The privacy statement of a run.
+
+    Attributes:
+        setting: Whom one has to trust: "central DP", "local DP", "aggregate DP", ...
+        protected: Which data accesses are covered.
+        adjacency: The definition of neighbouring data sets that comes first; each
+            guarantee has its own.
+        mechanism: The algorithm, with its source.
+        mechanism_output: What the guarantee is about; all that is computed from it
+            is covered too.
+        guarantees: What holds; empty only together with `no_guarantee_reason`.
+        no_guarantee_reason: Why nothing is guaranteed; None where something is.
+        parameters: Name to number or text, of all that the numbers depend on.
+        accounting: How the numbers were computed.
+        assumptions: What has to hold in the system for the guarantees.
+        not_counted: What is not covered by the guarantees.
+        verifiability: How somebody else can check the claims.
+        realised: The rounds that the numbers are from; None where they are planned,
+            from the configuration.
+        num_repeats: The number of repeats that guarantees of all of them are about.
+        software: Package name to version.
+        schema_version: Version of these fields.
+
+    Raises:
+        ValueError: A field is missing, empty or out of range; the message names it.
+    """
+
+    setting: str
+    protected: str
+    adjacency: Adjacency
+    mechanism: str
+    mechanism_output: str
+    guarantees: tuple[Guarantee, ...]
+    no_guarantee_reason: str | None = None
+    parameters: Mapping[str, float | int | str]
+    accounting: str
+    assumptions: tuple[str, ...]
+    not_counted: tuple[str, ...]
+    verifiability: str = (
+        "The accounting is open source and can be run again from the parameters "
+        "below with federated_hh.run_accounting; the run itself is a simulation."
+    )
+    realised: Realised | None = None
+    num_repeats: int = 1
+    software: Mapping[str, str] = dataclasses.field(default_factory=software_versions)
+    schema_version: int = SCHEMA_VERSION
+
+    def __post_init__(self):
+        for name in (
+            "setting",
+            "protected",
+            "mechanism",
+            "mechanism_output",
+            "accounting",
+            "verifiability",
+        ):
+            field_checks.text(self, name)
+        field_checks.kind(self, "adjacency", Adjacency)
+        field_checks.texts(self, "assumptions")
+        field_checks.texts(self, "not_counted")
+        self._check_guarantees()
+        field_checks.mapping(self, "parameters", (str, numbers.Real))
+        field_checks.mapping(self, "software", (str,))
+        if self.realised is not None and not isinstance(self.realised, Realised):
+            raise ValueError(
+                f"realised is {self.realised!r}; it has to be None or a Realised"
+            )
+        argument_checks.integer("num_repeats", self.num_repeats, 1)
+        if self.schema_version != SCHEMA_VERSION:
+            raise ValueError(
+                f"schema_version is {self.schema_version!r}; it has to be "
+                f"{SCHEMA_VERSION}"
+            )
+
+    @property
+    def basis(self) -> str:
+        """The word for what the numbers are from: "planned" or "realised"."""
+        return "planned" if self.realised is None else "realised"
+
+    @property
+    def unit(self) -> Unit:
+        """Whose privacy it is first of all."""
+        return self.adjacency.unit
+
+    @property
+    def _adjacencies(self) -> tuple[Adjacency, ...]:
+        """All that are named, the statement's own first."""
+        of_guarantees = [guarantee.adjacency for guarantee in self.guarantees]
+        return tuple(dict.fromkeys([self.adjacency, *of_guarantees]))
+
+    @property
+    def _units(self) -> tuple[Unit, ...]:
+        return tuple(dict.fromkeys(each.unit for each in self._adjacencies))
+
+    def _check_guarantees(self):
+        if isinstance(self.guarantees, Guarantee | str) or not all(
+            isinstance(guarantee, Guarantee) for guarantee in self.guarantees
+        ):
+            raise ValueError(
+                f"guarantees is {self.guarantees!r}; it has to be a list of Guarantee"
+            )
+        object.__setattr__(self, "guarantees", tuple(self.guarantees))
+        if self.guarantees and self.no_guarantee_reason is not None:
+            raise ValueError(
+                "no_guarantee_reason has to be None where guarantees exist"
+            )
+        if not self.guarantees:
+            field_checks.text(
+                self, "no_guarantee_reason", " where the list of guarantees is empty"
+            )
+
+    @property
+    def main_guarantees(self) -> tuple[Guarantee, ...]:
+        """The first guarantee of each unit that covers all repeats, clients first.
+
+        Bounds for comparison, and those that are not proved, are none of them.
+        """
+        covering = [each for each in self._proved if not each.of_one_repeat]
+        of_units = [[each for each in covering if each.unit is unit] for unit in _ORDER]
+        return tuple(found[0] for found in of_units if found)
+
+    @property
+    def further_guarantees(self) -> tuple[Guarantee, ...]:
+        """The other proved guarantees: of one repeat, or of other adjacencies."""
+        main = self.main_guarantees
+        return tuple(each for each in self._proved if each not in main)
+
+    @property
+    def comparisons(self) -> tuple[Guarantee, ...]:
+        """The bounds for comparison, and those that are not proved."""
+        return tuple(each for each in self.guarantees if each not in self._proved)
+
+    @property
+    def _proved(self) -> list[Guarantee]:
+        return [g for g in self.guarantees if g.is_upper_bound and not g.is_comparison]
+
+    def guarantee_rows(self) -> list[dict[str, str]]:
+        """Returns a `Guarantee.row` for each guarantee, the main ones first."""
+        groups = (self.main_guarantees, self.further_guarantees, self.comparisons)
+        return [guarantee.row() for group in groups for guarantee in group]
+
+    def headline(self) -> str:
+        """Returns the main guarantees in a line: of all repeats, then of one."""
+        if not self.guarantees:
+            return f"Privacy: none: {self.no_guarantee_reason}"
+        shown = self.main_guarantees or self.guarantees[:1]
+        alone = [
+            [g for g in self._proved if g.of_one_repeat and g.adjacency is of.adjacency]
+            for of in shown
+        ]
+        text = "Privacy"
+        if self.num_repeats > 1 or any(alone):
+            count = f"{self.num_repeats} " if self.num_repeats > 1 else ""
+            text += f", all {count}repeats together"
+        text += f": {_prices(shown)}"
+        if all(alone):
+            text += f"; one repeat: {_prices([found[0] for found in alone])}"
+        notes = ["one-sided"] if all(each.one_sided for each in shown) else []
+        notes += [f"per {shown[0].unit.value}"] if len(shown) == 1 else []
+        notes += [each.adjacency.value.replace("_", " ") for each in shown]
+        notes += [] if shown[0].is_upper_bound else ["not proved"]
+        basis = "planned" if self.realised is None else "from the rounds that ran"
+        return f"{text} ({', '.join(notes)}; {basis})"
+
+    def to_json(self) -> str:
+        """Renders the statement as JSON.
+
+        Returns:
+            An object with the fields of this class, `basis`, and the `definitions`
+            of the names that it has for adjacencies, and for units beside them.
+            `num_repeats` and `is_comparison` are left out at their defaults. Floats
+            have full precision; infinity is the string "inf".
+        """
+        fields = {"basis": self.basis, **dataclasses.asdict(self)}
+        fields["definitions"] = _definitions(self._units + self._adjacencies)
+        for found in (fields, *fields["guarantees"]):
+            found["unit"] = found["adjacency"].unit
+            for name, default in _LATER.items():
+                if name in found and found[name] == default:
+                    del found[name]
+        return json.dumps(_jsonable(fields), indent=2) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> "PrivacyStatement":
+        """Reads a statement that `to_json` wrote.
+
+        Args:
+            text: JSON.
+
+        Returns:
+            The statement, equal to the one that was written.
+
+        Raises:
+            ValueError: The text is no JSON object, has another schema version, or a
+                field is missing, unknown or out of range; the message names it.
+        """
+        fields = json.loads(text)
+        if not isinstance(fields, dict):
+            raise ValueError("a privacy statement has to be a JSON object")
+        version = fields.get("schema_version")
+        if version != SCHEMA_VERSION:
+            raise ValueError(
+                f"schema_version is {version!r}; it has to be {SCHEMA_VERSION} for "
+                "this release: the statement is of another one, and has to be made "
+                "again from its run's flags"
+            )
+        _check_names(cls, fields, "the statement", "basis", "unit", "definitions")
+        basis, definitions = fields.pop("basis"), fields.pop("definitions")
+        _take_adjacency(fields, "the statement")
+        guarantees = fields["guarantees"]
+        if not isinstance(guarantees, list):
+            raise ValueError(f"guarantees is {guarantees!r}; it has to be a list")
+        for index, guarantee in enumerate(guarantees):
+            where = f"guarantees[{index}]"
+            if not isinstance(guarantee, dict):
+                raise ValueError(f"{where} is {guarantee!r}; it has to be an object")
+            _check_names(Guarantee, guarantee, where, "unit")
+            _take_adjacency(guarantee, where)
+            if isinstance(guarantee.get("voting"), dict):
+                _check_names(VotingRounds, guarantee["voting"], f"voting of {where}")
+                guarantee["voting"] = VotingRounds(**guarantee["voting"])
+        fields["guarantees"] = [
+            Guarantee(**_with_infinities(guarantee, ("epsilon", "rho")))
+            for guarantee in guarantees
+        ]
+        if isinstance(fields["realised"], dict):
+            _check_names(Realised, fields["realised"], "realised")
+            fields["realised"] = Realised(**fields["realised"])
+        if isinstance(fields["parameters"], dict):
+            parameters = fields["parameters"]
+            fields["parameters"] = _with_infinities(parameters, parameters)
+        made = cls(**fields)
+        if basis != made.basis:
+            raise ValueError(
+                f"basis is {basis!r}, but realised says {made.basis!r}: one of them "
+                "was changed"
+            )
+        if definitions != _definitions(made._units + made._adjacencies):
+            raise ValueError(
+                f"definitions is {definitions!r}; it has to have those of this release"
+            )
+        return made
+
+    def to_markdown(self) -> str:
+        """Renders the statement for people.
+
+        Returns:
+            Markdown; floats with 4 significant digits, the epsilons, deltas and rhos
+            of upper bounds rounded upwards where they are above them by more than a
+            relative 1e-12.
+        """
+        lines = ["# Privacy statement", "", f"Basis: {_basis(self.realised)}."]
+        lines += ["", "## Guarantees", ""]
+        if not self.guarantees:
+            lines.append(f"**None.** {self.no_guarantee_reason}")
+        elif not self._proved:
+            lines.append("**None that is proved.**")
+        for guarantee in self.main_guarantees:
+            lines += _guarantee_lines(guarantee, "**")
+        for guarantee in self.further_guarantees:
+            lines += _guarantee_lines(guarantee)
+        if self.comparisons:
+            lines += ["", "## Bounds for comparison", ""]
+        for guarantee in self.comparisons:
+            lines += _guarantee_lines(guarantee)
+        lines += ["", "## DP setting", "", self.setting]
+        lines += ["", "## Instantiating the DP definition", ""]
+        lines += [
+            f"* **Data accesses covered:** {self.protected}",
+            f"* **Mechanism:** {self.mechanism}",
+            f"* **Mechanism output:** {self.mechanism_output}",
+            *[f"* **Unit of privacy:** {_explained(each)}" for each in self._units],
+            *[f"* **Adjacency:** {_explained(each)}" for each in self._adjacencies],
+        ]
+        lines += ["", "## Accounting", "", self.accounting, ""]
+        lines += ["Assumptions:", ""]
+        lines += [f"* {text}" for text in self.assumptions]
+        lines += ["", "Not counted:", ""]
+        lines += [f"* {text}" for text in self.not_counted]
+        lines += ["", "## Transparency and verifiability", "", self.verifiability, ""]
+        lines += ["| parameter | value |", "|---|---|"]
+        lines += [
+            f"| {_cell(name)} | {_cell(printed_numbers.readable(value))} |"
+            for name, value in self.parameters.items()
+        ]
+        versions = ", ".join(f"{name} {text}" for name, text in self.software.items())
+        lines += ["", f"Software: {versions}."]
+        lines += [f"Schema version: {self.schema_version}."]
+        return "\n".join(lines) + "\n"
+
+
+def _basis(realised: Realised | None) -> str:
+    if realised is None:
+        return "planned"
+    return (
+        f"realised, in {realised.rounds} rounds that asked {realised.clients} clients, "
+        "each counted as often as it was asked"
+    )
+
+
+def _prices(guarantees: Sequence[Guarantee]) -> str:
+    """Returns the epsilons and deltas of a unit, or of several, in a line."""
+    sides = {each.one_sided for each in guarantees}
+    return ", ".join(
+        f"epsilon {each.printed(each.epsilon)} at delta {each.printed(each.delta)}"
+        + (f" per {each.unit.value}" if len(guarantees) > 1 else "")
+        + (" one-sided" if each.one_sided and len(sides) > 1 else "")
+        for each in guarantees
+    )
+
+
+def _guarantee_lines(guarantee: Guarantee, mark: str = "") -> list[str]:
+    shown = guarantee.printed
+    epsilon, delta = shown(guarantee.epsilon), shown(guarantee.delta)
+    kind = "an upper bound" if guarantee.is_upper_bound else "not a proved upper bound"
+    sided = ", one-sided" if guarantee.one_sided else ""
+    lines = [f"* {mark}epsilon = {epsilon}, delta = {delta}{sided}{mark} ({kind})"]
+    if guarantee.of_one_repeat:
+        lines.append("  * of one repeat alone")
+    if guarantee.one_sided:
+        lines.append(
+            "  * one-sided: P(output on D in S) <= e^epsilon P(output on D' in S) + "
+            "delta, for all S; nothing is claimed the other way"
+        )
+    if guarantee.rho is not None:
+        lines.append(f"  * zCDP: rho = {shown(guarantee.rho)}")
+    lines += [
+        f"  * by: {guarantee.bound}",
+        f"  * unit: {guarantee.unit.value}; adjacency: {guarantee.adjacency.value}",
+    ]
+    return lines + [f"  * assuming: {text}" for text in guarantee.assumptions]
+
+
+def _explained(member: Unit | Adjacency) -> str:
+    return f"{member.value}: {member.text}"
+
+
+def _definitions(members: Iterable[Unit | Adjacency]) -> dict[str, str]:
+    return {member.value: member.text for member in members}
+
+
+def _take_adjacency(fields: dict[str, Any], where: str) -> None:
+    """Makes a field a member, and takes away the unit that follows from it."""
+    by_name = {adjacency.value: adjacency for adjacency in Adjacency}
+    name = fields["adjacency"]
+    if name not in by_name:
+        raise ValueError(
+            f"adjacency of {where} is {name!r}; it has to be one of "
+            f"{', '.join(by_name)}"
+        )
+    fields["adjacency"] = by_name[name]
+    unit, expected = fields.pop("unit"), fields["adjacency"].unit.value
+    if unit != expected:
+        raise ValueError(f"unit of {where} is {unit!r}; it has to be {expected!r}")
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+def _jsonable(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _jsonable(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_jsonable(item) for item in value]
+    if isinstance(value, float) and math.isinf(value):
+        return "inf"
+    if isinstance(value, Unit | Adjacency):
+        return value.value
+    return value
+
+
+def _with_infinities(fields: Mapping[str, Any], names: Any) -> dict[str, Any]:
+    return {
+        name: math.inf if value == "inf" and name in names else value
+        for name, value in fields.items()
+    }
+
+
+def _check_names(kind: type, fields: Mapping[str, Any], where: str, *more: str):
+    expected = {*more, *(field.name for field in dataclasses.fields(kind))}
+    for problem, names in (
+        ("is missing", expected - fields.keys() - _LATER.keys()),
+        ("is unknown", fields.keys() - expected),
+    ):
+        for name in sorted(names):
+            raise ValueError(f"field {name} of {where} {problem}")

@@ -1,0 +1,1 @@
+"""TrieHH: its guarantee, its parameters, and the words that it can find."""

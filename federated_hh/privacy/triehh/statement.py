@@ -1,0 +1,277 @@
+"""The privacy statement of a TrieHH run."""
+
+import dataclasses
+import math
+from typing import Any
+
+from federated_hh.privacy import checks as argument_checks
+from federated_hh.privacy import printed_numbers, realised, statement
+from federated_hh.privacy.guarantee import Guarantee
+from federated_hh.privacy.neighbours import Adjacency
+from federated_hh.privacy.triehh import theorem1 as triehh_theorem1
+from federated_hh.privacy.triehh.guarantees import TrieHHParameters
+
+BOUND = "the curve of the rounds (docs/triehh_privacy.md)"
+
+_ASSUMPTIONS = (
+    "Every round draws its cohort uniformly without replacement from the whole "
+    "population, afresh and independently of the data and of earlier cohorts.",
+    "The population size is as stated and known; where only a part of the users is "
+    "reachable, the guarantee is that of the reachable part's size.",
+    "The server is honest: it uses the votes of a round only to find the prefixes "
+    "that reach the threshold, and keeps and shows nothing else of them.",
+    "A user's vote depends on that user's own data and on what was released before, "
+    "not on other users' data.",
+    "The simulation draws cohorts and words from the run's noise key: sampling "
+    "protects nobody from those who know it. Keep it secret where results on real "
+    "data leave the house. Runs that differ in a parameter or in the population have "
+    "cohorts of their own, also with the same key. The generators behind it (PCG64, "
+    "Philox) are taken for random by all who do not have the key; they are not "
+    "cryptographic.",
+)
+
+_ANY_VOTES_ARE = (
+    "A user that holds nothing votes for nothing, and what a round asks depends on "
+    "which candidates earlier rounds kept, not on how many votes they had."
+)
+_POPULATION_IS_PUBLIC = (
+    "Users without a word were left out of the population, so its size n, and the "
+    "threshold and cohort size that follow from it, depend on who has words: they are "
+    "taken to be public, and whether a user has any word at all is not protected."
+)
+
+_NOT_COUNTED = (
+    "Vote counts: the guarantee is about which prefixes reach the threshold, not "
+    "about how many votes they got, nor how many votes a round received.",
+    statement.SIMULATOR_KNOWLEDGE,
+    "Choices made by looking at the data (thresholds, population, alphabet, number "
+    "of runs) and other analyses of the same users.",
+    "Further runs on the same population: their rounds compose with these "
+    "(run_accounting --compose).",
+)
+
+_ACCOUNTING = (
+    "Let k clients hold what the client votes for, and q_k = P(Hypergeometric(n, k, m) "
+    "= theta). From D to D', a round's hockey-stick curve is at most the largest q_k "
+    "(1 - alpha (1 - theta / k)) of all k; below alpha = 1 it is a line. Rounds, and "
+    "runs on the same clients, compose as products of the pair that has this curve, "
+    "rounded upward at every step (docs/triehh_privacy.md has the proof). This holds "
+    "for clients with one word, for clients who draw a word in every round, and for "
+    "votes for anything. The other direction has no epsilon: it fails for some small "
+    "populations. At alpha = 1 the curve is the total variation distance, which has no "
+    "direction."
+)
+
+
+def triehh_statement(
+    parameters: TrieHHParameters,
+    *,
+    delta: float,
+    redraws_each_round: bool,
+    extends_prefixes: bool = True,
+    rounds: realised.RealisedRounds | None = None,
+    num_runs: int = 1,
+    population_has_empty_users: bool = True,
+) -> statement.PrivacyStatement:
+    """Makes the privacy statement of one TrieHH run, or of several.
+
+    Args:
+        parameters: The runs' parameters.
+        delta: Delta that a run's epsilon is stated for, in (0, 1).
+        redraws_each_round: Whether users who hold several words draw anew in every
+            round (Algorithm 3 of Zhu et al. 2020).
+        extends_prefixes: Whether it is TrieHH. Else it is any algorithm with one vote
+            a user and round, and the statement is of that.
+        rounds: What was run, which makes the statement a realised one; None for a
+            planned one. The numbers are the same: when a run ends depends on the data,
+            so that a short one costs no less.
+        num_runs: How many runs with these parameters are planned on the population;
+            with `rounds` it follows from them. Where there are several, what they
+            cost together is stated too.
+        population_has_empty_users: Whether users without a word are counted in n, as
+            the adjacency has it. Where they were left out, the statement says that n
+            is taken to be public.
+
+    Returns:
+        The statement; without a guarantee, and with the reason, where no epsilon has
+        the delta. The first guarantees are of all runs together, the last ones of one;
+        each has an epsilon from D to D', and the total variation distance for both
+        directions. Theorem 1 of Zhu et al. 2020 is named beside them where it applies.
+
+    Raises:
+        ValueError: An argument is outside its range, or `rounds` are not of these
+            parameters.
+    """
+    argument_checks.probability("delta", delta)
+    argument_checks.integer("num_runs", num_runs, 1)
+    if rounds is not None:
+        _check_rounds(rounds, parameters)
+        num_runs = rounds.num_repeats
+    guarantees, reason = _guarantees(
+        parameters, delta, redraws_each_round, extends_prefixes, num_runs
+    )
+    assumptions: tuple[str, ...] = _ASSUMPTIONS
+    if not extends_prefixes:
+        assumptions += (_ANY_VOTES_ARE,)
+    if not population_has_empty_users:
+        assumptions += (_POPULATION_IS_PUBLIC,)
+    return statement.PrivacyStatement(
+        setting=(
+            "Central DP without added noise: sampling and thresholding protect the "
+            "output, and the server is trusted to apply the threshold."
+        ),
+        protected=(
+            "All words of a user, in one run of TrieHH"
+            if extends_prefixes
+            else "All that a user holds, in one run"
+        )
+        + (f", and in {num_runs} runs together." if num_runs > 1 else "."),
+        adjacency=Adjacency.EMPTIED,
+        mechanism="TrieHH (Zhu et al. 2020, Algorithms 1 to 3)"
+        if extends_prefixes
+        else "One vote a user, and a threshold (docs/triehh_privacy.md)",
+        mechanism_output=(
+            "The trie of prefixes that reached the threshold, after every round, and "
+            "so the words found; without vote counts."
+            if extends_prefixes
+            else "Which candidates reached the threshold, in every round; without vote "
+            "counts."
+        ),
+        guarantees=guarantees,
+        no_guarantee_reason=reason,
+        parameters={
+            "population_size (n)": parameters.population_size,
+            "cohort_size (m)": parameters.cohort_size,
+            "gamma": parameters.gamma,
+            "threshold (theta)": parameters.threshold,
+            "max_length (L)": parameters.max_length,
+            "delta asked for": delta,
+            "redraws_each_round": "yes" if redraws_each_round else "no",
+            "extends_prefixes": "yes" if extends_prefixes else "no",
+            "users_without_words": "counted"
+            if population_has_empty_users
+            else "left out",
+            "runs": num_runs,
+        },
+        accounting=_ACCOUNTING,
+        assumptions=assumptions,
+        not_counted=_NOT_COUNTED,
+        realised=None if rounds is None else rounds.summary(),
+        num_repeats=num_runs,
+    )
+
+
+def recomputed(stated: statement.PrivacyStatement) -> tuple[Guarantee, ...]:
+    """Returns the guarantees that follow from a statement's parameters.
+
+    Args:
+        stated: A statement of `triehh_statement`.
+
+    Raises:
+        KeyError: A parameter is missing.
+        ValueError: A parameter is out of range.
+    """
+    found: dict[str, Any] = dict(stated.parameters)
+    guarantees, _ = _guarantees(
+        TrieHHParameters(
+            found["population_size (n)"],
+            found["cohort_size (m)"],
+            found["threshold (theta)"],
+            found["max_length (L)"],
+        ),
+        argument_checks.probability("delta asked for", found["delta asked for"]),
+        found["redraws_each_round"] == "yes",
+        found["extends_prefixes"] == "yes",
+        argument_checks.integer("runs", found["runs"], 1),
+    )
+    return guarantees
+
+
+def _check_rounds(rounds: realised.RealisedRounds, parameters: TrieHHParameters):
+    for found in rounds.rounds:
+        if found.clients != parameters.cohort_size:
+            raise ValueError(
+                f"rounds has {found.clients} clients in round {found.number} of repeat "
+                f"{found.repeat}; cohort_size is {parameters.cohort_size}"
+            )
+        if found.number > parameters.max_length:
+            raise ValueError(
+                f"rounds has a round {found.number} in repeat {found.repeat}; "
+                f"max_length is {parameters.max_length}"
+            )
+
+
+def _guarantees(
+    parameters: TrieHHParameters,
+    delta: float,
+    redraws: bool,
+    extends_prefixes: bool,
+    num_runs: int,
+) -> tuple[tuple[Guarantee, ...], str | None]:
+    """Returns the guarantees, or none and the reason."""
+    guarantees = []
+    try:
+        if num_runs > 1:
+            # First, as all of them are released.
+            together = min(num_runs * delta, math.nextafter(1.0, 0.0))
+            guarantees += _of_runs(parameters, together, num_runs)
+        guarantees += [
+            dataclasses.replace(each, of_one_repeat=num_runs > 1)
+            for each in _of_runs(parameters, delta, 1)
+        ]
+    except ValueError as error:
+        return (), f"{error}."
+    if extends_prefixes and triehh_theorem1.violated_condition(parameters) is None:
+        epsilon, larger = triehh_theorem1.guarantee(parameters)
+        paper = Guarantee(
+            epsilon=epsilon,
+            delta=larger,
+            bound="Zhu et al. 2020, " + ("Corollary 2" if redraws else "Theorem 1"),
+            is_upper_bound=True,
+            one_sided=True,
+            adjacency=Adjacency.EMPTIED,
+            of_one_repeat=num_runs > 1,
+            is_comparison=True,
+        )
+        guarantees.append(paper)
+    return tuple(guarantees), None
+
+
+def chance_of_being_right(distance: float) -> str:
+    """Returns how surely an observer tells two equally likely data sets apart.
+
+    Args:
+        distance: The total variation distance of their outputs, in [0, 1].
+    """
+    return f"{printed_numbers.rounded_up(50 * (1 + distance))}%"
+
+
+def _of_runs(
+    parameters: TrieHHParameters, delta: float, num_runs: int
+) -> list[Guarantee]:
+    """Returns what some runs guarantee together: one direction, and both."""
+    rounds = parameters.voting_rounds(num_runs)
+    together = (f"For all {num_runs} runs together.",) if num_runs > 1 else ()
+    one_sided = Guarantee(
+        epsilon=rounds.epsilon(delta),
+        delta=delta,
+        bound=BOUND,
+        is_upper_bound=True,
+        one_sided=True,
+        adjacency=Adjacency.EMPTIED,
+        assumptions=together,
+        voting=rounds,
+    )
+    distance = rounds.delta(0.0)
+    right = chance_of_being_right(distance)
+    both = dataclasses.replace(
+        one_sided,
+        epsilon=0.0,
+        delta=distance,
+        bound=f"{BOUND} at alpha = 1, total variation, in both directions: whoever "
+        "sees the output and knows the data of all others is right about whether the "
+        f"client was emptied with probability at most {right}",
+        one_sided=False,
+        voting=None,
+    )
+    return [one_sided, both]

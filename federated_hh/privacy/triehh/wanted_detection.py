@@ -1,0 +1,203 @@
+"""Before a run: how frequent a word has to be for it to be found, and how surely.
+
+A `Detection` knows the law by which an algorithm finds a word: that of TrieHH is in
+`federated_hh.privacy.triehh.detection`, that of LDP TrieHH in
+`federated_hh.privacy.local.ldp_triehh_detection`. Here is what both can be asked, and
+what a user is told of it.
+"""
+
+import abc
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+from federated_hh.privacy import checks as argument_checks
+from federated_hh.privacy.triehh import guarantees as triehh
+
+# Of most words that people look for, and of the tables here.
+USUAL_CHARACTERS = 6
+PROBABILITIES = (0.5, 0.9)
+
+AS_GIVEN = "as given"
+# Who finds fewer words, or less than half of what there is, asks why.
+_ENOUGH, _ENOUGH_OF_ALL = 10, 0.5
+
+
+class Detection(abc.ABC):
+    """The law by which an algorithm finds words."""
+
+    @property
+    @abc.abstractmethod
+    def population_size(self) -> int:
+        """Users of the population."""
+
+    @property
+    @abc.abstractmethod
+    def max_characters(self) -> int:
+        """Characters of the longest word that can be found, at least 0."""
+
+    @property
+    @abc.abstractmethod
+    def assumptions(self) -> tuple[str, ...]:
+        """What the law takes for granted, a clause each."""
+
+    @abc.abstractmethod
+    def rate(self, holders: int, characters: int) -> float:
+        """Computes how likely a word is found.
+
+        Args:
+            holders: Users who hold it, 0 to population_size.
+            characters: The characters of the word, 1 to max_characters.
+
+        Returns:
+            The probability; it does not fall with the number of holders.
+        """
+
+    def holders_needed(self, probability: float, characters: int) -> int | None:
+        """Finds how many users have to hold a word.
+
+        Args:
+            probability: The probability of the word to be found, in (0, 1).
+            characters: The characters of the word, at least 1.
+
+        Returns:
+            The smallest number; None if not even a word that all hold is found so
+            surely, or if words are not so long.
+        """
+        argument_checks.probability("probability", probability)
+        argument_checks.integer("characters", characters, 1)
+        size = self.population_size
+        if (
+            characters > self.max_characters
+            or self.rate(size, characters) < probability
+        ):
+            return None
+        if self.rate(0, characters) >= probability:
+            return 0
+        return 1 + triehh.last_true(
+            lambda holders: self.rate(holders, characters) < probability, 0, size
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Alternative:
+    """A setting to compare with.
+
+    Attributes:
+        name: What is other in it, as "10 times the users".
+        detection: Its law; None where it finds nothing.
+    """
+
+    name: str
+    detection: Detection | None
+
+
+def lengths(detection: Detection, characters: int | None = None) -> list[int]:
+    """Returns the lengths of words that tables have.
+
+    Args:
+        detection: The detection of the run.
+        characters: The one that is asked for; None for a usual one and the longest.
+    """
+    if characters is not None:
+        return [characters]
+    longest = detection.max_characters
+    return sorted({min(USUAL_CHARACTERS, longest), longest}) if longest else []
+
+
+def rows(
+    alternatives: Sequence[Alternative],
+    probabilities: Sequence[float] = PROBABILITIES,
+    characters: int | None = None,
+) -> list[dict[str, Any]]:
+    """Returns a table of what can be found.
+
+    Args:
+        alternatives: The setting itself, and what to compare it with.
+        probabilities: With which a word is to be found.
+        characters: See `lengths`.
+
+    Returns:
+        A row for each setting, length and probability: setting, population,
+        characters, probability, holders and share: how many users have to hold such a
+        word, and which share of the users that is; None where none is found so surely.
+    """
+    found = []
+    for alternative in alternatives:
+        detection = alternative.detection
+        for length in lengths(detection or _first(alternatives), characters):
+            for probability in probabilities:
+                size, holders, share = None, None, None
+                if detection is not None:
+                    size = detection.population_size
+                    holders = detection.holders_needed(probability, length)
+                    share = None if holders is None else holders / size
+                found.append(
+                    {
+                        "setting": alternative.name,
+                        "population": size,
+                        "characters": length,
+                        "probability": probability,
+                        "holders": holders,
+                        "share": share,
+                    }
+                )
+    return found
+
+
+def _first(alternatives: Sequence[Alternative]) -> Detection:
+    return next(a.detection for a in alternatives if a.detection is not None)
+
+
+def sentences(table: Sequence[dict[str, Any]]) -> str:
+    """Returns what a user has to know of a table, in two or three sentences.
+
+    Args:
+        table: From `rows`; its first setting is the user's own.
+    """
+    if not table:
+        return "Words of one symbol, their end, are none: nothing is found."
+    own = [row for row in table if row["setting"] == table[0]["setting"]]
+    length = own[0]["characters"]
+    likely = max(row["probability"] for row in own)
+    shown = [row for row in own if row["characters"] == length]
+    possible = [row for row in shown if row["holders"] is not None]
+    what = f"A word of {length} characters"
+    if possible:
+        text = f"{what} is found with probability " + ", and with ".join(
+            f"{row['probability']:g} if {row['holders']:,} clients hold it "
+            f"({_percent(row['share'])})"
+            for row in possible
+        )
+    else:
+        text = (
+            f"{what} is not found with probability {shown[0]['probability']:g}, even "
+            "if all clients hold it"
+        )
+    others = [
+        row
+        for row in table
+        if row["setting"] != table[0]["setting"]
+        and (row["characters"], row["probability"]) == (length, likely)
+    ]
+    if not others:
+        return f"{text}."
+    helps = "; ".join(f"{row['setting']}: {_percent(row['share'])}" for row in others)
+    return f"{text}. What would help, for probability {likely:g}: {helps}."
+
+
+def advice(num_found: int, part: float, table: Sequence[dict[str, Any]]) -> str:
+    """Returns why little was found, and what would help; nothing where it was enough.
+
+    Args:
+        num_found: How many words.
+        part: How good that is, from 0 to 1, as F1 or a coverage; nan if unknown.
+        table: From `rows`.
+    """
+    if num_found >= _ENOUGH and not part < _ENOUGH_OF_ALL:
+        return ""
+    return f"That is little, because of what can be found at all. {sentences(table)}"
+
+
+def _percent(share: float | None) -> str:
+    return "none" if share is None else f"{100 * share:.3g}%"

@@ -1,0 +1,95 @@
+"""Checks of the arguments of local randomizers, made before any draw."""
+
+import numbers
+
+import numpy as np
+import tensorflow as tf
+
+from federated_hh.privacy import checks as privacy_checks
+
+# Beyond this e^-epsilon comes near 2^-64, the smallest chance that a coin has.
+MAX_EPSILON = 40.0
+MAX_DOMAIN_SIZE = 2**31 - 1
+MAX_COUNT = 2**63 - 1
+
+
+def check_epsilon(epsilon: float) -> float:
+    """Returns epsilon, or raises a `ValueError` if it is not in (0, 40]."""
+    why = "coins of 64 bits"
+    return privacy_checks.positive("epsilon", epsilon, MAX_EPSILON, why)
+
+
+def check_seed(seed: tf.types.experimental.TensorLike) -> tf.Tensor:
+    """Returns the stateless seed as a tensor, or raises a `ValueError`."""
+    seed = tf.convert_to_tensor(seed)
+    if seed.dtype not in (tf.int32, tf.int64) or seed.shape.as_list() != [2]:
+        raise ValueError(
+            f"seed is {seed.dtype.name} of shape {seed.shape}; it has to be int32 or "
+            "int64 of shape [2]"
+        )
+    return seed
+
+
+def check_items(items: tf.types.experimental.TensorLike, domain_size: int) -> tf.Tensor:
+    """Returns the items as int32, or raises if one is outside the domain."""
+    if not tf.is_tensor(items):
+        items = np.asarray(items)
+        # An empty list has no type of its own.
+        items = items.astype(np.int32) if items.size == 0 else items
+    items = tf.convert_to_tensor(items)
+    if items.dtype not in (tf.int32, tf.int64) or items.shape.rank != 1:
+        raise ValueError(
+            f"items is {items.dtype.name} of shape {items.shape}; it has to be "
+            "int32 or int64 of shape [reports]"
+        )
+    allowed = f"items has to be in [0, {domain_size - 1}], the domain; "
+    if tf.executing_eagerly():
+        values = items.numpy()
+        outside = (values < 0) | (values >= domain_size)
+        if outside.any():
+            place = int(np.flatnonzero(outside)[0])
+            raise ValueError(f"{allowed}items[{place}] is {values[place]}")
+        return tf.cast(items, tf.int32)
+    outside = tf.logical_or(items < 0, items >= domain_size)
+    values = tf.boolean_mask(items, outside)
+    fits = tf.Assert(tf.equal(tf.size(values), 0), [allowed, "outside:", values])
+    with tf.control_dependencies([fits]):
+        # A cast to the same type is no operation that could wait for the check.
+        return tf.cast(tf.identity(items), tf.int32)
+
+
+def check_histogram(
+    histogram: np.ndarray, domain_size: int, values_per_report: int
+) -> np.ndarray:
+    """Returns the histogram as int64, or raises a `ValueError`."""
+    # NumPy would make a list with a number beyond int64 one of float64.
+    is_array = hasattr(histogram, "__array__")
+    counts = np.asarray(histogram, None if is_array else object)
+    if counts.shape != (domain_size,):
+        raise ValueError(
+            f"histogram has shape {counts.shape}; it has to be "
+            f"({domain_size},), a count for each item of the domain"
+        )
+    whole = counts.dtype.kind in "iu"
+    if counts.dtype.kind == "O":
+        whole = all(isinstance(c, numbers.Integral) for c in counts)
+        whole = whole and not any(isinstance(c, bool) for c in counts)
+    if not whole:
+        raise ValueError(f"histogram is {counts.dtype}; it has to be of integers")
+    # The most that a sum of reports holds, "no item" and all other items added.
+    limit = MAX_COUNT // values_per_report
+    for wrong in (counts < 0, counts > limit):
+        if np.any(wrong):
+            item = int(np.flatnonzero(wrong)[0])
+            raise ValueError(
+                f"histogram[{item}] is {counts[item]}; it has to be in [0, {limit}]"
+            )
+    counts = counts.astype(np.int64)
+    # float64 is enough to tell whether the exact sum is needed.
+    if counts.sum(dtype=np.float64) > limit / 2 and sum(counts.tolist()) > limit:
+        raise ValueError(
+            f"histogram has a sum of {sum(counts.tolist())}; it has to be in "
+            f"[0, {limit}], as a report has {values_per_report} values and "
+            "their sum has to fit in 64 bits"
+        )
+    return counts

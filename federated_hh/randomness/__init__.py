@@ -1,0 +1,1 @@
+"""Seeds, noise keys, streams that follow from them, and exact integer noise."""

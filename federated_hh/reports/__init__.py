@@ -1,0 +1,1 @@
+"""Report pages, plots, and the summary at the end of a run."""

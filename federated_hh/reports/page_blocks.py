@@ -1,0 +1,190 @@
+"""What a section of a report shows, one after the other: text, tables, pictures."""
+
+import base64
+import dataclasses
+import functools
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Self
+
+import markdown
+import markupsafe
+import numpy as np
+import pandas as pd
+
+from federated_hh.files import cells
+from federated_hh.reports import page_tree, plots
+
+if TYPE_CHECKING:  # imported with the first figure
+    from matplotlib import figure as figure_lib
+
+_LONG = 30  # rows
+
+
+@dataclasses.dataclass(frozen=True)
+class Text:
+    """Markdown, in which tags are no tags: words that clients typed may be in it."""
+
+    source: str
+    kind = "text"
+
+    @property
+    def html(self) -> markupsafe.Markup:
+        """The text as HTML."""
+        extensions = ["tables", "fenced_code", "sane_lists"]
+        reader = markdown.Markdown(extensions=extensions, tab_length=2)
+        # What is left is escaped when it is written, as are code and flags.
+        reader.preprocessors.deregister("html_block")
+        for pattern in ("html", "autolink", "automail"):
+            reader.inlinePatterns.deregister(pattern)
+        return markupsafe.Markup(reader.convert(self.source))
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+    """A table with a caption; the numbers of a column have one format.
+
+    Columns without any value are left out.
+
+    Attributes:
+        caption: Above it.
+        data: What it shows.
+        printed: Columns of texts that are numbers, as bounds that were rounded up.
+        names: Columns whose names are nobody's words, as those of files.
+    """
+
+    caption: str
+    data: pd.DataFrame
+    printed: Sequence[str] = ()
+    names: Sequence[str] = ()
+    kind = "table"
+
+    @functools.cached_property
+    def _shown(self) -> pd.DataFrame:
+        if not len(self.data):
+            return self.data
+        return self.data.loc[:, ~self.data.isna().all(axis="index")]
+
+    @property
+    def is_long(self) -> bool:
+        """Whether it takes a search to find a row."""
+        return len(self.data) > _LONG
+
+    @property
+    def columns(self) -> list[tuple[str, bool]]:
+        """The columns: a name, and whether it holds text, which is set to the left."""
+        return [
+            (
+                str(name) if name in self.names else str(name).replace("_", " "),
+                name not in self.printed
+                and not pd.api.types.is_numeric_dtype(self._shown[name]),
+            )
+            for name in self._shown.columns
+        ]
+
+    @property
+    def rows(self) -> list[list[str]]:
+        """The cells as text."""
+        columns = [
+            cells.aligned(list(self._shown[name]))
+            if name in self.printed
+            else _column(self._shown[name])
+            for name in self._shown.columns
+        ]
+        return [list(row) for row in zip(*columns, strict=True)]
+
+
+def _column(values: pd.Series) -> list[str]:
+    """Returns the cells of a column: numbers with as many decimals as each other."""
+    if pd.api.types.is_float_dtype(values):
+        known = values[np.isfinite(values) & (values != 0)].abs()
+        decimals = _decimals(known) if len(known) else 0
+        if decimals is not None:
+            return [
+                f"{value:,.{decimals}f}" if np.isfinite(value) else cells.cell(value)
+                for value in values
+            ]
+    return [cells.cell(value) for value in values]
+
+
+def _decimals(known: pd.Series) -> int | None:
+    """Returns how many decimals numbers above 0 need; None where no number will do."""
+    largest = known.max()
+    if largest >= 1e15:
+        return None
+    decimals = max(0, 3 - math.floor(math.log10(largest)))
+    if known.min() < 10.0 ** (1 - decimals) and not (known == known.round()).all():
+        return None  # too small beside the largest
+    while decimals and (known.round(decimals - 1) == known.round(decimals)).all():
+        decimals -= 1
+    return decimals
+
+
+@dataclasses.dataclass(frozen=True)
+class Picture:
+    """A picture with a caption."""
+
+    caption: str
+    png: bytes
+    kind = "picture"
+
+    @property
+    def base64(self) -> str:
+        """The picture as the text of a data URL."""
+        return base64.b64encode(self.png).decode()
+
+
+class Section:
+    """A part of a page, with what it shows; its methods return it.
+
+    Attributes:
+        title: Its heading.
+        covered: Whether a run's guarantee covers all of it. Else the page says that it
+            is the simulator's knowledge.
+        blocks: What it shows, from top to bottom.
+    """
+
+    def __init__(self, title: str, covered: bool):
+        self.title = title
+        self.covered = covered
+        self.blocks: list[Text | Table | Picture | page_tree.Tree] = []
+
+    def text(self, source: str) -> Self:
+        """Shows Markdown. HTML in it is shown, not obeyed."""
+        self.blocks.append(Text(source))
+        return self
+
+    def show(
+        self, table: pd.DataFrame, caption: str = "", names: Sequence[str] = ()
+    ) -> Self:
+        """Shows a table that no file of the section's holds; see `Table`."""
+        self.blocks.append(Table(caption, table, names=names))
+        return self
+
+    def guarantees(self, rows: Sequence[Mapping[str, str]]) -> Self:
+        """Shows guarantees, a row each, as `Guarantee.row` has it."""
+        table = pd.DataFrame(rows)
+        self.blocks.append(Table("", table, printed=("epsilon", "delta")))
+        return self
+
+    def tree(self, words: Sequence[str]) -> Self:
+        """Shows words as the trie that they make, which opens level by level."""
+        self.blocks.append(page_tree.Tree(words))
+        return self
+
+    def picture(self, figure: "figure_lib.Figure") -> Self:
+        """Shows a figure; one that says no more than a sentence would is left out.
+
+        Args:
+            figure: The titles of its plots stand where it cannot be seen.
+        """
+        self._draw(figure)
+        return self
+
+    def _draw(self, figure: "figure_lib.Figure") -> Picture | None:
+        """Shows a figure and returns the picture; None of one that says nothing."""
+        if not plots.says_something(figure):
+            return None
+        shown = Picture("; ".join(plots.titles(figure)), plots.png(figure))
+        self.blocks.append(shown)
+        return shown

@@ -1,0 +1,243 @@
+"""The look that the plots of all programs share.
+
+Figures are values: none of them is pyplot's, so that making one changes nothing for a
+notebook that draws plots of its own. Matplotlib is imported with the first of them: it
+takes 20 MB, which a run has no use for before its report.
+"""
+
+import io
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from federated_hh.files import cells
+
+if TYPE_CHECKING:
+    from matplotlib import axes as axes_lib
+    from matplotlib import axis as axis_lib
+    from matplotlib import figure as figure_lib
+
+INK, MUTED, GRID = "#1f2933", "#52606d", "#e4e7eb"
+BLUE, ORANGE, GREEN, PURPLE = "#2364aa", "#d1603d", "#3a7d44", "#6f4aa8"
+TEAL, PINK = "#1098a8", "#c2378f"
+
+# Of straight lines.
+_DASHES = ("--", "-.", (0, (5, 1, 1, 1, 1, 1)), ":")
+_WIDTH = 7.5  # inches
+
+
+def single(
+    title: str, x_label: str, y_label: str
+) -> "tuple[figure_lib.Figure, axes_lib.Axes]":
+    """Returns a figure of one plot."""
+    figure, (axes,) = _figure([title], x_label, height=4.2)
+    axes.set_ylabel(y_label, color=MUTED)
+    return figure, axes
+
+
+def stacked(
+    titles: Sequence[str], x_label: str
+) -> "tuple[figure_lib.Figure, list[axes_lib.Axes]]":
+    """Returns a figure of several plots, one below the other, over one x axis."""
+    return _figure(titles, x_label, height=0.6 + 2.0 * len(titles))
+
+
+def _figure(titles, x_label, height):
+    from matplotlib import figure as figure_lib
+
+    figure = figure_lib.Figure(figsize=(_WIDTH, height), layout="constrained")
+    panels = list(figure.subplots(len(titles), sharex=True, squeeze=False)[:, 0])
+    for axes, title in zip(panels, titles, strict=True):
+        axes.set_title(title, loc="left", color=INK)
+        axes.tick_params(colors=MUTED)
+        axes.grid(color=GRID, linewidth=0.8)
+        axes.set_axisbelow(True)
+        for side in ("top", "right"):
+            axes.spines[side].set_visible(False)
+    panels[-1].set_xlabel(x_label, color=MUTED)
+    return figure, panels
+
+
+def legend(axes: "axes_lib.Axes", *, below: bool = False) -> None:
+    """Names what is drawn.
+
+    Args:
+        axes: Where.
+        below: Whether the names stand below the figure, in two columns where it is
+            wide enough: for many long ones, or where the data leave no corner free.
+            The figure grows by their height.
+    """
+    from matplotlib import figure as figure_lib
+
+    if not below:
+        axes.legend(frameon=False, labelcolor=INK)
+        return
+    inside = axes.get_legend()
+    if inside is not None:
+        inside.remove()
+    named = axes.get_legend_handles_labels()
+    look: Any = {
+        "loc": "outside lower center",
+        "frameon": False,
+        "labelcolor": INK,
+    }
+    figure = axes.figure
+    assert isinstance(figure, figure_lib.Figure)
+    names = figure.legend(*named, ncols=2, **look)
+    if names.get_window_extent().width > figure.bbox.width:
+        names.remove()
+        names = figure.legend(*named, **look)
+    figure.set_figheight(
+        figure.get_figheight() + names.get_window_extent().height / figure.dpi
+    )
+
+
+def band(
+    axes: "axes_lib.Axes", low: pd.Series, high: pd.Series, color: str = BLUE
+) -> None:
+    """Shades what lies between two curves, over their index."""
+    axes.fill_between(low.index, low, high, color=color, alpha=0.2, lw=0)
+
+
+def curves(
+    axes: "axes_lib.Axes",
+    table: pd.DataFrame,
+    names: Mapping[str, tuple[str, str]],
+    **line: Any,
+) -> None:
+    """Draws columns of a table over its index, and names them.
+
+    Args:
+        axes: Where.
+        table: Has the columns.
+        names: By column: what it is called, and its color.
+        **line: How they look, as `Axes.plot` takes it.
+    """
+    for column, (label, color) in names.items():
+        axes.plot(table[column], label=label, color=color, **line)
+    legend(axes)
+
+
+def straight_lines(axes: "axes_lib.Axes", values: Mapping[str, float]) -> None:
+    """Draws values that hold over the whole plot, the first twelve; names them.
+
+    Args:
+        axes: Where.
+        values: By what they are called.
+    """
+    looks = itertools.product((MUTED, INK, PURPLE), _DASHES)
+    for (color, dashes), (label, value) in zip(looks, values.items(), strict=False):
+        axes.axhline(value, color=color, linestyle=dashes, linewidth=1, label=label)
+
+
+def in_percent(*axes: "axis_lib.Axis", decimals: int | None = None) -> None:
+    """Writes the numbers beside axes of shares in percent.
+
+    Args:
+        *axes: Such as `Axes.yaxis`.
+        decimals: Digits after the point; by default as many as tell them apart.
+    """
+    from matplotlib import ticker
+
+    for axis in axes:
+        axis.set_major_formatter(ticker.PercentFormatter(1, decimals))
+
+
+def titles(figure: "figure_lib.Figure") -> list[str]:
+    """Returns the titles of a figure's plots."""
+    return [axes.get_title(loc="left") for axes in figure.axes]
+
+
+def says_something(figure: "figure_lib.Figure") -> bool:
+    """Returns whether a figure shows more than a sentence would.
+
+    A curve of one point, a flat one, a lone mark or bar and nothing at all show no
+    more; straight lines over the whole plot do not count, nor do values that are not
+    finite.
+    """
+    return any(_says_something(axes) for axes in figure.axes)
+
+
+def _says_something(axes: "axes_lib.Axes") -> bool:
+    from matplotlib import collections, patches
+
+    for line in axes.lines:
+        points = np.array(line.get_xydata(), np.float64)
+        points = points[np.isfinite(points).all(axis=1)]
+        # Else it is a line over the whole plot, whatever the data.
+        of_data = line.get_transform().contains_branch(axes.transData)
+        if of_data and len(points) and (np.ptp(points, axis=0) > 0).all():
+            return True
+    if any(min(image.get_size()) > 1 for image in axes.images):
+        return True
+    marks = [c for c in axes.collections if isinstance(c, collections.PathCollection)]
+    offsets = [np.ma.filled(each.get_offsets(), np.nan) for each in marks]
+    finite = [np.isfinite(each).all(axis=1).sum() for each in offsets]
+    rectangles = [p for p in axes.patches if isinstance(p, patches.Rectangle)]
+    sizes = [(bar.get_width(), bar.get_height()) for bar in rectangles]
+    bars = [size for size in sizes if np.isfinite(size).all() and 0 not in size]
+    return sum(finite) > 1 or len(bars) > 1
+
+
+def told_and_drawn(
+    metrics: pd.DataFrame, names: Sequence[str]
+) -> tuple[str, list[str]]:
+    """Divides metrics into those that a sentence tells and those that need a plot.
+
+    Args:
+        metrics: As `over_rounds` takes them.
+        names: The columns to show.
+
+    Returns:
+        Sentences, Markdown, on the metrics that are the same in every round or known
+        of one round only, where the mean over the repeats stands for them, "" if
+        there is none; and the names of the others. What has no finite value is in
+        neither.
+    """
+    told: dict[str, list[str]] = {}
+    drawn = []
+    for name in names:
+        known = metrics[np.isfinite(metrics[name].astype(float))]
+        rounds = known["round"].unique()
+        if len(rounds) > 1 and known[name].nunique() > 1:
+            drawn.append(name)
+        elif len(rounds):
+            place = "The same in every round"
+            if len(rounds) == 1:
+                place = f"Of round {rounds[0]} only"
+            value = known[name].iloc[0]
+            if known[name].nunique() > 1:
+                value = float(known[name].mean())
+            words = f"{name.replace('_', ' ')} {cells.cell(value)}"
+            told.setdefault(place, []).append(words)
+    return " ".join(f"{k}: {', '.join(v)}." for k, v in told.items()), drawn
+
+
+def over_rounds(metrics: pd.DataFrame, names: Sequence[str]) -> "figure_lib.Figure":
+    """Returns the curves of metrics over rounds, a panel each.
+
+    Args:
+        metrics: Has a column `round` and a row for each round of each repeat; missing
+            values are left out.
+        names: The columns to show; a line is the mean over the repeats, and a band is
+            from the least to the largest.
+    """
+    from matplotlib import ticker
+
+    figure, panels = stacked([name.replace("_", " ") for name in names], "round")
+    for axes, name in zip(panels, names, strict=True):
+        values = metrics.dropna(subset=name).groupby("round")[name]
+        axes.plot(values.mean(), color=BLUE, marker="o", markersize=3)
+        band(axes, values.min(), values.max())
+    panels[-1].xaxis.set_major_locator(ticker.MaxNLocator(integer=True))
+    return figure
+
+
+def png(figure: "figure_lib.Figure") -> bytes:
+    """Returns a figure as PNG; the same figure gives the same bytes."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=150, metadata={"Software": None})
+    return buffer.getvalue()

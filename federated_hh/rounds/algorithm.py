@@ -1,0 +1,98 @@
+"""What a user writes: an algorithm of rounds.
+
+    class Histogram(Algorithm[State, np.ndarray]):
+        plan: who is asked, for what, and what of it is released
+        describe: everything that a sum depends on
+        initialize: the state before the first round
+        next_query: what the next round asks, or None
+        update: the next state, from what the plan's mechanism released
+
+`federated_hh.rounds.run` has the rest: streams, records, checkpoints, metrics, repeats,
+resuming, statement and report.
+"""
+
+import abc
+import contextlib
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+import pandas as pd
+
+from federated_hh.privacy import plan as plan_lib
+from federated_hh.randomness import streams
+
+S = TypeVar("S")
+T = TypeVar("T")
+
+
+@dataclasses.dataclass(frozen=True)
+class Query(Generic[T]):
+    """What a round asks its clients.
+
+    Attributes:
+        ask: Returns the sum over a cohort: of the clients (int64, ascending) and the
+            round's random stream. Usually a `BlockRound` with its message.
+        facts: What the accounting has to know of the round, written down before
+            anybody is asked.
+    """
+
+    ask: Callable[[np.ndarray, streams.Stream], T]
+    facts: Mapping[str, float | int | str] = dataclasses.field(default_factory=dict)
+
+
+class Algorithm(abc.ABC, Generic[S, T]):
+    """An algorithm of rounds; see this module's docstring.
+
+    States are frozen dataclasses of plain values, arrays and further dataclasses; the
+    engine saves and loads them.
+
+    Attributes:
+        plan: What its privacy depends on.
+        max_rounds: The most rounds of a repeat, for the time that is left; None where
+            nobody knows.
+    """
+
+    plan: plan_lib.Plan[Any, Any, Any]
+    max_rounds: int | None = None
+
+    @abc.abstractmethod
+    def describe(self) -> Mapping[str, Any]:
+        """Returns all that a sum depends on beside the plan, as JSON can hold it."""
+
+    @abc.abstractmethod
+    def initialize(self, repeat: int) -> S:
+        """Returns the state before the first round of a repeat, from 0."""
+
+    @abc.abstractmethod
+    def next_query(self, state: S) -> Query[T] | None:
+        """Returns what the next round asks; None where the repeat is finished."""
+
+    @abc.abstractmethod
+    def update(self, state: S, released: Any) -> tuple[S, Mapping[str, float | int]]:
+        """Returns the next state, and metrics that what was released covers.
+
+        Args:
+            state: That `next_query` was asked with.
+            released: What the mechanism let through of the sum.
+        """
+
+    def results(self, state: S) -> Mapping[str, pd.DataFrame]:
+        """Returns the released results of a finished repeat, as tables by name."""
+        del state
+        return {}
+
+    def progress(self, row: Mapping[str, float | int]) -> str:
+        """Returns what the log says of a round, from all its metrics."""
+        return ", ".join(
+            f"{name} {value:,.6g}"
+            for name, value in row.items()
+            if name not in ("repeat", "round", "seconds")
+        )
+
+    def worker(self) -> contextlib.AbstractContextManager[Any]:
+        """Returns the context that queries are asked in: by default what was chosen."""
+        from federated_hh.runtime import runtime  # TensorFlow takes seconds to import
+
+        return runtime.computing()

@@ -1,0 +1,87 @@
+"""What one client sends, as one vector of integers, and the sum of them back again."""
+
+import collections
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from federated_hh.runtime import runtime
+
+
+class Layout:
+    """Where the numbers of each sum stand in a client's vector.
+
+    Attributes:
+        size: Numbers of a vector.
+    """
+
+    def __init__(self, result: tff.Type, largest: Mapping[str, int]):
+        """Reads a TFF type.
+
+        Args:
+            result: The type of what a client's work returns: tensors or lists of
+                tensors, by name, of shapes that are known.
+            largest: For each, the most that a client adds to a number of it.
+
+        Raises:
+            ValueError: If a shape is not known, or numbers are no integers.
+        """
+        self._largest = dict(largest)
+        self._types = {name: getattr(result, name) for name in largest}
+        self._sizes = {
+            name: sum(math.prod(part.shape) for part in self._tensors(name))
+            for name in largest
+        }
+        self.size = sum(self._sizes.values())
+
+    def vector(self, sent: Mapping[str, Any]) -> np.ndarray:
+        """Returns what a client sends as a vector: uint64 [size].
+
+        Raises:
+            SecureSumError: If a number is below 0 or above its bound.
+        """
+        parts = []
+        for name, most in self._largest.items():
+            arrays = tf.nest.flatten(sent[name])
+            part = np.concatenate([np.asarray(array).reshape(-1) for array in arrays])
+            if part.min() < 0 or part.max() > most:
+                raise runtime.SecureSumError(
+                    f"masked sum: a contribution to {name} goes from {part.min()} to "
+                    f"{part.max()}; it has to be in [0, {most}]"
+                )
+            parts.append(part)
+        return np.concatenate(parts).astype(np.uint64)
+
+    def sums(self, total: np.ndarray) -> collections.OrderedDict[str, Any]:
+        """Returns the sums by name, as the work returns a client's.
+
+        Args:
+            total: uint64 [size], below 2^63.
+        """
+        found, first = collections.OrderedDict(), 0
+        for name in self._largest:
+            arrays = []
+            for part in self._tensors(name):
+                size = math.prod(part.shape)
+                numbers = total[first : first + size].astype(part.dtype)
+                arrays.append(numbers.reshape(part.shape))
+                first += size
+            is_list = isinstance(self._types[name], tff.StructType)
+            found[name] = arrays if is_list else arrays[0]
+        return found
+
+    def _tensors(self, name: str) -> list[tff.TensorType]:
+        """Returns the types of a sum's tensors, in order."""
+        kind = self._types[name]
+        parts = list(kind) if isinstance(kind, tff.StructType) else [kind]
+        for part in parts:
+            if None in part.shape or part.dtype != np.int64:
+                raise ValueError(
+                    f"{name} is {part}; it has to be int64 of a known shape, or it "
+                    "cannot be masked"
+                )
+        return parts

@@ -1,0 +1,158 @@
+"""A whole experiment by one call, for programs and notebooks alike.
+
+done = experiment.run_experiment(algorithm, "runs/first", seed=1)
+print(done.statement.to_markdown(), done.metrics)
+"""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Generic, TypeVar
+
+import pandas as pd
+
+from federated_hh.files import preparation_caches
+from federated_hh.privacy import statement as statement_lib
+from federated_hh.randomness import noise_keys
+from federated_hh.reports import page
+from federated_hh.reports import summary as verdict_lib
+from federated_hh.rounds import run, steps
+from federated_hh.rounds.algorithm import Algorithm
+from federated_hh.run_directory import directory as run_directory
+
+S = TypeVar("S")
+
+
+@dataclasses.dataclass(frozen=True)
+class Experiment(Generic[S]):
+    """What an experiment gave.
+
+    Attributes:
+        path: The run directory.
+        outcome: The last states, and the record of who was asked.
+        statement: What is guaranteed, from the record.
+        metrics: A row a round: the simulator's view.
+        verdict: What it comes to, as the page has it on top; None of a report that
+            says nothing. `print` it.
+    """
+
+    path: str
+    outcome: run.Outcome[S]
+    statement: statement_lib.PrivacyStatement
+    metrics: pd.DataFrame
+    verdict: verdict_lib.Verdict | None
+
+
+Report = Callable[
+    [
+        run_directory.RunDirectory,
+        run.Outcome[Any],
+        statement_lib.PrivacyStatement,
+    ],
+    verdict_lib.Verdict | None,
+]
+
+
+def run_experiment(
+    algorithm: Algorithm[S, Any],
+    output_dir: str,
+    *,
+    program: str | None = None,
+    flags: Sequence[str] = (),
+    facts: Mapping[str, Any] | None = None,
+    resume: bool = False,
+    seed: int = 1,
+    noise_key: noise_keys.NoiseKey | None = None,
+    repeats: int = 1,
+    delta: float = 1e-10,
+    save_every: int = 1,
+    keep: int = 1,
+    observers: Sequence[run.Observer] = (),
+    report: Report | None = None,
+) -> Experiment[S]:
+    """Runs an algorithm and leaves a complete run directory.
+
+    Args:
+        algorithm: What to run.
+        output_dir: Where; must not exist, or be an empty directory, unless `resume`.
+        program: What `run.json` names; the algorithm's class by default.
+        flags: How a program was called, as `--name=value`, to be shown and repeated.
+        facts: What else a resumed run must have in common with its start.
+        resume: Whether to go on with the interrupted run that is there.
+        seed: The public seed.
+        noise_key: The noise key of the noise; None for a new secret one, or, with
+            `resume`, the run's own.
+        repeats: How often.
+        delta: The delta of the guarantees, in (0, 1).
+        save_every: See `federated_hh.rounds.run.run`.
+        keep: See `federated_hh.rounds.run.run`.
+        observers: See `federated_hh.rounds.run.run`.
+        report: Writes results, statement and `report.html` into the directory, and
+            returns what `Page.write` does; None for a page of the algorithm's
+            `results`, all metrics and the statement.
+
+    Raises:
+        RunDirectoryError: If `output_dir` cannot be used, is damaged or of another
+            run.
+        ValueError: See `federated_hh.rounds.run.run`.
+    """
+    kind = type(algorithm)
+    program = program or f"{kind.__module__}:{kind.__qualname__}"
+    preparation_caches.forget()
+    # What cannot be stated is refused before anybody is asked.
+    algorithm.plan.statement(None, delta, repeats=repeats)
+    # Compared where a run goes on, also without flags that would have them.
+    compared = steps.facts_of(algorithm) | {
+        "seed": seed,
+        "repeats": repeats,
+        "delta": delta,
+    }
+    compared |= facts or {}
+    with run_directory.begin_or_resume(
+        output_dir,
+        resume=resume,
+        program=program,
+        flags=flags,
+        facts=compared,
+        noise_key=noise_key,
+    ) as directory:
+        outcome = run.run(
+            algorithm,
+            directory,
+            seed=seed,
+            repeats=repeats,
+            delta=delta,
+            save_every=save_every,
+            keep=keep,
+            observers=observers,
+        )
+        statement = algorithm.plan.statement(outcome.record, delta)
+        write = report or functools.partial(_write_default, algorithm)
+        verdict = write(directory, outcome, statement)
+        directory.complete()
+        metrics = directory.metrics()
+    return Experiment(str(directory.path), outcome, statement, metrics, verdict)
+
+
+def _write_default(
+    algorithm: Algorithm[S, Any],
+    directory: run_directory.RunDirectory,
+    outcome: run.Outcome[S],
+    statement: statement_lib.PrivacyStatement,
+) -> verdict_lib.Verdict:
+    tables: dict[str, list[pd.DataFrame]] = {}
+    for repeat, state in enumerate(outcome.states):
+        for name, table in algorithm.results(state).items():
+            if len(outcome.states) > 1:
+                table = table.copy()
+                table.insert(0, "repeat", repeat)
+            tables.setdefault(name, []).append(table)
+    return page.write_default(
+        directory,
+        type(algorithm).__name__,
+        released={name: pd.concat(parts) for name, parts in tables.items()},
+        simulator={},
+        released_metrics=directory.released_metrics(),
+        simulator_metrics=directory.metrics(),
+        statement=statement,
+    )

@@ -1,0 +1,186 @@
+"""Who was asked what, written down before anybody is asked: `simulator/rounds.jsonl`.
+
+One line a round, appended and on disk before its clients are asked. A run that goes on
+asks the same rounds again, of the same clients by the same code, or not at all.
+"""
+
+import dataclasses
+import hashlib
+import json
+import os
+
+from federated_hh.files import atomic_files
+from federated_hh.privacy import realised
+from federated_hh.run_directory import files as run_files
+
+FILE = "rounds.jsonl"
+_FAILED = "failed_sums.json"
+
+
+class RecordError(run_files.RunDirectoryError):
+    """The rounds that were asked are not those that this run would ask."""
+
+
+class RoundRecord:
+    """The rounds of a run, as they are written down.
+
+    Attributes:
+        rounds: Those of the run so far, in order.
+    """
+
+    def __init__(self, folder: run_files.RunFiles):
+        """Reads what an interrupted run wrote.
+
+        Raises:
+            RecordError: If it is damaged.
+        """
+        self.path = folder.path / FILE
+        self.rounds: list[realised.Round] = []
+        self._ahead: list[realised.Round] = []
+        # Of the first rounds, by how many they are.
+        self._sha256 = hashlib.sha256()
+        self._digests = [self._sha256.hexdigest()]
+        if not self.path.exists():
+            return
+        contents = run_files.read_bytes(self.path)
+        whole = contents[: contents.rfind(b"\n") + 1]
+        if whole != contents:
+            # Of a line that is not whole nobody was asked.
+            os.truncate(self.path, len(whole))
+        try:
+            self._ahead = [
+                realised.Round(**json.loads(line)) for line in whole.splitlines()
+            ]
+        except (ValueError, TypeError) as error:
+            raise self._damaged(str(error)) from error
+
+    def digest(self, count: int) -> str:
+        """Returns SHA-256 of the first rounds, for the checkpoint."""
+        return self._digests[count]
+
+    def take_over(self, count: int, digest: str) -> None:
+        """Takes over the rounds that a checkpoint is of.
+
+        Args:
+            count: How many it is of.
+            digest: From `digest`.
+
+        Raises:
+            RecordError: If the file has others.
+        """
+        if len(self._ahead) >= count:
+            for found in self._ahead[:count]:
+                self._take(found)
+            self._ahead = self._ahead[count:]
+        if len(self.rounds) != count or self.digest(count) != digest:
+            raise self._damaged(f"the checkpoint is of {count} other rounds")
+
+    def check_code(self, code: str) -> None:
+        """Makes sure that the same run goes on that began.
+
+        Clients who are asked again have to send what they sent, and rounds that are
+        computed again must not have the noise of a round that other code computed.
+
+        Raises:
+            RecordError: If something else asked before.
+        """
+        for found in (*self.rounds[-1:], *self._ahead):
+            if found.code != code:
+                raise RecordError(
+                    f"{self.path}: round {found.number} of repeat {found.repeat + 1} "
+                    "was asked by other versions of this code or its packages, or with "
+                    f"another plan, data or seed (hash {found.code}, now {code}). "
+                    "Continue with those, or begin a new run"
+                )
+
+    def check_done(self) -> None:
+        """Makes sure that all rounds on file are of the run that ends.
+
+        Raises:
+            RecordError: If clients were asked in rounds that it did not come to.
+        """
+        if self._ahead:
+            raise RecordError(
+                f"{self.path} has {len(self._ahead)} more rounds than the run came to "
+                "when it went on: other clients were asked than the statement would "
+                "say. Begin a new run"
+            )
+
+    def add(self, asked: realised.Round) -> None:
+        """Writes down a round that is about to be asked.
+
+        Raises:
+            RecordError: If another one was written down in its place, or it cannot be
+                written.
+        """
+        if self._ahead:
+            found = self._ahead.pop(0)
+            if found != asked:
+                raise RecordError(
+                    f"{self.path} has {found}, but this run would ask {asked}: some "
+                    "clients could take part twice. Begin a new run"
+                )
+            asked = found  # its bytes are on file, and the digest is of those
+        else:
+            try:
+                with open(self.path, "ab") as file:
+                    file.write(_line(asked))
+                    file.flush()
+                    os.fsync(file.fileno())
+                if not self.rounds:
+                    # A new file's name has to be there after a power cut too.
+                    atomic_files.sync(self.path.parent)
+            except OSError as error:
+                raise RecordError(
+                    f"{self.path} cannot be written: {error.strerror}. Nobody was "
+                    "asked. Mend that and continue with --resume"
+                ) from error
+        self._take(asked)
+
+    def _take(self, asked: realised.Round) -> None:
+        self._sha256.update(_line(asked))
+        self._digests.append(self._sha256.hexdigest())
+        self.rounds.append(asked)
+
+    def _damaged(self, why: str) -> RecordError:
+        return RecordError(
+            f"{self.path} is damaged, so who took part is not certain: {why}. Restore "
+            "it, or begin a new run"
+        )
+
+
+class FailedSums:
+    """How often rounds were asked whose sum came to nothing: `simulator/failed_sums`.
+
+    Nothing of such a sum was released. The same clients are asked again, with random
+    numbers of their own for every attempt.
+    """
+
+    def __init__(self, folder: run_files.RunFiles):
+        """Reads what an interrupted run wrote.
+
+        Raises:
+            RunDirectoryError: If it is damaged.
+        """
+        self._folder = folder
+        self._failed: dict[str, int] = {}
+        if (folder.path / _FAILED).exists():
+            self._failed = run_files.read_json(folder.path / _FAILED)
+
+    def count(self, repeat: int, number: int) -> int:
+        """Returns how often a round's sum failed.
+
+        Args:
+            repeat: From 0.
+            number: The number of the round, from 1.
+        """
+        return self._failed.get(f"{repeat}:{number}", 0)
+
+    def add(self, repeat: int, number: int) -> None:
+        """Writes down that a round's sum failed; see `count`."""
+        self._failed[f"{repeat}:{number}"] = self.count(repeat, number) + 1
+        self._folder.write_json(_FAILED, self._failed)
+
+
+def _line(asked: realised.Round) -> bytes:
+    return f"{json.dumps(dataclasses.asdict(asked))}\n".encode()

@@ -1,0 +1,181 @@
+"""Who is asked in a round: uniform cohorts, cohorts with no client in common, all."""
+
+import dataclasses
+import functools
+
+import numpy as np
+
+from federated_hh.privacy import plan
+from federated_hh.randomness import identities, streams
+
+
+class ClientTakesPartTwiceError(RuntimeError):
+    """A client of a cohort took part more often than its sampler allows."""
+
+
+@dataclasses.dataclass(frozen=True)
+class _Cohorts:
+    """What cohorts of a fixed size have in common.
+
+    Attributes:
+        num_clients: Clients of the population.
+        cohort_size: Clients of a round, in [1, num_clients].
+    """
+
+    num_clients: int
+    cohort_size: int
+
+    def __post_init__(self):
+        if not 1 <= self.cohort_size <= self.num_clients:
+            raise ValueError(
+                f"cohort_size is {self.cohort_size}; it has to be from 1 to the "
+                f"population's {self.num_clients:,} clients"
+            )
+
+
+@identities.identity("UniformCohorts", "num_clients cohort_size")
+@dataclasses.dataclass(frozen=True)
+class UniformCohorts(_Cohorts, plan.Sampler[None]):
+    """Cohorts of which each is a uniform sample without replacement of all clients.
+
+    Each round draws from the whole population anew, so a client may take part in
+    several rounds (Zhu et al. 2020, Algorithm 1). The sampling protects only from
+    those who do not know it: it is drawn from the noise key.
+    """
+
+    sampling = plan.Sampling.UNIFORM
+    is_secret = True
+
+    def initialize(self) -> None:
+        """Returns that nothing has to be remembered."""
+
+    def draw(
+        self, places: None, number: int, stream: streams.Stream
+    ) -> plan.Draw[None]:
+        """Chooses the clients of a round; see `federated_hh.privacy.plan.Sampler`."""
+        random = stream.generator("cohort", number)
+        clients = random.choice(
+            self.num_clients, self.cohort_size, replace=False, shuffle=False
+        )
+        # The order of a sample means nothing, and ascending indices are read faster.
+        return plan.Draw(np.sort(clients.astype(np.int64)), places)
+
+    def limits(self, num_rounds: int) -> plan.Limits:
+        """Returns that nothing is limited."""
+        return plan.Limits(num_rounds, 0)
+
+
+@dataclasses.dataclass(frozen=True)
+class Participants:
+    """Who took part in a repeat.
+
+    Attributes:
+        took_part: bool [num_clients].
+        cohorts: How many cohorts there were.
+    """
+
+    took_part: np.ndarray
+    cohorts: int
+
+
+@identities.identity("DisjointCohorts", "num_clients cohort_size")
+@dataclasses.dataclass(frozen=True)
+class DisjointCohorts(_Cohorts, plan.Sampler[Participants]):
+    """Cohorts without a client in common.
+
+    The population is put into one random order, and the cohorts are consecutive
+    slices of it: each is a uniform sample without replacement of the clients that did
+    not take part before (Sun et al. 2024, Algorithm 2).
+    """
+
+    sampling = plan.Sampling.DISJOINT
+    is_secret = False
+
+    def initialize(self) -> Participants:
+        """Returns that nobody took part."""
+        return Participants(np.zeros(self.num_clients, bool), 0)
+
+    def draw(
+        self, places: Participants, number: int, stream: streams.Stream
+    ) -> plan.Draw[Participants]:
+        """Chooses the clients of a round; see `federated_hh.privacy.plan.Sampler`.
+
+        Raises:
+            ValueError: If there are too few clients left.
+            ClientTakesPartTwiceError: If one of them took part before.
+        """
+        first = number * self.cohort_size
+        if first + self.cohort_size > self.num_clients:
+            raise ValueError(
+                f"round {number + 1}: {number + 1:,} cohorts of "
+                f"{self.cohort_size:,} clients, none in two of them, need "
+                f"{first + self.cohort_size:,} clients; the population has "
+                f"{self.num_clients:,}"
+            )
+        order = _order(self.num_clients, stream)
+        cohort = np.sort(order[first : first + self.cohort_size])
+        twice = cohort[places.took_part[cohort]]
+        if twice.size or places.cohorts != number:
+            raise ClientTakesPartTwiceError(
+                f"round {number + 1}: {places.cohorts} cohorts took part before, and "
+                f"{twice.size:,} of its clients did so"
+            )
+        took_part = places.took_part.copy()
+        took_part[cohort] = True
+        return plan.Draw(cohort, Participants(took_part, number + 1))
+
+    def rest(self, num_cohorts: int, stream: streams.Stream) -> np.ndarray:
+        """Returns the clients of none of the first cohorts: int64, ascending."""
+        order = _order(self.num_clients, stream)
+        return np.sort(order[num_cohorts * self.cohort_size :])
+
+    def limits(self, num_rounds: int) -> plan.Limits:
+        """Returns that a client takes part once."""
+        return plan.Limits(1, num_rounds - 1)
+
+
+@identities.identity("Everybody", "num_clients")
+@dataclasses.dataclass(frozen=True)
+class Everybody(plan.Sampler[None]):
+    """All clients in every round.
+
+    Attributes:
+        num_clients: Clients of the population, at least 1.
+    """
+
+    num_clients: int
+
+    sampling = plan.Sampling.LIMITED
+    is_secret = False
+
+    def __post_init__(self):
+        if self.num_clients < 1:
+            raise ValueError(
+                f"num_clients is {self.num_clients}; it has to be at least 1"
+            )
+
+    @property
+    def cohort_size(self) -> int:  # type: ignore[override]
+        """Clients of a round: all."""
+        return self.num_clients
+
+    def initialize(self) -> None:
+        """Returns that nothing has to be remembered."""
+
+    def draw(
+        self, places: None, number: int, stream: streams.Stream
+    ) -> plan.Draw[None]:
+        """Chooses the clients of a round; see `federated_hh.privacy.plan.Sampler`."""
+        del number, stream
+        return plan.Draw(np.arange(self.num_clients), places)
+
+    def limits(self, num_rounds: int) -> plan.Limits:
+        """Returns that a client takes part in each round."""
+        return plan.Limits(num_rounds, 0)
+
+
+@functools.lru_cache(maxsize=1)
+def _order(num_clients: int, stream: streams.Stream) -> np.ndarray:
+    order = stream.generator("order of clients").permutation(num_clients)
+    order.flags.writeable = False
+    return order

@@ -1,0 +1,154 @@
+r"""Command line of the privacy accounting.
+
+Examples: one for each mechanism, what runs cost together, all numbers of the papers.
+
+  scripts/run accounting --mechanism=dp_ftrl --noise_multiplier=7 \
+      --num_rounds=930 --min_separation=212 --max_participation=4 --delta=1e-10
+  scripts/run accounting --mechanism=blt --noise_multiplier=4 \
+      --num_rounds=930 --min_separation=212 --max_participation=4 --delta=1e-10
+  scripts/run accounting --mechanism=tree_against_blt --delta=1e-10 \
+      --noise_multiplier=7 --num_rounds=930 --min_separation=212 --max_participation=4
+  scripts/run accounting --mechanism=tree_against_blt --table=xu_2023 \
+      --delta=1e-10
+  scripts/run accounting --mechanism=shuffle --delta=1e-10 \
+      --randomizer=subset_selection --local_epsilon=10 --domain_size=1000001 \
+      --num_reports=30000000
+  scripts/run accounting --mechanism=triehh --population=100000 \
+      --epsilon=2 --delta=1e-10 --max_length=10
+  scripts/run accounting --mechanism=triehh --population=100000 \
+      --epsilon=2 --delta=1e-10 --max_length=10 --detectable --plot=found.png
+  scripts/run accounting --mechanism=ldp_triehh --detectable \
+      --population=4727 --local_epsilon=10 --max_depth=12 --kept_prefixes=300
+  scripts/run accounting --mechanism=k_anonymity --local_epsilon=10 \
+      --alphabet_size=100 --kept_prefixes=10000 --num_reports=30000000 --alpha=0.95
+  scripts/run accounting --mechanism=cohort_size --epsilon=1 \
+      --randomizer=asymmetric_one_hot --local_epsilon=3 --delta=1e-6
+  scripts/run accounting --compose=runs/words,runs/model --delta=1e-6
+  scripts/run accounting --paper_tables
+
+Bad input is answered with one line on standard error and exit status 2.
+"""
+
+import csv
+import dataclasses
+import io
+import json
+import math
+import sys
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from absl import app, flags
+
+from federated_hh.options import help_text, option_flags
+from federated_hh.privacy.accounting import answers as accounting_answers
+from federated_hh.privacy.accounting import options as accounting_options
+
+_MECHANISM = flags.DEFINE_enum(
+    "mechanism", None, list(accounting_answers.ANSWERS), "What to account for."
+)
+_PAPER_TABLES = flags.DEFINE_bool(
+    "paper_tables", False, "Print every number of the four papers beside ours."
+)
+_COMPOSE = flags.DEFINE_list(
+    "compose",
+    None,
+    "Run directories, with commas between: print what the runs guarantee together at "
+    "--delta, one total for each unit of privacy, or why there is none.",
+)
+_FORMAT = flags.DEFINE_enum(
+    "format", "text", ["text", "json", "csv"], "Format of the output."
+)
+
+_OPTIONS = option_flags.define(accounting_options.AccountingOptions)
+help_text.first(
+    *("mechanism", "epsilon", "delta", "population", "detectable", "noise_multiplier"),
+    *("num_rounds", "local_epsilon", "num_reports", "compose"),
+)
+
+
+def main(argv: Sequence[str]):
+    """Answers the question that the flags ask, on standard output."""
+    del argv
+    try:
+        rows = _answer()
+    except ValueError as error:
+        _fail(error)
+    except ArithmeticError as error:
+        _fail(f"the flags' values, taken together, are too large or small: {error}")
+    print(render(rows, _FORMAT.value))
+
+
+def render(rows: Sequence[dict[str, Any]], form: str) -> str:
+    """Renders an answer.
+
+    Args:
+        rows: Dictionaries with the same keys in the same order.
+        form: "text", "json" or "csv".
+
+    Returns:
+        The text, without a line break at the end. JSON has full precision, with
+        infinity as the string "inf"; text has 6 significant digits.
+    """
+    if form == "json":
+        plain = [
+            {
+                key: "inf" if isinstance(value, float) and math.isinf(value) else value
+                for key, value in row.items()
+            }
+            for row in rows
+        ]
+        return json.dumps(plain, indent=2, allow_nan=False)
+    if form == "csv":
+        buffer = io.StringIO()
+        writer = csv.DictWriter(buffer, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+        return buffer.getvalue().rstrip("\n")
+    header = list(rows[0])
+    cells = [header, *([_text(row[key]) for key in header] for row in rows)]
+    widths = [max(len(line[i]) for line in cells) for i in range(len(header))]
+    return "\n".join(
+        "  ".join(
+            cell.ljust(width) for cell, width in zip(line, widths, strict=True)
+        ).rstrip()
+        for line in cells
+    )
+
+
+def _answer() -> list[dict[str, Any]]:
+    # Only what was set is passed on, so that a flag of another mechanism is refused.
+    given = dataclasses.asdict(_OPTIONS.read())
+    values = {name: value for name, value in given.items() if value is not None}
+    if _PAPER_TABLES.value:
+        if _MECHANISM.value is not None or _COMPOSE.value is not None or values:
+            raise ValueError("--paper_tables takes no other flag but --format")
+        from federated_hh.privacy.accounting import paper_tables
+
+        return [dataclasses.asdict(row) for row in paper_tables.all_rows()]
+    answers, mechanism = accounting_answers.ANSWERS, _MECHANISM.value
+    if _COMPOSE.value is not None:
+        from federated_hh.privacy.accounting import run_totals
+
+        if mechanism is not None or set(values) != {"delta"}:
+            raise ValueError("--compose takes --delta, and no other flag but --format")
+        return run_totals.compose(_COMPOSE.value, values["delta"])
+    if mechanism is None:
+        raise ValueError(
+            f"say --mechanism= one of {', '.join(answers)}, --compose or --paper_tables"
+        )
+    return accounting_answers.call(answers[mechanism], mechanism, values)
+
+
+def _text(value: Any) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _fail(error: Exception | str) -> NoReturn:
+    for each in getattr(error, "errors", [error]):
+        print(f"error: {' '.join(str(each).split())}", file=sys.stderr)
+    sys.exit(2)
+
+
+if __name__ == "__main__":
+    app.run(main, flags_parser=option_flags.parse)

@@ -1,0 +1,1 @@
+"""The directory of a run: flags, record, results, and secrets apart."""

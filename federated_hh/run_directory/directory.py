@@ -1,0 +1,435 @@
+"""The directory that a run leaves: flags, progress, results.
+
+    run.json, flags.txt   what the run is
+    metrics.csv, tables   what the run's guarantee covers
+    privacy.json, .md     the guarantee
+    report.html           all of it on one page, ground truth included
+    simulator/            what only the simulator knows: exact counts, ground truth,
+                          scores, checkpoints, the data's fingerprint
+    secret/               the key of the run's noise
+
+A file of results goes to `released` or to `simulator`; there is no third way to write
+one. Every file appears under its name only when it is whole, and `run.json` says
+"complete" only when all of them are there. One process at a time works in a run
+directory, and no run writes into another's.
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+import pathlib
+import shutil
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, Self
+
+import pandas as pd
+from absl import logging
+
+from federated_hh.files import software
+from federated_hh.randomness import noise_keys
+from federated_hh.run_directory import files as run_files
+from federated_hh.run_directory import record as run_record
+from federated_hh.run_directory.files import RunDirectoryError, RunFiles
+from federated_hh.run_directory.round_metrics import RoundMetrics
+
+_CHECKPOINT_FILE = "checkpoint.jsonl"
+_METRICS_FILE = "metrics.csv"
+REPORT_FILE = "report.html"
+_TENSORBOARD_DIR = "tensorboard"
+_SIMULATOR_DIR = "simulator"
+_SECRET_DIR = "secret"
+CHECKPOINT_FILE = f"{_SIMULATOR_DIR}/{_CHECKPOINT_FILE}"
+_README = (
+    "What only the simulator knows: exact counts, ground truth, scores, checkpoints, "
+    "the data's fingerprint. No guarantee covers it: where the data are real, it does "
+    "not leave the house.\n"
+)
+
+
+class Statement(Protocol):
+    """What is written of a privacy statement; `privacy.statement` has the class."""
+
+    def to_json(self) -> str:
+        """Returns it for programs."""
+
+    def to_markdown(self) -> str:
+        """Returns it for people."""
+
+    def headline(self) -> str:
+        """Returns the line that says what is guaranteed."""
+
+    def guarantee_rows(self) -> list[dict[str, str]]:
+        """Returns a row for each guarantee."""
+
+
+def default_path(program: str) -> str:
+    """Returns a fresh path `runs/<program>/<date>-<time>-<process>`, not made yet."""
+    name = f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
+    return os.path.join("runs", program, name)
+
+
+def begin_or_resume(
+    path: str | os.PathLike[str],
+    *,
+    resume: bool,
+    program: str,
+    flags: Sequence[str],
+    facts: Mapping[str, Any],
+    noise_key: noise_keys.NoiseKey | None,
+) -> "RunDirectory":
+    """Begins a run, or goes on with one; see `RunDirectory.create` and `resume`.
+
+    Args:
+        path: Where.
+        resume: Whether to go on with the run that is there.
+        program: The program's name.
+        flags: All flags that decide a result; a run that goes on has its own.
+        facts: What else a resumed run must have in common with its start.
+        noise_key: The noise key of the run; None for a new secret one, or the run's
+            own.
+    """
+    if resume:
+        key = noise_key or run_record.noise_key_of(path)
+        return RunDirectory.resume(path, program=program, facts=facts, noise_key=key)
+    return RunDirectory.create(
+        path,
+        program=program,
+        flags=flags,
+        facts=facts,
+        noise_key=noise_key or noise_keys.NoiseKey.fresh(),
+    )
+
+
+class RunDirectory:
+    """A run directory that this process works in.
+
+    Use `create` or `resume`, and `close` (or a `with` block) when done.
+
+    Attributes:
+        path: Where it is.
+        released: Takes results that the run's guarantee covers.
+        simulator: Takes what only the simulator knows.
+        noise_key: The noise key of the run.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        lock: int,
+        run: run_record.Run,
+        noise_key: noise_keys.NoiseKey,
+    ):
+        self.path = pathlib.Path(path)
+        self.released = RunFiles(self.path)
+        self.simulator = RunFiles(self.path / _SIMULATOR_DIR)
+        self.noise_key = noise_key
+        self._lock = lock
+        self._run = run
+        self._rows: list[tuple[int, RoundMetrics]] = []
+        self._events: Any = None  # TensorBoard's, made with the first row
+
+    @staticmethod
+    def check_free(path: str | os.PathLike[str]) -> None:
+        """Raises `RunDirectoryError` if there is something at `path` already."""
+        path = pathlib.Path(path)
+        if (path / run_record.RUN_FILE).exists():
+            run = run_record.read(path)
+            hint = (
+                "it is complete"
+                if run["status"] == "complete"
+                else "continue it with --resume"
+            )
+            raise RunDirectoryError(
+                f"--output_dir={path} holds a run of {run['program']} of "
+                f"{run['started']}; {hint}, or choose another directory"
+            )
+        # What a run leaves that is killed before its record is whole.
+        left = (f".{run_record.RUN_FILE}.", _SIMULATOR_DIR, _SECRET_DIR)
+        if path.exists() and (
+            not path.is_dir()
+            or any(not file.name.startswith(left) for file in path.iterdir())
+        ):
+            raise RunDirectoryError(
+                f"--output_dir={path} exists and is not an empty directory; choose "
+                "another"
+            )
+
+    @classmethod
+    def create(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        program: str,
+        flags: Sequence[str],
+        facts: Mapping[str, Any],
+        noise_key: noise_keys.NoiseKey,
+    ) -> Self:
+        """Begins a run.
+
+        Args:
+            path: Where; must not exist, or be an empty directory.
+            program: The program's name.
+            flags: All flags that decide a result, as `--name=value`.
+            facts: What else a result depends on, such as the population's
+                fingerprint; a resumed run must have the same.
+            noise_key: The noise key of the run.
+
+        Raises:
+            RunDirectoryError: If there is something at `path`, or it cannot be made.
+        """
+        cls.check_free(path)
+        path = pathlib.Path(path)
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise RunDirectoryError(
+                f"--output_dir={path} cannot be made: {error.strerror}"
+            ) from error
+        lock = _lock(path)
+        try:
+            cls.check_free(path)  # again, now that nobody else can begin one here
+            run = run_record.new(program, flags, facts, noise_key)
+            directory = cls(path, lock, run, noise_key)
+            directory._write_beginning(facts)
+        except BaseException:  # a kill in a notebook, too
+            os.close(lock)
+            raise
+        return directory
+
+    def _write_beginning(self, facts: Mapping[str, Any]) -> None:
+        """Writes what a run begins with; with `run.json` there, it has begun."""
+        try:
+            self.noise_key.write(self.path / run_record.KEY_FILE)
+        except OSError as error:
+            raise RunDirectoryError(
+                f"{self.path / run_record.KEY_FILE} cannot be written: {error.strerror}"
+            ) from error
+        self.simulator.make()
+        self.simulator.write_text("README.txt", _README)
+        self.released.write_json(run_record.FACTS_FILE, dict(facts))
+        self.released.write_json(run_record.RUN_FILE, self._run)
+        self.released.write_text(
+            run_record.FLAGS_FILE, run_record.flagfile(self._run["flags"])
+        )
+
+    @classmethod
+    def resume(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        program: str,
+        facts: Mapping[str, Any],
+        noise_key: noise_keys.NoiseKey,
+    ) -> Self:
+        """Continues an interrupted run.
+
+        Args:
+            path: Where it is.
+            program: The program's name.
+            facts: As in `create`; compared with what the run began with.
+            noise_key: The noise key of the run; see `run_record.noise_key_of`.
+
+        Raises:
+            RunDirectoryError: If there is no run of this program, it is complete,
+                another process works on it, its flags were edited, or `facts` or the
+                key differ.
+        """
+        path = pathlib.Path(path)
+        run_record.read(path)
+        lock = _lock(path)
+        try:
+            run = run_record.read(path)
+            run_record.flags_of(path)
+            run_record.check_same(path, run, program, facts, noise_key)
+        except RunDirectoryError:
+            os.close(lock)
+            raise
+        _warn_of_other_versions(run)
+        return cls(path, lock, run, noise_key)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Lets others work in the directory."""
+        if self._events is not None:
+            self._events.close()
+            self._events = None
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+    def part(self, name: str) -> Self:
+        """Returns a directory within this one, for a run that consists of several.
+
+        It has a checkpoint and metrics of its own. `close` it before this one.
+
+        Args:
+            name: The name of the directory, made if it is not there.
+
+        Raises:
+            RunDirectoryError: If it cannot be made.
+        """
+        record = {**self._run, "part": name}
+        part = type(self)(self.path / name, -1, record, self.noise_key)
+        part.simulator.make()
+        return part
+
+    def save_checkpoint(self, state: Any) -> None:
+        """Replaces the checkpoint by a value that JSON can hold, and the metrics."""
+        rows = [[step, dict(m.released), dict(m.simulator)] for step, m in self._rows]
+        body = json.dumps({"state": state, "metrics": rows})
+        digest = hashlib.sha256(body.encode()).hexdigest()
+        head = json.dumps({"run": self._identity(), "sha256": digest})
+        self.simulator.write_text(_CHECKPOINT_FILE, f"{head}\n{body}\n")
+        self._write_metrics()
+
+    def _identity(self) -> str:
+        return run_record.identity(self._run) + self._run.get("part", "")
+
+    def _write_metrics(self) -> None:
+        if self._rows:
+            self.released.write_table(_METRICS_FILE, self.released_metrics())
+            self.simulator.write_table(_METRICS_FILE, self.metrics())
+
+    def load_checkpoint(self) -> Any | None:
+        """Returns the last checkpoint's state, or None; takes its metrics over.
+
+        Raises:
+            RunDirectoryError: If the checkpoint is damaged, or of another run.
+        """
+        shutil.rmtree(self.simulator.path / _TENSORBOARD_DIR, ignore_errors=True)
+        file = self.path / CHECKPOINT_FILE
+        if not file.exists():
+            logging.info("No checkpoint: from the first round on.")
+            return None
+        run, checkpoint = read_checkpoint(file)
+        if run != self._identity():
+            raise RunDirectoryError(
+                f"{file} is of a run with other flags, data or noise key than "
+                f"{run_record.RUN_FILE} says; restore what the run began with, or "
+                "begin a new run"
+            )
+        # TensorBoard may know of a round that the checkpoint does not, or not of its
+        # last one.
+        for step, released, simulator in checkpoint["metrics"]:
+            self.add_metrics(step, RoundMetrics(released, simulator))
+        return checkpoint["state"]
+
+    def add_metrics(self, step: int, metrics: RoundMetrics) -> None:
+        """Adds a row to the metrics: to TensorBoard now, to the CSV files when saved.
+
+        Args:
+            step: The round, TensorBoard's step.
+            metrics: The metrics of the round; the same names in every round. With
+                `repeat` among the released ones, each repeat has a curve of its own.
+
+        Raises:
+            RunDirectoryError: If TensorBoard's file cannot be written.
+        """
+        if self._events is None:
+            from federated_hh.run_directory import (
+                event_files,  # here: readers need no TensorFlow
+            )
+
+            path = self.simulator.path / _TENSORBOARD_DIR
+            self._events = event_files.EventFiles(path)
+        self._events.add(step, metrics)
+        self._rows.append((step, metrics))
+
+    def metrics(self) -> pd.DataFrame:
+        """Returns all metrics so far, a row a step: the simulator's view."""
+        return pd.DataFrame([m.combined() for _, m in self._rows])
+
+    def released_metrics(self) -> pd.DataFrame:
+        """Returns what the guarantee covers of all metrics so far, a row a step."""
+        return pd.DataFrame([dict(m.released) for _, m in self._rows])
+
+    def write_statement(self, statement: Statement, stem: str = "privacy") -> None:
+        """Writes a privacy statement as `<stem>.json` and `<stem>.md`."""
+        self.released.write_text(f"{stem}.json", statement.to_json())
+        self.released.write_text(f"{stem}.md", statement.to_markdown())
+
+    def write_report(self, page: str) -> pathlib.Path:
+        """Writes `report.html`, which shows released results beside ground truth.
+
+        Every privacy statement names it under what is not counted.
+
+        Returns:
+            Where it is.
+        """
+        self.released.write_text(REPORT_FILE, page)
+        return self.path / REPORT_FILE
+
+    def complete(self) -> None:
+        """Marks the run as complete; the last thing a run does."""
+        self._write_metrics()  # a kill may have come between checkpoint and metrics
+        statement = self.path / run_record.STATEMENT_FILE
+        if statement.exists():
+            digest = hashlib.sha256(run_files.read_bytes(statement)).hexdigest()
+            self._run["privacy_sha256"] = digest
+        self._run["status"] = "complete"
+        self._run["finished"] = time.strftime("%Y-%m-%d %H:%M:%S %z")
+        self.released.write_json(run_record.RUN_FILE, self._run)
+
+    @property
+    def run(self) -> run_record.Run:
+        """What `run.json` says."""
+        return dict(self._run)
+
+
+def read_checkpoint(file: str | os.PathLike[str]) -> tuple[str, dict[str, Any]]:
+    """Reads the file of a checkpoint.
+
+    Args:
+        file: `<run>/simulator/checkpoint.jsonl`.
+
+    Returns:
+        The identity of the run that it is of; and its state and metrics, by name.
+
+    Raises:
+        RunDirectoryError: If it is damaged, or cannot be read.
+    """
+    head, _, body = run_files.read_bytes(file).partition(b"\n")
+    body = body.removesuffix(b"\n")
+    envelope = run_files.parse_json(file, head)
+    try:
+        run, digest = envelope["run"], envelope["sha256"]
+    except (KeyError, TypeError) as error:
+        raise RunDirectoryError(
+            f"{file} is damaged: it does not begin as a checkpoint. Restore it, or "
+            "begin a new run"
+        ) from error
+    if digest != hashlib.sha256(body).hexdigest():
+        raise RunDirectoryError(
+            f"{file} is damaged: its contents have another SHA-256 than it says. "
+            "Restore it, or begin a new run"
+        )
+    return run, run_files.parse_json(file, body)
+
+
+def _warn_of_other_versions(run: run_record.Run) -> None:
+    """Warns where another version of something continues a run than began it."""
+    for change in software.changed_versions(run):
+        logging.warning(
+            "The run began with %s: the result may differ from that of an "
+            "uninterrupted run.",
+            change,
+        )
+
+
+def _lock(path: pathlib.Path) -> int:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise RunDirectoryError(
+            f"--output_dir={path}: another process is working on this run"
+        ) from None
+    return descriptor

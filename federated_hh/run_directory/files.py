@@ -1,0 +1,153 @@
+"""Files that a run writes: each under its name only when it is whole."""
+
+import contextlib
+import dataclasses
+import io
+import json
+import os
+import pathlib
+import tempfile
+from collections.abc import Iterator
+from typing import Any, BinaryIO
+
+import pandas as pd
+
+from federated_hh.files import atomic_files, tables
+
+
+class RunDirectoryError(RuntimeError):
+    """The output directory cannot be used for this run."""
+
+
+@dataclasses.dataclass(frozen=True)
+class RunFiles:
+    """A folder that a run writes into.
+
+    Attributes:
+        path: Where it is.
+    """
+
+    path: pathlib.Path
+
+    def make(self) -> None:
+        """Makes the folder, if it is not there.
+
+        Raises:
+            RunDirectoryError: If it cannot be made.
+        """
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise RunDirectoryError(
+                f"{self.path} cannot be made: {error.strerror}. Mend that and continue "
+                "with --resume"
+            ) from error
+
+    def write_bytes(self, name: str, contents: bytes | memoryview) -> None:
+        """Writes a file, whole or not at all.
+
+        Raises:
+            RunDirectoryError: If it cannot be written, as on a full disk.
+        """
+        with self.new_file(name) as file:
+            file.write(contents)
+
+    @contextlib.contextmanager
+    def new_file(self, name: str) -> Iterator[BinaryIO]:
+        """Makes a file that appears under its name only when it is whole.
+
+        Yields:
+            A file to write into; see `atomic_files.new_file`.
+
+        Raises:
+            RunDirectoryError: If it cannot be written, as on a full disk.
+        """
+        try:
+            with atomic_files.new_file(self.path / name) as file:
+                yield file
+        except OSError as error:
+            raise RunDirectoryError(
+                f"{self.path / name} cannot be written: {error.strerror}; what was "
+                "there stays. Mend that and continue with --resume"
+            ) from error
+
+    @contextlib.contextmanager
+    def nameless_file(self) -> Iterator[BinaryIO]:
+        """Makes a file without a name, which ends with its last use.
+
+        Yields:
+            A file to write into and to map.
+
+        Raises:
+            RunDirectoryError: If it cannot be written, as on a full disk.
+        """
+        try:
+            with tempfile.TemporaryFile(dir=self.path) as file:
+                yield file
+        except OSError as error:
+            raise RunDirectoryError(
+                f"{self.path} cannot hold what is kept until the next round: "
+                f"{error.strerror}. Mend that and continue with --resume"
+            ) from error
+
+    def write_text(self, name: str, text: str) -> None:
+        """Writes a text file in UTF-8; see `write_bytes`."""
+        self.write_bytes(name, text.encode())
+
+    def write_json(self, name: str, value: Any) -> None:
+        """Writes a value as JSON."""
+        self.write_text(name, json.dumps(value, indent=1) + "\n")
+
+    def write_table(self, name: str, table: pd.DataFrame) -> None:
+        """Writes a table as CSV; see `federated_hh.files.tables`."""
+        self.write_text(name, tables.write(table))
+
+
+def read_bytes(path: str | os.PathLike[str]) -> bytes:
+    """Returns the contents of a file of a run.
+
+    Raises:
+        RunDirectoryError: If it cannot be read.
+    """
+    with reading(path) as file:
+        return file.read()
+
+
+@contextlib.contextmanager
+def reading(path: str | os.PathLike[str]) -> Iterator[io.BufferedReader]:
+    """Opens a file of a run.
+
+    Raises:
+        RunDirectoryError: If it cannot be read.
+    """
+    try:
+        with open(path, "rb") as file:
+            yield file
+    except OSError as error:
+        raise RunDirectoryError(
+            f"{path} cannot be read: {error.strerror}. Restore it, or begin a new run"
+        ) from error
+
+
+def read_json(path: str | os.PathLike[str]) -> Any:
+    """Returns what a JSON file of a run holds.
+
+    Raises:
+        RunDirectoryError: If it cannot be read, or is not JSON.
+    """
+    return parse_json(path, read_bytes(path))
+
+
+def parse_json(path: str | os.PathLike[str], contents: bytes) -> Any:
+    """Returns the value of JSON text that was read from a file.
+
+    Raises:
+        RunDirectoryError: If it is not JSON; the message names the file.
+    """
+    try:
+        return json.loads(contents)
+    except (ValueError, RecursionError) as error:
+        raise RunDirectoryError(
+            f"{path} is damaged, it is not readable as JSON: {error}. Restore it, or "
+            "begin a new run"
+        ) from error

@@ -1,0 +1,227 @@
+"""What a run writes down of itself once, and compares when it goes on: `run.json`."""
+
+import hashlib
+import hmac
+import json
+import os
+import pathlib
+import platform
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from federated_hh.files import software
+from federated_hh.randomness import noise_keys
+from federated_hh.run_directory import files as run_files
+
+RUN_FILE = "run.json"
+FLAGS_FILE = "flags.txt"
+STATEMENT_FILE = "privacy.json"
+# The data's fingerprint among them: what only the simulator knows.
+FACTS_FILE = "simulator/facts.json"
+# In a folder of its own that only the user can enter.
+KEY_FILE = "secret/noise_key"
+_SCHEMA_VERSION = 4
+_FIELDS = {
+    "program",
+    "status",
+    "started",
+    "flags",
+    "flags_sha256",
+    "packages",
+    "version",
+    "sources",
+    "noise_key",
+    "facts",
+}
+
+Run = dict[str, Any]
+
+
+def new(
+    program: str,
+    flags: Sequence[str],
+    facts: Mapping[str, Any],
+    noise_key: noise_keys.NoiseKey,
+) -> Run:
+    """Returns the record of a run that begins now.
+
+    Args:
+        program: The program's name.
+        flags: All flags that decide a result, as `--name=value`.
+        facts: What else a result depends on, such as the population's fingerprint.
+        noise_key: The noise key of the run.
+    """
+    return {
+        "schema_version": _SCHEMA_VERSION,
+        "program": program,
+        "status": "running",
+        "started": time.strftime("%Y-%m-%d %H:%M:%S %z"),
+        "version": software.version(),
+        "sources": software.sources_digest(),
+        "python": platform.python_version(),
+        "packages": software.package_versions(),
+        "flags": list(flags),
+        "flags_sha256": _digest(list(flags)),
+        "noise_key": {
+            "is_secret": noise_key.is_secret,
+            "sha256": noise_key.commitment,
+        },
+        "facts": _digest_of_facts(facts, noise_key),
+    }
+
+
+def read(path: str | os.PathLike[str]) -> Run:
+    """Returns what `run.json` says.
+
+    Raises:
+        RunDirectoryError: If there is no run at `path`, or its record is damaged.
+    """
+    file = pathlib.Path(path) / RUN_FILE
+    if not file.exists():
+        raise run_files.RunDirectoryError(
+            f"--output_dir={path} holds no run: no {RUN_FILE}"
+        )
+    run = run_files.read_json(file)
+    found = run.get("schema_version") if isinstance(run, dict) else None
+    if found != _SCHEMA_VERSION:
+        raise run_files.RunDirectoryError(
+            f"{file}: schema_version is {found!r}, this program reads "
+            f"{_SCHEMA_VERSION}; is it the file of another program or version?"
+        )
+    missing = _FIELDS - run.keys()
+    if missing:
+        raise run_files.RunDirectoryError(
+            f"{file} is damaged: it has no {sorted(missing)}"
+        )
+    return run
+
+
+def flagfile(flags: Sequence[str]) -> str:
+    """Returns flags as the text of a flagfile.
+
+    A flagfile is read line by line, without the blanks around a line: what does not
+    survive that is written as a remark.
+    """
+    lines = [
+        flag if flag == flag.strip() and flag.isprintable() else f"# {flag!r}"
+        for flag in flags
+    ]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def flags_of(path: str | os.PathLike[str]) -> list[str]:
+    """Returns the flags that a run began with, as `--name=value`.
+
+    Raises:
+        RunDirectoryError: If there is no run at `path`, or its record or its flags
+            file is not what it began with.
+    """
+    run = read(path)
+    if _digest(run["flags"]) != run["flags_sha256"]:
+        raise run_files.RunDirectoryError(
+            f"{pathlib.Path(path) / RUN_FILE}: its flags are not what the run began "
+            "with: what was asked of clients already was asked with those. Restore the "
+            "file, or begin a new run"
+        )
+    file = pathlib.Path(path) / FLAGS_FILE
+    if not file.exists():  # the run was killed in its first moment
+        run_files.RunFiles(file.parent).write_text(file.name, flagfile(run["flags"]))
+    if run_files.read_bytes(file) != flagfile(run["flags"]).encode():
+        raise run_files.RunDirectoryError(
+            f"{file} is not what the run began with ({RUN_FILE} has that): what was "
+            "asked of clients already was asked with those flags. Restore the file, or "
+            "begin a new run"
+        )
+    return run["flags"]
+
+
+def noise_key_of(path: str | os.PathLike[str]) -> noise_keys.NoiseKey:
+    """Returns the key of a run's noise.
+
+    Raises:
+        RunDirectoryError: If there is no run at `path`.
+        NoiseKeyError: If its key is missing, or another one than it began with.
+    """
+    recorded = read(path)["noise_key"]
+    file = pathlib.Path(path) / KEY_FILE
+    key = noise_keys.NoiseKey.read(file, is_secret=recorded["is_secret"])
+    if key.commitment != recorded["sha256"]:
+        raise noise_keys.NoiseKeyError(
+            f"{file} holds another noise key than the run began with; restore it, or "
+            "begin a new run"
+        )
+    return key
+
+
+def check_same(
+    path: pathlib.Path,
+    run: Run,
+    program: str,
+    facts: Mapping[str, Any],
+    noise_key: noise_keys.NoiseKey,
+) -> None:
+    """Raises `RunDirectoryError` unless a run can be continued.
+
+    Args:
+        path: Where it is.
+        run: Its record.
+        program: That wants to go on with it.
+        facts: As they are now.
+        noise_key: As it is now.
+    """
+    if run["program"] != program:
+        raise run_files.RunDirectoryError(
+            f"--output_dir={path} holds a run of {run['program']}, not {program}"
+        )
+    if run["status"] == "complete":
+        raise run_files.RunDirectoryError(f"the run in --output_dir={path} is complete")
+    if run["noise_key"]["sha256"] != noise_key.commitment:
+        raise run_files.RunDirectoryError(
+            f"--output_dir={path}: the run began with another noise key"
+        )
+    file = path / FACTS_FILE
+    began = run_files.read_json(file)
+    if (
+        not isinstance(began, dict)
+        or _digest_of_facts(began, noise_key) != run["facts"]
+    ):
+        raise run_files.RunDirectoryError(
+            f"{file} is not what the run began with; restore it, or begin a new run"
+        )
+    for name in sorted(began.keys() | facts.keys()):
+        # As text: what was read has lists for tuples, and nan is equal to nothing.
+        if _text(began.get(name)) != _text(facts.get(name)):
+            raise run_files.RunDirectoryError(
+                f"--output_dir={path}: the run began with {name} = "
+                f"{began.get(name)!r}, now it is {facts.get(name)!r}; restore what it "
+                "began with, or begin a new run"
+            )
+
+
+def identity(run: Run) -> str:
+    """Returns a hash of all that decides a run's results, but for the code.
+
+    Args:
+        run: Its record.
+
+    Returns:
+        64 hexadecimal digits.
+    """
+    decisive = ("program", "flags", "facts", "noise_key", "started")
+    return _digest({name: run[name] for name in decisive})
+
+
+def _digest_of_facts(facts: Mapping[str, Any], noise_key: noise_keys.NoiseKey) -> str:
+    """Returns a keyed hash: `run.json` tells nobody what the data are."""
+    text = _text(dict(facts))
+    return hmac.new(noise_key.to_bytes(), text.encode(), "sha256").hexdigest()
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)
+
+
+def _digest(values: Mapping[str, Any] | Sequence[str]) -> str:
+    text = json.dumps(values, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,1 @@
+"""Engines that execute client work: in this process, and on Ray."""

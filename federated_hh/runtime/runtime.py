@@ -1,0 +1,122 @@
+"""The one place that starts TFF workers and builds execution contexts.
+
+TFF 0.87 computes in a C++ process, `worker_binary`, that is spoken to over gRPC. The
+context that comes with TFF leaves that process behind when the program ends, hangs
+where SIGINT is ignored, fails where standard output is not a file, waits for ever
+for a worker that died, and leaks memory where cohort sizes vary. This one does not:
+
+    with runtime.tff_worker():
+        votes = my_federated_computation(...)
+
+The worker dies with the program in every case, a SIGKILL included. A worker that dies
+on its own, or does not answer any more, is a `WorkerError`. Nobody else can reach it
+(`federated_hh.runtime.worker.worker`). Secure sums are checked (see
+`federated_hh.runtime.worker.secure_sums`).
+"""
+
+import contextlib
+from collections.abc import Iterator
+
+import tensorflow_federated as tff
+
+from federated_hh.runtime.worker import engine_options, startup, worker_context
+from federated_hh.runtime.worker.secure_sums import SecureSumError
+from federated_hh.runtime.worker.worker import (
+    ANSWER_TIMEOUT_SECONDS,
+    Worker,
+    WorkerError,
+)
+
+__all__ = [
+    "SecureSumError",
+    "Worker",
+    "WorkerError",
+    "computing",
+    "set_default_worker",
+    "tff_worker",
+]
+
+
+@contextlib.contextmanager
+def computing(*, max_concurrent_calls: int = -1) -> Iterator[None]:
+    """Runs TFF computations of the enclosed block as the program chose.
+
+    Args:
+        max_concurrent_calls: How many clients are computed at once, by each worker;
+            -1 leaves it to the runtime.
+
+    Raises:
+        WorkerError: See `tff_worker`.
+        SecureSumError: See `tff_worker`.
+        ValueError: If what was chosen is not there, as a device.
+        EngineError: See `engines.ray_engine.computing`.
+    """
+    chosen = engine_options.chosen().runtime
+    with contextlib.ExitStack() as stack:
+        if engine_options.chosen().engine.engine is engine_options.Engine.RAY:
+            from federated_hh.runtime.engines import ray_engine
+
+            stack.enter_context(ray_engine.computing(max_concurrent_calls))
+        elif chosen.runtime is engine_options.Runtime.IN_PROCESS:
+            startup.prepare_in_process()
+            from federated_hh.runtime.engines import in_process
+
+            threads = None if max_concurrent_calls < 0 else max_concurrent_calls
+            context = in_process.Context(chosen.device, threads)
+            stack.enter_context(tff.framework.get_context_stack().install(context))
+        else:
+            stack.enter_context(tff_worker(max_concurrent_calls=max_concurrent_calls))
+        yield
+
+
+@contextlib.contextmanager
+def tff_worker(
+    *,
+    call_timeout_seconds: float | None = None,
+    max_concurrent_calls: int = -1,
+    answer_timeout_seconds: float | None = ANSWER_TIMEOUT_SECONDS,
+) -> Iterator[Worker]:
+    """Runs TFF computations of the enclosed block in a worker of its own.
+
+    Args:
+        call_timeout_seconds: Ends the worker, with a `WorkerError`, where one call of
+            a computation takes longer. None: no limit.
+        max_concurrent_calls: See `Worker`.
+        answer_timeout_seconds: Ends a worker that was stopped or hangs; see `Worker`.
+
+    Yields:
+        The worker, for its process id and port.
+
+    Raises:
+        WorkerError: From the block, where the worker dies, hangs or takes too long.
+        SecureSumError: From the block, where a contribution to a secure sum is
+            negative or above its bound, or the sum leaves its integer type.
+    """
+    worker = Worker(max_concurrent_calls, answer_timeout_seconds)
+    context = worker_context.WorkerContext(worker, call_timeout_seconds)
+    try:
+        with tff.framework.get_context_stack().install(context):
+            yield worker
+    finally:
+        worker.close()
+
+
+def set_default_worker(
+    *,
+    call_timeout_seconds: float | None = None,
+    answer_timeout_seconds: float | None = ANSWER_TIMEOUT_SECONDS,
+) -> Worker:
+    """Makes a new worker serve all TFF computations of this thread, for notebooks.
+
+    Args:
+        call_timeout_seconds: See `tff_worker`.
+        answer_timeout_seconds: See `tff_worker`.
+
+    Returns:
+        The worker; it ends with the program, or with its `close()`.
+    """
+    worker = Worker(answer_timeout_seconds=answer_timeout_seconds)
+    tff.framework.set_default_context(
+        worker_context.WorkerContext(worker, call_timeout_seconds)
+    )
+    return worker

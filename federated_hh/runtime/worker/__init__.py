@@ -1,0 +1,1 @@
+"""TFF's worker process: its options, its start, and its end."""

@@ -1,0 +1,129 @@
+"""What computes client work, and on what machines: options, and which were chosen.
+
+Imports nothing heavy, so that programs can have flags of it.
+"""
+
+import dataclasses
+import enum
+import os
+
+from federated_hh.options.fields import check, option
+
+
+class Runtime(enum.Enum):
+    """What executes a computation."""
+
+    WORKER = "worker"
+    IN_PROCESS = "in_process"
+
+
+class Engine(enum.Enum):
+    """What hands computations to machines."""
+
+    EMBEDDED = "embedded"
+    RAY = "ray"
+
+
+@dataclasses.dataclass(frozen=True)
+class RuntimeOptions:
+    """What executes client work: the last bits of float sums depend on it."""
+
+    runtime: Runtime = option(
+        Runtime.WORKER,
+        "What executes client work: TFF's worker, a process of its own on processors, "
+        "or in_process, this program's own TensorFlow, on any device that it reaches. "
+        "Counts are the same on both; sums of floats differ in their last bits.",
+    )
+    device: str | None = option(
+        None,
+        "With --runtime=in_process, the device that computes, such as /GPU:0. By "
+        "default TensorFlow chooses.",
+    )
+
+    def __post_init__(self):
+        check(self)
+        if self.device is not None and self.runtime is not Runtime.IN_PROCESS:
+            raise ValueError(
+                f"--device is {self.device!r}; it has to be left out with "
+                "--runtime=worker: TFF's worker computes on the processor"
+            )
+
+
+# More only wait for each other.
+_MOST_WORKERS_A_CORE = 4
+
+
+@dataclasses.dataclass(frozen=True)
+class EngineOptions:
+    """On what machines client work is done: no result depends on it."""
+
+    engine: Engine = option(
+        Engine.EMBEDDED,
+        "What hands client work to machines: embedded, one worker on this machine, or "
+        "ray, a cluster of Ray's. Results are the same to the bit.",
+    )
+    ray_address: str | None = option(
+        None,
+        "With --engine=ray, the cluster to use, as host:port, or auto for the one of "
+        "this machine. By default Ray is started on this machine, for this run alone.",
+    )
+    num_workers: int | None = option(
+        None,
+        "With --engine=ray, how many workers, each of which takes a core. By default "
+        "as many as the cluster has cores.",
+        least=1,
+        most=100_000,
+    )
+    slice_timeout: float = option(
+        1800.0,
+        "With --engine=ray, how long a worker may take for one of the at most 32 "
+        "slices of a round before it is ended and the slice given to another.",
+        above=0,
+        most=1e6,
+        unit="seconds",
+    )
+
+    def __post_init__(self):
+        check(self)
+        for name in ("ray_address", "num_workers"):
+            value = getattr(self, name)
+            if value is not None and self.engine is not Engine.RAY:
+                raise ValueError(
+                    f"--{name} is {value!r}; it has to be left out without --engine=ray"
+                )
+        most = _MOST_WORKERS_A_CORE * len(os.sched_getaffinity(0))
+        if self.ray_address is None and (self.num_workers or 0) > most:
+            raise ValueError(
+                f"--num_workers is {self.num_workers}; it has to be at most {most} on "
+                "this machine, a few a core: each takes memory of its own. "
+                "--ray_address names a cluster of more machines"
+            )
+
+
+@dataclasses.dataclass(frozen=True)
+class Chosen:
+    """What a program chose.
+
+    Attributes:
+        runtime: What executes client work.
+        engine: On what machines.
+    """
+
+    runtime: RuntimeOptions = RuntimeOptions()
+    engine: EngineOptions = EngineOptions()
+
+
+_chosen = Chosen()
+
+
+def choose(
+    runtime: RuntimeOptions = RuntimeOptions(), engine: EngineOptions = EngineOptions()
+) -> None:
+    """Says what algorithms that are run later compute with."""
+    global _chosen
+    _chosen = Chosen(runtime, engine)
+
+
+def chosen() -> Chosen:
+    """Returns what algorithms compute with: by default one worker on this machine."""
+    return _chosen

@@ -1,0 +1,177 @@
+"""What a program does before it imports TensorFlow: quiet it, settle how it runs.
+
+Imports nothing heavy, so that binaries can call it between flag parsing and their
+real imports.
+"""
+
+import functools
+import logging
+import os
+import pathlib
+import platform
+import signal
+import sys
+import threading
+import warnings
+
+from federated_hh.runtime.worker import engine_options
+
+_ONEDNN = "TF_ENABLE_ONEDNN_OPTS"
+_THREADS = "TF_NUM_INTRAOP_THREADS"
+# Of glibc's allocator.
+_MEMORY = {
+    "MALLOC_ARENA_MAX": "1",
+    "MALLOC_MMAP_THRESHOLD_": str(32 << 20),
+    "MALLOC_TRIM_THRESHOLD_": str(1 << 20),
+}
+_PROCESSORS = pathlib.Path("/proc/cpuinfo")
+# Of x86 and, from "CPU implementer" on, of Arm.
+_OF_A_PROCESSOR = (
+    "vendor_id",
+    "cpu family",
+    "model",
+    "model name",
+    "stepping",
+    "cache size",
+    "flags",
+    "CPU implementer",
+    "CPU architecture",
+    "CPU variant",
+    "CPU part",
+    "Features",
+)
+_workers_are_isolated = True
+_SECONDS_TO_NEXT_INTERRUPT = 0.05
+
+
+def silence_tensorflow() -> None:
+    """Turns off TensorFlow's start-up messages, here and in the worker.
+
+    Has to run before the first import of TensorFlow. What the user set in the
+    environment stays.
+    """
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    os.environ.setdefault(_ONEDNN, "0")
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    logging.getLogger("tensorflow").setLevel(logging.ERROR)
+    warnings.filterwarnings("ignore", message="pkg_resources is deprecated")
+
+
+def use_onednn() -> None:
+    """Turns oneDNN's kernels on, here and in the worker.
+
+    Has to run before the first import of TensorFlow.
+    """
+    os.environ[_ONEDNN] = "1"
+
+
+def onednn_is_used() -> bool:
+    """Returns whether TensorFlow uses oneDNN's kernels, as it does by default."""
+    return os.environ.get(_ONEDNN, "1").lower() not in ("0", "false")
+
+
+def worker_environment() -> dict[str, str]:
+    """Returns the environment of TFF's worker.
+
+    Blocks of clients run side by side, each on a core: threads within an operation
+    would only wait for one another, and add up a product's parts in an order that
+    depends on how many cores there are. All threads have their memory from one place
+    (glibc's arena): what one has freed the next takes, and freed memory is not kept
+    once a thread (on two cores in as much time). Of what is free at its end 1 MiB stays
+    for later, where glibc would keep 64 MiB as soon as one array of 32 was freed. What
+    the user set stays.
+    """
+    return {_THREADS: "1"} | _MEMORY | os.environ
+
+
+def calls_at_once() -> int:
+    """Returns how many client computations TFF's worker runs side by side.
+
+    One a core, and two on a single one. Each has a session of TensorFlow with a block's
+    memory of its own, and more of them would only wait for a core.
+    """
+    return max(2, len(os.sched_getaffinity(0)))
+
+
+def prepare_in_process() -> None:
+    """Makes this program's own TensorFlow compute as its worker does.
+
+    Has to run before TensorFlow computes for the first time.
+    """
+    os.environ.setdefault(_THREADS, worker_environment()[_THREADS])
+
+
+def arithmetic() -> dict[str, bool | str]:
+    """Returns what the last bits of float sums of client work depend on.
+
+    oneDNN chooses its kernels by the processor, and by variables of its own.
+    """
+    threads = worker_environment()[_THREADS]
+    found: dict[str, bool | str] = {
+        "onednn": onednn_is_used(),
+        "threads of an operation": threads,
+    }
+    if onednn_is_used():
+        found["processor"] = _processor()
+        found |= {
+            name: value
+            for name, value in sorted(os.environ.items())
+            if name.startswith(("ONEDNN_", "DNNL_"))
+        }
+    chosen = engine_options.chosen().runtime
+    if chosen.runtime is not engine_options.Runtime.WORKER:
+        found["runtime"] = chosen.runtime.value
+        found["device"] = chosen.device or "TensorFlow's choice"
+    return found
+
+
+@functools.cache
+def _processor() -> str:
+    """Returns what processor this is, with the instructions that it has."""
+    try:
+        lines = _PROCESSORS.read_text().partition("\n\n")[0].splitlines()
+    except OSError:  # not Linux
+        return f"{platform.machine()} {platform.processor()}"
+    pairs = (line.split(":", 1) for line in lines if ":" in line)
+    told = {name.strip(): value.strip() for name, value in pairs}
+    return "; ".join(told[name] for name in _OF_A_PROCESSOR if name in told)
+
+
+def keep_interrupts() -> None:
+    """Makes a Ctrl-C end the program whatever it is doing at that moment.
+
+    Python raises KeyboardInterrupt in whatever it is running. If that is a callback of
+    the garbage collector (JAX has one) or a destructor, it reports the exception,
+    forgets it, and goes on. Here the interrupt comes again until it is raised where it
+    counts. To be called in the main thread.
+    """
+    report = sys.unraisablehook
+    main_thread = threading.get_ident()
+
+    def interrupt_again() -> None:
+        signal.pthread_kill(main_thread, signal.SIGINT)
+
+    def hook(unraisable) -> None:
+        if not issubclass(unraisable.exc_type, KeyboardInterrupt):
+            report(unraisable)
+            return
+        later = threading.Timer(_SECONDS_TO_NEXT_INTERRUPT, interrupt_again)
+        later.daemon = True
+        later.start()
+
+    sys.unraisablehook = hook
+
+
+def isolate_workers(wanted: bool) -> None:
+    """Says whether TFF workers started later get a network of their own.
+
+    They do by default, where the system allows it: TFF's worker listens on all
+    interfaces and asks nobody who they are.
+    """
+    global _workers_are_isolated
+    _workers_are_isolated = wanted
+
+
+def workers_are_isolated() -> bool:
+    """Returns whether TFF workers are to get a network of their own."""
+    return _workers_are_isolated

@@ -1,0 +1,275 @@
+"""The process that TFF computes in, and its life.
+
+`worker_binary` listens on all interfaces and asks nobody who they are. So it runs in a
+network of its own, in which there is nothing but itself, and is reached by a unix
+socket in a directory that only this user can enter; see
+`federated_hh.runtime.worker.worker_launcher`. It ends with the program in every case,
+and one that does not answer any more is ended.
+"""
+
+import atexit
+import contextlib
+import os
+import select
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+import grpc
+import portpicker
+import tensorflow_federated as tff
+from absl import logging
+from tensorflow_federated.proto.v0 import executor_pb2, executor_pb2_grpc
+
+from federated_hh.runtime.worker import socket_directory, startup, worker_launcher
+
+ANSWER_TIMEOUT_SECONDS = 120.0
+_WORKER_BINARY = os.path.join(os.path.dirname(tff.__file__), "data", "worker_binary")
+_START_TIMEOUT_SECONDS = 60.0
+_MAX_SECONDS_BETWEEN_PINGS = 10.0
+_MAX_MESSAGE_BYTES = 2_000_000_000  # protobuf's limit of 2 GiB, rounded down
+_CHANNEL_OPTIONS = (
+    ("grpc.max_receive_message_length", _MAX_MESSAGE_BYTES),
+    ("grpc.max_send_message_length", _MAX_MESSAGE_BYTES),
+    ("grpc.initial_reconnect_backoff_ms", 50),
+    ("grpc.enable_http_proxy", 0),
+)
+# Not shared with the channel of the calls, whose messages are large.
+_PING_OPTIONS = (*_CHANNEL_OPTIONS, ("grpc.use_local_subchannel_pool", 1))
+
+
+class WorkerError(RuntimeError):
+    """The worker process could not be started, died, or took too long."""
+
+
+class _Stub(tff.framework.RemoteExecutorGrpcStub):
+    """TFF's stub without its watch on the channel.
+
+    The watch is a thread that goes on asking for the worker after it was ended, and
+    prints a traceback when the channel is closed.
+    """
+
+    def __init__(self, channel: grpc.Channel):
+        self._channel = channel
+        self._stub = executor_pb2_grpc.ExecutorGroupStub(channel)
+
+
+class Worker:
+    """A worker process of our own, and the channel to it.
+
+    Attributes:
+        process: The `subprocess.Popen` of the worker.
+        port: The TCP port that it listens on, on all interfaces of its network.
+        is_isolated: Whether that network is its own.
+        stub: What `tff.framework.RemoteExecutor` takes to speak to it.
+    """
+
+    def __init__(
+        self,
+        max_concurrent_calls: int = -1,
+        answer_timeout_seconds: float | None = ANSWER_TIMEOUT_SECONDS,
+    ):
+        """Starts the process and waits until it answers.
+
+        Args:
+            max_concurrent_calls: How many client computations may run at once;
+                -1 for `startup.calls_at_once`.
+            answer_timeout_seconds: A worker that does not answer for so long is ended.
+                It answers while it computes, however long that takes: one that does not
+                is stopped or hangs. None: it is waited for.
+
+        Raises:
+            WorkerError: If it does not come up, or if this is not the main thread:
+                the kernel ties a child's life to the thread that started it.
+        """
+        if threading.current_thread() is not threading.main_thread():
+            raise WorkerError("start the TFF worker from the program's main thread")
+        self._failure: str | None = None
+        self._channels: list[grpc.Channel] = []
+        self._ended = threading.Event()
+        self.port = portpicker.pick_unused_port()
+        try:
+            self._log = tempfile.TemporaryFile()  # noqa: SIM115 (for the worker's life)
+            self._directory = socket_directory.SocketDirectory()
+            why_not = self._start(max_concurrent_calls)
+        except OSError as error:
+            raise WorkerError(f"the TFF worker cannot be started: {error}") from error
+        atexit.register(self.close)
+        self.is_isolated = not why_not
+        if why_not:
+            logging.warning(
+                "TFF's worker has no network of its own (%s): while it runs, it "
+                "listens on all interfaces of this machine.",
+                why_not,
+            )
+        self._channel = self._open_channel(_CHANNEL_OPTIONS)
+        self._wait_until_ready()
+        self.stub = _Stub(self._channel)
+        if answer_timeout_seconds is not None:
+            threading.Thread(
+                target=self._watch,
+                args=(answer_timeout_seconds,),
+                name="watch on the TFF worker",
+                daemon=True,
+            ).start()
+
+    def _start(self, max_concurrent_calls: int) -> str:
+        """Starts the process; returns why it has no network of its own, if so."""
+        read, write = os.pipe()
+        with contextlib.ExitStack() as stack:
+            stack.callback(os.close, read)
+            listener = -1
+            if startup.workers_are_isolated():
+                server = stack.enter_context(socket.socket(socket.AF_UNIX))
+                server.bind(self._socket_path)
+                server.listen()
+                listener = server.fileno()
+            command = [sys.executable, "-I", "-S", worker_launcher.__file__]
+            command += map(str, (os.getpid(), write, listener, self.port))
+            command += [_WORKER_BINARY, f"--port={self.port}"]
+            calls = max_concurrent_calls
+            if calls < 0:
+                calls = startup.calls_at_once()
+            command.append(f"--max_concurrent_computation_calls={calls}")
+            try:
+                self.process = subprocess.Popen(
+                    command,
+                    env=startup.worker_environment(),
+                    stdin=subprocess.DEVNULL,
+                    stdout=self._log,
+                    stderr=self._log,
+                    pass_fds=[write] if listener < 0 else [write, listener],
+                    # Ctrl-C is for the program; it ends the worker in its own time.
+                    start_new_session=True,
+                )
+            finally:
+                os.close(write)
+            answered = select.select([read], [], [], _START_TIMEOUT_SECONDS)[0]
+            reason = os.read(read, 4096).decode(errors="replace") if answered else ""
+        return reason if listener >= 0 else "as asked for"
+
+    @property
+    def _socket_path(self) -> str:
+        return str(self._directory.path / "worker")
+
+    def _open_channel(self, options) -> grpc.Channel:
+        address = f"127.0.0.1:{self.port}"
+        if self.is_isolated:
+            address = f"unix:{self._socket_path}"
+        self._channels.append(grpc.insecure_channel(address, options))
+        return self._channels[-1]
+
+    def _wait_until_ready(self) -> None:
+        ready = grpc.channel_ready_future(self._channel)
+        deadline = time.monotonic() + _START_TIMEOUT_SECONDS
+        while True:
+            try:
+                ready.result(timeout=0.1)
+                return
+            except grpc.FutureTimeoutError:
+                pass
+            try:
+                self.check_alive()
+                if time.monotonic() > deadline:
+                    raise WorkerError(
+                        "the TFF worker did not answer within "
+                        f"{_START_TIMEOUT_SECONDS:.0f} s of its start"
+                    )
+            except WorkerError:
+                ready.cancel()
+                self.close()
+                raise
+
+    def _watch(self, timeout: float) -> None:
+        """Ends the worker when it has not answered for some seconds.
+
+        Seconds count only while it is asked: a program that was stopped itself, or a
+        machine that slept, is not the worker's fault.
+        """
+        patience = min(_MAX_SECONDS_BETWEEN_PINGS, timeout / 4)
+        stub = executor_pb2_grpc.ExecutorGroupStub(self._open_channel(_PING_OPTIONS))
+        silent = 0.0
+        while not self._ended.wait(patience if silent == 0 else 0):
+            begun = time.monotonic()
+            if self.process.poll() is not None:
+                return
+            if _answers(stub, patience):
+                if silent >= 2 * patience:
+                    logging.info("The TFF worker answers again.")
+                silent = 0.0
+                continue
+            silent += patience
+            if silent >= timeout:
+                self.end(
+                    f"the TFF worker has not answered for {silent:.0f} s and was "
+                    "ended: it was stopped, or hangs"
+                )
+                return
+            if silent >= 2 * patience:
+                logging.warning(
+                    "The TFF worker has not answered for %.0f s; it is ended after "
+                    "%.0f s.",
+                    silent,
+                    timeout,
+                )
+            # A call that fails at once must not count as a second of patience.
+            self._ended.wait(max(0.0, begun + patience - time.monotonic()))
+
+    def end(self, reason: str) -> None:
+        """Kills the process; calls that wait for it are `WorkerError`s with a reason.
+
+        Args:
+            reason: What the error says.
+        """
+        self._failure = self._failure or reason
+        self.process.kill()
+
+    def check_alive(self) -> None:
+        """Raises `WorkerError`, with the end of the worker's log, if it has died."""
+        if self._failure is not None:
+            raise WorkerError(self._failure)
+        code = self.process.poll()
+        if code is None:
+            return
+        hint = " (killed: out of memory?)" if code == -9 else ""
+        raise WorkerError(
+            f"the TFF worker ended with exit code {code}{hint}.{self._log_tail()}"
+        )
+
+    def _log_tail(self, size: int = 2000) -> str:
+        self._log.seek(0, os.SEEK_END)
+        self._log.seek(max(0, self._log.tell() - size))
+        text = self._log.read().decode(errors="replace").strip()
+        return f" Its last words:\n{text}" if text else ""
+
+    def close(self) -> None:
+        """Ends the process; does nothing the second time."""
+        atexit.unregister(self.close)
+        self._ended.set()
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        for channel in self._channels:
+            channel.close()
+        self._directory.close()
+
+
+def _answers(stub: executor_pb2_grpc.ExecutorGroupStub, patience: float) -> bool:
+    """Returns whether the worker answers within some seconds."""
+    # There is no such executor: the answer is an error, at once.
+    nobody = executor_pb2.ExecutorId(id="ping")
+    try:
+        stub.DisposeExecutor(
+            executor_pb2.DisposeExecutorRequest(executor=nobody), timeout=patience
+        )
+    except grpc.RpcError as error:
+        return error.code() not in (
+            grpc.StatusCode.DEADLINE_EXCEEDED,
+            grpc.StatusCode.UNAVAILABLE,
+        )
+    except ValueError:  # the channel was closed meanwhile
+        pass
+    return True

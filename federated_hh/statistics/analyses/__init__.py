@@ -1,0 +1,1 @@
+"""Analyses: recipes that depend on earlier answers, and their reports."""

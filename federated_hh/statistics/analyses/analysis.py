@@ -1,0 +1,351 @@
+"""An analysis: recipes that depend on what earlier ones gave, as rounds of the engine.
+
+A subclass says what the next recipe is, and what follows from its estimates.
+"""
+
+import abc
+import contextlib
+import dataclasses
+import functools
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import numpy as np
+from scipy import stats
+
+from federated_hh.privacy import plan as plan_lib
+from federated_hh.privacy.local import device_policy, device_reports_plan
+from federated_hh.privacy.shuffle import amplification as shuffling
+from federated_hh.randomness import identities
+from federated_hh.rounds import algorithm
+from federated_hh.statistics.devices import device, fleet
+from federated_hh.statistics.recipes import contents
+from federated_hh.statistics.recipes import recipe as recipe_lib
+
+S = TypeVar("S", bound="Asked")
+
+
+@dataclasses.dataclass(frozen=True)
+class Asked:
+    """What a state has of every analysis.
+
+    Attributes:
+        recipes: Those that every device was asked, as JSON; none where each device is
+            asked once.
+        queries: How many queries there were.
+    """
+
+    recipes: tuple[str, ...]
+    queries: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Estimates:
+    """What a query gave.
+
+    Attributes:
+        counts: float64 [cells], without bias: how many of the reports have each cell.
+        stderrs: float64 [cells]: their standard errors (McMillan et al. 2022, Theorems
+            A.2 and C.2).
+        reports: How many there were.
+    """
+
+    counts: np.ndarray
+    stderrs: np.ndarray
+    reports: int
+
+
+class Analysis(algorithm.Algorithm[S, device_reports_plan.Batch]):
+    """Asks a fleet of devices one recipe after another."""
+
+    def __init__(
+        self,
+        devices: fleet.Fleet,
+        approval: device.Approval,
+        sampler: plan_lib.Sampler[Any],
+        *,
+        max_queries: int,
+        aggregation: str,
+        fingerprint: str,
+        drop_out: float = 0.0,
+    ):
+        """Makes the plan.
+
+        Args:
+            devices: Who is asked.
+            approval: What ships with each.
+            sampler: Which of them a query is sent to: disjoint cohorts, or everybody.
+            max_queries: The most queries, at least 1.
+            aggregation: Who adds reports up.
+            fingerprint: The fingerprint of the devices' data.
+            drop_out: The share of the devices that will be gone before their reports
+                are summed, in [0, 1).
+        """
+        self.devices = devices
+        self.approval = approval
+        self.max_rounds = max_queries
+        self.plan = plan_lib.Plan(
+            sampler=sampler,
+            contribution=device_reports_plan.DeviceReports(
+                policy=approval.policy,
+                max_queries=max_queries,
+                aggregation=aggregation,
+            ),
+            mechanism=device_reports_plan.MinimumCohort(),
+        )
+        self._fingerprint, self._drop_out = fingerprint, drop_out
+
+    @abc.abstractmethod
+    def recipe(self, state: S) -> recipe_lib.Recipe | None:
+        """Returns the next recipe; None where there is none left."""
+
+    @abc.abstractmethod
+    def learn(
+        self, state: S, recipe: recipe_lib.Recipe, estimates: Estimates | None
+    ) -> tuple[S, Mapping[str, float | int]]:
+        """Returns the next state but for `Asked`, and metrics.
+
+        Args:
+            state: That `recipe` was asked with.
+            recipe: What it gave.
+            estimates: None where there were too few reports.
+        """
+
+    def describe(self) -> dict[str, Any]:
+        """Returns what a sum depends on beside the plan; a subclass adds to it."""
+        found: dict[str, Any] = {
+            "population": self._fingerprint,
+            "devices": identities.label_of(type(self.devices)),
+        }
+        return found | ({"drop_out": self._drop_out} if self._drop_out else {})
+
+    def make_recipe(
+        self, state: Asked, query: str, content: contents.Content, epsilon: float
+    ) -> recipe_lib.Recipe:
+        """Returns a recipe whose reports have as large an epsilon as is allowed.
+
+        Args:
+            state: Before it is asked.
+            query: A SELECT of the fields of its content.
+            content: The content of its rows.
+            epsilon: The epsilon of the aggregate, in whole millionths.
+        """
+        policy = self.approval.policy
+        fields = (policy.fields[name] for name in content.types)
+        limit = min(limits.local_epsilon for limits in (policy.limits, *fields))
+        local_units, minimum = report_budget(
+            policy.randomizer,
+            policy.delta,
+            limit,
+            epsilon,
+            reports_expected(self.plan.sampler.cohort_size, self._drop_out),
+        )
+        return recipe_lib.Recipe(
+            identifier=f"{50001 + state.queries}",
+            version=policy.versions[0],
+            analysis=policy.analysis,
+            query=query,
+            cohorts=(),
+            content=content,
+            local_units=local_units,
+            aggregate_units=device_policy.units_of(epsilon, "epsilon"),
+            minimum_cohort=minimum,
+        )
+
+    def next_query(self, state: S) -> algorithm.Query[device_reports_plan.Batch] | None:
+        """Returns the next recipe, on its way to a cohort."""
+        recipe = self.recipe(state)
+        if recipe is None:
+            return None
+        return algorithm.Query(
+            lambda cohort, stream: self.devices.ask(
+                recipe, cohort, state.recipes, stream
+            ),
+            {
+                device_reports_plan.CELLS: recipe.content.num_cells,
+                device_reports_plan.LOCAL_UNITS: recipe.local_units,
+                device_reports_plan.AGGREGATE_UNITS: recipe.aggregate_units,
+                device_reports_plan.MINIMUM_COHORT: recipe.minimum_cohort,
+            },
+        )
+
+    def update(
+        self, state: S, released: device_reports_plan.Aggregate
+    ) -> tuple[S, Mapping[str, float | int]]:
+        """Returns what `learn` makes of the sum of reports."""
+        recipe = self.recipe(state)
+        if recipe is None:
+            raise ValueError("update was called with a state that asks nothing")
+        state, metrics = self.learn(state, recipe, self._estimates(recipe, released))
+        asked = state.recipes
+        if self.plan.sampler.sampling is not plan_lib.Sampling.DISJOINT:
+            asked = (*asked, recipe.to_json())
+        state = dataclasses.replace(state, recipes=asked, queries=state.queries + 1)
+        return state, {
+            "cells": recipe.content.num_cells,
+            "reports": released.reports,
+            "minimum_cohort": recipe.minimum_cohort,
+            "local_epsilon": recipe.local_epsilon,
+            "aggregate_epsilon": recipe.aggregate_epsilon,
+            **metrics,
+        }
+
+    def least_estimate(
+        self, recipe: recipe_lib.Recipe, reports: int, chance: float
+    ) -> float:
+        """Returns the estimate above which a cell stands out of the noise.
+
+        Args:
+            recipe: The query's.
+            reports: How many there were.
+            chance: With which a cell that nobody has may be above it: the ones of such
+                a cell are binomial, whose tail is not that of a normal law.
+        """
+        randomizer = device.randomizer_of(self.approval.policy, recipe)
+        ones = stats.binom.isf(chance, reports, float(randomizer.other_probability))
+        return float(randomizer.estimate(np.array([int(ones)]), reports)[0])
+
+    def worker(self) -> contextlib.AbstractContextManager[Any]:
+        """Returns the context that the devices need."""
+        return self.devices.worker()
+
+    def _estimates(self, recipe, released) -> Estimates | None:
+        if released.counts is None:
+            return None
+        randomizer = device.randomizer_of(self.approval.policy, recipe)
+        counts = randomizer.estimate(released.counts, released.reports)
+        variances = randomizer.variance(
+            counts.clip(0, released.reports), released.reports
+        )
+        return Estimates(counts, np.sqrt(variances), released.reports)
+
+
+def query_epsilon(
+    policy: device_policy.Policy, queries: int, cohort_size: int
+) -> float:
+    """Returns the largest aggregate epsilon that a device gives each of some queries.
+
+    Args:
+        policy: The policy of the devices.
+        queries: How many queries all of which every device is to answer, with equal
+            epsilons; at least 1.
+        cohort_size: How many reports there will be of each.
+
+    Returns:
+        In whole millionths.
+
+    Raises:
+        ValueError: If no epsilon is so small that all are answered.
+    """
+    allowed = device_policy.units_of(policy.limits.aggregate_epsilon, "epsilon")
+    if policy.composition is device_policy.Composition.BASIC:
+        return allowed // queries / device_policy.UNITS
+    if policy.composition is device_policy.Composition.ADVANCED:
+        # Its cost is that of the aggregate epsilon alone.
+        units = _largest(
+            lambda units: _are_answered(policy, queries, policy.cost(units, 1, 2)),
+            allowed,
+        )
+        return units / device_policy.UNITS
+    most = device_policy.units_of(policy.limits.local_epsilon, "local_epsilon")
+    local_units = _largest(
+        lambda local: _are_answered(
+            policy, queries, policy.cost(1, local, cohort_size)
+        ),
+        most,
+    )
+    epsilon = policy.cohort_epsilon(local_units, cohort_size)
+    units = min(allowed, int(epsilon * device_policy.UNITS))
+    while units > 0:
+        budget = report_budget(
+            policy.randomizer,
+            policy.delta,
+            policy.limits.local_epsilon,
+            units / device_policy.UNITS,
+            cohort_size,
+        )
+        if _are_answered(policy, queries, policy.cost(units, *budget)):
+            break
+        # The minimum cohort that goes with it is smaller than the cohort.
+        units = units * 98 // 100
+    return units / device_policy.UNITS
+
+
+def _are_answered(
+    policy: device_policy.Policy, queries: int, cost: device_policy.Spent
+) -> bool:
+    """Returns whether a device answers some queries of the same cost."""
+    spent = device_policy.Spent()
+    for _ in range(queries - 1):
+        spent = spent.and_(cost)
+    return policy.refusal(spent, policy.limits, cost) is None
+
+
+def _largest(is_allowed: Callable[[int], bool], most: int) -> int:
+    """Returns the most of something that is allowed, to a ten-thousandth of `most`.
+
+    Raises:
+        ValueError: If none is.
+    """
+    if is_allowed(most):
+        return most
+    low, high = 0, most
+    while high - low > max(1, most // 10_000):
+        middle = (low + high) // 2
+        low, high = (middle, high) if is_allowed(middle) else (low, middle)
+    if low == 0:
+        raise ValueError("a device cannot answer so many queries within its policy")
+    return low
+
+
+def reports_expected(cohort_size: int, drop_out: float) -> int:
+    """Returns how many reports will come of a cohort but for one time in 10^9.
+
+    Args:
+        cohort_size: How many devices are asked.
+        drop_out: The probability with which each is gone.
+    """
+    stddev = math.sqrt(cohort_size * drop_out * (1 - drop_out))
+    return max(0, math.floor(cohort_size * (1 - drop_out) - 6 * stddev))
+
+
+@functools.lru_cache(maxsize=64)
+def report_budget(
+    randomizer: shuffling.Randomizer,
+    delta: float,
+    limit: float,
+    epsilon: float,
+    cohort_size: int,
+) -> tuple[int, int]:
+    """Returns the largest local epsilon for an aggregate's, and the minimum cohort.
+
+    Args:
+        randomizer: What reports are made with.
+        delta: The delta of the aggregate.
+        limit: The most that the local epsilon may be, for replacement.
+        epsilon: The epsilon of the aggregate.
+        cohort_size: How many reports there will be.
+
+    Returns:
+        (local epsilon in millionths, fewest reports).
+
+    Raises:
+        ValueError: If no local epsilon will do.
+    """
+    twice = randomizer is shuffling.Randomizer.SYMMETRIC_ONE_HOT
+    largest = shuffling.largest_local_epsilon(
+        randomizer, epsilon=epsilon, delta=delta, num_reports=cohort_size
+    ) * (2 if twice else 1)
+    units = device_policy.units_of(limit, "local_epsilon")
+    # A thousandth less, so that a device that bounds it anew does not need one more.
+    units = min(units, int(largest * 0.999 * device_policy.UNITS))
+    minimum = device_policy.minimum_cohort(
+        randomizer, units, device_policy.units_of(epsilon, "aggregate_epsilon"), delta
+    )
+    if minimum > cohort_size:
+        raise ValueError(
+            f"cohort_size is {cohort_size:,}; it has to be at least {minimum:,} for a "
+            f"cohort aggregate epsilon of {epsilon:g}"
+        )
+    return units, minimum

@@ -1,0 +1,144 @@
+"""An analyst's own recipes, asked one after the other as they are."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from federated_hh.statistics.analyses import analysis
+from federated_hh.statistics.devices import device
+from federated_hh.statistics.recipes import recipe as recipe_lib
+
+NOTHING = "no device answered"
+TOO_FEW = "the aggregation keeps the sum of fewer reports than the minimum cohort"
+
+
+@dataclasses.dataclass(frozen=True)
+class Answer:
+    """What a recipe gave.
+
+    Attributes:
+        told: Why nothing, as far as an analyst may know; empty where there is a sum.
+        counts: float64 [cells]: the estimates; empty without a sum.
+        stderrs: float64 [cells], or empty.
+        reports: How many there were.
+    """
+
+    told: str
+    counts: np.ndarray
+    stderrs: np.ndarray
+    reports: int
+
+
+@dataclasses.dataclass(frozen=True)
+class State(analysis.Asked):
+    """What is known so far.
+
+    Attributes:
+        answers: One a recipe that was asked.
+    """
+
+    answers: tuple[Answer, ...] = ()
+
+
+class OwnRecipes(analysis.Analysis[State]):
+    """Asks given recipes, whatever devices think of them."""
+
+    def __init__(
+        self, *args: Any, recipes: Sequence[recipe_lib.Recipe], **options: Any
+    ):
+        """Makes the plan.
+
+        Args:
+            *args: See `Analysis`.
+            recipes: In order; at least one.
+            **options: See `Analysis`.
+        """
+        super().__init__(*args, max_queries=len(recipes), **options)
+        self.recipes = tuple(recipes)
+
+    def describe(self) -> dict[str, Any]:
+        """Returns what a sum depends on beside the plan."""
+        recipes = [recipe.to_json() for recipe in self.recipes]
+        return super().describe() | {"recipes": recipes}
+
+    def initialize(self, repeat: int) -> State:
+        """Returns that nothing is known."""
+        del repeat
+        return State((), 0)
+
+    def recipe(self, state: State) -> recipe_lib.Recipe | None:
+        """Returns the next."""
+        is_over = state.queries == len(self.recipes)
+        return None if is_over else self.recipes[state.queries]
+
+    def learn(
+        self,
+        state: State,
+        recipe: recipe_lib.Recipe,
+        estimates: analysis.Estimates | None,
+    ) -> tuple[State, Mapping[str, float | int]]:
+        """Keeps the estimates, or what may be told of their absence."""
+        if estimates is None:
+            earlier = map(recipe_lib.Recipe.parse, state.recipes)
+            refusal = device.told(self.approval, recipe, earlier)
+            told = TOO_FEW if refusal is None else f"{NOTHING}: {refusal}"
+            answer = Answer(told, np.zeros(0), np.zeros(0), 0)
+        else:
+            answer = Answer("", estimates.counts, estimates.stderrs, estimates.reports)
+        return dataclasses.replace(state, answers=(*state.answers, answer)), {}
+
+    def results(self, state: State) -> Mapping[str, pd.DataFrame]:
+        """Returns the histograms.
+
+        Returns:
+            recipes: a row a recipe: number, recipe, cells, aggregate_epsilon,
+            local_epsilon, minimum_cohort, reports (of a released sum), outcome; and of
+            each with a sum `histogram_NUMBER`: cell, a column a field with the cell's
+            name in it, estimate, stderr, share.
+        """
+        rows = []
+        tables: dict[str, pd.DataFrame] = {}
+        for number, (recipe, answer) in enumerate(
+            zip(self.recipes, state.answers, strict=False), start=1
+        ):
+            rows.append(
+                {
+                    "number": number,
+                    "recipe": recipe.identifier,
+                    "cells": recipe.content.num_cells,
+                    "aggregate_epsilon": recipe.aggregate_epsilon,
+                    "local_epsilon": recipe.local_epsilon,
+                    "minimum_cohort": recipe.minimum_cohort,
+                    "reports": answer.reports,
+                    "outcome": answer.told or "answered",
+                }
+            )
+            if not answer.told:
+                tables[f"histogram_{number}"] = _histogram(recipe, answer)
+        return {"recipes": pd.DataFrame(rows), **tables}
+
+    def complaints(self, state: State) -> list[tuple[int, str]]:
+        """Returns the recipes without an answer, from 0, and what may be told of it."""
+        return [(i, found.told) for i, found in enumerate(state.answers) if found.told]
+
+
+def _histogram(recipe: recipe_lib.Recipe, answer: Answer) -> pd.DataFrame:
+    content = recipe.content
+    # Each field's names are those of its cells, over and over.
+    names, repeats = {}, content.num_cells
+    for field, kind in content.types.items():
+        repeats //= kind.num_cells
+        of_field = np.array([kind.name(c) for c in range(kind.num_cells)], object)
+        names[field] = np.resize(np.repeat(of_field, repeats), content.num_cells)
+    return pd.DataFrame(
+        {
+            "cell": np.arange(content.num_cells),
+            **names,
+            "estimate": answer.counts,
+            "stderr": answer.stderrs,
+            "share": answer.counts / answer.reports,
+        }
+    )

@@ -1,0 +1,85 @@
+"""What is shown of an analyst's own recipes."""
+
+import numpy as np
+import pandas as pd
+from matplotlib import figure as figure_lib
+
+from federated_hh.reports import page, plots
+from federated_hh.statistics.analyses import custom_recipes
+from federated_hh.statistics.recipes import contents, events
+
+_NUM_SHOWN = 40
+# Of a table of cells, what is not a field.
+_ESTIMATES = ("cell", "estimate", "stderr", "share")
+
+
+def show(
+    report: page.Page, algorithm: custom_recipes.OwnRecipes, state: custom_recipes.State
+) -> None:
+    """Adds what was released; see `ngrams_report.show`."""
+    results = dict(algorithm.results(state))
+    section = report.section("Recipes", covered=True)
+    section.table("recipes.csv", results.pop("recipes"))
+    for name, table in results.items():
+        number = name.removeprefix("histogram_")
+        histogram = report.section(f"The answer to recipe {number}", covered=True)
+        largest = table.sort_values("estimate", ascending=False)
+        histogram.text(
+            "The cells with the largest estimates first: of many cells that nobody has "
+            "some are among them by chance."
+        )
+        histogram.table(f"{name}.csv", table, shown=largest.head(_NUM_SHOWN))
+        histogram.plot(f"{name}.png", plot_histogram(table))
+
+
+def show_truth(
+    report: page.Page,
+    algorithm: custom_recipes.OwnRecipes,
+    state: custom_recipes.State,
+    stored: events.NGramEvents,
+    max_k: int,
+) -> None:
+    """Adds nothing: what a query would find on all devices is not known."""
+    del report, algorithm, state, stored, max_k
+
+
+def headline(algorithm: custom_recipes.OwnRecipes, state: custom_recipes.State) -> str:
+    """Returns what a program says at its end."""
+    lines = []
+    results = algorithm.results(state)
+    for row in results["recipes"].itertuples():
+        told = f"Recipe {row.recipe}, {row.cells:,} cells: {row.outcome}"
+        if f"histogram_{row.number}" in results:
+            table = results[f"histogram_{row.number}"]
+            largest = table.sort_values("estimate", ascending=False).head(3)
+            fields = largest.columns.difference(_ESTIMATES, sort=False)
+            cells = largest[fields].astype(str).agg(" ".join, axis=1)
+            shares = zip(cells, largest["share"], strict=True)
+            named = ", ".join(f"{cell} ({share:.1%})" for cell, share in shares)
+            told += f"; most often {named}"
+        lines.append(f"{told}.")
+    return " ".join(lines)
+
+
+def plot_histogram(table: pd.DataFrame) -> figure_lib.Figure:
+    """Plots the cells with the largest estimates, with two standard errors."""
+    fields = [name for name in table.columns if name not in _ESTIMATES]
+    largest = table.sort_values("estimate", ascending=False).head(_NUM_SHOWN)[::-1]
+    names = largest[fields].agg(", ".join, axis=1)
+    figure, axes = plots.single("The largest cells", "reports (estimated)", "")
+    figure.set_figheight(1.5 + 0.18 * len(largest))
+    axes.barh(np.arange(len(largest)), largest["estimate"], color=plots.BLUE)
+    axes.errorbar(
+        largest["estimate"],
+        np.arange(len(largest)),
+        xerr=2 * largest["stderr"],
+        fmt="none",
+        color=plots.INK,
+        linewidth=1,
+    )
+    axes.set_yticks(
+        np.arange(len(largest)),
+        [name.replace(contents.OOV, "(other)") for name in names],
+        fontsize=7,
+    )
+    return figure

@@ -1,0 +1,121 @@
+"""What is shown of a distribution."""
+
+import numpy as np
+import pandas as pd
+from matplotlib import figure as figure_lib
+
+from federated_hh.reports import page, plots
+from federated_hh.statistics.analyses import distribution, nested_histograms
+from federated_hh.statistics.devices import ground_truth
+from federated_hh.statistics.recipes import events
+
+_NUM_SHOWN = 60
+# Where the curves are drawn, and compared with the truth.
+_NUM_POINTS = 2000
+
+
+def show(
+    report: page.Page, algorithm: distribution.Distribution, state: distribution.State
+) -> None:
+    """Adds what was released; see `ngrams_report.show`."""
+    results = algorithm.results(state)
+    section = report.section("The seconds between words", covered=True)
+    section.text(
+        "Of a device drawn at random one of its words, drawn at random: what share of "
+        "them has fewer seconds since the word before. All queries together, by "
+        "generalized least squares; standard errors are of the reports' noise and of "
+        "the drawing."
+    )
+    section.table("quantiles.csv", results["quantiles"], "Quantiles")
+    buckets = results["buckets"]
+    section.table("buckets.csv", buckets, "Buckets", shown=buckets.head(_NUM_SHOWN))
+    if state.histograms:
+        found = nested_histograms.combine(state.histograms)
+        section.plot("distribution.png", plot_distribution(found))
+
+
+def show_truth(
+    report: page.Page,
+    algorithm: distribution.Distribution,
+    state: distribution.State,
+    stored: events.NGramEvents,
+    max_k: int,
+) -> None:
+    """Adds the comparison with the truth; see `ngrams_report.show_truth`."""
+    del max_k
+    if not state.histograms:
+        return
+    found = nested_histograms.combine(state.histograms)
+    truth = ground_truth.Seconds.of(stored)
+    section = report.section("The distribution against the truth", covered=False)
+    section.table(
+        "errors.csv",
+        pd.DataFrame([errors(found, truth, algorithm.buckets.largest)]),
+        "The largest error of the share below a value; the area between the curves "
+        "(Wasserstein's distance, in seconds) up to the last boundary; the mean "
+        "relative error of the quantiles",
+    )
+    quantiles = algorithm.results(state)["quantiles"]
+    quantiles["true_seconds"] = truth.quantiles(distribution.QUANTILES)
+    section.table("quantiles.csv", quantiles)
+    section.plot("distribution.png", plot_distribution(found, truth))
+
+
+def headline(algorithm: distribution.Distribution, state: distribution.State) -> str:
+    """Returns what a program says at its end."""
+    rows = algorithm.results(state)["quantiles"].itertuples()
+    named = ", ".join(f"{row.seconds:.3g} s at {row.share:.0%}" for row in rows)
+    return f"Quantiles of the seconds between words: {named or 'none'}."
+
+
+def errors(
+    found: nested_histograms.Distribution, truth: ground_truth.Seconds, largest: float
+) -> dict[str, float]:
+    """Returns how far an estimate is from the truth.
+
+    Args:
+        found: The estimate.
+        truth: The truth.
+        largest: Where the last bucket begins.
+
+    Returns:
+        largest_error: of the share below any of many true quantiles; wasserstein: the
+        area between the curves from 0 to `largest`, in seconds; quantile_error: the
+        mean relative error of the quantiles.
+    """
+    points = truth.quantiles((np.arange(_NUM_POINTS) + 0.5) / _NUM_POINTS)
+    points = points[points <= largest]
+    grid = np.unique(np.concatenate([points, np.linspace(0, largest, _NUM_POINTS)]))
+    between = np.abs(found.at(grid) - truth.at(grid))
+    quantiles, _ = found.quantiles(distribution.QUANTILES)
+    true_quantiles = truth.quantiles(distribution.QUANTILES)
+    return {
+        "largest_error": float(np.abs(found.at(points) - truth.at(points)).max()),
+        "wasserstein": float(np.trapz(between, grid)),
+        "quantile_error": float(np.abs(quantiles / true_quantiles - 1).mean()),
+    }
+
+
+def plot_distribution(
+    found: nested_histograms.Distribution, truth: ground_truth.Seconds | None = None
+) -> figure_lib.Figure:
+    """Plots the share below each value, with two standard errors."""
+    figure, axes = plots.single(
+        "Seconds between words", "seconds", "share with fewer seconds"
+    )
+    edges, below = found.boundaries[1:], found.monotone()[1:]
+    if truth is not None:
+        axes.plot(edges, truth.at(edges), color=plots.INK, label="truth")
+    axes.errorbar(
+        edges,
+        below,
+        yerr=2 * found.stderrs[1:],
+        fmt="o",
+        markersize=3,
+        linewidth=1,
+        color=plots.BLUE,
+        label="estimate, two standard errors",
+    )
+    axes.set_xscale("log")
+    plots.legend(axes)
+    return figure

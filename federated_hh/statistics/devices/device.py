@@ -1,0 +1,220 @@
+"""A device's own decisions: verify, budget, then answer with noise or not at all."""
+
+import dataclasses
+import enum
+from collections.abc import Iterable, Sequence
+
+from federated_hh.privacy.local import device_policy
+from federated_hh.privacy.shuffle import amplification as shuffling
+from federated_hh.randomizers import one_hot
+from federated_hh.statistics.devices import budget, device_log
+from federated_hh.statistics.recipes import recipe as recipe_lib
+from federated_hh.statistics.recipes import store, verification
+
+
+class Told(enum.Enum):
+    """The reasons of a refusal that an analyst may know: nothing hidden is in them."""
+
+    VERSION = "devices do not know the version of the recipe"
+    ANALYSIS = "the AnalysisIdentifier is not approved"
+    COHORT = "cohorts has what is not approved as not sensitive"
+    QUERY = verification.PUBLIC_REASON
+    CHECK_1 = "check 1, of what the whole analysis may spend"
+    CHECK_2 = "check 2, of what a data field may spend"
+    CHECK_3 = (
+        "check 3: minimumCohort reports of localEpsilon do not have the "
+        "cohortAggregateEpsilon"
+    )
+
+
+_CHECKS = {1: Told.CHECK_1, 2: Told.CHECK_2, 3: Told.CHECK_3}
+
+
+class RecipeRefusedError(ValueError):
+    """A recipe must not be answered; the message is for the device's log.
+
+    Attributes:
+        told: What an analyst may know of it.
+    """
+
+    def __init__(self, told: Told, message: str):
+        super().__init__(message)
+        self.told = told
+
+
+@dataclasses.dataclass(frozen=True)
+class Approval:
+    """What ships with a device for an analysis.
+
+    Attributes:
+        policy: What may be spent.
+        query_class: What may be asked.
+    """
+
+    policy: device_policy.Policy
+    query_class: verification.QueryClass
+
+    def __post_init__(self):
+        if self.policy.fields.keys() != self.query_class.fields:
+            raise ValueError(
+                f"fields of the policy are {', '.join(self.policy.fields)}; they have "
+                f"to be those of the query class, "
+                f"{', '.join(sorted(self.query_class.fields))}"
+            )
+
+    def verify(
+        self, recipe: recipe_lib.Recipe, sandbox: verification.Sandbox
+    ) -> frozenset[str]:
+        """Returns the data fields that a recipe reads, before any budget.
+
+        Args:
+            recipe: From an analyst.
+            sandbox: The sandbox of the query class.
+
+        Raises:
+            RecipeRefusedError: If the recipe must not be answered, whatever is left.
+        """
+        if recipe.version not in self.policy.versions:
+            raise RecipeRefusedError(
+                Told.VERSION, f"version {recipe.version} of recipes is not known"
+            )
+        if recipe.analysis != self.policy.analysis:
+            raise RecipeRefusedError(
+                Told.ANALYSIS, f"the analysis {recipe.analysis} is not approved"
+            )
+        for name in recipe.cohorts:
+            if name not in self.policy.cohorts:
+                raise RecipeRefusedError(
+                    Told.COHORT, f"the cohort {name} is not approved as not sensitive"
+                )
+        try:
+            return sandbox.verify(recipe.query, [*recipe.content.types])
+        except verification.QueryRefusedError as error:
+            raise RecipeRefusedError(
+                Told.QUERY, f"{verification.PUBLIC_REASON}: {error}"
+            ) from None
+
+
+def randomizer_of(
+    policy: device_policy.Policy, recipe: recipe_lib.Recipe
+) -> one_hot.AsymmetricOneHotEncoding | one_hot.SymmetricOneHotEncoding:
+    """Returns what a recipe's answers are randomized with.
+
+    Args:
+        policy: Names the encoding.
+        recipe: Has epsilon for replacement, which is twice that of the symmetric
+            encoding's own, for deletion.
+    """
+    if policy.randomizer is shuffling.Randomizer.ASYMMETRIC_ONE_HOT:
+        return one_hot.AsymmetricOneHotEncoding(
+            recipe.local_epsilon, recipe.content.num_cells
+        )
+    return one_hot.SymmetricOneHotEncoding(
+        recipe.local_epsilon / 2, recipe.content.num_cells
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Devices:
+    """A block of devices. Each decides on its own; they share a process.
+
+    Attributes:
+        approval: What ships with each.
+        events: Their events.
+        sandbox: Where queries run; it holds one device's rows at a time.
+        accountant: What each has spent.
+        log: What each shows its owner.
+    """
+
+    approval: Approval
+    events: store.EventStore
+    sandbox: verification.Sandbox
+    accountant: budget.Accountant
+    log: device_log.DeviceLog
+
+    def admitted(self, devices: Sequence[int], recipe: recipe_lib.Recipe) -> list[bool]:
+        """Decides which devices answer, each on its own, and charges those.
+
+        That follows from the recipe and from recipes before it, never from the
+        device's data. The log says why not.
+
+        Args:
+            devices: That are asked, each once.
+            recipe: What they are asked.
+        """
+        refusals: list[str | None]
+        try:
+            fields = self.approval.verify(recipe, self.sandbox)
+        except RecipeRefusedError as error:
+            refusals = [str(error)] * len(devices)
+        else:
+            refusals = [
+                None if found is None else f"check {found.check}: {found.reason}"
+                for found in self.accountant.charge_each(devices, fields, recipe)
+            ]
+        self.log.refused(
+            [
+                (device, refusal)
+                for device, refusal in zip(devices, refusals, strict=True)
+                if refusal is not None
+            ],
+            recipe,
+        )
+        return [refusal is None for refusal in refusals]
+
+    def true_cell(
+        self, device: int, recipe: recipe_lib.Recipe, now: float, chance: float
+    ) -> int:
+        """Returns the cell that an admitted query is answered with, before the noise.
+
+        A device without a row that fits reports on cell 0, "out of vocabulary", and
+        so does one whose query fails on its rows.
+
+        Args:
+            device: That is asked.
+            recipe: What it is asked.
+            now: In seconds; older events have expired.
+            chance: In [0, 1), which of the rows that fit is taken.
+        """
+        stream = self.approval.query_class.stream.name
+        try:
+            rows = self.sandbox.answer(
+                recipe.query,
+                [*recipe.content.types],
+                self.events.rows(stream, device, now),
+            )
+        except verification.QueryFailedError:
+            rows = []
+        cells = recipe.content.best_cells(rows)
+        return cells[int(chance * len(cells))] if cells else 0
+
+
+def told(
+    approval: Approval,
+    recipe: recipe_lib.Recipe,
+    earlier: Iterable[recipe_lib.Recipe] = (),
+) -> str | None:
+    """Returns what an analyst may know of why a recipe is refused; None where it isn't.
+
+    It follows from what ships with every device and from the recipes that it got, as
+    an analyst could find out with a device of his own that holds no data.
+
+    Args:
+        approval: What ships with each device.
+        recipe: The recipe.
+        earlier: Those that devices were asked before.
+    """
+    with (
+        verification.Sandbox(approval.query_class) as sandbox,
+        budget.Accountant(approval.policy) as accountant,
+    ):
+        reason: Told | None = None
+        for one in (*earlier, recipe):
+            try:
+                fields = approval.verify(one, sandbox)
+            except RecipeRefusedError as error:
+                reason = error.told
+                continue
+            refusal = accountant.charge(0, fields, one)
+            reason = None if refusal is None else _CHECKS[refusal.check]
+    return None if reason is None else reason.value

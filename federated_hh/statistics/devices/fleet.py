@@ -1,0 +1,150 @@
+"""All devices of a simulation, as an analyst's query reaches them."""
+
+import abc
+import contextlib
+from typing import Any
+
+import numpy as np
+
+from federated_hh.privacy.local.device_reports_plan import Batch
+from federated_hh.randomness import identities, streams
+from federated_hh.statistics.devices import aggregation, budget, device, device_log
+from federated_hh.statistics.recipes import events, store, verification
+from federated_hh.statistics.recipes import recipe as recipe_lib
+
+# Bits of reports that are in memory at once.
+_BITS_AT_ONCE = 2**24
+# Devices that are charged in one transaction.
+_DEVICES_AT_ONCE = 2**14
+
+
+class Fleet(abc.ABC):
+    """Devices that take part in one analysis.
+
+    A simulation that goes on after an interruption asks a round again. So what the
+    devices were asked before is given with every query, and the fleet goes back to
+    there where it is elsewhere.
+    """
+
+    def __init__(self, num_devices: int):
+        self._num_devices = num_devices
+        # What every device was asked so far; None where they differ.
+        self._asked: tuple[str, ...] | None = ()
+
+    def ask(
+        self,
+        recipe: recipe_lib.Recipe,
+        cohort: np.ndarray,
+        earlier: tuple[str, ...],
+        stream: streams.Stream,
+    ) -> Batch:
+        """Returns what the aggregation makes of a query's reports.
+
+        Args:
+            recipe: The query's.
+            cohort: int64 [devices], ascending: who is asked.
+            earlier: The recipes that all of these were asked before, as JSON.
+            stream: The stream of the round.
+        """
+        if self._asked is None or self._asked != earlier:
+            self._forget(cohort)
+            for text in earlier:
+                self._charge(recipe_lib.Recipe.parse(text), cohort)
+        is_everybody = len(cohort) == self._num_devices
+        self._asked = (*earlier, recipe.to_json()) if is_everybody else None
+        chances = stream.generator("which row").random(len(cohort))
+        return self._ask(recipe, cohort, chances, stream)
+
+    def worker(self) -> contextlib.AbstractContextManager[Any]:
+        """Returns the context that queries are asked in: by default none."""
+        return contextlib.nullcontext()
+
+    @abc.abstractmethod
+    def _forget(self, cohort: np.ndarray) -> None:
+        """Takes devices back to the beginning of a repeat."""
+
+    @abc.abstractmethod
+    def _charge(self, recipe: recipe_lib.Recipe, cohort: np.ndarray) -> None:
+        """Has devices do what they did when they were asked before."""
+
+    @abc.abstractmethod
+    def _ask(self, recipe, cohort, chances, stream) -> Batch:
+        """Returns what comes of a query; `chances` are float64 [devices]."""
+
+
+@identities.identity("DeviceFleet")
+class DeviceFleet(Fleet):
+    """Devices each with a store, a sandbox, an accountant and a log of its own."""
+
+    def __init__(
+        self,
+        approval: device.Approval,
+        stored: events.NGramEvents,
+        aggregator: aggregation.Aggregator,
+    ):
+        """Gives every device its events.
+
+        Args:
+            approval: What ships with each.
+            stored: Their events.
+            aggregator: Takes the reports.
+        """
+        super().__init__(stored.num_devices)
+        self._approval = approval
+        self._aggregator = aggregator
+        self._now = stored.now
+        events_store = store.EventStore([events.STREAM])
+        events_store.donate(events.STREAM.name, stored.rows())
+        events_store.expire(self._now)
+        self._devices = device.Devices(
+            approval,
+            events_store,
+            verification.Sandbox(approval.query_class),
+            budget.Accountant(approval.policy),
+            device_log.DeviceLog(),
+        )
+
+    @property
+    def devices(self) -> device.Devices:
+        """The devices."""
+        return self._devices
+
+    def worker(self) -> contextlib.AbstractContextManager[Any]:
+        """Returns what the aggregator works in."""
+        return self._aggregator.worker()
+
+    def _forget(self, cohort: np.ndarray) -> None:
+        self._devices.accountant.forget(cohort.tolist())
+        self._devices.log.forget(cohort.tolist())
+
+    def _charge(self, recipe: recipe_lib.Recipe, cohort: np.ndarray) -> None:
+        for first in range(0, len(cohort), _DEVICES_AT_ONCE):
+            block = cohort[first : first + _DEVICES_AT_ONCE]
+            admitted = self._devices.admitted(block.tolist(), recipe)
+            self._devices.log.answered_before(block[admitted].tolist(), recipe)
+
+    def _ask(self, recipe, cohort, chances, stream) -> Batch:
+        num_cells = recipe.content.num_cells
+        self._aggregator.begin(
+            num_cells, recipe.minimum_cohort, stream.at("aggregation")
+        )
+        size = min(max(1, _BITS_AT_ONCE // num_cells), _DEVICES_AT_ONCE)
+        for first in range(0, len(cohort), size):
+            block = slice(first, first + size)
+            admitted = self._devices.admitted(cohort[block].tolist(), recipe)
+            numbers = cohort[block][admitted].tolist()
+            if not numbers:
+                continue
+            cells = [
+                self._devices.true_cell(number, recipe, self._now, chance)
+                for number, chance in zip(
+                    numbers, chances[block][admitted].tolist(), strict=True
+                )
+            ]
+            seed = stream.stateless_seed("reports", first)
+            # A recipe that is admitted has a local epsilon that the policy allows.
+            randomizer = device.randomizer_of(self._approval.policy, recipe)
+            reports = randomizer.randomize(np.array(cells, np.int32), seed).numpy()
+            self._devices.log.answered(numbers, recipe, reports)
+            self._aggregator.add(reports, recipe.minimum_cohort)
+        return self._aggregator.close()

@@ -1,0 +1,212 @@
+"""What interactive statistics are asked for; `run_statistics` has the flags."""
+
+import dataclasses
+
+from federated_hh.options.fields import OptionError, check, option
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class StatisticsOptions:
+    """What is asked of the devices, and what they allow.
+
+    Raises:
+        OptionError: If an option is not allowed, or options do not go together.
+    """
+
+    analysis: str = option(
+        "ngrams",
+        "What is asked, and what devices allow. ngrams: popular n-grams. joint: pairs "
+        "of an owner's age and a popular n-gram. distribution: of the seconds between "
+        "words.",
+        choices=("ngrams", "joint", "distribution"),
+    )
+    strategy: str = option(
+        "interactive",
+        "interactive: each query depends on earlier answers; of n-grams one asks about "
+        "the words that follow those found, of a distribution one splits the buckets "
+        "with large counts. static: one query about all n-grams, or a fixed grid.",
+        choices=("interactive", "static"),
+    )
+    recipe: tuple[str, ...] = option(
+        (),
+        "Files with recipes, which are asked as they are, one after the other, in the "
+        "place of those of --analysis; devices allow what they allow of that.",
+    )
+    ngram_words: int = option(
+        3, "Words of the longest n-grams.", least=1, most=6, why="each is a query"
+    )
+    num_tokens: int = option(
+        100,
+        "Known words: the most frequent English ones. The static strategy asks about "
+        "all their n-grams at once.",
+        least=1,
+        most=10_000,
+    )
+    max_prefixes: int = option(
+        50,
+        "The most n-grams that the next query goes on from: those of the largest "
+        "estimates.",
+        least=1,
+        most=100_000,
+    )
+    false_positives: float = option(
+        0.1,
+        "How many n-grams, or pairs with an age, that no device has a query finds on "
+        "average, at most.",
+        above=0,
+        most=1000,
+        group="What is measured and kept",
+    )
+    max_seconds: float = option(
+        600.0,
+        "Where the last bucket of a distribution begins; the first begins at 0.",
+        above=0,
+        most=1e9,
+        unit="seconds",
+        group="What is measured and kept",
+    )
+    distribution_queries: int = option(
+        4, "Queries of an interactive distribution.", least=1, most=50
+    )
+    first_buckets: int = option(
+        16, "Equal buckets of the first query of a distribution.", least=1, most=1000
+    )
+    split_parts: int = option(
+        8, "Into how many equal parts a bucket is split.", least=2, most=100
+    )
+    split_stderrs: float = option(
+        3.0,
+        "A bucket is split if each part would be at least so many standard errors of "
+        "an empty bucket.",
+        above=0,
+        most=1000,
+    )
+    grid_buckets: int = option(
+        1024, "Equal buckets of a static distribution.", least=1, most=4096
+    )
+    cohorts: str = option(
+        "disjoint",
+        "Who is asked. disjoint: each query goes to an equal part of the devices, and "
+        "none is asked twice. everybody: each query goes to all, who divide --epsilon "
+        "among the queries.",
+        choices=("disjoint", "everybody"),
+    )
+    epsilon: float = option(
+        1.0,
+        "Epsilon of all cohort aggregates that a device's reports are in; a device "
+        "answers nothing beyond it. At most six digits behind the point.",
+        above=0,
+        most=10,
+        group="Privacy",
+    )
+    local_epsilon: float = option(
+        6.0,
+        "The most that a report may have as its local epsilon (replacement); less is "
+        "used where --epsilon needs it. At most six digits behind the point.",
+        above=0,
+        most=20,
+        group="Privacy",
+    )
+    delta: float = option(
+        1e-6,
+        "Delta of the cohort aggregate of a query.",
+        least=1e-30,
+        below=1,
+        group="Privacy",
+    )
+    composition: str = option(
+        "basic",
+        "How devices add up what their answers cost; 'advanced' costs --delta once "
+        "more, 'renyi' costs it once in all.",
+        choices=("basic", "advanced", "renyi"),
+        group="Privacy",
+    )
+    randomizer: str = option(
+        "asymmetric",
+        "How reports are randomized.",
+        choices=("asymmetric", "symmetric"),
+        group="Privacy",
+    )
+    devices: str = option(
+        "real",
+        "real: each device has a store, verifies queries, and keeps its budget and its "
+        "log. vectorised: the same decisions in arrays, for a million devices; the sum "
+        "of reports is drawn.",
+        choices=("real", "vectorised"),
+        group="Privacy",
+    )
+    aggregation: str = option(
+        "secure_sum",
+        "Who adds reports up. secure_sum: TFF's secure sum. two_servers: two processes "
+        "that each get a share of a report and check its proof, with --devices=real.",
+        choices=("secure_sum", "two_servers"),
+        group="Privacy",
+    )
+    drop_out: float = option(
+        0.0,
+        "With --aggregation=two_servers, the share of the devices that are gone before "
+        "both servers have their messages; they have spent their budget.",
+        least=0,
+        below=1,
+    )
+    show_device_log: int | None = option(
+        None,
+        "Show the log of this device, from 0, with --devices=real: every query that it "
+        "got, what became of it, and what left the device.",
+        least=0,
+        most=2**31 - 1,
+        group="Privacy",
+    )
+    max_k: int = option(
+        100,
+        "N-grams found are compared with the true top K.",
+        least=1,
+        most=1_000_000,
+        group="What is measured and kept",
+    )
+
+    def __post_init__(self):
+        check(self)
+        for name in ("epsilon", "local_epsilon"):
+            if round(getattr(self, name), 6) != getattr(self, name):
+                raise OptionError(
+                    self, f"{{{name}=}} has more than six digits behind the point"
+                )
+        self._check_cells()
+        is_shared = self.aggregation == "two_servers"
+        if is_shared and self.devices != "real":
+            raise OptionError(
+                self,
+                "{aggregation=} needs {devices=real}: vectorised devices draw the sum "
+                "of their reports, so that there is nothing to share",
+            )
+        if self.drop_out and not is_shared:
+            raise OptionError(self, "{drop_out=} needs {aggregation=two_servers}")
+        if self.show_device_log is not None and self.devices != "real":
+            raise OptionError(self, "{show_device_log} needs {devices=real}")
+
+    def _check_cells(self) -> None:
+        if self.recipe or self.analysis == "distribution":
+            return
+        prefixes = self.num_tokens ** (self.ngram_words - 1)
+        named = "{num_tokens=} and {ngram_words=}"
+        if self.strategy == "interactive" and prefixes > self.max_prefixes:
+            prefixes, named = self.max_prefixes, "{num_tokens=} and {max_prefixes=}"
+        cells = 1 + prefixes * (2 + self.num_tokens)
+        cells *= 8 if self.analysis == "joint" else 1
+        if cells > 2**24:
+            raise OptionError(
+                self,
+                f"{{strategy=}} with {{analysis=}}, {named} asks about up to "
+                "{cells:,} cells at once; a report has at most 16,777,216: take fewer",
+                cells=cells,
+            )
+
+    @property
+    def num_queries(self) -> int:
+        """The most queries of the analysis that devices answer."""
+        if self.strategy == "static":
+            return 1
+        if self.analysis == "distribution":
+            return self.distribution_queries
+        return self.ngram_words

@@ -1,0 +1,1 @@
+"""Recipes: the queries that an analyst sends, and the data they read."""

@@ -1,0 +1,99 @@
+"""What a run of interactive statistics leaves: tables, plots, and their page."""
+
+import types
+from typing import Any
+
+import pandas as pd
+
+from federated_hh.privacy import statement as statement_lib
+from federated_hh.reports import page
+from federated_hh.reports import summary as verdict_lib
+from federated_hh.run_directory import directory as run_directory
+from federated_hh.statistics import preparation
+from federated_hh.statistics.analyses import (
+    custom_recipes,
+    distribution,
+    distribution_report,
+    joint,
+    joint_report,
+    ngrams,
+    ngrams_report,
+)
+from federated_hh.statistics.analyses import custom_recipes_report as recipes_report
+from federated_hh.statistics.devices import fleet
+
+# What shows an analysis: a module with `show`, `show_truth` and `headline`.
+_PARTS: dict[type, types.ModuleType] = {
+    distribution.Distribution: distribution_report,
+    joint.Joint: joint_report,
+    ngrams.NGrams: ngrams_report,
+    custom_recipes.OwnRecipes: recipes_report,
+}
+_ADVICE = (
+    "An answer is found where it stands out of the reports' noise: more devices, a "
+    "larger --epsilon, or fewer cells at once (--num_tokens, --ngram_words) help."
+)
+
+
+def write(
+    directory: run_directory.RunDirectory,
+    prepared: preparation.Prepared,
+    state: Any,
+    statement: statement_lib.PrivacyStatement,
+    *,
+    max_k: int,
+    device: int | None,
+) -> verdict_lib.Verdict:
+    """Writes the tables, plots, privacy statement and report of a run.
+
+    Args:
+        directory: The directory of the run.
+        prepared: What was run.
+        state: At its end.
+        statement: What is guaranteed.
+        max_k: What is found is compared with the true top K.
+        device: Whose log to show; None for nobody's.
+
+    Returns:
+        What the run comes to.
+    """
+    report = page.Page(directory, "Interactive federated statistics")
+    algorithm = prepared.algorithm
+    part = _PARTS[type(algorithm)]
+    found = part.headline(algorithm, state)
+    report.verdict(
+        found,
+        advice=_ADVICE if found.startswith(("No ", "Nothing")) else "",
+        next_command="federated_hh.compare {run} ANOTHER_RUN",
+    )
+    part.show(report, algorithm, state)
+    queries = report.section("The queries", covered=True)
+    aggregate, local = statement.guarantees[:2]
+    queries.text(
+        "Of all queries that a device answers together: a cohort aggregate epsilon of "
+        f"at most {aggregate.epsilon:g} (delta {aggregate.delta:g}), and a local "
+        f"epsilon of at most {local.epsilon:g}. Of each:"
+    )
+    queries.show(directory.released_metrics())
+    part.show_truth(report, algorithm, state, prepared.stored, max_k)
+    if device is not None:
+        log = report.section(f"The log of device {device}", covered=False)
+        log.text("Every query that reached it, and the bits that left it.")
+        table = prepared.device_log(device)
+        log.table("device_log.csv", table, shown=_shortened(table))
+    kind = "real" if isinstance(algorithm.devices, fleet.DeviceFleet) else "vectorised"
+    report.section("The simulation", covered=False).text(
+        f"{prepared.stored.num_devices:,} {kind} devices with "
+        f"{len(prepared.stored.grams):,} events; "
+        f"{directory.metrics()['seconds'].sum():.1f} s of queries."
+    )
+    report.statement(statement)
+    report.how_it_was_made()
+    return report.write()
+
+
+def _shortened(log: pd.DataFrame) -> pd.DataFrame:
+    reports = log["report"].fillna("")
+    return log.assign(
+        report=[bits if len(bits) <= 32 else f"{bits[:29]}..." for bits in reports]
+    )

@@ -1,1 +1,0 @@
-"""Privacy accounting. Imports no TensorFlow and can be used alone."""

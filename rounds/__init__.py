@@ -1,1 +1,0 @@
-"""The engine: one loop for every algorithm, above simulation and privacy."""

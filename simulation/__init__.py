@@ -1,1 +1,0 @@
-"""Populations, participation, the TFF runtime and run directories."""

@@ -1,1 +1,0 @@
-"""What computes a TFF computation, other than one worker on this machine."""

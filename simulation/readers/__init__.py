@@ -1,1 +1,0 @@
-"""Readers: from what the user brings to columns of client words."""

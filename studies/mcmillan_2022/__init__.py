@@ -1,0 +1,1 @@
+"""Tables and figures of McMillan et al. 2022."""

@@ -1,0 +1,1 @@
+"""Tables and figures of Sun et al. 2024."""

@@ -1,0 +1,223 @@
+"""What the strategy of section 2.5 shows: each step's decision, and its reason."""
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from federated_hh.privacy import drawn_noise, printed_numbers
+from federated_hh.reports import plots
+from studies import training_runs
+from training.models import metric_names
+
+if TYPE_CHECKING:
+    from studies.xu_2023 import gboard_strategy
+
+
+def experiment(name: str) -> float | tuple[float, ...]:
+    """Returns what an experiment differs in from others, given its setting's name.
+
+    Args:
+        name: As in `noise_0.01` or `rate_2_quantile_0.5`.
+    """
+    first, *others = map(float, name.split("_")[1::2])
+    return (first, *others) if others else first
+
+
+def to_markdown(
+    title: str,
+    options: "gboard_strategy.Options",
+    found: "gboard_strategy.Decisions",
+    table: pd.DataFrame,
+    epsilon: drawn_noise.DrawnEpsilon,
+) -> str:
+    """Returns the page.
+
+    Args:
+        title: Above it.
+        options: What the strategy was given.
+        found: What it decided.
+        table: A row a round of each experiment, with its setting.
+        epsilon: The epsilon of the final run at `options.delta`.
+    """
+    steps = [
+        _pretraining(options),
+        _noise(options, found, table),
+        _scaling(options, found),
+        _timer(found),
+        _clip(options, found, table),
+        _privacy(options, found, epsilon),
+    ]
+    lines = [f"### {title}", ""]
+    for name, text in steps:
+        lines += [f"**{name}** {text}", ""]
+    lines += [
+        "The final run: `scripts/run training --flagfile=final.flagfile`. "
+        f"Its seed is {found.seed}, which no experiment had: it draws anew who is held "
+        "out, so that it is not judged by the clients whose loss has chosen rate and "
+        "noise (but for those that are drawn again).",
+        "",
+        "| experiment | held-out loss | clip norm | tracked norm |",
+        "|---|--:|--:|--:|",
+    ]
+    for setting, rows in table.groupby("setting", sort=False):
+        last = rows.iloc[-1]
+        lines.append(
+            f"| {setting} | {_shown(last['held_out_loss'])} | "
+            f"{last['clip_norm']:.3g} | {last['tracked_norm']:.3g} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def _pretraining(options) -> tuple[str, str]:
+    if options.initial_model is None:
+        return (
+            "(1) Pretraining.",
+            "None: no model was given by --initial_model, and what the flagfile begins "
+            "with is kept. A model of public text would need fewer rounds.",
+        )
+    return (
+        "(1) Pretraining.",
+        f"All runs begin with {options.initial_model}, which is taken for public: the "
+        "privacy of step (7) does not count what it has learned. Whether its text "
+        "shares anything with the clients' is in the statements of the runs.",
+    )
+
+
+def _noise(options, found, table) -> tuple[str, str]:
+    losses = _losses(table, "noise")
+    told = "; ".join(
+        f"z = {noise:g} m: {_shown(loss)}" for noise, loss in losses.items()
+    )
+    allowed = next(iter(losses.values())) * (1 + options.loss_tolerance)
+    reason = f"the largest whose held-out loss is at most {allowed:.4f}"
+    if found.noise_per_client == max(losses):
+        reason += ", and the largest that was tried: more may do as well"
+    return (
+        "(2) Noise that the model bears.",
+        f"z = {found.noise_per_client:g} m: {reason}, {options.loss_tolerance:.1%} "
+        f"above that of the least noise, at a report goal of "
+        f"{options.small_report_goal:,} ({told}). The paper does this on public data; "
+        "here the private population is simulated, and no guarantee counts it.",
+    )
+
+
+def _scaling(options, found) -> tuple[str, str]:
+    choice = found.choice
+    goal = f"Report goal {choice.report_goal:,}, z = {choice.noise_multiplier:g}"
+    target = f"zCDP {options.target_rho:g} for {options.num_rounds:,} rounds"
+    if choice.is_scaled:
+        reason = (
+            "noise and report goal grown in proportion, to the least of the goals "
+            f"looked at, up to {options.largest_report_goal:,}, that has {target}"
+        )
+    else:
+        needed = choice.noise_multiplier / (found.noise_per_client * choice.report_goal)
+        reason = (
+            f"{target} is unachievable with noise in proportion to any report goal "
+            "that the system can do. So the goal is the largest, and its noise is "
+            f"raised to {needed:.3g} times what the model bears: expect a worse model"
+        )
+    return (
+        "(3) Report goal and noise.",
+        f"{goal}: {reason}. The population has {found.num_clients:,} clients.",
+    )
+
+
+def _timer(found) -> tuple[str, str]:
+    choice = found.choice
+    clock = choice.participation
+    told = "; ".join(
+        f"{hours} hours: {'too few clients' if least is None else f'MinS {least:,}'}"
+        for hours, least in clock.looked_at
+    )
+    text = (
+        f"A timer of {clock.timer_hours} hours, MinS {clock.min_separation:,}, MaxP "
+        f"{clock.max_participation}: of the timers looked at ({told}), the one whose "
+        "limits cost least. The population allows a MinS of "
+        f"{choice.largest_min_separation:,} at most (rounds strictly between two of a "
+        f"client); all rounds take {clock.hours:,.0f} simulated hours."
+    )
+    return "(4) MinS and timer.", text
+
+
+def _clip(options, found, table) -> tuple[str, str]:
+    losses = _losses(table, "rate")
+    told = "; ".join(
+        f"{rate:g} at quantile {quantile:g}: {_shown(loss)}"
+        for (rate, quantile), loss in losses.items()
+    )
+    rates = [rate for rate, _ in losses]
+    beyond = ""
+    if found.server_learning_rate == max(rates):
+        beyond = ", and is the largest that was tried: a larger one may do better"
+    elif found.server_learning_rate == min(rates):
+        beyond = ", and is the least that was tried: a smaller one may do better"
+    quantiles = {quantile for _, quantile in losses}
+    if len(quantiles) > 1 and found.target_quantile in (min(quantiles), max(quantiles)):
+        side = "largest" if found.target_quantile == max(quantiles) else "least"
+        beyond += (
+            f". The quantile is the {side} that was tried: one beyond it may do better"
+        )
+    return (
+        "(5, 6) Clip norm and server learning rate.",
+        f"Clip norm {found.clip_norm:g}, server learning rate "
+        f"{found.server_learning_rate:g}: of the experiments in which the clip norm "
+        "adapts (Algorithm 1, report goal "
+        f"{options.small_report_goal:,}), that rate has the least held-out loss "
+        f"({told}){beyond}. The clip norm is the {found.target_quantile:g} quantile "
+        "of updates' norms that its run has estimated: the median of the last quarter "
+        "of its rounds, as the estimate of one has the noise of few clients. It is "
+        "fixed from here on: a clip norm that adapts costs restarts and noise.",
+    )
+
+
+def _privacy(options, found, epsilon) -> tuple[str, str]:
+    choice = found.choice
+    rho = printed_numbers.rounded_up_to(choice.rho, 4)
+    shown = printed_numbers.rounded_up_to(epsilon.epsilon, 2)
+    kind = "" if epsilon.is_proved else " (an estimate; zCDP is that of Gaussian noise)"
+    return (
+        "(7) Privacy.",
+        f"zCDP {rho}, epsilon {shown} at delta {options.delta:g}{kind}, for "
+        "zero-out of one client: the worst participation within MinS and MaxP, which "
+        "the final run enforces. Experiments and choices made by looking at them are "
+        "not counted. The sums are secure sums.",
+    )
+
+
+def _shown(loss: float) -> str:
+    return f"{loss:.4f}" if math.isfinite(loss) else "not finite"
+
+
+def _losses(table: pd.DataFrame, kind: str) -> dict[Any, float]:
+    """Returns the last losses of a kind of experiments, by what they differ in."""
+    last = table.groupby("setting", sort=False)["held_out_loss"].last()
+    return {
+        experiment(name): loss
+        for name, loss in last.items()
+        if name.startswith(f"{kind}_")
+    }
+
+
+def plot(table: pd.DataFrame, settings: Sequence[training_runs.Setting]) -> bytes:
+    """Plots loss and tracked norms of the experiments over rounds; returns a PNG."""
+    panels = {
+        "held_out_loss": metric_names.title("loss"),
+        "tracked_norm": "Clip norm: as estimated, or as fixed",
+    }
+    figure, axes_of = plots.stacked(list(panels.values()), "round")
+    for axes, column in zip(axes_of, panels, strict=True):
+        for setting in settings:
+            rows = table[table["setting"] == setting.name].dropna(subset=column)
+            axes.plot(
+                rows["round"],
+                rows[column],
+                color=setting.color,
+                linestyle=setting.line,
+                label=setting.label,
+            )
+    axes_of[1].set_yscale("log")
+    plots.legend(axes_of[1], below=True)
+    return plots.png(figure)

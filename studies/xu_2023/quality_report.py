@@ -1,0 +1,357 @@
+"""What the study of quality shows: tables of judges, and curves over rounds."""
+
+import dataclasses
+import math
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from federated_hh.files import tables
+from federated_hh.privacy import printed_numbers
+from federated_hh.reports import plots
+from studies import intervals, study, training_runs
+from studies.xu_2023 import quality_steps as steps_lib
+from training.models import metric_names
+
+_GUARANTEE = ("z", "epsilon, one run")
+# Of one repeat, so of the same judges: what they differ in is not in its interval.
+ABOVE_TRIGRAM = "loss, less the trigram's"
+ABOVE_KNESER_NEY = "loss, less Kneser-Ney's"
+_ABOVE: Mapping[str, str] = {
+    ABOVE_TRIGRAM: metric_names.TRIGRAM,
+    ABOVE_KNESER_NEY: metric_names.KNESER_NEY,
+}
+_LOSS = "held_out_loss"
+_SUGGESTION = "held_out_one_suggestion"
+NOTES = (
+    "100 clients a round with z = 0.108 have the noise a client of 6,500 with z = 7, "
+    "the paper's setting; so a model is about as good as it would be there. What is "
+    "guaranteed here, to so few clients, is another matter: the last column, next to "
+    "nothing.",
+    "The guarantee is of one run, of clients' zero-out adjacency, as realised; that of "
+    "several runs on the same clients adds up.",
+)
+# Where models are judged, which are averages then.
+OF_JUDGED = (
+    "N-grams and central training guarantee nothing.",
+    "A model of federated training is the exponential moving average of those of some "
+    "20 rounds, which costs no privacy; one of central training, which reads each "
+    "sentence twice, that of those of some 500 steps.",
+)
+
+
+def read_judged(path: pathlib.Path) -> pd.DataFrame:
+    """Returns what `training.evaluate_keyboard` found: a row a model.
+
+    Args:
+        path: Its run directory.
+
+    Returns:
+        `model`: the setting, or the name of n-grams; and a column a metric.
+    """
+    scores = tables.read(next(path.rglob("scores.csv")))
+    order = scores["model"].drop_duplicates()
+    wide = scores.pivot(index="model", columns="metric", values="value").loc[order]
+    wide.index = wide.index.str.replace(r"_repeat_\d+$", "", regex=True)
+    return wide.reset_index()
+
+
+def beside_others(judged: pd.DataFrame) -> pd.DataFrame:
+    """Returns what is judged of a repeat, with its losses less those of some models.
+
+    Args:
+        judged: From `read_judged`, or as `judged.csv` has it.
+
+    Returns:
+        With a column for the loss less each trigram's, NaN where that was not judged;
+        and, where the law of the text is known, behind the names one for the regret:
+        less that of the best possible, at the same places.
+    """
+    losses = judged.set_index("model")["loss"]
+    less = {c: judged["loss"] - losses.get(m, math.nan) for c, m in _ABOVE.items()}
+    found = judged.assign(**less)
+    if metric_names.BEST_POSSIBLE in losses:
+        regret = judged["loss"] - losses[metric_names.BEST_POSSIBLE]
+        found = found.drop(columns=metric_names.REGRET, errors="ignore")
+        found.insert(1, metric_names.REGRET, regret)
+    return found
+
+
+@dataclasses.dataclass(frozen=True)
+class Runs:
+    """What the runs of a study left.
+
+    Attributes:
+        settings: In the order of tables.
+        rounds: A row a round of each federated run, with its setting and repeat.
+        judged: What is judged of each repeat, from the first on, by `read_judged`; none
+            before any is.
+        beside: What runs stand beside, from `training_runs.read_baselines`.
+        privacy: The privacy of each setting of federated training: the statement of a
+            run, as realised.
+    """
+
+    settings: Sequence[training_runs.Setting]
+    rounds: pd.DataFrame
+    judged: Sequence[pd.DataFrame]
+    beside: pd.DataFrame
+    privacy: Mapping[str, Mapping]
+
+    @property
+    def settings_with_rounds(self) -> list[training_runs.Setting]:
+        """Those that have rounds: of federated training, begun or done."""
+        names = set(self.rounds["setting"])
+        return [setting for setting in self.settings if setting.name in names]
+
+
+def files_of(title: str, found: Runs, notes: Sequence[str]) -> dict[str, bytes]:
+    """Returns the files of results by name.
+
+    Args:
+        title: The title of the page.
+        found: What runs left.
+        notes: What to know about them, a sentence or more each.
+    """
+    files = {"runs.csv": tables.write(found.rounds).encode()}
+    usual = [s for s in found.settings_with_rounds if s.name != steps_lib.PLATEAU]
+    if usual:
+        files["learning.png"] = plot(found, usual)
+    if longer := _longer(found):
+        files["plateau.png"] = plot(found, longer)
+    if adaptive := _adaptive(found):
+        files["clip.png"] = plot_clip(found, adaptive)
+    lines = [f"### {title}", ""]
+    if found.judged:
+        sizes = [len(judged) for judged in found.judged]
+        table = pd.concat(map(beside_others, found.judged), ignore_index=True)
+        csv = table.drop(columns=[*_ABOVE])
+        csv.insert(1, "repeat", np.repeat(range(len(found.judged)), sizes))
+        files["judged.csv"] = tables.write(csv).encode()
+        lines += _judged_rows(table, found.settings, found.privacy)
+    else:
+        lines += _last_rows(found)
+    saved = rounds_saved(found.rounds)
+    if not saved.empty:
+        files["rounds_saved.csv"] = tables.write(saved).encode()
+        lines += _saved_rows(saved, found.settings)
+    lines += ["", *[f"* {note}" for note in notes]]
+    files[study.PAGE] = ("\n".join(lines) + "\n").encode()
+    return files
+
+
+def rounds_saved(rounds: pd.DataFrame) -> pd.DataFrame:
+    """Returns how many rounds pretrained runs take to be as good as those from scratch.
+
+    Args:
+        rounds: A row a round of each run, with its setting and repeat.
+
+    Returns:
+        A row a way of training and repeat that has both: `setting` from scratch,
+        `repeat`, its last `loss`, its `rounds` and `rho`; and the first evaluated round
+        after which the pretrained one has no more: `pretrained_rounds` and
+        `pretrained_rho` then, NaN where it never has.
+    """
+    rows = []
+    for (name, repeat), scratch in rounds.groupby(["setting", "repeat"], sort=False):
+        is_twin = rounds["setting"].eq(f"{name}{steps_lib.PRETRAINED}")
+        twin = rounds[is_twin & rounds["repeat"].eq(repeat)]
+        if twin.empty:
+            continue
+        last = scratch.dropna(subset=_LOSS).iloc[-1]
+        reached = twin[twin[_LOSS] <= last[_LOSS]]
+        first = reached.iloc[0] if len(reached) else {}
+        rows.append(
+            {
+                "setting": name,
+                "repeat": repeat,
+                "loss": last[_LOSS],
+                "rounds": last["round"],
+                "rho": last["rho"],
+                "pretrained_rounds": first.get("round", math.nan),
+                "pretrained_rho": first.get("rho", math.nan),
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def _saved_rows(
+    saved: pd.DataFrame, settings: Sequence[training_runs.Setting]
+) -> list[str]:
+    """Returns the page's table of the rounds that pretraining saves."""
+    labels = {setting.name: setting.label for setting in settings}
+    lines = [
+        "",
+        "How soon the pretrained run is as good, by its loss on the same held-out "
+        "clients, as the one from scratch at its end; and what that is in zCDP:",
+        "",
+        "| | repeat | loss | rounds from scratch | rho | rounds pretrained | rho |",
+        "|---|--:|--:|--:|--:|--:|--:|",
+    ]
+    for row in saved.to_dict("records"):
+        cells = [labels[row["setting"]], str(row["repeat"] + 1), *saved_cells(row)]
+        lines.append(f"| {' | '.join(cells)} |")
+    return lines
+
+
+def saved_cells(row: Mapping[str, float]) -> list[str]:
+    """Returns a row of `rounds_saved` as tables have it, from its loss on."""
+    by_then = ["never", ""]
+    if not math.isnan(row["pretrained_rounds"]):
+        by_then = [f"{row['pretrained_rounds']:.0f}", _rho(row["pretrained_rho"])]
+    return [f"{row['loss']:.3f}", f"{row['rounds']:.0f}", _rho(row["rho"]), *by_then]
+
+
+def _rho(rho: float) -> str:
+    return f"{rho:,.4g}" if math.isfinite(rho) else "none"
+
+
+def _judged_rows(
+    table: pd.DataFrame,
+    settings: Sequence[training_runs.Setting],
+    privacy: Mapping[str, Mapping],
+) -> list[str]:
+    """Returns the page's table of what judges found."""
+    labels = {setting.name: setting.label for setting in settings}
+    in_nats = (metric_names.REGRET, "loss", *_ABOVE)
+    columns = {**{n: n for n in in_nats}, **metric_names.KEYBOARD_LABELS}
+    labels_of = {name: label for name, label in columns.items() if name in table}
+    shown = ["repeats", *labels_of.values(), *_GUARANTEE]
+    lines = [
+        "On held-out clients, as a keyboard uses the models; means of the repeats, "
+        "with 95% intervals by Student's t:",
+        "",
+        f"| | {' | '.join(shown)} |",
+        f"|---|{'--:|' * len(shown)}",
+    ]
+    for model, rows in table.groupby("model", sort=False):
+        cells = [str(len(rows))]
+        for name in labels_of:
+            cells.append(_with_interval(rows[name], name in in_nats))
+        cells += _guarantee(privacy.get(str(model)))
+        lines.append(f"| {labels.get(str(model), model)} | {' | '.join(cells)} |")
+    return lines
+
+
+def _last_rows(found: Runs) -> list[str]:
+    """Returns the page's table of the last rounds, where no judge was asked."""
+    columns = {f"held_out_{name}": label for name, label in metric_names.LABELS.items()}
+    lines = [
+        "After the last round, on held-out clients; means of the repeats, with 95% "
+        "intervals by Student's t:",
+        "",
+        f"| | {' | '.join(['repeats', *columns.values(), *_GUARANTEE])} |",
+        f"|---|{'--:|' * (1 + len(columns) + len(_GUARANTEE))}",
+    ]
+    for setting in found.settings:
+        rows = found.rounds[found.rounds["setting"] == setting.name]
+        if rows.empty:
+            continue
+        last = rows.groupby("repeat").last()
+        cells = [_with_interval(last[c], c == _LOSS) for c in columns]
+        cells += _guarantee(found.privacy.get(setting.name))
+        lines.append(f"| {setting.label} | {len(last)} | {' | '.join(cells)} |")
+    # Runs of one repeat have the same judges, and so the same n-grams beside them.
+    for name, rows in found.beside.groupby("baseline", sort=False):
+        values = {c: rows[c.removeprefix("held_out_")].unique() for c in columns}
+        cells = [_with_interval(pd.Series(v), c == _LOSS) for c, v in values.items()]
+        lines.append(f"| {name} | | {' | '.join(cells)} | none | none |")
+    return lines
+
+
+def _guarantee(statement: Mapping | None) -> list[str]:
+    """Returns what a run guaranteed, as realised: z and epsilon."""
+    if statement is None or not statement["guarantees"]:
+        return ["none", "none"]
+    guarantee, *_ = statement["guarantees"]
+    epsilon = printed_numbers.rounded_up_to(guarantee["epsilon"], 1)
+    noise = statement["parameters"]["noise multiplier z"]
+    kind = "" if guarantee["is_upper_bound"] else ", an estimate"
+    return [f"{noise:.3g}", f"{epsilon} (delta {guarantee['delta']:g}{kind})"]
+
+
+def _with_interval(values: pd.Series, in_nats: bool) -> str:
+    if values.isna().any():  # of a model that is never sure enough to speak
+        return "none"
+    form = ".3f" if in_nats else ".2%"
+    half = intervals.half_of_mean(values.to_numpy())
+    return intervals.shown(values.mean(), half, form)
+
+
+def _longer(found: Runs) -> list[training_runs.Setting]:
+    """Returns FedAvg and FedAvg of more rounds, where the latter was run."""
+    of_fedavg = (steps_lib.FEDAVG, steps_lib.PLATEAU)
+    settings = [s for s in found.settings_with_rounds if s.name in of_fedavg]
+    return settings if any(s.name == steps_lib.PLATEAU for s in settings) else []
+
+
+def plot(found: Runs, settings: Sequence[training_runs.Setting]) -> bytes:
+    """Plots loss and one suggestion over rounds, mean and range; returns a PNG.
+
+    Args:
+        found: What runs left.
+        settings: Those that are drawn.
+    """
+    panels = {
+        _LOSS: metric_names.title("loss"),
+        _SUGGESTION: metric_names.title("one_suggestion"),
+    }
+    return training_runs.plot(found.rounds, settings, panels, found.beside, is_cut=True)
+
+
+def _adaptive(found: Runs) -> list[training_runs.Setting]:
+    """Returns the settings whose clip norm changed in some run."""
+    if "clip_norm" not in found.rounds:  # before any federated run is finished
+        return []
+    norms = found.rounds.groupby("setting")["clip_norm"].nunique()
+    return [s for s in found.settings if norms.get(s.name, 1) > 1]
+
+
+def _noisy(found: Runs) -> list[training_runs.Setting]:
+    """Returns the settings that the paper's Figure 3 compares: with a tree's noise."""
+    return [s for s in found.settings if "--mechanism=dp_ftrl" in s.flags]
+
+
+def plot_clip(found: Runs, adaptive: Sequence[training_runs.Setting]) -> bytes:
+    """Plots what Figure 3 of the paper does: a fixed and an adaptive clip norm.
+
+    Accuracy over rounds of runs with a tree's noise, and the clip norm of those whose
+    norm adapts, with the estimate that it follows; means of the repeats. Returns a PNG.
+
+    Args:
+        found: What runs left.
+        adaptive: The settings whose clip norm is adaptive; the others' is a line.
+    """
+    of_tree = _noisy(found)
+    figure, (above, below) = plots.stacked(
+        ["Held-out clients: accuracy of one suggestion", "Clip norm"], "round"
+    )
+    for setting in of_tree:
+        of_setting = found.rounds[found.rounds["setting"] == setting.name]
+        rounds = of_setting.groupby("round")
+        look: dict[str, Any] = {"color": setting.color, "linestyle": setting.line}
+        above.plot(rounds[_SUGGESTION].mean().dropna(), label=setting.label, **look)
+        if setting in adaptive:
+            below.step(
+                *zip(*rounds["clip_norm"].mean().items(), strict=True),
+                where="post",
+                label=setting.label,
+                **look,
+            )
+            below.plot(
+                rounds["tracked_norm"].mean(),
+                alpha=0.5,
+                linewidth=1,
+                label=f"{setting.label}: estimated median",
+                **look,
+            )
+    plots.in_percent(above.yaxis)
+    names = {setting.name for setting in of_tree} - {s.name for s in adaptive}
+    fixed = found.rounds.loc[found.rounds["setting"].isin(names), "clip_norm"].unique()
+    plots.straight_lines(below, {f"fixed, {norm:g}": norm for norm in sorted(fixed)})
+    below.set_ylim(bottom=0)
+    plots.legend(above)
+    plots.legend(below, below=True)
+    return plots.png(figure)

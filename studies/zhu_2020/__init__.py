@@ -1,0 +1,1 @@
+"""Tables and figures of Zhu et al. 2020."""

@@ -1,0 +1,25 @@
+"""Runs the program of the accounting as a user does."""
+
+import os
+import subprocess
+import sys
+
+from tests import ROOT
+
+
+def python(*arguments: str) -> subprocess.CompletedProcess:
+    """Runs Python with this code, and returns how it ended."""
+    path = os.pathsep.join([str(ROOT), *(part for part in sys.path if part)])
+    return subprocess.run(
+        [sys.executable, *arguments],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": path},
+        check=False,
+    )
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess:
+    """Runs `federated_hh.run_accounting`, and returns how it ended."""
+    return python("-m", "federated_hh.run_accounting", *arguments)

@@ -1,0 +1,142 @@
+"""Tests of preparing sentences: made once, found again, made anew when needed."""
+
+import os
+import pathlib
+
+from absl.testing import absltest
+
+from federated_hh.files import population_error
+from federated_hh.populations import client_sentences, population, vocabulary
+from federated_hh.populations.languages import sentence_tokenizers
+from federated_hh.populations.options import population_options
+from tests import ROOT
+
+_SHARED = ROOT.parent / "shared" / "data"
+
+
+class ClientSentencesTest(absltest.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.directory = pathlib.Path(self.create_tempdir().full_path)
+        self.cache = self.directory / "cache"
+        self.source = self.directory / "a.csv"
+        self.source.write_text('user,text\nann,"See you. Soon"\nbob,?\ncy,you\n')
+        self.vocabulary = vocabulary.Vocabulary(["you", "see"])
+
+    def _prepare(self, words=None, tokenizer=None, language=None, **options):
+        options = population_options.PopulationOptions(
+            **{"source": str(self.source)} | options
+        )
+        tokenizer = tokenizer or sentence_tokenizers.get_sentence_tokenizer("keyboard")
+        with self.assertLogs(level="INFO") as logs:
+            text = client_sentences.prepare(
+                options, words or self.vocabulary, tokenizer, self.cache, language
+            )
+        return text, "\n".join(logs.output)
+
+    def test_made_once(self):
+        text, log = self._prepare()
+        self.assertIn("not prepared before", log)
+        self.assertEqual([text.client(0), text.client(1)], [[[5, 4], [1]], [[4]]])
+        self.assertEqual(text.metadata["clients_without_sentences"], 1)
+        again, log = self._prepare()
+        self.assertIn("Using the population", log)
+        self.assertEqual(again.directory, text.directory)
+        # Words of the same file are another population, and no reason for this one.
+        population.prepare(
+            population_options.PopulationOptions(source=str(self.source)), self.cache
+        )
+        _, log = self._prepare(tokenizer=self._tokenizer("other"))
+        self.assertIn("option sentence_tokenizer changed", log)
+        self.assertNotIn("alphabet", log)
+
+    def test_clients_without_sentences(self):
+        kept, _ = self._prepare(empty_clients="keep")
+        self.assertEqual([kept.client(i) for i in range(3)], [[[5, 4], [1]], [], [[4]]])
+        dropped, _ = self._prepare()
+        self.assertEqual(dropped.client_ids.to_pylist(), ["ann", "cy"])
+        # Where nobody is without, all is as it was before they could be kept.
+        self.source.write_text('user,text\nann,"See you. Soon"\ncy,you\n')
+        synthetic = {"source": "synthetic", "num_clients": 200, "seed": 4}
+        for options, expected in (
+            ({}, "b5e75a79595e95"),
+            (synthetic, "612ca50f157831"),
+        ):
+            for choice in ("keep", "drop"):
+                text, _ = self._prepare(empty_clients=choice, **options)
+                self.assertStartsWith(text.fingerprint, expected)
+                self.assertEqual(text.keeps_empty_clients, choice == "keep")
+
+    def _tokenizer(self, name):
+        return sentence_tokenizers.SentenceTokenizer(name, lambda text: [text.split()])
+
+    def test_changes_are_noticed(self):
+        first, _ = self._prepare()
+        for log, words, options in (
+            ("option vocabulary changed", vocabulary.Vocabulary(["see", "you"]), {}),
+            ("option max_bad_rows changed", None, {"max_bad_rows": 3}),
+        ):
+            text, found = self._prepare(words, **options)
+            self.assertIn(log, found)
+            self.assertNotEqual(text.directory, first.directory)
+        with self.source.open("a") as file:
+            file.write("dan,see\n")
+        text, log = self._prepare()
+        self.assertIn("source changed", log)
+        self.assertEqual(text.num_clients, 3)
+
+    def test_synthetic(self):
+        options = {"source": "synthetic", "num_clients": 200, "seed": 4}
+        text, log = self._prepare(**options)
+        self.assertIn("not prepared before", log)
+        self.assertEqual(text.num_clients, 200)
+        self.assertIn("synthetic-sentences-200-", text.directory)
+        # "you" and "see" are two of the language's words, the others are unknown.
+        self.assertEqual(set(text.tokens.tolist()), {1, 4, 5})
+        again, _ = self._prepare(**options, max_bad_rows=3)  # of files only
+        self.assertEqual(again.directory, text.directory)
+        weaker = population_options.LanguageOptions(context_strength=0.1)
+        other, log = self._prepare(language=weaker, **options)
+        self.assertIn("option context_strength changed (0.7 -> 0.1)", log)
+        self.assertNotEqual(other.directory, text.directory)
+        _, log = self._prepare(**options | {"seed": 5})
+        self.assertIn("option seed changed (4 -> 5)", log)
+        too_many = population_options.LanguageOptions(context_words=10**6)
+        kept = sorted(os.listdir(self.cache))
+        with self.assertRaisesRegex(ValueError, "context_words is 1000000"):
+            self._prepare(language=too_many, **options)
+        self.assertEqual(sorted(os.listdir(self.cache)), kept)
+
+    def test_nothing_is_kept_of_what_fails(self):
+        def meddle(text):
+            os.utime(self.source, ns=(1, 1))
+            return [[text]]
+
+        tokenizer = sentence_tokenizers.SentenceTokenizer("meddling", meddle)
+        with self.assertRaisesRegex(population_error.PopulationError, "changed while"):
+            self._prepare(tokenizer=tokenizer)
+        self.source.write_text("user,text\nann,?\n")
+        with self.assertRaisesRegex(
+            population_error.PopulationError, "a.csv: the population is empty"
+        ):
+            self._prepare()
+        with self.assertRaisesRegex(population_error.PopulationError, "no file"):
+            self._prepare(source=str(self.directory / "none.csv"))
+        self.assertEmpty(os.listdir(self.cache))
+
+    def test_blogs(self):
+        path = _SHARED / "blog-authorship" / "posts-00-of-16.jsonl.xz"
+        if not path.exists():
+            self.skipTest(f"{path} is not there")
+        words = vocabulary.Vocabulary.from_english(10_000)
+        text, _ = self._prepare(words, source=str(path))
+        # A sixteenth of 19,320 bloggers with 2,741 words each.
+        self.assertBetween(text.num_clients, 1000, 1400)
+        self.assertBetween(text.num_tokens / text.num_clients, 2400, 3200)
+        self.assertBetween(text.num_tokens / text.num_sentences, 8, 20)
+        known = (text.tokens >= len(vocabulary.SPECIAL_TOKENS)).mean()
+        self.assertBetween(known, 0.85, 0.97)
+
+
+if __name__ == "__main__":
+    absltest.main()

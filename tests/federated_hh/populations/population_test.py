@@ -1,0 +1,316 @@
+"""Tests of preparing populations: what is kept, found again, and made anew."""
+
+import os
+import pathlib
+import resource
+import signal
+import subprocess
+import sys
+import textwrap
+
+from absl.testing import absltest, parameterized
+
+from federated_hh.populations import population
+from federated_hh.populations.languages import tokenizers
+from federated_hh.populations.options import population_options
+from tests import ROOT
+
+_PREPARE = """
+    import sys
+    from absl import logging
+    from federated_hh.populations import population
+    logging.set_verbosity(logging.INFO)
+    options = population.PopulationOptions(source=sys.argv[1])
+    try:
+        print(population.prepare(options, sys.argv[2]).fingerprint)
+    except population.PopulationError as error:
+        sys.exit(f"error: {error}")
+"""
+
+
+def _start(source, *arguments, **options):
+    """Starts a program of this repository in an interpreter of its own."""
+    return subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(source), *map(str, arguments)],
+        env=dict(os.environ, PYTHONPATH=str(ROOT)),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        **options,
+    )
+
+
+class OptionsTest(parameterized.TestCase):
+    @parameterized.parameters(
+        ("format", "xml", "has to be one of auto, csv"),
+        ("csv_header", "yes", "has to be one of auto, present, absent"),
+        ("out_of_alphabet", "keep", "has to be one of drop, refuse"),
+        ("empty_clients", "maybe", "has to be one of drop, keep"),
+        ("max_bad_rows", -1, "=-1: has to be a"),
+        ("num_clients", 0, r"=0: has to be an integer in \[1, 2147483647\]"),
+        ("mean_words_per_client", 0.5, "=0.5: has to be a"),
+        ("mean_words_per_client", float("nan"), "=nan: has to be a"),
+        ("mean_words_per_client", 1.0, "has to be a mean above 1"),
+        ("words_per_client_sigma", 3.5, r"has to be a number in \[0, 3\]"),
+        ("trending_share", 1.0, r"has to be a number in \[0, 1\)"),
+        ("trending_words", 0, "=0: has to be a"),
+        ("trending_exponent", -1.0, "=-1.0: has to be a"),
+        ("seed", -1, "=-1: has to be a"),
+        ("source", "", "source=: has to be"),
+        ("alphabet", "", "alphabet=: has to have"),
+        ("count_column", "n", "count_column=n: needs word_column"),
+        ("csv_columns", ("a", "a"), "no name twice"),
+    )
+    def test_out_of_range(self, name, value, regex):
+        with self.assertRaisesRegex(ValueError, regex):
+            population.PopulationOptions(**{name: value})
+
+    def test_without_spread_the_mean_is_whole(self):
+        with self.assertRaisesRegex(ValueError, "has to be a whole number"):
+            population.PopulationOptions(
+                mean_words_per_client=1.5, words_per_client_sigma=0
+            )
+
+    def test_error_is_both_kinds(self):
+        self.assertTrue(issubclass(population.PopulationError, ValueError))
+        self.assertTrue(issubclass(population.PopulationError, OSError))
+        self.assertEqual(str(population.PopulationError("what to do")), "what to do")
+
+
+class PrepareTest(parameterized.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.directory = pathlib.Path(self.create_tempdir().full_path)
+        self.cache = self.directory / "cache"
+        self.source = self.directory / "a.csv"
+        self.source.write_text("user,text\nann,sun moon\nbob,star star\n")
+
+    def _prepare(self, own=None, **options):
+        """Returns the population and the log of preparing it."""
+        options = {"source": str(self.source)} | options
+        with self.assertLogs(level="INFO") as logs:
+            prepared = population.prepare(
+                population.PopulationOptions(**options), self.cache, own
+            )
+        return prepared, "\n".join(logs.output)
+
+    def test_prepared_once_and_found_again(self):
+        first, log = self._prepare()
+        self.assertIn("not prepared before", log)
+        self.assertEqual(first.metadata["alphabet"], tokenizers.WORDS_ALPHABET)
+        self.assertEqual(first.metadata["identity"]["source"]["path"], str(self.source))
+        again, log = self._prepare()
+        self.assertIn("Using the population", log)
+        self.assertEqual(again.directory, first.directory)
+        self.assertEqual(os.listdir(self.cache), [os.path.basename(first.directory)])
+
+    def test_a_changed_source_is_noticed(self):
+        first, _ = self._prepare()
+        with self.source.open("a") as file:
+            file.write("cy,planet\n")
+        second, log = self._prepare()
+        self.assertRegex(log, r"source changed \(37 -> 47 bytes\) since the one of 20")
+        self.assertNotEqual(first.directory, second.directory)
+        self.assertEqual((first.num_clients, second.num_clients), (2, 3))
+        # The earlier one is not touched: it can be open elsewhere.
+        self.assertEqual(first.client(0), [("sun", 1), ("moon", 1)])
+
+    def test_a_change_of_time_alone_is_noticed(self):
+        first, _ = self._prepare()
+        os.utime(self.source, ns=(1, 1))
+        second, log = self._prepare()
+        self.assertIn("source changed", log)
+        self.assertNotEqual(first.directory, second.directory)
+        self.assertEqual(first.fingerprint, second.fingerprint)
+
+    @parameterized.parameters(
+        ("tokenizer", "whitespace"),
+        ("alphabet", "abcdefghijklmnopqrstuvwxy"),
+        ("out_of_alphabet", "refuse"),
+        ("empty_clients", "keep"),
+        ("max_bad_rows", 7),
+        ("encoding", "ascii"),
+        ("csv_header", "present"),
+        ("text_column", "1"),
+        ("user_column", "0"),
+    )
+    def test_changed_options_are_noticed(self, name, value):
+        first, _ = self._prepare()
+        second, log = self._prepare(**{name: value})
+        self.assertIn(f"option {name} changed", log)
+        self.assertNotEqual(first.directory, second.directory)
+
+    def test_options_of_other_sources_do_not_matter(self):
+        first, _ = self._prepare()
+        second, _ = self._prepare(num_clients=5, seed=3)
+        self.assertEqual(first.directory, second.directory)
+
+    def test_a_changed_dictionary_is_noticed(self):
+        known = self.directory / "known.txt"
+        known.write_text("sun\n")
+        first, _ = self._prepare(known_words=str(known))
+        known.write_text("sun\nmoon\n")
+        second, log = self._prepare(known_words=str(known))
+        self.assertIn("option known_words changed", log)
+        self.assertEqual((first.num_words, second.num_words), (2, 1))
+
+    def test_a_users_tokenizer_is_part_of_the_name(self):
+        def vowels(text):
+            return [c for c in text if c in "aeiou"]
+
+        def consonants(text):
+            return [c for c in text if c.isalpha() and c not in "aeiou"]
+
+        results = [
+            self._prepare(
+                tokenizers.Tokenizer("letters", split, "abcdefghijklmnopqrstu")
+            )
+            for split in (vowels, vowels, consonants)
+        ]
+        self.assertIn("Using the population", results[1][1])
+        self.assertIn("option tokenizer changed", results[2][1])
+        self.assertEqual(results[0][0].client(0), [("o", 2), ("u", 1)])
+
+    def test_synthetic(self):
+        options = {"source": "synthetic", "num_clients": 1000}
+        first, _ = self._prepare(**options)
+        again, log = self._prepare(**options)
+        self.assertIn("Using the population", log)
+        other, log = self._prepare(**options, seed=1)
+        self.assertIn("option seed changed (0 -> 1)", log)
+        self.assertEqual(first.fingerprint, again.fingerprint)
+        self.assertNotEqual(first.fingerprint, other.fingerprint)
+        with self.assertRaisesRegex(
+            population.PopulationError, "none of the 1 clients"
+        ):
+            self._prepare(
+                **options | {"num_clients": 1, "alphabet": "z"}, max_bad_rows=0
+            )
+
+    def test_a_source_that_changes_while_it_is_read(self):
+        def split(text):
+            with self.source.open("a") as file:
+                file.write("x")
+            return text.split()
+
+        tokenizer = tokenizers.Tokenizer(
+            "meddling", split, "abcdefghijklmnopqrstuvwxyz"
+        )
+        with self.assertRaisesRegex(population.PopulationError, "changed while"):
+            self._prepare(tokenizer)
+        self.assertEmpty(os.listdir(self.cache))
+
+    def test_an_error_of_a_users_tokenizer_is_shown_as_it_is(self):
+        tokenizer = tokenizers.Tokenizer("bad", lambda text: [1 // 0], "a")
+        with self.assertRaises(ZeroDivisionError):
+            self._prepare(tokenizer)
+        empty = tokenizers.Tokenizer("empty", lambda text: text.split("n"), "sun mo")
+        with self.assertRaisesRegex(ValueError, "tokenizer returned ''"):
+            self._prepare(empty)
+        self.assertEmpty(os.listdir(self.cache))
+
+    def test_a_damaged_population_is_not_used(self):
+        first, _ = self._prepare()
+        os.truncate(first.column_path("entries"), 4)
+        with self.assertRaisesRegex(population.PopulationError, "remove its directory"):
+            self._prepare()
+
+    def test_a_cache_that_cannot_be_made(self):
+        self.cache.write_text("a file")
+        with self.assertRaisesRegex(
+            population.PopulationError, "could not be written.*--population_cache"
+        ):
+            self._prepare()
+
+
+class ProcessesTest(absltest.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.directory = pathlib.Path(self.create_tempdir().full_path)
+        self.cache = self.directory / "cache"
+        self.source = self.directory / "a.jsonl"
+        with self.source.open("w") as file:
+            for i in range(60_000):
+                file.write(
+                    f'{{"user": "u{i % 1000}", "text": "word{"x" * (i % 7)}"}}\n'
+                )
+
+    def test_two_at_once_both_end_well(self):
+        processes = [_start(_PREPARE, self.source, self.cache) for _ in range(3)]
+        results = [process.communicate() for process in processes]
+        self.assertEqual([process.returncode for process in processes], [0, 0, 0])
+        self.assertLen({output for output, _ in results}, 1)
+        self.assertLen(os.listdir(self.cache), 1)
+
+    def test_kill_in_the_middle_then_again(self):
+        source = """
+            import sys, time
+            from federated_hh.populations import population
+            from federated_hh.populations.languages import tokenizers
+            rows = 0
+            def split(text):
+                global rows
+                rows += 1
+                if rows == 1000:
+                    print("reading", flush=True)
+                    time.sleep(600)
+                return text.split()
+            own = tokenizers.Tokenizer("slow", split, "wordx")
+            options = population.PopulationOptions(source=sys.argv[1])
+            population.prepare(options, sys.argv[2], own)
+        """
+        process = _start(source, self.source, self.cache)
+        self.assertEqual(process.stdout.readline(), "reading\n")
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        left = list(self.cache.iterdir())
+        self.assertNotEmpty(left)
+        for path in left:
+            self.assertStartsWith(path.name, ".")
+
+        # Another population's preparation clears up after it.
+        other = self.directory / "b.csv"
+        other.write_text("user,text\nann,sun\n")
+        population.prepare(
+            population_options.PopulationOptions(source=str(other)), self.cache
+        )
+        self.assertLen(list(self.cache.iterdir()), 1)
+        process = _start(_PREPARE, self.source, self.cache)
+        _, errors = process.communicate()
+        self.assertEqual(process.returncode, 0, errors)
+        self.assertLen(list(self.cache.iterdir()), 2)
+
+    def test_a_full_disk_is_a_clear_error(self):
+        process = _start(
+            _PREPARE,
+            self.source,
+            self.cache,
+            # A limit on file sizes fails the write as a full disk does.
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096)),
+        )
+        output, errors = process.communicate()
+        self.assertEqual((process.returncode, output), (1, ""))
+        self.assertRegex(errors, "error: the population could not be written.*no space")
+        self.assertEmpty(os.listdir(self.cache))
+
+    def test_little_memory_is_an_error_before_the_kernel_kills(self):
+        source = """
+            import sys
+            from federated_hh.files import memory
+            memory.RESERVE_BYTES = 1 << 60  # as if all memory were taken
+        """
+        with self.source.open("a") as file:
+            file.write('{"user": "u", "text": "word"}\n' * 10_000)
+        process = _start(
+            textwrap.dedent(source) + textwrap.dedent(_PREPARE), self.source, self.cache
+        )
+        output, errors = process.communicate()
+        self.assertEqual((process.returncode, output), (1, ""), errors)
+        self.assertRegex(
+            errors, r"error: .*only [\d.,]+ [GM]iB of memory are left, with 7 "
+        )
+        self.assertEmpty(os.listdir(self.cache))
+
+
+if __name__ == "__main__":
+    absltest.main()

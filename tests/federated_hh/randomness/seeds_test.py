@@ -1,0 +1,39 @@
+"""Tests of the random streams that everything is drawn from."""
+
+import numpy as np
+from absl.testing import absltest, parameterized
+
+from federated_hh.randomness import seeds
+
+
+class SeedsTest(parameterized.TestCase):
+    def test_streams_differ_by_every_part_of_their_name(self):
+        names = [
+            (1, "a"),
+            (2, "a"),
+            (1, "b"),
+            (1, "a", 0),
+            (1, "a", 1),
+            (1, "a", 2**32),
+            (1, "a", 0, 1),
+            (1, "a", 1, 0),
+            (1, "a", 1, 0, 0),
+        ]
+        states = {seeds.derive(*name).generate_state(4).tobytes() for name in names}
+        self.assertLen(states, len(names))
+
+    def test_same_name_same_stream(self):
+        self.assertEqual(
+            seeds.generator(7, "x", 3).random(), seeds.generator(7, "x", 3).random()
+        )
+        seed = seeds.stateless_seed(7, "x", 3)
+        self.assertEqual((seed.dtype, seed.shape), (np.int32, (2,)))
+
+    @parameterized.parameters(((-1, "a"),), ((1, -2),))
+    def test_negative_numbers_are_refused(self, name):
+        with self.assertRaisesRegex(ValueError, "-"):
+            seeds.derive(*name)
+
+
+if __name__ == "__main__":
+    absltest.main()

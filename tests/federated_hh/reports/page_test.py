@@ -1,0 +1,426 @@
+"""Tests of the report page and of the files that it shows."""
+
+import base64
+import html
+import html.parser
+import json
+import pathlib
+import re
+import subprocess
+import sys
+from unittest import mock
+
+import numpy as np
+import pandas as pd
+from absl.testing import absltest
+
+from federated_hh.files import installation, tables
+from federated_hh.randomness import noise_keys
+from federated_hh.reports import page, page_blocks, page_tree, plots
+from federated_hh.run_directory import directory as run_directory
+from tests import ROOT
+
+_EVIL = "<script>alert(1)</script>"
+_UNCOVERED = "no privacy guarantee covers this section"
+
+
+class _Reader(html.parser.HTMLParser):
+    def __init__(self, text):
+        super().__init__()
+        self.tags = []
+        self.data = []
+        self.feed(text)
+        self.text = " ".join(self.data)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data):
+        self.data.append(data)
+
+    def pictures(self):
+        """Returns the bytes of all pictures."""
+        sources = [attributes["src"] for tag, attributes in self.tags if tag == "img"]
+        return [base64.b64decode(source.partition(",")[2]) for source in sources]
+
+
+class _Statement:
+    def to_json(self):
+        return '{"epsilon": 1}\n'
+
+    def headline(self):
+        return "Privacy: epsilon 1, planned"
+
+    def guarantee_rows(self):
+        return [{"unit": "client", "epsilon": "1.5", "delta": "1e-06"}]
+
+    def to_markdown(self):
+        return (
+            "# Privacy statement\n\nCentral DP.\n\n## Not counted\n\n"
+            "* The *page*.\n  * All of it.\n* More.\n"
+        )
+
+
+def _figure(title="A plot"):
+    figure, axes = plots.single(title, "x", "y")
+    axes.plot([1, 2], [3, 5], label="a line")
+    plots.legend(axes, below=True)
+    return figure
+
+
+class PageTestCase(absltest.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.path = pathlib.Path(self.create_tempdir().full_path) / "run"
+        self.directory = run_directory.RunDirectory.create(
+            self.path,
+            program="p",
+            flags=["--seed=1", f"--title={_EVIL}"],
+            facts={},
+            noise_key=noise_keys.NoiseKey(2**127 + 5, is_secret=True),
+        )
+        self.addCleanup(self.directory.close)
+        self.before = self.files()
+
+    def files(self):
+        return {
+            str(file.relative_to(self.path))
+            for file in self.path.rglob("*")
+            if file.is_file() and not file.name.startswith(".")
+        }
+
+    def read(self):
+        return _Reader((self.path / "report.html").read_text())
+
+
+class PageTest(PageTestCase):
+    def test_shows_everything_in_order_and_asks_for_nothing(self):
+        table = pd.DataFrame({"word": ["a"], "true_count": [1234567], "f1": [0.123456]})
+        report = page.Page(self.directory, "TrieHH")
+        section = report.section("Part", covered=True)
+        section.text("Some *text*.").plot("a.png", _figure())
+        section.show(table, "Its caption").text("The end.")
+        self.assertEqual(report.write().report, str(self.path / "report.html"))
+        shown = self.read()
+        places = [
+            shown.text.index(expected)
+            for expected in (
+                "TrieHH",
+                "Run of 20",
+                "Some",
+                "Its caption",
+                "true count",
+                "1,234,567",
+                "0.1235",
+                "The end.",
+            )
+        ]
+        self.assertEqual(places, sorted(places))
+        self.assertIn(("em", {}), shown.tags)
+        self.assertNotIn(_UNCOVERED, shown.text)
+        (image,) = [attributes for tag, attributes in shown.tags if tag == "img"]
+        self.assertTrue(image["src"].startswith("data:image/png;base64,"))
+        self.assertNoCommonElements({tag for tag, _ in shown.tags}, {"script", "link"})
+
+    def test_files_go_where_the_section_says(self):
+        report = page.Page(self.directory, "T")
+        words = pd.DataFrame({"word": ["null", "b"], "votes": [3, 9]})
+        for covered in (True, False):
+            section = report.section("S", covered=covered)
+            section.file("found.json", {"covered": covered})
+            section.plot("f.png", _figure())
+        section.table("w.csv", words, shown=words.head(1), released=words[["word"]])
+        self.assertEqual(self.files(), self.before)  # nothing before `write`
+        report.write()
+        names = {"found.json", "f.png", "w.csv"}
+        names |= {f"simulator/{name}" for name in names} | {"report.html"}
+        names |= {"simulator/verdict.json"}
+        self.assertEqual(self.files() - self.before, names)
+        for folder, covered in ((self.path, True), (self.path / "simulator", False)):
+            found = json.loads((folder / "found.json").read_text())
+            self.assertEqual(found, {"covered": covered})
+        whole = tables.read(self.path / "simulator" / "w.csv")
+        pd.testing.assert_frame_equal(whole, words)
+        self.assertEqual(tables.read(self.path / "w.csv").columns.tolist(), ["word"])
+        shown = self.read()
+        self.assertEqual(shown.text.count(_UNCOVERED), 1)
+        self.assertIn("null", shown.data)
+        self.assertNotIn("9", shown.data)
+        self.assertEqual(
+            shown.pictures(),
+            [(self.path / "f.png").read_bytes()] * 2,
+        )
+
+    def test_a_name_is_used_once(self):
+        report = page.Page(self.directory, "T")
+        table = pd.DataFrame({"x": [1]})
+        report.section("S", covered=False).table("x.csv", table)
+        again = report.section("S", covered=False)
+        with self.assertRaisesRegex(ValueError, "'x.csv' is already .* simulator's"):
+            again.table("x.csv", table)
+        report.statement(_Statement())
+        with self.assertRaisesRegex(ValueError, "'privacy.json' is already"):
+            report.statement(_Statement(), "Again")
+        with self.assertRaisesRegex(ValueError, "'metrics.csv' is a file of the run"):
+            again.table("metrics.csv", table)
+
+    def test_statement_below_a_heading(self):
+        report = page.Page(self.directory, "T")
+        report.statement(_Statement(), "Privacy, as planned", "privacy_planned")
+        report.how_it_was_made()
+        report.write()
+        shown = self.read()
+        self.assertNotIn("Privacy statement", shown.text)
+        headings = [tag for tag, _ in shown.tags if tag in ("h1", "h2", "h3")]
+        self.assertEqual(headings, ["h1", "h2", "h3", "h2"])
+        self.assertIn("Not counted", shown.data)
+        self.assertLen([tag for tag, _ in shown.tags if tag == "ul"], 2)
+        for ending, text in (
+            ("json", _Statement().to_json()),
+            ("md", _Statement().to_markdown()),
+        ):
+            file = self.path / f"privacy_planned.{ending}"
+            self.assertEqual(file.read_text(), text)
+        self.assertIn("--seed=1", shown.text)
+        key = json.loads((self.path / "run.json").read_text())["noise_key"]
+        self.assertIn(key["sha256"], shown.text)
+
+    def test_words_of_clients_are_shown_not_obeyed(self):
+        report = page.Page(self.directory, _EVIL)
+        section = report.section(_EVIL, covered=False)
+        section.text(f"Found {_EVIL}.").plot("f.png", _figure(_EVIL))
+        section.show(pd.DataFrame({_EVIL: [_EVIL]}), _EVIL).tree([_EVIL])
+        report.how_it_was_made()  # of a flag, too
+        report.write()
+        shown = self.read()
+        self.assertNotIn("script", {tag for tag, _ in shown.tags})
+        # Title twice, heading, text, caption of a table, column, cell, flag, trie.
+        self.assertEqual(shown.text.count(_EVIL), 9)
+
+    def test_a_plot_that_says_nothing_is_left_out(self):
+        report = page.Page(self.directory, "T")
+        flat, axes = plots.single("Nothing to see", "x", "y")
+        axes.plot([1, 2], [3, 3])
+        section = report.section("S", covered=True).plot("flat.png", flat)
+        section.plot("f.png", _figure("A curve"))
+        report.write()
+        self.assertEqual(
+            self.files() - self.before,
+            {"f.png", "report.html", "simulator/verdict.json"},
+        )
+        shown = (self.path / "report.html").read_text()
+        self.assertIn("A curve", shown)
+        self.assertNotIn("Nothing to see", shown)
+
+    def test_how_to_run_it_again(self):
+        path = self.path.parent / "of a program"
+        with run_directory.RunDirectory.create(
+            path,
+            program="federated_hh.run_triehh",
+            flags=["--epsilon=2"],
+            facts={},
+            noise_key=noise_keys.NoiseKey(2**127 + 5, is_secret=True),
+        ) as directory:
+            report = page.Page(directory, "T")
+            report.how_it_was_made()
+            report.write()
+        text = html.unescape((path / "report.html").read_text())
+        self.assertIn(
+            f"{installation.launcher()} triehh "
+            f"'--flagfile={path}/flags.txt' '--noise_key_file={path}/secret/noise_key'",
+            text,
+        )
+        for file in ("flags.txt", "secret/noise_key"):
+            self.assertTrue((path / file).exists())
+
+    def test_a_moved_run_has_no_stale_path(self):
+        report = page.Page(self.directory, "T")
+        report.verdict("Found.", advice="More.", next_command="compare {run}")
+        report.write()
+        kept = json.loads((self.path / "simulator" / "verdict.json").read_text())
+        self.assertEqual(kept, {"found": "Found.", "privacy": "", "advice": "More."})
+
+    def test_the_verdict_is_on_top_of_the_page_and_returned(self):
+        report = page.Page(self.directory, "T")
+        report.section("S", covered=True)
+        report.statement(_Statement())
+        report.verdict(
+            f"Found {_EVIL}.", advice="More clients.", next_command="compare {run}"
+        )
+        verdict = report.write()
+        shown = self.read()
+        lines = [
+            f"Found {_EVIL}.",
+            "More clients.",
+            "Privacy: epsilon 1, planned",
+            f"Next: {installation.launcher()} compare {self.path}",
+        ]
+        self.assertEqual(
+            str(verdict).splitlines(),
+            [*lines[:3], f"Report: {self.path / 'report.html'}", lines[3]],
+        )
+        places = [shown.text.index(line.split(": ")[-1]) for line in lines]
+        self.assertEqual(places, sorted(places))
+        self.assertLess(places[-1], shown.text.index(" S "))
+        self.assertIn("1.5", shown.data)  # the table of guarantees
+        self.assertNotIn("script", {tag for tag, _ in shown.tags})
+
+    def test_long_tables_can_be_searched_by_the_page_itself(self):
+        report = page.Page(self.directory, "T")
+        words = pd.DataFrame({"word": [f"w{i}{_EVIL}" for i in range(31)]})
+        report.section("S", covered=True).show(words)
+        report.write()
+        tags = [tag for tag, _ in self.read().tags]
+        self.assertEqual(tags.count("script"), 1)
+        self.assertEqual(tags.count("input"), 1)
+        page_text = (self.path / "report.html").read_text()
+        self.assertNotIn("alert(1)", page_text.partition("<script>")[2])
+
+    def test_the_trie_has_each_word_once_below_its_prefixes(self):
+        words = ["to", "tea", "ten", "i", "in", "inn", "&b"]
+        tree = page_tree.Tree([*words, "to"])
+        found = re.findall(r'<span class="node word">([^<]+)</span>', tree.html)
+        shown = [html.unescape(word) for word in found]
+        self.assertCountEqual(shown, words)
+        self.assertIn(">te</span> <small>2 words</small>", tree.html)
+        self.assertEqual(tree.note, "")
+        self.assertIn(
+            "first 2,000 of 3,000", page_tree.Tree([str(i) for i in range(3000)]).note
+        )
+
+    def test_the_look_of_a_notebook_stays(self):
+        program = (
+            "import matplotlib\n"
+            "before = dict(matplotlib.rcParams)\n"
+            "from federated_hh.reports import page, plots\n"
+            "plots.png(plots.single('t', 'x', 'y')[0])\n"
+            "assert dict(matplotlib.rcParams) == before\n"
+            "import matplotlib.pyplot as plt\n"
+            "assert not plt.get_fignums()\n"
+        )
+        subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True)
+
+
+class DefaultPageTest(PageTestCase):
+    def write(self, metrics, simulator_metrics):
+        words = pd.DataFrame({"word": [f"w{i}" for i in range(45)]})
+        page.write_default(
+            self.directory,
+            "My algorithm",
+            released={"heavy_hitters": words},
+            simulator={"true_counts": words.assign(true_count=range(1000, 1045))},
+            released_metrics=metrics,
+            simulator_metrics=simulator_metrics,
+            statement=_Statement(),
+        )
+        return self.read()
+
+    def test_is_complete(self):
+        self.enter_context(mock.patch.object(page, "_NUM_SHOWN", 30))
+        keys = pd.DataFrame(
+            {"repeat": np.repeat([0, 1], 3), "round": np.tile([1, 2, 3], 2)}
+        )
+        released = keys.assign(candidates=[3, 9, 4, 3, 8, 4], clients=1234, code="c0de")
+        simulator = released.assign(
+            **{f"exact_{i}": np.arange(6.0) * i for i in range(1, 8)}
+        )
+        shown = self.write(released, simulator)
+        written = {"heavy_hitters.csv", "metrics.png", "privacy.json", "privacy.md"}
+        written |= {"report.html", "simulator/verdict.json"}
+        written |= {
+            f"simulator/{name}"
+            for name in ("true_counts.csv", "metrics.png", "metrics_2.png")
+        }
+        self.assertEqual(self.files() - self.before, written)
+        self.assertLen(tables.read(self.path / "heavy_hitters.csv"), 45)
+        for expected in (
+            "heavy hitters: the first 30 of 45 rows",
+            "The same in every round: clients 1,234.",
+            "1,029",
+            "Central DP.",
+            "--seed=1",
+        ):
+            self.assertIn(expected, shown.text)
+        told = [attributes["alt"] for tag, attributes in shown.tags if tag == "img"]
+        self.assertEqual(
+            told,
+            [
+                "candidates",
+                "exact 1; exact 2; exact 3; exact 4; exact 5",
+                "exact 6; exact 7",
+            ],
+        )
+        self.assertNotIn("1,030", shown.text)
+        self.assertEqual(shown.text.count(_UNCOVERED), 2)
+
+    def test_one_round_and_nothing_else(self):
+        metrics = pd.DataFrame({"repeat": [0], "round": [1], "clients": [50]})
+        shown = self.write(metrics, metrics)
+        self.assertEmpty(shown.pictures())
+        self.assertIn("Of round 1 only: clients 50.", shown.text)
+
+    def test_metrics_without_rounds(self):
+        with self.assertRaisesRegex(ValueError, "no column round, only .'level'"):
+            self.write(pd.DataFrame({"level": [1]}), pd.DataFrame({"round": [1]}))
+
+
+class BlocksTest(absltest.TestCase):
+    def test_missing_values(self):
+        table = page_blocks.Table("", pd.DataFrame({"x": [float("nan"), 0.5]}))
+        self.assertEqual(table.rows, [["–"], ["0.5"]])
+
+    def test_a_column_has_one_format(self):
+        frame = pd.DataFrame(
+            {
+                "rate": [0.25, 0.5, 0.12345],
+                "count": [1.0, 20000.0, 3.0],
+                "mixed": [1.5, 10.25, 0.0],
+                "none": [np.nan] * 3,
+            }
+        )
+        table = page_blocks.Table("", frame)
+        self.assertEqual(
+            [name for name, _ in table.columns], ["rate", "count", "mixed"]
+        )
+        self.assertEqual(
+            table.rows,
+            [
+                ["0.2500", "1", "1.50"],
+                ["0.5000", "20,000", "10.25"],
+                ["0.1235", "3", "0.00"],
+            ],
+        )
+
+    def test_guarantees(self):
+        section = page_blocks.Section("Privacy", True)
+        section.guarantees(
+            [
+                {"unit": "client", "epsilon": "8.25", "delta": "1e-06"},
+                {"unit": "client", "epsilon": "19.8", "delta": "2.54e-07"},
+                {"unit": "device", "epsilon": "inf", "delta": "0"},
+            ]
+        )
+        (table,) = section.blocks
+        self.assertEqual(
+            table.columns, [("unit", True), ("epsilon", False), ("delta", False)]
+        )
+        self.assertEqual(
+            table.rows,
+            [
+                ["client", "8.25", "1.00e-06"],
+                ["client", "19.80", "2.54e-07"],
+                ["device", "inf", "0"],
+            ],
+        )
+
+    def test_numbers(self):
+        values = [248437.0, 70488.1029, 1.23456, 8.285e-13, 1.0, 1e300]
+        table = page_blocks.Table("", pd.DataFrame({"x": values}))
+        self.assertEqual(
+            [row[0] for row in table.rows],
+            ["248,437", "70,488", "1.235", "8.285e-13", "1", "1e+300"],
+        )
+
+
+if __name__ == "__main__":
+    absltest.main()

@@ -1,0 +1,115 @@
+"""Tests of which metrics and pictures are worth a plot."""
+
+import math
+
+import numpy as np
+import pandas as pd
+from absl.testing import absltest, parameterized
+
+from federated_hh.reports import plots
+
+_NAN = math.nan
+
+
+class SaysSomethingTest(parameterized.TestCase):
+    @parameterized.parameters(
+        ([], [], False),
+        ([1], [2], False),
+        ([1, 2, 3], [5, 5, 5], False),
+        ([1, 2, 3], [_NAN] * 3, False),
+        ([1, 2, 3], [_NAN, 4, _NAN], False),
+        ([1, 2, 3], [math.inf, 4, -math.inf], False),
+        ([1, 2, 3], [4, _NAN, 5], True),
+        ([1, 2], [4, 5], True),
+    )
+    def test_curves(self, x, y, expected):
+        figure, axes = plots.single("", "x", "y")
+        axes.plot(x, y)
+        plots.straight_lines(axes, {"one": 1.0, "another": 2.0})
+        axes.axvline(3.0)
+        self.assertEqual(plots.says_something(figure), expected)
+        figure, panels = plots.stacked(["", ""], "x")
+        panels[1].plot(x, y)
+        self.assertEqual(plots.says_something(figure), expected)
+
+    @parameterized.parameters((0, False), (1, False), (2, True))
+    def test_marks_and_bars(self, number, expected):
+        values = [*[3.0, 4.0][:number], _NAN]
+        for draw in ("scatter", "bar", "barh"):
+            figure, axes = plots.single("", "x", "y")
+            getattr(axes, draw)(range(len(values)), values)
+            with self.subTest(draw):
+                self.assertEqual(plots.says_something(figure), expected)
+
+    @parameterized.parameters((0, False), (1, False), (2, True))
+    def test_images(self, size, expected):
+        figure, axes = plots.single("", "x", "y")
+        axes.imshow(np.ones([size, size]))
+        self.assertEqual(plots.says_something(figure), expected)
+
+
+class LegendTest(parameterized.TestCase):
+    @parameterized.parameters((6, 2), (50, 1))
+    def test_names_below_stay_in_the_figure(self, letters, columns):
+        figure, axes = plots.single("", "x", "y")
+        for number in range(4):
+            axes.plot([1, 2], [3, 4], label=f"{number}" * letters)
+        plots.legend(axes, below=True)
+        plots.png(figure)
+        [names] = figure.legends
+        extent = names.get_window_extent()
+        self.assertGreaterEqual(extent.x0, 0)
+        self.assertLessEqual(extent.x1, figure.bbox.width)
+        edges = {text.get_window_extent().x0 for text in names.get_texts()}
+        self.assertLen(edges, columns)
+
+    def test_names_below_take_nothing_from_the_plots(self):
+        heights = []
+        for below in (None, True):
+            figure, axes = plots.stacked(["a", "b"], "round")
+            for number in range(12):
+                axes[1].plot([number], label=f"way {number}")
+            if below:
+                plots.legend(axes[1], below=below)
+            plots.png(figure)
+            heights.append([one.get_window_extent().height for one in axes])
+        np.testing.assert_allclose(heights[1], heights[0], rtol=0.1)
+
+
+class ToldAndDrawnTest(absltest.TestCase):
+    def metrics(self, rounds, **columns):
+        keys = [
+            (repeat, number) for repeat in (0, 1) for number in range(1, rounds + 1)
+        ]
+        return pd.DataFrame(keys, columns=["repeat", "round"]).assign(**columns)
+
+    def test_many_rounds(self):
+        metrics = self.metrics(
+            2,
+            rising=[1, 2, 1, 2],
+            of_repeats=[1, 1, 3, 3],
+            same=[1234] * 4,
+            same_with_gaps=[_NAN, 0.5, 0.5, 0.5],
+            at_the_end=[_NAN, 7.0, _NAN, 8.0],
+            never=[_NAN] * 4,
+            infinite=[math.inf] * 4,
+        )
+        told, drawn = plots.told_and_drawn(metrics, list(metrics)[2:])
+        self.assertEqual(drawn, ["rising", "of_repeats"])
+        self.assertEqual(
+            told,
+            "The same in every round: same 1,234, same with gaps 0.5. "
+            "Of round 2 only: at the end 7.5.",
+        )
+        self.assertLen(plots.titles(plots.over_rounds(metrics, drawn)), 2)
+
+    def test_one_round_has_no_picture(self):
+        metrics = self.metrics(1, votes=[5, 6], clients=[50, 50])
+        self.assertEqual(
+            plots.told_and_drawn(metrics, ["votes", "clients"]),
+            ("Of round 1 only: votes 5.5, clients 50.", []),
+        )
+
+
+if __name__ == "__main__":
+    absltest.main()

@@ -1,0 +1,145 @@
+"""Tests of a round's parts: what each draws from, and what it refuses."""
+
+import dataclasses
+from unittest import mock
+
+import numpy as np
+from absl.testing import absltest
+
+from federated_hh.privacy import plan as plan_lib
+from federated_hh.privacy.triehh import plan as triehh_plan
+from federated_hh.randomness import noise_keys
+from federated_hh.rounds import algorithm, samplers, steps
+
+_KEY = noise_keys.NoiseKey(11, is_secret=True)
+_OTHER_KEY = noise_keys.NoiseKey(12, is_secret=True)
+_MAX_ROUNDS = 3
+
+
+@dataclasses.dataclass(frozen=True)
+class Done:
+    """How many rounds are done."""
+
+    rounds: int
+
+
+class Draws(algorithm.Algorithm[Done, np.ndarray]):
+    """Sums what a cohort's clients draw from the round's stream."""
+
+    max_rounds = _MAX_ROUNDS
+
+    def __init__(self, sampler: plan_lib.Sampler):
+        self.plan = plan_lib.Plan(
+            sampler=sampler,
+            contribution=triehh_plan.OneVote(redraws_each_round=True),
+            mechanism=triehh_plan.Threshold(3, _MAX_ROUNDS),
+        )
+
+    def describe(self):
+        return {}
+
+    def initialize(self, repeat):
+        return Done(0)
+
+    def next_query(self, state):
+        return algorithm.Query(_draw)
+
+    def update(self, state, released):
+        return Done(state.rounds + 1), {}
+
+
+def _draw(cohort, stream):
+    return stream.bits("test").bytes(0, 8)
+
+
+def _steps(key=_KEY, seed=3, sampler=None):
+    sampler = sampler or samplers.UniformCohorts(40, 20)
+    return steps.Steps(Draws(sampler), seed=seed, noise_key=key)
+
+
+class AskTest(absltest.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.steps = _steps()
+        self.place = self.steps.begin()
+        self.query = algorithm.Query(_draw)
+        self.cohort = np.arange(20)
+
+    def ask(self, place=None, failed=0):
+        return self.steps.ask(place or self.place, self.query, self.cohort, failed)
+
+    def test_the_same_round_draws_the_same(self):
+        self.assertEqual(self.ask(), self.ask())
+
+    def test_what_failed_and_what_is_asked_again_draw_anew(self):
+        seen = [self.ask(failed=failed) for failed in range(4)]
+        self.assertLen(set(seen), 4)
+
+    def test_clients_draw_anew_after_other_sums(self):
+        other = dataclasses.replace(self.place, history=bytes(32))
+        self.assertNotEqual(self.ask(), self.ask(other))
+
+    def test_repeats_draw_each_its_own(self):
+        seen = [self.ask(self.steps.begin(repeat)) for repeat in range(4)]
+        self.assertLen(set(seen), 4)
+
+    def test_a_round_that_is_not_planned(self):
+        self.ask(dataclasses.replace(self.place, rounds=_MAX_ROUNDS - 1))
+        after = dataclasses.replace(self.place, rounds=_MAX_ROUNDS)
+        with self.assertRaisesRegex(ValueError, "round 4 is not in the plan"):
+            self.ask(after)
+
+    def test_cohorts_of_no_sampler(self):
+        for wrong, what in (
+            (np.r_[0, 0:19], "a client twice"),
+            (np.arange(20)[::-1], "not ascending"),
+            (np.arange(19), "shape"),
+            (np.arange(-1, 19), "from -1 to 18"),
+            (np.arange(21, 41), "from 21 to 40"),
+        ):
+            self.cohort = wrong
+            with self.subTest(what), self.assertRaisesRegex(ValueError, what):
+                self.ask()
+            with (
+                self.subTest(f"{what}, drawn"),
+                mock.patch.object(
+                    samplers.UniformCohorts,
+                    "draw",
+                    return_value=plan_lib.Draw(wrong, None),
+                ),
+                self.assertRaisesRegex(ValueError, what),
+            ):
+                self.steps.draw(self.place)
+
+
+class DrawTest(absltest.TestCase):
+    def cohorts(self, by_hand):
+        """Returns the cohorts of the first rounds of two repeats, as text."""
+        places = [
+            dataclasses.replace(by_hand.begin(repeat), rounds=number)
+            for repeat in (0, 1)
+            for number in range(_MAX_ROUNDS)
+        ]
+        return [by_hand.draw(place).cohort.tobytes() for place in places]
+
+    def test_secret_cohorts_follow_from_the_key(self):
+        first = self.cohorts(_steps())
+        self.assertLen(set(first), 6)
+        self.assertEqual(first, self.cohorts(_steps()))
+        self.assertNoCommonElements(first, self.cohorts(_steps(_OTHER_KEY)))
+
+    def test_public_cohorts_follow_from_the_seed_alone(self):
+        sampler = _PublicCohorts(40, 20)
+        first = self.cohorts(_steps(sampler=sampler))
+        self.assertLen(set(first), 6)
+        self.assertEqual(first, self.cohorts(_steps(_OTHER_KEY, sampler=sampler)))
+        other = self.cohorts(_steps(seed=4, sampler=sampler))
+        self.assertNoCommonElements(first, other)
+
+
+class _PublicCohorts(samplers.UniformCohorts):
+    is_secret = False
+
+
+if __name__ == "__main__":
+    absltest.main()

@@ -1,0 +1,520 @@
+"""Tests of the command line, run as a user runs it, and of the papers' tables."""
+
+import csv
+import inspect
+import io
+import json
+import math
+import pathlib
+
+from absl.testing import absltest, parameterized
+
+from federated_hh.options import fields
+from federated_hh.privacy.accounting import answers as accounting_answers
+from federated_hh.privacy.accounting import options as accounting_options
+from federated_hh.privacy.accounting import paper_tables
+from federated_hh.privacy.shuffle import amplification as shuffling
+from tests import ROOT
+from tests.federated_hh import accounting_program
+
+_TRIEHH = ("--mechanism=triehh", "--population=100000", "--max_length=10")
+
+_FTRL = (
+    "--mechanism=dp_ftrl",
+    "--num_rounds=930",
+    "--min_separation=212",
+    "--max_participation=4",
+    "--delta=1e-10",
+)
+
+
+def _values(*arguments: str) -> dict[str, list]:
+    """Runs it with JSON output: quantity to its values, in order."""
+    done = accounting_program.run(*arguments, "--format=json")
+    if done.returncode:
+        raise AssertionError(done.stderr)
+    values: dict[str, list] = {}
+    for row in json.loads(done.stdout):
+        values.setdefault(row["quantity"], []).append(row["value"])
+    return values
+
+
+class AnswersTest(parameterized.TestCase):
+    def test_dp_ftrl(self):
+        values = _values(
+            "--mechanism=dp_ftrl",
+            "--noise_multiplier=7",
+            "--num_rounds=930",
+            "--min_separation=212",
+            "--max_participation=4",
+            "--delta=1e-10",
+            "--group_size=2",
+            "--count_stddev=325",
+        )
+        self.assertEqual(values["squared sensitivity (S2)"], [47])
+        self.assertAlmostEqual(values["zCDP (rho)"][0], 47 / 98, places=12)
+        self.assertAlmostEqual(values["zCDP (rho)"][1], 4 * 47 / 98, places=12)
+        self.assertAlmostEqual(
+            values["noise multiplier of the deltas"][0], 7.000406, places=5
+        )
+        self.assertLen(values["epsilon at delta = 1e-10"], 4)
+
+    def test_what_can_be_found(self):
+        path = pathlib.Path(self.create_tempdir().full_path) / "found.png"
+        given = ("--epsilon=2", "--delta=1e-10", "--discovery_rate=0.9")
+        asked = ("--detectable", "--word_length=9", "--format=csv", f"--plot={path}")
+        done = accounting_program.run(*_TRIEHH, *given, *asked)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        rows = list(csv.DictReader(io.StringIO(done.stdout)))
+        needed = _values(*_TRIEHH, *given)["holders for a discovery rate of 0.9"]
+        self.assertEqual(int(rows[0]["holders"]), needed[0])
+        self.assertEqual(float(rows[0]["share"]), needed[0] / 100_000)
+        self.assertLen({row["setting"] for row in rows}, 3)
+        self.assertTrue(path.read_bytes().startswith(b"\x89PNG"))
+        done = accounting_program.run(
+            "--mechanism=ldp_triehh",
+            "--detectable",
+            "--population=4727",
+            "--local_epsilon=10",
+            "--max_depth=12",
+            "--kept_prefixes=300",
+            "--alphabet_size=28",
+            "--word_length=6",
+        )
+        self.assertEqual(done.returncode, 0, done.stderr)
+        lines = done.stdout.splitlines()
+        self.assertLen(lines, 1 + 3 * 2)
+        self.assertStartsWith(lines[1], "as given")
+        self.assertIn("each holder reports on it", lines[1])
+
+    @parameterized.parameters(
+        (("--plot=x.png", "--epsilon=2", "--delta=1e-10"), "are for --detectable"),
+        (
+            (
+                "--detectable",
+                "--plot=x.png",
+                "--threshold=9",
+                "--cohort_size=99",
+                "--delta=1e-10",
+            ),
+            "--plot needs --epsilon and --delta",
+        ),
+        (
+            ("--detectable", "--word_length=10", "--epsilon=2", "--delta=1e-10"),
+            "word_length is 10; it has to be at most 9",
+        ),
+    )
+    def test_what_can_be_found_is_refused(self, arguments, message):
+        done = accounting_program.run(*_TRIEHH, *arguments)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn(message, done.stderr)
+
+    def test_blt(self):
+        run = ("--num_rounds=60", "--min_separation=9", "--max_participation=4")
+        given = (
+            "--mechanism=blt",
+            "--noise_multiplier=2",
+            "--delta=1e-6",
+            "--forgotten=0.1,0.5",
+            "--weights=0.2,0.3",
+        )
+        # By hand: participations in the rounds 0, 10, 20 and 30.
+        c = [1, *(0.2 * 0.9**t + 0.3 * 0.5**t for t in range(59))]
+        column = [sum(c[t - s] for s in (0, 10, 20, 30) if s <= t) for t in range(60)]
+        square = sum(value**2 for value in column)
+        values = _values(*run, *given)
+        self.assertAlmostEqual(values["squared sensitivity"][0], square, places=9)
+        rho, replaced = values["zCDP (rho)"]
+        self.assertAlmostEqual(rho / (square / 8), 1, places=4)
+        self.assertEqual(replaced, 4 * rho)
+        self.assertLen(values["epsilon at delta = 1e-06"], 4)
+        best = _values(*run, *given[:3])
+        self.assertLen(best["weights"][0].split(","), 2)
+        self.assertEqual(best, _values(*run, *given[:3], "--buffers=2"))
+        found = _values(
+            *run,
+            *given[:3],
+            f"--forgotten={best['forgotten a round'][0]}",
+            f"--weights={best['weights'][0]}",
+        )
+        self.assertEqual(found, best)
+        blocks = _values(*run, *given, "--restart_first=19", "--restart_period=20")
+        self.assertEqual(blocks["rounds of each block"], ["20, 20, 20"])
+        # Twice in two of the blocks.
+        column = [sum(c[t - s] for s in (0, 10) if s <= t) for t in range(20)]
+        square = 2 * sum(value**2 for value in column)
+        self.assertAlmostEqual(blocks["squared sensitivity"][0], square, places=9)
+
+    def test_a_tree_against_blt(self):
+        answer = ("--mechanism=tree_against_blt", "--delta=1e-10", "--format=json")
+        done = accounting_program.run(*answer, "--table=xu_2023")
+        rows = {row["run"]: row for row in json.loads(done.stdout)}
+        self.assertLen(rows, 21)
+        for name, before, after in (
+            ("de-DE", 0.480, 0.116),
+            ("fr-FR", 0.888, 0.168),
+            ("it-IT", 0.714, 0.157),
+            ("es-ES", 0.347, 0.084),
+            ("en-US", 1.306, 0.254),
+        ):
+            found = rows[f"Table 1 {name}"]
+            self.assertEqual(round(found["rho"], 3), before)
+            self.assertEqual(round(found["BLT, same noise: rho"], 3), after)
+        # 0.308 with a matrix that forgets faster.
+        self.assertEqual(round(rows["Table 1 pt-PT"]["BLT, same noise: rho"], 3), 0.3)
+        self.assertEqual(round(rows["Table 1 de-DE"]["BLT, same rho: z"], 2), 4.01)
+        done = accounting_program.run(
+            *answer,
+            "--noise_multiplier=1",
+            "--num_rounds=2000",
+            "--min_separation=400",
+            "--max_participation=5",
+        )
+        rows = {row["mechanism"]: row for row in json.loads(done.stdout)}
+        scale = math.sqrt(2 * rows["tree"]["rho at the tree's noise"])
+        for name, expected in (
+            ("tree", 18.66),
+            ("BLT, 2 buffers", 9.497),
+            ("BLT, 3 buffers", 9.448),
+            ("banded, 401 bands", 9.61),
+            ("independent", 100.0),
+        ):
+            found = rows[name]["noise"] * scale
+            self.assertAlmostEqual(found / expected, 1, delta=0.002)
+
+    def test_dp_ftrl_restarts(self):
+        values = _values(
+            "--mechanism=dp_ftrl",
+            "--noise_multiplier=7",
+            "--num_rounds=2000",
+            "--min_separation=300",
+            "--restart_first=128",
+            "--restart_period=1024",
+            "--delta=1e-10",
+        )
+        self.assertEqual(values["rounds of each tree"], ["129, 1024, 847"])
+        self.assertEqual(values["max participation (MaxP)"], [7])
+
+    def test_shuffle(self):
+        done = accounting_program.run(
+            "--mechanism=shuffle",
+            "--randomizer=subset_selection",
+            "--local_epsilon=10",
+            "--domain_size=1000001",
+            "--num_reports=30000000",
+            "--delta=1e-10",
+            "--format=csv",
+        )
+        rows = list(csv.DictReader(io.StringIO(done.stdout)))
+        self.assertAlmostEqual(float(rows[0]["value"]), 0.1493, delta=5.1e-5)
+        self.assertIn("blanket", rows[0]["basis"])
+        self.assertIn("replace_one_item", rows[0]["basis"])
+
+    def test_triehh_and_back(self):
+        values = _values(*_TRIEHH, "--epsilon=2", "--delta=1e-10")
+        given = (
+            f"--threshold={values['threshold (theta)'][0]}",
+            f"--cohort_size={values['cohort size (m)'][0]}",
+        )
+        back = _values(*_TRIEHH, "--delta=1e-10", *given)
+        self.assertEqual(back, values)
+        self.assertLess(values["epsilon"][0], 2)
+        self.assertEqual(values["delta"][0], 1e-10)
+        epsilon = values["epsilon"][0]
+        back = _values(*_TRIEHH, f"--epsilon={epsilon!r}", *given)
+        self.assertAlmostEqual(back["delta"][0] / 1e-10, 1.0, delta=0.05)
+
+    def test_triehh_with_a_given_cohort(self):
+        asked = (*_TRIEHH, "--epsilon=2", "--delta=1e-10")
+        free, given = _values(*asked), _values(*asked, "--cohort_size=5000")
+        self.assertEqual(given["cohort size (m)"], [5000])
+        holders = "holders for a discovery rate of 0.9"
+        cohort = free["cohort size (m)"][0]
+        self.assertGreater(given[holders][0], free[holders][0])
+        # What larger cohorts would give.
+        self.assertEqual(given[f"{holders}, with cohorts of {cohort:,}"], free[holders])
+
+    def test_triehh_names_both_bounds_and_their_direction(self):
+        rows = json.loads(
+            accounting_program.run(
+                *_TRIEHH,
+                "--epsilon=2",
+                "--delta=1e-10",
+                "--parameters=corollary1",
+                "--format=json",
+            ).stdout
+        )
+        self.assertEqual(rows[0]["value"], 14)
+        epsilons = {r["basis"]: r["value"] for r in rows if r["quantity"] == "epsilon"}
+        self.assertLen(epsilons, 2)
+        (tight,) = [v for name, v in epsilons.items() if "the curve" in name]
+        (printed,) = [v for name, v in epsilons.items() if "Theorem 1" in name]
+        self.assertLess(tight, 0.3 * printed)
+        for basis in epsilons:
+            self.assertIn("one-sided", basis)
+        found = _values(*_TRIEHH, "--delta=1e-10", "--epsilon=2")
+        holders = "holders for a discovery rate of 0.9"
+        needed = {r["quantity"]: r["value"] for r in rows}[holders]
+        self.assertLess(found[holders][0], 0.2 * needed)
+
+    def test_k_anonymity_and_cohort_size(self):
+        values = _values(
+            "--mechanism=k_anonymity",
+            "--local_epsilon=10",
+            "--alphabet_size=100",
+            "--kept_prefixes=10000",
+            "--num_reports=30000000",
+            "--alpha=0.95",
+        )
+        self.assertEqual(values["largest k"], ["none", 49])
+        values = _values(
+            "--mechanism=cohort_size",
+            "--randomizer=asymmetric_one_hot",
+            "--local_epsilon=3",
+            "--epsilon=1",
+            "--delta=1e-6",
+        )
+        self.assertEqual(values["smallest cohort (best)"], [736])
+        self.assertEqual(values["smallest cohort"], [736, 2935])
+
+    def test_text(self):
+        done = accounting_program.run(
+            "--mechanism=triehh",
+            "--population=10000",
+            "--max_length=10",
+            "--epsilon=2",
+            "--delta=1e-8",
+            "--parameters=corollary1",
+        )
+        self.assertEqual(done.returncode, 0)
+        self.assertRegex(done.stdout, r"threshold \(theta\) +12\n")
+
+
+class BadInputTest(parameterized.TestCase):
+    @parameterized.parameters(
+        ((), "--mechanism"),
+        (("--mechanism=dp_ftrl",), "--noise_multiplier is needed"),
+        (("--mechanism=tree_against_blt", "--delta=1e-9"), "give noise_multiplier"),
+        (
+            (
+                "--mechanism=tree_against_blt",
+                "--delta=1e-9",
+                "--table=xu_2023",
+                "--num_rounds=3",
+            ),
+            "table goes with delta alone",
+        ),
+        (
+            ("--mechanism=blt", *_FTRL[1:], "--noise_multiplier=1", "--weights=1"),
+            "give forgotten and weights",
+        ),
+        (
+            (
+                "--mechanism=blt",
+                *_FTRL[1:],
+                "--noise_multiplier=1",
+                "--forgotten=0.1",
+                "--weights=x",
+            ),
+            "weights is .*; it has to be numbers",
+        ),
+        (("--mechanism=triehh", "--num_rounds=3"), "--num_rounds is no flag"),
+        (("--mechanism=other",), "--mechanism=other"),
+        (("--paper_tables", "--delta=0.1"), "--paper_tables takes no other flag"),
+        (("--mechanism=triehh", "more"), "what is 'more'"),
+        (("--no_such_flag=1",), "no_such_flag"),
+        (
+            (
+                "--mechanism=shuffle",
+                "--delta=1e-6",
+                "--randomizer=arbitrary",
+                "--local_epsilon=1",
+                f"--num_reports={2**63}",
+            ),
+            "num_reports=9.*: has to be an integer in .1, 1,?000.*100 for each human",
+        ),
+        (
+            (
+                "--mechanism=dp_ftrl",
+                "--noise_multiplier=7",
+                "--num_rounds=1000000",
+                "--min_separation=9",
+                "--delta=1e-6",
+            ),
+            "max_participation is .*; it has to be at most .* minutes",
+        ),
+        (
+            (
+                "--mechanism=dp_ftrl",
+                "--noise_multiplier=7",
+                "--num_rounds=1000000000",
+                "--min_separation=0",
+                "--restart_first=1",
+                "--restart_period=1",
+                "--delta=1e-6",
+            ),
+            "restart_period is .*; it has to be at least 1000 .* trees",
+        ),
+        (
+            (
+                "--mechanism=dp_ftrl",
+                "--noise_multiplier=7",
+                "--num_rounds=10",
+                "--min_separation=10",
+                "--delta=1e-6",
+            ),
+            "min_separation is 10; it has to be .*",
+        ),
+        (
+            (*_FTRL, "--noise_multiplier=7", "--count_stddev=1e-300"),
+            "count_stddev is 1e-300; it has to be above noise_multiplier / 2 = 3.5",
+        ),
+        (
+            (*_FTRL, "--noise_multiplier=1e-300"),
+            "noise_multiplier=1e-300: has to be .*0.001, .*no guarantee",
+        ),
+        (
+            (*_FTRL, "--noise_multiplier=5e-324"),
+            "noise_multiplier=5e-324: has to be a number in .0.001",
+        ),
+        (
+            (
+                "--mechanism=dp_ftrl",
+                "--noise_multiplier=0.001",
+                "--num_rounds=1000000000",
+                "--min_separation=0",
+                "--group_size=1000000",
+                "--delta=1e-10",
+            ),
+            "values, taken together, are too large",
+        ),
+        (
+            (
+                "--mechanism=triehh",
+                "--population=1000000",
+                "--max_length=10",
+                "--epsilon=2",
+                "--delta=1e-12",
+                "--discovery_rate=0.9999999999999999",
+            ),
+            "discovery_rate=0.9.*: has to be .*0.999999.*long",
+        ),
+        (
+            (
+                "--mechanism=ldp_triehh",
+                "--detectable",
+                "--population=15",
+                "--local_epsilon=1e-7",
+                "--contribution_bound=1",
+                "--word_length=3",
+            ),
+            "with 1 reports a level, ties leave .* prefixes of noise",
+        ),
+        (
+            (
+                "--mechanism=triehh",
+                "--detectable",
+                "--population=1000",
+                "--threshold=10",
+                "--cohort_size=100",
+                "--delta=1e-6",
+                "--max_length=1",
+            ),
+            "words of one symbol, their end, are none",
+        ),
+        (
+            ("--mechanism=triehh", "--population=1000", "--max_length=5"),
+            "either epsilon and delta, or threshold and cohort_size and one",
+        ),
+    )
+    def test_one_line_and_status_2(self, arguments, message):
+        done = accounting_program.run(*arguments)
+        self.assertEqual(done.returncode, 2)
+        self.assertEqual(done.stdout, "")
+        self.assertRegex(done.stderr, message)
+        self.assertLen(done.stderr.splitlines(), 1)
+        self.assertStartsWith(done.stderr, "error: ")
+
+
+class LimitsTest(absltest.TestCase):
+    def test_answers_take_options_and_all_of_them(self):
+        options = set(fields.fields_of(accounting_options.AccountingOptions))
+        taken = {
+            name
+            for answer in accounting_answers.ANSWERS.values()
+            for name in inspect.signature(answer).parameters
+        }
+        self.assertEqual(taken, options)
+        self.assertEqual(
+            list(accounting_options.RANDOMIZERS),
+            [randomizer.value for randomizer in shuffling.Randomizer],
+        )
+
+    def test_ten_thousand_rounds_without_separation_take_no_time(self):
+        done = accounting_program.run(
+            "--mechanism=dp_ftrl",
+            "--noise_multiplier=7",
+            "--num_rounds=10000",
+            "--min_separation=0",
+            "--delta=1e-10",
+        )
+        # Every round in every node: the squares of the sizes of all nodes.
+        square_sum = sum((10_000 >> height) * 4**height for height in range(14))
+        self.assertIn(str(square_sum), done.stdout)
+
+
+class ImportTest(absltest.TestCase):
+    def test_nothing_heavy_is_imported(self):
+        modules = ", ".join(
+            f"privacy.{path.stem}"
+            for path in sorted((ROOT / "privacy").glob("*.py"))
+            if path.stem != "__init__"
+        )
+        heavy = ["tensorflow", "tensorflow_federated", "tensorflow_privacy", "jax"]
+        slow = ["dp_accounting", "scipy.stats", "pandas"]
+        done = accounting_program.python(
+            "-c",
+            f"import sys, {modules}\n"
+            f"print([name for name in {heavy + slow} if name in sys.modules])",
+        )
+        self.assertEqual(done.stdout.strip(), "[]", done.stderr)
+
+
+class PaperTablesTest(absltest.TestCase):
+    def test_which_numbers_are_not_equal(self):
+        rows = paper_tables.all_rows()
+        different = {(row.item, row.computed) for row in rows if row.equal == "no"}
+        self.assertEqual(
+            different,
+            {
+                ("Table 1 en-US*: zCDP", "0.24"),
+                ("k-anonymity at alpha = 0.95, Lemma 1: k", "none"),
+                ("k-anonymity at alpha = 0.95, direct evaluation: k", "49"),
+            },
+        )
+        self.assertEqual(sum(row.equal == "yes" for row in rows), 40)
+        for row in rows:
+            self.assertTrue(row.reason or row.equal == "yes", row)
+            self.assertEqual(row.equal == "-", row.printed == "-")
+
+    def test_the_tools_discretization(self):
+        found = paper_tables.tool_2021_epsilon(
+            local_epsilon=10.0,
+            num_reports=3 * 10**7,
+            delta=1e-10,
+            step=100,
+            iterations=10,
+        )
+        self.assertAlmostEqual(found, 0.31475, delta=1e-5)
+
+    def test_command_line(self):
+        done = accounting_program.run("--paper_tables", "--format=json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        rows = json.loads(done.stdout)
+        self.assertEqual(
+            list(rows[0]), ["paper", "item", "printed", "computed", "equal", "reason"]
+        )
+
+
+if __name__ == "__main__":
+    absltest.main()

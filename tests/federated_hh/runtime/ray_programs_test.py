@@ -1,0 +1,263 @@
+"""Tests of rounds on a Ray cluster with real processes, some of which are killed."""
+
+import contextlib
+import dataclasses
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+import numpy as np
+import psutil
+import tensorflow as tf
+from absl.testing import absltest, parameterized
+
+from benchmarks import engine_workloads
+from federated_hh.files import verified_files
+from federated_hh.randomness import streams
+from federated_hh.rounds import block_round
+from federated_hh.runtime import runtime
+from federated_hh.runtime.engines import ray_engine, ray_worker, slices
+from federated_hh.runtime.worker import engine_options, startup
+from tests import ROOT
+
+_SLICE_SECONDS = 5.0
+
+# Starts a cluster, tells its processes, and is killed.
+_PROGRAM = """
+import psutil, time
+from federated_hh.runtime.worker import startup
+startup.silence_tensorflow()
+from federated_hh.runtime.worker import engine_options
+from federated_hh.runtime import runtime
+engine_options.choose(engine=engine_options.EngineOptions(
+    engine_options.Engine.RAY, num_workers=1))
+with runtime.computing():
+    below = psutil.Process().children(recursive=True)
+    print(*[process.pid for process in below], flush=True)
+    time.sleep(60)
+"""
+_WITHOUT_RAY = """
+import sys
+sys.modules["ray"] = None
+from federated_hh.runtime.worker import engine_options
+from federated_hh.runtime import runtime
+engine_options.choose(engine=engine_options.EngineOptions(engine_options.Engine.RAY))
+try:
+    with runtime.computing():
+        pass
+except RuntimeError as error:
+    print(error)
+"""
+
+
+def _options(**options):
+    return engine_options.EngineOptions(
+        engine_options.Engine.RAY, slice_timeout=_SLICE_SECONDS, **options
+    )
+
+
+def _environment():
+    path = os.pathsep.join([str(ROOT), *sys.path])
+    return {**os.environ, "PYTHONPATH": path, "TF_CPP_MIN_LOG_LEVEL": "3"}
+
+
+def _slow_round():
+    """Returns a round of eight slices, each of which takes a fraction of a second."""
+
+    def work(message, block):
+        matrix = tf.random.stateless_normal([300, 300], block["seed"])
+        _, value = tf.while_loop(
+            lambda step, _: step < message["steps"],
+            lambda step, value: (step + 1, tf.tanh(value @ matrix)),
+            (tf.constant(0), matrix),
+        )
+        # Never true: so that TensorFlow does not leave the loop out.
+        more = tf.cast(tf.reduce_max(value) > 2, tf.int64)
+        return {"clients": tf.size(block["clients"], tf.int64) + more}
+
+    return block_round.BlockRound(work, {"clients": 1}, block_size=5)
+
+
+class RayEngineTest(parameterized.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        startup.silence_tensorflow()
+        cls.scratch = cls.enterClassContext(tempfile.TemporaryDirectory())
+        words = engine_workloads.population(cls.scratch, 10_000)
+        cls.workloads = [
+            engine_workloads.votes(words, 1000),
+            engine_workloads.reports(words, 200),
+            *engine_workloads.training(cls.scratch, 5, 4, num_blocks=3),
+        ]
+        with runtime.tff_worker():
+            cls.expected = [list(workload.rounds()) for workload in cls.workloads]
+        cls.addClassCleanup(engine_options.choose)
+        engine_options.choose(engine=_options(num_workers=2))
+        cls.enterClassContext(ray_engine.cluster(_options(num_workers=2)))
+        cls.actors = cls.enterClassContext(ray_engine.computing(-1))
+
+    def test_results_are_those_of_one_worker_to_the_bit(self):
+        for workload, expected in zip(self.workloads, self.expected, strict=True):
+            with self.subTest(workload.name):
+                found = list(workload.rounds())
+                self.assertEqual(engine_workloads.difference(expected, found), 0)
+
+    @parameterized.parameters(
+        ("actor", signal.SIGKILL),
+        ("worker", signal.SIGKILL),
+        ("actor", signal.SIGSTOP),
+    )
+    def test_a_process_that_fails_in_a_round(self, which, how):
+        slow = _slow_round()
+        message = {"steps": np.int32(400)}
+        stream = streams.Stream(1)
+        slow({"steps": np.int32(1)}, np.arange(40), stream)  # compiles
+        actor, worker = self._processes()
+        victim = {"actor": actor, "worker": worker}[which]
+        killer = threading.Timer(0.3, os.kill, [victim, how])
+        killer.start()
+        found = slow(message, np.arange(40), stream)
+        killer.join()
+        self.assertEqual(int(found["clients"]), 40)
+        # Nothing is left of the worker that was ended with its actor.
+        deadline = time.monotonic() + 20
+        while psutil.pid_exists(worker) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        self.assertFalse(psutil.pid_exists(worker))
+        again = slow({"steps": np.int32(1)}, np.arange(40), stream)
+        self.assertEqual(int(again["clients"]), 40)
+
+    def _processes(self):
+        """Returns the ids of an actor that has begun, and of its TFF worker."""
+        import ray
+
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            actor, worker = ray.get(self.actors.handles[0].process_ids.remote())
+            if worker is not None:
+                return actor, worker
+            slices_of = _slow_round()
+            slices_of({"steps": np.int32(1)}, np.arange(5), streams.Stream(1))
+        self.fail("the actor did not begin")
+
+    def test_a_contribution_out_of_range(self):
+        def work(message, block):
+            return {"n": tf.cast(message["n"], tf.int64)}
+
+        too_many = block_round.BlockRound(work, {"n": 1}, block_size=2)
+        with self.assertRaisesRegex(runtime.SecureSumError, "above its bound"):
+            too_many({"n": np.int64(3)}, np.arange(4), streams.Stream(1))
+
+    def test_too_few_cores(self):
+        engine_options.choose(engine=_options(num_workers=50, ray_address="auto"))
+        self.addCleanup(engine_options.choose, engine=_options(num_workers=2))
+        with (
+            self.assertRaisesRegex(slices.EngineError, "num_workers is 50.*most 2"),
+            ray_engine.computing(-1),
+        ):
+            pass
+
+
+class RefusalTest(absltest.TestCase):
+    def _terms(self, **changes):
+        return dataclasses.replace(ray_worker.Terms.now(-1, 60.0), **changes)
+
+    def _refusal(self, **changes):
+        with contextlib.ExitStack() as stack:
+            stack.callback(startup.isolate_workers, True)
+            found = ray_worker.SliceWorker().begin(self._terms(**changes))
+        self.assertStartsWith(found, f"{socket.gethostname()}: ")
+        return found
+
+    def test_another_version(self):
+        self.assertRegex(self._refusal(code="x"), "code has the digest .* to be x")
+        packages = {**self._terms().packages, "tensorflow": "9.9"}
+        self.assertRegex(
+            self._refusal(packages=packages), "tensorflow is 2.14.1; it has to be 9.9"
+        )
+
+    def test_other_data(self):
+        with tempfile.TemporaryDirectory() as scratch:
+            words = engine_workloads.population(scratch, 10_000)
+            path = words.column_path("entries")
+            files = verified_files.columns_in_use()
+            kept = path + ".kept"
+            shutil.copy(path, kept)
+            with open(path, "r+b") as file:
+                file.write(b"\1\2\3\4")
+            self.assertRegex(self._refusal(files=files), f"{path} is damaged")
+            os.remove(path)
+            self.assertRegex(self._refusal(files=files), f"{path} is missing")
+
+    def test_no_cluster(self):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            address = f"127.0.0.1:{free.getsockname()[1]}"
+            for wrong in (address, "nonsense", "127.0.0.1:no"):
+                with (
+                    self.assertRaisesRegex(slices.EngineError, "--ray_address is"),
+                    ray_engine.cluster(_options(ray_address=wrong)),
+                ):
+                    pass
+
+    def test_more_workers_than_this_machine_bears(self):
+        with self.assertRaisesRegex(ValueError, "num_workers is 5000; .* at most"):
+            _options(num_workers=5000)
+
+    def test_options_of_another_engine(self):
+        for option in ({"num_workers": 2}, {"ray_address": "auto"}):
+            with self.assertRaisesRegex(ValueError, "without --engine=ray"):
+                engine_options.EngineOptions(**option)
+
+
+class CutsTest(parameterized.TestCase):
+    @parameterized.parameters(1, 2, 31, 32, 33, 100, 1000)
+    def test_slices_are_all_values_once_and_in_order(self, size):
+        for order_matters in (False, True):
+            found = ray_engine.cuts(size, order_matters)
+            values = [i for first, last in found for i in range(first, last)]
+            self.assertEqual(values, list(range(size)))
+            most = size if order_matters else ray_engine.MOST_SLICES
+            self.assertLessEqual(len(found), most)
+
+
+class ProcessesTest(absltest.TestCase):
+    def test_nothing_is_left_of_a_program_that_was_killed(self):
+        with subprocess.Popen(
+            [sys.executable, "-W", "ignore", "-c", _PROGRAM],
+            env=_environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        ) as program:
+            line = program.stdout.readline()
+            below = [int(pid) for pid in line.split()]
+            self.assertGreater(len(below), 3)
+            program.kill()
+            self.assertEqual(program.stdout.read(), "")
+        deadline = time.monotonic() + 60
+        while (left := [p for p in below if psutil.pid_exists(p)]) and (
+            time.monotonic() < deadline
+        ):
+            time.sleep(0.2)
+        self.assertEqual(left, [])
+
+    def test_without_ray(self):
+        done = subprocess.run(
+            [sys.executable, "-c", _WITHOUT_RAY],
+            env=_environment(),
+            capture_output=True,
+            text=True,
+        )
+        self.assertIn("needs the package ray", done.stdout, done.stderr)
+
+
+if __name__ == "__main__":
+    absltest.main()

@@ -1,0 +1,251 @@
+"""Tests of recipes: figure 4 of McMillan et al. 2022, and what is none."""
+
+import json
+import re
+
+from absl.testing import absltest, parameterized
+
+from federated_hh.statistics.recipes import contents
+from federated_hh.statistics.recipes import recipe as recipe_lib
+from tests.federated_hh.statistics import cases
+
+_TREE = "dataTypeContent__ngrams__tree"
+_TOKENS = "dataTypeContent__ngrams__tokens"
+_BOUNDARIES = "dataTypeContent__age__boundaries"
+_BUDGET = "privacyBudget"
+# Changes of the recipe, and what the message has to name. The last says whether the
+# schema can see it too.
+_BAD = {
+    "identifier": ({"recipeIdentifier": ""}, "recipeIdentifier", True),
+    "version": ({"version": 1}, "version", True),
+    "interval": ({"intervalTimeType": "daily"}, "intervalTimeType", True),
+    "recorder": ({"dataRecorderType": "x"}, "dataRecorderType", True),
+    "query": ({"query": None}, "query", True),
+    "cohorts": ({"cohorts": "locale"}, "cohorts", True),
+    "cohorts_twice": ({"cohorts": ["a", "a"]}, "cohorts", True),
+    "unknown": ({"colour": "red"}, "colour", True),
+    "no_content": ({"dataTypeContent": {}}, "dataTypeContent", True),
+    "no_boundaries": ({_BOUNDARIES: []}, "age.boundaries", True),
+    "out_of_order": ({_BOUNDARIES: [20, 40, 30]}, "age.boundaries", False),
+    "equal": ({_BOUNDARIES: [20, 20]}, "age.boundaries", False),
+    "no_number": ({_BOUNDARIES: [20, "30"]}, "age.boundaries", True),
+    "huge": ({_BOUNDARIES: [10**400]}, "age.boundaries", False),
+    "type": ({"dataTypeContent__age__dataType": "Number"}, "age.dataType", True),
+    "field": ({"dataTypeContent__age__step": 1}, "age.step", True),
+    "no_root": ({_TREE: {"i": ["went"]}}, "ngrams.tree", True),
+    "not_a_token": ({_TREE: {"root": ["you"]}}, "'you'", False),
+    "unreached": ({_TREE: {"root": ["i"], "a": ["i"]}}, "tree.a", False),
+    "child_twice": ({_TREE: {"root": ["i", "i"]}}, "tree.root", True),
+    "two_words": ({_TOKENS: ["a b"]}, "ngrams.tokens", True),
+    "no_tokens": ({_TOKENS: []}, "ngrams.tokens", True),
+    "name_of_a_cell": ({_TOKENS: ["OOV"], _TREE: {"root": []}}, "'OOV'", False),
+    "reserved": ({_TOKENS: ["null"], _TREE: {"root": []}}, "'null'", False),
+    "structure": (
+        {"dataTypeContent__combinations__structure": ["age"]},
+        "CombinationType of age",
+        False,
+    ),
+    "structure_twice": (
+        {"dataTypeContent__combinations__structure": ["age", "age", "ngrams"]},
+        "combinations.structure",
+        True,
+    ),
+    "two_combinations": (
+        {
+            "dataTypeContent__more": {
+                "dataType": "CombinationType",
+                "structure": ["age", "ngrams"],
+            }
+        },
+        "2 CombinationTypes",
+        False,
+    ),
+    "epsilon": ({f"{_BUDGET}__localEpsilon": 0}, "localEpsilon", True),
+    "epsilon_text": ({f"{_BUDGET}__localEpsilon": "2"}, "localEpsilon", True),
+    "large": ({f"{_BUDGET}__cohortAggregateEpsilon": 101}, "Aggregate", True),
+    "digits": ({f"{_BUDGET}__localEpsilon": 1e-7}, "localEpsilon", False),
+    "minimum": ({f"{_BUDGET}__minimumCohort": 1}, "minimumCohort", True),
+    "minimum_part": ({f"{_BUDGET}__minimumCohort": 2.5}, "minimumCohort", True),
+    "budget": ({_BUDGET: None}, "privacyBudget", True),
+}
+
+
+class RecipeTest(parameterized.TestCase):
+    def test_cells_of_the_figure(self):
+        content = cases.recipe().content
+        self.assertEqual([*content.types], ["age", "ngrams"])
+        self.assertEqual(content.types["age"].num_cells, 1 + 7)
+        self.assertEqual(content.types["ngrams"].num_cells, 1 + 3 * (1 + 1 + 9))
+        self.assertEqual(content.num_cells, 272)
+        names = [tuple(content.names(cell).values()) for cell in range(272)]
+        self.assertLen(set(names), 272)
+        # As appendix B writes them.
+        self.assertEqual(names[0], ("OOV", "OOV"))
+        self.assertEqual(names[1], ("OOV", "hello world end-token"))
+        self.assertEqual(names[2], ("OOV", "hello world OOV"))
+        self.assertEqual(names[3], ("OOV", "hello world a"))
+        self.assertEqual(names[271], ("[80, inf)", "i got world"))
+
+    @parameterized.parameters(
+        ((25, "hello world a"), ("[20, 30)", "hello world a"), 0),
+        ((30, "hello world"), ("[30, 40)", "hello world end-token"), 0),
+        ((79.9, "i went you"), ("[70, 80)", "i went OOV"), 0),
+        ((200, "i got home a"), ("[80, inf)", "i got home"), 0),
+        ((19, "hello"), ("OOV", "OOV"), 2),
+        ((None, "hello you"), ("OOV", "OOV"), 2),
+        (("25", b"hello world"), ("OOV", "OOV"), 2),
+        ((float("nan"), ""), ("OOV", "OOV"), 2),
+        ((True, 7), ("OOV", "OOV"), 2),
+        ((float("inf"), "world hello"), ("[80, inf)", "OOV"), 1),
+    )
+    def test_rows_become_cells(self, values, names, uncovered):
+        content = cases.recipe().content
+        (cell,) = content.best_cells([values])
+        self.assertEqual(tuple(content.names(cell).values()), names)
+        self.assertEqual(names.count("OOV"), uncovered)
+
+    def test_rows_that_fit_are_preferred(self):
+        content = cases.recipe().content
+        rows = [
+            (25, "world"),
+            (25, "i got a"),
+            (25, "i got a"),
+            (5, "i got a"),
+        ]
+        found = content.best_cells(rows)
+        self.assertLen(found, 2)
+        self.assertEqual(content.names(found[0])["ngrams"], "i got a")
+        self.assertEqual(content.best_cells([]), [])
+
+    def test_deep_trees_name_nodes_by_their_paths(self):
+        changes = {
+            _TREE: {
+                "root": ["a", "i"],
+                "a": ["i"],
+                "i": ["i"],
+                "a i": ["got", "went"],
+            }
+        }
+        tree = cases.recipe(**changes).content.types["ngrams"]
+        leaves = (("a", "i", "got"), ("a", "i", "went"), ("i", "i"))
+        self.assertEqual(tree.leaves, leaves)
+        self.assertEqual(tree.name(tree.cell("a i went home")), "a i went home")
+        self.assertEqual(tree.cell("a i"), 0)
+
+    def test_a_root_alone_is_a_leaf(self):
+        tree = cases.recipe(**{_TREE: {"root": ["null"]}}).content.types["ngrams"]
+        self.assertEqual(tree.num_cells, 1 + 1 + 1 + 9)
+        self.assertEqual(tree.name(tree.cell("home a")), "home")
+        self.assertEqual(tree.name(tree.cell("you")), "OOV")
+
+    def test_reads_back(self):
+        for changes in ({}, {_TREE: {"root": []}}):
+            recipe = cases.recipe(**changes)
+            self.assertEqual(recipe_lib.Recipe.parse(recipe.to_json()), recipe)
+        one = json.loads(cases.figure_4())
+        del one["dataTypeContent"]["age"], one["dataTypeContent"]["combinations"]
+        recipe = recipe_lib.Recipe.parse(json.dumps(one))
+        self.assertEqual(recipe_lib.Recipe.parse(recipe.to_json()), recipe)
+        self.assertEqual(recipe.content.num_cells, 34)
+
+    def test_epsilons_are_exact(self):
+        tenth = cases.recipe(privacyBudget__localEpsilon=0.1)
+        self.assertEqual(tenth.local_units, 100_000)
+
+    @parameterized.named_parameters((name, *case) for name, case in _BAD.items())
+    def test_bad_fields_are_named(self, changes, named, seen_by_schema):
+        text = cases.figure_4(**changes)
+        with self.assertRaisesRegex(recipe_lib.RecipeError, re.escape(named)):
+            recipe_lib.Recipe.parse(text)
+        schema = json.loads(recipe_lib.SCHEMA_FILE.read_text())
+        self.assertEqual(not _matches(json.loads(text), schema, schema), seen_by_schema)
+
+    @parameterized.parameters(*cases.FIGURE_4)
+    def test_missing_fields_are_named(self, name):
+        fields = dict(cases.FIGURE_4)
+        del fields[name]
+        with self.assertRaisesRegex(recipe_lib.RecipeError, f"{name} is missing"):
+            recipe_lib.Recipe.parse(json.dumps(fields))
+        schema = json.loads(recipe_lib.SCHEMA_FILE.read_text())
+        self.assertFalse(_matches(fields, schema, schema))
+
+    @parameterized.parameters(
+        "", "{", "[]", "1", '{"version": NaN}', '{"version": "1", "version": "2"}'
+    )
+    def test_no_json(self, text):
+        with self.assertRaises(recipe_lib.RecipeError):
+            recipe_lib.Recipe.parse(text)
+        with self.assertRaises(recipe_lib.RecipeError):
+            recipe_lib.Recipe.parse("[" * 100_000)
+        with self.assertRaises(recipe_lib.RecipeError):
+            recipe_lib.Recipe.parse('{"version": 1' + "0" * 10_000 + "}")
+
+    def test_too_many_cells(self):
+        changes = {_BOUNDARIES: list(range(600_000))}
+        with self.assertRaisesRegex(recipe_lib.RecipeError, "cells"):
+            cases.recipe(**changes)
+        self.assertGreater(600_001 * 34, contents.MOST_CELLS)
+
+    def test_schema_takes_the_figure(self):
+        schema = json.loads(recipe_lib.SCHEMA_FILE.read_text())
+        self.assertTrue(_matches(cases.FIGURE_4, schema, schema))
+
+
+_KINDS = {
+    "object": dict,
+    "array": list,
+    "string": str,
+    "integer": int,
+    "number": (int, float),
+}
+
+
+def _matches(value, schema, root):
+    """Returns whether JSON matches a schema, of the keywords that ours has."""
+    known = {"$ref", "$schema", "$defs", "title", "description", "type", "required"}
+    known |= {"properties", "additionalProperties", "minProperties", "const", "items"}
+    known |= {"uniqueItems", "minItems", "pattern", "minimum", "maximum", "oneOf"}
+    assert schema.keys() <= known | {"exclusiveMinimum"}, schema.keys()
+    if "$ref" in schema:
+        name = schema["$ref"].removeprefix("#/$defs/")
+        return _matches(value, root["$defs"][name], root)
+    if "oneOf" in schema:
+        return sum(_matches(value, one, root) for one in schema["oneOf"]) == 1
+    if "const" in schema:
+        return value == schema["const"]
+    if isinstance(value, bool) or not isinstance(value, _KINDS[schema["type"]]):
+        return False
+    if isinstance(value, dict):
+        return _matches_object(value, schema, root)
+    if isinstance(value, list):
+        texts = [json.dumps(item) for item in value]
+        return (
+            all(_matches(item, schema["items"], root) for item in value)
+            and len(value) >= schema.get("minItems", 0)
+            and not (schema.get("uniqueItems") and len(set(texts)) < len(texts))
+        )
+    if isinstance(value, str):
+        return re.search(schema.get("pattern", ""), value) is not None
+    return (
+        value >= schema.get("minimum", value)
+        and value <= schema.get("maximum", value)
+        and ("exclusiveMinimum" not in schema or value > schema["exclusiveMinimum"])
+    )
+
+
+def _matches_object(value, schema, root):
+    properties = schema.get("properties", {})
+    others = schema.get("additionalProperties", {})
+    if not set(schema.get("required", ())) <= value.keys():
+        return False
+    if len(value) < schema.get("minProperties", 0):
+        return False
+    for name, item in value.items():
+        expected = properties.get(name, others)
+        if expected is False or not _matches(item, expected, root):
+            return False
+    return True
+
+
+if __name__ == "__main__":
+    absltest.main()

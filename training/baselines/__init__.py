@@ -1,0 +1,1 @@
+"""Baselines: n-grams, the law of synthetic text, and models of other runs."""

@@ -1,0 +1,176 @@
+"""What a trained model stands beside in every report, judged at the same places.
+
+None of it has a guarantee: n-grams are counted without noise, and other models have
+whatever their own training gave them.
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+import pandas as pd
+
+from federated_hh.populations import vocabulary as vocabulary_lib
+from federated_hh.populations.columns import client_text
+from federated_hh.populations.languages import sentence_tokenizers
+from federated_hh.populations.options import population_options
+from federated_hh.populations.synthetic import synthetic_sentences
+from training.baselines import best_possible, kneser_ney, language_law, ngrams
+from training.federated import held_out
+from training.models import evaluation, metric_names
+from training.text import examples, windows
+
+# In the simulator's part of a run directory.
+FILE = "baselines.csv"
+# Every tenth client is told by the counts of the others.
+_HELD_BACK_OF = 10
+
+
+@dataclasses.dataclass(frozen=True)
+class Baseline:
+    """What is known of something that a model is compared with.
+
+    Attributes:
+        name: In tables and plots.
+        made_of: Whose text it is made of, and how.
+        metrics: See `evaluation.metrics_of_sums`.
+        is_expected: Whether these are expectations, and not what is counted at the
+            places that are judged.
+    """
+
+    name: str
+    made_of: str
+    metrics: Mapping[str, float]
+    is_expected: bool = False
+
+    def __str__(self) -> str:
+        """Returns a line for the log."""
+        text = metric_names.text(self.metrics)
+        where = "On the same places"
+        if self.is_expected:
+            where = "By the law of the language"
+        return f"{where}, {self.name}: {text}."
+
+
+def ngrams_of(
+    text: client_text.ClientText,
+    clients: held_out.Clients,
+    limits: examples.ClientLimits,
+    num_tokens: int,
+) -> dict[str, ngrams.Model]:
+    """Returns the n-grams of the training clients' text, by name.
+
+    Args:
+        text: All clients' sentences.
+        clients: Who trains.
+        limits: How much of a client's text is used.
+        num_tokens: Size of the vocabulary with its special tokens.
+    """
+    training, held_back = (
+        windows.of_clients(text, some, limits, num_tokens)
+        for some in (
+            clients.training,
+            clients.training[_HELD_BACK_OF - 1 :: _HELD_BACK_OF],
+        )
+    )
+    return kneser_ney.by_name(ngrams.interpolated(training, held_back))
+
+
+def of_ngrams(
+    models: Mapping[str, ngrams.Model],
+    judges: windows.Windows,
+    made_of: str,
+    source: str = "",
+) -> list[Baseline]:
+    """Returns what n-grams reach.
+
+    Args:
+        models: By name.
+        judges: The places of the clients who judge.
+        made_of: Whose text was counted.
+        source: Goes into the names, where it is not the training clients' text.
+    """
+    return [
+        Baseline(f"{name}{source}", made_of, ngrams.metrics(model, judges))
+        for name, model in models.items()
+    ]
+
+
+def counted(
+    text: client_text.ClientText,
+    clients: held_out.Clients,
+    limits: examples.ClientLimits,
+    num_tokens: int,
+) -> list[Baseline]:
+    """Returns what n-grams of the training clients' text reach on the others.
+
+    Args:
+        text: All clients' sentences.
+        clients: Who trains and who judges.
+        limits: How much of a client's text is used.
+        num_tokens: Size of the vocabulary with its special tokens.
+    """
+    models = ngrams_of(text, clients, limits, num_tokens)
+    judges = windows.of_clients(text, clients.held_out, limits, num_tokens)
+    made_of = f"counted on the {len(clients.training):,} training clients, no noise"
+    return of_ngrams(models, judges, made_of)
+
+
+def language_of(
+    population: population_options.PopulationOptions,
+    language: population_options.LanguageOptions,
+) -> synthetic_sentences.SyntheticLanguage | None:
+    """Returns the language of a population's text; None where nobody knows its law.
+
+    Args:
+        population: The population of the clients.
+        language: What they write, if they are synthetic.
+    """
+    if not population.is_synthetic:
+        return None
+    tokenizer = sentence_tokenizers.get_sentence_tokenizer("keyboard")
+    return synthetic_sentences.SyntheticLanguage.english(
+        language, population.seed, tokenizer
+    )
+
+
+def of_language(
+    language: synthetic_sentences.SyntheticLanguage | None,
+    vocabulary: vocabulary_lib.Vocabulary,
+    judges: windows.Windows,
+    max_words: int,
+) -> list[Baseline]:
+    """Returns what no model can beat, where the law of the text is known.
+
+    Args:
+        language: From `language_of`.
+        vocabulary: Gives words their token ids.
+        judges: The places of the clients who judge.
+        max_words: The first words of a sentence that are used.
+    """
+    if language is None:
+        return []
+    name = metric_names.BEST_POSSIBLE
+    expected = best_possible.best_possible(language, vocabulary, max_words)
+    law = language_law.LanguageLaw.of(language, vocabulary)
+    if law is None:
+        made_of = (
+            "computed from the law of the language; a bound, as words outside the "
+            "vocabulary have followers"
+        )
+        return [Baseline(name, made_of, expected, is_expected=True)]
+    made_of = (
+        "the law of the language, which on average, over all its sentences, has a loss "
+        f"of {expected['loss']:.4f}, its entropy"
+    )
+    at_places = best_possible.at_places(law, judges, max_words)
+    return [Baseline(name, made_of, at_places)]
+
+
+def table(baselines: Sequence[Baseline]) -> pd.DataFrame:
+    """Returns a row a baseline, as `baselines.csv` has them."""
+    rows = [
+        {"baseline": b.name, "made_of": b.made_of}
+        | {name: b.metrics[name] for name in evaluation.METRICS}
+        for b in baselines
+    ]
+    return pd.DataFrame(rows)

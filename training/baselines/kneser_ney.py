@@ -1,0 +1,143 @@
+"""The trigram of modified Kneser and Ney: the best that is made of counts alone.
+
+Each count c has a discount taken off, D1 where it is 1, D2 where it is 2 and D3 where
+it is more; what that makes free of a context h goes to the tokens as the shorter
+context has them:
+
+    P(t | h) = (c(h t) - D(c(h t))) / c(h) + free(h) * P(t | h without its first token)
+
+What the shorter ones count is not how often a token was seen, but after how many
+different ones (Kneser and Ney 1995): a word that only ever follows one other is left to
+that one. The form and the discounts are those of Chen and Goodman, "An empirical study
+of smoothing techniques for language modeling" (1998), with nothing that is chosen by
+trying; n-grams that begin a sentence have nothing before them, and so their own counts,
+as KenLM has it (Heafield et al. 2013). Below them all tokens are equally likely.
+"""
+
+import dataclasses
+from collections.abc import Iterable
+from typing import Self
+
+import numpy as np
+
+from federated_hh.populations import vocabulary
+from training.baselines import ngrams
+from training.models import metric_names
+
+# Where counts are too few to tell them, as KenLM has it.
+_USUAL_DISCOUNTS = (0.5, 1.0, 1.5)
+# What never follows anything.
+_NEVER_FOLLOW = [vocabulary.PAD, vocabulary.BOS]
+_NEVER = 1e-30
+
+
+@dataclasses.dataclass(frozen=True)
+class Discounted(ngrams.OnTop):
+    """An n-gram model whose counts are discounted for what was not seen.
+
+    Attributes:
+        discounts: float64 [4]: what is taken off counts of 0, 1, 2, and of more.
+        free: float64 [distinct contexts]: the share of each that it leaves to `lower`.
+    """
+
+    discounts: np.ndarray
+    free: np.ndarray
+
+    @classmethod
+    def of(cls, order: int, lower: ngrams.Model, counts: ngrams.Counts) -> Self:
+        """Returns the model with the discounts of its counts.
+
+        Args:
+            order: N, at least 2.
+            lower: The model of order n - 1.
+            counts: Those that are discounted; none is 0.
+        """
+        discounts = discounts_of(counts.counts)
+        taken = discounts[np.minimum(counts.counts, 3)]
+        firsts = np.searchsorted(counts.keys, counts.contexts * counts.num_tokens)
+        free = np.add.reduceat(taken, firsts) if len(firsts) else taken
+        return cls(order, lower, counts, discounts, free / counts.totals)
+
+    def probability(self, contexts: np.ndarray, tokens: np.ndarray) -> np.ndarray:
+        """See `ngrams.Model.probability`."""
+        totals = self.counts.total(contexts)
+        counts = self.counts.count(contexts, tokens)
+        left = counts - self.discounts[np.minimum(counts, 3)]
+        free = ngrams.values_at(self.counts.contexts, self.free, contexts)
+        free = np.where(totals > 0, free, 1.0)
+        lower = self.lower.probability(self.shorter(contexts), tokens)
+        return left / np.maximum(totals, 1) + free * lower
+
+
+def discounts_of(counts: np.ndarray) -> np.ndarray:
+    """Returns what is taken off counts of 0, 1, 2, and of more: float64 [4].
+
+    They are estimated from how many n-grams were seen once, twice, three and four
+    times, by the equation of Chen and Goodman's section 4; or, where too few were seen
+    for that to be above 0, the usual ones. None is more than its count.
+
+    Args:
+        counts: Integers [n].
+    """
+    once, twice, thrice, four = (np.count_nonzero(counts == c) for c in (1, 2, 3, 4))
+    if min(once, twice, thrice) > 0:
+        share = once / (once + 2 * twice)
+        found = (
+            1 - 2 * share * twice / once,
+            2 - 3 * share * thrice / twice,
+            3 - 4 * share * four / thrice,
+        )
+        if min(found) > 0:
+            return np.array([0.0, *found])
+    return np.array([0.0, *_USUAL_DISCOUNTS])
+
+
+def trigram(bigrams: ngrams.Counts, trigrams: ngrams.Counts) -> Discounted:
+    """Returns the trigram of a text.
+
+    Args:
+        bigrams: How often its bigrams were seen.
+        trigrams: How often its trigrams were; those of a sentence's first word have
+            padding in front.
+    """
+    size = bigrams.num_tokens
+    begins = trigrams.keys // size**2 == vocabulary.PAD
+    whole = ngrams.Counts.of_keys(
+        size, trigrams.keys[~begins], trigrams.counts[~begins]
+    )
+    # After how many different tokens a pair of tokens was seen.
+    pairs, different = np.unique(whole.keys % size**2, return_counts=True)
+    is_first = bigrams.keys // size == vocabulary.BOS
+    keys = np.concatenate([bigrams.keys[is_first], pairs])
+    counts = np.concatenate([bigrams.counts[is_first], different])
+    order = np.argsort(keys)
+    of_pairs = ngrams.Counts.of_keys(size, keys[order], counts[order])
+    lower = Discounted.of(2, _unigram(bigrams), of_pairs)
+    return Discounted.of(3, lower, whole)
+
+
+def _unigram(bigrams: ngrams.Counts) -> ngrams.Unigram:
+    """Returns tokens by after how many different ones they were seen."""
+    size = bigrams.num_tokens
+    counts = np.bincount(bigrams.keys % size, minlength=size)
+    discounts = discounts_of(counts)
+    taken = discounts[np.minimum(counts, 3)]
+    total = counts.sum()
+    free = taken.sum() / total if total else 1.0
+    found = (counts - taken) / max(total, 1) + free / (size - len(_NEVER_FOLLOW))
+    found[_NEVER_FOLLOW] = _NEVER
+    return ngrams.Unigram(found)
+
+
+def by_name(interpolated: Iterable[ngrams.Model]) -> dict[str, ngrams.Model]:
+    """Returns what is counted on a text, by the names that reports have.
+
+    Args:
+        interpolated: Its unigram, bigram and trigram, from `ngrams.interpolated`.
+    """
+    unigram, bigram, trigram_of_text = interpolated
+    assert isinstance(bigram, ngrams.Interpolated)
+    assert isinstance(trigram_of_text, ngrams.Interpolated)
+    kneser_ney = trigram(bigram.counts, trigram_of_text.counts)
+    models = (unigram, bigram, trigram_of_text, kneser_ney)
+    return dict(zip(metric_names.NGRAMS, models, strict=True))

@@ -1,0 +1,194 @@
+"""Models of other runs, judged on this run's held-out clients."""
+
+import json
+import pathlib
+from collections.abc import Sequence
+
+import tensorflow as tf
+
+from federated_hh.populations import vocabulary as vocabulary_lib
+from federated_hh.populations.columns import client_text
+from federated_hh.privacy import printed_numbers
+from training.baselines import baselines, ngram_files
+from training.federated import initial_model, shared_text
+from training.models import (
+    central_evaluation,
+    exported_model,
+    metric_names,
+    model_vocabularies,
+)
+from training.models import finished_runs as keyboard_runs
+from training.text import examples, windows
+
+_MODEL = "model"  # of a run's directory
+_STATEMENT = "privacy.json"  # likewise
+
+
+def judged(
+    paths: Sequence[str],
+    vocabulary: vocabulary_lib.Vocabulary,
+    judges: windows.Windows,
+    max_words: int,
+    text: client_text.ClientText,
+    split: tuple[str, str, str],
+) -> tuple[list[baselines.Baseline], list[str]]:
+    """Returns what other models reach, and the fingerprints of their weights.
+
+    Args:
+        paths: Runs' directories, or the models exported in them; distinct.
+        vocabulary: The run's.
+        judges: The places of the clients who judge.
+        max_words: The first words of a sentence that are used.
+        text: The text of the population that judges are of.
+        split: What decides who judges; see `keyboard_runs.TrainingRun.split`.
+
+    Raises:
+        ValueError: If there is no exported model at a path, or it has another
+            vocabulary, looks at fewer words of a sentence, or was trained by clients
+            who judge; or the record of its text is damaged.
+    """
+    found, fingerprints = [], []
+    for path, name in zip(paths, _names(paths), strict=True):
+        folder = _existing(path)
+        _check_split(path, split)
+        weights, other = exported_model.read_weights(folder)
+        if other.fingerprint != vocabulary.fingerprint:
+            raise ValueError(
+                f"--compare_with={path}: the model has another vocabulary "
+                f"({other.num_tokens:,} tokens, fingerprint {other.fingerprint[:16]}) "
+                f"than the run ({vocabulary.num_tokens:,}, "
+                f"{vocabulary.fingerprint[:16]}), so their losses cannot be compared. "
+                f"Run with --vocabulary={folder / model_vocabularies.VOCABULARY_FILE}, "
+                "or leave the model out."
+            )
+        model = initial_model.InitialModel(weights, other.fingerprint)
+        scores = _scores(path, folder, max_words + 1)
+        metrics = central_evaluation.Judges(scores, judges, max_words + 1).metrics()
+        made_of = (
+            f"SHA-256 of its weights {model.fingerprint[:16]}; {_stated(folder)}"
+            f"{_may_have_read(name, path, text)}"
+        )
+        found.append(baselines.Baseline(name, made_of, metrics))
+        fingerprints.append(model.fingerprint)
+    return found, fingerprints
+
+
+def judged_ngrams(
+    paths: Sequence[str],
+    judges: windows.Windows,
+    vocabulary: vocabulary_lib.Vocabulary,
+) -> list[baselines.Baseline]:
+    """Returns what n-grams of the text of other models reach, where they came along.
+
+    Args:
+        paths: As of `judged`, or of any other run; of the run's vocabulary.
+        judges: The places of the clients who judge.
+        vocabulary: The run's.
+
+    Raises:
+        ValueError: See `ngram_files.read`.
+    """
+    # A model may be given both as what a run begins with and to compare with.
+    folders = {_exported_in(path) or pathlib.Path(path): path for path in paths}
+    found = []
+    names = _names(list(folders.values()))
+    for folder, name in zip(folders, names, strict=True):
+        models = ngram_files.read(folder, vocabulary)
+        if models:
+            made_of = f"counted on the text that {name} was trained on, no noise"
+            source = metric_names.of_text(name)
+            found += baselines.of_ngrams(models, judges, made_of, source)
+    return found
+
+
+def _exported_in(path: str) -> pathlib.Path | None:
+    """Returns where a run's exported model is, or the model itself."""
+    for folder in (pathlib.Path(path) / _MODEL, pathlib.Path(path)):
+        if (folder / model_vocabularies.VOCABULARY_FILE).exists():
+            return folder
+    return None
+
+
+def _existing(path: str) -> pathlib.Path:
+    folder = _exported_in(path)
+    if folder is not None:
+        return folder
+    raise ValueError(
+        f"--compare_with={path}: there is no exported model, neither there nor in its "
+        f"directory {_MODEL!r}. Give a run of training that has finished."
+    )
+
+
+def _check_split(path: str, split: tuple[str, str, str]) -> None:
+    """Raises `ValueError` where clients who judge may have trained a model."""
+    run = keyboard_runs.TrainingRun.of_model(path)
+    if run is None or run.population != split[0] or run.split == split:
+        return
+    _, seed, num_held_out = run.split
+    raise ValueError(
+        f"--compare_with={path}: the model was trained on this population, and other "
+        "clients were held out, so some who judge here trained it. Run with "
+        f"--seed={seed} --num_held_out_clients={num_held_out}, or leave the model out."
+    )
+
+
+def _may_have_read(name: str, path: str, text: client_text.ClientText) -> str:
+    """Returns what is known of judges' text that a model has read, if any is.
+
+    A model that has read its judges' text looks better than it is.
+    """
+    if told := shared_text.of_judges({name: path}, text):
+        return f". {told[0].removesuffix('.')}"
+    run = keyboard_runs.TrainingRun.of_model(path)
+    if run is None:
+        return "; nobody knows here who trained it: a judge may have"
+    if run.population != text.fingerprint:
+        return "; nobody knows here whether judges are among those who trained it"
+    return ""
+
+
+def _scores(path: str, folder: pathlib.Path, length: int) -> central_evaluation.Scores:
+    loaded = exported_model.load(folder)
+    signature = loaded.signatures["serving_default"]
+    most = signature.structured_input_signature[1]["tokens"].shape[1]
+    if most < length:
+        raise ValueError(
+            f"--compare_with={path}: the model looks at {most - 1} words of a "
+            f"sentence, the run uses {length - 1}. Run with --max_words={most - 1}, or "
+            "leave the model out."
+        )
+
+    def scores(batch: examples.Batch) -> tuple[tf.Tensor, tf.Tensor]:
+        tokens = tf.pad(batch.inputs, [[0, 0], [0, most - length]])
+        # Not by the signature alone, which does not keep its variables.
+        logits = loaded.signatures["serving_default"](tokens=tokens)["logits"]
+        return logits[:, :length], batch.targets
+
+    return scores
+
+
+def _stated(folder: pathlib.Path) -> str:
+    """Returns what a model's own run guaranteed, for those that it was trained on."""
+    try:
+        statement = json.loads((folder.parent / _STATEMENT).read_text())
+        guarantees = statement["guarantees"]
+    except (OSError, ValueError, KeyError):
+        return "nothing is known of a guarantee of its training"
+    if not guarantees:
+        return "its training had no guarantee"
+    epsilon, delta = (guarantees[0][name] for name in ("epsilon", "delta"))
+    kind = "" if guarantees[0].get("is_upper_bound") else ", an estimate"
+    shown = printed_numbers.rounded_up_to(epsilon, 2)
+    return f"its training had epsilon {shown} at delta {delta:g}{kind}"
+
+
+def _names(paths: Sequence[str]) -> list[str]:
+    """Returns as many of the last parts of paths as tell them apart."""
+    parts = [
+        [part for part in pathlib.Path(path).parts if part != _MODEL] for path in paths
+    ]
+    for number in range(1, max(map(len, parts), default=0) + 1):
+        names = ["/".join(some[-number:]) for some in parts]
+        if len(set(names)) == len(names):
+            return names
+    return list(paths)

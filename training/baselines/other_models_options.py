@@ -1,0 +1,31 @@
+"""What a training run is asked for of other models than its own."""
+
+import dataclasses
+
+from federated_hh.options.fields import OptionError, check, option
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class OtherModelsOptions:
+    """The models that a run's own one stands beside, and what it may begin with.
+
+    Raises:
+        OptionError: If an option is not allowed.
+    """
+
+    compare_with: tuple[str, ...] = option(
+        (),
+        "Finished runs, or the models exported in them, of the same vocabulary: the "
+        "report judges them on this run's held-out clients, beside the n-grams.",
+    )
+
+    allow_shared_text: bool = option(
+        False,
+        "Begin with an --initial_model even if its record says that it was trained on "
+        "clients of this run or on their words. The statement then says so.",
+    )
+
+    def __post_init__(self):
+        check(self)
+        if len(set(self.compare_with)) < len(self.compare_with):
+            raise OptionError(self, "{compare_with=}: has a path twice; give each once")

@@ -1,0 +1,1 @@
+"""Central training: pretraining on public text, and as a baseline."""

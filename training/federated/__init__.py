@@ -1,0 +1,1 @@
+"""Federated training: client updates, DP-FTRL, server steps, held-out clients."""

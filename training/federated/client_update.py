@@ -1,0 +1,349 @@
+"""Client side of federated training: local SGD, the clip, and the quantile bit.
+
+The function ClientUpdate of Xu et al. 2023, Algorithm 1, and the secure sum over a
+round's clients, as one TFF computation. A TFF client value is a block of clients, which
+are trained and encoded one after the other and independently; a block of one is a
+client.
+"""
+
+import collections
+import dataclasses
+import functools
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import tensorflow as tf
+
+from federated_hh.privacy.dp_ftrl import model_updates, rotated_updates
+from federated_hh.randomness import identities, streams
+from federated_hh.rounds import block_round, codec, masked_sums
+from federated_hh.runtime.worker import startup
+from training.federated import rotated_sums, update_sums
+from training.models import evaluation
+from training.models import model as model_lib
+from training.text import examples
+
+# The worker keeps a block's sum until the round ends, and trains blocks side by side.
+_DEFAULT_NUM_BLOCKS = 4
+
+
+# Of what clients send, how it is summed, and what the server makes of the sum.
+Encoding: TypeAlias = (
+    update_sums.SecureSums | update_sums.PlainSums | rotated_sums.RotatedSums
+)
+
+# Nothing is drawn: the seeds of blocks are not used.
+_NOTHING_RANDOM = streams.Stream(0)
+
+
+@identities.identity("LocalTraining", "learning_rate num_epochs")
+@dataclasses.dataclass(frozen=True)
+class LocalTraining:
+    """How a client trains.
+
+    Attributes:
+        learning_rate: The learning rate of the client's SGD, above 0.
+        num_epochs: How often it goes through its sentences, at least 1.
+    """
+
+    learning_rate: float
+    num_epochs: int = 1
+
+    def __post_init__(self):
+        if not 0 < self.learning_rate < math.inf:
+            raise ValueError(
+                f"learning_rate is {self.learning_rate}; it has to be above 0 and "
+                "finite."
+            )
+        if self.num_epochs < 1:
+            raise ValueError(
+                f"num_epochs is {self.num_epochs}; it has to be at least 1."
+            )
+
+
+class FederatedRounds:
+    """A model's rounds over a population: training, and evaluation.
+
+    Needs a TFF execution context that can run secure sums, such as
+    `federated_hh.runtime.runtime.tff_worker()`.
+
+    Attributes:
+        model: The model.
+        mapped: The clients' sentences.
+        training: How a client trains.
+    """
+
+    def __init__(
+        self,
+        model: model_lib.LanguageModel,
+        mapped: examples.MappedText,
+        training: LocalTraining,
+        num_blocks: int = _DEFAULT_NUM_BLOCKS,
+        masking: masked_sums.MaskedSums | None = None,
+    ):
+        """Makes the computations.
+
+        Args:
+            model: The model.
+            mapped: The clients' sentences.
+            training: How a client trains.
+            num_blocks: Into how many TFF client values a cohort is cut. Secure sums do
+                not depend on it, plain ones do in their last bits.
+            masking: How updates are masked; None where they are summed as they are.
+
+        Raises:
+            ValueError: If `num_blocks` is below 1, or the text has token ids that the
+                model does not know.
+        """
+        if num_blocks < 1:
+            raise ValueError(f"num_blocks is {num_blocks}; it has to be at least 1.")
+        largest = int(mapped.text.tokens.max())
+        if largest >= model.num_tokens:
+            raise ValueError(
+                f"the text has the token id {largest}, the model knows ids below "
+                f"{model.num_tokens}; prepare it with the model's vocabulary."
+            )
+        self.model = model
+        self.mapped = mapped
+        self.training = training
+        self._num_blocks = num_blocks
+        self._shapes = {
+            name: part.shape for name, part in model.initial_weights(0).items()
+        }
+        self._masking = masking
+        self._secure_sums = update_sums.SecureSums(model.num_parameters())
+        self._plain_sums = update_sums.PlainSums()
+        self._rotated_sums: dict[
+            rotated_updates.RotatedUpdate, rotated_sums.RotatedSums
+        ] = {}
+        self._rounds: dict[Any, block_round.BlockRound] = {}
+
+    def describe(self) -> dict[str, Any]:
+        """Returns what a round's sums depend on, beside weights and clients.
+
+        The model is in it by its sizes and first weights; how it computes is not.
+        """
+        weights = self.model.initial_weights(0)
+        return {
+            "num_tokens": self.model.num_tokens,
+            "weights": {name: list(part.shape) for name, part in weights.items()},
+            "first_weights": codec.digest(weights).hex(),
+            "population": self.mapped.text.fingerprint,
+            "limits": identities.settings(self.mapped.limits),
+            "training": identities.settings(self.training),
+            "arithmetic": startup.arithmetic(),
+            **(self._masking.describe() if self._masking else {}),
+        }
+
+    def check_masking(
+        self,
+        cohort_size: int,
+        clip_norm: float,
+        rotated: rotated_updates.RotatedUpdate | None = None,
+    ) -> None:
+        """Makes sure before a run that its updates can be masked, where they are to be.
+
+        Raises:
+            ValueError: See `MaskedSums.check`; or if nothing clips the updates.
+        """
+        if self._masking is None:
+            return
+        if clip_norm == math.inf:
+            raise ValueError(
+                "secure_sum is 'masked': updates that are not clipped have no bound, "
+                "and cannot be masked; give a clip norm"
+            )
+        # The update's own numbers, and two counts; where it is rotated, two more.
+        size = self.model.num_parameters() + 2
+        largest = self._secure_sums.largest["delta"]
+        if rotated is not None:
+            size, largest = rotated.dimension + 4, 2 * rotated.largest_coordinate
+        self._masking.check(cohort_size, size, largest)
+
+    def train(
+        self,
+        weights: Mapping[str, np.ndarray],
+        clients: np.ndarray,
+        clip_norm: float,
+        tracked_norm: float,
+        stream: streams.Stream = _NOTHING_RANDOM,
+        rotated: rotated_updates.RotatedUpdate | None = None,
+    ) -> model_updates.UpdateSum:
+        """Trains clients and sums up what they send, by one TFF computation.
+
+        Args:
+            weights: The global model.
+            clients: int64 [n], at least one: indices into the population.
+            clip_norm: L2 norm to which an update is clipped; above 0. If it is
+                infinite, nothing bounds an update, and the sum is a plain one; else it
+                is a secure sum, to which a client adds at most `clip_norm`.
+            tracked_norm: The norm that the quantile bit compares with; above 0.
+            stream: The stream of the round; clients draw from it where updates are
+                rotated.
+            rotated: How a clipped update is encoded; None for exact integers.
+
+        Raises:
+            ValueError: If there is no client, or one is not in the population, or the
+                secure sum is not for so many; or if clients are to draw from no
+                round's stream.
+        """
+        if rotated is not None and stream is _NOTHING_RANDOM:
+            raise ValueError(
+                "stream is missing; it has to be the round's where updates are "
+                "rotated: with the same signs every time, errors would not average out."
+            )
+        encoding = self._encoding(clip_norm, rotated)
+        encoding.check(len(clients))
+        of_encoding = encoding.message(stream)
+        message = {
+            "weights": list(weights.values()),
+            "clip_norm": np.float64(clip_norm),
+            "tracked_norm": np.float64(tracked_norm),
+            **of_encoding,
+        }
+        largest = {**encoding.largest, "num_below": 1, "num_non_finite": 1}
+        work = functools.partial(self._train_block, encoding)
+        answer = self._ask(
+            encoding, work, largest, message, clients, stream, self._masking
+        )
+        return encoding.update_sum(
+            answer.sums, self._shapes, len(clients), answer.num_summed, of_encoding
+        )
+
+    def _encoding(
+        self, clip_norm: float, rotated: rotated_updates.RotatedUpdate | None
+    ) -> Encoding:
+        if rotated is not None:
+            if rotated not in self._rotated_sums:
+                self._rotated_sums[rotated] = rotated_sums.RotatedSums(rotated)
+            return self._rotated_sums[rotated]
+        return self._secure_sums if clip_norm < math.inf else self._plain_sums
+
+    def evaluate(
+        self, weights: Mapping[str, np.ndarray], clients: np.ndarray
+    ) -> collections.OrderedDict[str, float]:
+        """Returns the metrics of a model on clients' text, by one TFF computation.
+
+        Args:
+            weights: The model.
+            clients: int64 [n], at least one: clients that are held out.
+
+        Returns:
+            See `evaluation.metrics_of_sums`.
+        """
+        message = {"weights": list(weights.values())}
+        largest = dict.fromkeys(evaluation.SUMS)
+        answer = self._ask(
+            None, self._evaluate_block, largest, message, clients, _NOTHING_RANDOM
+        )
+        return evaluation.metrics_of_sums(answer.sums)
+
+    def _ask(self, kind, work, largest, message, clients, stream, masking=None):
+        """Returns what clients answer to a kind of work."""
+        if not clients.size:
+            raise ValueError("clients is empty; it has to have at least one.")
+        population = self.mapped.text.num_clients
+        if clients.min() < 0 or clients.max() >= population:
+            raise ValueError(
+                f"clients has {clients.min()} to {clients.max()}; it has to be in "
+                f"[0, {population})."
+            )
+        size = block_round.block_size_of(clients.size, self._num_blocks)
+        if (kind, size) not in self._rounds:
+            self._rounds[kind, size] = block_round.BlockRound(
+                work, largest, block_size=size, masking=masking
+            )
+        return self._rounds[kind, size].ask(message, clients, stream)
+
+    def _train_block(self, encoding: Encoding, message, block):
+        """Trains a block's clients one after the other; returns their sums."""
+        clients = block["clients"]
+        start = list(message["weights"])
+        told = encoding.told(message)
+        zero = tf.constant(0, tf.int64)
+
+        def one_client(number, total, below, non_finite):
+            weights = self._local_training(start, clients[number])
+            delta = update_sums.difference(weights, start)
+            norm = update_sums.norm_of(delta)
+            finite = tf.math.is_finite(norm)
+            place = block["first_place"] + tf.cast(number, tf.int64)
+            total = tf.cond(
+                finite,
+                lambda: encoding.add(total, delta, norm, {**told, "place": place}),
+                lambda: list(total),
+            )
+            bit = finite & (norm <= message["tracked_norm"])
+            return (
+                number + 1,
+                total,
+                below + tf.cast(bit, tf.int64),
+                non_finite + tf.cast(~finite, tf.int64),
+            )
+
+        _, total, below, non_finite = tf.while_loop(
+            lambda number, *_: number < tf.size(clients),
+            one_client,
+            (tf.constant(0), encoding.begin(start), zero, zero),
+            parallel_iterations=1,
+        )
+        sent = encoding.sent(total, tf.size(clients))
+        return collections.OrderedDict(sent, num_below=below, num_non_finite=non_finite)
+
+    def _local_training(
+        self, start: Sequence[tf.Tensor], client: tf.Tensor
+    ) -> list[tf.Tensor]:
+        """Returns a client's weights after its SGD."""
+        first, count = self.mapped.sentences_of(client)
+        num_batches = self.mapped.num_batches(count)
+
+        def step(number, weights):
+            batch = self.mapped.batch(first, count, number % num_batches)
+            gradients = self.model.gradients(weights, batch)
+            rate = self.training.learning_rate
+            return number + 1, [
+                weight - rate * gradient
+                for weight, gradient in zip(weights, gradients, strict=True)
+            ]
+
+        last = num_batches * self.training.num_epochs
+        _, weights = tf.while_loop(
+            lambda number, _: number < last,
+            step,
+            (tf.constant(0, tf.int64), list(start)),
+            parallel_iterations=1,
+        )
+        return weights
+
+    def _evaluate_block(self, message, block):
+        """Returns the sums of `evaluation.SUMS` over a block's clients."""
+        weights, clients = list(message["weights"]), block["clients"]
+
+        def one_client(number, sums):
+            first, count = self.mapped.sentences_of(clients[number])
+
+            def one_batch(number, sums):
+                batch = self.mapped.batch(first, count, number)
+                added = evaluation.sums_of_batch(*self.model.scores(weights, batch))
+                return number + 1, [
+                    sum_ + part for sum_, part in zip(sums, added.values(), strict=True)
+                ]
+
+            _, sums = tf.while_loop(
+                lambda number, _: number < self.mapped.num_batches(count),
+                one_batch,
+                (tf.constant(0, tf.int64), sums),
+                parallel_iterations=1,
+            )
+            return number + 1, sums
+
+        zeros = [tf.constant(0, tf.float64) for _ in evaluation.SUMS]
+        _, sums = tf.while_loop(
+            lambda number, _: number < tf.size(clients),
+            one_client,
+            (tf.constant(0), zeros),
+            parallel_iterations=1,
+        )
+        return collections.OrderedDict(zip(evaluation.SUMS, sums, strict=True))

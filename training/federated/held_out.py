@@ -1,0 +1,80 @@
+"""Clients who train nothing and judge the model."""
+
+import collections
+import dataclasses
+from collections.abc import Mapping
+
+import numpy as np
+
+from federated_hh.randomness import seeds
+from federated_hh.rounds import run
+from training.federated import client_update, dp_ftrl
+from training.models import evaluation
+
+
+@dataclasses.dataclass(frozen=True)
+class Clients:
+    """Which clients train, and which only judge.
+
+    Attributes:
+        training: int64 [n], ascending: indices into the population.
+        held_out: int64 [m], ascending: others.
+    """
+
+    training: np.ndarray
+    held_out: np.ndarray
+
+    @classmethod
+    def split(cls, num_clients: int, num_held_out: int, seed: int) -> "Clients":
+        """Draws the clients that are held out, uniformly.
+
+        Args:
+            num_clients: The number of clients of the population.
+            num_held_out: At least 1, and fewer than all.
+            seed: The run's seed.
+        """
+        if not 1 <= num_held_out < num_clients:
+            raise ValueError(
+                f"--num_held_out_clients is {num_held_out}; it has to be in "
+                f"1..{num_clients - 1} for {num_clients:,} clients."
+            )
+        order = seeds.generator(seed, "held-out clients").permutation(num_clients)
+        return cls(np.sort(order[num_held_out:]), np.sort(order[:num_held_out]))
+
+
+class Evaluation:
+    """Observes how good the model is on held-out clients."""
+
+    def __init__(
+        self,
+        rounds: client_update.FederatedRounds,
+        clients: np.ndarray,
+        evaluate_every: int = 10,
+    ):
+        """Prepares the evaluation.
+
+        Args:
+            rounds: The clients' side.
+            clients: int64, at least one: who is held out.
+            evaluate_every: Rounds between evaluations, at least 1; the last round has
+                one too.
+        """
+        if evaluate_every < 1:
+            raise ValueError(
+                f"evaluate_every is {evaluate_every}; it has to be at least 1."
+            )
+        self._rounds = rounds
+        self._clients = clients
+        self._evaluate_every = evaluate_every
+
+    def __call__(
+        self, observed: run.Observed[dp_ftrl.TrainingState]
+    ) -> dict[str, float]:
+        """Returns the metrics after a round; NaN where it has no evaluation."""
+        if observed.is_last or observed.number % self._evaluate_every == 0:
+            metrics: Mapping[str, float] = self._rounds.evaluate(
+                observed.state.model, self._clients
+            )
+        else:
+            metrics = collections.OrderedDict.fromkeys(evaluation.METRICS, float("nan"))
+        return {f"held_out_{name}": value for name, value in metrics.items()}

@@ -1,0 +1,1 @@
+"""A keyboard that uses a model: simulated typing, and what it saves."""

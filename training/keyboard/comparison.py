@@ -1,0 +1,315 @@
+"""Models side by side, judged by the same sentences and the same touches."""
+
+import dataclasses
+import math
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+from absl import logging
+
+from federated_hh.populations import vocabulary as vocabulary_lib
+from federated_hh.populations.columns import client_text
+from federated_hh.populations.synthetic import synthetic_sentences
+from federated_hh.randomness import seeds
+from federated_hh.run_directory import directory as run_directory
+from training.baselines import language_law
+from training.federated import shared_text
+from training.keyboard import evaluation as keyboard_evaluation
+from training.keyboard import held_out_clients as keyboard_judges
+from training.keyboard import layout as keyboard_layout
+from training.keyboard import model as keyboard_model
+from training.keyboard import ngrams as keyboard_ngrams
+from training.keyboard import options as keyboard_options
+from training.keyboard import predictions as keyboard_predictions
+from training.keyboard import report as keyboard_report
+from training.keyboard import target_positions as keyboard_places
+from training.keyboard import typing_model as keyboard_typing
+from training.keyboard import user as keyboard_user
+from training.models import finished_runs as keyboard_runs
+from training.models import metric_names
+from training.text import examples
+
+_OF_TEXTS = (
+    "N-grams of the text of a model came along with it: counted on what it was trained "
+    "on, without noise. Whether judges wrote any of that text is not known here."
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Models:
+    """Models of one vocabulary.
+
+    Attributes:
+        by_name: The models, by what reports call them.
+        paths: Where they are, by the same names.
+        runs: The runs of training that they are of, where that is known.
+        unknown: Names of models of which it is not.
+    """
+
+    by_name: Mapping[str, keyboard_model.KeyboardModel]
+    paths: Mapping[str, str]
+    runs: Sequence[keyboard_runs.TrainingRun]
+    unknown: Sequence[str]
+
+    @classmethod
+    def read(cls, paths: Sequence[str]) -> Self:
+        """Reads models.
+
+        Args:
+            paths: See `keyboard_model.read`; at least one.
+
+        Raises:
+            ValueError: If one cannot be read, or two have different vocabularies.
+        """
+        names = _names(paths)
+        by_name = {
+            name: keyboard_model.read(path)
+            for name, path in zip(names, paths, strict=True)
+        }
+        first = by_name[names[0]].vocabulary.fingerprint
+        for name, path in zip(names, paths, strict=True):
+            other = by_name[name].vocabulary.fingerprint
+            if other != first:
+                raise ValueError(
+                    f"the models {paths[0]} and {path} have different vocabularies "
+                    f"(fingerprints {first[:16]} and {other[:16]}): what is a known "
+                    "word to one is none to the other. Evaluate them one by one."
+                )
+        found = [keyboard_runs.TrainingRun.of_model(path) for path in paths]
+        return cls(
+            by_name,
+            dict(zip(names, paths, strict=True)),
+            [run for run in found if run is not None],
+            [n for n, run in zip(names, found, strict=True) if run is None],
+        )
+
+    @property
+    def vocabulary(self) -> vocabulary_lib.Vocabulary:
+        """The models' vocabulary."""
+        return next(iter(self.by_name.values())).vocabulary
+
+    @property
+    def max_words(self) -> int:
+        """The most words of a sentence that all of them look at."""
+        return min(model.length for model in self.by_name.values()) - 1
+
+    def notes(self) -> list[str]:
+        """Returns what to know about the models."""
+        if not self.unknown:
+            return []
+        return [
+            f"Of {', '.join(self.unknown)} nobody knows here who trained it: a judge "
+            "may have."
+        ]
+
+    def predictors(self) -> dict[str, keyboard_predictions.Predictor]:
+        """Returns what the models say, by name."""
+        return {
+            name: keyboard_predictions.NetworkPredictor(model)
+            for name, model in self.by_name.items()
+        }
+
+    def max_sentences(self, wanted: int | None) -> int:
+        """Returns how many sentences of a judge are used.
+
+        Args:
+            wanted: None for as many as the run used whose population judges.
+        """
+        if wanted is not None:
+            return wanted
+        first = keyboard_runs.who_holds_out(self.runs)
+        if first is not None:
+            return int(first.flags["max_sentences"])
+        return examples.ClientLimits().max_sentences
+
+
+@dataclasses.dataclass(frozen=True)
+class Comparison:
+    """Models and what they are judged by.
+
+    Attributes:
+        predictors: The models by name, and behind them what they stand beside.
+        judgement: What all are judged by.
+        population: The fingerprint of the judges' text.
+        num_resamples: For intervals.
+        seed: The seed of touches and intervals.
+        notes: What to know, a sentence or more each.
+    """
+
+    predictors: Mapping[str, keyboard_predictions.Predictor]
+    judgement: keyboard_evaluation.Judgement
+    population: str
+    num_resamples: int
+    seed: int
+    notes: Sequence[str]
+
+    @classmethod
+    def of(
+        cls,
+        models: Models,
+        text: client_text.ClientText,
+        options: keyboard_options.EvaluationOptions,
+        touches: keyboard_options.TouchOptions,
+        user: keyboard_options.UserOptions,
+        compose: keyboard_options.ComposeOptions,
+        seed: int,
+        language: synthetic_sentences.SyntheticLanguage | None = None,
+    ) -> Self:
+        """Chooses the judges, and types their words.
+
+        Args:
+            models: The models.
+            text: The text of the population, in the models' vocabulary.
+            options: Who judges.
+            touches: How words are typed.
+            user: Who picks suggestions.
+            compose: When Smart Compose is triggered.
+            seed: The seed of touches and intervals.
+            language: Whose law the text is drawn from, where that is known.
+
+        Raises:
+            ValueError: See `keyboard_judges.choose`, `keyboard_layout.KeyboardLayout`,
+                `keyboard_typing.TouchTypist` and `keyboard_ngrams.of_texts`.
+        """
+        vocabulary = models.vocabulary
+        layout = _layout_of(touches)
+        judges = keyboard_judges.choose(options, models.runs, text, vocabulary, seed)
+        log_prior = np.log(judges.prior.probabilities)
+        typist = keyboard_typing.TouchTypist(vocabulary, layout, touches, log_prior)
+        places = keyboard_places.Places.of(
+            text,
+            judges.clients,
+            models.max_sentences(options.max_sentences),
+            models.max_words,
+            compose.compose_words - 1,
+        )
+        judgement = keyboard_evaluation.Judgement.of(
+            places, typist, keyboard_user.SimulatedUser(user), compose, seed
+        )
+        notes = [
+            *judges.notes,
+            f"Of a sentence the first {models.max_words} words are used.",
+            f"Keyboard: {layout.name}.",
+            *models.notes(),
+            *shared_text.of_judges(models.paths, text),
+        ]
+        others = keyboard_ngrams.of_texts(models.paths, text.fingerprint, vocabulary)
+        notes += [_OF_TEXTS] if others else []
+        best, note = _best_possible(language, vocabulary)
+        notes += [note] if note else []
+        beside = {**_predictors_of(judges, vocabulary), **others, **best}
+        predictors = {**models.predictors(), **beside}
+        return cls(
+            predictors, judgement, text.fingerprint, options.num_resamples, seed, notes
+        )
+
+    def facts(self) -> dict[str, Any]:
+        """Returns what a run that goes on has to have in common with its start."""
+        return {
+            "population": self.population,
+            "vocabulary": next(iter(self.predictors.values())).vocabulary.fingerprint,
+        }
+
+    def write(self, directory: run_directory.RunDirectory) -> str:
+        """Judges the models, and writes tables and page.
+
+        Args:
+            directory: See `keyboard_report.write`.
+
+        Returns:
+            The scores as a table in Markdown, and what they come to.
+        """
+        evaluations, intervals = {}, {}
+        for name, predictor in self.predictors.items():
+            evaluations[name] = self.judgement.evaluate(predictor)
+            scores = evaluations[name].scores
+            known = {k: v for k, v in scores.metrics().items() if not math.isnan(v)}
+            logging.info("%s: %s.", name, metric_names.text(known))
+            # The same judges for all models: their differences are of models.
+            rng = seeds.generator(self.seed, "judges drawn again")
+            intervals[name] = scores.intervals(rng, self.num_resamples)
+        table = keyboard_report.scores_table(evaluations, intervals)
+        notes = [*self.notes, *_above_picked_rate(evaluations, self.judgement.compose)]
+        verdict = keyboard_report.write(
+            directory, evaluations, table, self.judgement.counts(), notes
+        )
+        thresholds = {name: e.threshold for name, e in evaluations.items()}
+        shown = keyboard_report.to_markdown(keyboard_report.shown(table, thresholds))
+        return f"{shown}\n{verdict}"
+
+
+def _above_picked_rate(
+    evaluations: Mapping[str, keyboard_evaluation.Evaluation],
+    compose: keyboard_options.ComposeOptions,
+) -> list[str]:
+    """Returns which models are picked more often than is wanted at each threshold."""
+    if compose.compose_picked_rate is None:
+        return []
+    lowest = compose.lowest_threshold
+    above = [
+        f"{name} ({rate:.1%})"
+        for name, evaluation in evaluations.items()
+        if evaluation.threshold == lowest
+        and (rate := evaluation.scores.metrics()["compose_picked_rate"])
+        > compose.compose_picked_rate
+    ]
+    if not above:
+        return []
+    return [
+        f"At the lowest threshold, {lowest:g} (--lowest_threshold), Smart Compose is "
+        f"picked more often than the {compose.compose_picked_rate:.1%} wanted of "
+        f"{', '.join(above)}: a lower one would have them offer more, so their trigger "
+        "rates cannot be compared with others'."
+    ]
+
+
+def _layout_of(
+    touches: keyboard_options.TouchOptions,
+) -> keyboard_layout.KeyboardLayout:
+    if touches.layout is None:
+        return keyboard_layout.KeyboardLayout.qwerty()
+    return keyboard_layout.KeyboardLayout.read(touches.layout)
+
+
+def _predictors_of(
+    judges: keyboard_judges.Judges, vocabulary: vocabulary_lib.Vocabulary
+) -> dict[str, keyboard_predictions.Predictor]:
+    return {
+        name: keyboard_ngrams.NGramPredictor(model, vocabulary)
+        for name, model in judges.baselines.items()
+    }
+
+
+def _best_possible(
+    language: synthetic_sentences.SyntheticLanguage | None,
+    vocabulary: vocabulary_lib.Vocabulary,
+) -> tuple[dict[str, keyboard_predictions.Predictor], str]:
+    """Returns what no model can beat, where that is known, and a note about it."""
+    if language is None:
+        return {}, ""
+    name = metric_names.BEST_POSSIBLE
+    law = language_law.LanguageLaw.of(language, vocabulary)
+    if law is None:
+        return {}, (
+            f"{name.capitalize()} is not known: words outside the vocabulary have "
+            "followers of their own."
+        )
+    return {name: keyboard_ngrams.LawPredictor(law, vocabulary)}, (
+        f"{name.capitalize()} is the law that the text is drawn from: on average no "
+        "model has a lower loss, or suggestions that are right more often."
+    )
+
+
+def _names(paths: Sequence[str]) -> list[str]:
+    """Returns what reports call models: the ends of paths that tell them apart."""
+    resolved = [pathlib.Path(path).expanduser().absolute() for path in paths]
+    parts = [(p.parent if p.name == "model" else p).parts for p in resolved]
+    for path, part in zip(paths, parts, strict=True):
+        if parts.count(part) > 1:
+            raise ValueError(f"model has {path} twice: a run, and what it exported.")
+    depth = 1
+    while len({part[-depth:] for part in parts}) < len(parts):
+        depth += 1
+    return ["/".join(part[-depth:]) for part in parts]

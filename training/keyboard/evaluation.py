@@ -1,0 +1,195 @@
+"""A model judged as a keyboard would use it, on sentences of simulated users.
+
+Three uses, as in Xu et al. 2023: next-word prediction (`keyboard_user`), Smart Compose
+(`keyboard_compose`), and rescoring while a word is typed (`keyboard_typing`). Each
+docstring says which live metric of the paper a number stands for. It is one evaluation
+of a released model, by the simulator, on sentences as they were: nobody changes what is
+written because of a suggestion.
+"""
+
+import dataclasses
+
+import numpy as np
+import pandas as pd
+
+from federated_hh.populations import vocabulary as vocabulary_lib
+from training.keyboard import compose as keyboard_compose
+from training.keyboard import options as keyboard_options
+from training.keyboard import predictions as keyboard_predictions
+from training.keyboard import scores as keyboard_scores
+from training.keyboard import target_positions as keyboard_places
+from training.keyboard import typing_model as keyboard_typing
+from training.keyboard import user as keyboard_user
+
+
+@dataclasses.dataclass(frozen=True)
+class Evaluation:
+    """How a model does.
+
+    Attributes:
+        scores: What each judge adds to the metrics.
+        threshold: The threshold of Smart Compose; None where none has the wanted picked
+            rate, so that it is never triggered.
+        curve: A row a threshold of Smart Compose: `threshold`, `trigger_rate`,
+            `compose_accuracy`, `compose_picked_rate`, and the mean `words` of an offer.
+    """
+
+    scores: keyboard_scores.Scores
+    threshold: float | None
+    curve: pd.DataFrame
+
+
+@dataclasses.dataclass(frozen=True)
+class Judgement:
+    """What all models are judged by: the same sentences, and the same touches.
+
+    Attributes:
+        places: The places of the judges' sentences.
+        typist: Types and decodes.
+        typed: What was typed, and what the decoder proposes.
+        user: Picks what is right.
+        compose: When Smart Compose is triggered.
+    """
+
+    places: keyboard_places.Places
+    typist: keyboard_typing.TouchTypist
+    typed: keyboard_typing.TypedWords
+    user: keyboard_user.SimulatedUser
+    compose: keyboard_options.ComposeOptions
+
+    @classmethod
+    def of(
+        cls,
+        places: keyboard_places.Places,
+        typist: keyboard_typing.TouchTypist,
+        user: keyboard_user.SimulatedUser,
+        compose: keyboard_options.ComposeOptions,
+        seed: int,
+    ) -> "Judgement":
+        """Types the judges' words.
+
+        Args:
+            places: With as many following tokens as a continuation has words, but one.
+            typist: Types them.
+            user: Picks what is right.
+            compose: When Smart Compose is triggered.
+            seed: The seed of the touches.
+        """
+        typed = typist.type_words(places.targets, places.judges[places.clients], seed)
+        return cls(places, typist, typed, user, compose)
+
+    def counts(self) -> dict[str, int]:
+        """Returns how much was judged."""
+        places = self.places
+        known = int(places.is_known.sum())
+        return {
+            "judges": len(places.judges),
+            "sentences": len(places.inputs),
+            "words": int(places.is_typed.sum()),
+            "words of the vocabulary": known,
+            "words typed": len(self.typed.places),
+            "words left out, without keys": known - len(self.typed.places),
+            "words typed that the decoder proposes": int(self.typed.is_proposed.sum()),
+        }
+
+    def evaluate(self, predictor: keyboard_predictions.Predictor) -> Evaluation:
+        """Returns how a model does.
+
+        Args:
+            predictor: The model, of the typist's vocabulary.
+        """
+        places, typed = self.places, self.typed
+        wanted = np.zeros(
+            (len(places.targets), typed.candidates.shape[1]), dtype=np.int32
+        )
+        wanted[typed.places] = typed.candidates
+        found = predictor.predict(places, wanted)
+        continued = keyboard_compose.continuations(
+            predictor, places, found, self.compose
+        )
+        threshold = self._threshold(continued)
+        composed = continued.sums(
+            np.inf if threshold is None else threshold, self.user, places
+        )
+        sums = {
+            **self._next_word(predictor.vocabulary, found),
+            **composed,
+            **self._modified(found),
+        }
+        return Evaluation(
+            keyboard_scores.Scores(sums), threshold, self._curve(continued)
+        )
+
+    def _next_word(
+        self,
+        vocabulary: vocabulary_lib.Vocabulary,
+        found: keyboard_predictions.Predictions,
+    ) -> dict[str, np.ndarray]:
+        """Returns each judge's sums of next-word prediction."""
+        places = self.places
+        hits = found.suggestions == places.targets[:, np.newaxis]
+        known = places.is_known
+        special = [0] * len(vocabulary_lib.SPECIAL_TOKENS)
+        sizes = np.array([*special, *map(len, vocabulary.words)])
+        values = {
+            "loss": found.losses,
+            "places": np.ones(len(known)),
+            "words": places.is_typed,
+            "word_places": known,
+            "top1_in_vocabulary": known & (found.best == places.targets),
+            "one_suggestion": hits[:, 0],
+            "three_suggestions": hits.any(axis=1),
+            **keyboard_user.next_word_sums(
+                self.user, hits.any(axis=1), sizes[places.targets]
+            ),
+        }
+        return {name: places.sums(value) for name, value in values.items()}
+
+    def _modified(
+        self, found: keyboard_predictions.Predictions
+    ) -> dict[str, np.ndarray]:
+        """Returns each judge's sums of words that have to be modified."""
+        places, typed = self.places, self.typed
+        after = self.typist.is_modified(
+            typed, places.targets, found.candidates[typed.places]
+        )
+        sums = {
+            "typed": places.sums(np.ones(len(typed.places)), typed.places),
+            "modified_before": places.sums(~typed.is_first, typed.places),
+            "modified_after": places.sums(after, typed.places),
+        }
+        others = places.sums(places.is_typed) - sums["typed"]
+        return sums | {
+            "modified_of_all_before": sums["modified_before"] + others,
+            "modified_of_all_after": sums["modified_after"] + others,
+        }
+
+    def _threshold(self, found: keyboard_compose.Continuations) -> float | None:
+        wanted = self.compose.compose_picked_rate
+        if wanted is None:
+            return self.compose.threshold
+        return keyboard_compose.threshold_for(
+            found, wanted, self.user, self.places, self.compose
+        )
+
+    def _curve(self, found: keyboard_compose.Continuations) -> pd.DataFrame:
+        words = int(self.places.is_typed.sum())
+        rows = []
+        for threshold in keyboard_compose.thresholds(self.compose):
+            sums = found.sums(threshold, self.user, self.places)
+            totals = {name: float(value.sum()) for name, value in sums.items()}
+            triggers, offers = totals["triggers"], totals["offers"]
+
+            def each(total: float, offers: float = offers) -> float:
+                return total / offers if offers else float("nan")
+
+            rows.append(
+                {
+                    "threshold": threshold,
+                    "trigger_rate": triggers / words if words else float("nan"),
+                    "compose_accuracy": each(totals["compose_right"]),
+                    "compose_picked_rate": each(totals["compose_picks"]),
+                    "words": each(totals["compose_words"]),
+                }
+            )
+        return pd.DataFrame(rows)

@@ -1,0 +1,176 @@
+"""Who judges a model: clients that did not train it."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from federated_hh.populations import vocabulary as vocabulary_lib
+from federated_hh.populations.columns import client_text
+from federated_hh.randomness import seeds
+from training.baselines import baselines, ngrams
+from training.federated import held_out, initial_model
+from training.keyboard import options as keyboard_options
+from training.models import finished_runs as keyboard_runs
+from training.models import metric_names
+from training.text import examples
+
+PUBLIC = "public word frequencies"
+
+
+@dataclasses.dataclass(frozen=True)
+class Judges:
+    """Who judges, and what is known of frequencies without them.
+
+    Attributes:
+        clients: int64, indices into the population.
+        prior: The frequencies of tokens.
+        baselines: By name: what models stand beside, the prior among them.
+        notes: What to know about both, a sentence or more each.
+    """
+
+    clients: np.ndarray
+    prior: ngrams.Unigram
+    baselines: Mapping[str, ngrams.Model]
+    notes: Sequence[str]
+
+
+def check_known(
+    options: keyboard_options.EvaluationOptions,
+    runs: Sequence[keyboard_runs.TrainingRun],
+) -> None:
+    """Raises `ValueError` where held out clients are to judge that nobody knows.
+
+    Args:
+        options: Who is wanted, and the models.
+        runs: Those of the models that are known.
+    """
+    if options.judges == keyboard_options.HELD_OUT and not runs:
+        raise ValueError(
+            f"--model={','.join(options.model)}: none is of a run, so nobody knows "
+            "which clients it held out; give the directory of the run, or "
+            "--judges=all with a population of which none trained"
+        )
+
+
+def choose(
+    options: keyboard_options.EvaluationOptions,
+    runs: Sequence[keyboard_runs.TrainingRun],
+    text: client_text.ClientText,
+    vocabulary: vocabulary_lib.Vocabulary,
+    seed: int,
+) -> Judges:
+    """Returns who judges models.
+
+    Args:
+        options: Who is wanted, and which prior.
+        runs: Those of the models that are known.
+        text: The text of the population.
+        vocabulary: The vocabulary of the text and the models.
+        seed: Draws judges, where there are more clients than are wanted.
+
+    Raises:
+        ValueError: If a client that trained one of the models would judge.
+    """
+    if options.judges == keyboard_options.ALL:
+        _check_nobody_trained(runs, text)
+        without = [run.path.name for run in runs if not run.is_pretraining]
+        keep = "keeps" if len(without) == 1 else "keep"
+        of_them = f" ({', '.join(without)} {keep} none, as federated runs do)"
+        notes = [
+            f"The judges are clients of the {text.num_clients:,} of the population "
+            "that was given. A model of the very same population is refused; whether "
+            "one of the judges trained a model as part of another only the records of "
+            f"models' text tell{of_them if without else ''}.",
+        ]
+        everyone = np.arange(text.num_clients)
+        judges = _some(everyone, options.max_judges, seed)
+        return _with_public_prior(judges, vocabulary, notes)
+    check_known(options, runs)
+    # A model of public text says nothing of who is held out of the private one.
+    public = [r for r in runs if r.is_pretraining and r.population != text.fingerprint]
+    runs = [run for run in runs if run not in public] or runs
+    first = runs[0]
+    if text.fingerprint != first.population:
+        raise ValueError(
+            f"the population is not that of the run {first.path} (fingerprint "
+            f"{text.fingerprint[:16]}, the run's {first.population[:16]}), so the "
+            "clients that it held out are not in it; give the run's files and "
+            "--empty_clients, or judges=all."
+        )
+    for other in runs[1:]:
+        if other.split != first.split:
+            raise ValueError(
+                f"the runs {first.path} and {other.path} differ in population, seed or "
+                "num_held_out_clients: clients that one holds out trained the other. "
+                "Give models of the same clients, or judges=all with a population of "
+                "which none trained."
+            )
+    _, run_seed, num_held_out = first.split
+    clients = held_out.Clients.split(text.num_clients, int(num_held_out), int(run_seed))
+    judges = _some(clients.held_out, options.max_judges, seed)
+    notes = [
+        f"The judges are of the {len(clients.held_out):,} clients that the runs held "
+        "out; "
+        f"none of the {len(clients.training):,} that could train judges.",
+        *(
+            f"The model of {run.path.name} is of another population, by central "
+            "training."
+            for run in public
+        ),
+    ]
+    if options.prior == "public":
+        return _with_public_prior(judges, vocabulary, notes)
+    limits = examples.ClientLimits(
+        int(first.flags["max_sentences"]), int(first.flags["max_words"])
+    )
+    models = baselines.ngrams_of(text, clients, limits, vocabulary.num_tokens)
+    notes.append(
+        "Frequencies, which are the prior, and n-grams are counted on the clients that "
+        "train, without noise: no guarantee covers them."
+    )
+    prior = models[metric_names.UNIGRAM]
+    assert isinstance(prior, ngrams.Unigram)
+    return Judges(judges, prior, models, notes)
+
+
+def _check_nobody_trained(
+    runs: Sequence[keyboard_runs.TrainingRun], text: client_text.ClientText
+) -> None:
+    for run in runs:
+        if run.population == text.fingerprint:
+            raise ValueError(
+                f"judges is all, but of this population the clients of {run.path} "
+                "trained; give judges=held_out, or another population."
+            )
+
+
+def _some(clients: np.ndarray, most: int, seed: int) -> np.ndarray:
+    """Returns clients, or as many as are wanted of them, drawn uniformly."""
+    if len(clients) <= most:
+        return clients
+    rng = seeds.generator(seed, "judges")
+    return np.sort(rng.choice(clients, most, replace=False))
+
+
+def _with_public_prior(
+    clients: np.ndarray, vocabulary: vocabulary_lib.Vocabulary, notes: Sequence[str]
+) -> Judges:
+    try:
+        frequencies = initial_model.public_probabilities(
+            vocabulary, others_are_rare=True
+        )
+    except ValueError as error:
+        raise ValueError(
+            f"prior is public, and {error} Give judges=held_out and "
+            "prior=training_clients, where frequencies are counted."
+        ) from error
+    prior = ngrams.Unigram(frequencies)
+    note = f"The prior, {PUBLIC}, is wordfreq's."
+    if rare := initial_model.words_not_public(vocabulary):
+        note += (
+            f" {len(rare):,} of the {len(vocabulary.words):,} words are not in its "
+            f"English list ({rare[0]!r} for one), and are taken to be as rare as the "
+            "rarest that are."
+        )
+    return Judges(clients, prior, {PUBLIC: prior}, (*notes, note))

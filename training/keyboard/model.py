@@ -1,0 +1,179 @@
+"""A trained model as a keyboard uses it: read from a run, and asked for words."""
+
+import dataclasses
+import os
+import pathlib
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import tensorflow as tf
+
+from federated_hh.populations import vocabulary as vocabulary_lib
+from federated_hh.populations.languages import sentence_tokenizers
+from federated_hh.run_directory import directory as run_directory
+from federated_hh.run_directory import files as run_files
+from federated_hh.run_directory import record as run_record
+from training.federated import initial_model
+from training.models import exported_model, model_vocabularies
+from training.models import finished_runs as keyboard_runs
+from training.models import model as model_lib
+
+# Of a run's directory.
+_EXPORTED = "model"
+_FIRST_WORD = len(vocabulary_lib.SPECIAL_TOKENS)
+
+
+@dataclasses.dataclass(frozen=True)
+class KeyboardModel:
+    """A model of the next word.
+
+    Attributes:
+        vocabulary: Gives words their token ids.
+        length: The most tokens that it looks at, at least 1.
+        logits_at: Given tokens, int32 [batch, length], padded behind, and places, int32
+            [places, 2], rows and columns: the logits of the tokens that follow there,
+            float32 [places, num_tokens].
+    """
+
+    vocabulary: vocabulary_lib.Vocabulary
+    length: int
+    logits_at: Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
+
+    def suggest(self, text: str, num_words: int = 3) -> list[tuple[str, float]]:
+        """Returns the likeliest next words of a text.
+
+        Args:
+            text: What was typed; a sentence that has ended is looked at no more.
+            num_words: How many, at least 1; as many as there are at most.
+
+        Returns:
+            Words with their probability among all tokens, the likeliest first.
+        """
+        if num_words < 1:
+            raise ValueError(f"num_words is {num_words}; it has to be at least 1.")
+        split = sentence_tokenizers.get_sentence_tokenizer("keyboard").split
+        # A word behind the text shows whether its last sentence goes on.
+        *_, last = split(f"{text} x")
+        tokens = [vocabulary_lib.BOS, *self.vocabulary.encode(last[:-1])]
+        tokens = tokens[-self.length :]
+        padded = np.full((1, self.length), vocabulary_lib.PAD, np.int32)
+        padded[0, : len(tokens)] = tokens
+        logits = self.logits_at(
+            tf.constant(padded), tf.constant([[0, len(tokens) - 1]])
+        )
+        probabilities = tf.nn.softmax(logits[0]).numpy()
+        order = np.argsort(-probabilities[_FIRST_WORD:], kind="stable")[:num_words]
+        return [
+            (self.vocabulary.words[i], float(probabilities[_FIRST_WORD + i]))
+            for i in order
+        ]
+
+
+def of_weights(
+    model: model_lib.LanguageModel,
+    weights: Mapping[str, np.ndarray],
+    vocabulary: vocabulary_lib.Vocabulary,
+    length: int,
+) -> KeyboardModel:
+    """Returns a model with weights.
+
+    Args:
+        model: The model of the vocabulary's size.
+        weights: Its weights.
+        vocabulary: That it was trained with.
+        length: Tokens of an input, at least 1.
+    """
+    values = [tf.constant(weight) for weight in weights.values()]
+
+    def logits_at(tokens: tf.Tensor, places: tf.Tensor) -> tf.Tensor:
+        return tf.gather_nd(model.logits(values, tokens), places)
+
+    return KeyboardModel(vocabulary, length, logits_at)
+
+
+def read(path: str | os.PathLike[str]) -> KeyboardModel:
+    """Reads a model.
+
+    Args:
+        path: The directory of a run of training, or the model exported in it. Of a run
+            that is not finished the last checkpoint is taken.
+
+    Raises:
+        ValueError: If there is no model, or it cannot be read.
+    """
+    path = pathlib.Path(path).expanduser()
+    for exported in (path, path / _EXPORTED):
+        if (exported / model_vocabularies.VOCABULARY_FILE).exists():
+            return _read_exported(exported)
+    if not (path / run_record.RUN_FILE).exists():
+        raise ValueError(
+            f"{path} holds no model: it is neither the directory of a run of training "
+            f"({run_record.RUN_FILE}) nor an exported model "
+            f"({model_vocabularies.VOCABULARY_FILE})."
+        )
+    if not (path / run_directory.CHECKPOINT_FILE).exists():
+        raise ValueError(
+            f"{path} holds no model yet: the run there has no checkpoint "
+            f"({run_directory.CHECKPOINT_FILE}). Wait for its first one, or continue "
+            "it with --resume."
+        )
+    try:
+        return _read_checkpoint(path)
+    except run_files.RunDirectoryError as error:
+        raise ValueError(str(error)) from error
+
+
+def _read_exported(path: pathlib.Path) -> KeyboardModel:
+    loaded, vocabulary = exported_model.read(path)
+    [tokens] = (
+        loaded.signatures["serving_default"].structured_input_signature[1].values()
+    )
+
+    def logits_at(tokens: tf.Tensor, places: tf.Tensor) -> tf.Tensor:
+        # Not the signature alone: what it computes with goes with the loaded model.
+        found = loaded.signatures["serving_default"](tokens=tokens)
+        return tf.gather_nd(found["logits"], places)
+
+    return KeyboardModel(vocabulary, tokens.shape[1], logits_at)
+
+
+def _read_checkpoint(path: pathlib.Path) -> KeyboardModel:
+    last = initial_model.read(path)
+    flags = keyboard_runs.TrainingRun.read(path).flags
+    if "vocabulary" in flags:
+        vocabulary = vocabulary_lib.Vocabulary.read(flags["vocabulary"])
+    else:
+        vocabulary = vocabulary_lib.Vocabulary.from_english(
+            int(flags["vocabulary_size"])
+        )
+    if vocabulary.fingerprint != last.vocabulary_fingerprint:
+        raise ValueError(
+            f"{path}: the run began with another vocabulary than its flags give now "
+            f"(fingerprint {last.vocabulary_fingerprint[:16]}, now "
+            f"{vocabulary.fingerprint[:16]}): restore its file or wordfreq's version."
+        )
+    exported_model.check_finite(path, last.weights)
+    model = _cifg_of(path, last.weights)
+    return of_weights(model, last.weights, vocabulary, int(flags["max_words"]) + 1)
+
+
+def _cifg_of(
+    path: pathlib.Path, weights: Mapping[str, np.ndarray]
+) -> model_lib.LanguageModel:
+    """Returns the house's own model that weights are of, its sizes by their shapes."""
+    shapes = {name: weight.shape for name, weight in weights.items()}
+    try:
+        num_tokens, embedding_size = shapes["input_embedding"]
+        num_units, projection_size = shapes["projection"]
+    except (KeyError, ValueError):
+        raise ValueError(
+            f"{path}: the run is not finished, and its checkpoint is of a model of "
+            f"your own ({', '.join(shapes)}). Let it end (--resume): it then exports "
+            "the model."
+        ) from None
+    return model_lib.cifg_language_model(
+        num_tokens,
+        num_units=num_units,
+        projection_size=projection_size,
+        embedding_size=embedding_size,
+    )

@@ -1,0 +1,127 @@
+"""The places of judges' sentences at which a keyboard could help."""
+
+import dataclasses
+
+import numpy as np
+
+from federated_hh.populations import vocabulary as vocabulary_lib
+from federated_hh.populations.columns import client_text
+from training.text import windows
+
+_FIRST_WORD = len(vocabulary_lib.SPECIAL_TOKENS)
+
+
+@dataclasses.dataclass(frozen=True)
+class Places:
+    """Sentences, and each of their places, client after client.
+
+    A sentence w1 ... wn has the inputs <bos> w1 ... wn and the targets w1 ... wn <eos>,
+    cut after the most words that are used: a longer one has no end. So it is when
+    clients train and evaluate; see `examples.MappedText`.
+
+    Attributes:
+        inputs: int32 [sentences, max_words + 1], padded.
+        rows: int64 [places], ascending: the sentence of each place.
+        columns: int64 [places]: the place in the sentence, from 0.
+        targets: int32 [places]: the token that follows.
+        clients: int64 [places], ascending: whose it is, an index into `judges`.
+        judges: int64 [clients]: indices into the population.
+    """
+
+    inputs: np.ndarray
+    rows: np.ndarray
+    columns: np.ndarray
+    targets: np.ndarray
+    clients: np.ndarray
+    judges: np.ndarray
+    _following: np.ndarray
+
+    @classmethod
+    def of(
+        cls,
+        text: client_text.ClientText,
+        judges: np.ndarray,
+        max_sentences: int,
+        max_words: int,
+        num_following: int = 0,
+    ) -> "Places":
+        """Returns the places of clients' sentences.
+
+        Args:
+            text: All clients' sentences.
+            judges: int64 [clients], at least one: indices into the population.
+            max_sentences: The first sentences of a client that are used, at least 1.
+            max_words: The first words of a sentence that are used, at least 1.
+            num_following: How many tokens after each target `following` returns.
+
+        Raises:
+            ValueError: If there is no judge, or one is not of the population.
+        """
+        if not len(judges):
+            raise ValueError("judges is empty; it has to have at least one client.")
+        if judges.min() < 0 or judges.max() >= text.num_clients:
+            raise ValueError(
+                f"judges has {judges.min()} to {judges.max()}; it has to be in "
+                f"[0, {text.num_clients})."
+            )
+        sentences, counts = windows.used_sentences(text, judges, max_sentences)
+        starts = text.sentence_splits[sentences]
+        lengths = text.sentence_splits[sentences + 1] - starts
+        used = np.minimum(lengths, max_words)
+        num_places = used + (lengths <= max_words)
+        rows = np.repeat(np.arange(len(sentences)), num_places)
+        columns = windows.ranges(np.zeros(len(sentences), np.int64), num_places)
+
+        def token(offset: int) -> np.ndarray:
+            """Returns the token at an offset from each target; padding after an end."""
+            at = columns + offset
+            left = lengths[rows] - at
+            found = text.tokens[starts[rows] + np.where(left > 0, at, 0)]
+            special = np.where(left == 0, vocabulary_lib.EOS, vocabulary_lib.PAD)
+            return np.where(left > 0, found, special).astype(np.int32)
+
+        inputs = np.zeros((len(sentences), max_words + 1), np.int32)
+        before = text.tokens[starts[rows] + np.maximum(columns - 1, 0)]
+        inputs[rows, columns] = np.where(columns == 0, vocabulary_lib.BOS, before)
+        following = [token(i) for i in range(1, num_following + 1)]
+        return cls(
+            inputs=inputs,
+            rows=rows,
+            columns=columns,
+            targets=token(0),
+            clients=np.repeat(np.arange(len(judges)), counts)[rows],
+            judges=judges,
+            _following=np.array(following, np.int32).reshape(num_following, len(rows)),
+        )
+
+    @property
+    def is_typed(self) -> np.ndarray:
+        """Where a word follows, of the vocabulary or not: bool [places]."""
+        return self.targets != vocabulary_lib.EOS
+
+    @property
+    def is_known(self) -> np.ndarray:
+        """Where a word of the vocabulary follows: bool [places]."""
+        return self.targets >= _FIRST_WORD
+
+    def following(self, number: int) -> np.ndarray:
+        """Returns the targets and the tokens after them.
+
+        Args:
+            number: How many, at least 1, and at most one more than were asked for.
+
+        Returns:
+            int32 [places, number]; padding after a sentence's end. Of a sentence that
+            is cut they are its own words all the same.
+        """
+        return np.vstack([self.targets, self._following[: number - 1]]).T
+
+    def sums(self, values: np.ndarray, at: np.ndarray | None = None) -> np.ndarray:
+        """Returns the sum of each client's values: float64 [clients].
+
+        Args:
+            values: Numbers or truth values, one a place.
+            at: int64: the places that they are of; None for all.
+        """
+        clients = self.clients if at is None else self.clients[at]
+        return np.bincount(clients, np.asarray(values, np.float64), len(self.judges))

@@ -1,0 +1,69 @@
+"""A simulated user who picks what a keyboard suggests."""
+
+import dataclasses
+
+import numpy as np
+
+from training.keyboard import options as keyboard_options
+
+
+@dataclasses.dataclass(frozen=True)
+class SimulatedUser:
+    """Who knows what to type, and picks it where it is shown, with some probability.
+
+    What is counted is the expectation over whether the user picks, exactly: no draw
+    blurs it, and it needs no seed.
+
+    Attributes:
+        options: How attentive the user is.
+    """
+
+    options: keyboard_options.UserOptions
+
+    def picks(self, characters: np.ndarray) -> np.ndarray:
+        """Returns with what probability the user picks what is right and shown.
+
+        Args:
+            characters: Integers: how many characters the pick would save typing.
+
+        Returns:
+            float64, of the same shape.
+        """
+        return np.where(
+            np.asarray(characters) <= self.options.quick_letters,
+            self.options.quick_attention,
+            self.options.attention,
+        ).astype(np.float64)
+
+
+def next_word_sums(
+    user: SimulatedUser, is_shown: np.ndarray, characters: np.ndarray
+) -> dict[str, np.ndarray]:
+    """Returns what each typed word adds to the numbers of next-word prediction.
+
+    The *picked rate* stands for the paper's Picked Rate (PRate), "the ratio of picked
+    candidates among the NWP predictions": there is a prediction for every word typed,
+    those outside the vocabulary too, which are never shown. That of right candidates
+    shown, the paper's Accuracy (Acc), "the ratio of candidates matching the final
+    committed words", is `three_suggestions`, of the words of the vocabulary.
+
+    Words per minute (WPM) have no counterpart: nothing here knows how fast people are.
+    *Keystrokes saved* are what is nearest: of the taps that typing takes, each word's
+    characters and a blank, the share that picks spare, where a pick is one tap.
+
+    Args:
+        user: Picks.
+        is_shown: bool [words]: whether the word is of the vocabulary, and among those
+            suggested.
+        characters: Integers [words]: its characters; 0 of a word that is not of the
+            vocabulary, of which the keystrokes are unknown and not counted.
+
+    Returns:
+        float64 [words], by name: `picks` expected, `keystrokes_saved`, `keystrokes`.
+    """
+    picks = np.where(is_shown, user.picks(characters), 0.0)
+    return {
+        "picks": picks,
+        "keystrokes_saved": picks * characters,
+        "keystrokes": np.where(characters > 0, characters + 1.0, 0.0),
+    }

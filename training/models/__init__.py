@@ -1,0 +1,1 @@
+"""Next-word models: the CIFG-LSTM, custom models, and their metrics."""

@@ -1,0 +1,193 @@
+"""A trained model as a SavedModel with its vocabulary."""
+
+import collections
+import os
+import pathlib
+from collections.abc import Mapping
+
+import numpy as np
+import tensorflow as tf
+
+from federated_hh.populations import vocabulary as vocabulary_lib
+from federated_hh.run_directory import files as run_files
+from federated_hh.run_directory import record as run_record
+from training.models import model as model_lib
+from training.models import model_vocabularies
+
+
+class _Module(tf.Module):
+    """What is saved: the weights, and the function from tokens to logits.
+
+    And which vocabulary gives tokens their meaning.
+    """
+
+    def __init__(
+        self,
+        model: model_lib.LanguageModel,
+        weights: Mapping[str, np.ndarray],
+        vocabulary: str,
+        sequence_length: int,
+    ):
+        super().__init__()
+        self.vocabulary = tf.Variable(vocabulary, trainable=False)
+        self.weights = [tf.Variable(w, name=name) for name, w in weights.items()]
+        signature = tf.TensorSpec([None, sequence_length], tf.int32, name="tokens")
+
+        @tf.function(input_signature=[signature])
+        def logits(tokens):
+            return {
+                "logits": model.logits([w.read_value() for w in self.weights], tokens)
+            }
+
+        self.logits = logits
+
+
+def export(
+    model: model_lib.LanguageModel,
+    weights: Mapping[str, np.ndarray],
+    vocabulary: vocabulary_lib.Vocabulary,
+    sequence_length: int,
+    path: str | os.PathLike[str],
+) -> None:
+    """Writes a SavedModel and its vocabulary.
+
+    Args:
+        model: The model.
+        weights: Its weights.
+        vocabulary: The vocabulary that it was trained with.
+        sequence_length: Tokens of an input, at least 1: the most that are looked at.
+        path: A directory that does not exist, or is overwritten.
+
+    Raises:
+        ValueError: If the vocabulary is not of the model's size.
+    """
+    if vocabulary.num_tokens != model.num_tokens:
+        raise ValueError(
+            f"vocabulary has {vocabulary.num_tokens} tokens, the model "
+            f"{model.num_tokens}."
+        )
+    module = _Module(model, weights, vocabulary.fingerprint, sequence_length)
+    tf.saved_model.save(
+        module, str(path), signatures={"serving_default": module.logits}
+    )
+    (pathlib.Path(path) / model_vocabularies.VOCABULARY_FILE).write_text(
+        vocabulary.to_text(), encoding="utf-8"
+    )
+
+
+def read_weights(
+    path: str | os.PathLike[str],
+) -> tuple[collections.OrderedDict[str, np.ndarray], vocabulary_lib.Vocabulary]:
+    """Returns the weights of an exported model, by name, and its vocabulary.
+
+    Args:
+        path: What `export` wrote.
+
+    Raises:
+        ValueError: See `read`.
+    """
+    loaded, vocabulary = read(path)
+    return _weights_of(loaded), vocabulary
+
+
+def read(
+    path: str | os.PathLike[str],
+) -> tuple[tf.Module, vocabulary_lib.Vocabulary]:
+    """Returns an exported model, as of `load`, and the vocabulary that it is of.
+
+    Args:
+        path: What `export` wrote.
+
+    Raises:
+        ValueError: If there is no model with a vocabulary, the vocabulary beside it is
+            not the one that it was trained with, or its weights are not finite.
+    """
+    path = pathlib.Path(path)
+    vocabulary_path = path / model_vocabularies.VOCABULARY_FILE
+    if not vocabulary_path.exists():
+        raise ValueError(
+            f"{path} is no exported model: it has no {vocabulary_path.name}. Give the "
+            "directory 'model' of a run of training."
+        )
+    vocabulary = vocabulary_lib.Vocabulary.read(vocabulary_path)
+    loaded = load(path)
+    logits = loaded.signatures["serving_default"].structured_outputs["logits"]
+    num_tokens = logits.shape[-1]
+    trained_with = _vocabulary_of(path, loaded)
+    if num_tokens not in (None, vocabulary.num_tokens):
+        what = (
+            f"of {num_tokens:,} tokens, and that file is of {vocabulary.num_tokens:,}"
+        )
+    elif trained_with is not None and trained_with != vocabulary.fingerprint:
+        what = (
+            f"of words with the fingerprint {trained_with[:16]}, and that file's have "
+            f"{vocabulary.fingerprint[:16]}"
+        )
+    else:
+        check_finite(path, _weights_of(loaded))
+        return loaded, vocabulary
+    raise ValueError(
+        f"{vocabulary_path} is not the vocabulary of the model beside it, which is "
+        f"{what}: its tokens would mean other words. Restore the file that the "
+        "training wrote."
+    )
+
+
+def _vocabulary_of(path: pathlib.Path, loaded: tf.Module) -> str | None:
+    """Returns the fingerprint of the vocabulary that a model was trained with.
+
+    Models of older versions do not have it, but the run that they are in may.
+    """
+    if hasattr(loaded, "vocabulary"):
+        return loaded.vocabulary.numpy().decode()
+    path = path.absolute()
+    facts = path.parent / run_record.FACTS_FILE
+    if path.name != "model" or not facts.exists():
+        return None
+    return run_files.read_json(facts).get("vocabulary")
+
+
+def _weights_of(loaded: tf.Module) -> collections.OrderedDict[str, np.ndarray]:
+    return collections.OrderedDict(
+        (weight.name.partition(":")[0], weight.numpy()) for weight in loaded.weights
+    )
+
+
+def check_finite(
+    path: str | os.PathLike[str], weights: Mapping[str, np.ndarray]
+) -> None:
+    """Raises `ValueError` unless a model that is to be asked is finite.
+
+    Args:
+        path: Where it is, for the error.
+        weights: Its weights by name.
+    """
+    for name, array in weights.items():
+        if not np.all(np.isfinite(array)):
+            raise ValueError(
+                f"{path}: {name} of the model is not finite everywhere, so it says "
+                "nothing: its training has diverged. Train it with lower learning "
+                "rates, or leave it out."
+            )
+
+
+def load(path: str | os.PathLike[str]) -> tf.Module:
+    """Returns an exported model as TensorFlow loads it.
+
+    Args:
+        path: What `export` wrote.
+
+    Returns:
+        It has `weights`, and the signature `serving_default` from `tokens`, int32
+        [batch, sequence_length], to `logits`, float32 [batch, sequence_length,
+        num_tokens].
+
+    Raises:
+        ValueError: If it cannot be read.
+    """
+    try:
+        return tf.saved_model.load(str(path))
+    except (OSError, ValueError, tf.errors.OpError) as error:
+        raise ValueError(
+            f"{path}: the exported model cannot be read: {error}"
+        ) from error

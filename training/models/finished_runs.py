@@ -1,0 +1,129 @@
+"""Runs of training that models are of, as far as their records tell. No TensorFlow."""
+
+import dataclasses
+import os
+import pathlib
+from collections.abc import Iterable, Mapping
+from typing import Self
+
+from federated_hh.run_directory import files as run_files
+from federated_hh.run_directory import record as run_record
+
+# What a run of training has and no other run.
+_OF_TRAINING = ("num_held_out_clients", "max_words", "max_sentences", "seed")
+# Facts of a run that begins with a model: which, and whether it is known that text of
+# the run's clients is not in that one. Older runs do not have the second.
+_BEGAN_WITH, OF_OTHERS = "initial_model", "initial_text_is_of_others"
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainingRun:
+    """What the record of a run of training says.
+
+    Attributes:
+        path: The path of its directory.
+        flags: By name.
+        population: The fingerprint of its clients' text.
+        program: The module that trained.
+        may_have_read_judges: Whether it began with a model that may have learned from
+            clients that the run held out.
+    """
+
+    path: pathlib.Path
+    flags: Mapping[str, str]
+    population: str
+    program: str
+    may_have_read_judges: bool = False
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str]) -> Self:
+        """Reads the record of a run.
+
+        Args:
+            path: The path of its directory.
+
+        Raises:
+            RunDirectoryError: If there is no run, or its record is damaged.
+            ValueError: If it is a run of another program.
+        """
+        path = pathlib.Path(path)
+        parts = (
+            flag.removeprefix("--").partition("=") for flag in run_record.flags_of(path)
+        )
+        flags = {name: value for name, _, value in parts}
+        facts = run_files.read_json(path / run_record.FACTS_FILE)
+        program = run_record.read(path)["program"]
+        if not flags.keys() >= set(_OF_TRAINING) or "population" not in facts:
+            raise ValueError(
+                f"{path} holds a run of {program}; it has to be one of training."
+            )
+        may_have = _BEGAN_WITH in facts and not facts.get(OF_OTHERS, False)
+        return cls(path, flags, facts["population"], program, may_have)
+
+    @classmethod
+    def of_model(cls, path: str | os.PathLike[str]) -> Self | None:
+        """Returns the run that a model is of; None where there is none.
+
+        Args:
+            path: A run's directory, or a model that was exported in it.
+
+        Raises:
+            RunDirectoryError: See `read`.
+            ValueError: See `read`.
+        """
+        directory = _run_of(path)
+        return None if directory is None else cls.read(directory)
+
+    @property
+    def is_pretraining(self) -> bool:
+        """Whether the model was trained centrally."""
+        return self.program == "training.pretrain"
+
+    @property
+    def split(self) -> tuple[str, str, str]:
+        """What decides who is held out: the population, the seed and the number."""
+        return self.population, self.flags["seed"], self.flags["num_held_out_clients"]
+
+
+def who_holds_out(runs: Iterable[TrainingRun | None]) -> TrainingRun | None:
+    """Returns the run whose population has the judges: the first of federated training.
+
+    Args:
+        runs: Those of models; None for one that is of none.
+
+    Returns:
+        The first one at all where none is of federated training; None where there is
+        none.
+    """
+    known = [run for run in runs if run is not None]
+    federated = [run for run in known if not run.is_pretraining]
+    return next(iter((*federated, *known)), None)
+
+
+def population_of(path: str | os.PathLike[str]) -> str | None:
+    """Returns the fingerprint of the clients' text of the run that a model is of.
+
+    Args:
+        path: The directory of a run of whatever program, or a model that was exported
+            in it.
+
+    Returns:
+        None where there is no run, or nobody kept what it was made of.
+
+    Raises:
+        RunDirectoryError: If the record of the run is damaged.
+    """
+    directory = _run_of(path)
+    # A run that is passed on comes without what only the simulator knows.
+    if directory is None or not (directory / run_record.FACTS_FILE).exists():
+        return None
+    facts = run_files.read_json(directory / run_record.FACTS_FILE)
+    return facts.get("population") if isinstance(facts, dict) else None
+
+
+def _run_of(path: str | os.PathLike[str]) -> pathlib.Path | None:
+    path = pathlib.Path(path).expanduser().absolute()
+    for directory in (path, path.parent):
+        if (directory / run_record.RUN_FILE).exists():
+            return directory
+    return None

@@ -1,0 +1,67 @@
+"""The names of what a language model is judged by: one for each number, everywhere.
+
+Columns of tables and keys of files have the names, logs, plots and documents the
+labels. What the numbers are is said by `evaluation.metrics_of_sums`. No TensorFlow.
+"""
+
+from collections.abc import Mapping
+
+from federated_hh.reports.metric_labels import KEYBOARD_LABELS, LABELS
+
+__all__ = [
+    "BEST_POSSIBLE",
+    "BIGRAM",
+    "KEYBOARD_LABELS",
+    "KNESER_NEY",
+    "LABELS",
+    "NGRAMS",
+    "REGRET",
+    "TRIGRAM",
+    "UNIGRAM",
+    "of_text",
+    "text",
+    "title",
+]
+
+# What no model can beat, where the law of the text is known; the nats a place that a
+# model's loss is above it are its regret.
+BEST_POSSIBLE, REGRET = "the best possible", "regret"
+# What each report has beside its model.
+NGRAMS = (
+    "words by frequency alone",
+    "interpolated bigram",
+    "interpolated trigram",
+    "Kneser-Ney trigram",
+)
+UNIGRAM, BIGRAM, TRIGRAM, KNESER_NEY = NGRAMS
+
+
+def title(name: str) -> str:
+    """Returns the title of a plot of one of `LABELS`, on held-out clients."""
+    if name == "loss":
+        return "Held-out clients: loss (nats a token)"
+    return f"Accuracy of {LABELS[name]}"
+
+
+def of_text(name: str) -> str:
+    """Returns what follows the names of n-grams that come along with a model.
+
+    Args:
+        name: Of the model, on whose text they are counted.
+    """
+    return f", text of {name}"
+
+
+def text(metrics: Mapping[str, float]) -> str:
+    """Returns metrics as a log has them: the loss in nats, the rest in percent.
+
+    Args:
+        metrics: By the names of `KEYBOARD_LABELS`, or some of them.
+    """
+    return ", ".join(
+        f"{label} {metrics[name]:.3f}"
+        if name == "loss"
+        else f"{label} {metrics[name]:.2%}"
+        for name, label in KEYBOARD_LABELS.items()
+        if name in metrics
+    )

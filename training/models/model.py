@@ -1,0 +1,263 @@
+"""Next-word models: the CIFG-LSTM of Hard et al. 2018, and any other one.
+
+A model is two functions: its first weights, and from weights and tokens to logits.
+Weights are plain arrays, so that they can be sent, clipped, noised and kept.
+"""
+
+import collections
+import dataclasses
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from federated_hh.randomness import seeds
+from training.models import cifg, evaluation, places
+from training.text import examples
+
+Weights = Sequence[tf.Tensor]
+
+
+@dataclasses.dataclass(frozen=True)
+class OverPlaces:
+    """What a model can do without padding, much faster than with it.
+
+    Attributes:
+        scores: Given weights and places, returns float32 [places, num_tokens]: the
+            logits of the token that follows at each place.
+        gradients: Given weights and places, at least one, returns the gradient of the
+            cross entropy summed over the places: float32, of the weights' shapes.
+    """
+
+    scores: Callable[[Weights, places.Places], tf.Tensor]
+    gradients: Callable[[Weights, places.Places], Sequence[tf.Tensor]]
+
+
+@dataclasses.dataclass(frozen=True)
+class LanguageModel:
+    """A model of the next token.
+
+    Attributes:
+        num_tokens: Size of the vocabulary with its special tokens.
+        initial_weights: Given a seed (at least 0), returns the first weights by name:
+            float32 arrays.
+        logits: Given weights in that order and tokens (int32, [batch, time]), returns
+            float32 [batch, time, num_tokens]: for each place, the logits of the token
+            that follows. It must not look at later places.
+        over_places: The same without padding; None where TensorFlow is to find the
+            gradient of `logits`.
+    """
+
+    num_tokens: int
+    initial_weights: Callable[[int], collections.OrderedDict[str, np.ndarray]]
+    logits: Callable[[Weights, tf.Tensor], tf.Tensor]
+    over_places: OverPlaces | None = None
+
+    def gradients(self, weights: Weights, batch: examples.Batch) -> list[tf.Tensor]:
+        """Returns the gradient of a batch's mean loss over the places it has.
+
+        Args:
+            weights: The weights of the model.
+            batch: At least one sentence.
+
+        Returns:
+            float32, of the shapes of the weights.
+        """
+        if self.over_places is not None:
+            found = places.of_batch(*batch)
+            share = 1.0 / tf.cast(tf.size(found.targets), tf.float32)
+            return [share * part for part in self.over_places.gradients(weights, found)]
+        with tf.GradientTape() as tape:
+            tape.watch(weights)
+            logits = self.logits(weights, batch.inputs)
+            loss = evaluation.mean_loss(logits, batch.targets)
+        gradients = tape.gradient(
+            loss, weights, unconnected_gradients=tf.UnconnectedGradients.ZERO
+        )
+        return [tf.convert_to_tensor(gradient) for gradient in gradients]
+
+    def scores(
+        self, weights: Weights, batch: examples.Batch
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns a batch's logits, and the targets that they are for.
+
+        Args:
+            weights: The weights of the model.
+            batch: At least one sentence.
+
+        Returns:
+            float32 [..., num_tokens] and int32 [...], with or without padding.
+        """
+        if self.over_places is not None:
+            found = places.of_batch(*batch)
+            return self.over_places.scores(weights, found), found.targets
+        return self.logits(weights, batch.inputs), batch.targets
+
+    def num_parameters(self) -> int:
+        """Returns how many numbers the weights have."""
+        return sum(weight.size for weight in self.initial_weights(0).values())
+
+
+def cifg_language_model(
+    num_tokens: int,
+    *,
+    num_units: int = 670,
+    projection_size: int = 96,
+    embedding_size: int = 96,
+) -> LanguageModel:
+    """Returns the one-layer CIFG-LSTM of Gboard (Hard et al. 2018, Section 3).
+
+    CIFG couples the input gate to the forget gate: i = 1 - f. The cell's output is
+    projected, and scored against an output embedding of its own (Xu et al. 2023,
+    Section 2.3, advise against sharing it with the input's).
+
+    Args:
+        num_tokens: Size of the vocabulary with its special tokens, at least 5.
+        num_units: Memory cells, at least 1.
+        projection_size: The size of the cell's output, and of the output
+            embeddings; at least 1.
+        embedding_size: The size of the input embeddings, at least 1.
+
+    Returns:
+        The model: (embedding_size + projection_size + 1) * num_tokens parameters in
+        embeddings and output bias, and
+        3 * num_units * (embedding_size + projection_size + 1)
+        + num_units * projection_size in the cell.
+
+    Raises:
+        ValueError: If a size is out of range.
+    """
+    sizes = {
+        "num_tokens": (num_tokens, 5),
+        "num_units": (num_units, 1),
+        "projection_size": (projection_size, 1),
+        "embedding_size": (embedding_size, 1),
+    }
+    for name, (value, least) in sizes.items():
+        if value < least:
+            raise ValueError(f"{name} is {value}; it has to be at least {least}.")
+    shapes = collections.OrderedDict(
+        input_embedding=(num_tokens, embedding_size),
+        input_kernel=(embedding_size, 3 * num_units),
+        recurrent_kernel=(projection_size, 3 * num_units),
+        gate_bias=(3 * num_units,),
+        projection=(num_units, projection_size),
+        output_embedding=(num_tokens, projection_size),
+        output_bias=(num_tokens,),
+    )
+
+    def initial_weights(seed: int) -> collections.OrderedDict[str, np.ndarray]:
+        weights = collections.OrderedDict()
+        for name, shape in shapes.items():
+            if len(shape) == 1:
+                weights[name] = np.zeros(shape, np.float32)
+                continue
+            # Glorot's range for matrices; an embedding's row is picked by one input.
+            fan_in = 1 if name.endswith("embedding") else shape[0]
+            limit = np.sqrt(6 / (fan_in + shape[1]))
+            random = seeds.generator(seed, "initial weights", name)
+            weights[name] = random.uniform(-limit, limit, shape).astype(np.float32)
+        weights["gate_bias"][:num_units] = 1  # remember at first
+        return weights
+
+    def logits(weights: Weights, tokens: tf.Tensor) -> tf.Tensor:
+        batch, time = tf.shape(tokens)[0], tokens.shape[1]
+        everywhere = places.Places(
+            tf.reshape(tf.transpose(tokens), [-1]), None, tf.fill([time], batch)
+        )
+        scores = cifg.scores(weights, everywhere)
+        return tf.transpose(tf.reshape(scores, [time, batch, num_tokens]), [1, 0, 2])
+
+    return LanguageModel(
+        num_tokens,
+        initial_weights,
+        logits,
+        OverPlaces(cifg.scores, cifg.gradients),
+    )
+
+
+def from_functional_model(
+    functional_model: tff.learning.models.FunctionalModel, num_tokens: int
+) -> LanguageModel:
+    """Returns a user's functional model as a language model.
+
+    Args:
+        functional_model: Its `predict_on_batch` takes int32 tokens [batch, time] and
+            returns the logits of the tokens that follow. Its own loss and metrics are
+            not used: padding has to be left out of them in one way. Layers that
+            differ in training, such as dropout, do in training what they do in
+            prediction: a client draws no random numbers that a resumed run could not
+            draw again.
+        num_tokens: Size of the vocabulary with its special tokens.
+
+    Raises:
+        ValueError: If it has weights that are not trained, or not float32.
+    """
+    trainable, fixed = functional_model.initial_weights
+    if len(fixed):
+        raise ValueError(
+            f"functional_model has {len(fixed)} weights that are not trained; clients' "
+            "clipped updates are all that the server learns, so every weight has to be."
+        )
+    trainable = [np.asarray(weight) for weight in trainable]
+    for number, weight in enumerate(trainable):
+        if weight.dtype != np.float32:
+            raise ValueError(
+                f"functional_model: weight {number} is {weight.dtype}; it has to be "
+                "float32."
+            )
+
+    def initial_weights(seed: int) -> collections.OrderedDict[str, np.ndarray]:
+        del seed  # they come with the model
+        names = (f"weight_{number}" for number in range(len(trainable)))
+        return collections.OrderedDict(zip(names, trainable, strict=True))
+
+    def logits(weights: Weights, tokens: tf.Tensor) -> tf.Tensor:
+        return functional_model.predict_on_batch(
+            (tuple(weights), ()), tokens, training=False
+        )
+
+    return LanguageModel(num_tokens, initial_weights, logits)
+
+
+def from_keras_model(
+    keras_model: tf.keras.Model, num_tokens: int, sequence_length: int
+) -> LanguageModel:
+    """Returns a user's Keras model as a language model.
+
+    TFF's conversion builds the model again in a graph of its own. As Keras has it,
+    models that were made before can no longer be called outside TFF after that.
+
+    Args:
+        keras_model: From int32 tokens [batch, time] to the logits of the tokens that
+            follow, [batch, time, num_tokens]; not compiled, without layers whose
+            weights are not trained, and without losses of its own.
+        num_tokens: Size of the vocabulary with its special tokens.
+        sequence_length: Tokens of a sequence, at least 1.
+
+    Raises:
+        ValueError: If the model's output has another shape, it has losses of its own,
+            or see `from_functional_model`.
+        KerasFunctionalModelError: From TFF, if it has layers that TFF does not take.
+    """
+    shape = keras_model.compute_output_shape((1, sequence_length))
+    if tuple(shape) != (1, sequence_length, num_tokens):
+        raise ValueError(
+            f"keras_model has outputs of the shape {tuple(shape)}; it has to be "
+            f"(1, {sequence_length}, {num_tokens})."
+        )
+    if keras_model.losses:
+        raise ValueError(
+            "keras_model has losses of its own, as a regularizer's, which training "
+            "would leave out; make it without them."
+        )
+    functional_model = tff.learning.models.functional_model_from_keras(
+        keras_model,
+        tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        input_spec=(
+            tf.TensorSpec([None, sequence_length], tf.int32),
+            tf.TensorSpec([None, sequence_length], tf.int32),
+        ),
+    )
+    return from_functional_model(functional_model, num_tokens)

@@ -1,0 +1,146 @@
+"""What a training run is asked for of its model and of the text that it reads."""
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from federated_hh.options.fields import OptionError, option
+from training.models import option_limits
+
+if TYPE_CHECKING:  # they import NumPy and TensorFlow
+    from federated_hh.populations.vocabulary import Vocabulary
+    from training.models.model import LanguageModel
+
+# A layer of more cells than this is no keyboard's model. Memory is the closer limit:
+# see `memory_needs`.
+_LARGEST_LAYER = 2**16
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ModelOptions:
+    """The model, where it begins, and what of a client's text it sees.
+
+    A part of `training_options.TrainingOptions`, which checks it.
+    """
+
+    vocabulary: str | None = option(
+        None,
+        "A vocabulary file: <pad>, <oov>, <bos>, <eos>, then one word a line. By "
+        "default the --vocabulary_size most frequent English words of public text.",
+    )
+    vocabulary_size: int = option(
+        10000,
+        "Words, where --vocabulary is not given: of the 100,000 most frequent.",
+        least=1,
+        most=100_000,
+    )
+    model: str | None = option(
+        None,
+        "A model of your own, as module:function: of the number of tokens and the "
+        "length of a sequence, returns an uncompiled tf.keras.Model from tokens to "
+        "logits. By default a CIFG-LSTM of --num_units and --embedding_size.",
+    )
+    onednn: bool = option(
+        False,
+        "Let TensorFlow use oneDNN's kernels. On some processors full batches then "
+        "take less time (benchmarks.training measures it), and the last bits of "
+        "sums depend on the processor: on another one a private run does not go on.",
+    )
+    num_units: int = option(
+        670,
+        "Memory cells of the CIFG-LSTM.",
+        least=1,
+        most=_LARGEST_LAYER,
+    )
+    embedding_size: int = option(
+        96,
+        "Size of the input embeddings, the output embeddings and the projection; at "
+        "most 2^16.",
+        least=1,
+        most=_LARGEST_LAYER,
+    )
+    initial_model: str | None = option(
+        None,
+        "Begin with the model of an earlier run of the same vocabulary and sizes: its "
+        "directory 'model', or the run's directory for its last checkpoint (the "
+        "average, where it has one). The guarantee takes it for public.",
+    )
+    initial_bias: str = option(
+        "zero",
+        "Output bias to begin with. public: the log of public word frequencies; with "
+        "the default vocabulary only.",
+        choices=("zero", "public"),
+    )
+    max_sentences: int = option(
+        256,
+        "The first sentences of a client that are used.",
+        least=1,
+        most=option_limits.LARGEST_COUNT,
+    )
+    max_words: int = option(
+        20,
+        "The first words of a sentence that are used.",
+        least=1,
+        most=1000,
+        why="the model is built with a step for each",
+    )
+    batch_size: int = option(
+        16,
+        "Sentences of a client's batch.",
+        least=1,
+        most=option_limits.LARGEST_COUNT,
+    )
+    num_held_out_clients: int = option(
+        100,
+        "Clients that train nothing and judge the model.",
+        least=1,
+        most=option_limits.LARGEST_COUNT,
+    )
+
+    def read_vocabulary(self) -> "tuple[Vocabulary, str]":
+        """Returns the vocabulary, and what is public about it.
+
+        Raises:
+            ValueError: If the file is none, or the model to begin with is of another.
+        """
+        from federated_hh.populations.vocabulary import Vocabulary
+        from training.models import model_vocabularies
+
+        if self.vocabulary is not None:
+            words = Vocabulary.read(self.vocabulary)
+            public_data = f"the vocabulary, {self.vocabulary} (given by the user)."
+        else:
+            words = Vocabulary.from_english(self.vocabulary_size)
+            public_data = "the vocabulary, the most frequent English words of wordfreq."
+        if self.initial_model is not None:
+            model_vocabularies.check_files(self.initial_model, words)
+        return words, public_data
+
+    def own_network(self, num_tokens: int, seed: int) -> "LanguageModel | None":
+        """Returns a model of the user's own; None where it is the default one.
+
+        Args:
+            num_tokens: Size of the vocabulary with its special tokens.
+            seed: The seed of its first weights.
+
+        Raises:
+            ValueError: See `custom_model.language_model`.
+        """
+        if self.model is None:
+            return None
+        from training.models import custom_model  # TensorFlow comes with it
+
+        return custom_model.language_model(
+            self.model, num_tokens, self.max_words + 1, seed
+        )
+
+    def _check_beginning(self) -> None:
+        if self.initial_bias != "public":
+            return
+        for name in ("vocabulary", "initial_model", "model"):
+            if getattr(self, name) is not None:
+                raise OptionError(
+                    self,
+                    f"{{initial_bias=}} goes with no {{{name}}}: it needs the default "
+                    "vocabulary, whose frequencies are known, and the output bias of "
+                    "the default model, and is itself where a model begins",
+                )

@@ -1,0 +1,80 @@
+"""What central training leaves for people to read."""
+
+from collections.abc import Sequence
+
+from federated_hh.privacy import statement as statement_lib
+from federated_hh.reports import page
+from federated_hh.reports import summary as verdict_lib
+from federated_hh.run_directory import directory as run_directory
+from training.baselines import baselines as baselines_lib
+from training.federated import model_average
+from training.reports import federated as training_report
+from training.text import text_record
+
+
+def write(
+    directory: run_directory.RunDirectory,
+    statement: statement_lib.PrivacyStatement,
+    baselines: Sequence[baselines_lib.Baseline],
+    record: text_record.TextRecord,
+    *,
+    batch_size: int,
+    average: model_average.ModelAverage | None = None,
+    may_have_judges: bool = False,
+) -> verdict_lib.Verdict:
+    """Writes the statement that nothing is guaranteed, the plots, and `report.html`.
+
+    Args:
+        directory: Has the run's metrics.
+        statement: The statement of the run.
+        baselines: What the model stands beside.
+        record: The text that it was trained on.
+        batch_size: Sentences of a step.
+        average: Which models it is the average of; None for the last one.
+        may_have_judges: See `training_report.write`.
+
+    Returns:
+        What the run comes to.
+    """
+    metrics = directory.metrics()
+    last = metrics.iloc[-1]
+    report = page.Page(directory, "Central training")
+    report.verdict(
+        training_report.how_good(last, baselines),
+        next_command='training.predict_next_word --model={run} "how are"',
+    )
+    model = report.section("The model", covered=False)
+    model.text(
+        f"After {last['steps']:,} steps of {batch_size:,} sentences each, "
+        f"{last['epochs']:.3g} epochs. The plots are over rounds of "
+        f"{metrics['steps'].iloc[0]:,} steps."
+    )
+    if average is not None:
+        model.text(
+            "It is the exponential moving average of the models of all steps, with "
+            f"decay {average.decay:g}."
+        )
+    if may_have_judges:
+        model.text(training_report.MAY_HAVE_JUDGES)
+    training_report.add_held_out(model, metrics, baselines)
+    text = report.section("What it was made of", covered=False)
+    texts = ", before that ".join(
+        f"`{one.source}` (fingerprint of the prepared text `{one.population[:16]}`): "
+        f"{one.num_sentences:,} sentences of {one.num_clients:,} clients"
+        for one in reversed(record.texts)
+    )
+    before = (
+        ""
+        if record.is_whole
+        else "The model that it began with has no record of all its text, so what that "
+        "one was made of is not known. "
+    )
+    text.text(
+        f"{texts}. {before}The exported model has the n-grams of the "
+        f"text, and hashes of the clients' ids and of all {text_record.NUM_WORDS} "
+        f"known words in a row ({len(record.windows):,} distinct), by which a private "
+        "run that begins with it finds out whether its clients' text is in it."
+    )
+    report.statement(statement)
+    report.how_it_was_made()
+    return report.write()

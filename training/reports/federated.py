@@ -1,0 +1,279 @@
+"""What a training run leaves for people to read: plots, statements, one page."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from federated_hh.privacy import statement as statement_lib
+from federated_hh.reports import page, plots
+from federated_hh.reports import summary as verdict_lib
+from federated_hh.rounds import masked_sums
+from federated_hh.run_directory import directory as run_directory
+from training.baselines import baselines as baselines_lib
+from training.federated import model_average
+from training.models import evaluation, metric_names
+
+if TYPE_CHECKING:  # imported with the first figure
+    from matplotlib import figure as figure_lib
+
+MAY_HAVE_JUDGES = (
+    "The model that training began with has text of this run's clients, or it is not "
+    "known that it has none. So it, n-grams of its text, and this model may have seen "
+    "the clients who judge them, and would look better here than they are."
+)
+
+_SECOND_RELEASE = (
+    "The same run once more where sums have other last bits: on another kind of "
+    "processor, or with --onednn where it was without. The same noise key then draws "
+    "other noise for the same data. That is a second release, which costs as much "
+    "again."
+)
+
+
+def with_public_data(
+    statement: statement_lib.PrivacyStatement,
+    public_data: str,
+    not_counted: tuple[str, ...] = (),
+) -> statement_lib.PrivacyStatement:
+    """Returns a statement that names what a run took from elsewhere.
+
+    Args:
+        statement: The plan's.
+        public_data: The vocabulary and the first weights.
+        not_counted: What of them no guarantee covers, a sentence each.
+    """
+    return dataclasses.replace(
+        statement,
+        protected=f"{statement.protected} Here: {public_data}",
+        not_counted=(*not_counted, *statement.not_counted, _SECOND_RELEASE),
+    )
+
+
+def write(
+    directory: run_directory.RunDirectory,
+    realised: statement_lib.PrivacyStatement,
+    planned: statement_lib.PrivacyStatement,
+    baselines: Sequence[baselines_lib.Baseline],
+    *,
+    average: model_average.ModelAverage | None = None,
+    may_have_judges: bool = False,
+) -> verdict_lib.Verdict:
+    """Writes the statements, the plots, and `report.html`.
+
+    Args:
+        directory: Has the run's metrics. Takes `privacy.md` and `.json`, of what was
+            realised; `privacy_planned.md` and `.json`; plots; and in `simulator`
+            `baselines.csv`.
+        realised: The statement of what was realised.
+        planned: The statement of the worst case that was planned.
+        baselines: What the model stands beside.
+        average: Which models the run's is the average of; None for the last one.
+        may_have_judges: Whether the model that training began with may have learned
+            from any of the run's clients.
+
+    Returns:
+        What the run comes to.
+    """
+    metrics = directory.metrics()
+    report = page.Page(directory, "Training")
+    report.verdict(
+        how_good(metrics.iloc[-1], baselines),
+        advice=advice(metrics.iloc[-1], baselines),
+        next_command='training.predict_next_word --model={run} "how are"',
+    )
+    model = report.section("The model", covered=False)
+    model.text(f"After {len(metrics)} rounds.")
+    if average is not None:
+        model.text(
+            "It is the exponential moving average of the models of all rounds, with "
+            f"decay {average.decay:g}; clients went on from the last one."
+        )
+    if may_have_judges:
+        model.text(MAY_HAVE_JUDGES)
+    add_held_out(model, metrics, baselines)
+    clip_norm = report.section("Clip norm", covered=True)
+    told, drawn = plots.told_and_drawn(metrics, ["clip_norm", "tracked_norm"])
+    if told:
+        clip_norm.text(told)
+    if drawn:
+        clip_norm.plot("clip_norm.png", plot_clip_norm(metrics))
+    sizes = ["bits_per_parameter", "upload_bytes"]
+    if set(sizes) <= set(metrics.columns):
+        sent = report.section("What a client sends in a round", covered=True)
+        sent.show(metrics[sizes].tail(1), "Rotated, for secure aggregation")
+    participation = report.section("Participation", covered=False)
+    columns = ["round", "simulated_hours", "failed_attempts", "max_participation"]
+    participation.show(metrics[columns].tail(1), "At the end")
+    masked_sums.show(report, metrics)
+    privacy = report.statement(realised, "Privacy, as realised")
+    privacy.plot("zcdp.png", plot_zcdp(metrics))
+    report.statement(planned, "Privacy, as planned", "privacy_planned")
+    report.how_it_was_made()
+    return report.write()
+
+
+def advice(last: pd.Series, baselines: Sequence[baselines_lib.Baseline]) -> str:
+    """Returns what would help a model that counting words is better than, or nothing.
+
+    Args:
+        last: The metrics of the last round.
+        baselines: What the model stands beside.
+    """
+    better = [
+        baseline.name
+        for baseline in baselines
+        if baseline.name.startswith(metric_names.NGRAMS)
+        and baseline.metrics["one_suggestion"] > last["held_out_one_suggestion"]
+    ]
+    if not better:
+        return ""
+    return (
+        f"{', '.join(better)}: better, by counting words alone. More rounds, more "
+        "clients a round, or public text to begin with (training.pretrain) would help."
+    )
+
+
+def how_good(last: pd.Series, baselines: Sequence[baselines_lib.Baseline]) -> str:
+    """Returns how good a model is in a line, beside the best that counts words.
+
+    Args:
+        last: The metrics of the last round.
+        baselines: What the model stands beside.
+    """
+    label = metric_names.LABELS["one_suggestion"]
+    told = f"{label} {last['held_out_one_suggestion']:.1%}"
+    told += f", loss {last['held_out_loss']:.3f}"
+    counted = [b for b in baselines if b.name != metric_names.BEST_POSSIBLE]
+    if not counted:
+        return f"On held-out clients: {told}."
+    best = max(counted, key=lambda b: b.metrics["one_suggestion"])
+    return (
+        f"On held-out clients: {told}; {best.name} has "
+        f"{best.metrics['one_suggestion']:.1%} and {best.metrics['loss']:.3f}."
+    )
+
+
+def add_held_out(
+    section: page.Section,
+    metrics: pd.DataFrame,
+    baselines: Sequence[baselines_lib.Baseline],
+) -> None:
+    """Adds how good a model is on held-out clients, beside what it is compared with.
+
+    Args:
+        section: That no guarantee covers. Takes `baselines.csv` and the plots.
+        metrics: The metrics of the run.
+        baselines: What the model stands beside.
+    """
+    section.file(baselines_lib.FILE, baselines_lib.table(baselines))
+    references = {b.name: b.metrics for b in baselines}
+    table = held_out(metrics.iloc[-1], references)
+    section.show(table, "Mean over the places of the text")
+    if metric_names.REGRET in table:
+        [best] = [b for b in baselines if b.name == metric_names.BEST_POSSIBLE]
+        regret = f"Regret: the loss above that of {best.name}"
+        if best.is_expected:
+            regret += (
+                ", an expectation over the language's law. The judges' text is a "
+                "sample of it, and some hundredths of a nat off by itself"
+            )
+        section.text(f"{regret}.")
+    made_of = "\n".join(f"* {b.name}: {b.made_of}" for b in baselines)
+    section.text(
+        f"What it stands beside; no guarantee of this run covers it:\n\n{made_of}"
+    )
+    section.plot("accuracy.png", plot_accuracy(metrics, references))
+    section.plot("loss.png", plot_loss(metrics, references))
+
+
+def held_out(
+    last: pd.Series, references: Mapping[str, Mapping[str, float]]
+) -> pd.DataFrame:
+    """Returns a row for the model and each reference, with their mean scores.
+
+    Where the law of the text is known, with the regret: the nats a place that the loss
+    is above the law's.
+    """
+    model = {name: last[f"held_out_{name}"] for name in evaluation.METRICS}
+    rows = {"this model": model, **references}
+    table = pd.DataFrame.from_dict(rows, "index", columns=evaluation.METRICS)
+    best = references.get(metric_names.BEST_POSSIBLE)
+    if best is not None:
+        table[metric_names.REGRET] = table["loss"] - best["loss"]
+    table = table.rename(columns=metric_names.LABELS)
+    return table.rename_axis("held-out clients").reset_index()
+
+
+def plot_accuracy(
+    metrics: pd.DataFrame, references: Mapping[str, Mapping[str, float]]
+) -> "figure_lib.Figure":
+    """Plots held-out accuracies over rounds, beside those of references.
+
+    Args:
+        metrics: The metrics of the run.
+        references: By name: metrics that do not depend on the round.
+    """
+    title = "Accuracy on held-out clients; straight lines: of one suggestion"
+    figure, axes = plots.single(title, _round(metrics), "accuracy")
+    curves = {
+        f"held_out_{name}": (metric_names.LABELS[name], color)
+        for name, color in (
+            ("top1_in_vocabulary", plots.BLUE),
+            ("one_suggestion", plots.GREEN),
+            ("three_suggestions", plots.ORANGE),
+        )
+    }
+    suggestion = {
+        label: values["one_suggestion"] for label, values in references.items()
+    }
+    _draw_held_out(axes, metrics, curves, suggestion)
+    axes.set_ylim(bottom=0)
+    return figure
+
+
+def _round(metrics: pd.DataFrame) -> str:
+    """Returns what a row of metrics is: of central training, as many steps."""
+    if "steps" not in metrics:
+        return "round"
+    return f"round of {metrics['steps'].iloc[0]:,} steps"
+
+
+def plot_loss(
+    metrics: pd.DataFrame, references: Mapping[str, Mapping[str, float]]
+) -> "figure_lib.Figure":
+    """Plots the held-out loss over rounds, beside those of references."""
+    title = "Loss on held-out clients"
+    figure, axes = plots.single(title, _round(metrics), "mean loss, nats")
+    losses = {label: values["loss"] for label, values in references.items()}
+    curves = {"held_out_loss": ("this model", plots.BLUE)}
+    _draw_held_out(axes, metrics, curves, losses)
+    return figure
+
+
+def _draw_held_out(axes, metrics, curves, references: Mapping[str, float]) -> None:
+    shown = metrics[metrics["held_out_loss"].notna()].set_index("round")
+    plots.curves(axes, shown, curves, marker="o", ms=3)
+    plots.straight_lines(axes, references)
+    plots.legend(axes, below=True)
+
+
+def plot_clip_norm(metrics: pd.DataFrame) -> "figure_lib.Figure":
+    """Plots the clip norm in force and the tracked one over rounds."""
+    figure, axes = plots.single("Clip norm", "round", "L2 norm")
+    curves = {"clip_norm": ("in force", plots.BLUE)}
+    if (metrics["tracked_norm"] != metrics["clip_norm"]).any():
+        curves = {"tracked_norm": ("tracked", plots.ORANGE), **curves}
+    by_round = metrics.set_index("round")
+    plots.curves(axes, by_round, curves, drawstyle="steps-post")
+    axes.set_ylim(bottom=0)
+    return figure
+
+
+def plot_zcdp(metrics: pd.DataFrame) -> "figure_lib.Figure":
+    """Plots the realised zCDP over rounds."""
+    figure, axes = plots.single("zCDP, as realised so far", "round", "rho")
+    axes.step(metrics["round"], metrics["rho"], where="post", color=plots.BLUE)
+    axes.set_ylim(bottom=0)
+    return figure

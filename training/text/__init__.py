@@ -1,0 +1,1 @@
+"""Training text: batches, windows, and hashes by which texts are compared."""

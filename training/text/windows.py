@@ -1,0 +1,148 @@
+"""The places of clients' text: what a model is to tell, and the two tokens before it.
+
+They are those of `examples.MappedText.batch`, on the coordinator and without padding: a
+sentence w1 ... wn has the targets w1 ... wn and its end, cut after `max_words` words.
+"""
+
+import dataclasses
+
+import numpy as np
+
+from federated_hh.populations import vocabulary
+from federated_hh.populations.columns import client_text
+from training.text import examples
+
+# The target, and what may be looked at before it.
+WIDTH = 3
+
+
+@dataclasses.dataclass(frozen=True)
+class Windows:
+    """Places of sentences, one sentence after the other.
+
+    Attributes:
+        tokens: int32 [places, 3]: the last column has the targets, those before it
+            the tokens that stand before them. Before the first word of a sentence
+            stands its beginning, and before that padding.
+        num_tokens: Size of the vocabulary with its special tokens.
+    """
+
+    tokens: np.ndarray
+    num_tokens: int
+
+    @property
+    def targets(self) -> np.ndarray:
+        """What is to be told: int32 [places]."""
+        return self.tokens[:, -1]
+
+    @property
+    def columns(self) -> np.ndarray:
+        """Where each place is in its sentence, from 0: int64 [places]."""
+        lengths = self._lengths
+        return ranges(np.zeros_like(lengths), lengths)
+
+    @property
+    def _lengths(self) -> np.ndarray:
+        """The places of each sentence: int64 [sentences]."""
+        firsts = np.flatnonzero(self.tokens[:, -2] == vocabulary.BOS)
+        return np.diff(np.append(firsts, len(self.tokens)))
+
+    def contexts(self, order: int) -> np.ndarray:
+        """Returns what an n-gram looks at as one number: int64 [places].
+
+        Args:
+            order: n, in 1..3: so many tokens less one are the digits of the number,
+                in the base of `num_tokens`, the last one the least.
+        """
+        numbers = np.zeros(len(self.tokens), np.int64)
+        for column in range(WIDTH - order, WIDTH - 1):
+            numbers *= self.num_tokens
+            numbers += self.tokens[:, column]
+        return numbers
+
+    def sequences(self, length: int) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the sentences as rows, padded; see `examples.Batch`.
+
+        Args:
+            length: The length of a row: at least the places of the longest sentence.
+
+        Returns:
+            Inputs and targets: int32 [sentences, length].
+        """
+        lengths = self._lengths
+        places = ranges(np.arange(len(lengths)) * length, lengths)
+        rows = []
+        for column in (-2, -1):
+            row = np.full(len(lengths) * length, vocabulary.PAD, np.int32)
+            row[places] = self.tokens[:, column]
+            rows.append(row.reshape(-1, length))
+        return rows[0], rows[1]
+
+
+def of_clients(
+    text: client_text.ClientText,
+    clients: np.ndarray,
+    limits: examples.ClientLimits,
+    num_tokens: int,
+) -> Windows:
+    """Returns the places of clients' text that training and judging use.
+
+    Args:
+        text: The sentences.
+        clients: int64 [n], indices into the population.
+        limits: How much of a client's text is used.
+        num_tokens: Size of the vocabulary with its special tokens.
+    """
+    sentences, _ = used_sentences(text, clients, limits.max_sentences)
+    starts = text.sentence_splits[sentences]
+    words = text.sentence_splits[sentences + 1] - starts
+    # One that is cut has no end.
+    lengths = np.minimum(words + 1, limits.max_words)
+    lengths += words == limits.max_words
+    lengths = lengths.astype(np.int64)
+    windows = np.empty((int(lengths.sum()), WIDTH), np.int32)
+    firsts = np.cumsum(lengths) - lengths
+    is_end = np.zeros(len(windows), bool)
+    is_end[(firsts + words)[words <= limits.max_words]] = True
+    targets = windows[:, -1]
+    targets[is_end] = vocabulary.EOS
+    used = np.minimum(words, limits.max_words)
+    targets[~is_end] = text.tokens[ranges(starts, used)]
+    for column, first in ((1, vocabulary.BOS), (0, vocabulary.PAD)):
+        windows[1:, column] = windows[:-1, column + 1]
+        windows[firsts, column] = first
+    return Windows(windows, num_tokens)
+
+
+def used_sentences(
+    text: client_text.ClientText, clients: np.ndarray, max_sentences: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the sentences of clients that are used, one client after the other.
+
+    Args:
+        text: All clients' sentences.
+        clients: int64 [n], indices into the population.
+        max_sentences: The first sentences of a client that are used.
+
+    Returns:
+        int64: indices of the sentences, and [n] how many each client has of them.
+    """
+    firsts = text.client_splits[clients]
+    counts = np.minimum(text.client_splits[clients + 1] - firsts, max_sentences)
+    return ranges(firsts, counts), counts
+
+
+def ranges(firsts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """Returns the integers of ranges, one range after the other.
+
+    Args:
+        firsts: Integers [n]: where each begins.
+        lengths: Integers [n], at least 0: how many there are of each.
+
+    Returns:
+        int64 [sum of lengths].
+    """
+    ends = np.cumsum(lengths, dtype=np.int64)
+    total = int(ends[-1]) if len(ends) else 0
+    shifts = np.repeat(firsts - (ends - lengths), lengths)
+    return shifts + np.arange(total)
