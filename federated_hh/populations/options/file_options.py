@@ -4,8 +4,8 @@ import dataclasses
 import re
 
 from federated_hh.options.fields import OptionError, option
+from federated_hh.populations.options import formats
 
-FORMATS = ("auto", "csv", "tsv", "jsonl", "parquet", "word_counts", "tff_sql")
 CSV_HEADERS = ("auto", "present", "absent")
 # Each is listed in `population.json`, which is read at every start.
 MAX_BAD_ROWS = 100_000
@@ -19,10 +19,8 @@ class FileOptions:
 
     format: str = option(
         "auto",
-        "Format of the file. 'auto' goes by its name. 'word_counts' is "
-        "user<TAB>word<TAB>count without header; 'tff_sql' is a database of TFF's "
-        "SqlClientData.",
-        choices=FORMATS,
+        f"Format of the file. 'auto' goes by its name. {formats.HELP}.",
+        choices=formats.CHOICES,
         flag="population_format",
         marks=_FILE_ONLY,
     )

@@ -274,32 +274,67 @@ def _leave_out_other_widths(found: _Records, width: int) -> None:
 
 
 def _column_names(
-    options: population_options.PopulationOptions, wanted: fields.Fields
+    options: population_options.PopulationOptions,
+    wanted: fields.Fields,
+    default_names: tuple[str, ...],
 ) -> tuple[tuple[str, ...] | None, bool]:
     """Returns the columns' names if given, and whether the file has a header."""
-    names = options.csv_columns or None
-    if options.format == "word_counts" and not names:
-        names = WORD_COUNT_COLUMNS
+    names = options.csv_columns or default_names or None
     if options.csv_header == "auto":
         return names, names is None and not wanted.all_numbers()
     return names, options.csv_header == "present"
 
 
-def read(
+def read_csv(
     path: str,
-    file_format: str,
     options: population_options.PopulationOptions,
     wanted: fields.Fields,
     bad: bad_rows.BadRows,
+) -> Iterator[fields.Rows]:
+    """Yields the rows of a CSV file, whose fields may be quoted; see `_read`."""
+    return _read(path, options, wanted, bad, is_quoted=True)
+
+
+def read_tsv(
+    path: str,
+    options: population_options.PopulationOptions,
+    wanted: fields.Fields,
+    bad: bad_rows.BadRows,
+) -> Iterator[fields.Rows]:
+    """Yields the rows of a TSV file, which knows no quotes; see `_read`."""
+    return _read(path, options, wanted, bad, is_quoted=False)
+
+
+def read_word_counts(
+    path: str,
+    options: population_options.PopulationOptions,
+    wanted: fields.Fields,
+    bad: bad_rows.BadRows,
+) -> Iterator[fields.Rows]:
+    """Yields the rows of a TSV file of users, words and counts; see `_read`."""
+    names = WORD_COUNT_COLUMNS
+    return _read(path, options, wanted, bad, is_quoted=False, default_names=names)
+
+
+def _read(
+    path: str,
+    options: population_options.PopulationOptions,
+    wanted: fields.Fields,
+    bad: bad_rows.BadRows,
+    *,
+    is_quoted: bool,
+    default_names: tuple[str, ...] = (),
 ) -> Iterator[fields.Rows]:
     """Yields the rows of a file.
 
     Args:
         path: The file; .gz, .xz and .zst are decompressed.
-        file_format: "csv", "tsv" or "word_counts".
         options: Encoding, names of the columns and whether there is a header.
         wanted: The columns to read.
         bad: Takes the rows that cannot be read.
+        is_quoted: Whether fields may be quoted, as in CSV.
+        default_names: Names of the columns where the options give none; such a file
+            has no header.
 
     Yields:
         Rows; the number is that of a row's first line.
@@ -308,11 +343,11 @@ def read(
         PopulationError: If the file cannot be read, a column is not there, or
             too many rows are bad.
     """
-    names, has_header = _column_names(options, wanted)
+    names, has_header = _column_names(options, wanted, default_names)
     indices: tuple[int, ...] = ()
     width = len(names) if names else 0
     records: _QuotedRecords | _PlainRecords = _PlainRecords()
-    if file_format == "csv":
+    if is_quoted:
         records = _QuotedRecords(width)
     with opening.open_blocks(path, options.encoding) as blocks:
         for block in itertools.chain(blocks, [""]):

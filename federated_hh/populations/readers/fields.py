@@ -10,7 +10,7 @@ import numpy as np
 
 from federated_hh.files import population_error
 from federated_hh.populations.columns import column_writer
-from federated_hh.populations.options import population_options
+from federated_hh.populations.options import formats, population_options
 from federated_hh.populations.readers import bad_rows, opening
 
 _SHORT = reprlib.Repr()  # of values for messages, which may have any length
@@ -41,12 +41,12 @@ class Fields:
 
         Args:
             options: The options.
-            file_format: The format of the file; "word_counts" holds words if no
-                column is named.
+            file_format: Name of the file's format.
         """
         word, count = options.word_column, options.count_column
-        if file_format == "word_counts" and word is None:
-            word, count = "word", "count"
+        by_format = formats.FORMATS[file_format].columns
+        if word is None and by_format is not None:
+            word, count = by_format
         if word is None:
             return cls(options.user_column, options.text_column, None, "text_column")
         return cls(options.user_column, word, count, "word_column")

@@ -9,13 +9,11 @@ from typing import Any
 from federated_hh.files import population_error
 from federated_hh.populations.columns import column_writer
 from federated_hh.populations.languages import tokenizers
-from federated_hh.populations.options import population_options
+from federated_hh.populations.options import formats, population_options
 from federated_hh.populations.readers import (
     bad_rows,
     building,
-    delimited,
     fields,
-    json_lines,
     sources,
     word_table,
 )
@@ -40,7 +38,7 @@ def read_rows(
     """
     paths = sources.files_of(options)
     found = sources.format_of(options)
-    if options.split is not None and found != "tff_sql":
+    if options.split is not None and not formats.FORMATS[found].has_splits:
         raise population_error.PopulationError(
             f"--population_split={options.split}: {paths[0]} is {found}, which has no "
             "splits; leave it out."
@@ -61,21 +59,10 @@ def _rows(
     bad: bad_rows.BadRows,
 ) -> Iterator[fields.Rows]:
     """Yields the rows of files, one file after the other."""
+    read = formats.FORMATS[found].read()
     for path in paths:
         bad.start_file(path)
-        if found == "parquet":
-            from federated_hh.populations.readers import parquet
-
-            batches = parquet.read(path, wanted, bad)
-        elif found == "tff_sql":
-            from federated_hh.populations.readers import sql_client_data
-
-            batches = sql_client_data.read(path, options, wanted, bad)
-        elif found == "jsonl":
-            batches = json_lines.read(path, options, wanted, bad)
-        else:
-            batches = delimited.read(path, found, options, wanted, bad)
-        for rows in batches:
+        for rows in read(path, options, wanted, bad):
             yield dataclasses.replace(rows, file=path)
 
 

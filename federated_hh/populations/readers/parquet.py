@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 
 from federated_hh.files import population_error, progress
 from federated_hh.populations.columns import arrow_text
+from federated_hh.populations.options import population_options
 from federated_hh.populations.readers import bad_rows, fields
 
 _ROWS_PER_BATCH = 1 << 13
@@ -101,12 +102,16 @@ def _columns(file: pq.ParquetFile, names: list[str]) -> Iterator[list[list[Any]]
 
 
 def read(
-    path: str, wanted: fields.Fields, bad: bad_rows.BadRows
+    path: str,
+    options: population_options.PopulationOptions,
+    wanted: fields.Fields,
+    bad: bad_rows.BadRows,
 ) -> Iterator[fields.Rows]:
     """Yields the rows of a file.
 
     Args:
         path: The file.
+        options: Not used: Parquet says by itself how it is encoded.
         wanted: The columns to read.
         bad: Takes the rows that cannot be read.
 
@@ -117,6 +122,7 @@ def read(
         PopulationError: If the file cannot be read, a column is not there or
             has another type, or too many rows are bad.
     """
+    del options
     try:
         with pq.ParquetFile(path) as file:
             schema = file.schema_arrow

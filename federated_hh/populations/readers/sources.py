@@ -6,18 +6,9 @@ from typing import Any
 
 from federated_hh.files import population_error
 from federated_hh.populations.columns import prepared_data
-from federated_hh.populations.options import file_options, population_options
+from federated_hh.populations.options import formats, population_options
 from federated_hh.populations.readers import opening
 
-_SUFFIXES = {
-    ".csv": "csv",
-    ".tsv": "tsv",
-    ".tab": "tsv",
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".parquet": "parquet",
-    ".sqlite": "tff_sql",
-}
 _FLAG = "population"
 
 
@@ -140,14 +131,16 @@ def _of_directory(directory: str, wanted: str) -> list[str]:
         if not name.startswith((".", "_"))
     ]
     files = [path for path in paths if not os.path.isdir(path)]
-    known = [path for path in files if wanted != "auto" or _suffix(path) in _SUFFIXES]
+    known = [
+        path for path in files if wanted != "auto" or _suffix(path) in formats.BY_SUFFIX
+    ]
     if not known:
         shown = ", ".join(map(os.path.basename, paths[:5])) or "nothing"
         raise population_error.PopulationError(
             f"{_FLAG}: the directory {directory} has no file of a known format "
-            f"({', '.join(_SUFFIXES)}); it has {shown}. Name the files by a pattern "
-            "such as 'DIR/*.txt' and their format by --population_format; files in "
-            "directories below it are 'DIR/**/*.csv'."
+            f"({', '.join(formats.BY_SUFFIX)}); it has {shown}. Name the files by a "
+            "pattern such as 'DIR/*.txt' and their format by --population_format; "
+            "files in directories below it are 'DIR/**/*.csv'."
         )
     return known
 
@@ -162,22 +155,18 @@ def _format(path: str, wanted: str) -> str:
     _, compression = opening.split_compression(path)
     found = wanted
     if wanted == "auto":
-        if _suffix(path) not in _SUFFIXES:
+        if _suffix(path) not in formats.BY_SUFFIX:
             raise population_error.PopulationError(
                 f"{path}: the name does not tell the format (known: "
-                f"{', '.join(_SUFFIXES)}, all but Parquet and SQLite also with "
+                f"{', '.join(formats.BY_SUFFIX)}, all but Parquet and SQLite also with "
                 f"{', '.join(opening.COMPRESSIONS)}); say which it is with "
                 "--population_format: "
-                f"{', '.join(file_options.FORMATS[1:])}."
+                f"{', '.join(formats.FORMATS)}."
             )
-        found = _SUFFIXES[_suffix(path)]
-    reasons = {
-        "parquet": "Parquet compresses inside the file and",
-        "tff_sql": "a database is read here and there, and",
-    }
-    if found in reasons and compression:
+        found = formats.BY_SUFFIX[_suffix(path)].name
+    why = formats.FORMATS[found].uncompressed_why
+    if why and compression:
         raise population_error.PopulationError(
-            f"{path}: {reasons[found]} cannot be read from {compression}; decompress "
-            "it first."
+            f"{path}: {why} cannot be read from {compression}; decompress it first."
         )
     return found
