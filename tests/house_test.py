@@ -3,6 +3,7 @@
 import ast
 import functools
 import graphlib
+import importlib
 import itertools
 import json
 import os
@@ -174,6 +175,17 @@ class HouseTest(absltest.TestCase):
                 files = (ROOT / package.replace(".", "/")).glob("*.py")
                 imported = set().union(*map(_imported, files)) - {package}
                 self.assertContainsSubset(imported, _declared(package))
+
+    def test_rooms_say_what_they_hold_and_export_it(self):
+        for package in sorted(p for p in _packages() if p.startswith(_LIBRARY)):
+            with self.subTest(package):
+                room = importlib.import_module(package)
+                self.assertRegex(room.__doc__ or "", r"^[A-Z][^\n]{10,}[.]")
+                modules = {p.stem for p in _files(package.replace(".", "/"))}
+                for name in getattr(room, "__all__", ()):
+                    self.assertIsNotNone(getattr(room, name))
+                    # Else `from room import module` would give something else.
+                    self.assertNotIn(name, modules)
 
     def test_privacy_imports_no_tensorflow(self):
         for path in itertools.chain(

@@ -1,1 +1,13 @@
 """Locally private reports: plans, statements, and the policy of a device."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach(
+    __name__,
+    submod_attrs={
+        "device_policy": ["Limits", "Policy"],
+        "device_reports_plan": ["DeviceReports", "MinimumCohort"],
+        "plan": ["LocalReports", "one_report"],
+        "sketch_plan": ["SketchReports"],
+    },
+)
