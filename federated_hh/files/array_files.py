@@ -27,7 +27,7 @@ def write(path: pathlib.Path, arrays: Mapping[str, np.ndarray]) -> None:
 
     Args:
         path: The file; replaced if it exists.
-        arrays: By name.
+        arrays: Arrays by name.
 
     Raises:
         OSError: If it cannot be written; it names the file.

@@ -47,7 +47,7 @@ def locked(target: str | os.PathLike[str], purpose: str) -> Iterator[None]:
 
     Args:
         target: The path to write; it need not exist, its parent directory must.
-        purpose: What the lock is for, as in "preparing the population".
+        purpose: Purpose of the lock, such as "preparing the population".
 
     Yields:
         Nothing; the lock is held inside the `with` block.
@@ -72,7 +72,7 @@ def naming(path: str | os.PathLike[str]) -> Iterator[None]:
     The system names a file that cannot be opened, but not one that cannot be written.
 
     Args:
-        path: What is written in the `with` block.
+        path: File that the `with` block writes.
     """
     try:
         yield

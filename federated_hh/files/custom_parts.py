@@ -15,10 +15,10 @@ def load(option: str, name: str, what: str, base: type = object) -> Any:
     """Returns a class.
 
     Args:
-        option: What asks for it, in errors.
+        option: Option that names it, for errors.
         name: As `module:Class`.
-        what: What the class has to be, in errors: "an algorithm".
-        base: What it has to be derived from.
+        what: Noun for errors, such as "an algorithm".
+        base: Required base class.
 
     Raises:
         ValueError: If there is none of that name, it is derived from something else,
@@ -41,9 +41,9 @@ def load_function(option: str, name: str, what: str) -> Callable[..., Any]:
     """Returns a function, or another thing that can be called.
 
     Args:
-        option: What asks for it, in errors.
+        option: Option that names it, for errors.
         name: As `module:function`.
-        what: What it has to be, in errors: "a function of a number".
+        what: Noun for errors, such as "a function of a number".
 
     Raises:
         ValueError: If there is none of that name, or it cannot be called.

@@ -1,4 +1,4 @@
-"""Where this code stands: in a checkout, or installed by pip."""
+"""The location of this code: a checkout, or an environment's packages."""
 
 import importlib.metadata
 import os

@@ -1,4 +1,4 @@
-"""How much memory and disk is left, so that work stops before the system stops it."""
+"""Checks of memory and disk, so that work stops before the system stops it."""
 
 import contextlib
 import ctypes
@@ -94,7 +94,7 @@ def check_disk(directory: pathlib.Path, needed: int, what: str) -> None:
     """Refuses what would not fit onto the disk.
 
     Args:
-        directory: Where it is going to be.
+        directory: Directory of the file.
         needed: About how many bytes it takes from now on.
         what: It, with the options that decide on it, for the message.
 

@@ -20,8 +20,8 @@ def in_order(
 
     Args:
         function: May run in several threads at once.
-        count: How many results.
-        threads: How many to use; None for one a core.
+        count: Number of results.
+        threads: Thread count; None for one a core.
     """
     threads = threads or len(os.sched_getaffinity(0))
     with concurrent.futures.ThreadPoolExecutor(threads) as executor:

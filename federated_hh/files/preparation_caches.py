@@ -12,7 +12,7 @@ def cached(maxsize: int | None) -> Callable[[F], F]:
     """Returns a decorator: `functools.lru_cache` until `forget` is called.
 
     Args:
-        maxsize: How many results are kept at most; None for all.
+        maxsize: Largest number of kept results; None for all.
     """
 
     def decorate(function: F) -> F:

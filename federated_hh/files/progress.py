@@ -13,9 +13,9 @@ class Progress:
     """Reports how far a piece of work is; used as a context manager.
 
     Attributes:
-        description: What is being done, as in "Reading tweets.csv".
+        description: Work in progress, such as "Reading tweets.csv".
         total: Amount of work in all.
-        unit: What the amount counts, as in "clients" or "B".
+        unit: Unit of the amount, such as "clients" or "B".
     """
 
     def __init__(self, description: str, total: int, unit: str):

@@ -1,4 +1,4 @@
-"""Which code and packages a run is made with: what can change a result beside flags."""
+"""Versions of code and packages that can change a result, besides flags."""
 
 import functools
 import hashlib
@@ -87,7 +87,7 @@ def changed_versions(run: dict[str, Any]) -> list[str]:
     """Returns what has another version now than when a run began, as texts.
 
     Args:
-        run: What the run's `run.json` says.
+        run: Contents of the run's `run.json`.
     """
     now = package_versions()
     changed = [

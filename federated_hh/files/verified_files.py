@@ -36,7 +36,7 @@ class DamagedFileError(population_error.PopulationError):
 
 @dataclasses.dataclass(frozen=True)
 class WrittenFile:
-    """What is known of a file from when it was written.
+    """Size and digest of a file, from when it was written.
 
     Attributes:
         size: In bytes.
@@ -116,10 +116,10 @@ def verify(
 
     Args:
         directory: Absolute path of where they are.
-        files: What was written, by name.
+        files: Written files by name.
         checks: By name, what a file may hold; called with its contents in chunks, which
             are of a multiple of 8 bytes but for the last.
-        remedy: What to do if one is damaged, as a clause.
+        remedy: Advice for a damaged file, as a clause.
         inspect: A check of the files together, called where one had to be read.
 
     Raises:

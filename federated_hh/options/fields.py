@@ -36,7 +36,7 @@ _METADATA = "option"
 
 @dataclasses.dataclass(frozen=True)
 class _Limits:
-    """What `option` was told of a field."""
+    """The arguments of `option`, kept with a field."""
 
     help: str
     least: float | None
@@ -111,21 +111,21 @@ def option(
 
     Args:
         default: What it is where it is not given; `REQUIRED` where it has to be given.
-        help: What it means, in a sentence.
+        help: Meaning, in a sentence.
         least: The smallest number that is allowed.
         most: The largest one.
         above: A number that is too small, and so are all below it.
         below: A number that is too large, and so are all above it.
         or_infinite: Whether infinity is allowed, whatever `most` says.
         unit: The unit of the number, such as "hours".
-        why: What the range comes from, for the message.
+        why: Reason for the range, for the message.
         choices: The texts that are allowed; all where there are none.
         flag: The flag's name, where it is not the field's.
         group: What a person decides with it, where that is not what the class is about:
             a heading of --help.
         marks: More metadata of the field, by name.
         is_valid: Whether a text is allowed; any is where it is None.
-        form: What a text has to be, as in "a number or 1/n^2".
+        form: Form of a text, such as "a number or 1/n^2".
     """
     choices = tuple(choices)
     limits = _Limits(
@@ -147,7 +147,7 @@ class OptionField:
         kind: `int`, `float`, `str`, `bool`, `tuple` or an enumeration.
         is_optional: Whether it may be None.
         default: `REQUIRED` where it has to be given.
-        help: What it means.
+        help: Meaning, in a sentence.
         choices: The texts that are allowed; all where there are none.
         marks: The field's metadata.
     """
@@ -163,12 +163,12 @@ class OptionField:
 
     @property
     def group(self) -> str | None:
-        """What a person decides with it; None for what the class is about."""
+        """Topic of the option in --help; None for the topic of its class."""
         return self.marks[_METADATA].group
 
     @property
     def range(self) -> str:
-        """What a value has to be, as in "an integer in [1, 10] (it is late)"."""
+        """Description of allowed values, such as "an integer in [1, 10] (why)"."""
         limits = self.marks[_METADATA]
         reason = f" ({limits.why})" if limits.why else ""
         if self.choices:
@@ -300,7 +300,7 @@ def raise_all(errors: Sequence[ValueError]) -> None:
     """Raises what is wrong, all of it.
 
     Args:
-        errors: What was found; `SeveralError` among them is taken apart.
+        errors: Errors to raise; a `SeveralError` among them is taken apart.
 
     Raises:
         ValueError: The one, or `SeveralError` with all; nothing where there is none.
@@ -361,7 +361,7 @@ class OptionError(ValueError):
 
 
 class _Names(dict):
-    """What `str.format_map` looks up in a template."""
+    """Mapping that `str.format_map` looks up in a template."""
 
     def __init__(self, error: OptionError, as_flag: bool):
         super().__init__()

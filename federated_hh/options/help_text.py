@@ -1,4 +1,4 @@
-"""What --help says of a program: its flags by what a person decides, ten first."""
+"""Help of programs: their flags by topic, the ten first ones on top."""
 
 import dataclasses
 import shutil
@@ -39,7 +39,7 @@ def add(title: str, fields: Iterable[fields_lib.OptionField]) -> None:
     """Adds flags to what `text` tells.
 
     Args:
-        title: What a person decides with those that say nothing else.
+        title: Topic of the flags without a topic of their own.
         fields: The flags.
     """
     for field in fields:

@@ -80,7 +80,7 @@ def define(
         only: Names of the fields that get a flag; None for all. The others keep their
             defaults.
         defaults: Other defaults of this program, by the fields' names.
-        title: What they are about, for --help; by default the class's docstring.
+        title: Topic of the flags in --help; by default the class's docstring.
     """
     fields = fields_lib.fields_of(options_class)
     chosen = [fields[name] for name in (fields if only is None else only)]
@@ -92,7 +92,7 @@ def check_all(*checks: Callable[[], Any]) -> None:
     """Does checks, so that all that is wrong is told at once.
 
     Raises:
-        ValueError: That of the one that fails; `fields.SeveralError` where several do.
+        ValueError: An option is invalid; `fields.SeveralError` if several are.
     """
     errors = []
     for each in checks:

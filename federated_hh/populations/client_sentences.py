@@ -66,9 +66,9 @@ def prepare(
             used.
         vocabulary: Gives words their token ids.
         tokenizer: Cuts text into sentences of words.
-        cache_dir: Where prepared data is kept; None for `.cache/populations` in the
+        cache_dir: Directory of prepared data; None for `.cache/populations` in the
             repository.
-        language: What synthetic clients write; None for the defaults.
+        language: Language of synthetic clients; None for the defaults.
 
     Returns:
         The sentences, memory-mapped. The metadata counts clients without a sentence,

@@ -78,8 +78,8 @@ def prepare(
     want the same one, the second waits for the first.
 
     Args:
-        options: What the population is made of.
-        cache_dir: Where prepared populations are kept; None for `.cache/populations` in
+        options: Options of the population.
+        cache_dir: Directory of prepared data; None for `.cache/populations` in
             the repository.
         tokenizer: A user's own tokenizer, in place of the one that the options name. A
             change inside the functions that its `split` calls is not seen: give it a

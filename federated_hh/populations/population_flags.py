@@ -33,7 +33,7 @@ _OF_A_FILE = (
 
 @dataclasses.dataclass(frozen=True)
 class _CacheOptions:
-    """Where populations are kept: of a machine, and not of what is computed."""
+    """Options of the machine, which decide no result: the population cache."""
 
     population_cache: str = option(
         str(prepared_data.DEFAULT_CACHE),

@@ -1,4 +1,4 @@
-"""What a population's words are like: a dozen numbers, with standard errors."""
+"""Statistics of a population's words: a dozen numbers, with standard errors."""
 
 import dataclasses
 from collections.abc import Mapping

@@ -56,7 +56,7 @@ class DiscreteGaussian:
     Attributes:
         stddev: S, of the continuous Gaussian whose guarantee the noise has.
         step: k: the sum's steps.
-        levels: How many draws from the table make a number.
+        levels: Number of table draws that make a number.
         largest: No number is farther from 0.
     """
 
@@ -87,7 +87,7 @@ class DiscreteGaussian:
 
         Args:
             bits: The stream that the numbers are a function of.
-            size: How many.
+            size: Number of values.
 
         Returns:
             int64 [size], independent.

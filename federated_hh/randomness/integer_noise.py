@@ -54,7 +54,7 @@ class Node:
         total: int64 [size]: the noisy total.
         estimate: float64 [size]: of the same sum, from the noisy totals of the whole
             subtree.
-        history: What the noise was drawn with.
+        history: History of the stream that drew the noise.
     """
 
     total: np.ndarray
@@ -64,15 +64,15 @@ class Node:
 
 @dataclasses.dataclass(frozen=True)
 class NoiseState:
-    """Where the noise stands between rounds.
+    """The noise's state between rounds.
 
     Attributes:
-        tree: How many trees there were before.
+        tree: Number of earlier trees.
         rounds: Rounds of this tree.
         nodes: The complete nodes that the rounds are the union of, the largest first;
             none where noise is independent.
         hidden: int64 [size] each: what correlated noise remembers, encrypted.
-        history: What it was encrypted with.
+        history: History of the stream that encrypted it.
     """
 
     tree: int = 0
@@ -83,7 +83,7 @@ class NoiseState:
 
 
 class IntegerNoise(abc.ABC):
-    """What all kinds share: `Tree`, `Independent`, `correlated_noise.Correlated`."""
+    """Base class of `Tree`, `Independent` and `correlated_noise.Correlated`."""
 
     @abc.abstractmethod
     def restart(self, state: NoiseState) -> NoiseState:
@@ -190,7 +190,7 @@ class _Merge:
     Attributes:
         first: The first child.
         first_noise: Its noise, drawn again.
-        noise: That of their parent.
+        noise: Noise of their parent.
         height: The parent's.
     """
 
@@ -205,7 +205,7 @@ class _Merge:
         """Returns the next part of the parent: its sum, noisy total and estimate.
 
         Args:
-            place: Where the part is.
+            place: Position of the part.
             exact: The part of the second child's sum.
             estimate: The part of its estimate, which is overwritten.
         """

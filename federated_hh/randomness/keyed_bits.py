@@ -47,8 +47,8 @@ class KeyedBits:
         """Returns random words.
 
         Args:
-            block: Which block of the stream, at least 0.
-            size: How many; the first of a block are the same whatever the size.
+            block: Number of the stream's block, at least 0.
+            size: Number of bytes; a block's first ones do not depend on it.
             purpose: Tells apart several blocks of a number.
 
         Returns:

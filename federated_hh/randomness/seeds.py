@@ -57,7 +57,7 @@ def stateless_seed(seed: int, *path: str | int) -> np.ndarray:
     """Returns a seed for TensorFlow's stateless operations.
 
     Args:
-        seed: See `derive`.
+        seed: Seed, as in `derive`.
         *path: See `derive`.
 
     Returns:

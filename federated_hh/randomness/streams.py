@@ -20,7 +20,7 @@ class Stream:
 
     Attributes:
         key: A secret in [0, 2^128), or a public seed. Not shown by `repr`.
-        path: What the stream is for.
+        path: Purpose of the stream.
         history: A digest of the sums that the run had until then; may be empty.
     """
 

@@ -42,14 +42,14 @@ def computing(*, max_concurrent_calls: int = -1) -> Iterator[None]:
     """Runs TFF computations of the enclosed block as the program chose.
 
     Args:
-        max_concurrent_calls: How many clients are computed at once, by each worker;
+        max_concurrent_calls: Number of clients that each worker computes at once;
             -1 leaves it to the runtime.
 
     Raises:
-        WorkerError: See `tff_worker`.
-        SecureSumError: See `tff_worker`.
+        WorkerError: As in `tff_worker`.
+        SecureSumError: As in `tff_worker`.
         ValueError: If what was chosen is not there, as a device.
-        EngineError: See `engines.ray_engine.computing`.
+        EngineError: As in `engines.ray_engine.computing`.
     """
     chosen = engine_options.chosen().runtime
     with contextlib.ExitStack() as stack:
@@ -81,7 +81,7 @@ def tff_worker(
     Args:
         call_timeout_seconds: Ends the worker, with a `WorkerError`, where one call of
             a computation takes longer. None: no limit.
-        max_concurrent_calls: See `Worker`.
+        max_concurrent_calls: Limit, as in `Worker`.
         answer_timeout_seconds: Ends a worker that was stopped or hangs; see `Worker`.
 
     Yields:
@@ -109,8 +109,8 @@ def set_default_worker(
     """Makes a new worker serve all TFF computations of this thread, for notebooks.
 
     Args:
-        call_timeout_seconds: See `tff_worker`.
-        answer_timeout_seconds: See `tff_worker`.
+        call_timeout_seconds: Time limit, as in `tff_worker`.
+        answer_timeout_seconds: Time limit, as in `tff_worker`.
 
     Returns:
         The worker; it ends with the program, or with its `close()`.

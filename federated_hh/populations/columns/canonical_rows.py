@@ -123,7 +123,7 @@ def rows(
             is that of the client's data.
         words: Integers [n], at least 0.
         counts: Integers [n], at least 1; None if all are 1.
-        num_clients: How many rows to make.
+        num_clients: Number of rows to make.
     """
     size = len(clients)
     lengths = np.zeros(num_clients, np.int64)

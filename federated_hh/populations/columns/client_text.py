@@ -56,7 +56,7 @@ class ClientText:
         """Opens a directory after checking that it is whole.
 
         Args:
-            directory: What `write` or `from_rows` made.
+            directory: Directory that `write` or `from_rows` made.
 
         Raises:
             FileNotFoundError: If there is none at `directory`.
@@ -102,7 +102,7 @@ class ClientText:
         """Writes and opens a small population given in Python.
 
         Args:
-            directory: Where to write it; must not exist.
+            directory: Directory to create; it must not exist.
             rows: For each client its id, distinct, and its sentences as token ids.
             metadata: JSON values kept beside the sizes.
 
@@ -161,12 +161,12 @@ class ClientText:
 
     @functools.cached_property
     def sentence_splits(self) -> np.ndarray:
-        """Where each sentence's tokens start: int64 [num_sentences + 1]."""
+        """Start of each sentence's tokens: int64 [num_sentences + 1]."""
         return self._map("sentence_splits")
 
     @functools.cached_property
     def client_splits(self) -> np.ndarray:
-        """Where each client's sentences start: int64 [num_clients + 1]."""
+        """Start of each client's sentences: int64 [num_clients + 1]."""
         return self._map("client_splits")
 
     @functools.cached_property
@@ -216,7 +216,7 @@ def new_text(
     """Makes a directory of sentences that appears only when it is whole.
 
     Args:
-        directory: Where; must not exist.
+        directory: Directory to create; it must not exist.
 
     Returns:
         A context that yields where a `ClientTextWriter` has to write and finish. It

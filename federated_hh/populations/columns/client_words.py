@@ -62,7 +62,7 @@ class ClientWords:
         """Opens a population directory after checking that it is whole.
 
         Args:
-            directory: What `column_writer.write_columns`, `from_rows` or
+            directory: Directory that `column_writer.write_columns`, `from_rows` or
                 `federated_hh.populations.population.prepare` made.
 
         Returns:
@@ -110,7 +110,7 @@ class ClientWords:
         """Writes and opens a small population given in Python.
 
         Args:
-            directory: Where to write it; must not exist.
+            directory: Directory to create; it must not exist.
             rows: For each client its id, distinct, and its words with counts in
                 1..2**31-1. A word that comes twice has its counts added. A client may
                 have no words.
@@ -171,7 +171,7 @@ class ClientWords:
 
     @functools.cached_property
     def packing(self) -> packed_entries.Packing:
-        """How a word and its count make an entry."""
+        """The packing of a word and its count as an entry."""
         return _packing_of(self.directory, self.metadata)
 
     @functools.cached_property
@@ -191,7 +191,7 @@ class ClientWords:
 
     @functools.cached_property
     def row_splits(self) -> np.ndarray:
-        """Where each client's entries start: int64 [num_clients + 1]."""
+        """Start of each client's entries: int64 [num_clients + 1]."""
         return self._map("row_splits")
 
     @functools.cached_property
@@ -286,7 +286,7 @@ class ClientWords:
         """Returns the path of an array computed from the population, built once.
 
         Args:
-            name: See `derived_columns`.
+            name: Name, as in `derived_columns`.
             build: Computes the array; called only if no earlier run has kept it.
 
         Returns:

@@ -22,7 +22,7 @@ class Values:
         self._dtype, self._low, self._high = dtype, low, high
 
     def __call__(self, chunk: memoryview) -> None:
-        """Takes the next values; raises `ValueError` if one lies outside."""
+        """Checks the next values; raises `ValueError` if one lies outside."""
         array = np.frombuffer(chunk, self._dtype)
         if array.min() < self._low or array.max() > self._high:
             raise ValueError(
@@ -38,13 +38,13 @@ class Entries:
         """Starts a check.
 
         Args:
-            packing: How they are packed.
-            num_words: How many words there are.
+            packing: Packing of the entries.
+            num_words: Number of words.
         """
         self._packing, self._num_words = packing, num_words
 
     def __call__(self, chunk: memoryview) -> None:
-        """Takes the next entries; raises `ValueError` if one is wrong."""
+        """Checks the next entries; raises `ValueError` if one is wrong."""
         entries = np.frombuffer(chunk, self._packing.dtype)
         self._packing.check(entries, self._num_words)
 
@@ -57,8 +57,8 @@ class Splits:
 
         Args:
             dtype: The dtype of the column.
-            rows: How many there are.
-            end: Where the last row ends; the first starts at 0.
+            rows: Number of rows.
+            end: End of the last row; the first starts at 0.
             least: The least length of a row.
         """
         self._dtype, self._rows, self._end, self._least = dtype, rows, end, least
@@ -66,7 +66,7 @@ class Splits:
         self._before: int | None = None
 
     def __call__(self, chunk: memoryview) -> None:
-        """Takes the next values; raises `ValueError` if they make no rows."""
+        """Checks the next values; raises `ValueError` if they make no rows."""
         array = np.frombuffer(chunk, self._dtype)
         # Before differences are taken, which could overflow.
         if array.min() < 0 or array.max() > self._end:

@@ -32,9 +32,9 @@ def write(
     """Writes the metadata of a directory.
 
     Args:
-        directory: Where.
+        directory: Directory of the files.
         metadata: JSON values.
-        files: What was written, by name.
+        files: Written files by name.
     """
     contents = dict(
         metadata,
@@ -57,7 +57,7 @@ def read(
     Args:
         directory: Absolute path.
         schema_version: The one that the caller reads.
-        contents: What it has to hold, other than words.
+        contents: Required contents, other than words.
 
     Raises:
         FileNotFoundError: If there is none.

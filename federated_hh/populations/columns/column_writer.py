@@ -175,7 +175,7 @@ def new_population(directory: str | os.PathLike[str]) -> Iterator[ColumnWriter]:
     """Makes a population directory that appears only when it is whole.
 
     Args:
-        directory: Where; must not exist.
+        directory: Directory to create; it must not exist.
 
     Yields:
         A writer, to be finished (`ColumnWriter.finish`) inside the block.
@@ -204,8 +204,8 @@ def write_columns(
     """Writes a population directory from chunks of clients.
 
     Args:
-        directory: Where; must not exist.
-        chunks: See `ColumnWriter.append_rows`.
+        directory: Directory to create; it must not exist.
+        chunks: Rows, as in `ColumnWriter.append_rows`.
         words: The distinct words, in the order of their spelling.
         client_ids: One id a client; None for "0", "1", ...
         metadata: JSON values kept in `population.json`.

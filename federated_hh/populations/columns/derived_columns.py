@@ -31,7 +31,7 @@ def find_or_build(
     Args:
         directory: Absolute path of the population.
         fingerprint: The fingerprint of the population.
-        names: See `ClientWords.derived_columns`, as `build`.
+        names: Names, as in `ClientWords.derived_columns`; `build` likewise.
         build: Gives, in their order, the pieces of all arrays.
 
     Raises:

@@ -19,11 +19,11 @@ _NARROW, _WIDE = np.dtype("<i4"), np.dtype("<i8")
 
 @dataclasses.dataclass(frozen=True)
 class Packing:
-    """How the entries of a population are packed.
+    """The packing of a population's entries.
 
     Attributes:
         dtype: The dtype of an entry: int32 or int64.
-        count_bits: How many of its lower bits are the count; those above are the word.
+        count_bits: Number of lower bits for the count; those above are the word.
     """
 
     dtype: np.dtype

@@ -34,7 +34,7 @@ def find_or_make(
     one, the second waits for the first.
 
     Args:
-        cache_dir: Where prepared data is kept; None for `.cache/populations` in the
+        cache_dir: Directory of prepared data; None for `.cache/populations` in the
             repository.
         stem: Begins the directory's name.
         identity: JSON values with "format_version", "source" and "options", and
@@ -77,7 +77,7 @@ def find_or_make(
 class _HasMetadata(Protocol):
     @property
     def metadata(self) -> Mapping[str, Any]:
-        """What was written with it."""
+        """Metadata that was written with the data."""
 
 
 Prepared = TypeVar("Prepared", bound=_HasMetadata)
@@ -91,8 +91,8 @@ def open_prepared(
     """Opens what `find_or_make` found, and makes sure that it is what was asked for.
 
     Args:
-        directory: Where it is.
-        identity: As for `find_or_make`.
+        directory: Directory of the prepared data.
+        identity: Identity, as in `find_or_make`.
         opener: Opens it; what it returns has its "identity" in its `metadata`.
 
     Raises:
@@ -129,7 +129,7 @@ def parts_of(data_dir: str | os.PathLike[str], pattern: str) -> list[pathlib.Pat
     """Returns the files of a data set that comes in parts, in order.
 
     Args:
-        data_dir: Where the data sets are.
+        data_dir: Directory of the data sets.
         pattern: The pattern of the files, relative to it, such as
             "blogs/posts-*.jsonl.xz".
 
@@ -191,7 +191,7 @@ def file_state(path: str | None, name: str) -> dict[str, Any] | None:
 
     Args:
         path: The file; None for none.
-        name: What it is, for messages.
+        name: Noun for messages.
 
     Raises:
         PopulationError: If it is missing or unreadable.

@@ -27,7 +27,7 @@ class RawColumnWriter:
     """Writes the files of one directory.
 
     Attributes:
-        directory: Where they are written.
+        directory: Directory to write to.
     """
 
     def __init__(self, directory: pathlib.Path, columns: Mapping[str, np.dtype]):
@@ -120,11 +120,11 @@ class RawColumnWriter:
 
 @dataclasses.dataclass(frozen=True)
 class Column:
-    """What a raw column of a directory has to be.
+    """The required type and length of a raw column.
 
     Attributes:
         dtype: The dtype of its values.
-        length: How many there are.
+        length: Number of values.
         check: The check of the values; see `column_checks`. For one reading.
     """
 
@@ -146,7 +146,7 @@ def verify(
 
     Args:
         directory: Absolute path.
-        files: What was written, from its metadata.
+        files: Written files, from the metadata.
         columns: The raw columns, by name.
         strings: The tables of strings, by name: how many each has.
         optional: Names of `strings` that may be absent.

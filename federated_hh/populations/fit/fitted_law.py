@@ -166,7 +166,7 @@ def fit(
     Args:
         rows: Words of clients who all have some.
         rng: The generator of the simulated populations.
-        num_simulations: How many there are for each step; their errors add to the fit's
+        num_simulations: Simulations of each step; their errors add to the fit's
             by a factor of sqrt(1 + 1 / num_simulations).
         own_lengths: Whether the populations that are drawn from the fitted law have
             clients with as many words as ones of `rows`, each as likely; else the

@@ -1,4 +1,4 @@
-"""What a fit of a population is asked for; `fit_population` has the flags."""
+"""Options of a fit of a population; `fit_population` has the flags."""
 
 import dataclasses
 
@@ -9,7 +9,7 @@ WORD_LISTS = ("english", "own", "own_counts")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FitOptions:
-    """What a fit of a population is asked for.
+    """Options of a fit of a population.
 
     Raises:
         OptionError: If an option is not allowed.

@@ -17,7 +17,7 @@ _PRINTABLE = "".join(c for c in string.printable if not c.isspace())
 
 @dataclasses.dataclass(frozen=True)
 class TokenRule:
-    """How words are found where white space parts them: many texts at a time.
+    """Tokenization of many texts at a time, where white space parts words.
 
     Attributes:
         normalize: Given a text, returns it as it is cut at white space then. What it

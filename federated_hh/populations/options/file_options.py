@@ -1,4 +1,4 @@
-"""Which files a population is read from, and how: a part of `population_options`."""
+"""Options of the files that a population is read from."""
 
 import dataclasses
 import re
@@ -15,7 +15,7 @@ _FILE_ONLY = {"source": "file"}
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FileOptions:
-    """How files are read; `population_options.PopulationOptions` checks them."""
+    """Options of files; `population_options.PopulationOptions` checks them."""
 
     format: str = option(
         "auto",

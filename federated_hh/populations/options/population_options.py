@@ -1,4 +1,4 @@
-"""What a population is made of, and the error when it cannot be.
+"""Options of a population.
 
 Imports nothing heavy, so that flags can be parsed and wrong ones refused at once.
 """
@@ -32,7 +32,7 @@ _WORDS_ONLY = {"contents": "words"}
 
 @dataclasses.dataclass(frozen=True)
 class PopulationOptions(file_options.FileOptions):
-    """What a population is made of; `populations.population_flags` has the flags."""
+    """Options of a population; `populations.population_flags` has the flags."""
 
     source: str = option(
         SYNTHETIC,
@@ -296,7 +296,7 @@ class PopulationOptions(file_options.FileOptions):
 
 @dataclasses.dataclass(frozen=True)
 class LanguageOptions:
-    """What the language is made of that synthetic clients write."""
+    """Options of the language of synthetic clients."""
 
     mean_sentence_words: float = option(
         8.0,

@@ -17,8 +17,8 @@ class BadRows:
         """Starts with none.
 
         Args:
-            limit: How many there may be in all files, at least 0.
-            num_files: How many files are read; of several, each row says which it is
+            limit: Largest number of bad rows in all files, at least 0.
+            num_files: Number of files; if there are several, each row says which it is
                 in.
         """
         self._limit = limit
@@ -34,8 +34,8 @@ class BadRows:
         """Notes a bad row.
 
         Args:
-            line: Where it starts, from 1.
-            reason: What is wrong with it.
+            line: Number of its first line, from 1.
+            reason: The row's fault.
 
         Raises:
             PopulationError: If there are now more than allowed.

@@ -30,7 +30,7 @@ class Clients(dict):
 
 
 class PopulationBuilder:
-    """Takes rows, then writes the columns.
+    """Collects rows, then writes the columns.
 
     Holds the distinct words and client ids in memory; the rest goes to disk.
     """
@@ -48,7 +48,7 @@ class PopulationBuilder:
             writer: The writer of the population.
             table: Names and filters the words.
             tokenizer: Cuts text into words; None if rows hold words.
-            entries_in_memory: How many words are grouped at a time.
+            entries_in_memory: Number of words grouped at a time.
         """
         self._writer = writer
         self._table = table

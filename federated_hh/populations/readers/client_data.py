@@ -64,10 +64,10 @@ def from_client_data(
     Args:
         client_data: Clients whose datasets have strings as elements, or mappings with a
             string feature, batched or not.
-        directory: Where to write it; must not exist.
+        directory: Directory to create; it must not exist.
         text_feature: The feature to read if elements are mappings.
         tokenizer: Cuts text into words; a name or a tokenizer.
-        options: What is left out: `alphabet`, `out_of_alphabet`, `known_words`,
+        options: Filters of words: `alphabet`, `out_of_alphabet`, `known_words`,
             `only_words` and `empty_clients` are used, the rest is not. None for the
             defaults.
 

@@ -54,7 +54,7 @@ class _QuotedRecords:
         """Starts at the first line.
 
         Args:
-            width: How many fields a record has; 0 for as many as the first.
+            width: Number of fields of a record; 0 for as many as the first has.
         """
         self._width = width
         self._done = 0  # lines of the file
@@ -90,8 +90,8 @@ class _QuotedRecords:
 
         Args:
             block: Whole lines.
-            width: How many fields a record has.
-            indices: Which of them are wanted.
+            width: Number of fields of a record.
+            indices: Indices of the wanted fields.
 
         Returns:
             The line and the wanted fields of each record; None if the block has to be
@@ -331,7 +331,7 @@ def _read(
         path: The file; .gz, .xz and .zst are decompressed.
         options: Encoding, names of the columns and whether there is a header.
         wanted: The columns to read.
-        bad: Takes the rows that cannot be read.
+        bad: Collects the rows that cannot be read.
         is_quoted: Whether fields may be quoted, as in CSV.
         default_names: Names of the columns where the options give none; such a file
             has no header.

@@ -1,4 +1,4 @@
-"""Which fields of a row hold what, and their values checked."""
+"""The fields of a row and checks of their values."""
 
 import dataclasses
 import itertools
@@ -22,9 +22,9 @@ class Fields:
     """The columns that are read, by name or number as given by the user.
 
     Attributes:
-        user: Who wrote a row.
+        user: Column of the user who wrote a row.
         content: The text, or the word if rows hold words.
-        count: How often, or None if each row counts one.
+        count: Column of the count, or None if each row counts one.
         content_flag: The flag that names `content`, for messages.
     """
 
@@ -118,11 +118,11 @@ class Rows:
     """Consecutive rows of a file, column by column.
 
     Attributes:
-        lines: Where each stands: a line or row number from 1.
+        lines: Line or row number of each, from 1.
         users: The client id of each, not empty.
         contents: The text, or word, of each.
-        counts: How often the user has the word: int64 [rows]; None for once each.
-        file: Which file they are of, for messages; "" where that goes without saying.
+        counts: Uses of the word by the user: int64 [rows]; None for one each.
+        file: Their file, for messages; "" if it goes without saying.
     """
 
     lines: Sequence[int]
@@ -168,10 +168,10 @@ def checked(
     """Returns the rows whose values can be used, and notes the others.
 
     Args:
-        lines: Where each row stands.
+        lines: Line or row number of each row.
         columns: The values of the wanted columns.
         wanted: The columns.
-        bad: Takes the rows that cannot be used, in the order of the file.
+        bad: Collects the rows that cannot be used, in the file's order.
         found_before: Rows among these that are not in `columns`, as they could not be
             read: where they stand, and why.
 

@@ -49,7 +49,7 @@ class Grouper:
         """Starts with no words.
 
         Args:
-            directory: Where runs are written; they are removed by `rows`.
+            directory: Directory of sorted runs; `rows` removes them.
             entries_in_memory: After how many words a run is written, at least 1.
         """
         self._directory = directory

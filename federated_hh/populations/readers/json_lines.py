@@ -56,7 +56,7 @@ def read(
         path: The file; .gz, .xz and .zst are decompressed.
         options: The encoding.
         wanted: The fields to read, by name.
-        bad: Takes the rows that cannot be read.
+        bad: Collects the rows that cannot be read.
 
     Yields:
         Rows; the number is that of the line.

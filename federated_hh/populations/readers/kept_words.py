@@ -1,4 +1,4 @@
-"""What is kept of a list of typed words, computed once and kept beside populations."""
+"""Words kept of a list of typed words: computed once, stored with populations."""
 
 import dataclasses
 import hashlib
@@ -106,7 +106,7 @@ class KeptWords:
         """Returns what an earlier preparation kept of a list, or makes it.
 
         Args:
-            cache: Where populations are kept.
+            cache: Directory of populations.
             identity: All that decides a population; see `population.describe`.
             make: Makes it.
 

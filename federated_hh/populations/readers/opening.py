@@ -89,8 +89,8 @@ def open_blocks(
     """Opens a file for reading many lines at a time.
 
     Args:
-        path: See `open_text`.
-        encoding: See `open_text`.
+        path: Path, as in `open_text`.
+        encoding: Encoding, as in `open_text`.
         show_progress: Whether to show how much of the file has been read.
 
     Yields:
@@ -98,7 +98,7 @@ def open_blocks(
         lines before a place that cannot be read are in blocks before the error.
 
     Raises:
-        PopulationError: See `open_text`.
+        PopulationError: As in `open_text`.
     """
     with contextlib.ExitStack() as stack:
         try:

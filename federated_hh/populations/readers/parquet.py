@@ -113,7 +113,7 @@ def read(
         path: The file.
         options: Not used: Parquet says by itself how it is encoded.
         wanted: The columns to read.
-        bad: Takes the rows that cannot be read.
+        bad: Collects the rows that cannot be read.
 
     Yields:
         Rows; the number is that of the row, from 1.

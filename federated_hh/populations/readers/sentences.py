@@ -28,7 +28,7 @@ Encoder = Callable[[list[str]], list[int]]
 
 
 class SentenceBuilder:
-    """Takes rows in any order, then writes each client's sentences together.
+    """Collects rows in any order, then writes each client's sentences together.
 
     Holds the client ids and 4 bytes a sentence in memory; tokens go to disk.
     """
@@ -45,7 +45,7 @@ class SentenceBuilder:
             directory: An existing directory for the columns, and for scratch files
                 that are gone when `finish` returns.
             encode: Gives words their token ids.
-            entries_in_memory: How many sentences are grouped at a time.
+            entries_in_memory: Number of sentences grouped at a time.
         """
         self._directory = directory
         self._encode = encode
@@ -227,7 +227,7 @@ def from_client_data(
     Args:
         client_data: Clients whose datasets have strings as elements, or mappings with
             a string feature, batched or not.
-        directory: Where to write; must not exist.
+        directory: Directory to create; it must not exist.
         encode: Gives words their token ids.
         tokenizer: Cuts text into sentences of words.
         text_feature: The feature to read if elements are mappings.

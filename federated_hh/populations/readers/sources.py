@@ -1,4 +1,4 @@
-"""Which files a population is made of: paths, patterns and directories."""
+"""The files of a population: paths, patterns and directories."""
 
 import glob
 import os

@@ -33,7 +33,7 @@ def read(
         path: The database.
         options: The split that is read, None for all.
         wanted: The feature that is text, or words; clients are users by themselves.
-        bad: Takes the examples that cannot be read.
+        bad: Collects the examples that cannot be read.
 
     Yields:
         Rows; the number is the example's, `rowid`.

@@ -55,7 +55,7 @@ class NotAWordError(ValueError):
     """A tokenizer returned something else than a word.
 
     Attributes:
-        word: What it returned.
+        word: Number that it returned.
     """
 
     def __init__(self, word: Any):
@@ -69,7 +69,7 @@ class WordTable:
     """Gives words their ids, in order of first appearance, and leaves words out.
 
     Attributes:
-        dropped: How many occurrences were left out, by reason: "out_of_alphabet"
+        dropped: Number of left-out occurrences, by reason: "out_of_alphabet"
             (looked at first), "known" (in the dictionary, compared in lower case) and
             "not_listed" (where only some words are kept).
     """
@@ -109,7 +109,7 @@ class WordTable:
 
         Args:
             word: The word.
-            place: Where it stands.
+            place: Its position.
 
         Raises:
             PopulationError: If enough were seen to show.
@@ -123,7 +123,7 @@ class WordTable:
 
         Args:
             codes: The codes of the words: keys of `REASONS`.
-            counts: How often each occurs; None for once.
+            counts: Occurrences of each; None for one.
         """
         for code, reason in REASONS.items():
             left_out = codes == code

@@ -46,7 +46,7 @@ class AliasTable:
 
         Args:
             rng: Source of randomness.
-            size: How many.
+            size: Number of values.
 
         Returns:
             int64 [size], indices of weights.

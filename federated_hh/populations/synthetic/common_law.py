@@ -52,7 +52,7 @@ class Trends:
 
 @dataclasses.dataclass(frozen=True)
 class CommonLaw:
-    """How likely each word of a list is.
+    """The probability of each word of a list.
 
     Attributes:
         pitman_yor: Discount and concentration of the Pitman-Yor law whose expected

@@ -107,7 +107,7 @@ def expected_masses(
     Args:
         discount: d, in [0, 1).
         concentration: a, above -d.
-        size: How many masses, at least 1.
+        size: Number of masses, at least 1.
 
     Returns:
         float64 [size], decreasing; and the share of the words beyond.

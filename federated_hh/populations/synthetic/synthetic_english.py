@@ -98,23 +98,23 @@ class WordsPerClient:
 
 
 class Typing:
-    """What becomes of a typed word: the words kept of it, if any, and how likely.
+    """The fate of a typed word: the words kept of it, with probabilities.
 
     Typed words of which nothing is kept are thinned out exactly: of T typed words a
     binomial number is kept, and those are drawn from the distribution given that.
 
     Attributes:
-        keep_probability: That something of a typed word is kept.
-        dropped_probabilities: That nothing is, by reason.
+        keep_probability: Probability that something of a typed word is kept.
+        dropped_probabilities: Probability that nothing is kept, by reason.
         share_beyond: The part of the common law that it gives to words that
             the list lacks.
     """
 
     def __init__(self, kept: kept_words.KeptWords, law: common_law.CommonLaw) -> None:
-        """Takes what is kept of the word list.
+        """Stores the words kept of the word list.
 
         Args:
-            kept: What is kept of each typed word.
+            kept: Words kept of each typed word.
             law: The law of the words kept.
         """
         weights, dropped = kept.frequencies, kept.dropped
@@ -243,7 +243,7 @@ def build(
         table: Filters the words.
         identity: All that decides the population, by which what is kept of the word
             list is found again; see `population.describe`. None to compute it.
-        threads: How many to use; None for one a core. The result does not depend on it.
+        threads: Thread count; None for one a core. The result does not depend on it.
 
     Returns:
         "client_ids" for the writer, and what is known of the data.

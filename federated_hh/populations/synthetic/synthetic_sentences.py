@@ -42,7 +42,7 @@ class SyntheticLanguage:
     """A language: its words, and the law of its sentences.
 
     Attributes:
-        options: What it is made of.
+        options: Options of the language.
         words: The words, the most frequent first.
         frequencies: q: float64 [words], adding up to 1.
         followers: int64 [context_words, num_followers]: row i has the followers of word
@@ -62,7 +62,7 @@ class SyntheticLanguage:
         Args:
             words: The most frequent first.
             frequencies: Floats [words], above 0: their frequencies up to a factor.
-            options: What the language is made of.
+            options: Options of the language.
             seed: At least 0; of the followers.
 
         Raises:
@@ -98,8 +98,8 @@ class SyntheticLanguage:
         """Returns the language of the words of English.
 
         Args:
-            options: What it is made of.
-            seed: See the constructor.
+            options: Options of the language.
+            seed: Seed, as in the constructor.
             tokenizer: Words that it would cut or change are left out.
         """
         frequencies = _english_frequencies(tokenizer)
@@ -218,7 +218,7 @@ def build(
     Args:
         directory: An existing directory, empty.
         options: The number of clients, the words of each, and the seed.
-        language: What they write.
+        language: Language of the clients.
         encode: Gives words their token ids.
         metadata: JSON values kept with the columns.
 

@@ -18,7 +18,7 @@ class TypedNumbers:
     """
 
     def __init__(self, numbers: np.ndarray):
-        """Takes the list.
+        """Stores the list.
 
         Args:
             numbers: Integers [n], at least 1.

@@ -58,8 +58,8 @@ class Context(tff.framework.SyncExecutionContext):
         """Makes the context.
 
         Args:
-            device: What computes, as `/GPU:0`; None for TensorFlow's choice.
-            threads: How many clients are computed at once; None for one a core.
+            device: Device, such as `/GPU:0`; None for TensorFlow's choice.
+            threads: Number of clients computed at once; None for one a core.
             is_compiled: Whether computations come in the form that is executed.
 
         Raises:

@@ -28,7 +28,7 @@ class AtClients:
     """A value at the clients, computed when it is asked for."""
 
     def __init__(self, compute: Callable[[int, _Turn], Any]):
-        """Takes what computes a client's value, given its number and the turn."""
+        """Stores the function of a client's number and the turn."""
         self._compute = compute
 
     def of(self, client: int, turn: _Turn) -> Any:
@@ -47,12 +47,12 @@ class Interpreter:
         num_clients: int,
         threads: int | None,
     ):
-        """Takes what does not change from computation to computation.
+        """Stores settings that all computations share.
 
         Args:
             functions: Gives what calls a TensorFlow computation.
             num_clients: The number of clients of the federated values.
-            threads: How many clients are computed at once; None for one a core.
+            threads: Number of clients computed at once; None for one a core.
         """
         self._functions = functions
         self._num_clients = num_clients

@@ -45,7 +45,7 @@ def computing(max_concurrent_calls: int) -> Iterator[slices.Actors]:
     """Runs TFF computations of the enclosed block on Ray.
 
     Args:
-        max_concurrent_calls: See `runtime.computing`.
+        max_concurrent_calls: Limit, as in `runtime.computing`.
 
     Yields:
         The actors that compute.
@@ -92,7 +92,7 @@ class RayContext(tff.framework.SyncContext):
     """Computes slices by actors, and the rest in this program."""
 
     def __init__(self, ray: Any, actors: slices.Actors):
-        """Takes actors that have begun."""
+        """Stores actors that have begun."""
         self._ray = ray
         self._actors = actors
         self._here = in_process.Context(None, None)
@@ -177,7 +177,7 @@ def cuts(size: int, order_matters: bool) -> list[tuple[int, int]]:
     Sums of floats are added value by value, as one worker does it.
 
     Args:
-        size: How many values, at least 1.
+        size: Number of values, at least 1.
         order_matters: Whether a sum depends on how it is cut.
     """
     step = 1 if order_matters else math.ceil(size / MOST_SLICES)
@@ -257,7 +257,7 @@ def import_ray(is_local: bool) -> Any:
 
 @contextlib.contextmanager
 def _quiet_start() -> Iterator[None]:
-    """Takes back what Ray's C++ core says as it starts: its log's level, on stderr."""
+    """Removes the C++ core's start-up line about its log level from stderr."""
     sys.stderr.flush()
     kept = os.dup(2)
     nowhere = os.open(os.devnull, os.O_WRONLY)

@@ -1,4 +1,4 @@
-"""What runs in a Ray actor: slices of rounds, in a runtime of the actor's own.
+"""The work of a Ray actor: slices of rounds, in a runtime of its own.
 
 Imports nothing heavy: an actor settles how TensorFlow runs before it imports it.
 """
@@ -27,7 +27,7 @@ _EXIT_CODE = 1
 
 @dataclasses.dataclass(frozen=True)
 class Terms:
-    """What an actor has to have in common with the program that it works for.
+    """Settings that an actor shares with the program that it works for.
 
     Attributes:
         code: A digest of the code.
@@ -36,8 +36,8 @@ class Terms:
             file.
         settings: The settings of the environment: what TensorFlow's arithmetic depends
             on.
-        runtime: What executes slices.
-        max_concurrent_calls: See `runtime.computing`.
+        runtime: Runtime that executes slices.
+        max_concurrent_calls: Limit, as in `runtime.computing`.
         answer_timeout: Seconds after which a TFF worker that is silent is ended.
         is_isolated: Whether a TFF worker gets a network of its own.
     """
@@ -86,7 +86,7 @@ class SliceWorker:
         """Starts the runtime, unless it runs.
 
         Args:
-            terms: What has to be the same here.
+            terms: Terms that have to be the same here.
 
         Returns:
             Why this actor cannot work for the program; empty where it can.
@@ -113,9 +113,9 @@ class SliceWorker:
         """Returns the sums of a slice.
 
         Args:
-            call: What is computed.
+            call: Call to compute.
             kept: References to the computation, and to the round's message.
-            clients: By the number of the parameter, the slice's values.
+            clients: The slice's values, by the parameter's number.
 
         Raises:
             ValueError: If a contribution to a secure sum left its range.
@@ -166,7 +166,7 @@ class SliceWorker:
 
 @dataclasses.dataclass(frozen=True)
 class Call:
-    """Which computation is called, and in which round.
+    """A call of a computation in a round.
 
     Attributes:
         computation: Its number.

@@ -47,7 +47,7 @@ def check_address(address: str) -> None:
 
 @dataclasses.dataclass
 class _Task:
-    """What an actor is asked for: a slice by its number, to begin, or what is over."""
+    """A request to an actor: a slice by its number, to begin, or what is over."""
 
     actor: Any
     number: int | None
@@ -64,11 +64,11 @@ class Actors:
     def __init__(
         self, handles: Sequence[Any], terms: ray_worker.Terms, slice_timeout: float
     ):
-        """Takes actors that have not begun.
+        """Stores actors that have not begun.
 
         Args:
             handles: The handles of `SliceWorker`s.
-            terms: What they begin with.
+            terms: Terms that they begin with.
             slice_timeout: Seconds that one may take for a slice.
         """
         import ray
@@ -112,7 +112,7 @@ class Actors:
         """Yields what slices give, in their order.
 
         Args:
-            call: What is computed of each.
+            call: Call to compute on each.
             kept: References that it needs.
             slices: The clients' values of each.
 
@@ -145,7 +145,7 @@ class Actors:
                     task.number = _FORGOTTEN
 
     def look_after(self) -> None:
-        """Takes back actors that Ray has started again; rounds do so as they run."""
+        """Readmits actors that Ray has started again; rounds do so as they run."""
         if self._tasks:
             self._wait()
 
@@ -162,7 +162,7 @@ class Actors:
             self._take(reference)
 
     def _take(self, reference: Any) -> None:
-        """Takes what a task gave."""
+        """Stores a task's result."""
         task = self._tasks.pop(reference)
         try:
             found = self._ray.get(reference)

@@ -16,7 +16,7 @@ def function_of(
 
     Args:
         computation: One that is a TensorFlow graph.
-        device: Where its operations are placed, as `tf.device` has it; those that the
+        device: Device of its operations, as in `tf.device`; those that the
             device cannot do are done by the processor. None: TensorFlow's choice.
 
     Returns:

@@ -15,12 +15,12 @@ _NONCE = bytes(12)
 
 @dataclasses.dataclass(frozen=True)
 class Terms:
-    """What all parties of a sum know.
+    """The public parameters of a sum.
 
     Attributes:
         size: Numbers of a vector, at least 1.
         bits: Vectors are summed modulo 2^bits; in 1..64.
-        threshold: How many neighbours open what a client shared; at least 2.
+        threshold: Number of neighbours that open a client's secret; at least 2.
 
     Raises:
         ValueError: If a value is out of range.

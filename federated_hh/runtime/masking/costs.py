@@ -1,4 +1,4 @@
-"""What a masked sum costs, estimated within a factor of about two.
+"""Costs of a masked sum, estimated within a factor of about two.
 
 There to refuse what would take hours; docs/masked_sum.md has measured figures.
 """
@@ -21,7 +21,7 @@ _VECTORS = 6
 
 @dataclasses.dataclass(frozen=True)
 class Cost:
-    """What a masked sum costs.
+    """Costs of a masked sum.
 
     Attributes:
         seconds: Processor seconds of all parties, one after the other.

@@ -1,4 +1,4 @@
-"""Who shares masks with whom: the graph of Bell et al. 2020, and its size.
+"""The graph of neighbours who share masks (Bell et al. 2020), and its size.
 
 Each client shares masks and secrets with k neighbours, of whom any t can open what it
 shared. The server puts the n clients on a ring in random order and joins each with the
@@ -32,7 +32,7 @@ _SLACK = 1e-12
 
 @dataclasses.dataclass(frozen=True)
 class Needs:
-    """What a masked sum has to withstand.
+    """Faults and failures that a masked sum has to withstand.
 
     Attributes:
         num_clients: n, who are asked; at least 3.
@@ -75,7 +75,7 @@ class Needs:
 
     @property
     def honest_left(self) -> int:
-        """How many honest clients are left in the worst case."""
+        """The number of honest clients left in the worst case."""
         return self.num_clients - self.most_gone - self.most_corrupt
 
     @classmethod
@@ -98,14 +98,14 @@ class Needs:
 
 @dataclasses.dataclass(frozen=True)
 class Graph:
-    """How many neighbours a client has, and how many open what it shared.
+    """The number of a client's neighbours, and of those that open its secrets.
 
     Attributes:
-        needs: What it was chosen for.
+        needs: Requirements that it was chosen for.
         neighbours: k: even and below n - 1, or n - 1.
         threshold: t, in [2, k].
         log2_insecure: The logarithm of what bounds the probability of E1 or E2.
-        log2_incorrect: That of E3.
+        log2_incorrect: Base-2 logarithm of the probability of E3.
 
     Raises:
         ValueError: If a number of neighbours or the threshold is out of range.
@@ -147,7 +147,7 @@ class Graph:
 
     @property
     def least_left(self) -> int:
-        """How many clients have to stay until all inputs are sent."""
+        """The number of clients that have to stay until all inputs are sent."""
         return self.needs.num_clients - self.needs.most_gone
 
     def ring(self, order: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""What the parties of a masked sum send each other, and a transcript of all of it.
+"""Messages between the parties of a masked sum, and their transcript.
 
 A client speaks to the server alone. What it sends to another client goes through the
 server, encrypted.
@@ -47,7 +47,7 @@ class PublicKeys:
 
     @property
     def num_bytes(self) -> int:
-        """As it is sent."""
+        """Returns the message's bytes."""
         return ID_BYTES + len(self.sealing) + len(self.masking)
 
 
@@ -65,7 +65,7 @@ class Roster:
 
     @property
     def num_bytes(self) -> int:
-        """As it is sent."""
+        """Returns the message's bytes."""
         return sum(keys.num_bytes for keys in self.neighbours)
 
 
@@ -75,7 +75,7 @@ class SealedShares:
 
     Attributes:
         client: Whose secrets.
-        sealed: By the neighbour.
+        sealed: Sealed shares, by the neighbour.
     """
 
     client: int
@@ -83,7 +83,7 @@ class SealedShares:
 
     @property
     def num_bytes(self) -> int:
-        """As it is sent."""
+        """Returns the message's bytes."""
         return ID_BYTES + _num_bytes(self.sealed)
 
 
@@ -93,7 +93,7 @@ class Mail:
 
     Attributes:
         client: To whom.
-        sealed: By the neighbour who sealed it.
+        sealed: Sealed shares, by the neighbour who sealed them.
     """
 
     client: int
@@ -101,7 +101,7 @@ class Mail:
 
     @property
     def num_bytes(self) -> int:
-        """As it is sent."""
+        """Returns the message's bytes."""
         return _num_bytes(self.sealed)
 
 
@@ -119,7 +119,7 @@ class MaskedInput:
 
     @property
     def num_bytes(self) -> int:
-        """As it is sent."""
+        """Returns the message's bytes."""
         return ID_BYTES + len(self.packed)
 
 
@@ -139,7 +139,7 @@ class UnmaskRequest:
 
     @property
     def num_bytes(self) -> int:
-        """As it is sent."""
+        """Returns the message's bytes."""
         return ID_BYTES * (len(self.summed) + len(self.dropped))
 
 
@@ -159,7 +159,7 @@ class UnmaskShares:
 
     @property
     def num_bytes(self) -> int:
-        """As it is sent."""
+        """Returns the message's bytes."""
         return ID_BYTES + _num_bytes(self.seeds) + _num_bytes(self.keys)
 
 

@@ -27,13 +27,13 @@ Vectors = Callable[[np.ndarray], Iterable[np.ndarray]]
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """What a masked sum gave.
+    """The result of a masked sum.
 
     Attributes:
         total: uint64 [size]: the sum modulo 2^bits.
         summed: int64: whose vectors are in it, ascending.
-        bytes_up: That all clients sent.
-        bytes_down: That all clients got.
+        bytes_up: Bytes sent by all clients.
+        bytes_down: Bytes received by all clients.
         client_seconds: Processor seconds of all clients.
         server_seconds: The seconds of the server.
     """
@@ -89,13 +89,13 @@ def masked_sum(
     """Sums vectors of integers modulo 2^bits under masks.
 
     Args:
-        graph: How many neighbours a client has, and how many open its secrets.
+        graph: Numbers of neighbours, and of those that open a client's secrets.
         bits: In 1..64.
         size: Numbers of a vector.
         vectors: Returns the vectors of those who get so far as to send theirs.
         stream: The stream of this sum alone.
-        gone: Who drops out, before sending what.
-        transcript: Takes all messages; None where nobody looks at them.
+        gone: Clients that drop out, and the message that they do not send.
+        transcript: Collects all messages; None if nobody looks at them.
 
     Raises:
         MaskedSumError: If too few clients are left; nothing is released then.

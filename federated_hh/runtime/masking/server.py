@@ -25,7 +25,7 @@ class Server:
         Args:
             terms: The terms of the sum.
             neighbours: int64 [clients, k]: each client's, ascending.
-            least_left: How many clients have to have sent their input; without one
+            least_left: Least number of clients that have sent their input; without one
                 that has, nobody is asked to unmask.
         """
         self._terms = terms
@@ -39,7 +39,7 @@ class Server:
     def rosters(
         self, keys: Mapping[int, messages.PublicKeys]
     ) -> dict[int, messages.Roster]:
-        """Takes public keys, and returns to whom they go."""
+        """Receives public keys, and returns them by recipient."""
         self._check_left(Step.KEYS, len(keys))
         self._keys = dict(keys)
         return {
@@ -53,7 +53,7 @@ class Server:
     def mail(
         self, shared: Mapping[int, messages.SealedShares]
     ) -> dict[int, messages.Mail]:
-        """Takes sealed shares, and returns to whom they go."""
+        """Receives sealed shares, and returns them by recipient."""
         self._check_left(Step.SHARES, len(shared))
         self._shared = dict(shared)
         return {
@@ -96,7 +96,7 @@ class Server:
         return found
 
     def opened(self, shares: Mapping[int, messages.UnmaskShares]) -> np.ndarray:
-        """Takes the masks off, and returns the sum: uint64 [size], modulo 2^bits.
+        """Removes the masks, and returns the sum: uint64 [size], modulo 2^bits.
 
         Whatever the answers open is the round's sum, however few clients gave them: a
         sum that lies open in the server's view must not be asked for once more, as the
@@ -128,7 +128,7 @@ class Server:
         return (self._total & largest).astype(np.uint64)
 
     def _take_off_pairs(self, gone: int, secret: bytes) -> None:
-        """Takes off what neighbours added for a client whose input never came."""
+        """Removes masks that neighbours added for a client whose input never came."""
         private = x25519.X25519PrivateKey.from_private_bytes(secret)
         if private.public_key().public_bytes_raw() != self._keys[gone].masking:
             raise MaskedSumError(

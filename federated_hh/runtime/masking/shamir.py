@@ -32,8 +32,8 @@ def share(
     Args:
         secrets: 32 bytes each.
         num_shares: At least `threshold`, below p.
-        threshold: How many shares open a secret, at least 1; fewer say nothing of it.
-        bits: What the polynomials are drawn from.
+        threshold: Number of shares that open a secret; fewer say nothing of it.
+        bits: Random bits for the polynomials.
 
     Returns:
         Of each secret the shares, of 34 bytes, at the points 1, 2, and so on.
@@ -52,7 +52,7 @@ def reconstruct(points: tuple[int, ...], shares: Sequence[bytes]) -> bytes:
     """Opens a secret.
 
     Args:
-        points: Where the shares are from: as many as the threshold, distinct.
+        points: Points of the shares: as many as the threshold, distinct.
         shares: From there, in this order.
 
     Raises:

@@ -1,4 +1,4 @@
-"""What computes client work, and on what machines: options, and which were chosen.
+"""Options of runtime and engine, and the program's choice.
 
 Imports nothing heavy, so that programs can have flags of it.
 """
@@ -11,14 +11,14 @@ from federated_hh.options.fields import check, option
 
 
 class Runtime(enum.Enum):
-    """What executes a computation."""
+    """A runtime: executes computations."""
 
     WORKER = "worker"
     IN_PROCESS = "in_process"
 
 
 class Engine(enum.Enum):
-    """What hands computations to machines."""
+    """An engine: hands computations to machines."""
 
     EMBEDDED = "embedded"
     RAY = "ray"
@@ -26,7 +26,7 @@ class Engine(enum.Enum):
 
 @dataclasses.dataclass(frozen=True)
 class RuntimeOptions:
-    """What executes client work: the last bits of float sums depend on it."""
+    """Options of the runtime; the last bits of float sums depend on them."""
 
     runtime: Runtime = option(
         Runtime.WORKER,
@@ -102,10 +102,10 @@ class EngineOptions:
 
 @dataclasses.dataclass(frozen=True)
 class Chosen:
-    """What a program chose.
+    """A program's choice.
 
     Attributes:
-        runtime: What executes client work.
+        runtime: Options of the runtime.
         engine: On what machines.
     """
 

@@ -1,4 +1,4 @@
-"""What `tff.federated_secure_sum` and its bit-width form mean in simulation.
+"""The meaning of `tff.federated_secure_sum` and its bit-width form in simulation.
 
 TFF's own stand-ins check the upper bound of a contribution only: a negative one goes
 through, and a sum that leaves its integer type wraps in silence. Here both are

@@ -20,7 +20,7 @@ class SocketDirectory:
     """A directory of this process.
 
     Attributes:
-        path: Where it is.
+        path: Path of the directory.
     """
 
     def __init__(self):

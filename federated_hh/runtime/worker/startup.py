@@ -1,4 +1,4 @@
-"""What a program does before it imports TensorFlow: quiet it, settle how it runs.
+"""Start-up before TensorFlow is imported: its log, threads and arithmetic.
 
 Imports nothing heavy, so that binaries can call it between flag parsing and their
 real imports.

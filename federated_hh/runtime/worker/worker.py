@@ -64,7 +64,7 @@ class Worker:
         process: The `subprocess.Popen` of the worker.
         port: The TCP port that it listens on, on all interfaces of its network.
         is_isolated: Whether that network is its own.
-        stub: What `tff.framework.RemoteExecutor` takes to speak to it.
+        stub: Stub for `tff.framework.RemoteExecutor`.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Worker:
         """Starts the process and waits until it answers.
 
         Args:
-            max_concurrent_calls: How many client computations may run at once;
+            max_concurrent_calls: Number of client computations that may run at once;
                 -1 for `startup.calls_at_once`.
             answer_timeout_seconds: A worker that does not answer for so long is ended.
                 It answers while it computes, however long that takes: one that does not
@@ -222,7 +222,7 @@ class Worker:
         """Kills the process; calls that wait for it are `WorkerError`s with a reason.
 
         Args:
-            reason: What the error says.
+            reason: Text of the error.
         """
         self._failure = self._failure or reason
         self.process.kill()

@@ -90,7 +90,7 @@ class WorkerContext(tff.framework.SyncExecutionContext):
 
 
 class _NoWorkerContext(tff.framework.SyncContext):
-    """What is in force outside `tff_worker`, in place of TFF's leaking default."""
+    """The context outside `tff_worker`, in place of TFF's leaking default."""
 
     def invoke(self, comp, arg):
         raise WorkerError(
