@@ -1,4 +1,4 @@
-"""Files of arrays beside an exported model: whole or not there, and read with care."""
+"""Files of arrays that belong to an exported model: whole or absent, and checked."""
 
 import contextlib
 import os
@@ -37,7 +37,7 @@ def write(path: pathlib.Path, arrays: Mapping[str, np.ndarray]) -> None:
 
 
 def find(model: str | os.PathLike[str], name: str) -> pathlib.Path | None:
-    """Returns where a file is beside an exported model; None where there is none.
+    """Returns an exported model's file; None if there is none.
 
     Args:
         model: The exported model, or the directory of its run.

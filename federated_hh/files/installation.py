@@ -47,7 +47,7 @@ def launcher() -> str:
 
 
 def cache() -> pathlib.Path:
-    """Returns the directory for what can be made anew.
+    """Returns the directory for data that can be made again.
 
     In a checkout it is there; of installed packages it is the user's.
     """

@@ -79,7 +79,7 @@ def check_needed(needed: int, what: str) -> None:
         what: It, with the options that decide on it, for the message.
 
     Raises:
-        PopulationError: If that is more than is available beside `RESERVE_BYTES`.
+        PopulationError: If that is more than is available besides `RESERVE_BYTES`.
     """
     available = available_bytes()
     if available is not None and needed > available - RESERVE_BYTES:

@@ -1,6 +1,6 @@
 """Files whose contents are checked before use: sizes, SHA-256 and what they may hold.
 
-Reading a large file costs seconds, so what was found whole is noted beside the files,
+Reading a large file costs seconds, so what was found whole is noted next to the files,
 in `.verified.json`, with their device, inode, size and times of change. The note of a
 file counts only as long as all of these are the same.
 """

@@ -149,7 +149,7 @@ def _of_other(flag: flags.Flag, width: int) -> list[str]:
 
 
 def _described(name: str, told: str, width: int) -> list[str]:
-    """Returns a flag's name with what is told of it beside it, or below."""
+    """Returns a flag's name with its help, next to it or below."""
     wrapped = textwrap.wrap(" ".join(told.split()), max(width - _INDENT, 30)) or [""]
     name = f"  {name}"
     if len(name) < _INDENT:

@@ -135,8 +135,8 @@ def parse(arguments: Sequence[str], *, takes_words: bool = False) -> list[str]:
         takes_words: Whether the program takes arguments that are no flags.
 
     Returns:
-        The program and what is left beside flags, for the program's `main`. It is what
-        `app.run` takes as its `flags_parser`.
+        The program and its arguments without flags, for the program's `main`. It is
+        the `flags_parser` of `app.run`.
     """
     asked = {argument.lstrip("-") for argument in arguments[1:] if argument[:1] == "-"}
     if asked & {"help", "helpshort", "h", "?", "helpfull"}:
@@ -179,7 +179,7 @@ def _apart(arguments: Sequence[str]) -> list[list[str]]:
 
 
 def _parsed(arguments: Sequence[str]) -> tuple[list[str], str]:
-    """Parses a command line; returns what is left beside flags, and what is wrong."""
+    """Parses a command line; returns arguments that are not flags, and the fault."""
     try:
         return flags.FLAGS(list(arguments)), ""
     except flags.Error as error:

@@ -3,7 +3,7 @@
 A tree over rounds has a node for every complete dyadic interval of them. A node's
 *noisy total* is the integer sum of its rounds with integer noise (`discrete_gaussian`).
 What is released is computed from noisy totals alone, in float64, after the noise; so
-neither the rounding of floats nor an exact sum beside the noise can tell more. A state
+neither the rounding of floats nor an exact sum next to the noise can tell more. A state
 holds noisy totals and estimates made of them. When two nodes become children of
 another, the sum of the first is had by drawing its noise again and taking it off: the
 noise of a node is a function of the node and of the round's random stream: of its key,

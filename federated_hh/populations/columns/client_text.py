@@ -104,7 +104,7 @@ class ClientText:
         Args:
             directory: Directory to create; it must not exist.
             rows: For each client its id, distinct, and its sentences as token ids.
-            metadata: JSON values kept beside the sizes.
+            metadata: JSON values stored with the sizes.
 
         Raises:
             ValueError: On a repeated client id, a sentence without tokens, or a token
@@ -280,7 +280,7 @@ class ClientTextWriter:
 
         Args:
             client_ids: One a client.
-            metadata: JSON values kept beside the sizes: "empty_clients", which is
+            metadata: JSON values stored with the sizes: "empty_clients", which is
                 "keep" or "drop", and others.
         """
         if len(client_ids) != self._num_clients:

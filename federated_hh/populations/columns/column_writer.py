@@ -121,7 +121,7 @@ class ColumnWriter:
         self._num_entries += added
 
     def _widen(self, narrow: packed_entries.Packing) -> None:
-        """Packs what was written anew, so that every count fits."""
+        """Packs the written entries again, so that every count fits."""
         wide = packed_entries.Packing.wide()
         self._columns.convert(
             ENTRIES,
@@ -139,7 +139,7 @@ class ColumnWriter:
 
         Args:
             client_ids: One id a client; None for "0", "1", ...
-            metadata: JSON values kept beside the sizes: origin, what was left out.
+            metadata: JSON values stored with the sizes: origin, what was left out.
 
         Raises:
             ValueError: If there are no words, or not as many ids as clients.

@@ -1,4 +1,4 @@
-"""Arrays computed from a population, kept beside it in the folder `derived`.
+"""Arrays computed from a population, kept in its folder `derived`.
 
 Each array `<name>.bin` has its size, its SHA-256 and the population's fingerprint in
 `<name>.json`, written after it: without that file it is computed again.

@@ -158,7 +158,7 @@ def join_parts(
         cache: Directory that keeps it, made if it is not there.
         name: The name of the file, as "blogs.jsonl.xz"; the hash of what it holds comes
             before the first dot. So a run finds its data by the same name where the
-            parts were copied anew.
+            parts were copied again.
 
     Raises:
         PopulationError: If a file cannot be read.

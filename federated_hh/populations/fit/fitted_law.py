@@ -68,10 +68,10 @@ class Law:
         starts = np.flatnonzero(np.diff(chunk, prepend=-1))
         for low, high in zip(starts, [*starts[1:], num_clients], strict=True):
             of = np.repeat(np.arange(low, high), lengths[low:high])
-            anew, often = pitman_yor.seat(
+            is_new, often = pitman_yor.seat(
                 rng, lengths[low:high], self.discount, self.concentration
             )
-            owners_of.append(of[anew])
+            owners_of.append(of[is_new])
             counts_of.append(often)
         owners, times = np.concatenate(owners_of), np.concatenate(counts_of)
         first, often = pitman_yor.seat(

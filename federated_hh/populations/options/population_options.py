@@ -124,7 +124,7 @@ class PopulationOptions(file_options.FileOptions):
         "independent",
         "Synthetic population: law of the words that a client has. 'independent': each "
         "drawn from the common law. 'pitman_yor': a client has habits; a word typed is "
-        "one of its own again, or drawn anew from the common law, by a Pitman-Yor "
+        "one of its own again, or a new draw from the common law, by a Pitman-Yor "
         "process.",
         choices=CLIENT_LAWS,
         marks=_SYNTHETIC_ONLY | _WORDS_ONLY,
@@ -142,7 +142,7 @@ class PopulationOptions(file_options.FileOptions):
     client_concentration: float = option(
         20.0,
         "With --client_law=pitman_yor: its concentration, above minus the discount: "
-        "how many words are drawn anew before the first ones come again.",
+        "how many words are new draws before the first ones come again.",
         above=-1,
         most=MAX_CONCENTRATION,
         marks=_SYNTHETIC_ONLY | _WORDS_ONLY,

@@ -19,7 +19,7 @@ MAX_LINES_PER_RECORD = 10_000
 
 WORD_COUNT_COLUMNS = ("user", "word", "count")
 
-# What may stand beside a quote that begins a field, or ends one.
+# Characters allowed next to a quote that begins a field, or ends one.
 _BEFORE_FIELD = np.frombuffer(b',\n"', np.uint8)
 _AFTER_FIELD = np.frombuffer(b',\r\n"', np.uint8)
 

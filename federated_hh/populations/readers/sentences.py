@@ -96,7 +96,7 @@ class SentenceBuilder:
         """Writes the columns.
 
         Args:
-            metadata: JSON values kept beside the sizes.
+            metadata: JSON values stored with the sizes.
             empty_clients: "drop" or "keep" clients without sentences.
 
         Raises:

@@ -1,13 +1,13 @@
 """The Pitman-Yor process: how often words come again, and how common words are.
 
 Pitman and Yor 1997, with discount d in [0, 1) and concentration a > -d. Of a sequence
-of draws, the (n + 1)-st is drawn anew from a common law with chance
+of draws, the (n + 1)-st is a new draw from a common law with chance
 
     (a + d k) / (a + n),
 
-where k draws were anew so far, and else repeats what the j-th of these gave, with a
+where k draws were new so far, and else repeats what the j-th of these gave, with a
 chance proportional to n_j - d, where n_j draws gave it. That is the Chinese restaurant:
-draws are guests, those anew open a table, the others sit down at one.
+draws are guests, new ones open a table, the others sit down at one.
 """
 
 import numpy as np

@@ -192,10 +192,10 @@ def _chunk(
         dropped = rng.multinomial(typed.sum() - kept.sum(), shares / shares.sum())
     owners, times = np.repeat(np.arange(size), kept), None
     if options.client_law == "pitman_yor":
-        anew, times = pitman_yor.seat(
+        is_new, times = pitman_yor.seat(
             rng, kept, options.client_discount, options.client_concentration
         )
-        owners = owners[anew]
+        owners = owners[is_new]
     owners, words, times = typing.draw(rng, owners, times)
     return canonical_rows.rows(owners, words, times, size), dropped
 

@@ -15,7 +15,7 @@ _SECONDS_PER_BYTE = 2e-10
 _SECONDS_PER_NUMBER = 8e-8
 # Of keys and sealed shares, which client and server hold until the sum is opened.
 _BYTES_PER_NEIGHBOUR = 800
-# Vectors that are in memory at once, beside a slice of the clients' own.
+# Vectors that are in memory at once, besides a slice of the clients' own.
 _VECTORS = 6
 
 

@@ -79,7 +79,7 @@ def give_secure_sums_a_meaning(
 
     Returns:
         The computation with `federated_secure_sum` and `federated_secure_sum_bitwidth`
-        summed in the open; an execution fails where a contribution is below 0 or
+        summed in the clear; an execution fails where a contribution is below 0 or
         above its bound, or where a sum leaves its integer type. The other secure
         intrinsics get TFF's own stand-ins.
     """
