@@ -58,7 +58,7 @@ class Prepared:
 
     def complaints(self, state: Any) -> list[tuple[int, str]]:
         """Returns which own recipes had no answer, and what may be told of it."""
-        if isinstance(self.algorithm, custom_recipes.OwnRecipes):
+        if isinstance(self.algorithm, custom_recipes.CustomRecipes):
             return self.algorithm.complaints(state)
         return []
 
@@ -170,7 +170,7 @@ def algorithm_of(
         "drop_out": options.drop_out,
     }
     if recipes:
-        return custom_recipes.OwnRecipes(*common, recipes=recipes, **named)
+        return custom_recipes.CustomRecipes(*common, recipes=recipes, **named)
     epsilon = analysis.query_epsilon(
         approval.policy,
         1 if options.cohorts == "disjoint" else queries,

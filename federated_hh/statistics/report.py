@@ -27,7 +27,7 @@ _PARTS: dict[type, types.ModuleType] = {
     distribution.Distribution: distribution_report,
     joint.Joint: joint_report,
     ngrams.NGrams: ngrams_report,
-    custom_recipes.OwnRecipes: recipes_report,
+    custom_recipes.CustomRecipes: recipes_report,
 }
 _ADVICE = (
     "An answer is found where it stands out of the reports' noise: more devices, a "

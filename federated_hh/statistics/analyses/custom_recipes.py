@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from federated_hh.randomness import identities
 from federated_hh.statistics.analyses import analysis
 from federated_hh.statistics.devices import device
 from federated_hh.statistics.recipes import recipe as recipe_lib
@@ -43,7 +44,8 @@ class State(analysis.Asked):
     answers: tuple[Answer, ...] = ()
 
 
-class OwnRecipes(analysis.Analysis[State]):
+@identities.identity("federated_hh.interactive.own_recipes.OwnRecipes")
+class CustomRecipes(analysis.Analysis[State]):
     """Asks given recipes, whatever devices think of them."""
 
     def __init__(

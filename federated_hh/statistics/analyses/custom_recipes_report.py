@@ -14,7 +14,9 @@ _ESTIMATES = ("cell", "estimate", "stderr", "share")
 
 
 def show(
-    report: page.Page, algorithm: custom_recipes.OwnRecipes, state: custom_recipes.State
+    report: page.Page,
+    algorithm: custom_recipes.CustomRecipes,
+    state: custom_recipes.State,
 ) -> None:
     """Adds what was released; see `ngrams_report.show`."""
     results = dict(algorithm.results(state))
@@ -34,7 +36,7 @@ def show(
 
 def show_truth(
     report: page.Page,
-    algorithm: custom_recipes.OwnRecipes,
+    algorithm: custom_recipes.CustomRecipes,
     state: custom_recipes.State,
     stored: events.NGramEvents,
     max_k: int,
@@ -43,7 +45,9 @@ def show_truth(
     del report, algorithm, state, stored, max_k
 
 
-def headline(algorithm: custom_recipes.OwnRecipes, state: custom_recipes.State) -> str:
+def headline(
+    algorithm: custom_recipes.CustomRecipes, state: custom_recipes.State
+) -> str:
     """Returns what a program says at its end."""
     lines = []
     results = algorithm.results(state)

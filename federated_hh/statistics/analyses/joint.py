@@ -11,6 +11,7 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 
+from federated_hh.randomness import identities
 from federated_hh.statistics.analyses import analysis, ngrams
 from federated_hh.statistics.recipes import contents, events
 from federated_hh.statistics.recipes import recipe as recipe_lib
@@ -55,6 +56,7 @@ class State(ngrams.State):
     pairs: Pairs | None = None
 
 
+@identities.identity("federated_hh.interactive.joint.Joint")
 class Joint(ngrams.NGrams):
     """Finds pairs of an age and an n-gram that stand out of the noise."""
 

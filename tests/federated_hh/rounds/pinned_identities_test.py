@@ -1,5 +1,6 @@
 """Pins what random numbers depend on, so that moving code changes no result."""
 
+import importlib
 import inspect
 from unittest import mock
 
@@ -10,6 +11,7 @@ from federated_hh.privacy.dp_ftrl import blt, correlated_noise, toeplitz, update
 from federated_hh.randomness import identities, noise_keys
 from federated_hh.rounds import algorithm, samplers, steps, timers
 from federated_hh.runtime.worker import startup
+from tests import ROOT
 from tests.federated_hh.rounds import contract_cases
 
 _KEY = noise_keys.NoiseKey(7, is_secret=True)
@@ -83,6 +85,11 @@ class PinnedTest(parameterized.TestCase):
             self.assertEqual(identities.canonical(part), text)
 
     def test_every_part_of_the_house_has_an_identity(self):
+        for root in ("federated_hh", "training"):
+            for path in (ROOT / root).rglob("*.py"):
+                if "app.run(" not in path.read_text():
+                    module = path.relative_to(ROOT).with_suffix("")
+                    importlib.import_module(".".join(module.parts))
         found = []
         for part in _PARTS:
             waiting = list(part.__subclasses__())

@@ -12,6 +12,7 @@ from federated_hh.statistics.analyses import custom_recipes, distribution, joint
 from federated_hh.statistics.devices import aggregation, device, fleet, vector_fleet
 from federated_hh.statistics.recipes import contents
 from federated_hh.statistics.recipes import recipe as recipe_lib
+from tests import ROOT
 from tests.federated_hh.statistics import cases
 
 _LIMITS = device_policy.Limits(aggregate_epsilon=6.0, reports=4, local_epsilon=6.0)
@@ -209,7 +210,7 @@ _REFUSED = {
 }
 
 
-class OwnRecipesTest(parameterized.TestCase):
+class CustomRecipesTest(parameterized.TestCase):
     def own(self, recipes, num_devices=6000, is_real=False):
         approval, stored = cases.approval(), cases.stored(num_devices)
         devices = vector_fleet.VectorFleet(approval, stored)
@@ -217,7 +218,7 @@ class OwnRecipesTest(parameterized.TestCase):
             sums = aggregation.SecureSum()
             devices = fleet.DeviceFleet(approval, stored, sums)
         sampler = samplers.UniformCohorts(num_devices, num_devices)
-        algorithm = custom_recipes.OwnRecipes(
+        algorithm = custom_recipes.CustomRecipes(
             devices, approval, sampler, recipes=recipes, **_COMMON
         )
         return algorithm
@@ -284,7 +285,7 @@ class OwnRecipesTest(parameterized.TestCase):
             self.assertLess(abs(error), 5 * stderr)
 
     def test_a_file_of_the_house_is_the_figure(self):
-        path = recipe_lib.SCHEMA_FILE.parents[2] / "configs/statistics_figure4.json"
+        path = ROOT / "configs/statistics_figure4.json"
         ours = json.loads(path.read_text())
         self.assertEqual(ours["dataTypeContent"], cases.FIGURE_4["dataTypeContent"])
         self.assertEqual(recipe_lib.Recipe.read(str(path)).content.num_cells, 272)

@@ -14,6 +14,7 @@ from federated_hh.heavy_hitters.ldp_triehh.parameters import Aggregation, Report
 from federated_hh.privacy.local import plan as local_reports_plan
 from federated_hh.randomizers import one_hot
 from federated_hh.runtime import runtime
+from federated_hh.runtime.worker import worker_context
 from tests.federated_hh.heavy_hitters.ldp_triehh import ldp_triehh_test_case as case
 
 
@@ -142,13 +143,14 @@ class EqualityTest(case.LdpTrieHHTestCase):
             report_sampling=report_sampling,
             aggregation=aggregation,
         )
-        compile_, compiled = runtime._compile, []
+        compile_, compiled = worker_context._compile, []
 
         def recorded(computation):
             compiled.append(computation.to_building_block().compact_representation())
             return compile_(computation)
 
-        with mock.patch.object(runtime, "_compile", recorded), runtime.tff_worker():
+        self.enter_context(mock.patch.object(worker_context, "_compile", recorded))
+        with runtime.tff_worker():
             case.Level(algorithm).votes()
         is_secure = ["federated_secure_sum" in text for text in compiled]
         in_the_open = ["federated_sum" in text for text in compiled]
