@@ -14,6 +14,7 @@ threads, and as a process with threads cannot enter a namespace.
 
 import contextlib
 import ctypes
+import importlib
 import os
 import pathlib
 import signal
@@ -32,10 +33,9 @@ def main() -> None:
     reason = ""
     if listener >= 0:
         os.set_inheritable(listener, False)
-        sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3]))
-        from federated_hh.runtime.worker import network_namespace
-
-        reason = network_namespace.enter() or ""
+        # By its own folder: the packages above take more than the standard library.
+        sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+        reason = importlib.import_module("network_namespace").enter() or ""
     # After entering: a change of credentials takes it back.
     _die_with(parent)
     if listener >= 0 and not reason:
