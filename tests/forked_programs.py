@@ -21,6 +21,7 @@ import time
 import weakref
 from collections.abc import Callable, Mapping
 
+from federated_hh.command_line import programs
 from tests import ROOT
 
 # Each program has a process that waits for it, and writes its number and exit code.
@@ -210,6 +211,10 @@ def run(
     directory: str | os.PathLike[str] | None = None,
     timeout: float = 600.0,
 ) -> subprocess.CompletedProcess[str]:
-    """Runs a program of the repository to its end: see `Program`."""
+    """Runs a program of the repository to its end, by its module or short name.
+
+    See `Program`.
+    """
+    module = programs.modules().get(module, module)
     program = Program(module, *arguments, environment=environment, directory=directory)
     return program.wait(timeout)

@@ -14,7 +14,7 @@ from tests import ROOT
 
 _BLOCK = re.compile(r"^ *```(.*?)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 _INLINE = re.compile(r"`((?:\./)?scripts/run [a-z][^`]*)`")
-_RUN = re.compile(r"(?:\$ )?(?:\./)?scripts/run (?P<program>[a-z_]+\.\w+)(?P<rest>.*)")
+_RUN = re.compile(r"(?:\$ )?(?:\./)?scripts/run (?P<program>[a-z][\w.]*)(?P<rest>.*)")
 _INSTALLED = re.compile(r"env/bin/(?P<script>[a-z-]+)(?P<rest> .*)")
 # What is no program of ours, with what it takes after its name.
 _TOOLS = re.compile(
