@@ -8,7 +8,7 @@ import enum
 import fractions
 import math
 
-from federated_hh.privacy import checks as argument_checks
+from federated_hh.options import checks
 from federated_hh.privacy import hockey_stick, rounding
 
 # Below this mean the two terms of a Gaussian's delta are too much alike to subtract.
@@ -42,8 +42,8 @@ def zcdp_to_epsilon(
     Raises:
         ValueError: An argument is outside its range.
     """
-    rho = argument_checks.positive("rho", rho)
-    delta = argument_checks.probability("delta", delta)
+    rho = checks.positive(rho=rho)
+    delta = checks.probability(delta=delta)
     log_inverse = -math.log(delta)
     simple = rho + 2 * math.sqrt(rho * log_inverse)
     if conversion is ZcdpConversion.BUN_STEINKE:
@@ -71,8 +71,8 @@ def gaussian_delta(rho: float, epsilon: float) -> float:
     """
     from scipy import special
 
-    rho = argument_checks.positive("rho", rho)
-    epsilon = argument_checks.not_negative("epsilon", epsilon)
+    rho = checks.positive(rho=rho)
+    epsilon = checks.not_negative(epsilon=epsilon)
     mean = math.sqrt(2 * rho)
     log_first = float(special.log_ndtr(mean / 2 - epsilon / mean))
     log_second = float(special.log_ndtr(-mean / 2 - epsilon / mean))
@@ -140,8 +140,8 @@ def group_zcdp(rho: float, group_size: int) -> float:
     Raises:
         ValueError: An argument is outside its range.
     """
-    rho = argument_checks.not_negative("rho", rho)
-    size = argument_checks.integer("group_size", group_size, 1)
+    rho = checks.not_negative(rho=rho)
+    size = checks.integer(group_size=group_size, least=1)
     return rounding.upwards(fractions.Fraction(rho) * size**2)
 
 
@@ -161,9 +161,9 @@ def group_privacy(epsilon: float, delta: float, group_size: int) -> tuple[float,
         ValueError: An argument is outside its range, or the group's delta is 1 or
             more, which would say nothing.
     """
-    epsilon = argument_checks.not_negative("epsilon", epsilon)
-    delta = argument_checks.probability("delta", delta)
-    size = argument_checks.integer("group_size", group_size, 1)
+    epsilon = checks.not_negative(epsilon=epsilon)
+    delta = checks.probability(delta=delta)
+    size = checks.integer(group_size=group_size, least=1)
     log_sum = math.log(size) if epsilon == 0 else _log_geometric(epsilon, size)
     log_delta = math.log(delta) + log_sum
     # Of the logarithms, and of the sum of powers.

@@ -3,7 +3,7 @@
 import dataclasses
 import math
 
-from federated_hh.privacy import checks as argument_checks
+from federated_hh.options import checks
 from federated_hh.privacy import field_checks, printed_numbers
 from federated_hh.privacy import voting_rounds as triehh_curve
 from federated_hh.privacy.neighbours import Adjacency, Unit
@@ -61,7 +61,7 @@ class Guarantee:
             )
         if self.rho is not None:
             field_checks.number(self, "rho", 0.0, math.inf)
-            argument_checks.integer("noise_rounds", self.noise_rounds, 1)
+            checks.integer(noise_rounds=self.noise_rounds, least=1)
             if self.one_sided:
                 raise ValueError("one_sided is True; it has to be False with rho")
         for name in ("is_upper_bound", "one_sided", "of_one_repeat", "is_comparison"):

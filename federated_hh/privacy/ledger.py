@@ -6,7 +6,7 @@ import fractions
 import math
 from collections.abc import Iterable, Sequence
 
-from federated_hh.privacy import checks as argument_checks
+from federated_hh.options import checks
 from federated_hh.privacy import conversions, drawn_noise, loss_composition, rounding
 from federated_hh.privacy.guarantee import Guarantee
 from federated_hh.privacy.neighbours import Adjacency
@@ -172,7 +172,7 @@ class Ledger:
         Raises:
             ValueError: The ledger is empty, or delta is outside its range.
         """
-        delta = argument_checks.probability("delta", delta)
+        delta = checks.probability(delta=delta)
         if not self._entries:
             raise ValueError("the ledger is empty: nothing to compose")
         rhos = [e.guarantee.rho for e in self._entries if e.guarantee.rho is not None]

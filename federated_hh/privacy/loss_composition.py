@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
-from federated_hh.privacy import checks as argument_checks
+from federated_hh.options import checks
 from federated_hh.privacy import hockey_stick, rounding
 
 # Points for the mechanism of the smallest losses, and at most for the others.
@@ -63,8 +63,8 @@ class Mechanisms:
     one_sided_deltas: Callable[[np.ndarray], np.ndarray] | None = None
 
     def __post_init__(self):
-        argument_checks.positive("largest", self.largest)
-        argument_checks.integer("count", self.count, 1, LARGEST_COUNT)
+        checks.positive(largest=self.largest)
+        checks.integer(count=self.count, least=1, most=LARGEST_COUNT)
 
     @property
     def least_delta(self) -> float:
@@ -146,7 +146,7 @@ def composed_epsilon(mechanisms: Sequence[Mechanisms], delta: float) -> float:
     Raises:
         ValueError: An argument is outside its range.
     """
-    delta = argument_checks.probability("delta", delta)
+    delta = checks.probability(delta=delta)
     spent = least_delta(mechanisms)
     if spent > delta:
         raise ValueError(

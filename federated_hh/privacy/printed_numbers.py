@@ -1,4 +1,7 @@
-"""Numbers of guarantees as people read them: four digits, bounds rounded upwards."""
+"""Numbers of guarantees as people read and write them.
+
+Printed numbers have four digits; bounds are rounded upwards.
+"""
 
 import decimal
 import math
@@ -58,3 +61,25 @@ def readable(value: Any, rounding: str = decimal.ROUND_HALF_EVEN) -> str:
         digits -= abs(digits) * _FLOAT_ACCURACY
     context = decimal.Context(prec=4, rounding=rounding)
     return f"{float(context.create_decimal(digits)):.4g}"
+
+
+def delta_of(text: str, num_clients: int) -> float | None:
+    """Returns the delta of a text, which may depend on the number of clients.
+
+    Args:
+        text: A number, or Zhu et al.'s (2020) `1/n^2` or `1/(300n)`.
+        num_clients: n, at least 1.
+
+    Returns:
+        The delta in (0, 1), or None if the text is not one.
+    """
+    compact = text.replace(" ", "").lower()
+    if compact == "1/n^2":
+        return 1.0 / num_clients**2
+    if compact == "1/(300n)":
+        return 1.0 / (300 * num_clients)
+    try:
+        delta = float(compact)
+    except ValueError:
+        return None
+    return delta if 0 < delta < 1 else None

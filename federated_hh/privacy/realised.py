@@ -11,7 +11,7 @@ from typing import Self
 
 import numpy as np
 
-from federated_hh.privacy import checks as argument_checks
+from federated_hh.options import checks
 
 
 def cohort_digest(cohort: np.ndarray) -> str:
@@ -43,7 +43,7 @@ class Round:
 
     def __post_init__(self):
         for name, minimum in (("repeat", 0), ("number", 1), ("clients", 1)):
-            value = argument_checks.integer(name, getattr(self, name), minimum)
+            value = checks.integer(least=minimum, **{name: getattr(self, name)})
             object.__setattr__(self, name, value)
         if not isinstance(self.cohort, str) or len(self.cohort) != 64:
             raise ValueError(
@@ -85,8 +85,8 @@ class Realised:
     clients: int
 
     def __post_init__(self):
-        argument_checks.integer("rounds", self.rounds, 1)
-        argument_checks.integer("clients", self.clients, self.rounds)
+        checks.integer(rounds=self.rounds, least=1)
+        checks.integer(clients=self.clients, least=self.rounds)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -16,7 +16,7 @@ import platform
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from federated_hh.privacy import checks as argument_checks
+from federated_hh.options import checks
 from federated_hh.privacy import field_checks, printed_numbers
 from federated_hh.privacy.guarantee import Guarantee
 from federated_hh.privacy.neighbours import Adjacency, Unit
@@ -134,7 +134,7 @@ class PrivacyStatement:
             raise ValueError(
                 f"realised is {self.realised!r}; it has to be None or a Realised"
             )
-        argument_checks.integer("num_repeats", self.num_repeats, 1)
+        checks.integer(num_repeats=self.num_repeats, least=1)
         if self.schema_version != SCHEMA_VERSION:
             raise ValueError(
                 f"schema_version is {self.schema_version!r}; it has to be "

@@ -17,7 +17,7 @@ import math
 
 import numpy as np
 
-from federated_hh.privacy import checks as argument_checks
+from federated_hh.options import checks
 from federated_hh.privacy import hypergeometric, loss_composition
 
 _LARGEST_POPULATION = 2**31 - 1
@@ -49,7 +49,9 @@ class VotingRounds:
             ("threshold", 1, _LARGEST_POPULATION),
             ("num_rounds", 1, loss_composition.LARGEST_COUNT),
         ):
-            value = argument_checks.integer(name, getattr(self, name), least, most)
+            value = checks.integer(
+                least=least, most=most, **{name: getattr(self, name)}
+            )
             object.__setattr__(self, name, value)
 
     @property
@@ -70,7 +72,7 @@ class VotingRounds:
             ValueError: No epsilon has so small a delta; the message says which is the
                 smallest.
         """
-        delta = argument_checks.probability("delta", delta)
+        delta = checks.probability(delta=delta)
         if self.least_delta > delta:
             raise ValueError(
                 f"no guarantee at delta = {delta:g} for threshold = {self.threshold} "

@@ -14,7 +14,7 @@ import functools
 import numpy as np
 import tensorflow as tf
 
-from federated_hh.privacy import checks as argument_checks
+from federated_hh.options import checks
 
 _MAX_CELLS = 2**20
 _MAX_FUNCTIONS = 2**20
@@ -40,10 +40,10 @@ class AffineHashes:
     seed: int = 0
 
     def __post_init__(self):
-        argument_checks.integer("num_functions", self.num_functions, 1, _MAX_FUNCTIONS)
-        argument_checks.integer("num_cells", self.num_cells, 2, _MAX_CELLS)
-        argument_checks.integer("domain_size", self.domain_size, 2, 2**31 - 1)
-        argument_checks.integer("seed", self.seed, 0)
+        checks.integer(num_functions=self.num_functions, least=1, most=_MAX_FUNCTIONS)
+        checks.integer(num_cells=self.num_cells, least=2, most=_MAX_CELLS)
+        checks.integer(domain_size=self.domain_size, least=2, most=2**31 - 1)
+        checks.integer(seed=self.seed, least=0)
         if self.num_cells & (self.num_cells - 1):
             raise ValueError(
                 f"num_cells is {self.num_cells}; it has to be a power of two"

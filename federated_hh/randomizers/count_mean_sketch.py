@@ -12,10 +12,10 @@ import tensorflow as tf
 
 from federated_hh.randomizers import (
     affine_hashes,
+    arguments,
     coins,
     local_randomizer,
 )
-from federated_hh.randomizers import checks as argument_checks
 from federated_hh.randomness import identities
 
 
@@ -135,7 +135,7 @@ class CountMeanSketch(local_randomizer.LocalRandomizer):
         Returns:
             float64, shape [domain_size].
         """
-        counts = argument_checks.check_histogram(
+        counts = arguments.check_histogram(
             histogram, self.domain_size, self.values_per_report
         ).astype(np.float64)
         pairs = counts * (counts - 1)
@@ -216,7 +216,7 @@ class CountMeanSketch(local_randomizer.LocalRandomizer):
         Returns:
             int64, `sketch_shape`.
         """
-        histogram = argument_checks.check_histogram(
+        histogram = arguments.check_histogram(
             histogram, self.domain_size, self.values_per_report
         )
         generator = np.random.default_rng(seed)

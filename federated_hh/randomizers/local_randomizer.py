@@ -17,8 +17,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import tensorflow as tf
 
-from federated_hh.privacy import checks as privacy_checks
-from federated_hh.randomizers import checks as argument_checks
+from federated_hh.options import checks
+from federated_hh.randomizers import arguments
 
 # Numbers in the reports that are in memory at once where they are summed one by one.
 _VALUES_AT_ONCE = 2**22
@@ -72,9 +72,9 @@ class LocalRandomizer(abc.ABC):
         Raises:
             ValueError: If a parameter is out of its range.
         """
-        self.epsilon = argument_checks.check_epsilon(epsilon)
-        self.domain_size = privacy_checks.integer(
-            "domain_size", domain_size, 2, argument_checks.MAX_DOMAIN_SIZE
+        self.epsilon = arguments.check_epsilon(epsilon)
+        self.domain_size = checks.integer(
+            domain_size=domain_size, least=2, most=arguments.MAX_DOMAIN_SIZE
         )
 
     @property
@@ -236,11 +236,11 @@ class LocalRandomizer(abc.ABC):
         Raises:
             ValueError: If the histogram is not of that form, before any draw.
         """
-        counts = argument_checks.check_histogram(
+        counts = arguments.check_histogram(
             histogram, self.domain_size, self.values_per_report
         )
         if not isinstance(seed, np.random.SeedSequence):
-            seed = np.random.SeedSequence(privacy_checks.integer("seed", seed, 0))
+            seed = np.random.SeedSequence(checks.integer(seed=seed, least=0))
         return self._sum_of_reports(counts, seed)
 
     def _sum_of_reports(
@@ -283,8 +283,8 @@ class LocalRandomizer(abc.ABC):
         Raises:
             ValueError: If `num_reports` is negative.
         """
-        num_reports = privacy_checks.integer(
-            "num_reports", num_reports, 0, argument_checks.MAX_COUNT
+        num_reports = checks.integer(
+            num_reports=num_reports, least=0, most=arguments.MAX_COUNT
         )
         other = fractions.Fraction(self.other_probability)
         gap = fractions.Fraction(self.own_probability) - other
@@ -306,8 +306,8 @@ class LocalRandomizer(abc.ABC):
         Raises:
             ValueError: If an argument is out of its range.
         """
-        num_reports = privacy_checks.integer(
-            "num_reports", num_reports, 0, argument_checks.MAX_COUNT
+        num_reports = checks.integer(
+            num_reports=num_reports, least=0, most=arguments.MAX_COUNT
         )
         true_counts = np.asarray(true_counts, np.float64)
         if np.any(~(true_counts >= 0) | (true_counts > num_reports)):
@@ -326,8 +326,8 @@ class LocalRandomizer(abc.ABC):
         items: tf.types.experimental.TensorLike,
         seed: tf.types.experimental.TensorLike,
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        items = argument_checks.check_items(items, self.domain_size)
-        return items, argument_checks.check_seed(seed)
+        items = arguments.check_items(items, self.domain_size)
+        return items, arguments.check_seed(seed)
 
     def _check_gap(self) -> None:
         """Raises a `ValueError` if a report says nothing about its true item."""

@@ -5,8 +5,7 @@ import fractions
 import numpy as np
 import tensorflow as tf
 
-from federated_hh.randomizers import checks as argument_checks
-from federated_hh.randomizers import coins, local_randomizer
+from federated_hh.randomizers import arguments, coins, local_randomizer
 from federated_hh.randomness import identities
 
 
@@ -87,7 +86,7 @@ class AsymmetricOneHotEncoding(_OneHotEncoding):
         Raises:
             ValueError: If a parameter is out of its range.
         """
-        argument_checks.check_epsilon(epsilon)
+        arguments.check_epsilon(epsilon)
         # Rounded up, so that a zero does not speak too clearly against an item.
         other = coins.Coin.at_least(coins.exact(lambda e: 1 / (e + 1), epsilon))
         super().__init__(epsilon, domain_size, coins.FAIR, other)
@@ -128,7 +127,7 @@ class SymmetricOneHotEncoding(_OneHotEncoding):
         Raises:
             ValueError: If a parameter is out of its range.
         """
-        argument_checks.check_epsilon(epsilon)
+        arguments.check_epsilon(epsilon)
         # Rounded down, so that no bit is too likely to be right.
         own = coins.Coin.at_most(coins.exact(lambda e: e / (e + 1), epsilon))
         super().__init__(epsilon, domain_size, own, own.opposite)

@@ -6,7 +6,7 @@ import fractions
 import numpy as np
 import tensorflow as tf
 
-from federated_hh.privacy import checks as argument_checks
+from federated_hh.options import checks
 from federated_hh.privacy.shuffle import blanket
 from federated_hh.randomizers import (
     coins,
@@ -50,8 +50,8 @@ class SubsetSelection(local_randomizer.LocalRandomizer):
         if subset_size is None:
             subset_size = blanket.best_subset_size(self.epsilon, self.domain_size)
         largest = self.domain_size - 1
-        self.subset_size = argument_checks.integer(
-            "subset_size", subset_size, 1, largest
+        self.subset_size = checks.integer(
+            subset_size=subset_size, least=1, most=largest
         )
         size, rest = self.subset_size, self.domain_size - self.subset_size
         # Rounded down, so that sets with the item are not too likely.

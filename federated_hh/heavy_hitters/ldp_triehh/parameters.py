@@ -10,10 +10,9 @@ from collections.abc import Callable
 
 from federated_hh.heavy_hitters import alphabet as alphabet_lib
 from federated_hh.heavy_hitters import contributions, found_words
-from federated_hh.privacy import checks as argument_checks
+from federated_hh.options import checks
 from federated_hh.privacy.local import ldp_triehh_detection, vote_law
-from federated_hh.randomizers import checks as randomizer_checks
-from federated_hh.randomizers import local_randomizer, subset_selection
+from federated_hh.randomizers import arguments, local_randomizer, subset_selection
 
 _MAX_INT32 = 2**31 - 1
 # The largest bound of TFF's secure sums.
@@ -79,10 +78,10 @@ class LdpTrieHHParameters:
             "contribution_bound",
             "num_passes",
         ):
-            argument_checks.integer(name, getattr(self, name), 1)
-        argument_checks.not_negative("min_standard_errors", self.min_standard_errors)
+            checks.integer(least=1, **{name: getattr(self, name)})
+        checks.not_negative(min_standard_errors=self.min_standard_errors)
         if self.epsilon != math.inf:
-            randomizer_checks.check_epsilon(self.epsilon)
+            arguments.check_epsilon(self.epsilon)
 
     @property
     def levels(self) -> int:
@@ -234,7 +233,7 @@ def check_num_candidates(prefixes: int, candidates: int) -> None:
         prefixes: That the candidates extend.
         candidates: The candidates, "no item" not counted.
     """
-    most = randomizer_checks.MAX_DOMAIN_SIZE - 1
+    most = arguments.MAX_DOMAIN_SIZE - 1
     if candidates > most:
         raise ValueError(
             f"{prefixes:,} prefixes make {candidates:,} candidates for the next "

@@ -15,7 +15,7 @@ from federated_hh.heavy_hitters.ldp_triehh.report import RunSummary
 from federated_hh.privacy import statement as statement_lib
 from federated_hh.privacy.local import anonymity, ldp_triehh_detection
 from federated_hh.privacy.triehh import wanted_detection as detection
-from federated_hh.randomizers import checks as argument_checks
+from federated_hh.randomizers import arguments
 
 _ANONYMITY_COLUMNS = [
     field.name for field in dataclasses.fields(anonymity.AnonymityResult)
@@ -65,7 +65,7 @@ def what_is_found(algorithm: ldp_triehh.LdpTrieHH) -> list[dict[str, Any]]:
         other = dataclasses.replace(parameters, epsilon=epsilon)
         return other.detection(population.num_clients, algorithm.alphabet).probabilities
 
-    largest = argument_checks.MAX_EPSILON
+    largest = arguments.MAX_EPSILON
     return detection.rows(
         ldp_triehh_detection.alternatives(
             own,

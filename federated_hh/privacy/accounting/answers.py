@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from federated_hh.privacy import checks as argument_checks
+from federated_hh.options import checks
 from federated_hh.privacy import neighbours
 from federated_hh.privacy.accounting import (
     answer_rows,
@@ -52,7 +52,7 @@ def dp_ftrl(
     from federated_hh.privacy.dp_ftrl import noise_calibration, tree_aggregation
 
     restarts = answer_rows.restart_rounds(num_rounds, restart_first, restart_period)
-    argument_checks.integer("group_size", group_size, 1)
+    checks.integer(group_size=group_size, least=1)
     run = tree_aggregation.TreeAggregation(
         noise_multiplier=noise_multiplier,
         num_rounds=num_rounds,

@@ -4,7 +4,7 @@ import dataclasses
 import math
 from typing import Any
 
-from federated_hh.privacy import checks as argument_checks
+from federated_hh.options import checks
 from federated_hh.privacy import neighbours
 from federated_hh.privacy.accounting import answer_rows
 from federated_hh.privacy.accounting.answer_rows import Rows, row
@@ -279,8 +279,11 @@ def _participation(
     possible = tree_aggregation.largest_participation(num_rounds, min_separation)
     if max_participation is None:
         return possible
-    return argument_checks.integer(
-        "max_participation", max_participation, 1, possible, "what MinS allows"
+    return checks.integer(
+        max_participation=max_participation,
+        least=1,
+        most=possible,
+        why="what MinS allows",
     )
 
 
@@ -290,7 +293,7 @@ def _matrix(rounds, min_separation, most, buffers, forgotten=None, weights=None)
 
     if forgotten is None and weights is None:
         return lib.optimal(
-            argument_checks.integer("num_rounds", rounds, 1, _MOST_ROUNDS),
+            checks.integer(num_rounds=rounds, least=1, most=_MOST_ROUNDS),
             min_separation=min_separation,
             max_participation=most,
             num_buffers=2 if buffers is None else buffers,

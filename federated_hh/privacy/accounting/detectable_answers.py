@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from federated_hh.privacy import checks as argument_checks
+from federated_hh.options import checks
 from federated_hh.privacy.accounting import detection_plot
 from federated_hh.privacy.accounting.answer_rows import Rows
 from federated_hh.privacy.local import ldp_triehh_detection
@@ -71,8 +71,8 @@ def ldp_triehh(
             "--mechanism=ldp_triehh answers --detectable; for its guarantee ask "
             "--mechanism=shuffle, for anonymity --mechanism=k_anonymity"
         )
-    argument_checks.integer("alphabet_size", alphabet_size, 2)
-    argument_checks.integer("competing_prefixes", competing_prefixes, 0)
+    checks.integer(alphabet_size=alphabet_size, least=2)
+    checks.integer(competing_prefixes=competing_prefixes, least=0)
     if competing_prefixes >= kept_prefixes:
         raise ValueError(
             f"competing_prefixes is {competing_prefixes:,}; it has to be below "

@@ -14,8 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from federated_hh.privacy import checks as argument_checks
-from federated_hh.privacy import drawn_noise
+from federated_hh.privacy import drawn_noise, printed_numbers
 from federated_hh.privacy import plan as plan_lib
 from federated_hh.privacy.dp_ftrl import update_noise
 from federated_hh.privacy.guarantee import Guarantee
@@ -111,7 +110,7 @@ def _check_flags(parameters: Mapping[str, Any], flags: Sequence[str]) -> None:
         text = given[flag]
         clients = parameters.get(_CLIENTS)
         if flag == "delta" and isinstance(clients, int):
-            text = str(argument_checks.delta_of(text, max(1, clients)))
+            text = str(printed_numbers.delta_of(text, max(1, clients)))
         try:
             same = math.isclose(float(text), float(parameters[name]))
         except ValueError:

@@ -7,7 +7,7 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from federated_hh.privacy import checks as argument_checks
+from federated_hh.options import checks
 from federated_hh.privacy import ledger
 from federated_hh.privacy.accounting import recomputation
 from federated_hh.privacy.guarantee import Guarantee
@@ -165,7 +165,7 @@ def totals(runs: Sequence[Run], delta: float) -> list[dict[str, Any]]:
     Raises:
         ValueError: As `compose`.
     """
-    argument_checks.probability("delta", delta)
+    checks.probability(delta=delta)
     if not runs:
         raise ValueError("compose names no run; it has to name at least one")
     found: list[dict[str, Any]] = []

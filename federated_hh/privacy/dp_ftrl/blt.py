@@ -20,7 +20,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from federated_hh.privacy import checks as argument_checks
+from federated_hh.options import checks
 from federated_hh.privacy.dp_ftrl import toeplitz
 from federated_hh.randomness import identities
 
@@ -174,10 +174,10 @@ def optimal(
     Raises:
         ValueError: An argument is outside its range.
     """
-    rounds = argument_checks.integer("num_rounds", num_rounds, 1)
-    argument_checks.integer("min_separation", min_separation, 0)
-    argument_checks.integer("max_participation", max_participation, 1)
-    argument_checks.integer("num_buffers", num_buffers, 1, LARGEST_BUFFERS)
+    rounds = checks.integer(num_rounds=num_rounds, least=1)
+    checks.integer(min_separation=min_separation, least=0)
+    checks.integer(max_participation=max_participation, least=1)
+    checks.integer(num_buffers=num_buffers, least=1, most=LARGEST_BUFFERS)
 
     limits = (rounds, max_participation, min_separation + 1)
     if num_buffers == 1:

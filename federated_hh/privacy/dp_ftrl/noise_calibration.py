@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 
-from federated_hh.privacy import checks as argument_checks
+from federated_hh.options import checks
 from federated_hh.privacy import conversions, loss_composition
 from federated_hh.privacy.dp_ftrl import tree_aggregation
 from federated_hh.privacy.shuffle import clones
@@ -72,8 +72,8 @@ def noise_multiplier_of(
     Raises:
         ValueError: An argument is outside its range.
     """
-    epsilon = argument_checks.positive("epsilon", epsilon, LARGEST_EPSILON)
-    delta = argument_checks.probability("delta", delta)
+    epsilon = checks.positive(epsilon=epsilon, most=LARGEST_EPSILON)
+    delta = checks.probability(delta=delta)
 
     def enough(multiplier: float) -> bool:
         return conversions.zcdp_to_epsilon(rho_of(multiplier), delta) <= epsilon
@@ -109,13 +109,13 @@ def local_epsilon_for(
     Raises:
         ValueError: An argument is outside its range.
     """
-    epsilon = argument_checks.positive("epsilon", epsilon, LARGEST_EPSILON)
-    delta = argument_checks.probability("delta", delta)
-    count = argument_checks.integer("num_reports", num_reports, 1)
-    repeats = argument_checks.integer(
-        "num_repeats", num_repeats, 1, loss_composition.LARGEST_COUNT
+    epsilon = checks.positive(epsilon=epsilon, most=LARGEST_EPSILON)
+    delta = checks.probability(delta=delta)
+    count = checks.integer(num_reports=num_reports, least=1)
+    repeats = checks.integer(
+        num_repeats=num_repeats, least=1, most=loss_composition.LARGEST_COUNT
     )
-    argument_checks.positive("largest", largest, clones.LARGEST_LOCAL_EPSILON)
+    checks.positive(largest=largest, most=clones.LARGEST_LOCAL_EPSILON)
 
     def enough(local: float) -> bool:
         reports = loss_composition.of_guarantee(local, 0.0, repeats)
@@ -169,8 +169,8 @@ def delta_noise_multiplier(noise_multiplier: float, count_stddev: float) -> floa
     Raises:
         ValueError: An argument is outside its range.
     """
-    z = argument_checks.positive("noise_multiplier", noise_multiplier)
-    sigma = argument_checks.positive("count_stddev", count_stddev)
+    z = checks.positive(noise_multiplier=noise_multiplier)
+    sigma = checks.positive(count_stddev=count_stddev)
     # Compared before it is squared, as the square may be no float64.
     if z >= 2 * sigma:
         raise ValueError(

@@ -12,7 +12,7 @@ import fractions
 import functools
 import math
 
-from federated_hh.privacy import checks as argument_checks
+from federated_hh.options import checks
 from federated_hh.privacy import rounding
 from federated_hh.privacy.dp_ftrl import model_updates, update_noise
 from federated_hh.randomness import identities
@@ -51,10 +51,10 @@ class RotatedUpdate(model_updates.Update):
     num_clients: int
 
     def __post_init__(self):
-        argument_checks.positive("clip_norm", self.clip_norm)
-        argument_checks.positive("scale", self.scale)
-        argument_checks.integer("num_values", self.num_values, 1, _LARGEST_DIMENSION)
-        argument_checks.integer("num_clients", self.num_clients, 1)
+        checks.positive(clip_norm=self.clip_norm)
+        checks.positive(scale=self.scale)
+        checks.integer(num_values=self.num_values, least=1, most=_LARGEST_DIMENSION)
+        checks.integer(num_clients=self.num_clients, least=1)
         self._check_least()
         self._check_width()
 
@@ -69,7 +69,7 @@ class RotatedUpdate(model_updates.Update):
     ) -> "RotatedUpdate":
         """Returns the contribution of a scale; None for the one of `DEFAULT_RATIO`."""
         if scale is None:
-            argument_checks.positive("clip_norm", clip_norm)
+            checks.positive(clip_norm=clip_norm)
             scale = DEFAULT_RATIO * math.sqrt(_padded(num_values)) / clip_norm
         return cls(
             clip_norm=clip_norm,

@@ -26,8 +26,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from federated_hh.privacy import checks as argument_checks
+from federated_hh.options import checks
 from federated_hh.privacy import rounding
+from federated_hh.privacy.dp_ftrl import worst_participation
 from federated_hh.randomness import identities
 
 # A client of more participations in a block is looked at by convolution.
@@ -107,7 +108,7 @@ class SquareRoot(Matrix):
     bands: int
 
     def __post_init__(self):
-        argument_checks.integer("bands", self.bands, 1)
+        checks.integer(bands=self.bands, least=1)
 
     @property
     def num_buffers(self) -> int:
@@ -153,7 +154,7 @@ class SquareRoot(Matrix):
 
 def impulse(num_rounds: int) -> np.ndarray:
     """Returns (1, 0, ..., 0), of which `Matrix.filtered` makes C^-1's coefficients."""
-    values = np.zeros(argument_checks.integer("num_rounds", num_rounds, 1))
+    values = np.zeros(checks.integer(num_rounds=num_rounds, least=1))
     values[0] = 1.0
     return values
 
@@ -202,8 +203,8 @@ def square_sensitivity(
     Raises:
         ValueError: An argument is outside its range.
     """
-    most = argument_checks.integer("max_participation", max_participation, 1)
-    gap = argument_checks.integer("min_separation", min_separation, 0) + 1
+    most = checks.integer(max_participation=max_participation, least=1)
+    gap = checks.integer(min_separation=min_separation, least=0) + 1
     return _safe(np.square(worst_column(majorant(coefficients), most, gap)).sum())
 
 
@@ -249,8 +250,8 @@ def square_sensitivity_of_blocks(
     coefficients = matrix.coefficients(max(lengths))
     if len(lengths) == 1:
         return square_sensitivity(coefficients, max_participation, min_separation)
-    most = argument_checks.integer("max_participation", max_participation, 1)
-    gap = argument_checks.integer("min_separation", min_separation, 0) + 1
+    most = checks.integer(max_participation=max_participation, least=1)
+    gap = checks.integer(min_separation=min_separation, least=0) + 1
     most = min(most, sum(-(-length // gap) for length in lengths))
     of_length = {}
     for length in set(lengths):
@@ -287,7 +288,7 @@ def observed_square_sensitivity(
             or a client takes part twice in a round.
     """
     clients, rounds = np.asarray(clients), np.asarray(rounds)
-    argument_checks.participations(clients, rounds, int(sum(lengths)))
+    worst_participation.check_participations(clients, rounds, int(sum(lengths)))
     if not len(clients):
         return 0.0
     starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)

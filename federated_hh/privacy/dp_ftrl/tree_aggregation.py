@@ -25,7 +25,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from federated_hh.privacy import checks as argument_checks
+from federated_hh.options import checks
 from federated_hh.privacy import rounding
 from federated_hh.privacy.dp_ftrl import worst_participation
 
@@ -54,16 +54,15 @@ class TreeAggregation:
     restart_rounds: tuple[int, ...] = ()
 
     def __post_init__(self):
-        argument_checks.positive("noise_multiplier", self.noise_multiplier)
+        checks.positive(noise_multiplier=self.noise_multiplier)
         limit = largest_participation(self.num_rounds, self.min_separation)
         if self.max_participation is None:
             object.__setattr__(self, "max_participation", limit)
-        argument_checks.integer(
-            "max_participation",
-            self.max_participation,
-            1,
-            limit,
-            f"ceil(num_rounds / (min_separation + 1)) for num_rounds = "
+        checks.integer(
+            max_participation=self.max_participation,
+            least=1,
+            most=limit,
+            why=f"ceil(num_rounds / (min_separation + 1)) for num_rounds = "
             f"{self.num_rounds}, min_separation = {self.min_separation}",
         )
         object.__setattr__(self, "restart_rounds", tuple(self.restart_rounds))
@@ -101,9 +100,9 @@ def largest_participation(num_rounds: int, min_separation: int) -> int:
     Raises:
         ValueError: An argument is outside its range.
     """
-    rounds = argument_checks.integer("num_rounds", num_rounds, 1)
-    separation = argument_checks.integer(
-        "min_separation", min_separation, 0, rounds - 1, "below num_rounds"
+    rounds = checks.integer(num_rounds=num_rounds, least=1)
+    separation = checks.integer(
+        min_separation=min_separation, least=0, most=rounds - 1, why="below num_rounds"
     )
     return -(-rounds // (separation + 1))
 
@@ -124,9 +123,9 @@ def restart_schedule(
     Raises:
         ValueError: An argument is outside its range.
     """
-    rounds = argument_checks.integer("num_rounds", num_rounds, 1)
-    first = argument_checks.integer("first", first, 0)
-    period = argument_checks.integer("period", period, 1)
+    rounds = checks.integer(num_rounds=num_rounds, least=1)
+    first = checks.integer(first=first, least=0)
+    period = checks.integer(period=period, least=1)
     return tuple(range(first, rounds - 1, period))
 
 
@@ -144,10 +143,10 @@ def tree_lengths(num_rounds: int, restart_rounds: Sequence[int]) -> tuple[int, .
     Raises:
         ValueError: An argument is outside its range.
     """
-    rounds = argument_checks.integer("num_rounds", num_rounds, 1)
+    rounds = checks.integer(num_rounds=num_rounds, least=1)
     starts = [0]
     for restart in restart_rounds:
-        restart = argument_checks.integer("restart_rounds", restart, 0, rounds - 2)
+        restart = checks.integer(restart_rounds=restart, least=0, most=rounds - 2)
         if restart + 1 <= starts[-1]:
             raise ValueError(
                 f"restart_rounds is {restart_rounds}; it has to be strictly increasing"
@@ -169,8 +168,8 @@ def zcdp(square_sum: int, noise_multiplier: float) -> float:
     Raises:
         ValueError: An argument is outside its range.
     """
-    square_sum = argument_checks.integer("square_sum", square_sum, 0)
-    noise = argument_checks.positive("noise_multiplier", noise_multiplier)
+    square_sum = checks.integer(square_sum=square_sum, least=0)
+    noise = checks.positive(noise_multiplier=noise_multiplier)
     return rounding.upwards(square_sum / (2 * fractions.Fraction(noise) ** 2))
 
 
@@ -203,7 +202,7 @@ def observed_zcdp(
         ValueError: An argument is outside its range, a round is not below
             num_rounds, or a client takes part twice in a round.
     """
-    last = argument_checks.integer("num_rounds", num_rounds, 1) - 1
+    last = checks.integer(num_rounds=num_rounds, least=1) - 1
     lengths = tree_lengths(num_rounds, [r for r in restart_rounds if r < last])
     square_sums = observed_square_sums(clients, rounds, lengths)
     return zcdp(int(square_sums.max(initial=0)), noise_multiplier)
@@ -228,7 +227,7 @@ def observed_square_sums(
     """
     clients, rounds = np.asarray(clients), np.asarray(rounds)
     starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    argument_checks.participations(clients, rounds, int(starts[-1]))
+    worst_participation.check_participations(clients, rounds, int(starts[-1]))
     order = np.lexsort((rounds, clients))
     clients, rounds = clients[order], rounds[order].astype(np.int64)
     # Sorted like this, the participations in a node stand side by side.

@@ -24,7 +24,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from federated_hh.privacy import checks as argument_checks
+from federated_hh.options import checks
 from federated_hh.privacy import plan as plan_lib
 from federated_hh.privacy import rounding
 from federated_hh.privacy.dp_ftrl import (
@@ -65,7 +65,7 @@ class AdaptiveClip:
 
     def __post_init__(self):
         for name in ("count_stddev", "learning_rate"):
-            argument_checks.positive(name, getattr(self, name))
+            checks.positive(**{name: getattr(self, name)})
         if not 0 < self.quantile < 1:
             raise ValueError(f"quantile is {self.quantile}; it has to be in (0, 1).")
 
@@ -90,7 +90,7 @@ class AddedNoise(model_updates.UpdateMechanism):
 
     def __post_init__(self):
         super().__post_init__()
-        argument_checks.positive("clip_norm", self.clip_norm)
+        checks.positive(clip_norm=self.clip_norm)
         if self.clip_norm < _LEAST_CLIP_NORM:
             raise ValueError(
                 f"clip_norm is {self.clip_norm}; it has to be at least "
@@ -101,7 +101,7 @@ class AddedNoise(model_updates.UpdateMechanism):
             self._check_multiplier(multiplier)
 
     def _check_multiplier(self, multiplier: float) -> None:
-        argument_checks.positive("noise_multiplier", multiplier)
+        checks.positive(noise_multiplier=multiplier)
         if self.adaptive_clip is None:
             return
         limit = 2 * self.adaptive_clip.count_stddev

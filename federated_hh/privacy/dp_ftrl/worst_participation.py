@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from federated_hh.privacy import checks as argument_checks
+from federated_hh.options import checks
 from federated_hh.privacy import rounding
 
 # More rounds than any training has; a participation of each still takes no time.
@@ -55,10 +55,10 @@ def square_sum(
         ValueError: An argument is outside its range, or the search would take
             minutes.
     """
-    most = argument_checks.integer("max_participation", max_participation, 1)
-    gap = argument_checks.integer("min_separation", min_separation, 0) + 1
+    most = checks.integer(max_participation=max_participation, least=1)
+    gap = checks.integer(min_separation=min_separation, least=0) + 1
     for length in lengths:
-        argument_checks.integer("lengths", length, 1, LARGEST_ROUNDS)
+        checks.integer(lengths=length, least=1, most=LARGEST_ROUNDS)
     if gap == 1:
         return _of_any_rounds(lengths, most)
     possible = -(-sum(lengths) // gap)
@@ -223,3 +223,32 @@ def largest_sum(
         with_it = best[0][:-1] + cost
         best.append(np.append(0.0, np.maximum(best[-1][1:], with_it)))
     return rounding.sum_upwards(float(best[-1][-1]), max_participation)
+
+
+def check_participations(
+    clients: np.ndarray, rounds: np.ndarray, num_rounds: int
+) -> None:
+    """Checks a run's participations.
+
+    Args:
+        clients: Client of each participation, an integer NumPy array.
+        rounds: Its round, counted from 0, of the same shape.
+        num_rounds: Completed rounds.
+
+    Raises:
+        ValueError: A column is not of integers, their lengths differ, or a round is
+            outside the run.
+    """
+    if clients.shape != rounds.shape or clients.ndim != 1:
+        raise ValueError(
+            f"clients and rounds are of the shapes {clients.shape} and "
+            f"{rounds.shape}; they have to be columns of one length"
+        )
+    for name, column in (("clients", clients), ("rounds", rounds)):
+        if len(column) and column.dtype.kind not in "iu":
+            raise ValueError(f"{name} is of {column.dtype}; it has to be of integers")
+    if len(rounds) and not (rounds.min() >= 0 and rounds.max() < num_rounds):
+        raise ValueError(
+            f"rounds is from {rounds.min()} to {rounds.max()}; it has to be from 0 to "
+            f"{num_rounds - 1}"
+        )

@@ -33,7 +33,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from federated_hh.privacy import checks as argument_checks
+from federated_hh.options import checks
 from federated_hh.privacy.local import vote_law
 from federated_hh.privacy.shuffle import blanket
 
@@ -88,23 +88,22 @@ class VotingLevel:
     live_prefixes: int | None = None
 
     def __post_init__(self):
-        argument_checks.integer("alphabet_size", self.alphabet_size, 2)
-        argument_checks.integer("kept_prefixes", self.kept_prefixes, 1)
-        argument_checks.integer(
-            "num_reports",
-            self.num_reports,
-            2,
-            LARGEST_REPORTS,
-            "the threshold's law has as many values as 50 times its root",
+        checks.integer(alphabet_size=self.alphabet_size, least=2)
+        checks.integer(kept_prefixes=self.kept_prefixes, least=1)
+        checks.integer(
+            num_reports=self.num_reports,
+            least=2,
+            most=LARGEST_REPORTS,
+            why="the threshold's law has as many values as 50 times its root",
         )
         if self.live_prefixes is not None:
-            argument_checks.integer("live_prefixes", self.live_prefixes, 1)
+            checks.integer(live_prefixes=self.live_prefixes, least=1)
         if self.domain_size - 1 <= self.kept_prefixes:
             raise ValueError(
                 f"kept_prefixes is {self.kept_prefixes}: a level of "
                 f"{self.domain_size - 1} candidates keeps all of them"
             )
-        argument_checks.positive("local_epsilon", self.local_epsilon)
+        checks.positive(local_epsilon=self.local_epsilon)
 
     @property
     def domain_size(self) -> int:
@@ -168,8 +167,8 @@ class VotingLevel:
         Raises:
             ValueError: An argument is outside its range.
         """
-        argument_checks.integer("num_passes", num_passes, 1)
-        argument_checks.integer("num_repeats", num_repeats, 1)
+        checks.integer(num_passes=num_passes, least=1)
+        checks.integer(num_repeats=num_repeats, least=1)
         name = "direct evaluation (others hold no item)"
         return self._evaluate(
             name, self.other_probability, alpha, num_passes, num_repeats
@@ -188,8 +187,8 @@ class VotingLevel:
         Raises:
             ValueError: An argument is outside its range.
         """
-        argument_checks.integer("holders", holders, 0, self.num_reports)
-        argument_checks.fraction("vote_share", vote_share)
+        checks.integer(holders=holders, least=0, most=self.num_reports)
+        checks.fraction(vote_share=vote_share)
         return self._kept(holders, *self._threshold_law(vote_share))
 
     def _evaluate(
@@ -200,7 +199,7 @@ class VotingLevel:
         num_passes: int = 1,
         num_repeats: int = 1,
     ) -> AnonymityResult:
-        alpha = argument_checks.probability("alpha", alpha)
+        alpha = checks.probability(alpha=alpha)
         if share == 0:
             # Reports of two items have nothing left: every candidate passes.
             values, law = np.array([0]), np.array([1.0])

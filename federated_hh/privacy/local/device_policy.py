@@ -12,8 +12,8 @@ import functools
 import math
 from collections.abc import Mapping
 
+from federated_hh.options import checks
 from federated_hh.privacy import binomial_grid
-from federated_hh.privacy import checks as argument_checks
 from federated_hh.privacy.shuffle import amplification as shuffling
 from federated_hh.privacy.shuffle import renyi_aggregation
 from federated_hh.randomness import identities
@@ -89,7 +89,7 @@ class Limits:
     def __post_init__(self):
         for name in ("aggregate_epsilon", "local_epsilon"):
             units_of(getattr(self, name), name)
-        argument_checks.integer("reports", self.reports, 1, _MOST_REPORTS)
+        checks.integer(reports=self.reports, least=1, most=_MOST_REPORTS)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -149,14 +149,14 @@ class Policy:
     cohorts: tuple[str, ...] = ()
 
     def __post_init__(self):
-        argument_checks.probability("delta", self.delta)
+        checks.probability(delta=self.delta)
         if (self.slack is None) != (self.composition is Composition.BASIC):
             raise ValueError(
                 f"slack is {self.slack}; it has to be a number where composition is "
                 f"advanced or renyi, and None where it is basic"
             )
         if self.slack is not None:
-            argument_checks.probability("slack", self.slack)
+            checks.probability(slack=self.slack)
             if self.slack >= 0.5:
                 raise ValueError(f"slack is {self.slack}; it has to be below 1/2")
         for limits in (self.limits, *self.fields.values()):
@@ -196,7 +196,7 @@ class Policy:
             )
         if self.order is None:
             return
-        argument_checks.integer("order", self.order, 2, _LARGEST_ORDER)
+        checks.integer(order=self.order, least=2, most=_LARGEST_ORDER)
         if self.randomizer not in _RENYI:
             raise ValueError(
                 f"composition is renyi; it has to be another one with randomizer "

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from federated_hh.privacy import checks as argument_checks
+from federated_hh.options import checks
 from federated_hh.privacy import plan as plan_lib
 from federated_hh.privacy import statement
 from federated_hh.privacy.guarantee import Guarantee
@@ -53,7 +53,7 @@ class DeviceReports(plan_lib.Contribution):
     aggregation: str
 
     def __post_init__(self):
-        argument_checks.integer("max_queries", self.max_queries, 1)
+        checks.integer(max_queries=self.max_queries, least=1)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -144,7 +144,8 @@ class _Theorem(plan_lib.Theorem):
             (AGGREGATE_UNITS, 1),
             (MINIMUM_COHORT, 2),
         ):
-            argument_checks.integer(name, facts.get(name), least)
+            found: Any = facts.get(name)
+            checks.integer(least=least, **{name: found})
 
     def statement(
         self,
@@ -164,7 +165,7 @@ def _statement(
     reports, sampler = plan.contribution, plan.sampler
     policy, is_disjoint = reports.policy, sampler.sampling is _DISJOINT
     repeats = record.rounds.num_repeats if record else repeats
-    argument_checks.integer("num_repeats", repeats, 1, _LARGEST_REPEATS)
+    checks.integer(num_repeats=repeats, least=1, most=_LARGEST_REPEATS)
     return statement.PrivacyStatement(
         setting=(
             "Aggregate DP of what is released, for an analyst who sees sums of cohorts "

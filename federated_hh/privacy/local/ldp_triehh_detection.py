@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from federated_hh.privacy import checks as argument_checks
+from federated_hh.options import checks
 from federated_hh.privacy.local import vote_law
 from federated_hh.privacy.shuffle import blanket
 from federated_hh.privacy.triehh import wanted_detection as detection
@@ -81,10 +81,10 @@ class LdpTrieHHDetection(detection.Detection):
             "num_characters",
             "num_passes",
         ):
-            argument_checks.integer(name, getattr(self, name), 1)
-        argument_checks.integer("competing", self.competing, 0, self.max_prefixes - 1)
-        argument_checks.fraction("reported_share", self.reported_share)
-        argument_checks.not_negative("min_standard_errors", self.min_standard_errors)
+            checks.integer(least=1, **{name: getattr(self, name)})
+        checks.integer(competing=self.competing, least=0, most=self.max_prefixes - 1)
+        checks.fraction(reported_share=self.reported_share)
+        checks.not_negative(min_standard_errors=self.min_standard_errors)
         needed = self.cohort_size * self.max_depth * self.num_passes
         if needed > self.num_clients:
             raise ValueError(
@@ -126,8 +126,8 @@ class LdpTrieHHDetection(detection.Detection):
 
     def rate(self, holders: int, characters: int) -> float:
         """See `detection.Detection`; passes are taken as independent."""
-        argument_checks.integer("holders", holders, 0, self.num_clients)
-        argument_checks.integer("characters", characters, 1)
+        checks.integer(holders=holders, least=0, most=self.num_clients)
+        checks.integer(characters=characters, least=1)
         if characters > self.max_depth:
             return 0.0
         *first, last = self._levels[:characters]

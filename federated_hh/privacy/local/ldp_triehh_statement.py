@@ -15,7 +15,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from federated_hh.privacy import checks as argument_checks
+from federated_hh.options import checks
 from federated_hh.privacy import loss_composition, realised, statement
 from federated_hh.privacy.guarantee import Guarantee
 from federated_hh.privacy.local import emptied_client
@@ -129,13 +129,13 @@ class LdpTrieHHRun:
     algorithm: str = "LDP TrieHH"
 
     def __post_init__(self):
-        argument_checks.integer("num_repeats", self.num_repeats, 1, LARGEST_REPEATS)
+        checks.integer(num_repeats=self.num_repeats, least=1, most=LARGEST_REPEATS)
         if not self.local_epsilon > 0:
             raise ValueError(
                 f"local_epsilon is {self.local_epsilon!r}; it has to be above 0"
             )
         for name in ("cohort_size", "contribution_bound"):
-            argument_checks.integer(name, getattr(self, name), 1)
+            checks.integer(least=1, **{name: getattr(self, name)})
         if min(self.domain_sizes, default=2) < 2:
             raise ValueError(
                 f"domain_sizes is {list(self.domain_sizes)!r}; it has to hold sizes of "
@@ -171,7 +171,7 @@ def ldp_triehh_statement(
         ValueError: `delta` is out of range, `rounds` are not those of `run`, or the
             local epsilon is finite and above what the bounds can compute with.
     """
-    argument_checks.probability("delta", delta)
+    checks.probability(delta=delta)
     if rounds is not None:
         _check_rounds(run, rounds)
     has_guarantee = math.isfinite(run.local_epsilon)

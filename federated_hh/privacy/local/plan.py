@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
-from federated_hh.privacy import checks as argument_checks
+from federated_hh.options import checks
 from federated_hh.privacy import plan as plan_lib
 from federated_hh.privacy import statement
 from federated_hh.privacy.local import ldp_triehh_statement
@@ -113,7 +113,7 @@ class LocalReports(plan_lib.Contribution):
 
     def __post_init__(self):
         for name in ("bound", "max_depth", "num_passes", "max_prefixes"):
-            argument_checks.integer(name, getattr(self, name), 1)
+            checks.integer(least=1, **{name: getattr(self, name)})
         for name in ("epsilon", "replacement_epsilon"):
             if not getattr(self, name) > 0:
                 raise ValueError(
@@ -259,8 +259,8 @@ class _Theorem(plan_lib.Theorem):
         reports = plan.contribution
         rounds = reports.max_depth * reports.num_passes
         plan_lib.check_number(number, rounds, "max_depth times num_passes")
-        candidates = argument_checks.integer(
-            CANDIDATES, facts.get(CANDIDATES), 1, reports.max_candidates
+        candidates = checks.integer(
+            least=1, most=reports.max_candidates, candidates=facts.get(CANDIDATES)
         )
         expected = plan.sampler.cohort_size * reports.bound
         if facts.get(REPORTS) != expected:

@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
-from federated_hh.privacy import checks as argument_checks
+from federated_hh.options import checks
 from federated_hh.privacy import plan as plan_lib
 from federated_hh.privacy import statement
 from federated_hh.privacy.guarantee import Guarantee
@@ -97,7 +97,7 @@ class SketchReports(plan_lib.Contribution):
     population_has_empty_users: bool = False
 
     def __post_init__(self):
-        argument_checks.integer("num_groups", self.num_groups, 1)
+        checks.integer(num_groups=self.num_groups, least=1)
 
     @property
     def local_epsilon(self) -> float:

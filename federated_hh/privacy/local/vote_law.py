@@ -13,7 +13,7 @@ import math
 
 import numpy as np
 
-from federated_hh.privacy import checks as argument_checks
+from federated_hh.options import checks
 
 # A law of more values than this is computed at some of them.
 _MOST_VALUES = 1 << 17
@@ -38,8 +38,8 @@ class VoteLaw:
     other: float
 
     def __post_init__(self):
-        argument_checks.integer("num_reports", self.num_reports, 1)
-        argument_checks.fraction("own", self.own)
+        checks.integer(num_reports=self.num_reports, least=1)
+        checks.fraction(own=self.own)
         if not 0 <= self.other < self.own:
             raise ValueError(
                 f"other is {self.other}; it has to be in [0, {self.own}), below own"
@@ -73,9 +73,7 @@ class VoteLaw:
             errors, as they are where there are as many holders as are estimated; more
             than num_reports where no votes are enough. 0 where k is 0.
         """
-        standard_errors = argument_checks.not_negative(
-            "standard_errors", standard_errors
-        )
+        standard_errors = checks.not_negative(standard_errors=standard_errors)
         if standard_errors == 0:
             return 0
 

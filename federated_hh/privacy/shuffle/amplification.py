@@ -13,7 +13,7 @@ import enum
 import math
 from collections.abc import Callable, Sequence
 
-from federated_hh.privacy import checks as argument_checks
+from federated_hh.options import checks
 from federated_hh.privacy.guarantee import Guarantee
 from federated_hh.privacy.neighbours import Adjacency
 from federated_hh.privacy.shuffle import (
@@ -101,11 +101,11 @@ class Reports:
             raise ValueError(
                 f"randomizer is {self.randomizer}; it has to be a Randomizer"
             )
-        argument_checks.positive(
-            "local_epsilon", self.local_epsilon, clones.LARGEST_LOCAL_EPSILON
+        checks.positive(
+            local_epsilon=self.local_epsilon, most=clones.LARGEST_LOCAL_EPSILON
         )
         if self.domain_size is not None:
-            argument_checks.integer("domain_size", self.domain_size, 2)
+            checks.integer(domain_size=self.domain_size, least=2)
         elif self.randomizer is Randomizer.SUBSET_SELECTION:
             raise ValueError("domain_size is None; subset_selection needs it")
 
@@ -152,7 +152,7 @@ def amplify(
             the randomizer, or outside its validity range.
     """
     honest = _honest_reports(num_reports, honest_fraction)
-    argument_checks.probability("delta", delta)
+    checks.probability(delta=delta)
     if method is None:
         candidates: list[Method] = [
             m for m in reports.methods if m is not Method.EQUATION_1
@@ -292,8 +292,8 @@ def minimum_reports(
         ValueError: An argument is outside its range, the method is not proved for
             the randomizer, or no cohort up to 1e12 is enough.
     """
-    epsilon = argument_checks.positive("epsilon", epsilon)
-    argument_checks.fraction("honest_fraction", honest_fraction)
+    epsilon = checks.positive(epsilon=epsilon)
+    checks.fraction(honest_fraction=honest_fraction)
 
     def enough(count: int) -> bool:
         try:
@@ -312,7 +312,7 @@ def minimum_reports(
     # Bad arguments are told apart from too small cohorts before the search.
     if method not in (None, *reports.methods):
         raise ValueError(f"method {method} is not proved for {reports.randomizer}")
-    argument_checks.probability("delta", delta)
+    checks.probability(delta=delta)
     high = 2
     while not enough(high):
         if high > LARGEST_COHORT:
@@ -347,7 +347,7 @@ def largest_local_epsilon(
     Raises:
         ValueError: An argument is outside its range.
     """
-    epsilon = argument_checks.positive("epsilon", epsilon, clones.LARGEST_LOCAL_EPSILON)
+    epsilon = checks.positive(epsilon=epsilon, most=clones.LARGEST_LOCAL_EPSILON)
 
     def enough(local: float) -> bool:
         reports = Reports(
@@ -371,8 +371,8 @@ def largest_local_epsilon(
 
 
 def _honest_reports(num_reports: int, honest_fraction: float) -> int:
-    count = argument_checks.integer("num_reports", num_reports, 2)
-    share = argument_checks.fraction("honest_fraction", honest_fraction)
+    count = checks.integer(num_reports=num_reports, least=2)
+    share = checks.fraction(honest_fraction=honest_fraction)
     honest = count if share == 1 else math.floor(count * share)
     if honest < 2:
         raise ValueError(

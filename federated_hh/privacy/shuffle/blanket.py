@@ -31,8 +31,8 @@ import math
 
 import numpy as np
 
+from federated_hh.options import checks
 from federated_hh.privacy import binomial_grid, hockey_stick
-from federated_hh.privacy import checks as argument_checks
 from federated_hh.privacy.shuffle import clones
 
 _DIGITS = 60
@@ -57,10 +57,10 @@ def best_subset_size(local_epsilon: float, domain_size: int) -> int:
     Raises:
         ValueError: An argument is outside its range.
     """
-    local_epsilon = argument_checks.positive(
-        "local_epsilon", local_epsilon, clones.LARGEST_LOCAL_EPSILON
+    local_epsilon = checks.positive(
+        local_epsilon=local_epsilon, most=clones.LARGEST_LOCAL_EPSILON
     )
-    size = argument_checks.integer("domain_size", domain_size, 2)
+    size = checks.integer(domain_size=domain_size, least=2)
     with decimal.localcontext(prec=_DIGITS):
         share = size / (decimal.Decimal(local_epsilon).exp() + 1)
         return int(share.to_integral_value(decimal.ROUND_CEILING))
@@ -98,14 +98,17 @@ class SubsetSelectionBlanket:
         """
         if subset_size is None:
             subset_size = best_subset_size(local_epsilon, domain_size)
-        self.local_epsilon = argument_checks.positive(
-            "local_epsilon", local_epsilon, clones.LARGEST_LOCAL_EPSILON
+        self.local_epsilon = checks.positive(
+            local_epsilon=local_epsilon, most=clones.LARGEST_LOCAL_EPSILON
         )
-        self.domain_size = argument_checks.integer("domain_size", domain_size, 2)
-        self.subset_size = argument_checks.integer(
-            "subset_size", subset_size, 1, self.domain_size - 1, "domain_size - 1"
+        self.domain_size = checks.integer(domain_size=domain_size, least=2)
+        self.subset_size = checks.integer(
+            subset_size=subset_size,
+            least=1,
+            most=self.domain_size - 1,
+            why="domain_size - 1",
         )
-        self.num_reports = argument_checks.integer("num_reports", num_reports, 2)
+        self.num_reports = checks.integer(num_reports=num_reports, least=2)
         s, d = self.domain_size, self.subset_size
         self.blanket_mass = s / (s + d * math.expm1(self.local_epsilon))
         pairs = s * (s - 1)
@@ -176,7 +179,7 @@ class SubsetSelectionBlanket:
         Returns:
             delta; the epsilons of given deltas are tight to about 1e-4 (relative).
         """
-        epsilon = argument_checks.not_negative("epsilon", epsilon)
+        epsilon = checks.not_negative(epsilon=epsilon)
         if epsilon >= self.local_epsilon:
             return 0.0
         gain = math.expm1(epsilon)
@@ -216,7 +219,7 @@ class SubsetSelectionBlanket:
         Raises:
             ValueError: delta is outside its range.
         """
-        delta = argument_checks.probability("delta", delta)
+        delta = checks.probability(delta=delta)
         # The proved bound for any randomizer is cheap, and near.
         guess = clones.ClonePair(
             self.local_epsilon, self.num_reports, stronger=False

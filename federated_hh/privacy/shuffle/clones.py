@@ -21,8 +21,8 @@ import math
 
 import numpy as np
 
+from federated_hh.options import checks
 from federated_hh.privacy import binomial_grid, hockey_stick
-from federated_hh.privacy import checks as argument_checks
 
 # Above this local epsilon a report tells all, for every purpose.
 LARGEST_LOCAL_EPSILON = 100.0
@@ -51,10 +51,10 @@ class ClonePair:
         Raises:
             ValueError: An argument is outside its range.
         """
-        self.local_epsilon = argument_checks.positive(
-            "local_epsilon", local_epsilon, LARGEST_LOCAL_EPSILON
+        self.local_epsilon = checks.positive(
+            local_epsilon=local_epsilon, most=LARGEST_LOCAL_EPSILON
         )
-        self.num_reports = argument_checks.integer("num_reports", num_reports, 2)
+        self.num_reports = checks.integer(num_reports=num_reports, least=2)
         inverse = math.exp(-self.local_epsilon)
         probability = 2 * inverse / (1 + inverse) if stronger else inverse
         self._clones, self._masses = binomial_grid.lower_ends(
@@ -78,7 +78,7 @@ class ClonePair:
         Returns:
             An upper bound of delta, tight to about 1e-6 (relative).
         """
-        epsilon = argument_checks.not_negative("epsilon", epsilon)
+        epsilon = checks.not_negative(epsilon=epsilon)
         if epsilon >= self.local_epsilon:
             return 0.0
         value = given_clones(
@@ -99,7 +99,7 @@ class ClonePair:
         Raises:
             ValueError: delta is outside its range.
         """
-        delta = argument_checks.probability("delta", delta)
+        delta = checks.probability(delta=delta)
         return hockey_stick.smallest_epsilon(self.delta, delta, self.local_epsilon)
 
 

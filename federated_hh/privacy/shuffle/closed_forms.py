@@ -5,7 +5,7 @@ Adjacency is replacement of one report's input, as in `clones`.
 
 import math
 
-from federated_hh.privacy import checks as argument_checks
+from federated_hh.options import checks
 from federated_hh.privacy.shuffle import clones
 
 # Balle et al. 2019, Theorem 5.3 and the lemmas it rests on: a Chernoff bound of the
@@ -28,8 +28,8 @@ def largest_valid_local_epsilon(num_reports: int, delta: float) -> float:
     Raises:
         ValueError: An argument is outside its range.
     """
-    n = argument_checks.integer("num_reports", num_reports, 2)
-    delta = argument_checks.probability("delta", delta)
+    n = checks.integer(num_reports=num_reports, least=2)
+    delta = checks.probability(delta=delta)
     ratio = n / (8 * (math.log(2) - math.log(delta))) - 1
     return math.log(ratio) if ratio > 0 else -math.inf
 
@@ -56,7 +56,7 @@ def amplified_epsilon(local_epsilon: float, num_reports: int, delta: float) -> f
             range in which the equation is a statement: what it gives there is not a
             bound.
     """
-    local_epsilon = argument_checks.positive("local_epsilon", local_epsilon)
+    local_epsilon = checks.positive(local_epsilon=local_epsilon)
     largest = largest_valid_local_epsilon(num_reports, delta)
     if local_epsilon > largest:
         raise ValueError(
@@ -91,11 +91,11 @@ def hoeffding_blanket_log_delta(
     Raises:
         ValueError: An argument is outside its range.
     """
-    epsilon = argument_checks.positive("epsilon", epsilon, 100.0)
-    local_epsilon = argument_checks.positive(
-        "local_epsilon", local_epsilon, clones.LARGEST_LOCAL_EPSILON
+    epsilon = checks.positive(epsilon=epsilon, most=100.0)
+    local_epsilon = checks.positive(
+        local_epsilon=local_epsilon, most=clones.LARGEST_LOCAL_EPSILON
     )
-    n = argument_checks.integer("num_reports", num_reports, 2)
+    n = checks.integer(num_reports=num_reports, least=2)
     gain = math.expm1(epsilon)
     width = 2 * math.sinh(local_epsilon)
     exponent = min(math.exp(-local_epsilon), (gain / ((gain + 2) * width)) ** 2)
@@ -129,8 +129,8 @@ def hoeffding_blanket_local_epsilon(
     """
     from scipy import optimize
 
-    epsilon = argument_checks.positive("epsilon", epsilon, 100.0)
-    delta = argument_checks.probability("delta", delta)
+    epsilon = checks.positive(epsilon=epsilon, most=100.0)
+    delta = checks.probability(delta=delta)
 
     def excess(local: float) -> float:
         bound = hoeffding_blanket_log_delta(epsilon, local, num_reports)
@@ -169,7 +169,7 @@ def hoeffding_blanket_epsilon(
     Raises:
         ValueError: An argument is outside its range.
     """
-    delta = argument_checks.probability("delta", delta)
+    delta = checks.probability(delta=delta)
 
     def enough(epsilon: float) -> bool:
         bound = hoeffding_blanket_log_delta(epsilon, local_epsilon, num_reports)

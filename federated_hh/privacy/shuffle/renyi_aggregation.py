@@ -20,8 +20,8 @@ from collections.abc import Callable
 
 import numpy as np
 
+from federated_hh.options import checks
 from federated_hh.privacy import binomial_grid, conversions
-from federated_hh.privacy import checks as argument_checks
 from federated_hh.privacy.shuffle import clones
 
 # Counts are summed whole up to here.
@@ -138,7 +138,7 @@ def _smallest_epsilon(
     """Returns epsilon and its order, sought around what a bound at hand says."""
     from scipy import optimize
 
-    delta = argument_checks.probability("delta", delta)
+    delta = checks.probability(delta=delta)
 
     def epsilon_at(log_step: float) -> float:
         order = 1 + math.exp(log_step)
@@ -162,10 +162,8 @@ def _smallest_epsilon(
 def _check(order: float, local_epsilon: float, num_reports: int) -> None:
     if not 1 < order <= 1e8:
         raise ValueError(f"order is {order!r}; it has to be above 1 and at most 1e8")
-    argument_checks.positive(
-        "local_epsilon", local_epsilon, clones.LARGEST_LOCAL_EPSILON
-    )
-    argument_checks.integer("num_reports", num_reports, 2)
+    checks.positive(local_epsilon=local_epsilon, most=clones.LARGEST_LOCAL_EPSILON)
+    checks.integer(num_reports=num_reports, least=2)
 
 
 def _coordinate(

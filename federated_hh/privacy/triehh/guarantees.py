@@ -19,7 +19,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from federated_hh.privacy import checks as argument_checks
+from federated_hh.options import checks
 from federated_hh.privacy import hypergeometric
 from federated_hh.privacy import voting_rounds as triehh_curve
 
@@ -49,8 +49,8 @@ class TrieHHParameters:
 
     def __post_init__(self):
         def check(name: str, minimum: int, maximum: int | None = None, why: str = ""):
-            value = argument_checks.integer(
-                name, getattr(self, name), minimum, maximum, why
+            value = checks.integer(
+                least=minimum, most=maximum, why=why, **{name: getattr(self, name)}
             )
             object.__setattr__(self, name, value)
 
@@ -168,5 +168,5 @@ def holders_needed(parameters: TrieHHParameters, discovery_rate: float) -> int |
 
 def rate_of_a_round(discovery_rate: float, max_length: int) -> float:
     """Returns what each of L rounds needs for a discovery rate, rounded upwards."""
-    discovery_rate = argument_checks.probability("discovery_rate", discovery_rate)
+    discovery_rate = checks.probability(discovery_rate=discovery_rate)
     return min(1.0, discovery_rate ** (1 / max_length) * _ROUND_UP)

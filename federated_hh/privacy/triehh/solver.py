@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from federated_hh.privacy import checks as argument_checks
+from federated_hh.options import checks
 from federated_hh.privacy import hypergeometric, loss_composition
 from federated_hh.privacy.triehh import guarantees as triehh
 
@@ -47,12 +47,12 @@ def solve_parameters(
         ValueError: An argument is outside its range, or no parameters find even a
             sequence that all clients hold.
     """
-    n = argument_checks.integer("population_size", population_size, 2, 2**31 - 1)
-    length = argument_checks.integer("max_length", max_length, 1)
-    epsilon = argument_checks.positive("epsilon", epsilon)
-    delta = argument_checks.probability("delta", delta)
+    n = checks.integer(population_size=population_size, least=2, most=2**31 - 1)
+    length = checks.integer(max_length=max_length, least=1)
+    epsilon = checks.positive(epsilon=epsilon)
+    delta = checks.probability(delta=delta)
     if cohort_size is not None:
-        argument_checks.integer("cohort_size", cohort_size, 1, n, "population_size")
+        checks.integer(cohort_size=cohort_size, least=1, most=n, why="population_size")
     rate = triehh.rate_of_a_round(discovery_rate, length)
     search = _Search(n, length, epsilon, delta, rate, cohort_size)
     theta, at = 1, 1

@@ -4,7 +4,7 @@ import dataclasses
 import math
 from typing import Any
 
-from federated_hh.privacy import checks as argument_checks
+from federated_hh.options import checks
 from federated_hh.privacy import printed_numbers, realised, statement
 from federated_hh.privacy.guarantee import Guarantee
 from federated_hh.privacy.neighbours import Adjacency
@@ -102,8 +102,8 @@ def triehh_statement(
         ValueError: An argument is outside its range, or `rounds` are not of these
             parameters.
     """
-    argument_checks.probability("delta", delta)
-    argument_checks.integer("num_runs", num_runs, 1)
+    checks.probability(delta=delta)
+    checks.integer(num_runs=num_runs, least=1)
     if rounds is not None:
         _check_rounds(rounds, parameters)
         num_runs = rounds.num_repeats
@@ -179,10 +179,10 @@ def recomputed(stated: statement.PrivacyStatement) -> tuple[Guarantee, ...]:
             found["threshold (theta)"],
             found["max_length (L)"],
         ),
-        argument_checks.probability("delta asked for", found["delta asked for"]),
+        checks.probability(**{"delta asked for": found["delta asked for"]}),
         found["redraws_each_round"] == "yes",
         found["extends_prefixes"] == "yes",
-        argument_checks.integer("runs", found["runs"], 1),
+        checks.integer(runs=found["runs"], least=1),
     )
     return guarantees
 

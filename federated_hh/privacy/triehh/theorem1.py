@@ -15,7 +15,7 @@ theta, gamma = m / sqrt(n), so that `theta <= sqrt(n)`, `gamma >= 1` and
 import math
 from fractions import Fraction
 
-from federated_hh.privacy import checks as argument_checks
+from federated_hh.options import checks
 from federated_hh.privacy.triehh.guarantees import TrieHHParameters
 
 # Theorem 1 of Zhu et al. holds from here on.
@@ -101,10 +101,8 @@ def smallest_threshold(delta: float, minimum: int = 10) -> int:
     Raises:
         ValueError: An argument is outside its range.
     """
-    delta = argument_checks.probability("delta", delta)
-    argument_checks.integer(
-        "minimum", minimum, _SMALLEST_PROVED_THRESHOLD, why="Theorem 1"
-    )
+    delta = checks.probability(delta=delta)
+    checks.integer(minimum=minimum, least=_SMALLEST_PROVED_THRESHOLD, why="Theorem 1")
     return _smallest_threshold(Fraction(delta), minimum)
 
 
@@ -125,10 +123,10 @@ def largest_gamma(
     Raises:
         ValueError: An argument is outside its range.
     """
-    n = argument_checks.integer("population_size", population_size, 2)
-    theta = argument_checks.integer("threshold", threshold, _SMALLEST_PROVED_THRESHOLD)
-    length = argument_checks.integer("max_length", max_length, 1)
-    epsilon = argument_checks.positive("epsilon", epsilon)
+    n = checks.integer(population_size=population_size, least=2)
+    theta = checks.integer(threshold=threshold, least=_SMALLEST_PROVED_THRESHOLD)
+    length = checks.integer(max_length=max_length, least=1)
+    epsilon = checks.positive(epsilon=epsilon)
     return -math.expm1(-epsilon / length) * math.sqrt(n) / theta
 
 
@@ -155,10 +153,10 @@ def solve_parameters(
         ValueError: An argument is outside its range, or Theorem 1 allows no such
             parameters; the message says what could be changed.
     """
-    n = argument_checks.integer("population_size", population_size, 2)
-    length = argument_checks.integer("max_length", max_length, 1)
-    epsilon = argument_checks.positive("epsilon", epsilon)
-    delta = argument_checks.probability("delta", delta)
+    n = checks.integer(population_size=population_size, least=2)
+    length = checks.integer(max_length=max_length, least=1)
+    epsilon = checks.positive(epsilon=epsilon)
+    delta = checks.probability(delta=delta)
     request = f"epsilon = {epsilon:g}, delta = {delta:g}, max_length = {length}"
 
     # Corollary 1's last term, theta >= e^(epsilon/L) - 1, is what keeps gamma below

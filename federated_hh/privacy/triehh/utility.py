@@ -3,7 +3,7 @@
 import math
 from fractions import Fraction
 
-from federated_hh.privacy import checks as argument_checks
+from federated_hh.options import checks
 from federated_hh.privacy.triehh import guarantees as triehh
 from federated_hh.privacy.triehh import theorem1 as triehh_theorem1
 
@@ -43,10 +43,10 @@ def minimum_population(
         ValueError: An argument is outside its range, or no population up to 1e11 is
             enough.
     """
-    frequency = argument_checks.fraction("frequency", frequency)
-    epsilon = argument_checks.positive("epsilon", epsilon)
-    length = argument_checks.integer("max_length", max_length, 1)
-    argument_checks.probability("discovery_rate", discovery_rate)
+    frequency = checks.fraction(frequency=frequency)
+    epsilon = checks.positive(epsilon=epsilon)
+    length = checks.integer(max_length=max_length, least=1)
+    checks.probability(discovery_rate=discovery_rate)
     share = -math.expm1(-epsilon / length)
 
     def enough(n: int) -> bool:

@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from federated_hh.privacy import checks as argument_checks
+from federated_hh.options import checks
 from federated_hh.privacy.triehh import guarantees as triehh
 
 # Of most words that people look for, and of the tables here.
@@ -64,8 +64,8 @@ class Detection(abc.ABC):
             The smallest number; None if not even a word that all hold is found so
             surely, or if words are not so long.
         """
-        argument_checks.probability("probability", probability)
-        argument_checks.integer("characters", characters, 1)
+        checks.probability(probability=probability)
+        checks.integer(characters=characters, least=1)
         size = self.population_size
         if (
             characters > self.max_characters

@@ -1,11 +1,11 @@
-"""Checks of the arguments of local randomizers, made before any draw."""
+"""Arguments that all local randomizers take: their limits and checks."""
 
 import numbers
 
 import numpy as np
 import tensorflow as tf
 
-from federated_hh.privacy import checks as privacy_checks
+from federated_hh.options import checks
 
 # Beyond this e^-epsilon comes near 2^-64, the smallest chance that a coin has.
 MAX_EPSILON = 40.0
@@ -15,8 +15,7 @@ MAX_COUNT = 2**63 - 1
 
 def check_epsilon(epsilon: float) -> float:
     """Returns epsilon, or raises a `ValueError` if it is not in (0, 40]."""
-    why = "coins of 64 bits"
-    return privacy_checks.positive("epsilon", epsilon, MAX_EPSILON, why)
+    return checks.positive(epsilon=epsilon, most=MAX_EPSILON, why="coins of 64 bits")
 
 
 def check_seed(seed: tf.types.experimental.TensorLike) -> tf.Tensor:
@@ -47,8 +46,8 @@ def check_items(items: tf.types.experimental.TensorLike, domain_size: int) -> tf
         values = items.numpy()
         outside = (values < 0) | (values >= domain_size)
         if outside.any():
-            place = int(np.flatnonzero(outside)[0])
-            raise ValueError(f"{allowed}items[{place}] is {values[place]}")
+            first = int(np.flatnonzero(outside)[0])
+            raise ValueError(f"{allowed}items[{first}] is {values[first]}")
         return tf.cast(items, tf.int32)
     outside = tf.logical_or(items < 0, items >= domain_size)
     values = tf.boolean_mask(items, outside)
