@@ -64,12 +64,13 @@ class WordQuestions(algorithm.Algorithm[S, np.ndarray]):
         self.randomizer = make_randomizer(epsilon, num_items + 1)
         self.plan = plan_lib.Plan(
             sampler=samplers.DisjointCohorts(clients.num_clients, cohort_size),
-            contribution=local_reports_plan.one_report(
-                make_randomizer,
-                epsilon,
+            contribution=local_reports_plan.OneReport(
+                randomizer=make_randomizer,
+                epsilon=epsilon,
                 replacement_epsilon=self.randomizer.guarantee.replacement_epsilon,
-                num_items=num_items,
+                name=identities.label_of(make_randomizer),
                 num_rounds=num_rounds,
+                max_candidates=num_items,
                 population_has_empty_users=population_has_empty_users,
                 algorithm=identities.label_of(type(self)),
             ),

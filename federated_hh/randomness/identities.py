@@ -51,7 +51,8 @@ def identity(text: str, fields: str = "", *, without: str = "") -> Callable[[T],
     Args:
         text: The written name; never changed once results depend on it.
         fields: Names of the dataclass's fields that are always written, with blanks
-            between them: those of the day on which the identity was written.
+            between them: those of the day on which the identity was written. A field
+            that is gone since is written as a property or constant of its name.
         without: Names of fields that no sum depends on.
 
     Raises:
@@ -62,8 +63,10 @@ def identity(text: str, fields: str = "", *, without: str = "") -> Callable[[T],
     def give(kind: T) -> T:
         known = {f.name for f in dataclasses.fields(kind)} if made.fields else set()
         for name in made.fields:
-            if name not in known:
-                raise TypeError(f"identity {text!r} names {name}, which is no field")
+            if name not in known and not hasattr(kind, name):
+                raise TypeError(
+                    f"identity {text!r} names {name}, which is no field or constant"
+                )
         setattr(kind, _ATTRIBUTE, made)
         return kind
 

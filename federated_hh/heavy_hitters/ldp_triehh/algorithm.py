@@ -87,7 +87,7 @@ def plan_of(
     aggregation: Aggregation = Aggregation.SECURE_SUM,
     population_has_empty_users: bool = False,
 ) -> plan_lib.Plan[
-    samplers.DisjointCohorts, local_reports_plan.LocalReports, plan_lib.NoNoise
+    samplers.DisjointCohorts, local_reports_plan.LdpTrieHHReports, plan_lib.NoNoise
 ]:
     """Returns the plan of LDP TrieHH.
 
@@ -99,7 +99,7 @@ def plan_of(
         population_has_empty_users: Whether users without an item are in the population.
     """
     smallest = parameters.randomizer(1)
-    reports = local_reports_plan.LocalReports(
+    reports = local_reports_plan.LdpTrieHHReports(
         randomizer=parameters.make_randomizer,
         epsilon=parameters.epsilon,
         replacement_epsilon=smallest.guarantee.replacement_epsilon

@@ -1,4 +1,4 @@
-"""What a run of LDP TrieHH is asked for; `run_ldp_triehh` has the flags."""
+"""The options of an LDP TrieHH run; `run_ldp_triehh` has the flags."""
 
 import dataclasses
 import functools
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from federated_hh.options.fields import OptionError, check, option
 from federated_hh.populations.options.population_options import PopulationOptions
+from federated_hh.privacy.local import ldp_triehh_settings
 
 if TYPE_CHECKING:  # imports TensorFlow
     from federated_hh.heavy_hitters.ldp_triehh import (
@@ -22,50 +23,19 @@ _MAX_EPSILON = 40.0
 _MIN_EPSILON = 1e-9
 _DEFAULT_EPSILON = 10.0
 
-# Clients are numbered with 31 bits, and so are the candidates of a level.
-_MOST = 2**31 - 1
-
 # Of a level, where the sum of its reports is drawn: 190 at epsilon 10 and 320 at 2, by
 # measurement, and as much again for what the trie and the results hold.
 _BYTES_A_CANDIDATE = 600
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class LdpTrieHHOptions:
-    """What a run of LDP TrieHH is asked for.
+class LdpTrieHHOptions(ldp_triehh_settings.LdpTrieHHSettings):
+    """The options of an LDP TrieHH run.
 
     Raises:
         OptionError: If an option is not allowed, or options do not go together.
     """
 
-    cohort_size: int = option(
-        20_000,
-        "Clients that vote in a level (N). None of them takes part again.",
-        least=1,
-        most=_MOST,
-        why="clients are numbered with 31 bits",
-    )
-    max_depth: int = option(
-        15,
-        "Levels of a pass (D), and the most characters of a word that can be found.",
-        least=1,
-        most=1000,
-    )
-    max_prefixes: int = option(
-        10_000,
-        "The prefixes that a level keeps (eta_max), and ties with the last of them.",
-        least=1,
-        most=_MOST,
-        why="candidates are numbered with 31 bits",
-    )
-    contribution_bound: int = option(
-        60,
-        "The reports that each client of a level sends (B); a client with fewer items "
-        "fills them up with 'no item'.",
-        least=1,
-        most=10**6,
-        why="nobody holds more items",
-    )
     epsilon: float | None = option(
         None,
         "Local epsilon of a report; 'inf' for true votes without local privacy. 10 if "
@@ -106,14 +76,6 @@ class LdpTrieHHOptions:
         "symmetric_one_hot, or a class of your own as module:Class.",
         group="Privacy",
     )
-    num_passes: int = option(
-        1,
-        "Passes over the whole depth. A later one skips the words that earlier ones "
-        "found.",
-        least=1,
-        most=1000,
-        why="every pass takes clients of its own for every level",
-    )
     report_sampling: str = option(
         "aggregate",
         "Draw the sum of a level's reports at once, or every report as a device would; "
@@ -133,19 +95,8 @@ class LdpTrieHHOptions:
         "Clients of the counting task that estimates coverage; they take part in no "
         "level. By default all that take part in no level.",
         least=0,
-        most=_MOST,
+        most=ldp_triehh_settings.MOST,
         why="clients are numbered with 31 bits",
-        group="What is measured and kept",
-    )
-    min_standard_errors: float = option(
-        3,
-        "Found words are released if their estimate is at least so many of its "
-        "standard errors; 0 for all that Algorithm 2 finds. This is post-processing: "
-        "it costs no privacy and leaves the run as it is. A later pass does not ask "
-        "again for a word that was found, released or not.",
-        least=0,
-        most=1000,
-        why="no estimate of 2^31 clients stands out as far from the noise",
         group="What is measured and kept",
     )
     anonymity_alpha: float = option(
@@ -201,7 +152,7 @@ class LdpTrieHHOptions:
         candidates = prefixes * (num_characters + 1)
         needed = candidates * _BYTES_A_CANDIDATE
         there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        if candidates > _MOST or needed > there:
+        if candidates > ldp_triehh_settings.MOST or needed > there:
             raise OptionError(
                 self,
                 "{max_prefixes=}: a level of {candidates:,} candidates ({prefixes:,} "
@@ -213,7 +164,7 @@ class LdpTrieHHOptions:
                 prefixes=prefixes,
                 needed=needed / 2**30,
                 there=there / 2**30,
-                possible=_MOST,
+                possible=ldp_triehh_settings.MOST,
             )
 
     def check_population(self, num_clients: int) -> None:
@@ -225,9 +176,8 @@ class LdpTrieHHOptions:
         Raises:
             OptionError: If it is.
         """
-        levels = self.max_depth * self.num_passes
         counting = self.counting_clients or 0
-        needed = levels * self.cohort_size + counting
+        needed = self.clients_needed + counting
         if needed > num_clients:
             raise OptionError(
                 self,
@@ -236,7 +186,7 @@ class LdpTrieHHOptions:
                 "population has {population:,}. Lower {cohort_size}, "
                 "{max_depth}, {num_passes} or {counting_clients}, or take a larger "
                 "population",
-                levels=levels,
+                levels=self.levels,
                 cohort=self.cohort_size,
                 counting=counting,
                 needed=needed,

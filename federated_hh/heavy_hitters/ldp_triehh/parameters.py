@@ -1,7 +1,4 @@
-"""What a run of LDP TrieHH is asked to do, in one place.
-
-The process, the accounting and the privacy statement all take it from here.
-"""
+"""The parameters of LDP TrieHH, from which the process and detection read."""
 
 import dataclasses
 import enum
@@ -9,9 +6,12 @@ import math
 from collections.abc import Callable
 
 from federated_hh.heavy_hitters import alphabet as alphabet_lib
-from federated_hh.heavy_hitters import contributions, found_words
-from federated_hh.options import checks
-from federated_hh.privacy.local import ldp_triehh_detection, vote_law
+from federated_hh.heavy_hitters import contributions
+from federated_hh.privacy.local import (
+    ldp_triehh_detection,
+    ldp_triehh_settings,
+    vote_law,
+)
 from federated_hh.randomizers import arguments, local_randomizer, subset_selection
 
 _MAX_INT32 = 2**31 - 1
@@ -37,71 +37,32 @@ class Aggregation(enum.Enum):
     EPHEMERAL = "ephemeral"
 
 
-@dataclasses.dataclass(frozen=True)
-class LdpTrieHHParameters:
-    """What a run of LDP TrieHH does, and what its guarantee depends on.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LdpTrieHHParameters(ldp_triehh_settings.LdpTrieHHSettings):
+    """The settings of an LDP TrieHH run, with its sampler and randomizer.
 
     Attributes:
-        cohort_size: N, at least 1.
-        max_depth: D, the levels of a pass and the most characters of a word; at
-            least 1.
-        max_prefixes: eta_max, the prefixes that a level keeps; at least 1.
-        contribution_bound: B, the reports that each client of a cohort sends; at
-            least 1.
-        epsilon: The epsilon of a report, in (0, 40]; infinity for no local privacy.
-        num_passes: At least 1.
-        sampler: Which items a client reports on that has more than B.
-        make_randomizer: Makes a local randomizer from epsilon and the size of its
-            domain: a class, or a dataclass of plain values that is called.
-        min_standard_errors: Words are released, of those found, whose estimate
-            is at least so many of its standard errors; 0 for all. It costs no privacy
-            and changes nothing in the run, whose later passes know all words found.
+        epsilon: Epsilon of a report, in (0, 40]; infinity for no local privacy.
+        sampler: Choice of the reported items of a client that has more than B.
+        make_randomizer: Class, or callable dataclass of plain values, that makes a
+            local randomizer from epsilon and its domain size.
     """
 
-    cohort_size: int
-    max_depth: int
-    max_prefixes: int
-    contribution_bound: int
     epsilon: float
-    num_passes: int = 1
     sampler: contributions.ItemSampler = contributions.ItemSampler.GREEDY
     make_randomizer: Callable[[float, int], local_randomizer.LocalRandomizer] = (
         subset_selection.SubsetSelection
     )
-    min_standard_errors: float = found_words.NOISE_STANDARD_ERRORS
 
     def __post_init__(self):
-        for name in (
-            "cohort_size",
-            "max_depth",
-            "max_prefixes",
-            "contribution_bound",
-            "num_passes",
-        ):
-            checks.integer(least=1, **{name: getattr(self, name)})
-        checks.not_negative(min_standard_errors=self.min_standard_errors)
+        super().__post_init__()
         if self.epsilon != math.inf:
             arguments.check_epsilon(self.epsilon)
-
-    @property
-    def levels(self) -> int:
-        """The most levels of all passes together."""
-        return self.max_depth * self.num_passes
 
     @property
     def is_subset_selection(self) -> bool:
         """Whether reports are exactly those that Algorithm 1 makes."""
         return self.make_randomizer is subset_selection.SubsetSelection
-
-    @property
-    def reports_per_level(self) -> int:
-        """The reports of a level, N B."""
-        return self.cohort_size * self.contribution_bound
-
-    @property
-    def clients_needed(self) -> int:
-        """The clients of a whole run: no one takes part twice."""
-        return self.cohort_size * self.levels
 
     def check_sizes(
         self,
@@ -127,13 +88,7 @@ class LdpTrieHHParameters:
                 small for the domain, or if contribution_bound pads a block to more
                 reports than int32 or a level to more items than a sum can count.
         """
-        if self.clients_needed > num_clients:
-            raise ValueError(
-                f"cohort_size is {self.cohort_size:,}: {self.max_depth} "
-                f"levels in {self.num_passes} passes need {self.clients_needed:,} "
-                "clients, as none may take part twice; the population has "
-                f"{num_clients:,}"
-            )
+        self.check_clients(num_clients)
         smallest = alphabet.size * alphabet.num_symbols
         prefixes = max(
             alphabet.size, min(self.max_prefixes, alphabet.size**self.max_depth)
@@ -196,15 +151,10 @@ class LdpTrieHHParameters:
             return law.own, law.other
 
         return ldp_triehh_detection.LdpTrieHHDetection(
+            settings=self,
             num_clients=num_clients,
-            cohort_size=self.cohort_size,
-            contribution_bound=self.contribution_bound,
-            max_depth=self.max_depth,
-            max_prefixes=self.max_prefixes,
             num_characters=alphabet.size,
             probabilities=probabilities,
-            num_passes=self.num_passes,
-            min_standard_errors=self.min_standard_errors,
             reported_share=reported_share,
             competing=competing,
         )

@@ -9,7 +9,7 @@ import numpy as np
 from federated_hh.options import checks
 from federated_hh.privacy.accounting import detection_plot
 from federated_hh.privacy.accounting.answer_rows import Rows
-from federated_hh.privacy.local import ldp_triehh_detection
+from federated_hh.privacy.local import ldp_triehh_detection, ldp_triehh_settings
 from federated_hh.privacy.triehh import detection as triehh_detection
 from federated_hh.privacy.triehh import guarantees as triehh
 from federated_hh.privacy.triehh import wanted_detection as detection
@@ -91,15 +91,17 @@ def ldp_triehh(
         return ldp_triehh_detection.probabilities_of(randomizer, epsilon)
 
     own = ldp_triehh_detection.LdpTrieHHDetection(
+        settings=ldp_triehh_settings.LdpTrieHHSettings(
+            cohort_size=cohort_size,
+            contribution_bound=contribution_bound,
+            max_depth=max_depth,
+            max_prefixes=kept_prefixes,
+            num_passes=num_passes,
+            min_standard_errors=min_standard_errors,
+        ),
         num_clients=population,
-        cohort_size=cohort_size,
-        contribution_bound=contribution_bound,
-        max_depth=max_depth,
-        max_prefixes=kept_prefixes,
         num_characters=alphabet_size - 1,
         probabilities=of_epsilon(local_epsilon),
-        num_passes=num_passes,
-        min_standard_errors=min_standard_errors,
         reported_share=reported_share,
         competing=competing_prefixes,
     )

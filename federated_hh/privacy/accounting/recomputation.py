@@ -18,11 +18,8 @@ from federated_hh.privacy import drawn_noise, printed_numbers
 from federated_hh.privacy import plan as plan_lib
 from federated_hh.privacy.dp_ftrl import update_noise
 from federated_hh.privacy.guarantee import Guarantee
-from federated_hh.privacy.local import (
-    device_reports_plan,
-    ldp_triehh_statement,
-    sketch_plan,
-)
+from federated_hh.privacy.local import device_reports_plan, sketch_plan
+from federated_hh.privacy.local import plan as local_plan
 from federated_hh.privacy.neighbours import Adjacency
 from federated_hh.privacy.statement import PrivacyStatement
 from federated_hh.privacy.triehh import statement as triehh_statement
@@ -318,7 +315,7 @@ def _smallest_sum(costs: Sequence[float], limits: plan_lib.Limits) -> float:
 # function has checked them itself.
 _FAMILIES: Mapping[str, Callable[[PrivacyStatement], tuple[Guarantee, ...] | None]] = {
     "threshold (theta)": triehh_statement.recomputed,
-    "contribution_bound (B)": ldp_triehh_statement.recomputed,
+    "contribution_bound (B)": local_plan.recomputed,
     "sketch": sketch_plan.recomputed,
     "delta of a query": device_reports_plan.recomputed,
     "report goal m": _training,

@@ -18,12 +18,11 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
 from federated_hh.options import checks
-from federated_hh.privacy.local import vote_law
+from federated_hh.privacy.local import ldp_triehh_settings, vote_law
 from federated_hh.privacy.shuffle import blanket
 from federated_hh.privacy.triehh import wanted_detection as detection
 
@@ -39,59 +38,35 @@ class LdpTrieHHDetection(detection.Detection):
     """The law by which an LDP TrieHH run finds words.
 
     Attributes:
-        num_clients: n, clients of the population.
-        cohort_size: N, clients of a level; all levels together have at most n.
-        contribution_bound: B, reports of each.
-        max_depth: D, levels of a pass.
-        max_prefixes: eta_max.
-        num_characters: The number of characters of the alphabet, the end of a word not
-            counted.
-        probabilities: The probabilities for a domain's size, "no item" included: how
-            likely a report speaks for its true item, and for any one other.
-        num_passes: At least 1.
-        min_standard_errors: The least standard errors of the cut, at least 0.
-        reported_share: How likely a client that has a prefix is to report on it, in
-            (0, 1]: below 1 where clients have more than B items.
-        competing: Candidates of every level that have more votes than the word in any
-            case, at least 0 and below max_prefixes.
+        settings: The run's settings.
+        num_clients: Clients of the population (n), enough for all levels.
+        num_characters: Characters of the alphabet, the end of a word not counted.
+        probabilities: For a domain size, "no item" included: the probabilities that a
+            report speaks for its true item, and for any one other.
+        reported_share: Probability that a client with a prefix reports on it, in
+            (0, 1]: below 1 if clients have more than B items.
+        competing: Candidates of every level that always have more votes than the
+            word, at least 0 and below max_prefixes.
 
     Raises:
         ValueError: A value is outside its range.
     """
 
+    settings: ldp_triehh_settings.LdpTrieHHSettings
     num_clients: int
-    cohort_size: int
-    contribution_bound: int
-    max_depth: int
-    max_prefixes: int
     num_characters: int
     probabilities: Callable[[int], tuple[float, float]]
-    num_passes: int = 1
-    min_standard_errors: float = 3.0
     reported_share: float = 1.0
     competing: int = 0
 
     def __post_init__(self):
-        for name in (
-            "num_clients",
-            "cohort_size",
-            "contribution_bound",
-            "max_depth",
-            "max_prefixes",
-            "num_characters",
-            "num_passes",
-        ):
-            checks.integer(least=1, **{name: getattr(self, name)})
-        checks.integer(competing=self.competing, least=0, most=self.max_prefixes - 1)
+        checks.integer(
+            least=1, num_clients=self.num_clients, num_characters=self.num_characters
+        )
+        most = self.settings.max_prefixes - 1
+        checks.integer(competing=self.competing, least=0, most=most)
         checks.fraction(reported_share=self.reported_share)
-        checks.not_negative(min_standard_errors=self.min_standard_errors)
-        needed = self.cohort_size * self.max_depth * self.num_passes
-        if needed > self.num_clients:
-            raise ValueError(
-                f"cohort_size is {self.cohort_size:,}; {self.max_depth} levels in "
-                f"{self.num_passes} passes need {needed:,} clients, as none may take "
-                f"part twice, and there are {self.num_clients:,}"
-            )
+        self.settings.check_clients(self.num_clients)
 
     @property
     def population_size(self) -> int:
@@ -101,7 +76,7 @@ class LdpTrieHHDetection(detection.Detection):
     @property
     def max_characters(self) -> int:
         """See `detection.Detection`."""
-        return self.max_depth
+        return self.settings.max_depth
 
     @property
     def assumptions(self) -> tuple[str, ...]:
@@ -128,7 +103,7 @@ class LdpTrieHHDetection(detection.Detection):
         """See `detection.Detection`; passes are taken as independent."""
         checks.integer(holders=holders, least=0, most=self.num_clients)
         checks.integer(characters=characters, least=1)
-        if characters > self.max_depth:
+        if characters > self.settings.max_depth:
             return 0.0
         *first, last = self._levels[:characters]
         reached = 1.0
@@ -137,18 +112,18 @@ class LdpTrieHHDetection(detection.Detection):
         released = reached * self._kept(last, holders, is_last=True)
         # What a pass finds is not asked for again, whether it is released or not.
         found = reached * self._kept(last, holders, is_last=False)
-        return released * sum((1 - found) ** i for i in range(self.num_passes))
+        return released * sum((1 - found) ** i for i in range(self.settings.num_passes))
 
     @functools.cached_property
     def _levels(self) -> list["_Level"]:
         """The levels of a pass, with as many candidates as noise leaves them."""
         levels, prefixes = [], self.num_characters
         known: dict[int, _Level] = {}
-        for _ in range(self.max_depth):
+        for _ in range(self.settings.max_depth):
             candidates = prefixes * (self.num_characters + 1)
             if candidates > _MOST_CANDIDATES:
                 raise ValueError(
-                    f"with {self.cohort_size * self.contribution_bound:,} reports a "
+                    f"with {self.settings.reports_per_level:,} reports a "
                     f"level, ties leave {prefixes:,} prefixes of noise: more than can "
                     "be numbered. Take more reports, or a larger epsilon"
                 )
@@ -163,11 +138,11 @@ class LdpTrieHHDetection(detection.Detection):
 
     def _level(self, candidates: int) -> "_Level":
         own, other = self.probabilities(candidates + 1)
-        reports = self.cohort_size * self.contribution_bound
+        reports = self.settings.reports_per_level
         law = vote_law.VoteLaw(num_reports=reports, own=own, other=other)
-        cut = law.least_votes(self.min_standard_errors)
+        cut = law.least_votes(self.settings.min_standard_errors)
         others = candidates - 1 - self.competing
-        places = self.max_prefixes - self.competing
+        places = self.settings.max_prefixes - self.competing
         # Nothing is kept without a vote, and all else where there are places enough.
         values, chances = np.array([1]), np.array([1.0])
         if others >= places and other > 0:
@@ -182,7 +157,9 @@ class LdpTrieHHDetection(detection.Detection):
         needed = (
             np.maximum(level.least_votes, level.cut) if is_last else (level.least_votes)
         )
-        reporting = holders * self.cohort_size / self.num_clients * self.reported_share
+        reporting = (
+            holders * self.settings.cohort_size / self.num_clients * self.reported_share
+        )
         rest = max(0, level.law.num_reports - round(reporting))
         mean, variance = self._own_moments(holders, level.law.own)
         other = level.law.other
@@ -194,7 +171,7 @@ class LdpTrieHHDetection(detection.Detection):
 
     def _own_moments(self, holders: int, own: float) -> tuple[float, float]:
         """Returns mean and variance of the votes that holders in a cohort give."""
-        n, size = self.num_clients, self.cohort_size
+        n, size = self.num_clients, self.settings.cohort_size
         share = own * self.reported_share
         there = holders * size / n
         spread = there * (1 - holders / n) * (n - size) / max(1, n - 1)
@@ -332,21 +309,17 @@ def alternatives(
         cohorts that these clients allow, where those are larger by half; and a local
         epsilon larger by 2.
     """
-    largest = own.num_clients // (own.max_depth * own.num_passes)
-    settings: dict[str, dict[str, Any]] = {
-        "10 times the clients, in cohorts 10 times as large": {
-            "num_clients": 10 * own.num_clients,
-            "cohort_size": 10 * own.cohort_size,
-        }
+    cohort, clients = own.settings.cohort_size, own.num_clients
+    largest = clients // own.settings.levels
+    changed = {
+        "10 times the clients, in cohorts 10 times as large": _resized(
+            own, 10 * clients, 10 * cohort
+        )
     }
-    if 2 * largest >= 3 * own.cohort_size:
-        settings[f"cohorts of {largest:,}, the largest for these clients"] = {
-            "cohort_size": largest
-        }
-    found = [
-        detection.Alternative(name, dataclasses.replace(own, **changes))
-        for name, changes in settings.items()
-    ]
+    if 2 * largest >= 3 * cohort:
+        name = f"cohorts of {largest:,}, the largest for these clients"
+        changed[name] = _resized(own, clients, largest)
+    found = [detection.Alternative(*each) for each in changed.items()]
     if with_epsilon is not None and not math.isinf(epsilon):
         law = dataclasses.replace(own, probabilities=with_epsilon(epsilon + 2))
         found.append(detection.Alternative(f"local epsilon {epsilon + 2:g}", law))
@@ -363,8 +336,13 @@ def at_population(own: LdpTrieHHDetection, size: int) -> LdpTrieHHDetection | No
     Returns:
         None where a level would have no client.
     """
-    levels = own.max_depth * own.num_passes
-    cohort = min(round(own.cohort_size * size / own.num_clients), size // levels)
-    if cohort < 1:
-        return None
-    return dataclasses.replace(own, num_clients=size, cohort_size=cohort)
+    cohort = min(
+        round(own.settings.cohort_size * size / own.num_clients),
+        size // own.settings.levels,
+    )
+    return None if cohort < 1 else _resized(own, size, cohort)
+
+
+def _resized(own: LdpTrieHHDetection, clients: int, cohort: int) -> LdpTrieHHDetection:
+    settings = dataclasses.replace(own.settings, cohort_size=cohort)
+    return dataclasses.replace(own, num_clients=clients, settings=settings)

@@ -1,251 +1,229 @@
-"""Reports that are private before they leave a device, as a plan (LDP TrieHH).
+"""Reports that are private before they leave a client, as a plan (LDP TrieHH).
 
 Nobody takes part twice in a repeat; every client of a cohort sends B reports of a local
-randomizer; their sum is released as it is.
+randomizer; their sum is released as it is (Sun et al. 2024, Algorithm 2).
+`report_guarantees` has the proofs' numbers, this module the statement.
 """
 
-import dataclasses
 import math
-from collections.abc import Callable
-from typing import Any, Protocol, TypeAlias
-
-import numpy as np
+from collections.abc import Mapping
+from typing import Any, TypeAlias
 
 from federated_hh.options import checks
 from federated_hh.privacy import plan as plan_lib
-from federated_hh.privacy import statement
-from federated_hh.privacy.local import ldp_triehh_statement
-from federated_hh.privacy.shuffle import amplification as shuffling
-from federated_hh.randomness import identities, streams
-
-# Facts of a round.
-CANDIDATES = "candidates"
-REPORTS = "reports"
-_SUBSET_SELECTION = shuffling.Randomizer.SUBSET_SELECTION.value
-
-
-class Known(Protocol):
-    """What is known of a local randomizer."""
-
-    @property
-    def replacement_epsilon(self) -> float:
-        """The epsilon of a report, for the exchange of its item."""
-
-    @property
-    def amplification(self) -> str:
-        """A value of `shuffling.Randomizer`."""
-
-
-class SumOfReports(Protocol):
-    """What a local randomizer has to be able to do, and to say of itself."""
-
-    @property
-    def guarantee(self) -> Known:
-        """What a report guarantees."""
-
-    def sum_of_reports(
-        self, histogram: np.ndarray, seed: np.random.SeedSequence
-    ) -> np.ndarray:
-        """Draws the sum of independent reports.
-
-        Args:
-            histogram: int64 [domain_size]: the reports of each true item, "no item"
-                the last of them.
-            seed: The seed of all that is random.
-
-        Returns:
-            int64 [domain_size]: for each item, the reports that speak for it.
-        """
-
-
-@identities.identity(
-    "LocalReports",
-    "randomizer epsilon replacement_epsilon name bound sampler draws_sum "
-    "aggregation max_depth num_passes max_prefixes "
-    "population_has_empty_users algorithm",
-    without="max_candidates",
+from federated_hh.privacy import realised, statement
+from federated_hh.privacy.guarantee import Guarantee
+from federated_hh.privacy.local import report_guarantees
+from federated_hh.privacy.local.report_guarantees import ReportRounds
+from federated_hh.privacy.local.reports import (
+    CANDIDATES,
+    REPORTS,
+    LdpTrieHHReports,
+    LocalReports,
+    OneReport,
 )
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class LocalReports(plan_lib.Contribution):
-    """B reports a client, of a local randomizer, in one level of one pass.
+from federated_hh.privacy.neighbours import Adjacency
 
-    Attributes:
-        randomizer: Makes the randomizer of a level from epsilon and the size of its
-            domain, "no item" counted. A class, or a dataclass of plain values that
-            is called with the two.
-        epsilon: What the randomizer is made with, above 0; infinity for true items.
-        replacement_epsilon: The replacement epsilon of a report, for the exchange of
-            its item.
-        name: The randomizer's, in statements; None for Subset Selection as in Sun et
-            al. 2024, Algorithm 1, for which more is proved than for others.
-        bound: B, the reports of a client; at least 1.
-        sampler: Which items a client reports on that has more: "greedy" or "random".
-        draws_sum: Whether the sum of reports is drawn from the sum of true items, and
-            not every report by itself.
-        aggregation: How reports are kept from the server: "secure_sum" or "ephemeral".
-        max_depth: D, the levels of a pass.
-        num_passes: At least 1.
-        max_prefixes: eta_max, the prefixes that a level keeps.
-        max_candidates: The most items that a round asks about; None for any number.
-        population_has_empty_users: Whether users without an item are in the population.
-        algorithm: What the reports are for, in statements.
-    """
+__all__ = ["CANDIDATES", "REPORTS", "LdpTrieHHReports", "LocalReports", "OneReport"]
 
-    randomizer: Callable[[float, int], SumOfReports]
-    epsilon: float
-    replacement_epsilon: float
-    name: str | None
-    bound: int
-    sampler: str
-    draws_sum: bool
-    aggregation: str
-    max_depth: int
-    num_passes: int
-    max_prefixes: int
-    max_candidates: int | None = None
-    population_has_empty_users: bool = False
-    algorithm: str = "LDP TrieHH"
+_MECHANISM = "LDP TrieHH with Subset Selection (Sun et al. 2024, Algorithms 1 and 2)"
 
-    @property
-    def local_epsilon(self) -> float:
-        """The epsilon of the B reports together."""
-        return self.bound * self.replacement_epsilon
+_AGGREGATION = {
+    "secure_sum": (
+        "A secure sum shows the server nothing but a level's total: the central "
+        "guarantees rest on it. The simulation computes the sum in the clear."
+    ),
+    "ephemeral": (
+        "The server keeps the votes of a user only until they are added up, and shows "
+        "nothing else of them: the central guarantees rest on it, and on access "
+        "control. The local guarantee does not."
+    ),
+}
 
-    def __post_init__(self):
-        for name in ("bound", "max_depth", "num_passes", "max_prefixes"):
-            checks.integer(least=1, **{name: getattr(self, name)})
-        for name in ("epsilon", "replacement_epsilon"):
-            if not getattr(self, name) > 0:
-                raise ValueError(
-                    f"{name} is {getattr(self, name)!r}; it has to be above 0"
-                )
-        if math.isinf(self.epsilon) != math.isinf(self.replacement_epsilon):
-            raise ValueError(
-                f"replacement_epsilon is {self.replacement_epsilon}, and epsilon "
-                f"{self.epsilon}; both are infinite, or neither is"
-            )
-
-    def made(self, candidates: int) -> SumOfReports | None:
-        """Makes the randomizer of a round.
-
-        Args:
-            candidates: The items that the round asks about, "no item" not counted.
-
-        Returns:
-            None where clients send true items.
-
-        Raises:
-            ValueError: It costs more than the plan says, or is not what it names.
-        """
-        if math.isinf(self.epsilon):
-            return None
-        randomizer = self.randomizer(self.epsilon, candidates + 1)
-        known = randomizer.guarantee
-        if not known.replacement_epsilon <= self.replacement_epsilon:
-            raise ValueError(
-                f"the randomizer for {candidates:,} candidates has a replacement "
-                f"epsilon of {known.replacement_epsilon:g}; the plan has "
-                f"{self.replacement_epsilon:g}"
-            )
-        if self.name is None and known.amplification != _SUBSET_SELECTION:
-            raise ValueError(
-                f"the randomizer for {candidates:,} candidates is "
-                f"{type(randomizer).__name__}, known as {known.amplification}; where "
-                "the plan has no name for it, it has to be Subset Selection as in "
-                "Algorithm 1"
-            )
-        return randomizer
-
-    def reported(
-        self, total: Any, facts: plan_lib.Facts, stream: streams.Stream
-    ) -> np.ndarray:
-        """Returns the votes that the reports of a level make.
-
-        Args:
-            total: int64 [candidates]: the sum of reports, or of true items where
-                `draws_sum`.
-            facts: The facts of the round: `CANDIDATES`, and `REPORTS` in all.
-            stream: The stream of the round.
-
-        Returns:
-            int64 [candidates].
-
-        Raises:
-            ValueError: The sum is of another number of candidates, or there are more
-                items than reports.
-        """
-        candidates = int(facts[CANDIDATES])
-        if total.shape != (candidates,):
-            raise ValueError(
-                f"the sum has the shape {total.shape}; it has to be [{candidates}]"
-            )
-        if not self.draws_sum or (randomizer := self.made(candidates)) is None:
-            return total
-        no_item = int(facts[REPORTS]) - int(total.sum())
-        if no_item < 0:
-            raise ValueError(
-                f"the sum is of {total.sum():,} items, of more than the "
-                f"{facts[REPORTS]:,} reports"
-            )
-        return randomizer.sum_of_reports(
-            np.append(total, no_item), stream.seed_sequence("sum of reports")
-        )[:-1]
+# Assumptions of all local reports: honest draws, and the secret that they rest on.
+HONEST_CLIENTS = (
+    "Reports are drawn as the local randomizer says, by honest clients, independently "
+    "of each other."
+)
+NOISE_KEY = (
+    "The simulation draws reports from the run's noise key: who knows it can take the "
+    "noise off. Keep it secret where results on real data leave the house. Runs that "
+    "differ in a parameter, in the cohorts or in the population have noise of their "
+    "own, also with the same key. The generators behind it (PCG64, Philox), keyed with "
+    "64 bits or more of a hash of the key, are taken for random by all who do not have "
+    "it; they are not cryptographic."
+)
+# Of a population without users who hold nothing.
+_POPULATION_IS_PUBLIC = (
+    "Users without an item were left out of the population, so that who is in it, and "
+    "when it is asked, depends on who has items: that is taken to be public, and "
+    "whether a user has any item at all is not protected."
+)
+_ASSUMPTIONS = (
+    "A user who holds fewer items reports 'no item' the more often, and samplers are "
+    "consistent: exchanging one item of a user changes at most one of those that are "
+    "reported on; exchanging all of them, up to B in each repeat.",
+    "Every user of a level sends exactly B reports, filled up with 'no item', and all "
+    "N users of the level do: a report that never arrives is one less to hide among. "
+    "In the simulation nobody drops out.",
+    HONEST_CLIENTS,
+    NOISE_KEY,
+)
+_NOT_COUNTED = (
+    statement.SIMULATOR_KNOWLEDGE,
+    "The counting task that estimates coverage, whose counts are exact.",
+    "Choices made by looking at the data (alphabet, depth, parameters, number of "
+    "repeats), the time at which a device takes part, and that it does.",
+    "Further runs with the same users: each costs its own epsilon and delta.",
+)
 
 
-def one_report(
-    randomizer: Callable[[float, int], SumOfReports],
-    epsilon: float,
+def public_population(has_empty_users: bool) -> tuple[str, ...]:
+    """Returns the assumption about a population without empty users, if any."""
+    return () if has_empty_users else (_POPULATION_IS_PUBLIC,)
+
+
+def empty_users(has_empty_users: bool) -> dict[str, str]:
+    """Returns the statement's parameter about clients without an item."""
+    return {"users_without_items": "counted" if has_empty_users else "left out"}
+
+
+def statement_of(
+    run: ReportRounds,
+    delta: float,
+    rounds: realised.RealisedRounds | None,
     *,
-    replacement_epsilon: float,
-    num_items: int,
-    num_rounds: int,
-    population_has_empty_users: bool,
-    algorithm: str,
-) -> LocalReports:
-    """Returns one report of one item a client.
+    found: tuple[tuple[Guarantee, ...], str] | None = None,
+    **texts: Any,
+) -> statement.PrivacyStatement:
+    """Makes the statement of rounds of local reports.
 
     Args:
-        randomizer: See `LocalReports`.
-        epsilon: See `LocalReports`.
-        replacement_epsilon: See `LocalReports`.
-        num_items: The most items that a round asks about, "no item" not counted.
-        num_rounds: The most rounds of a repeat.
-        population_has_empty_users: See `LocalReports`.
-        algorithm: What the reports are for.
+        run: The rounds.
+        delta: Delta of the central guarantees, in (0, 1).
+        rounds: Record of the rounds; None before a run.
+        found: Guarantees and accounting; by default those of `report_guarantees`.
+        **texts: Further fields of the statement.
+
+    Returns:
+        The statement; without a guarantee if the local epsilon is infinite.
+
+    Raises:
+        ValueError: `delta` is out of range, `rounds` are not those of `run`, or the
+            local epsilon is finite and too large for the bounds.
     """
-    return LocalReports(
-        randomizer=randomizer,
-        epsilon=epsilon,
-        replacement_epsilon=replacement_epsilon,
-        name=identities.label_of(
-            randomizer if isinstance(randomizer, type) else type(randomizer)
+    checks.probability(delta=delta)
+    if rounds is not None:
+        run.check_record(rounds)
+    reason = None
+    if math.isinf(run.local_epsilon):
+        reason = "epsilon is infinite: users send their true items."
+        found = ((), "None: reports are not randomized.")
+    guarantees, accounting = found or report_guarantees.guarantees(run, delta)
+    return statement.PrivacyStatement(
+        setting=(
+            "Local DP of each report, whoever sees it; and central DP of what comes "
+            "out of the aggregation, with smaller epsilons for those who see no more."
         ),
-        bound=1,
-        sampler="greedy",
-        draws_sum=True,
-        aggregation="secure_sum",
-        max_depth=num_rounds,
-        num_passes=1,
-        max_prefixes=num_items,
-        max_candidates=num_items,
-        population_has_empty_users=population_has_empty_users,
-        algorithm=algorithm,
+        adjacency=Adjacency.REPLACE_CLIENT,
+        guarantees=tuple(guarantees),
+        no_guarantee_reason=reason,
+        accounting=accounting,
+        realised=None if rounds is None else rounds.summary(),
+        num_repeats=run.num_repeats,
+        **texts,
     )
 
 
-_Plan: TypeAlias = plan_lib.Plan[Any, LocalReports, plan_lib.NoNoise]
+def report_statement(
+    reports: LdpTrieHHReports | OneReport,
+    run: ReportRounds,
+    delta: float,
+    rounds: realised.RealisedRounds | None = None,
+) -> statement.PrivacyStatement:
+    """Makes the statement of a plan's reports; see `statement_of`."""
+    of_each_repeat, once = "", "takes part in more than one level of all levels and"
+    participation = (
+        f"No user {once} passes, so a level's guarantee is that of its users for "
+        "the whole run."
+    )
+    if run.num_repeats > 1:
+        of_each_repeat = f" of each of {run.num_repeats} repeats"
+        participation = (
+            f"In a repeat no user {once} passes. Every repeat draws cohorts of its "
+            "own from the same users, so that a user may take part in one level of "
+            f"each of the {run.num_repeats} repeats: the guarantees of all repeats "
+            "together count that."
+        )
+    return statement_of(
+        run,
+        delta,
+        rounds,
+        protected=(
+            "The items (prefixes of words) that users report on: at most "
+            f"{reports.bound} of each user, in one level of one pass"
+            f"{of_each_repeat}."
+        ),
+        mechanism=_MECHANISM
+        if reports.name is None
+        else f"{reports.algorithm} with {reports.name}",
+        mechanism_output=(
+            "Local: every report. Central: the vote totals of every level"
+            f"{of_each_repeat}, and so the prefixes kept, the words found, their "
+            "counts and standard errors."
+        ),
+        parameters=_parameters(reports, run, delta),
+        assumptions=(
+            _AGGREGATION[reports.aggregation],
+            participation,
+            *_ASSUMPTIONS,
+            *public_population(reports.population_has_empty_users),
+        ),
+        not_counted=_NOT_COUNTED,
+    )
+
+
+def recomputed(stated: statement.PrivacyStatement) -> tuple[Guarantee, ...]:
+    """Returns the guarantees that follow from a statement's parameters.
+
+    Args:
+        stated: A statement of local reports, with guarantees.
+
+    Raises:
+        KeyError: A parameter is missing.
+        ValueError: A parameter is out of range or not that of the realised rounds.
+    """
+    found: dict[str, Any] = dict(stated.parameters)
+    sizes = found["domain_sizes (s)"] if stated.realised else ""
+    checks.one_of(_AGGREGATION, aggregation=found["aggregation"])
+    run = ReportRounds(
+        local_epsilon=found["local_epsilon"],
+        cohort_size=found["cohort_size (N)"],
+        contribution_bound=found["contribution_bound (B)"],
+        domain_sizes=[int(size) for size in sizes.split(", ") if size],
+        num_repeats=found["num_repeats"],
+        randomizer=None
+        if stated.mechanism == _MECHANISM
+        else stated.mechanism.rpartition(" with ")[2],
+    )
+    if found["reports_per_level (n = N B)"] != run.num_reports:
+        raise ValueError(f"reports_per_level is not N B = {run.num_reports}")
+    run.check_realised(stated.realised)
+    return tuple(report_guarantees.guarantees(run, found["delta"])[0])
+
+
+_Plan: TypeAlias = plan_lib.Plan[Any, LdpTrieHHReports | OneReport, plan_lib.NoNoise]
 
 
 class _Theorem(plan_lib.Theorem):
-    """What `ldp_triehh_statement` has, from a plan."""
+    """The theorem of `report_guarantees`."""
 
     def check(self, plan: _Plan) -> None:
-        """Raises `ValueError` where a parameter is out of range."""
-        _run_of(plan, None, 1)
-        reports = plan.contribution
-        reports.made(1)
+        """Raises `ValueError` for a parameter out of range."""
+        _rounds_of(plan, None, 1)
+        plan.contribution.made(1)
         cohort, clients = plan.sampler.cohort_size, plan.sampler.num_clients
-        rounds = reports.max_depth * reports.num_passes
+        rounds = plan.contribution.num_rounds
         if cohort * rounds > clients:
             raise ValueError(
                 f"cohort_size is {cohort:,}: {rounds} rounds need {cohort * rounds:,} "
@@ -255,10 +233,9 @@ class _Theorem(plan_lib.Theorem):
     def check_round(
         self, plan: plan_lib.Plan, number: int, facts: plan_lib.Facts
     ) -> None:
-        """Raises `ValueError` where a round asks for other reports than are planned."""
+        """Raises `ValueError` for a round with other reports than planned."""
         reports = plan.contribution
-        rounds = reports.max_depth * reports.num_passes
-        plan_lib.check_number(number, rounds, "max_depth times num_passes")
+        plan_lib.check_number(number, reports.num_rounds, "max_depth times num_passes")
         candidates = checks.integer(
             least=1, most=reports.max_candidates, candidates=facts.get(CANDIDATES)
         )
@@ -278,35 +255,46 @@ class _Theorem(plan_lib.Theorem):
         delta: float,
         repeats: int,
     ) -> statement.PrivacyStatement:
-        """Returns the statement; see `ldp_triehh_statement`."""
-        return ldp_triehh_statement.ldp_triehh_statement(
-            _run_of(plan, record, repeats),
-            delta=delta,
-            rounds=record.rounds if record else None,
-        )
+        """Returns the statement; see `report_statement`."""
+        run = _rounds_of(plan, record, repeats)
+        rounds = record.rounds if record else None
+        return report_statement(plan.contribution, run, delta, rounds)
 
 
-def _run_of(
+def _rounds_of(
     plan: _Plan, record: plan_lib.Record | None, repeats: int
-) -> ldp_triehh_statement.LdpTrieHHRun:
-    """Returns what the accounting takes."""
-    reports = plan.contribution
+) -> ReportRounds:
+    """Returns the rounds of a record, or those that are planned."""
     rounds = record.rounds.rounds if record else ()
-    return ldp_triehh_statement.LdpTrieHHRun(
-        local_epsilon=reports.replacement_epsilon,
+    return ReportRounds(
+        local_epsilon=plan.contribution.replacement_epsilon,
         cohort_size=plan.sampler.cohort_size,
-        contribution_bound=reports.bound,
+        contribution_bound=plan.contribution.bound,
         domain_sizes=[int(found.facts[CANDIDATES]) + 1 for found in rounds],
-        max_depth=reports.max_depth,
-        num_passes=reports.num_passes,
-        max_prefixes=reports.max_prefixes,
-        sampler=reports.sampler,
-        aggregation=reports.aggregation,
         num_repeats=record.rounds.num_repeats if record else repeats,
-        has_empty_users=reports.population_has_empty_users,
-        randomizer=reports.name,
-        algorithm=reports.algorithm,
+        randomizer=plan.contribution.name,
     )
+
+
+def _parameters(
+    reports: LdpTrieHHReports | OneReport, run: ReportRounds, delta: float
+) -> Mapping[str, float | int | str]:
+    return {
+        "local_epsilon": run.local_epsilon,
+        "delta": delta,
+        "cohort_size (N)": run.cohort_size,
+        "contribution_bound (B)": run.contribution_bound,
+        "reports_per_level (n = N B)": run.num_reports,
+        "max_depth (D)": reports.max_depth,
+        "num_passes": reports.num_passes,
+        "num_repeats": run.num_repeats,
+        **empty_users(reports.population_has_empty_users),
+        "max_prefixes (eta_max)": reports.max_prefixes,
+        "sampler": reports.sampler,
+        "aggregation": reports.aggregation,
+        "domain_sizes (s)": ", ".join(str(size) for size in run.domain_sizes)
+        or "not known before the run",
+    }
 
 
 plan_lib.register(

@@ -16,8 +16,9 @@ from federated_hh.options import checks
 from federated_hh.privacy import plan as plan_lib
 from federated_hh.privacy import statement
 from federated_hh.privacy.guarantee import Guarantee
-from federated_hh.privacy.local import ldp_triehh_statement
-from federated_hh.privacy.local import plan as local_reports_plan
+from federated_hh.privacy.local import plan as local_plan
+from federated_hh.privacy.local import report_guarantees
+from federated_hh.privacy.local import reports as reports_lib
 from federated_hh.privacy.neighbours import Adjacency
 from federated_hh.privacy.shuffle import closed_forms
 from federated_hh.randomness import identities, streams
@@ -31,8 +32,7 @@ _ASSUMPTIONS = (
     "Every client that is asked sends exactly one report, also one that holds nothing: "
     "a report that never arrives is one less to hide among. In the simulation nobody "
     "drops out.",
-    "Reports are drawn as the local randomizer says, by honest clients, independently "
-    "of each other.",
+    local_plan.HONEST_CLIENTS,
 )
 _NOT_COUNTED = (
     statement.SIMULATOR_KNOWLEDGE,
@@ -50,8 +50,8 @@ class Sketch(Protocol):
     """
 
     @property
-    def guarantee(self) -> local_reports_plan.Known:
-        """What a report guarantees."""
+    def guarantee(self) -> reports_lib.Known:
+        """The guarantee of a report."""
 
     @property
     def domain_size(self) -> int:
@@ -175,11 +175,11 @@ class _Theorem(plan_lib.Theorem):
         delta: float,
         repeats: int,
     ) -> statement.PrivacyStatement:
-        """Returns the statement; see `ldp_triehh_statement`, with one report a user."""
-        reports = plan.contribution
-        rounds = record.rounds if record else None
+        """Returns the statement, that of local reports with one report a client."""
+        reports, rounds = plan.contribution, record.rounds if record else None
         num_repeats = rounds.num_repeats if rounds else repeats
         clients = plan.sampler.cohort_size
+        has_empty = reports.population_has_empty_users
         parameters = {
             "local_epsilon": reports.local_epsilon,
             "delta": delta,
@@ -188,39 +188,31 @@ class _Theorem(plan_lib.Theorem):
             "items": reports.sketch.domain_size,
             "sketch": identities.canonical(reports.sketch),
             "num_repeats": num_repeats,
-            "users_without_items": "counted"
-            if reports.population_has_empty_users
-            else "left out",
+            **local_plan.empty_users(has_empty),
         }
-        mechanism = (
-            f"{reports.algorithm} with {identities.label_of(type(reports.sketch))}"
-        )
+        label = identities.label_of(type(reports.sketch))
+        mechanism = f"{reports.algorithm} with {label}"
         run = _run(parameters, mechanism, len(rounds.rounds) if rounds else 0)
-        made = ldp_triehh_statement.ldp_triehh_statement(
-            run, delta=delta, rounds=rounds
-        )
-        return dataclasses.replace(
-            made,
+        return local_plan.statement_of(
+            run,
+            delta,
+            rounds,
+            found=(_guarantees(run, delta), _accounting(clients)),
             protected=(
                 "The one item that a client reports on, and with it all that the "
                 "client holds; in one round"
                 + (f" of each of {num_repeats} repeats." if num_repeats > 1 else ".")
             ),
+            mechanism=mechanism,
             mechanism_output=(
                 "Local: every report. Central: the sums of the groups' reports, and so "
                 "the items with the largest estimates, and all that is made of them."
             ),
             parameters=parameters,
-            guarantees=_guarantees(run, delta),
-            accounting=_accounting(clients),
             assumptions=(
                 *_ASSUMPTIONS,
-                ldp_triehh_statement.NOISE_KEY,
-                *(
-                    ()
-                    if reports.population_has_empty_users
-                    else (ldp_triehh_statement.POPULATION_IS_PUBLIC,)
-                ),
+                local_plan.NOISE_KEY,
+                *local_plan.public_population(has_empty),
             ),
             not_counted=_NOT_COUNTED,
         )
@@ -244,23 +236,14 @@ def _accounting(clients: int) -> str:
 
 def _run(
     parameters: Mapping[str, Any], mechanism: str, num_rounds: int
-) -> ldp_triehh_statement.LdpTrieHHRun:
-    """Returns the run of LDP TrieHH, with one report a user, that costs the same."""
-    algorithm, _, randomizer = mechanism.rpartition(" with ")
-    return ldp_triehh_statement.LdpTrieHHRun(
+) -> report_guarantees.ReportRounds:
+    """Returns the rounds of local reports that cost the same."""
+    return report_guarantees.ReportRounds(
         local_epsilon=parameters["local_epsilon"],
         cohort_size=parameters["clients (n)"],
-        contribution_bound=1,
         domain_sizes=[parameters["items"]] * num_rounds,
-        max_depth=1,
-        num_passes=1,
-        max_prefixes=1,
-        sampler="greedy",
-        aggregation="secure_sum",
         num_repeats=parameters["num_repeats"],
-        has_empty_users=parameters["users_without_items"] == "counted",
-        randomizer=randomizer,
-        algorithm=algorithm,
+        randomizer=mechanism.rpartition(" with ")[2],
     )
 
 
@@ -272,33 +255,26 @@ def recomputed(stated: statement.PrivacyStatement) -> tuple[Guarantee, ...]:
 
     Raises:
         KeyError: A parameter is missing.
-        ValueError: A parameter is out of range, or not that of what was realised.
+        ValueError: A parameter is out of range or not that of the realised rounds.
     """
     rounds = stated.realised
     run = _run(stated.parameters, stated.mechanism, rounds.rounds if rounds else 0)
-    if rounds and (rounds.rounds, rounds.clients) != (
-        run.num_repeats,
-        run.num_repeats * run.cohort_size,
-    ):
-        raise ValueError(
-            f"{rounds.rounds} rounds asked {rounds.clients} clients; the parameters "
-            f"have {run.num_repeats} of {run.cohort_size}"
-        )
+    run.check_realised(rounds, run.num_repeats)
     return _guarantees(run, float(stated.parameters["delta"]))
 
 
 def _guarantees(
-    run: ldp_triehh_statement.LdpTrieHHRun, delta: float
+    run: report_guarantees.ReportRounds, delta: float
 ) -> tuple[Guarantee, ...]:
-    """Returns those of LDP TrieHH, and Balle et al.'s of one repeat."""
-    found, _ = ldp_triehh_statement.guarantees(run, delta)
+    """Returns those of local reports, and Balle et al.'s of one repeat."""
+    checks.probability(delta=delta)
+    found, _ = report_guarantees.guarantees(run, delta)
     if run.cohort_size == 1:
         return tuple(found)
-    epsilon = closed_forms.hoeffding_blanket_epsilon(
-        run.local_epsilon, delta, run.cohort_size
-    )
     balle = Guarantee(
-        epsilon=epsilon,
+        epsilon=closed_forms.hoeffding_blanket_epsilon(
+            run.local_epsilon, delta, run.cohort_size
+        ),
         delta=delta,
         bound=_BALLE,
         is_upper_bound=True,

@@ -19,7 +19,7 @@ from federated_hh.heavy_hitters.triehh import algorithm as triehh
 from federated_hh.heavy_hitters.triehh import report as triehh_report
 from federated_hh.populations.columns import client_words
 from federated_hh.privacy.accounting import detectable_answers
-from federated_hh.privacy.local import ldp_triehh_detection
+from federated_hh.privacy.local import ldp_triehh_detection, ldp_triehh_settings
 from federated_hh.privacy.triehh import guarantees as triehh_privacy
 from federated_hh.randomizers import by_name
 from federated_hh.randomness import noise_keys
@@ -46,11 +46,13 @@ def states_after(algorithm, repeats):
 class NormalVotesTest(absltest.TestCase):
     def test_rates_of_very_many_votes(self):
         detection = ldp_triehh_detection.LdpTrieHHDetection(
+            settings=ldp_triehh_settings.LdpTrieHHSettings(
+                cohort_size=500_000,
+                contribution_bound=2,
+                max_depth=4,
+                max_prefixes=100,
+            ),
             num_clients=3_000_000,
-            cohort_size=500_000,
-            contribution_bound=2,
-            max_depth=4,
-            max_prefixes=100,
             num_characters=30,
             probabilities=ldp_triehh_detection.probabilities_of("k_ary", 3),
         )

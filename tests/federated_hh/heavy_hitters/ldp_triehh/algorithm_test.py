@@ -149,8 +149,8 @@ class EqualityTest(case.LdpTrieHHTestCase):
             compiled.append(computation.to_building_block().compact_representation())
             return compile_(computation)
 
-        self.enter_context(mock.patch.object(worker_context, "_compile", recorded))
-        with runtime.tff_worker():
+        patched = mock.patch.object(worker_context, "_compile", recorded)
+        with patched, runtime.tff_worker():
             case.Level(algorithm).votes()
         is_secure = ["federated_secure_sum" in text for text in compiled]
         in_the_open = ["federated_sum" in text for text in compiled]

@@ -61,7 +61,7 @@ def _ldp_triehh(name="Reports", epsilon=1.0, cohort=10_000):
 
     plan = plan_lib.Plan(
         sampler=samplers.DisjointCohorts(_CLIENTS, cohort),
-        contribution=local_reports_plan.LocalReports(
+        contribution=local_reports_plan.LdpTrieHHReports(
             randomizer=Reports,
             epsilon=epsilon,
             replacement_epsilon=epsilon,

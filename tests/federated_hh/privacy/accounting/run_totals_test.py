@@ -44,7 +44,7 @@ class _Reports:
 def _reports(delta=1e-9, repeats=1, bound=2):
     plan = plan_lib.Plan(
         sampler=samplers.DisjointCohorts(_CLIENTS, 10_000),
-        contribution=local_reports_plan.LocalReports(
+        contribution=local_reports_plan.LdpTrieHHReports(
             randomizer=_Reports,
             epsilon=1.0,
             replacement_epsilon=1.0,

@@ -93,28 +93,23 @@ class LocalEpsilonTest(parameterized.TestCase):
 
     @parameterized.parameters((1, 4_000), (3, 4_000), (2, 300))
     def test_the_run_keeps_it_whatever_its_levels(self, repeats, clients):
-        from federated_hh.privacy.local import ldp_triehh_statement
+        from federated_hh.privacy.local import report_guarantees
 
         found = noise_calibration.local_epsilon_for(
             1.0, 1e-8, num_reports=5 * clients, num_repeats=repeats
         )
         for sizes in ([2], [3, 50], [102, 1_011], [10_101, 999_999]):
-            run = ldp_triehh_statement.LdpTrieHHRun(
+            run = report_guarantees.ReportRounds(
                 local_epsilon=found,
                 cohort_size=clients,
                 contribution_bound=5,
                 domain_sizes=sizes,
-                max_depth=2,
-                num_passes=1,
-                max_prefixes=100,
-                sampler="greedy",
-                aggregation="secure_sum",
                 num_repeats=repeats,
             )
-            stated = ldp_triehh_statement.ldp_triehh_statement(run, delta=1e-8)
+            stated, _ = report_guarantees.guarantees(run, delta=1e-8)
             of_all = [
                 guarantee.epsilon
-                for guarantee in stated.guarantees
+                for guarantee in stated
                 if guarantee.unit is neighbours.Unit.ITEM
                 and guarantee.delta
                 and not guarantee.of_one_repeat

@@ -2,33 +2,42 @@
 
 import itertools
 import math
+from unittest import mock
 
 from absl.testing import absltest, parameterized
 
 from federated_hh.privacy import neighbours, statement
-from federated_hh.privacy.local import ldp_triehh_statement
+from federated_hh.privacy.local import plan as local_plan
+from federated_hh.privacy.local import report_guarantees
 from federated_hh.privacy.neighbours import Unit
 from tests.federated_hh.privacy import enumeration
 
 
-def _run(**changes):
+def _statement(delta=1e-10, **changes):
     # Sun et al. 2024, Section 4.1, with P_0 the 100 characters of string.printable.
     values = {
         "local_epsilon": 10.0,
         "cohort_size": 500_000,
         "contribution_bound": 60,
         "domain_sizes": [10_001] + [1_000_001] * 14,
-        "max_depth": 15,
-        "num_passes": 1,
-        "max_prefixes": 10_000,
-        "sampler": "greedy",
         "aggregation": "secure_sum",
+        "randomizer": None,
+        **changes,
     }
-    return ldp_triehh_statement.LdpTrieHHRun(**{**values, **changes})
-
-
-def _statement(delta=1e-10, **changes):
-    return ldp_triehh_statement.ldp_triehh_statement(_run(**changes), delta=delta)
+    reports = local_plan.LdpTrieHHReports(
+        randomizer=mock.Mock(),
+        epsilon=10.0,
+        replacement_epsilon=10.0,
+        name=values["randomizer"],
+        bound=60,
+        sampler="greedy",
+        aggregation=values.pop("aggregation"),
+        max_depth=15,
+        num_passes=1,
+        max_prefixes=10_000,
+    )
+    run = report_guarantees.ReportRounds(**values)
+    return local_plan.report_statement(reports, run, delta)
 
 
 def _by_bound(statement_, unit=Unit.ITEM):

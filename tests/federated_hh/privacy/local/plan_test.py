@@ -66,7 +66,7 @@ def _reports(**changes):
         "num_passes": 1,
         "max_prefixes": 10,
     }
-    return local_reports_plan.LocalReports(**{**values, **changes})
+    return local_reports_plan.LdpTrieHHReports(**{**values, **changes})
 
 
 def _plan(**changes):
@@ -253,11 +253,12 @@ class BadPlansTest(parameterized.TestCase):
 
     def test_one_report_says_who_was_left_out(self):
         for kept in (True, False):
-            reports = local_reports_plan.one_report(
-                _Doubled,
-                2.0,
+            reports = local_reports_plan.OneReport(
+                randomizer=_Doubled,
+                epsilon=2.0,
                 replacement_epsilon=2.0,
-                num_items=4,
+                name="_Doubled",
+                max_candidates=4,
                 num_rounds=1,
                 population_has_empty_users=kept,
                 algorithm="A histogram",

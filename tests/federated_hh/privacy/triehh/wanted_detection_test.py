@@ -7,7 +7,7 @@ from unittest import mock
 import numpy as np
 from absl.testing import absltest, parameterized
 
-from federated_hh.privacy.local import ldp_triehh_detection
+from federated_hh.privacy.local import ldp_triehh_detection, ldp_triehh_settings
 from federated_hh.privacy.triehh import detection as triehh_detection
 from federated_hh.privacy.triehh import guarantees as triehh
 from federated_hh.privacy.triehh import solver as triehh_solver
@@ -111,12 +111,18 @@ class AdviceTest(absltest.TestCase):
 
 class LdpTrieHHDetectionTest(parameterized.TestCase):
     def law(self, **changes):
-        arguments = {
-            "num_clients": 900,
+        settings = {
             "cohort_size": 150,
             "contribution_bound": 4,
             "max_depth": 3,
             "max_prefixes": 12,
+        }
+        for name in ("cohort_size", "num_passes", "min_standard_errors"):
+            if name in changes:
+                settings[name] = changes.pop(name)
+        arguments = {
+            "settings": ldp_triehh_settings.LdpTrieHHSettings(**settings),
+            "num_clients": 900,
             "num_characters": 8,
             "probabilities": ldp_triehh_detection.probabilities_of("k_ary", 4.0),
         }

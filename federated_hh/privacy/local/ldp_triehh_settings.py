@@ -1,0 +1,105 @@
+"""The settings of LDP TrieHH that its flags, plan and detection share."""
+
+import dataclasses
+
+from federated_hh.options import checks
+from federated_hh.options.fields import option
+
+# Clients are numbered with 31 bits, and so are the candidates of a level.
+MOST = 2**31 - 1
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LdpTrieHHSettings:
+    """Sizes of an LDP TrieHH run.
+
+    Each field's help and range is that of its flag; outside a program only the lower
+    limits hold.
+
+    Raises:
+        ValueError: A value is outside its range.
+    """
+
+    cohort_size: int = option(
+        20_000,
+        "Clients that vote in a level (N). None of them takes part again.",
+        least=1,
+        most=MOST,
+        why="clients are numbered with 31 bits",
+    )
+    max_depth: int = option(
+        15,
+        "Levels of a pass (D), and the most characters of a word that can be found.",
+        least=1,
+        most=1000,
+    )
+    max_prefixes: int = option(
+        10_000,
+        "The prefixes that a level keeps (eta_max), and ties with the last of them.",
+        least=1,
+        most=MOST,
+        why="candidates are numbered with 31 bits",
+    )
+    contribution_bound: int = option(
+        60,
+        "The reports that each client of a level sends (B); a client with fewer items "
+        "fills them up with 'no item'.",
+        least=1,
+        most=10**6,
+        why="nobody holds more items",
+    )
+    num_passes: int = option(
+        1,
+        "Passes over the whole depth. A later one skips the words that earlier ones "
+        "found.",
+        least=1,
+        most=1000,
+        why="every pass takes clients of its own for every level",
+    )
+    min_standard_errors: float = option(
+        3,
+        "Found words are released if their estimate is at least so many of its "
+        "standard errors; 0 for all that Algorithm 2 finds. This is post-processing: "
+        "it costs no privacy and leaves the run as it is. A later pass does not ask "
+        "again for a word that was found, released or not.",
+        least=0,
+        most=1000,
+        why="no estimate of 2^31 clients stands out as far from the noise",
+        group="What is measured and kept",
+    )
+
+    def __post_init__(self):
+        for name in (
+            "cohort_size",
+            "max_depth",
+            "max_prefixes",
+            "contribution_bound",
+            "num_passes",
+        ):
+            checks.integer(least=1, **{name: getattr(self, name)})
+        checks.not_negative(min_standard_errors=self.min_standard_errors)
+
+    @property
+    def levels(self) -> int:
+        """The largest number of levels of all passes together."""
+        return self.max_depth * self.num_passes
+
+    @property
+    def reports_per_level(self) -> int:
+        """The reports of a level, N B."""
+        return self.cohort_size * self.contribution_bound
+
+    @property
+    def clients_needed(self) -> int:
+        """The clients of a whole run: no one takes part twice."""
+        return self.cohort_size * self.levels
+
+    def check_clients(self, num_clients: int) -> None:
+        """Raises `ValueError` if a population has too few clients for all levels."""
+        if self.clients_needed > num_clients:
+            raise ValueError(
+                f"cohort_size is {self.cohort_size:,}: {self.max_depth} "
+                f"levels in {self.num_passes} passes need {self.clients_needed:,} "
+                "clients, as none may take part twice; the population has "
+                f"{num_clients:,}"
+            )
