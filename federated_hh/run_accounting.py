@@ -41,12 +41,10 @@ from typing import Any, NoReturn
 from absl import app, flags
 
 from federated_hh.options import help_text, option_flags
-from federated_hh.privacy.accounting import answers as accounting_answers
-from federated_hh.privacy.accounting import options as accounting_options
+from federated_hh.privacy.accounting import arguments, run_totals
+from federated_hh.privacy.accounting.answers import ANSWERS
 
-_MECHANISM = flags.DEFINE_enum(
-    "mechanism", None, list(accounting_answers.ANSWERS), "What to account for."
-)
+_MECHANISM = flags.DEFINE_enum("mechanism", None, list(ANSWERS), "What to account for.")
 _PAPER_TABLES = flags.DEFINE_bool(
     "paper_tables", False, "Print every number of the four papers beside ours."
 )
@@ -60,7 +58,9 @@ _FORMAT = flags.DEFINE_enum(
     "format", "text", ["text", "json", "csv"], "Format of the output."
 )
 
-_OPTIONS = option_flags.define(accounting_options.AccountingOptions)
+_OPTIONS: option_flags.OptionFlags = option_flags.define(
+    arguments.options_class(ANSWERS.values())
+)
 help_text.first(
     *("mechanism", "epsilon", "delta", "population", "detectable", "noise_multiplier"),
     *("num_rounds", "local_epsilon", "num_reports", "compose"),
@@ -126,18 +126,16 @@ def _answer() -> list[dict[str, Any]]:
         from federated_hh.privacy.accounting import paper_tables
 
         return [dataclasses.asdict(row) for row in paper_tables.all_rows()]
-    answers, mechanism = accounting_answers.ANSWERS, _MECHANISM.value
+    mechanism = _MECHANISM.value
     if _COMPOSE.value is not None:
-        from federated_hh.privacy.accounting import run_totals
-
         if mechanism is not None or set(values) != {"delta"}:
             raise ValueError("--compose takes --delta, and no other flag but --format")
         return run_totals.compose(_COMPOSE.value, values["delta"])
     if mechanism is None:
         raise ValueError(
-            f"say --mechanism= one of {', '.join(answers)}, --compose or --paper_tables"
+            f"say --mechanism= one of {', '.join(ANSWERS)}, --compose or --paper_tables"
         )
-    return accounting_answers.call(answers[mechanism], mechanism, values)
+    return arguments.call(ANSWERS[mechanism], mechanism, values)
 
 
 def _text(value: Any) -> str:

@@ -1,55 +1,50 @@
-"""The answers of the command line about TrieHH."""
+"""The command line's answers on TrieHH and LDP TrieHH."""
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
+from federated_hh.options import checks
 from federated_hh.privacy import neighbours
-from federated_hh.privacy.accounting import detectable_answers
-from federated_hh.privacy.accounting import options as accounting_options
-from federated_hh.privacy.accounting.answer_rows import Rows, row
+from federated_hh.privacy.accounting import arguments as of
+from federated_hh.privacy.accounting import detection_plot
+from federated_hh.privacy.accounting.arguments import Rows, row
+from federated_hh.privacy.local import ldp_triehh_detection, ldp_triehh_settings
+from federated_hh.privacy.triehh import detection as triehh_detection
 from federated_hh.privacy.triehh import guarantees as triehh_lib
-from federated_hh.privacy.triehh import solver as triehh_solver
+from federated_hh.privacy.triehh import solver, theorem1
 from federated_hh.privacy.triehh import statement as triehh_statement
-from federated_hh.privacy.triehh import theorem1 as triehh_theorem1
+from federated_hh.privacy.triehh import wanted_detection as detection
+
+# Populations of a plot: from a hundredth of the given one to a hundred times it.
+_PLOTTED = tuple(np.geomspace(0.01, 100, 13))
 
 
 def triehh(
     *,
-    population: int,
-    max_length: int,
-    epsilon: float | None = None,
-    delta: float | None = None,
-    threshold: int | None = None,
-    cohort_size: int | None = None,
-    parameters: str | None = None,
-    discovery_rate: float | None = None,
-    redraws_each_round: bool = False,
-    detectable: bool = False,
-    word_length: int | None = None,
-    plot: str | None = None,
+    population: of.Population,
+    max_length: of.MaxLength,
+    epsilon: of.Epsilon | None = None,
+    delta: of.Delta | None = None,
+    threshold: of.Threshold | None = None,
+    cohort_size: of.CohortSize | None = None,
+    parameters: of.Parameters | None = None,
+    discovery_rate: of.DiscoveryRate | None = None,
+    redraws_each_round: of.RedrawsEachRound = False,
+    detectable: of.Detectable = False,
+    word_length: of.WordLength | None = None,
+    plot: of.Plot | None = None,
 ) -> Rows:
     """Answers for a TrieHH run: parameters for a guarantee, or the other way round.
 
-    Args:
-        population: n.
-        max_length: L, end symbol included.
-        epsilon: Wanted epsilon; with delta.
-        delta: Wanted delta; with epsilon, to find threshold and cohort size for.
-        threshold: theta; with cohort_size, and either epsilon or delta, to find the
-            other.
-        cohort_size: m; with threshold, or with epsilon and delta, to find the threshold
-            for it.
-        parameters: How they are found for epsilon: "tight" or "corollary1".
-        discovery_rate: What "tight" finds the rarest words at; 0.9 if not set.
-        redraws_each_round: Whether users draw a new word in every round.
-        detectable: Whether to answer which words can be found, in place of the
-            guarantee.
-        word_length: Characters of the words; with detectable.
-        plot: File for a plot over n; with detectable.
+    epsilon and delta give threshold and cohort size, the threshold for a cohort size if
+    that is given. threshold, cohort_size and one of epsilon and delta give the other.
 
     Returns:
         theta, m, gamma, the holders that a word needs, and the guarantee by each
-        bound; or see `detectable_answers.of_triehh`.
+        bound; with detectable the words that can be found.
 
     Raises:
         ValueError: An argument is missing or outside its range.
@@ -87,15 +82,16 @@ def triehh(
             "one of the two"
         )
     if detectable:
-        return detectable_answers.of_triehh(
-            chosen,
-            solve,
-            request,
-            redraws_each_round=redraws_each_round,
-            word_length=word_length,
-            discovery_rate=discovery_rate,
-            plot=plot,
-        )
+        own = triehh_detection.TrieHHDetection(chosen, redraws_each_round)
+        settings = triehh_detection.alternatives(own, solve, request)
+        if plot is not None and solve is None:
+            raise ValueError(
+                "--plot needs --epsilon and --delta: threshold and cohort_size are of "
+                "one population"
+            )
+        at_size = functools.partial(_triehh_at, solve, request, redraws_each_round)
+        title = "TrieHH" + (f", epsilon {epsilon:g}" if request else "")
+        return _findable(settings, at_size, title, word_length, discovery_rate, plot)
     rate = 0.9 if discovery_rate is None else discovery_rate
     rows = [
         row("threshold (theta)", chosen.threshold, ""),
@@ -107,6 +103,126 @@ def triehh(
         best = solve(**{**request, "cohort_size": None})
         rows.append(_holders(best, rate, f", with cohorts of {best.cohort_size:,}"))
     return rows + _guarantees(chosen, epsilon, delta, redraws_each_round)
+
+
+def ldp_triehh(
+    *,
+    detectable: of.Detectable,
+    population: of.Population,
+    local_epsilon: of.LocalEpsilon,
+    contribution_bound: of.ContributionBound = 60,
+    max_depth: of.MaxDepth = 15,
+    kept_prefixes: of.KeptPrefixes = 10_000,
+    alphabet_size: of.AlphabetSize = 101,
+    cohort_size: of.CohortSize | None = None,
+    num_passes: of.NumPasses = 1,
+    randomizer: of.Randomizer = "subset_selection",
+    min_standard_errors: of.MinStandardErrors = 3.0,
+    reported_share: of.ReportedShare = 1.0,
+    competing_prefixes: of.CompetingPrefixes = 0,
+    word_length: of.WordLength | None = None,
+    discovery_rate: of.DiscoveryRate | None = None,
+    plot: of.Plot | None = None,
+) -> Rows:
+    """Answers which words an LDP TrieHH run can find.
+
+    Returns:
+        See `detection.rows`; as given, and in settings that find more. The first row
+        has the basis of all. By default cohorts are the largest that n allows, words
+        have 6 characters or the most that can be found, and are found with probability
+        0.5 and 0.9.
+
+    Raises:
+        ValueError: An argument is outside its range.
+    """
+    if not detectable:
+        raise ValueError(
+            "--mechanism=ldp_triehh answers --detectable; for its guarantee ask "
+            "--mechanism=shuffle, for anonymity --mechanism=k_anonymity"
+        )
+    checks.integer(alphabet_size=alphabet_size, least=2)
+    if competing_prefixes >= kept_prefixes:
+        raise ValueError(
+            f"competing_prefixes is {competing_prefixes:,}; it has to be below "
+            f"kept_prefixes, which is {kept_prefixes:,}: they take all places"
+        )
+    levels = max_depth * num_passes
+    if cohort_size is None:
+        cohort_size = population // levels
+    if cohort_size < 1:
+        raise ValueError(
+            f"population is {population}; it has to be at least {levels}, a client for "
+            "each level"
+        )
+    own = ldp_triehh_detection.LdpTrieHHDetection(
+        settings=ldp_triehh_settings.LdpTrieHHSettings(
+            cohort_size=cohort_size,
+            contribution_bound=contribution_bound,
+            max_depth=max_depth,
+            max_prefixes=kept_prefixes,
+            num_passes=num_passes,
+            min_standard_errors=min_standard_errors,
+        ),
+        num_clients=population,
+        num_characters=alphabet_size - 1,
+        probabilities=ldp_triehh_detection.probabilities_of(randomizer, local_epsilon),
+        reported_share=reported_share,
+        competing=competing_prefixes,
+    )
+    settings = ldp_triehh_detection.alternatives(
+        own,
+        epsilon=local_epsilon,
+        with_epsilon=functools.partial(
+            ldp_triehh_detection.probabilities_of, randomizer
+        ),
+    )
+    at_size = functools.partial(ldp_triehh_detection.at_population, own)
+    title = f"LDP TrieHH, local epsilon {local_epsilon:g}"
+    return _findable(settings, at_size, title, word_length, discovery_rate, plot)
+
+
+def _findable(
+    settings: list[detection.Alternative],
+    at_size: Callable[[int], detection.Detection | None],
+    title: str,
+    word_length: int | None,
+    discovery_rate: float | None,
+    plot: str | None,
+) -> Rows:
+    """Returns which words settings find, and writes the plot over n."""
+    rates = detection.PROBABILITIES if discovery_rate is None else (discovery_rate,)
+    own = settings[0].detection
+    assert own is not None  # the setting itself
+    if own.max_characters < 1:
+        raise ValueError("words of one symbol, their end, are none: nothing is found")
+    if word_length is not None and word_length > own.max_characters:
+        raise ValueError(
+            f"word_length is {word_length}; it has to be at most {own.max_characters}, "
+            "the longest word that is found"
+        )
+    table = detection.rows(settings, rates, word_length)
+    if plot is not None:
+        sizes = [max(2, round(own.population_size * factor)) for factor in _PLOTTED]
+        found = [detection.Alternative("", at_size(size)) for size in sizes]
+        known = [a for a in found if a.detection is not None]
+        if not known:
+            raise ValueError("nothing is found at any population: there is no plot")
+        points = detection.rows(known, rates, word_length)
+        detection_plot.write(plot, points, own.population_size, title)
+    bases = ["; ".join(own.assumptions), *[""] * (len(table) - 1)]
+    return [
+        {name: "-" if value is None else value for name, value in found.items()}
+        | {"basis": basis}
+        for found, basis in zip(table, bases, strict=True)
+    ]
+
+
+def _triehh_at(solve, request, redraws: bool, size: int) -> detection.Detection | None:
+    try:
+        found = solve(**triehh_detection.at_population(request, size))
+    except ValueError:
+        return None
+    return triehh_detection.TrieHHDetection(found, redraws)
 
 
 def _holders(chosen, rate: float, where: str = "") -> dict[str, Any]:
@@ -122,18 +238,13 @@ def _solve_triehh(parameters: str, discovery_rate: float | None, **request):
     if parameters == "tight":
         if discovery_rate is not None:
             request["discovery_rate"] = discovery_rate
-        return triehh_solver.solve_parameters(**request)
-    if parameters != "corollary1":
-        raise ValueError(
-            f"parameters is {parameters!r}; it has to be one of "
-            f"{accounting_options.TRIEHH_PARAMETERS}"
-        )
+        return solver.solve_parameters(**request)
     if "cohort_size" in request:
         raise ValueError(
             f"cohort_size is {request['cohort_size']}; --parameters=corollary1 chooses "
             "it: leave it out"
         )
-    return triehh_theorem1.solve_parameters(**request)
+    return theorem1.solve_parameters(**request)
 
 
 def _guarantees(
@@ -159,10 +270,10 @@ def _guarantees(
             f"about one client with probability at most {right}",
         ),
     ]
-    violated = triehh_theorem1.violated_condition(parameters)
+    violated = theorem1.violated_condition(parameters)
     name = "Zhu et al. 2020, " + ("Corollary 2" if redraws else "Theorem 1")
     if violated is not None:
         return [*rows, row("epsilon", "-", f"{name} does not apply: {violated}")]
-    epsilon, delta = triehh_theorem1.guarantee(parameters)
+    epsilon, delta = theorem1.guarantee(parameters)
     rows.append(row("epsilon", epsilon, f"{name}; {who}"))
     return [*rows, row("delta", delta, f"{name}; {who}")]

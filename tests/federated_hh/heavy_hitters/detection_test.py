@@ -18,7 +18,6 @@ from federated_hh.heavy_hitters.ldp_triehh import privacy as ldp_triehh_privacy
 from federated_hh.heavy_hitters.triehh import algorithm as triehh
 from federated_hh.heavy_hitters.triehh import report as triehh_report
 from federated_hh.populations.columns import client_words
-from federated_hh.privacy.accounting import detectable_answers
 from federated_hh.privacy.local import ldp_triehh_detection, ldp_triehh_settings
 from federated_hh.privacy.triehh import guarantees as triehh_privacy
 from federated_hh.randomizers import by_name
@@ -177,7 +176,7 @@ class DetectionTest(absltest.TestCase):
         return state
 
     def test_probabilities_are_those_of_the_randomizers(self):
-        for name in detectable_answers.RANDOMIZERS:
+        for name in by_name.NAMES:
             of_size = ldp_triehh_detection.probabilities_of(name, 2.5)
             for size in (2, 9, 400):
                 randomizer = by_name.randomizer(name)(2.5, size)
