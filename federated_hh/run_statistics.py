@@ -18,21 +18,9 @@ _LANGUAGE = option_flags.define(LanguageOptions)
 _POPULATION = population_flags.PopulationFlags("sentences", {"empty_clients": "drop"})
 flags.adopt_module_key_flags(experiment_flags)
 help_text.first(
-    "population",
-    "analysis",
-    "strategy",
-    "recipe",
-    "epsilon",
-    "local_epsilon",
-    "delta",
-    "cohorts",
-    "output_dir",
-    "resume",
+    *("population", "analysis", "strategy", "recipe", "epsilon", "local_epsilon"),
+    *("delta", "cohorts", "output_dir", "resume"),
 )
-
-
-def _check_flags() -> None:
-    option_flags.check_all(_OPTIONS.read, _LANGUAGE.read, _POPULATION.read)
 
 
 def run(arguments: experiment_flags.Arguments) -> None:
@@ -88,12 +76,9 @@ def run(arguments: experiment_flags.Arguments) -> None:
         raise ValueError(f"{options.recipe[number]}: {reason}")
 
 
-def main(argv: list[str]) -> None:
-    """Checks the flags and runs."""
-    experiment_flags.run_program(
-        argv, _PROGRAM, _check_flags, run, is_synthetic=_POPULATION.is_synthetic
-    )
-
+main = experiment_flags.main_of(
+    _PROGRAM, run, _OPTIONS, _LANGUAGE, population=_POPULATION
+)
 
 if __name__ == "__main__":
     app.run(main, flags_parser=option_flags.parse)

@@ -3,6 +3,8 @@
 scripts/run triehh --flagfile=configs/triehh_demo.flagfile
 """
 
+from typing import Any
+
 from absl import app, flags, logging
 
 from federated_hh.command_line import experiment_flags
@@ -18,21 +20,9 @@ _SECURE_SUM = option_flags.define(SecureSumOptions, title="The secure sum")
 _POPULATION = population_flags.PopulationFlags("words")
 flags.adopt_module_key_flags(experiment_flags)
 help_text.first(
-    "population",
-    "epsilon",
-    "delta",
-    "num_clients",
-    "cohort_size",
-    "threshold",
-    "max_length",
-    "word_selection",
-    "output_dir",
-    "resume",
+    *("population", "epsilon", "delta", "num_clients", "cohort_size", "threshold"),
+    *("max_length", "word_selection", "output_dir", "resume"),
 )
-
-
-def _check_flags() -> None:
-    option_flags.check_all(_OPTIONS.read, _SECURE_SUM.read, _POPULATION.read)
 
 
 def run(arguments: experiment_flags.Arguments) -> None:
@@ -51,9 +41,16 @@ def run(arguments: experiment_flags.Arguments) -> None:
     from federated_hh.heavy_hitters import selection
     from federated_hh.heavy_hitters.triehh import algorithm as triehh
     from federated_hh.heavy_hitters.triehh import report as triehh_report
-    from federated_hh.rounds import experiment, masked_sums
+    from federated_hh.rounds import experiment
 
-    masking = masked_sums.MaskedSums.of(_SECURE_SUM.read())
+    observers: list[Any] = [triehh.vote_metrics]
+    masking, facts = None, {}
+    if _SECURE_SUM.read().is_masked:
+        from federated_hh.rounds import masked_sums
+
+        masking = masked_sums.MaskedSums(_SECURE_SUM.read())
+        facts = masked_sums.facts(masking)
+        observers.append(masking.metrics)
     algorithm = triehh.TrieHH(
         population,
         triehh.plan_of(
@@ -77,9 +74,9 @@ def run(arguments: experiment_flags.Arguments) -> None:
         program=_PROGRAM,
         repeats=options.num_repeats,
         delta=delta,
-        observers=[triehh.vote_metrics, *masked_sums.observers(masking)],
+        observers=observers,
         report=report,
-        facts=masked_sums.facts(masking),
+        facts=facts,
         **vars(arguments),
     )
     print(done.verdict)
@@ -103,12 +100,9 @@ def _summary(parameters, delta: float) -> str:
     )
 
 
-def main(argv: list[str]) -> None:
-    """Checks the flags and runs."""
-    experiment_flags.run_program(
-        argv, _PROGRAM, _check_flags, run, is_synthetic=_POPULATION.is_synthetic
-    )
-
+main = experiment_flags.main_of(
+    _PROGRAM, run, _OPTIONS, _SECURE_SUM, population=_POPULATION
+)
 
 if __name__ == "__main__":
     app.run(main, flags_parser=option_flags.parse)

@@ -151,6 +151,35 @@ def look_ahead(arguments: Sequence[str], name: str) -> tuple[str | None, bool]:
     return (values[0] if values else None), False
 
 
+def main_of(
+    program: str,
+    run: Callable[[Arguments], None],
+    *options: Any,
+    population: Any,
+    check: Callable[[], None] | None = None,
+) -> Callable[[Sequence[str]], None]:
+    """Returns an experiment program's `main`; see `run_program`.
+
+    Args:
+        program: Name of the program's module.
+        run: Main part.
+        *options: Flags of the program, as `option_flags.define` returns them.
+        population: Flags of its population.
+        check: Raises `ValueError` for flags that do not fit, each alone being allowed.
+    """
+
+    def main(argv: Sequence[str]) -> None:
+        def check_flags() -> None:
+            option_flags.check_all(*(each.read for each in (*options, population)))
+            if check is not None:
+                check()
+
+        is_synthetic = population.is_synthetic
+        run_program(argv, program, check_flags, run, is_synthetic=is_synthetic)
+
+    return main
+
+
 def run_program(
     argv: Sequence[str],
     program: str,

@@ -10,18 +10,20 @@ import collections
 import dataclasses
 import math
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
 from federated_hh.randomness import streams
-from federated_hh.rounds import client_vectors, masked_sums
 
 # Takes TFF's own context out, which prints an error where a program ends before it
 # has a worker.
 from federated_hh.runtime import runtime  # noqa: F401
+
+if TYPE_CHECKING:  # most runs have no masks
+    from federated_hh.rounds import masked_sums
 
 Block = Mapping[str, tf.Tensor]
 Work = Callable[[Any, Block], Mapping[str, Any]]
@@ -82,7 +84,7 @@ class BlockRound:
         *,
         block_size: int,
         growing: frozenset[str] = frozenset(),
-        masking: masked_sums.MaskedSums | None = None,
+        masking: "masked_sums.MaskedSums | None" = None,
     ):
         """Describes a computation; it is compiled when it is first asked.
 
@@ -177,6 +179,8 @@ class BlockRound:
         stream: streams.Stream,
     ) -> Answer:
         """Returns the sums of clients' own vectors under masks."""
+        from federated_hh.rounds import client_vectors
+
         assert self._masking is not None
         sent = computation.type_signature.result.member
         # Masks have a modulus of their own, with room for the sums of all.

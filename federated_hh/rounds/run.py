@@ -22,7 +22,6 @@ from federated_hh.rounds import checkpoints, codec, record, steps
 from federated_hh.rounds.algorithm import Algorithm, Query
 from federated_hh.run_directory import directory as run_directory
 from federated_hh.run_directory.round_metrics import RoundMetrics
-from federated_hh.runtime.masking import messages
 
 S = TypeVar("S")
 _CHECKPOINT = "checkpoint-{:09d}.npz"
@@ -219,7 +218,11 @@ class _Loop(Generic[S]):
         asked = place.repeat, place.rounds + 1
         try:
             return self._steps.ask(place, query, cohort, self._failed.count(*asked))
-        except messages.MaskedSumError as error:
+        except RuntimeError as error:
+            from federated_hh.runtime.masking import messages
+
+            if not isinstance(error, messages.MaskedSumError):
+                raise
             self._failed.add(*asked)
             raise messages.MaskedSumError(
                 f"{error}. --resume asks the same clients once more, with other keys"

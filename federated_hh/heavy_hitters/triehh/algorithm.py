@@ -18,7 +18,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -32,7 +32,10 @@ from federated_hh.privacy import plan as plan_lib
 from federated_hh.privacy.triehh import guarantees as triehh_privacy
 from federated_hh.privacy.triehh import plan as triehh_plan
 from federated_hh.randomness import identities, streams
-from federated_hh.rounds import algorithm, block_round, masked_sums, run, samplers
+from federated_hh.rounds import algorithm, block_round, run, samplers
+
+if TYPE_CHECKING:  # most runs have no masks
+    from federated_hh.rounds import masked_sums
 
 # TFF costs about a millisecond a client value, and a block of devices is one.
 _LEAST_BLOCKS = 16
@@ -111,7 +114,7 @@ class TrieHH(algorithm.Algorithm[TrieHHState, np.ndarray]):
         plan: plan_lib.Plan[Any, triehh_plan.OneVote, triehh_plan.Threshold],
         alphabet: alphabet_lib.Alphabet,
         num_blocks: int | None = None,
-        masking: masked_sums.MaskedSums | None = None,
+        masking: "masked_sums.MaskedSums | None" = None,
     ):
         """Prepares the population.
 

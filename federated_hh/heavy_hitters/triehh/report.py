@@ -18,7 +18,6 @@ from federated_hh.privacy.triehh import guarantees as triehh_privacy
 from federated_hh.privacy.triehh import wanted_detection as detection
 from federated_hh.reports import page, plots
 from federated_hh.reports import summary as verdict_lib
-from federated_hh.rounds import masked_sums
 from federated_hh.run_directory import directory as run_directory
 
 _NUM_LISTED = 1000  # words in discovery_rate.csv
@@ -193,7 +192,10 @@ def write(
         which.text(told)
     if drawn:
         which.plot("levels.png", plots.over_rounds(metrics, drawn))
-    masked_sums.show(report, metrics)
+    if "mask_neighbours" in metrics:
+        from federated_hh.rounds import masked_sums
+
+        masked_sums.show(report, metrics)
     before = report.section("What can be found", covered=False)
     before.text(
         f"Known before the run. {detection.sentences(findable)} The probability is "
