@@ -7,6 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
+from federated_hh.options import checks
+
 CODE_DTYPE = np.uint16
 _SYMBOLS_AT_ONCE = 1 << 22
 
@@ -77,8 +79,7 @@ class Alphabet:
             ValueError: If a word has a character outside the alphabet among its
                 first `length`, or if `length` is below 1.
         """
-        if length < 1:
-            raise ValueError(f"length is {length}; it has to be at least 1")
+        checks.holds(length >= 1, "at least 1", length=length)
         if isinstance(words, pa.Array | pa.ChunkedArray):
             words = words.to_pylist()
         code_of_point = np.full(0x110000, self.padding + 1, np.uint32)

@@ -41,7 +41,7 @@ def integer(least: int, most: int | None = None, why: str = "", **values: Any) -
             number = operator.index(value)
         except TypeError:
             raise ValueError(f"{name} is {value!r}; it has to be {limits}") from None
-        holds(
+        _check(
             least <= number and (most is None or number <= most), limits, name, number
         )
     return number
@@ -68,7 +68,7 @@ def positive(most: float = math.inf, why: str = "", **values: Any) -> float:
         limits += f" ({why})"
     for name, value in values.items():
         number = _real(name, value)
-        holds(0 < number <= most and math.isfinite(number), limits, name, number)
+        _check(0 < number <= most and math.isfinite(number), limits, name, number)
     return number
 
 
@@ -87,7 +87,7 @@ def not_negative(**values: Any) -> float:
     for name, value in values.items():
         number = _real(name, value)
         limits = "a finite number of at least 0"
-        holds(0 <= number < math.inf, limits, name, number)
+        _check(0 <= number < math.inf, limits, name, number)
     return number
 
 
@@ -109,7 +109,7 @@ def probability(**values: Any) -> float:
     )
     for name, value in values.items():
         number = _real(name, value)
-        holds(0 < number < 1, limits, name, number)
+        _check(0 < number < 1, limits, name, number)
     return number
 
 
@@ -134,19 +134,26 @@ def one_of(allowed: Any, **values: Any) -> Any:
     allowed = tuple(allowed)
     for name, value in values.items():
         limits = f"one of {', '.join(map(str, allowed))}"
-        holds(value in allowed, limits, name, value)
+        _check(value in allowed, limits, name, value)
     return value
 
 
-def holds(condition: Any, limits: str, name: str, value: Any) -> None:
-    """Raises `ValueError` unless a condition holds that has no function here.
+def holds(condition: Any, limits: str, **values: Any) -> None:
+    """Checks a condition that has no function here.
 
     Args:
-        condition: Whether the value is allowed.
+        condition: Whether the values are allowed.
         limits: The allowed values, completing "it has to be".
-        name: The argument's name.
-        value: Its value.
+        **values: Values by name.
+
+    Raises:
+        ValueError: The condition is false.
     """
+    for name, value in values.items():
+        _check(condition, limits, name, value)
+
+
+def _check(condition: Any, limits: str, name: str, value: Any) -> None:
     if not condition:
         raise ValueError(f"{name} is {value!r}; it has to be {limits}")
 

@@ -96,8 +96,7 @@ class VotingRounds:
         Raises:
             ValueError: `epsilon` is not finite.
         """
-        if not math.isfinite(epsilon):
-            raise ValueError(f"epsilon is {epsilon!r}; it has to be finite")
+        checks.holds(math.isfinite(epsilon), "finite", epsilon=epsilon)
         return loss_composition.composed_delta([self.mechanisms()], epsilon)
 
     def mechanisms(self) -> loss_composition.Mechanisms:

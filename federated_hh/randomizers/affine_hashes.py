@@ -44,10 +44,11 @@ class AffineHashes:
         checks.integer(num_cells=self.num_cells, least=2, most=_MAX_CELLS)
         checks.integer(domain_size=self.domain_size, least=2, most=2**31 - 1)
         checks.integer(seed=self.seed, least=0)
-        if self.num_cells & (self.num_cells - 1):
-            raise ValueError(
-                f"num_cells is {self.num_cells}; it has to be a power of two"
-            )
+        checks.holds(
+            not (self.num_cells & self.num_cells - 1),
+            "a power of two",
+            num_cells=self.num_cells,
+        )
 
     @property
     def num_bits(self) -> int:

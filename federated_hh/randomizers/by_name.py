@@ -1,6 +1,7 @@
 """Local randomizers by the names that flags have."""
 
 from federated_hh.files import custom_parts
+from federated_hh.options import checks
 from federated_hh.randomizers import (
     count_mean_sketch,
     k_ary,
@@ -30,10 +31,8 @@ def randomizer(name: str) -> type[local_randomizer.LocalRandomizer]:
     """
     if name in NAMES:
         return NAMES[name]
-    if ":" not in name:
-        raise ValueError(
-            f"randomizer is {name!r}; it has to be one of {', '.join(NAMES)}, or "
-            "module:Class"
-        )
+    checks.holds(
+        ":" in name, f"one of {', '.join(NAMES)}, or module:Class", randomizer=name
+    )
     base = local_randomizer.LocalRandomizer
     return custom_parts.load("randomizer", name, "a local randomizer", base)

@@ -17,6 +17,7 @@ from typing import Self
 import numpy as np
 import tensorflow as tf
 
+from federated_hh.options import checks
 from federated_hh.randomizers import binomials
 
 _WORDS = 2**64
@@ -34,8 +35,7 @@ class Coin:
     heads: int
 
     def __post_init__(self):
-        if not 1 <= self.heads < _WORDS:
-            raise ValueError(f"heads is {self.heads}; it has to be in [1, 2^64 - 1]")
+        checks.holds(1 <= self.heads < _WORDS, "in [1, 2^64 - 1]", heads=self.heads)
 
     @classmethod
     def at_most(cls, probability: decimal.Decimal) -> Self:

@@ -14,6 +14,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from federated_hh.options import checks
 from federated_hh.privacy import plan as plan_lib
 from federated_hh.randomness import identities, integer_noise, streams
 
@@ -201,10 +202,7 @@ class UpdateMechanism(plan_lib.Mechanism[UpdateState]):
     verifiability: ClassVar[str]
 
     def __post_init__(self):
-        if self.num_rounds < 1:
-            raise ValueError(
-                f"num_rounds is {self.num_rounds}; it has to be at least 1."
-            )
+        checks.holds(self.num_rounds >= 1, "at least 1", num_rounds=self.num_rounds)
 
     def initialize(self) -> UpdateState:
         """Returns what is remembered before the first round."""
@@ -266,8 +264,7 @@ class NoNoise(UpdateMechanism):
 
     def __post_init__(self):
         super().__post_init__()
-        if not self.clip_norm > 0:
-            raise ValueError(f"clip_norm is {self.clip_norm}; it has to be above 0.")
+        checks.holds(self.clip_norm > 0, "above 0", clip_norm=self.clip_norm)
 
     def parameters(self, num_rounds: int) -> dict[str, float | int | str]:
         """Returns what statements say of the mechanism, by name."""

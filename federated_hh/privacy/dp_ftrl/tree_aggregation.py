@@ -147,10 +147,11 @@ def tree_lengths(num_rounds: int, restart_rounds: Sequence[int]) -> tuple[int, .
     starts = [0]
     for restart in restart_rounds:
         restart = checks.integer(restart_rounds=restart, least=0, most=rounds - 2)
-        if restart + 1 <= starts[-1]:
-            raise ValueError(
-                f"restart_rounds is {restart_rounds}; it has to be strictly increasing"
-            )
+        checks.holds(
+            restart + 1 > starts[-1],
+            "strictly increasing",
+            restart_rounds=restart_rounds,
+        )
         starts.append(restart + 1)
     return tuple(np.diff([*starts, rounds]).tolist())
 

@@ -66,8 +66,7 @@ class AdaptiveClip:
     def __post_init__(self):
         for name in ("count_stddev", "learning_rate"):
             checks.positive(**{name: getattr(self, name)})
-        if not 0 < self.quantile < 1:
-            raise ValueError(f"quantile is {self.quantile}; it has to be in (0, 1).")
+        checks.holds(0 < self.quantile < 1, "in (0, 1)", quantile=self.quantile)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -91,12 +90,11 @@ class AddedNoise(model_updates.UpdateMechanism):
     def __post_init__(self):
         super().__post_init__()
         checks.positive(clip_norm=self.clip_norm)
-        if self.clip_norm < _LEAST_CLIP_NORM:
-            raise ValueError(
-                f"clip_norm is {self.clip_norm}; it has to be at least "
-                f"{_LEAST_CLIP_NORM}: "
-                "a float32 holds no squares of less."
-            )
+        checks.holds(
+            self.clip_norm >= _LEAST_CLIP_NORM,
+            f"at least {_LEAST_CLIP_NORM}: a float32 holds no squares of less",
+            clip_norm=self.clip_norm,
+        )
         for multiplier in {self.multiplier(n) for n in range(self.num_rounds)}:
             self._check_multiplier(multiplier)
 
@@ -105,13 +103,12 @@ class AddedNoise(model_updates.UpdateMechanism):
         if self.adaptive_clip is None:
             return
         limit = 2 * self.adaptive_clip.count_stddev
-        if multiplier >= limit:
-            raise ValueError(
-                f"noise_multiplier is {multiplier}; it has to be below {limit:g}, "
-                "twice the "
-                "noise of the clip estimation: this part alone would spend the "
-                "guarantee. Raise count_stddev."
-            )
+        checks.holds(
+            multiplier < limit,
+            f"below {limit:g}, twice the noise of the clip estimation: this part "
+            "alone would spend the guarantee. Raise count_stddev",
+            noise_multiplier=multiplier,
+        )
 
     def multiplier(self, number: int) -> float:
         """Returns z of a round, from 0."""

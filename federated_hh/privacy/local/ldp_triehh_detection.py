@@ -283,10 +283,7 @@ def probabilities_of(
         "asymmetric_one_hot": lambda size: (0.5, weight / (1 + weight)),
         "symmetric_one_hot": lambda size: (1 / (1 + weight), weight / (1 + weight)),
     }
-    if randomizer not in laws:
-        raise ValueError(
-            f"randomizer is {randomizer!r}; it has to be one of {', '.join(laws)}"
-        )
+    checks.one_of(laws, randomizer=randomizer)
     return laws[randomizer]
 
 

@@ -99,7 +99,7 @@ class LocalReports(plan_lib.Contribution):
         checks.integer(bound=self.bound, least=1)
         for name in ("epsilon", "replacement_epsilon"):
             value = getattr(self, name)
-            checks.holds(value > 0, "above 0", name, value)
+            checks.holds(value > 0, "above 0", **{name: value})
         if math.isinf(self.epsilon) != math.isinf(self.replacement_epsilon):
             raise ValueError(
                 f"replacement_epsilon is {self.replacement_epsilon}, and epsilon "

@@ -40,10 +40,11 @@ class VoteLaw:
     def __post_init__(self):
         checks.integer(num_reports=self.num_reports, least=1)
         checks.fraction(own=self.own)
-        if not 0 <= self.other < self.own:
-            raise ValueError(
-                f"other is {self.other}; it has to be in [0, {self.own}), below own"
-            )
+        checks.holds(
+            0 <= self.other < self.own,
+            f"in [0, {self.own}), below own",
+            other=self.other,
+        )
 
     def estimate(self, votes: np.ndarray) -> np.ndarray:
         """Returns the debiased number of holders, float64 of the shape of `votes`."""

@@ -160,8 +160,7 @@ def _smallest_epsilon(
 
 
 def _check(order: float, local_epsilon: float, num_reports: int) -> None:
-    if not 1 < order <= 1e8:
-        raise ValueError(f"order is {order!r}; it has to be above 1 and at most 1e8")
+    checks.holds(1 < order <= 100000000.0, "above 1 and at most 1e8", order=order)
     checks.positive(local_epsilon=local_epsilon, most=clones.LARGEST_LOCAL_EPSILON)
     checks.integer(num_reports=num_reports, least=2)
 

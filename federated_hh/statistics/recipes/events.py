@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from scipy import special
 
+from federated_hh.options import checks
 from federated_hh.populations import vocabulary as vocabulary_lib
 from federated_hh.populations.columns import client_text
 from federated_hh.randomness import seeds
@@ -86,8 +87,7 @@ class NGramEvents:
             length: Words of an n-gram, at least 1; fewer at the end of a sentence.
             seed: The seed of the ages and seconds.
         """
-        if length < 1:
-            raise ValueError(f"length is {length}; it has to be at least 1")
+        checks.holds(length >= 1, "at least 1", length=length)
         tokens = np.asarray(text.tokens)
         special = len(vocabulary_lib.SPECIAL_TOKENS)
         known = tuple(

@@ -12,6 +12,8 @@ import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from federated_hh.options import checks
+
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9]*")
 _TYPES = ("INTEGER", "REAL", "TEXT")
 _OWN = ("device", "time")
@@ -96,10 +98,7 @@ class EventStore(contextlib.AbstractContextManager):
             ValueError: If there is no such stream, or a text is too long; then no
                 event is added.
         """
-        if stream not in self._streams:
-            raise ValueError(
-                f"stream is {stream!r}; it has to be one of {', '.join(self._streams)}"
-            )
+        checks.one_of(self._streams, stream=stream)
         places = ", ".join("?" * (2 + len(self._streams[stream].fields)))
         try:
             with self._transaction():

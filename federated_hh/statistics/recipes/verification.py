@@ -22,6 +22,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from federated_hh.options import checks
 from federated_hh.statistics.recipes import store
 
 # All that an analyst is told.
@@ -88,11 +89,11 @@ class QueryClass:
 
     def __post_init__(self):
         unknown = self.fields - self.stream.fields.keys()
-        if unknown or not self.fields:
-            raise ValueError(
-                f"fields is {sorted(self.fields)}; it has to be some of "
-                f"{', '.join(self.stream.fields)}"
-            )
+        checks.holds(
+            not (unknown or not self.fields),
+            f"some of {', '.join(self.stream.fields)}",
+            fields=sorted(self.fields),
+        )
 
 
 def is_plain(query: str) -> bool:

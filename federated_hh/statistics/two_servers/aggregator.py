@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from federated_hh.options import checks
 from federated_hh.privacy.local.device_reports_plan import Batch, CheckedBatch
 from federated_hh.randomness import streams
 from federated_hh.statistics.devices import aggregation
@@ -28,8 +29,7 @@ class TwoServers(aggregation.Aggregator):
             drop_out: The share of the clients that are gone after their first message,
                 in [0, 1).
         """
-        if not 0 <= drop_out < 1:
-            raise ValueError(f"drop_out is {drop_out}; it has to be in [0, 1)")
+        checks.holds(0 <= drop_out < 1, "in [0, 1)", drop_out=drop_out)
         self._servers = pair.ProcessPair() if servers is None else servers
         self._drop_out = drop_out
         self._batches = 0

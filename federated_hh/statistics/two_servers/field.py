@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from federated_hh.options import checks
 from federated_hh.randomness import keyed_bits
 
 # Odd exponents of Mersenne primes; the small ones let tests enumerate everything.
@@ -42,11 +43,7 @@ class Field:
         Raises:
             ValueError: If it is not.
         """
-        if exponent not in EXPONENTS:
-            raise ValueError(
-                f"exponent is {exponent!r}; it has to be one of "
-                f"{', '.join(map(str, EXPONENTS))}"
-            )
+        checks.one_of(EXPONENTS, exponent=exponent)
         self.exponent = exponent
         self.modulus = 2**exponent - 1
         self._p, self._e = np.uint64(self.modulus), np.uint64(exponent)

@@ -20,6 +20,7 @@ import math
 
 import numpy as np
 
+from federated_hh.options import checks
 from federated_hh.statistics.two_servers import field as field_lib
 
 # More would take long to prepare a proof for.
@@ -49,16 +50,15 @@ class BitProof:
         Raises:
             ValueError: If the field is too small for the gates.
         """
-        if num_cells < 1:
-            raise ValueError(f"num_cells is {num_cells}; it has to be at least 1")
+        checks.holds(num_cells >= 1, "at least 1", num_cells=num_cells)
         if gates is None:
             wires = -(-num_cells // min(_MOST_GATES, math.isqrt(num_cells - 1) + 1))
             gates = -(-num_cells // wires)
-        if not 1 <= gates <= (field.modulus - 1) // 2:
-            raise ValueError(
-                f"gates is {gates}; it has to be from 1 to (modulus - 1) / 2, "
-                f"{(field.modulus - 1) // 2:,}"
-            )
+        checks.holds(
+            1 <= gates <= (field.modulus - 1) // 2,
+            f"from 1 to (modulus - 1) / 2, {(field.modulus - 1) // 2:,}",
+            gates=gates,
+        )
         self.field, self.num_cells = field, num_cells
         self.gates, self.wires = gates, -(-num_cells // gates)
 

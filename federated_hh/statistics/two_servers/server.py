@@ -13,6 +13,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from federated_hh.options import checks
 from federated_hh.randomness import keyed_bits
 from federated_hh.statistics.two_servers import field as field_lib
 from federated_hh.statistics.two_servers import messages, proof
@@ -100,8 +101,7 @@ class Server:
         Args:
             index: 0 or 1.
         """
-        if index not in (0, 1):
-            raise ValueError(f"index is {index!r}; it has to be 0 or 1")
+        checks.holds(index in (0, 1), "0 or 1", index=index)
         self._index = index
         self._batch: _Batch | None = None
         self._last = -1
@@ -113,15 +113,14 @@ class Server:
         Raises:
             ValueError: If the batch is none after the last, or a term is out of range.
         """
-        if terms.number <= self._last:
-            raise ValueError(
-                f"number is {terms.number}; it has to be above {self._last}, the last "
-                "batch's"
-            )
-        if terms.minimum_cohort < 1:
-            raise ValueError(
-                f"minimum_cohort is {terms.minimum_cohort}; it has to be at least 1"
-            )
+        checks.holds(
+            terms.number > self._last,
+            f"above {self._last}, the last batch's",
+            number=terms.number,
+        )
+        checks.holds(
+            terms.minimum_cohort >= 1, "at least 1", minimum_cohort=terms.minimum_cohort
+        )
         self._batch, self._last = _Batch(terms), terms.number
         return Answer({})
 

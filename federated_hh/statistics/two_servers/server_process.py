@@ -8,6 +8,7 @@ import multiprocessing.connection
 import signal
 import sys
 
+from federated_hh.options import checks
 from federated_hh.statistics.two_servers import server
 
 _STEPS = frozenset(["open", "shares", "proofs", "close"])
@@ -24,8 +25,7 @@ def serve(index: int, connection, link) -> None:
     one = server.Server(index)
     while True:
         name, arguments = connection.recv()
-        if name not in _STEPS:
-            raise ValueError(f"name is {name!r}; it has to be one of {sorted(_STEPS)}")
+        checks.one_of(sorted(_STEPS), name=name)
         found = getattr(one, name)(*arguments)
         if not isinstance(found, server.Answer):
             found = _converse(found, index, link)

@@ -40,7 +40,7 @@ class ChecksTest(parameterized.TestCase):
         (lambda: checks.probability(delta=0), "delta is 0.0; "),
         (lambda: checks.fraction(share=1.01), "share is 1.01; .* at most 1"),
         (lambda: checks.one_of((8, 16), bits=9), "bits is 9; .* one of 8, 16"),
-        (lambda: checks.holds(False, "odd", "n", 2), "n is 2; it has to be odd"),
+        (lambda: checks.holds(False, "odd", n=2), "n is 2; it has to be odd"),
     )
     def test_what_is_outside_is_refused(self, check, message):
         with self.assertRaisesRegex(ValueError, message):
