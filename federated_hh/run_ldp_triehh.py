@@ -22,16 +22,8 @@ _OPTIONS = option_flags.define(ldp_triehh_options.LdpTrieHHOptions, title="The w
 _POPULATION = population_flags.PopulationFlags("words")
 flags.adopt_module_key_flags(experiment_flags)
 help_text.first(
-    "population",
-    "epsilon",
-    "central_epsilon",
-    "cohort_size",
-    "max_depth",
-    "contribution_bound",
-    "randomizer",
-    "sampler",
-    "output_dir",
-    "resume",
+    *("population", "epsilon", "central_epsilon", "cohort_size", "max_depth"),
+    *("contribution_bound", "randomizer", "sampler", "output_dir", "resume"),
 )
 
 _SUBSET_SELECTION = "subset_selection"
@@ -40,7 +32,6 @@ _VISIBLE_DEVIATIONS = 3
 
 
 def _check_flags() -> None:
-    option_flags.check_all(_OPTIONS.read, _POPULATION.read)
     options, population = _OPTIONS.read(), _POPULATION.read()
     options.check_memory(len(ldp_triehh_options.characters_of(population)))
     if population.is_synthetic:
@@ -151,12 +142,14 @@ def run(arguments: experiment_flags.Arguments) -> None:
             arguments.seed,
             counting_clients=options.counting_clients,
         )
-        summary = ldp_triehh_privacy.summarize(
-            algorithm,
+        anonymity = ldp_triehh_privacy.anonymity_of(
+            algorithm.parameters,
+            algorithm.alphabet,
             directory.metrics(),
-            statement,
             options.anonymity_alpha,
-            findable,
+        )
+        summary = ldp_triehh_report.RunSummary(
+            algorithm, statement, *anonymity, findable
         )
         return ldp_triehh_report.write(directory, results, summary)
 
@@ -171,12 +164,9 @@ def run(arguments: experiment_flags.Arguments) -> None:
     print(done.verdict)
 
 
-def main(argv: list[str]) -> None:
-    """Checks the flags and runs."""
-    experiment_flags.run_program(
-        argv, _PROGRAM, _check_flags, run, is_synthetic=_POPULATION.is_synthetic
-    )
-
+main = experiment_flags.main_of(
+    _PROGRAM, run, _OPTIONS, population=_POPULATION, check=_check_flags
+)
 
 if __name__ == "__main__":
     app.run(main, flags_parser=option_flags.parse)

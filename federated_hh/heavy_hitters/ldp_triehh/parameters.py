@@ -145,19 +145,23 @@ class LdpTrieHHParameters(ldp_triehh_settings.LdpTrieHHSettings):
             reported_share: See `LdpTrieHHDetection`.
             competing: See `LdpTrieHHDetection`.
         """
-
-        def probabilities(domain_size: int) -> tuple[float, float]:
-            law = self.vote_law(self.randomizer(domain_size - 1))
-            return law.own, law.other
-
         return ldp_triehh_detection.LdpTrieHHDetection(
             settings=self,
             num_clients=num_clients,
             num_characters=alphabet.size,
-            probabilities=probabilities,
+            probabilities=self.probabilities,
             reported_share=reported_share,
             competing=competing,
         )
+
+    def probabilities(self, domain_size: int) -> tuple[float, float]:
+        """Returns the chances that a report speaks for its true item and for another.
+
+        Args:
+            domain_size: Candidates of the level, and one for "no item".
+        """
+        law = self.vote_law(self.randomizer(domain_size - 1))
+        return law.own, law.other
 
     def vote_law(
         self, randomizer: local_randomizer.LocalRandomizer | None

@@ -1,8 +1,8 @@
-"""What a run of LDP TrieHH guarantees, from what happened in it."""
+"""The k-anonymity of an LDP TrieHH run, and the words that it can find."""
 
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,8 +11,6 @@ import pandas as pd
 from federated_hh.heavy_hitters import alphabet as alphabet_lib
 from federated_hh.heavy_hitters.ldp_triehh import algorithm as ldp_triehh
 from federated_hh.heavy_hitters.ldp_triehh.parameters import LdpTrieHHParameters
-from federated_hh.heavy_hitters.ldp_triehh.report import RunSummary
-from federated_hh.privacy import statement as statement_lib
 from federated_hh.privacy.local import anonymity, ldp_triehh_detection
 from federated_hh.privacy.triehh import wanted_detection as detection
 from federated_hh.randomizers import arguments
@@ -22,32 +20,12 @@ _ANONYMITY_COLUMNS = [
 ]
 
 
-def summarize(
-    algorithm: ldp_triehh.LdpTrieHH,
-    metrics: pd.DataFrame,
-    statement: statement_lib.PrivacyStatement,
-    alpha: float,
-    findable: Sequence[dict[str, Any]],
-) -> RunSummary:
-    """Returns what a run's report has beside the results.
-
-    Args:
-        algorithm: What was run.
-        metrics: A row a level of each repeat, with repeat, level and candidates.
-        statement: The statement of the run.
-        alpha: The alpha of the approximate k-anonymity.
-        findable: From `what_is_found`.
-    """
-    table, text = anonymity_of(algorithm.parameters, algorithm.alphabet, metrics, alpha)
-    return RunSummary(algorithm, statement, table, text, findable)
-
-
 def what_is_found(algorithm: ldp_triehh.LdpTrieHH) -> list[dict[str, Any]]:
-    """Returns which words a run can find, beside settings that find more.
+    """Returns which words a run can find, and settings that find more.
 
     Args:
-        algorithm: What is to be run. Of its population counts only how many clients it
-            has, and which share of their distinct words clients can report on.
+        algorithm: The algorithm. Of its population counts only the number of clients,
+            and the share of their distinct words that clients can report on.
 
     Returns:
         See `detection.rows`.
@@ -62,8 +40,7 @@ def what_is_found(algorithm: ldp_triehh.LdpTrieHH) -> list[dict[str, Any]]:
     )
 
     def with_epsilon(epsilon: float) -> Callable[[int], tuple[float, float]]:
-        other = dataclasses.replace(parameters, epsilon=epsilon)
-        return other.detection(population.num_clients, algorithm.alphabet).probabilities
+        return dataclasses.replace(parameters, epsilon=epsilon).probabilities
 
     largest = arguments.MAX_EPSILON
     return detection.rows(

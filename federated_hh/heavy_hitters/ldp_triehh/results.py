@@ -18,6 +18,15 @@ LEAST_CHARACTERS = 2
 # For the words found, and for those released, the columns of `Results`.
 _FOUND = ("words_found", "words_real", "coverage")
 _RELEASED = ("words_released", "released_real", "released_coverage")
+# Columns of the found words, as `FoundWord` has them.
+_COLUMNS = {
+    "text": object,
+    "pass_number": np.int64,
+    "level": np.int64,
+    "votes": np.int64,
+    "estimate": np.float64,
+    "standard_error": np.float64,
+}
 _ESTIMATES = {
     _FOUND: ("estimated_coverage", "standard_error"),
     _RELEASED: ("released_estimate", "released_standard_error"),
@@ -167,18 +176,17 @@ def _words(
     min_standard_errors: float,
 ) -> pd.DataFrame:
     places = totals.places(word.text for word in found)
+    columns = {
+        name: np.array([getattr(word, name) for word in found], kind)
+        for name, kind in _COLUMNS.items()
+    }
+    released = [word.stands_out(min_standard_errors) for word in found]
     return pd.DataFrame(
         {
             "repeat": np.full(len(found), repeat, np.int64),
-            "word": np.array([word.text for word in found], object),
-            "pass_number": np.array([w.pass_number for w in found], np.int64),
-            "level": np.array([w.level for w in found], np.int64),
-            "votes": np.array([w.votes for w in found], np.int64),
-            "estimate": np.array([w.estimate for w in found], np.float64),
-            "standard_error": np.array([w.standard_error for w in found], np.float64),
-            "released": np.array(
-                [word.stands_out(min_standard_errors) for word in found], bool
-            ),
+            "word": columns.pop("text"),
+            **columns,
+            "released": np.array(released, bool),
             # The last is for -1, a word that nobody has.
             "expected_holders": np.append(totals.holders, 0)[places] * cohort_share,
             "true_count": np.append(totals.contributions, 0)[places],

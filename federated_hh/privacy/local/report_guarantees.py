@@ -12,7 +12,7 @@ proves less.
 """
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from federated_hh.options import checks
 from federated_hh.privacy import loss_composition, realised
@@ -63,11 +63,11 @@ class ReportRounds:
     def __post_init__(self):
         checks.integer(num_repeats=self.num_repeats, least=1, most=LARGEST_REPEATS)
         epsilon, sizes = self.local_epsilon, self.domain_sizes
-        checks.holds(epsilon > 0, "above 0", "local_epsilon", epsilon)
+        checks.holds(epsilon > 0, "above 0", local_epsilon=epsilon)
         checks.integer(cohort_size=self.cohort_size, least=1)
         checks.integer(contribution_bound=self.contribution_bound, least=1)
         are_sizes = min(sizes, default=2) >= 2
-        checks.holds(are_sizes, "sizes of at least 2", "domain_sizes", list(sizes))
+        checks.holds(are_sizes, "sizes of at least 2", domain_sizes=list(sizes))
 
     @property
     def num_reports(self) -> int:
@@ -146,9 +146,15 @@ def guarantees(run: ReportRounds, delta: float) -> tuple[list[Guarantee], str]:
         f"A level has n = N B = {run.num_reports} reports. An item is reported on in "
         "one level, so the central epsilon is the largest over the levels"
     )
-    repeats = sorted({1, run.num_repeats}, reverse=True)
-    cases = [(count, of_client) for count in repeats for of_client in (True, False)]
-    locals_ = [_local(run, local, *case) for case in cases]
+    cases = [
+        (count, of_client)
+        for count in sorted({1, run.num_repeats}, reverse=True)
+        for of_client in (True, False)
+    ]
+    locals_ = [
+        _of(run, local, "basic composition", lambda n, _: n * local.epsilon, *case)
+        for case in cases
+    ]
     if run.num_reports < 2:
         return locals_, accounting + ". A single report is not amplified."
     best, how = _amplified(run, delta)
@@ -156,9 +162,15 @@ def guarantees(run: ReportRounds, delta: float) -> tuple[list[Guarantee], str]:
         f"{how} What all reports of a user cost, and all repeats, is composed from "
         "bounds of delta at every epsilon, as privacy loss distributions."
     )
+
+    def composed(count: int, of_client: bool) -> float:
+        group = run.cohort_size if of_client else run.num_reports
+        is_one = count == 1 and not of_client
+        return best.epsilon if is_one else _composed(run, group, count, delta)
+
     central = [
-        _central(run, delta, best, count, of_client)
-        for count, of_client in cases
+        _of(run, best, "composed", composed, repeats, of_client)
+        for repeats, of_client in cases
         if run.cohort_size > 1 or not of_client
     ]
     compared, missing = _other_bounds(run, delta, best)
@@ -254,50 +266,31 @@ def _central_of_an_emptied_client(
 
 
 def _of(
-    run: ReportRounds, guarantee: Guarantee, epsilon: float, how: str, repeats: int
+    run: ReportRounds,
+    one: Guarantee,
+    how: str,
+    cost: Callable[[int, bool], float],
+    repeats: int,
+    of_client: bool,
 ) -> Guarantee:
-    """Returns a report's guarantee as that of more reports of an item or a client."""
+    """Returns a report's guarantee as that of all reports of an item or a client."""
+    count, bound = repeats, one.bound
+    if of_client:
+        count *= run.contribution_bound
+        bound += f"; {how} over {count} reports of a user"
+        if how == "composed":
+            bound += f", each among the {run.cohort_size} of its place"
+    elif repeats > 1:
+        bound += f"; {how} over {repeats} repeats"
     together = (f"For all {repeats} repeats together.",) if repeats > 1 else ()
     return dataclasses.replace(
-        guarantee,
-        epsilon=epsilon,
-        bound=f"{guarantee.bound}{how}",
-        assumptions=(*together, *guarantee.assumptions),
+        one,
+        epsilon=cost(count, of_client),
+        bound=bound,
+        adjacency=Adjacency.REPLACE_CLIENT if of_client else one.adjacency,
+        assumptions=(*together, *one.assumptions),
         of_one_repeat=repeats < run.num_repeats,
     )
-
-
-def _local(
-    run: ReportRounds, local: Guarantee, repeats: int, of_client: bool
-) -> Guarantee:
-    """Returns the cost of the reports as sent: of an item, or of all of a client."""
-    count = repeats * (run.contribution_bound if of_client else 1)
-    how = ""
-    if of_client:
-        local = dataclasses.replace(local, adjacency=Adjacency.REPLACE_CLIENT)
-        how = f"; basic composition over {count} reports of a user"
-    elif repeats > 1:
-        how = f"; basic composition over {repeats} repeats"
-    return _of(run, local, count * local.epsilon, how, repeats)
-
-
-def _central(
-    run: ReportRounds, delta: float, best: Guarantee, repeats: int, of_client: bool
-) -> Guarantee:
-    """Returns the cost of the reports as sums, at the wanted delta."""
-    how, epsilon = "", best.epsilon
-    if of_client:
-        count = repeats * run.contribution_bound
-        how = (
-            f"; composed over {count} reports of a user, each among the "
-            f"{run.cohort_size} of its place"
-        )
-        epsilon = _composed(run, run.cohort_size, count, delta)
-        best = dataclasses.replace(best, adjacency=Adjacency.REPLACE_CLIENT)
-    elif repeats > 1:
-        how = f"; composed over {repeats} repeats"
-        epsilon = _composed(run, run.num_reports, repeats, delta)
-    return _of(run, best, epsilon, how, repeats)
 
 
 def _composed(run: ReportRounds, num_reports: int, count: int, delta: float) -> float:

@@ -101,8 +101,7 @@ class LocalEpsilonTest(parameterized.TestCase):
         for sizes in ([2], [3, 50], [102, 1_011], [10_101, 999_999]):
             run = report_guarantees.ReportRounds(
                 local_epsilon=found,
-                cohort_size=clients,
-                contribution_bound=5,
+                cohort_size=5 * clients,
                 domain_sizes=sizes,
                 num_repeats=repeats,
             )

@@ -10,6 +10,7 @@ from federated_hh.privacy import neighbours, statement
 from federated_hh.privacy.local import plan as local_plan
 from federated_hh.privacy.local import report_guarantees
 from federated_hh.privacy.neighbours import Unit
+from federated_hh.privacy.shuffle import amplification as shuffling
 from tests.federated_hh.privacy import enumeration
 
 
@@ -117,8 +118,10 @@ class LdpTrieHHStatementTest(parameterized.TestCase):
         low, high = 1e-30, 1e-10
         for _ in range(50):
             middle = math.sqrt(low * high)
-            at = _by_bound(_statement(middle, contribution_bound=bound))
-            epsilon, delta = at["privacy blanket"].epsilon, 0.0
+            at, _ = shuffling.amplify_over_levels(
+                10.0, [10_001, 1_000_001], num_reports=500_000 * bound, delta=middle
+            )
+            epsilon, delta = at.epsilon, 0.0
             for _ in range(bound):
                 delta = math.exp(epsilon) * delta + middle
             low, high = (middle, high) if delta <= 1e-10 else (low, middle)
