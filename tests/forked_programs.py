@@ -28,10 +28,7 @@ from tests import ROOT
 # What was imported before it is no garbage at its end: that would take it a second.
 _SERVER = """
 import gc, json, os, runpy, signal, sys
-from federated_hh.runtime.worker import startup
-startup.silence_tensorflow()
-import matplotlib.figure, pandas, scipy.stats
-from federated_hh.runtime import runtime
+exec(sys.argv[1])
 gc.collect()  # TFF's own context, whose end would be told of
 gc.freeze()
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
@@ -62,15 +59,25 @@ for line in sys.stdin:
     break
 """
 
+# What programs import: those that run something, and those that compute on one core.
+TENSORFLOW = """
+from federated_hh.runtime.worker import startup
+startup.silence_tensorflow()
+import matplotlib.figure, pandas, scipy.stats
+from federated_hh.runtime import runtime
+"""
+ACCOUNTING = """
+import absl.app, matplotlib.figure, scipy.stats
+"""
 
 _ONE_AT_A_TIME = threading.Lock()
 _SECONDS_BETWEEN_LOOKS = 0.01
 
 
 @functools.cache
-def _server() -> subprocess.Popen[str]:
+def _server(imports: str) -> subprocess.Popen[str]:
     server = subprocess.Popen(
-        [sys.executable, "-P", "-c", _SERVER],
+        [sys.executable, "-P", "-c", _SERVER, imports],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
@@ -98,6 +105,7 @@ class Program:
         *arguments: object,
         environment: Mapping[str, str] | None = None,
         directory: str | os.PathLike[str] | None = None,
+        imports: str = TENSORFLOW,
     ):
         """Starts a program of the repository.
 
@@ -106,6 +114,7 @@ class Program:
             *arguments: What is behind it.
             environment: Besides this process's; the repository is on the path.
             directory: That it is run in.
+            imports: `TENSORFLOW` or `ACCOUNTING`, imported before the fork.
         """
         self.args = [module, *map(str, arguments)]
         scratch = pathlib.Path(tempfile.mkdtemp())
@@ -128,7 +137,7 @@ class Program:
             "watched": str(self._watched),
         }
         with _ONE_AT_A_TIME:
-            server = _server()
+            server = _server(imports)
             assert server.stdin is not None
             server.stdin.write(json.dumps(asked) + "\n")
         while not (watched := self._numbers()):

@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 
-from tests import ROOT
+from tests import ROOT, forked_programs
 
 
 def python(*arguments: str) -> subprocess.CompletedProcess:
@@ -22,4 +22,10 @@ def python(*arguments: str) -> subprocess.CompletedProcess:
 
 def run(*arguments: str) -> subprocess.CompletedProcess:
     """Runs `federated_hh.run_accounting`, and returns how it ended."""
-    return python("-m", "federated_hh.run_accounting", *arguments)
+    program = forked_programs.Program(
+        "federated_hh.run_accounting",
+        *arguments,
+        directory=ROOT,
+        imports=forked_programs.ACCOUNTING,
+    )
+    return program.wait()
