@@ -40,7 +40,7 @@ class Alphabet:
 
     @property
     def size(self) -> int:
-        """How many characters there are, the end symbol not counted."""
+        """The number of characters, the end symbol not counted."""
         return len(self.characters)
 
     @property
@@ -50,7 +50,7 @@ class Alphabet:
 
     @property
     def num_symbols(self) -> int:
-        """How many symbols may follow a prefix: the characters, and the end."""
+        """The number of symbols that may follow a prefix: characters and the end."""
         return self.size + 1
 
     @property

@@ -20,7 +20,7 @@ _RANDOM_BITS = 32
 
 
 class ItemSampler(enum.Enum):
-    """Which items a device reports on that has more than it may."""
+    """The reported items of a client that has more than it may report."""
 
     # Those it has most often; of equally frequent ones, random ones.
     GREEDY = "greedy"
@@ -29,7 +29,7 @@ class ItemSampler(enum.Enum):
 
 
 class MappedItems(mapped_columns.MappedColumns):
-    """Where the worker finds the items of a population's devices.
+    """The items of a population's clients, as the worker reads them.
 
     A device's words stand in the order of their spelling, so that those which share a
     prefix are neighbors, and a device merges them without sorting.

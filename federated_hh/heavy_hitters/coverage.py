@@ -20,7 +20,7 @@ _ENTRIES_AT_ONCE = 1 << 24
 
 @dataclasses.dataclass(frozen=True)
 class WordTotals:
-    """What the clients of a population contribute together.
+    """The total contributions of a population's clients.
 
     Attributes:
         contributions: int64, shape [words]: how often each word was typed.
@@ -86,7 +86,7 @@ class WordTotals:
 
 @dataclasses.dataclass(frozen=True)
 class CoverageEstimate:
-    """What the counting task gives.
+    """The counting task's estimate of coverage.
 
     Attributes:
         coverage: In [0, 1].

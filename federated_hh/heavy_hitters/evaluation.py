@@ -1,4 +1,4 @@
-"""How well a run found the heavy hitters, against the simulator's ground truth."""
+"""Scores of found heavy hitters against the simulator's ground truth."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ _CLIENTS_AT_ONCE = 1 << 16
 
 @dataclasses.dataclass(frozen=True)
 class GroundTruth:
-    """How frequent each word of a population really is.
+    """The true frequencies of a population's words.
 
     Attributes:
         counts: float64, shape [words]. In the single-word setting the number of

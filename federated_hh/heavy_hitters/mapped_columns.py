@@ -14,7 +14,7 @@ from federated_hh.populations.columns import client_words
 
 @dataclasses.dataclass(frozen=True)
 class MappedColumns:
-    """Where the worker finds a population's columns.
+    """The columns of a population, as the worker reads them.
 
     Attributes:
         population: The population, whose files have to stay where they are.

@@ -13,7 +13,7 @@ _PHILOX = 1
 
 
 class WordSelection(enum.Enum):
-    """How a device picks the one word that it votes with."""
+    """Ways in which a client picks the one word that it votes with."""
 
     # The single-word setting: its most frequent word, in every round.
     MOST_FREQUENT = "most_frequent"
@@ -23,7 +23,7 @@ class WordSelection(enum.Enum):
 
 
 class MappedPopulation(mapped_columns.MappedColumns):
-    """Where the worker finds the words that devices vote with."""
+    """The words that clients vote with, as the worker reads them."""
 
     def select(
         self, selection: WordSelection, clients: tf.Tensor, bits: tf.Tensor

@@ -71,7 +71,7 @@ class PrefixTrie:
 
     @property
     def num_candidates(self) -> int:
-        """How many candidates the next level has."""
+        """The number of candidates of the next level."""
         return len(self.frontier()) * self.alphabet.num_symbols
 
     def extend(self, candidates: np.ndarray, votes: np.ndarray) -> Self:

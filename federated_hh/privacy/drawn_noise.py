@@ -22,7 +22,7 @@ _LARGEST_EXPONENT = 700.0
 
 @dataclasses.dataclass(frozen=True)
 class DrawnEpsilon:
-    """What is known of the noise as it is drawn.
+    """The epsilon of noise as it is drawn.
 
     Attributes:
         epsilon: At the delta that was asked for, rounded upwards. Where it is not

@@ -78,7 +78,7 @@ class Guarantee:
 
     @property
     def unit(self) -> Unit:
-        """Whose privacy it is."""
+        """The unit of privacy."""
         return self.adjacency.unit
 
     def printed(self, value: float) -> str:

@@ -1,4 +1,4 @@
-"""Whose privacy a guarantee is about, and which data sets it compares.
+"""The unit of a guarantee's privacy, and the data sets that it compares.
 
 A guarantee bounds how much more likely an outcome is on a data set D than on a
 neighbouring one, D'. Which pairs are neighbours is the adjacency, and how much of the
@@ -24,7 +24,7 @@ class _Described(enum.Enum):
 
 
 class Unit(_Described):
-    """Whose privacy it is.
+    """The unit of privacy.
 
     TrieHH's and LDP TrieHH's "user" and training's "device" are the same thing: a
     client, with all its data.
@@ -42,7 +42,7 @@ class Unit(_Described):
 
 
 class Adjacency(_Described):
-    """Which pairs D, D' are neighbours.
+    """The pairs D, D' that are neighbours.
 
     Attributes:
         unit: What they differ in.

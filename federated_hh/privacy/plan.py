@@ -1,4 +1,4 @@
-"""What a run's privacy depends on, in one value.
+"""A run's plan: all that its privacy depends on, in one value.
 
 A `Plan` is a sampler (which clients a round asks), a contribution (what one client may
 send) and a mechanism (what of the sum is released). The run takes all three from the
@@ -39,7 +39,7 @@ class Sampling(enum.Enum):
 
 @dataclasses.dataclass(frozen=True)
 class Limits:
-    """How often a client takes part.
+    """The limits on a client's participation.
 
     Attributes:
         max_participation: MaxP: rounds of one repeat that a client is in at most.
@@ -101,7 +101,7 @@ class Sampler(abc.ABC, Generic[P]):
 
 
 class Contribution:
-    """What one client may send in a round; a frozen dataclass."""
+    """The message of one client in a round; a frozen dataclass."""
 
     @property
     def local_epsilon(self) -> float | None:
@@ -123,7 +123,7 @@ class Contribution:
 
 @dataclasses.dataclass(frozen=True)
 class Release(Generic[M]):
-    """What a mechanism lets through.
+    """The release of a mechanism.
 
     Attributes:
         value: What the server's code gets to see.
@@ -184,7 +184,7 @@ def check_number(number: int, most: int, what: str) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Record:
-    """What a run really did.
+    """The record of a run.
 
     Attributes:
         rounds: All rounds of all repeats, written down before anybody was asked.
@@ -197,7 +197,7 @@ class Record:
 
 @dataclasses.dataclass(frozen=True)
 class Repeat:
-    """What a repeat came to so far.
+    """The progress of a repeat.
 
     Attributes:
         rounds: Rounds done.
@@ -209,7 +209,7 @@ class Repeat:
 
 
 class Theorem(abc.ABC):
-    """What is proved of one combination."""
+    """A theorem on one combination."""
 
     @abc.abstractmethod
     def check(self, plan: "Plan[Any, Any, Any]") -> None:
@@ -282,7 +282,7 @@ class Plan(Generic[_SamplerT, _ContributionT, _MechanismT]):
 
     @property
     def theorem(self) -> Theorem:
-        """What is proved of this combination; the last registered one that fits."""
+        """The theorem on this combination; the last registered one that fits."""
         for sampling, contribution, mechanism, theorem in reversed(_theorems):
             if (
                 self.sampler.sampling is sampling

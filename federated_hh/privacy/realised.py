@@ -1,4 +1,4 @@
-"""What a statement needs to be called realised: the rounds that were run.
+"""The rounds that were run, on which a realised statement rests.
 
 A statement that is made from a configuration is planned. Only a record of rounds, with
 who was asked in each, makes it realised: there is no word to pass.
@@ -74,7 +74,7 @@ class Round:
 
 @dataclasses.dataclass(frozen=True)
 class Realised:
-    """What a statement says of the rounds that it rests on.
+    """A statement's summary of the rounds that it rests on.
 
     Attributes:
         rounds: How many there were; at least 1.
@@ -120,7 +120,7 @@ class RealisedRounds:
 
     @property
     def num_repeats(self) -> int:
-        """How many repeats were run."""
+        """The number of repeats that were run."""
         return self.rounds[-1].repeat + 1
 
     def summary(self) -> Realised:

@@ -148,7 +148,7 @@ class PrivacyStatement:
 
     @property
     def unit(self) -> Unit:
-        """Whose privacy it is first of all."""
+        """The main unit of privacy."""
         return self.adjacency.unit
 
     @property

@@ -1,4 +1,4 @@
-"""What every local randomizer is and does.
+"""The base class of local randomizers.
 
 A local randomizer turns one true item of a device into a report that is safe to send,
 and the sum of many reports back into estimates of how many devices hold each item. To
@@ -27,7 +27,7 @@ _ITEMS_AT_ONCE = 2**22
 
 @dataclasses.dataclass(frozen=True)
 class LocalGuarantee:
-    """What one report guarantees on its own, and what many of them do together.
+    """The guarantee of one report, and of many together.
 
     Attributes:
         epsilon: The local epsilon, in the model that `model` names.
@@ -79,7 +79,7 @@ class LocalRandomizer(abc.ABC):
 
     @property
     def guarantee(self) -> LocalGuarantee:
-        """What the reports guarantee; by default nothing special is known."""
+        """The reports' guarantee; by default nothing special is known."""
         return LocalGuarantee(
             epsilon=self.epsilon,
             model="replacement",
@@ -105,7 +105,7 @@ class LocalRandomizer(abc.ABC):
 
     @property
     def values_per_report(self) -> int:
-        """How many numbers a report has in memory, for the size of a batch."""
+        """The numbers of a report in memory, for the size of a batch."""
         return self.domain_size
 
     @abc.abstractmethod

@@ -69,7 +69,7 @@ class SubsetDraw:
 
     @property
     def draws_per_row(self) -> int:
-        """How many items are drawn, with replacement, to have enough distinct ones."""
+        """The number of draws, with replacement, that give enough distinct items."""
         others, size = self.domain_size - 1, self.subset_size
         if size * (size - 1) / (2 * others) <= _FEW_REPEATS:
             return size

@@ -34,7 +34,7 @@ _VISITOR, _RESIDENT = 0, 1
 
 @dataclasses.dataclass(frozen=True)
 class _Parts:
-    """How many reports have how many picks in each part of the domain.
+    """The number of reports by their picks in each part of the domain.
 
     Attributes:
         size: The number of items in each part but the last, which may have fewer.

@@ -1,4 +1,4 @@
-"""What interactive statistics are asked for; `run_statistics` has the flags."""
+"""The options of interactive statistics; `run_statistics` has the flags."""
 
 import dataclasses
 
@@ -7,7 +7,7 @@ from federated_hh.options.fields import OptionError, check, option
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class StatisticsOptions:
-    """What is asked of the devices, and what they allow.
+    """The questions to the devices, and the limits of what they allow.
 
     Raises:
         OptionError: If an option is not allowed, or options do not go together.

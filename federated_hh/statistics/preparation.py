@@ -38,7 +38,7 @@ _MOST_BUCKETS = 1000
 
 @dataclasses.dataclass(frozen=True)
 class Prepared:
-    """What a run has before its first query.
+    """The parts of a run before its first query.
 
     Attributes:
         algorithm: The analysis.

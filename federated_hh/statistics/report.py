@@ -1,4 +1,4 @@
-"""What a run of interactive statistics leaves: tables, plots, and their page."""
+"""The report of interactive statistics: its tables, plots and page."""
 
 import types
 from typing import Any

@@ -20,7 +20,7 @@ _MAX_SUM = 2**62 - 1
 
 
 class ReportSampling(enum.Enum):
-    """How the sum of a level's reports comes about; its law is the same."""
+    """Ways to draw the sum of a level's reports; its law is the same."""
 
     # Every report is drawn by the client computation, as a device would.
     PER_REPORT = "per_report"
@@ -30,7 +30,7 @@ class ReportSampling(enum.Enum):
 
 
 class Aggregation(enum.Enum):
-    """How votes are kept from the server (Sun et al. 2024, Section 3)."""
+    """Ways to keep votes from the server (Sun et al. 2024, Section 3)."""
 
     SECURE_SUM = "secure_sum"
     # Votes arrive one by one, and only their sum is stored.

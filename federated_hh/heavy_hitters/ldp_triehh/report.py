@@ -1,4 +1,4 @@
-"""What an LDP TrieHH run leaves: tables, plots, and the page that holds them."""
+"""The report of an LDP TrieHH run: its tables, plots and page."""
 
 import dataclasses
 import math
@@ -36,7 +36,7 @@ _LEVEL_COLUMNS = [
 
 @dataclasses.dataclass(frozen=True)
 class RunSummary:
-    """What the report says beside the results.
+    """The report's contents besides the results.
 
     Attributes:
         algorithm: What was run.

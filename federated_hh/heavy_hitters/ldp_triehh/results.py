@@ -1,4 +1,4 @@
-"""What the repeats of an LDP TrieHH run found, beside the simulator's ground truth."""
+"""The words found by an LDP TrieHH run, with the simulator's ground truth."""
 
 import dataclasses
 import math

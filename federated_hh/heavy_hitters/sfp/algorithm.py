@@ -68,7 +68,7 @@ class Fragments:
 
 @dataclasses.dataclass(frozen=True)
 class SfpState:
-    """What the server knows.
+    """The server's state.
 
     Attributes:
         fragments: None before the round.

@@ -1,4 +1,4 @@
-"""What a run of the Sequence Fragment Puzzle is asked for."""
+"""The options of a Sequence Fragment Puzzle run."""
 
 import dataclasses
 
@@ -77,5 +77,5 @@ class SfpOptions:
 
     @property
     def num_positions(self) -> int:
-        """How many fragments a word has."""
+        """The number of fragments of a word."""
         return self.max_length // 2

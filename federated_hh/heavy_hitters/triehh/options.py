@@ -1,4 +1,4 @@
-"""What a run of TrieHH is asked for; `federated_hh.run_triehh` has the flags."""
+"""The options of a TrieHH run; `federated_hh.run_triehh` has the flags."""
 
 import dataclasses
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ _MOST_CLIENTS = 2**31 - 1
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TrieHHOptions:
-    """What a run of TrieHH is asked for: an epsilon, or a threshold and a cohort size.
+    """The options of a TrieHH run: an epsilon, or a threshold and a cohort size.
 
     An epsilon gives the threshold, and the cohort size where that is not given.
 

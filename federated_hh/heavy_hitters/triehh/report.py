@@ -1,4 +1,4 @@
-"""What a TrieHH run leaves: tables, plots, and the page that holds them."""
+"""The report of a TrieHH run: its tables, plots and page."""
 
 import dataclasses
 import itertools
@@ -31,7 +31,7 @@ _RELEASED = ["repeat", "round", "word"]
 
 @dataclasses.dataclass(frozen=True)
 class Results:
-    """What the repeats of a run gave, beside the ground truth.
+    """The results of a run's repeats, with the ground truth.
 
     Attributes:
         heavy_hitters: A row a found word: repeat, word, round (that completed it),

@@ -1,4 +1,4 @@
-"""Whether a statement that was read says what follows from its own parameters.
+"""Recomputes a statement's guarantees from its own parameters.
 
 A file can be edited. What a statement guarantees follows from its parameters, which
 runs record as flags too: both are checked before anything is composed. A family of

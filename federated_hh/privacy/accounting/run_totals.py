@@ -1,4 +1,4 @@
-"""What several runs on the same clients guarantee together."""
+"""The total guarantee of several runs on the same clients."""
 
 import dataclasses
 import hashlib

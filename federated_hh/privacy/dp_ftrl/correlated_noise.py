@@ -198,7 +198,7 @@ def worst_zcdp(
 )
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CorrelatedNoise(update_noise.RestartedNoise):
-    """What `BltNoise` and `BandedNoise` share.
+    """The base class of `BltNoise` and `BandedNoise`.
 
     Attributes:
         matrix: C, from restart to restart.

@@ -41,7 +41,7 @@ class UpdateSum:
 
     @property
     def num_summed(self) -> int:
-        """How many clients' updates are in the sum."""
+        """The number of clients' updates in the sum."""
         return self.num_clients
 
     def scaled(self, clip_norm: float) -> dict[str, np.ndarray]:
@@ -68,7 +68,7 @@ class PartialUpdateSum(UpdateSum):
 
     @property
     def num_summed(self) -> int:
-        """How many clients' updates are in the sum."""
+        """The number of clients' updates in the sum."""
         return self.num_left
 
 
@@ -93,7 +93,7 @@ class Update(plan_lib.Contribution):
 
     @property
     def rho_factor(self) -> fractions.Fraction:
-        """How many times the zCDP of an update of the clip norm's length it costs."""
+        """The zCDP cost over that of an update of the clip norm's length."""
         return fractions.Fraction(
             1 if self.norm_factor is None else self.norm_factor**2
         )
@@ -140,7 +140,7 @@ class ClippedUpdate(Update):
 
 @dataclasses.dataclass(frozen=True)
 class ReleasedUpdate:
-    """What the server gets to see of a round.
+    """The part of a round that the server sees.
 
     Attributes:
         total: The sum of the updates, by the weights' names: float32.
@@ -157,7 +157,7 @@ class ReleasedUpdate:
 
 @dataclasses.dataclass(frozen=True)
 class UpdateState:
-    """What a mechanism remembers between rounds.
+    """A mechanism's state between rounds.
 
     Attributes:
         round_number: Rounds done.

@@ -1,4 +1,4 @@
-"""How much noise a wanted guarantee needs, and where a part of the noise goes."""
+"""The noise that a wanted guarantee needs, and its split over sums and counts."""
 
 import math
 from collections.abc import Callable, Sequence

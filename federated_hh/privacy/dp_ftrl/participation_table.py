@@ -1,4 +1,4 @@
-"""Who took part when, which guarantees of what was realised are computed from.
+"""The participations of a run, from which realised guarantees are computed.
 
 MinS counts the rounds strictly between two participations of a client, as the
 accounting of tensorflow-privacy does: with MinS = 2, after round 5 comes round 8 at the
@@ -17,7 +17,7 @@ NEVER = -1
 
 @dataclasses.dataclass(frozen=True)
 class ParticipationTable:
-    """What every client's participation was so far, in one repeat.
+    """Every client's participation so far, in one repeat.
 
     Attributes:
         last_round: int32 [clients]: the last round that has a client's update; -1 if

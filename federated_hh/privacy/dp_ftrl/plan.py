@@ -42,7 +42,7 @@ _WHO_IS_PUBLIC = (
 
 @dataclasses.dataclass(frozen=True)
 class _Participation:
-    """How often and how soon again clients take part in each repeat.
+    """The limits on clients' participation in each repeat.
 
     Attributes:
         repeats: How many.

@@ -80,12 +80,12 @@ class RotatedUpdate(model_updates.Update):
 
     @property
     def dimension(self) -> int:
-        """What updates are padded to: the next power of two, at least 2."""
+        """The padded size of updates: the next power of two, at least 2."""
         return _padded(self.num_values)
 
     @property
     def ratio(self) -> float:
-        """What a coordinate of the longest update is about: q = s C / sqrt(dimension).
+        """The size of a coordinate of the longest update: q = s C / sqrt(dimension).
 
         Rounding moves it by half of one.
         """
@@ -103,7 +103,7 @@ class RotatedUpdate(model_updates.Update):
 
     @property
     def num_bytes(self) -> int:
-        """What a client sends in a round: dimension times k bits."""
+        """The bytes that a client sends in a round: dimension times k bits."""
         return -(-self.dimension * self.bits // 8)
 
     @functools.cached_property

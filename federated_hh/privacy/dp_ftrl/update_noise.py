@@ -71,7 +71,7 @@ class AdaptiveClip:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AddedNoise(model_updates.UpdateMechanism):
-    """What mechanisms with noise share; see `TreeNoise` and `GaussianNoise`.
+    """The base class of mechanisms with noise: `TreeNoise` and `GaussianNoise`.
 
     Attributes:
         noise_multiplier: z of the guarantee, above 0: that of updates and counts
@@ -85,7 +85,7 @@ class AddedNoise(model_updates.UpdateMechanism):
     @property
     @abc.abstractmethod
     def kind(self) -> integer_noise.IntegerNoise:
-        """What makes the noise on sums, and on counts."""
+        """The class of the noise on sums, and on counts."""
 
     def __post_init__(self):
         super().__post_init__()

@@ -44,7 +44,7 @@ _PARTS = 4  # of the holders, which several passes share
 
 @dataclasses.dataclass(frozen=True)
 class AnonymityResult:
-    """What one way of evaluating tau gives.
+    """The result of one way to evaluate tau.
 
     Attributes:
         name: The evaluation.

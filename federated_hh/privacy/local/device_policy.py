@@ -1,4 +1,4 @@
-"""What a device lets an analysis spend (McMillan et al. 2022, table 1, section 4.3).
+"""The policy of devices on an analysis (McMillan et al. 2022, table 1, section 4.3).
 
 Epsilons are whole numbers of millionths, so that what is spent is summed exactly: no
 number of small charges comes to less than it should.
@@ -40,7 +40,7 @@ _RENYI = {
 
 @identities.identity("Composition")
 class Composition(enum.Enum):
-    """How the epsilons of several reports add up; the values are names in policies.
+    """Ways to compose the epsilons of reports; the values are names in policies.
 
     All hold where the analyst chooses each query after seeing all results before it:
     BASIC is the sum (Rogers et al. 2016, Theorem 3.2), ADVANCED the smaller of the sum
@@ -74,7 +74,7 @@ _THEOREMS = {
 @identities.identity("Limits", "aggregate_epsilon reports local_epsilon")
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Limits:
-    """What may be spent altogether: of an analysis, or of a data field.
+    """The limits of all spending: of an analysis, or of a data field.
 
     Attributes:
         aggregate_epsilon: The epsilon of all cohort aggregates together.
@@ -94,7 +94,7 @@ class Limits:
 
 @dataclasses.dataclass(frozen=True)
 class Spent:
-    """What is spent of some limits.
+    """The spent part of some limits.
 
     Attributes:
         units: The sum of the epsilons, in millionths.
@@ -121,7 +121,7 @@ class Spent:
 )
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Policy:
-    """What ships with a device for one analysis, and no recipe can change.
+    """The policy that ships with a device for one analysis; no recipe can change it.
 
     Attributes:
         analysis: Its identifier.
@@ -171,7 +171,7 @@ class Policy:
 
     @property
     def terms(self) -> dict[str, str]:
-        """What the numbers that devices keep of what is spent mean, by name."""
+        """The meaning, by name, of the spent amounts that devices keep."""
         return {
             "analysis": self.analysis,
             "randomizer": self.randomizer.value,

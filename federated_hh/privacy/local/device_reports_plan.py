@@ -58,7 +58,7 @@ class DeviceReports(plan_lib.Contribution):
 
 @dataclasses.dataclass(frozen=True)
 class Batch:
-    """What an aggregation holds of a query; no server releases it as it is.
+    """The reports of a query in an aggregation; no server releases them as they are.
 
     Attributes:
         counts: int64 [cells]: the sum of the reports; None where the aggregation
@@ -74,7 +74,7 @@ class Batch:
 
 @dataclasses.dataclass(frozen=True)
 class CheckedBatch(Batch):
-    """What an aggregation holds that may refuse reports.
+    """The reports of a query in an aggregation that may refuse some.
 
     Attributes:
         refused: How many reports were sent and are not among `reports`: not
@@ -86,7 +86,7 @@ class CheckedBatch(Batch):
 
 @dataclasses.dataclass(frozen=True)
 class Aggregate:
-    """What an analyst gets of a query.
+    """The released part of a query.
 
     Attributes:
         counts: int64 [cells]: the sum of the reports; None where they were too few.

@@ -1,4 +1,4 @@
-"""Which words LDP TrieHH finds: the law of a word's votes against what is kept.
+"""The words that LDP TrieHH finds: the law of their votes against the threshold.
 
 A level's votes for a prefix are those of its holders in the cohort, a hypergeometric
 number of the word's holders, and of all other reports, which speak for it with a known

@@ -146,7 +146,7 @@ _Plan: TypeAlias = plan_lib.Plan[Any, SketchReports, plan_lib.NoNoise]
 
 
 class _Theorem(plan_lib.Theorem):
-    """That of reports of any local randomizer, and Balle et al.'s closed form."""
+    """The theorem of any local reports, and Balle et al.'s closed form."""
 
     def check(self, plan: _Plan) -> None:
         """Raises `ValueError` where a report has no local guarantee."""

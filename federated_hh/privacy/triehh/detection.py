@@ -1,4 +1,4 @@
-"""Which words TrieHH finds: the exact law of its votes and thresholds.
+"""The words that TrieHH finds: the exact law of its votes and thresholds.
 
 In the single-word setting a prefix with W holders has Hypergeometric(n, W, m) votes in
 a round whose cohort is a uniform sample of m of n users, as long as all its own

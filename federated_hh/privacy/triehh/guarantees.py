@@ -1,4 +1,4 @@
-"""What TrieHH guarantees, and what it finds in the worst case.
+"""The guarantee of TrieHH, and its worst-case discovery rate.
 
 TrieHH (Zhu, Kairouz, McMahan, Sun, Li, "Federated Heavy Hitters Discovery with
 Differential Privacy", AISTATS 2020) adds no noise: the sampling of a cohort and the

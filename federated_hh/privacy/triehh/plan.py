@@ -44,7 +44,7 @@ class OneVote(plan_lib.Contribution):
 
 @dataclasses.dataclass(frozen=True)
 class Kept:
-    """What a threshold lets through.
+    """The candidates that a threshold lets through.
 
     Attributes:
         candidates: int64 [kept], ascending: those with enough votes.

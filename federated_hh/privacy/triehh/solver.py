@@ -1,4 +1,4 @@
-"""Which parameters of TrieHH find the rarest words at a wanted guarantee."""
+"""The parameters of TrieHH that find the rarest words at a wanted guarantee."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""What TrieHH finds at a given guarantee: the population that a frequency needs."""
+"""The population that TrieHH needs to find a frequency at a given guarantee."""
 
 import math
 from fractions import Fraction

@@ -39,7 +39,7 @@ class Detection(abc.ABC):
     @property
     @abc.abstractmethod
     def assumptions(self) -> tuple[str, ...]:
-        """What the law takes for granted, a clause each."""
+        """The law's assumptions, a clause each."""
 
     @abc.abstractmethod
     def rate(self, holders: int, characters: int) -> float:

@@ -28,7 +28,7 @@ S = TypeVar("S", bound="Asked")
 
 @dataclasses.dataclass(frozen=True)
 class Asked:
-    """What a state has of every analysis.
+    """The state that every analysis has.
 
     Attributes:
         recipes: Those that every device was asked, as JSON; none where each device is
@@ -42,7 +42,7 @@ class Asked:
 
 @dataclasses.dataclass(frozen=True)
 class Estimates:
-    """What a query gave.
+    """The estimates of a query.
 
     Attributes:
         counts: float64 [cells], without bias: how many of the reports have each cell.

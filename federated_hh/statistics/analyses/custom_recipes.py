@@ -18,7 +18,7 @@ TOO_FEW = "the aggregation keeps the sum of fewer reports than the minimum cohor
 
 @dataclasses.dataclass(frozen=True)
 class Answer:
-    """What a recipe gave.
+    """The answer to a recipe.
 
     Attributes:
         told: Why nothing, as far as an analyst may know; empty where there is a sum.
@@ -35,7 +35,7 @@ class Answer:
 
 @dataclasses.dataclass(frozen=True)
 class State(analysis.Asked):
-    """What is known so far.
+    """The state of the analysis.
 
     Attributes:
         answers: One a recipe that was asked.

@@ -1,4 +1,4 @@
-"""What is shown of an analyst's own recipes."""
+"""The report of an analyst's custom recipes."""
 
 import numpy as np
 import pandas as pd

@@ -23,7 +23,7 @@ QUANTILES = np.arange(1, 20) / 20
 
 @dataclasses.dataclass(frozen=True)
 class State(analysis.Asked):
-    """What is known so far.
+    """The state of the analysis.
 
     Attributes:
         histograms: What each query gave, in order; none of a query whose cohort was too
@@ -36,7 +36,7 @@ class State(analysis.Asked):
 @identities.identity("Buckets", "largest first parts split_stderrs most")
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Buckets:
-    """Which buckets are asked about.
+    """The buckets of a query.
 
     Attributes:
         largest: Where the last bucket begins; the first begins at 0.

@@ -1,4 +1,4 @@
-"""What is shown of a distribution."""
+"""The report of a distribution."""
 
 import numpy as np
 import pandas as pd

@@ -47,7 +47,7 @@ class Pairs:
 
 @dataclasses.dataclass(frozen=True)
 class State(ngrams.State):
-    """What is known so far.
+    """The state of the analysis.
 
     Attributes:
         pairs: What the last query found; None before it, or without enough reports.
@@ -62,7 +62,7 @@ class Joint(ngrams.NGrams):
 
     @property
     def lengths(self) -> range:
-        """How many words the n-grams have that queries ask about without an age."""
+        """The lengths of the n-grams that queries ask about without an age."""
         return range(1, self.length) if self.is_interactive else range(0)
 
     def initialize(self, repeat: int) -> State:

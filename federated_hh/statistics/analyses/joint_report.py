@@ -1,4 +1,4 @@
-"""What is shown of pairs of an age and an n-gram."""
+"""The report of pairs of an age and an n-gram."""
 
 import numpy as np
 import pandas as pd

@@ -15,7 +15,7 @@ from scipy import linalg
 
 @dataclasses.dataclass(frozen=True)
 class Histogram:
-    """What one query gave.
+    """The histogram of one query.
 
     Attributes:
         boundaries: float64 [boundaries], ascending.

@@ -41,7 +41,7 @@ _NOTHING = Found((), np.zeros(0), np.zeros(0), 0)
 
 @dataclasses.dataclass(frozen=True)
 class State(analysis.Asked):
-    """What is known so far.
+    """The state of the analysis.
 
     Attributes:
         levels: What each query found, in order.
@@ -89,7 +89,7 @@ class NGrams(analysis.Analysis[State]):
 
     @property
     def lengths(self) -> range:
-        """How many words the n-grams have that the queries ask about."""
+        """The lengths of the n-grams that queries ask about."""
         return range(1 if self.is_interactive else self.length, self.length + 1)
 
     def describe(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What is shown of popular n-grams."""
+"""The report of popular n-grams."""
 
 import numpy as np
 import pandas as pd

@@ -1,4 +1,4 @@
-"""Who adds reports up (McMillan et al. 2022, section 4.4.1).
+"""The aggregation of reports (McMillan et al. 2022, section 4.4.1).
 
 An aggregator shows nothing of a report but as part of a sum, and the sum of no batch
 that is smaller than the minimum that travelled with its reports.

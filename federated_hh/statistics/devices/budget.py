@@ -85,7 +85,7 @@ def scopes(fields: Collection[str]) -> list[str]:
 
 
 class Accountant(contextlib.AbstractContextManager):
-    """What a block of devices has spent, each device on its own."""
+    """The spent budgets of a block of devices, each device on its own."""
 
     def __init__(self, policy: device_policy.Policy, path: str = ":memory:"):
         """Opens what is on file, or begins.

@@ -44,7 +44,7 @@ class RecipeRefusedError(ValueError):
 
 @dataclasses.dataclass(frozen=True)
 class Approval:
-    """What ships with a device for an analysis.
+    """The approval that ships with a device for an analysis.
 
     Attributes:
         policy: What may be spent.

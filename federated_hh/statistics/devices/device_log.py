@@ -1,4 +1,4 @@
-"""What a device can show its owner: every query, what became of it, and what left."""
+"""A device's log for its owner: every query, its outcome, and the data that left."""
 
 import contextlib
 import hashlib

@@ -1,4 +1,4 @@
-"""What the devices of a simulation really store, to compare estimates with."""
+"""The true contents of simulated devices, to compare estimates with."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from federated_hh.statistics.recipes import events
 
 @dataclasses.dataclass(frozen=True)
 class Holders:
-    """How many devices hold each n-gram of known words, or each pair with a group.
+    """The number of holders of each n-gram of known words, or each pair with a group.
 
     Attributes:
         counts: By n-gram, or by n-gram and group, the most frequent first.

@@ -1,4 +1,4 @@
-"""How a query's row becomes a cell of a one-hot vector (McMillan et al. 2022, app. B).
+"""The cells of one-hot vectors, from a query's rows (McMillan et al. 2022, app. B).
 
 Every type of content has a cell 0 for what it does not cover, "out of vocabulary".
 """
@@ -150,7 +150,7 @@ class PrefixTree(DataType):
 
     @property
     def branches(self) -> int:
-        """What can follow a leaf: the end, an unknown word, and each token."""
+        """The number of next words: the end, an unknown word, and each token."""
         return 2 + len(self.tokens)
 
     @property

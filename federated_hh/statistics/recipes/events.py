@@ -1,4 +1,4 @@
-"""What simulated devices store: n-grams that were typed, when, and owners' ages.
+"""The events of simulated devices: typed n-grams, their times, and owners' ages.
 
 The n-grams are of the population's sentences: one event for each word, the word with
 those that follow it in its sentence. The rest is synthetic, nobody's, and drawn from

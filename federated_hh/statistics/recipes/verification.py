@@ -1,4 +1,4 @@
-"""Whether a query is in the approved class, and what it finds on one device.
+"""The verification of a query's class, and its execution on one device.
 
 A query sees a sandbox: a database in memory that holds the asking device's own rows of
 one stream and nothing else, so that no query can reach another device, whatever it

@@ -1,4 +1,4 @@
-"""What a block of clients sends the two servers, each of them on its own."""
+"""The messages of a block of clients to the two servers."""
 
 import hashlib
 from typing import TypeAlias

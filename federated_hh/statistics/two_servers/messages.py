@@ -1,4 +1,4 @@
-"""What a client sends a server, in bytes: a share of its report, then of the proof.
+"""A client's messages to a server, in bytes: shares of its report and of the proof.
 
 A message is words of 64 bits, little end first: two words of the report's identifier,
 the batch; for a report also the minimum cohort and the number of cells; then values

@@ -32,7 +32,7 @@ Talk: TypeAlias = Generator[bytes, bytes, "Answer"]
 
 @dataclasses.dataclass(frozen=True)
 class Answer:
-    """What a server says to the outside after a step.
+    """A server's answer to the outside after a step.
 
     Attributes:
         refused: How many messages it refused in the step, by reason; `INCOMPLETE` are
@@ -51,7 +51,7 @@ class Answer:
 
 @dataclasses.dataclass(frozen=True)
 class Terms:
-    """What a batch is about; public, the key apart.
+    """The terms of a batch; public, the key apart.
 
     Attributes:
         number: The number of the batch; each is above that of the one before.
@@ -69,7 +69,7 @@ class Terms:
 
 
 class _Batch:
-    """What a server holds of a batch: nothing but shares, sums of shares and names."""
+    """A server's part of a batch: shares, sums of shares and names, nothing else."""
 
     def __init__(self, terms: Terms):
         self.terms = terms
