@@ -7,8 +7,6 @@ says otherwise: a word with another character is an error then, unless
 --out_of_alphabet=drop leaves it out.
 """
 
-import math
-
 from absl import app, flags, logging
 
 from federated_hh.command_line import experiment_flags
@@ -26,10 +24,6 @@ help_text.first(
     *("contribution_bound", "randomizer", "sampler", "output_dir", "resume"),
 )
 
-_SUBSET_SELECTION = "subset_selection"
-# A prefix that everybody holds has to stand out by so many standard deviations.
-_VISIBLE_DEVIATIONS = 3
-
 
 def _check_flags() -> None:
     options, population = _OPTIONS.read(), _POPULATION.read()
@@ -43,33 +37,6 @@ def _check_flags() -> None:
     ]
     if given == ["alphabet"] and not flags.FLAGS.resume:
         flags.FLAGS.out_of_alphabet = "refuse"
-
-
-def _warn_of_noise(
-    options: ldp_triehh_options.LdpTrieHHOptions, characters: str
-) -> None:
-    """Says so where no word could be told from noise."""
-    if math.isinf(options.local_epsilon) or options.randomizer != _SUBSET_SELECTION:
-        return
-    try:
-        deviation = ldp_triehh_options.estimate_deviation(
-            options.cohort_size,
-            options.contribution_bound,
-            max_prefixes=options.max_prefixes,
-            num_characters=len(characters),
-            local_epsilon=options.local_epsilon,
-        )
-    except ValueError:  # of one report, which the process itself answers
-        return
-    if options.cohort_size < _VISIBLE_DEVIATIONS * deviation:
-        logging.warning(
-            "A prefix that all %s clients of a level hold is estimated with a standard "
-            "deviation of %s: what is found will be noise. More --cohort_size, "
-            "a larger --epsilon, a smaller --contribution_bound or fewer "
-            "--max_prefixes would help.",
-            f"{options.cohort_size:,}",
-            f"{deviation:,.0f}",
-        )
 
 
 def _make_algorithm(options, population_options, population):
@@ -111,7 +78,8 @@ def run(arguments: experiment_flags.Arguments) -> None:
             "in all repeats together."
         )
     characters = ldp_triehh_options.characters_of(_POPULATION.read())
-    _warn_of_noise(options, characters)
+    if warning := options.noise_warning(len(characters)):
+        logging.warning("%s", warning)
     population = _POPULATION.prepare_words()
     options.check_population(population.num_clients)
 

@@ -22,6 +22,8 @@ _MAX_EPSILON = 40.0
 # a true and a false vote differ by less than float64 can tell soon after.
 _MIN_EPSILON = 1e-9
 _DEFAULT_EPSILON = 10.0
+# A prefix that everybody holds has to stand out by so many standard deviations.
+_VISIBLE_DEVIATIONS = 3
 
 # Of a level, where the sum of its reports is drawn: 190 at epsilon 10 and 320 at 2, by
 # measurement, and as much again for what the trie and the results hold.
@@ -138,6 +140,40 @@ class LdpTrieHHOptions(ldp_triehh_settings.LdpTrieHHSettings):
             largest=_MAX_EPSILON,
         )
 
+    def noise_warning(self, num_characters: int) -> str:
+        """Returns a warning if no word could be told from noise, else an empty text.
+
+        Args:
+            num_characters: Characters of the alphabet, the end of a word not counted.
+        """
+        if math.isinf(self.local_epsilon) or self.randomizer != "subset_selection":
+            return ""
+        from federated_hh.privacy.local import anonymity
+
+        try:
+            level = anonymity.VotingLevel(
+                alphabet_size=num_characters + 1,
+                kept_prefixes=self.max_prefixes,
+                local_epsilon=self.local_epsilon,
+                num_reports=self.reports_per_level,
+            )
+        except ValueError:  # of one report, which the process itself answers
+            return ""
+        # Of the level with the most candidates.
+        other = level.other_probability
+        deviation = math.sqrt(self.reports_per_level * other * (1 - other))
+        # Rounding may leave no difference between a true and a false vote.
+        difference = max(0.0, level.include_probability - other)
+        deviation = deviation / difference if difference else math.inf
+        if self.cohort_size >= _VISIBLE_DEVIATIONS * deviation:
+            return ""
+        return (
+            f"A prefix that all {self.cohort_size:,} clients of a level hold is "
+            f"estimated with a standard deviation of {deviation:,.0f}: what is found "
+            "will be noise. More --cohort_size, a larger --epsilon, a smaller "
+            "--contribution_bound or fewer --max_prefixes would help."
+        )
+
     def check_memory(self, num_characters: int) -> None:
         """Refuses levels whose candidates do not fit into memory.
 
@@ -228,39 +264,3 @@ def characters_of(population: PopulationOptions) -> str:
     if len(set(characters)) < len(characters):
         raise OptionError(population, "{alphabet} has a character twice")
     return characters
-
-
-def estimate_deviation(
-    num_clients: int,
-    contribution_bound: int,
-    *,
-    max_prefixes: int,
-    num_characters: int,
-    local_epsilon: float,
-) -> float:
-    """Returns the standard deviation of a level's estimate of a prefix.
-
-    Args:
-        num_clients: The number of clients of the level, at least 1.
-        contribution_bound: Reports of each; at least 2 of all clients together.
-        max_prefixes: The prefixes that a level keeps.
-        num_characters: The number of characters of the alphabet, the end of a word not
-            counted.
-        local_epsilon: The local epsilon of a report, above 0 and finite.
-
-    Returns:
-        In clients, of the level with the most candidates; infinite where rounding
-        leaves no difference between a true and a false vote.
-    """
-    from federated_hh.privacy.local import anonymity
-
-    level = anonymity.VotingLevel(
-        alphabet_size=num_characters + 1,
-        kept_prefixes=max_prefixes,
-        local_epsilon=local_epsilon,
-        num_reports=num_clients * contribution_bound,
-    )
-    share = level.other_probability
-    deviation = math.sqrt(num_clients * contribution_bound * share * (1 - share))
-    difference = max(0.0, level.include_probability - share)
-    return deviation / difference if difference else math.inf

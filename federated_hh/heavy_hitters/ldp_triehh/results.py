@@ -19,7 +19,7 @@ LEAST_CHARACTERS = 2
 _FOUND = ("words_found", "words_real", "coverage")
 _RELEASED = ("words_released", "released_real", "released_coverage")
 # Columns of the found words, as `FoundWord` has them.
-_COLUMNS = {
+_COLUMNS: dict[str, type] = {
     "text": object,
     "pass_number": np.int64,
     "level": np.int64,
@@ -176,7 +176,7 @@ def _words(
     min_standard_errors: float,
 ) -> pd.DataFrame:
     places = totals.places(word.text for word in found)
-    columns = {
+    columns: dict[str, np.ndarray] = {
         name: np.array([getattr(word, name) for word in found], kind)
         for name, kind in _COLUMNS.items()
     }
