@@ -101,7 +101,8 @@ class LocalEpsilonTest(parameterized.TestCase):
         for sizes in ([2], [3, 50], [102, 1_011], [10_101, 999_999]):
             run = report_guarantees.ReportRounds(
                 local_epsilon=found,
-                cohort_size=5 * clients,
+                cohort_size=1,  # an item's guarantee is of all reports
+                contribution_bound=5 * clients,
                 domain_sizes=sizes,
                 num_repeats=repeats,
             )
