@@ -6,6 +6,7 @@ subclass says which item each word is, and what follows from the estimates.
 
 import abc
 import dataclasses
+import functools
 from collections.abc import Mapping
 from typing import Any, Self, TypeVar
 
@@ -95,14 +96,14 @@ class WordQuestions(algorithm.Algorithm[S, np.ndarray]):
 
     @abc.abstractmethod
     def items(self, state: S, words: list[str]) -> list[int] | None:
-        """Returns the next question; None where there is none left.
+        """Returns the next question; None after the last one.
 
         Args:
-            state: What is known so far.
-            words: All words of the population, each once.
+            state: State so far.
+            words: All words of the population, each once; not to be changed.
 
         Returns:
-            For each word the item that it is, in [0, num_items), or -1 for none.
+            The item of each word, in [0, num_items), or -1 for none.
         """
 
     @abc.abstractmethod
@@ -112,18 +113,23 @@ class WordQuestions(algorithm.Algorithm[S, np.ndarray]):
         """Returns the next state, and metrics.
 
         Args:
-            state: That `items` was asked with.
-            estimates: float64 [num_items]: of how many clients of the cohort have each
-                item.
+            state: State that `items` was called with.
+            estimates: Estimated clients of the cohort with each item, float64
+                [num_items].
         """
 
+    @functools.cached_property
+    def _words(self) -> list[str]:
+        """All words of the population, which take long to make for each round."""
+        return self.clients.words.to_pylist()
+
     def describe(self) -> dict[str, Any]:
-        """Returns what a sum depends on beside the plan; a subclass adds to it."""
+        """Returns what a sum depends on besides the plan; a subclass adds to it."""
         return {"population": self.clients.fingerprint, "items": self.num_items}
 
     def next_query(self, state: S) -> algorithm.Query[np.ndarray] | None:
         """Returns the next question, asked of other clients than all before."""
-        items = self.items(state, self.clients.words.to_pylist())
+        items = self.items(state, self._words)
         if items is None:
             return None
         message = {"item_of_word": np.array(items, np.int32)}

@@ -1,8 +1,8 @@
 """The command line's answers on training: a noise tree, BLT, and both compared."""
 
-import dataclasses
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from federated_hh.options import checks
 from federated_hh.privacy import conversions, neighbours
@@ -150,100 +150,94 @@ def tree_against_blt(
         raise ValueError(
             "give noise_multiplier, num_rounds and min_separation of the tree, or table"
         )
-    run = _TreeRun.of(noise_multiplier, num_rounds, min_separation, max_participation)
+    tree = _tree(noise_multiplier, num_rounds, min_separation, max_participation)
+    bands = min(min_separation + 1, num_rounds)
+    of_tree = _of_tree(tree)
+    found = {
+        "tree": of_tree,
+        **{f"BLT, {d} buffers": _of_blt(tree, d) for d in (2, 3, 4)},
+        f"banded, {bands} bands": _of_matrix(tree, toeplitz.SquareRoot(bands)),
+        "independent": _of_matrix(tree, toeplitz.SquareRoot(1)),
+    }
     return [
         {
             "mechanism": name,
-            "noise": found.noise,
-            "of the tree's": found.noise / run.noise,
-            "z for it": found.multiplier,
-            "rho at the tree's noise": found.rho,
-            "epsilon": conversions.zcdp_to_epsilon(found.rho, delta),
+            "noise": noise.error,
+            "of the tree's": noise.error / of_tree.error,
+            "z for it": noise.multiplier,
+            "rho at the tree's noise": noise.rho,
+            "epsilon": conversions.zcdp_to_epsilon(noise.rho, delta),
         }
-        for name, found in run.mechanisms()
+        for name, noise in found.items()
     ]
 
 
-@dataclasses.dataclass(frozen=True)
-class _Found:
+class _Noise(NamedTuple):
     """A mechanism in a tree's place.
 
     Attributes:
-        noise: Standard deviation of the noise on the worst prefix sum, in clip norms,
+        error: Standard deviation of the noise on the worst prefix sum, in clip norms,
             at the tree's rho.
         multiplier: Noise multiplier (z) at the tree's rho.
         rho: The rho at the tree's noise.
     """
 
-    noise: float
+    error: float
     multiplier: float
     rho: float
 
 
-@dataclasses.dataclass(frozen=True)
-class _TreeRun:
-    """A run of DP-FTRL with one noise tree, and its noise on the worst prefix sum."""
+def _tree(
+    multiplier: float, rounds: int, separation: int, most: int | None
+) -> tree_aggregation.TreeAggregation:
+    return tree_aggregation.TreeAggregation(
+        noise_multiplier=multiplier,
+        num_rounds=rounds,
+        min_separation=separation,
+        max_participation=most,
+    )
 
-    tree: tree_aggregation.TreeAggregation
-    noise: float
 
-    @classmethod
-    def of(cls, multiplier: float, rounds: int, separation: int, most: int | None):
-        tree = tree_aggregation.TreeAggregation(
-            noise_multiplier=multiplier,
-            num_rounds=rounds,
-            min_separation=separation,
-            max_participation=most,
+def _of_tree(tree: tree_aggregation.TreeAggregation) -> _Noise:
+    error = tree_aggregation.largest_error(tree.tree_lengths)
+    return _Noise(tree.noise_multiplier * error, tree.noise_multiplier, tree.rho)
+
+
+def _of_matrix(
+    tree: tree_aggregation.TreeAggregation, matrix: toeplitz.Matrix
+) -> _Noise:
+    """Returns correlated noise in the tree's place."""
+    rounds, most = tree.num_rounds, tree.max_participation
+    assert most is not None  # the constructor sets it
+    square = toeplitz.square_sensitivity(
+        matrix.coefficients(rounds), most, tree.min_separation
+    )
+    slack = correlated_noise.numeric_slack(matrix, rounds)
+    error = toeplitz.largest_error(matrix, rounds)
+    left = math.sqrt(2 * tree.rho) - slack
+    if left <= 0:
+        raise ValueError(
+            f"noise_multiplier is {tree.noise_multiplier:g}: what rounding of floats "
+            "can tell is more than the tree spends, so no other noise costs as little; "
+            "it has to be smaller"
         )
-        return cls(tree, multiplier * tree_aggregation.largest_error(tree.tree_lengths))
+    multiplier = math.sqrt(square) / left
+    rho = correlated_noise.zcdp(square, _of_tree(tree).error / error, slack)
+    return _Noise(multiplier * error, multiplier, rho)
 
-    def with_matrix(self, matrix: toeplitz.Matrix) -> _Found:
-        """Returns correlated noise in the tree's place."""
-        rounds, most = self.tree.num_rounds, self.tree.max_participation
-        assert most is not None  # the constructor sets it
-        square = toeplitz.square_sensitivity(
-            matrix.coefficients(rounds), most, self.tree.min_separation
-        )
-        slack = correlated_noise.numeric_slack(matrix, rounds)
-        error = toeplitz.largest_error(matrix, rounds)
-        left = math.sqrt(2 * self.tree.rho) - slack
-        if left <= 0:
-            raise ValueError(
-                f"noise_multiplier is {self.tree.noise_multiplier:g}: what rounding of "
-                "floats can tell is more than the tree spends, so no other noise costs "
-                "as little; it has to be smaller"
-            )
-        multiplier = math.sqrt(square) / left
-        rho = correlated_noise.zcdp(square, self.noise / error, slack)
-        return _Found(multiplier * error, multiplier, rho)
 
-    def best(self, buffers: int) -> _Found:
-        """Returns BLT in the tree's place."""
-        tree = self.tree
-        return self.with_matrix(
-            _best_matrix(
-                tree.num_rounds, tree.min_separation, tree.max_participation, buffers
-            )
-        )
-
-    def mechanisms(self) -> list[tuple[str, _Found]]:
-        """Returns mechanisms in the tree's place, by name."""
-        tree = self.tree
-        bands = min(tree.min_separation + 1, tree.num_rounds)
-        return [
-            ("tree", _Found(self.noise, tree.noise_multiplier, tree.rho)),
-            *((f"BLT, {d} buffers", self.best(d)) for d in (2, 3, 4)),
-            (f"banded, {bands} bands", self.with_matrix(toeplitz.SquareRoot(bands))),
-            ("independent", self.with_matrix(toeplitz.SquareRoot(1))),
-        ]
+def _of_blt(tree: tree_aggregation.TreeAggregation, buffers: int) -> _Noise:
+    """Returns the best BLT in the tree's place."""
+    rounds, most = tree.num_rounds, tree.max_participation
+    return _of_matrix(tree, _best_matrix(rounds, tree.min_separation, most, buffers))
 
 
 def _xu_rows(delta: float) -> Rows:
     rows = []
     multiplier = paper_tables.XU_NOISE_MULTIPLIER
     for name, rounds, separation, most, _ in paper_tables.xu_models():
-        run = _TreeRun.of(multiplier, rounds, separation, most)
-        found = run.best(2)
+        tree = _tree(multiplier, rounds, separation, most)
+        found = _of_blt(tree, 2)
         rows.append(
             {
                 "run": name,
@@ -251,12 +245,12 @@ def _xu_rows(delta: float) -> Rows:
                 "MinS": separation,
                 "MaxP": most,
                 "tree: z": multiplier,
-                "rho": run.tree.rho,
-                "epsilon": conversions.zcdp_to_epsilon(run.tree.rho, delta),
+                "rho": tree.rho,
+                "epsilon": conversions.zcdp_to_epsilon(tree.rho, delta),
                 "BLT, same noise: rho": found.rho,
                 "its epsilon": conversions.zcdp_to_epsilon(found.rho, delta),
                 "BLT, same rho: z": found.multiplier,
-                "noise of the tree's": found.noise / run.noise,
+                "noise of the tree's": found.error / _of_tree(tree).error,
             }
         )
     return rows
