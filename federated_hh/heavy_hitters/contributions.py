@@ -113,7 +113,7 @@ class MappedItems(mapped_columns.MappedColumns):
 
 
 def _places_of(values: tf.Tensor, increasing: tf.Tensor) -> tf.Tensor:
-    """Returns how many of `increasing` are below each of `values`: int64."""
+    """Returns the number of `increasing` below each of `values`: int64."""
     return tf.raw_ops.LowerBound(
         sorted_inputs=increasing[None], values=values[None], out_type=tf.int64
     )[0]

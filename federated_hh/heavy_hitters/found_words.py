@@ -52,7 +52,7 @@ def against_noise(
     new_words: int,
     min_standard_errors: float,
 ) -> dict[str, float | int]:
-    """Returns how the votes of what a level keeps compare with its noise.
+    """Compares the votes of kept candidates with a level's noise.
 
     Args:
         law: The law of a candidate's votes.

@@ -27,7 +27,7 @@ class MappedColumns:
         return self._column("favorites", self.population.favorites)
 
     def row_splits(self) -> tf.Tensor:
-        """Returns where each client's entries start: int64, shape [clients + 1]."""
+        """Returns the start of each client's entries: int64, shape [clients + 1]."""
         return self._column("row_splits", self.population.row_splits)
 
     def entries(self) -> tf.Tensor:
@@ -60,7 +60,7 @@ class MappedColumns:
         return tf.cast(tf.bitwise.right_shift(entries, bits), tf.int32)
 
     def counts(self, entries: tf.Tensor) -> tf.Tensor:
-        """Returns how often clients have the words of entries: int64, likewise."""
+        """Returns the counts of entries' words: int64, likewise."""
         mask = tf.constant(self.population.packing.max_count, entries.dtype)
         return tf.cast(tf.bitwise.bitwise_and(entries, mask), tf.int64)
 

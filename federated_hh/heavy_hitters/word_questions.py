@@ -124,7 +124,7 @@ class WordQuestions(algorithm.Algorithm[S, np.ndarray]):
         return self.clients.words.to_pylist()
 
     def describe(self) -> dict[str, Any]:
-        """Returns what a sum depends on besides the plan; a subclass adds to it."""
+        """Returns all that a sum depends on besides the plan; a subclass adds to it."""
         return {"population": self.clients.fingerprint, "items": self.num_items}
 
     def next_query(self, state: S) -> algorithm.Query[np.ndarray] | None:
@@ -144,7 +144,7 @@ class WordQuestions(algorithm.Algorithm[S, np.ndarray]):
     def update(
         self, state: S, released: np.ndarray
     ) -> tuple[S, Mapping[str, float | int]]:
-        """Returns what `learn` makes of the sum of reports."""
+        """Returns the result of `learn` for the sum of reports."""
         asked = self.plan.sampler.cohort_size
         return self.learn(state, self.randomizer.estimate(released, asked))
 

@@ -83,7 +83,7 @@ class Sampler(abc.ABC, Generic[P]):
 
     @abc.abstractmethod
     def initialize(self) -> P:
-        """Returns what is remembered before the first round."""
+        """Returns the state before the first round."""
 
     @abc.abstractmethod
     def draw(self, places: P, number: int, stream: streams.Stream) -> Draw[P]:
@@ -97,7 +97,7 @@ class Sampler(abc.ABC, Generic[P]):
 
     @abc.abstractmethod
     def limits(self, num_rounds: int) -> Limits:
-        """Returns what every client's participation keeps to in so many rounds."""
+        """Returns the limits of every client's participation in so many rounds."""
 
 
 class Contribution:
@@ -140,14 +140,14 @@ class Mechanism(abc.ABC, Generic[M]):
     """Makes what is released from a round's sum; a frozen dataclass."""
 
     def initialize(self) -> M | None:
-        """Returns what is remembered before the first round."""
+        """Returns the state before the first round."""
         return None
 
     @abc.abstractmethod
     def release(
         self, total: Any, state: M, facts: Facts, stream: streams.Stream
     ) -> Release[M]:
-        """Returns what is released of a round.
+        """Returns a round's release.
 
         Args:
             total: The sum of the clients' contributions.
@@ -232,7 +232,7 @@ class Theorem(abc.ABC):
     def spent(
         self, plan: "Plan[Any, Any, Any]", repeats: Sequence[Repeat], delta: float
     ) -> Metrics:
-        """Returns what is known of the cost so far, for the metrics of a round.
+        """Returns the known cost so far, for the metrics of a round.
 
         By default nothing: where nobody is asked twice, what a run costs does not
         depend on how far it has come.
@@ -315,7 +315,7 @@ class Plan(Generic[_SamplerT, _ContributionT, _MechanismT]):
     def release(
         self, total: Any, state: Any, facts: Facts, stream: streams.Stream
     ) -> Release:
-        """Returns what is released of a sum; the only way from sums to an algorithm."""
+        """Returns the release of a sum; the only way from sums to an algorithm."""
         reported = self.contribution.reported(total, facts, stream.at("reports"))
         return self.mechanism.release(reported, state, facts, stream.at("mechanism"))
 

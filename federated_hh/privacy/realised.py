@@ -124,5 +124,5 @@ class RealisedRounds:
         return self.rounds[-1].repeat + 1
 
     def summary(self) -> Realised:
-        """Returns what a statement says of these rounds."""
+        """Returns a statement's summary of these rounds."""
         return Realised(len(self.rounds), sum(r.clients for r in self.rounds))

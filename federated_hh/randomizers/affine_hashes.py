@@ -124,7 +124,7 @@ class AffineHashes:
         return (walsh_hadamard(spectrum) // self.num_cells)[: self.domain_size]
 
     def _characters(self) -> tuple[np.ndarray, np.ndarray]:
-        """Returns what each character of the cells becomes as one of the items.
+        """Returns the characters of the cells as characters of the items.
 
         Returns:
             A^T v and the sign of v at b, for each function and v: int32 and int8, shape

@@ -11,7 +11,7 @@ def binomial(
     trials: np.ndarray | int,
     chance: np.ndarray | float,
 ) -> np.ndarray:
-    """Draws how many of independent trials succeed.
+    """Draws the number of successes of independent trials.
 
     A trial of a small chance p is drawn as two in a row, of chances r and p / r.
 

@@ -102,7 +102,7 @@ def count_heads(
     num_tosses: np.ndarray | int,
     probability: fractions.Fraction,
 ) -> np.ndarray:
-    """Draws how many of `num_tosses` tosses come up heads.
+    """Draws the number of heads of `num_tosses` tosses.
 
     The less likely side is the one drawn: close to 1, a float64 has no digits left
     for how far from 1 a probability is.

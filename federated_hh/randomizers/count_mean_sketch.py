@@ -123,7 +123,7 @@ class CountMeanSketch(local_randomizer.LocalRandomizer):
         return super().variance(true_counts, num_reports)
 
     def variance_of_collisions(self, histogram: np.ndarray) -> np.ndarray:
-        """Returns what the choice of hash functions adds to the variance.
+        """Returns the variance that the choice of hash functions adds.
 
         The sum of N (N - 1) over the other items, N the reports of each, divided by
         k (m - 1). With `variance` it is the exact variance over reports and functions,
@@ -231,7 +231,7 @@ class CountMeanSketch(local_randomizer.LocalRandomizer):
     def _cells_of(
         self, histogram: np.ndarray, generator: np.random.Generator
     ) -> np.ndarray:
-        """Draws how many reports have their item in each cell: int64 [k, m]."""
+        """Draws the number of reports with their item in each cell: int64 [k, m]."""
         functions, cells = self.hashes.num_functions, self.hashes.num_cells
         seldom = np.where(histogram < functions, histogram, 0)
         items = np.repeat(np.arange(self.domain_size), seldom)

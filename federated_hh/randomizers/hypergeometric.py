@@ -15,7 +15,7 @@ def hypergeometric(
     sample: np.ndarray,
     limit: int = NUMPY_LIMIT,
 ) -> np.ndarray:
-    """Draws how many good ones there are in a uniform sample without replacement.
+    """Draws the number of good ones in a uniform sample without replacement.
 
     Args:
         generator: The source of random bits.

@@ -57,13 +57,13 @@ class Prepared:
             )
 
     def complaints(self, state: Any) -> list[tuple[int, str]]:
-        """Returns which own recipes had no answer, and what may be told of it."""
-        if isinstance(self.algorithm, custom_recipes.CustomRecipes):
+        """Returns the custom recipes without an answer, and the told reasons."""
+        if isinstance(self.algorithm, custom_recipes.OwnRecipes):
             return self.algorithm.complaints(state)
         return []
 
     def device_log(self, number: int) -> pd.DataFrame:
-        """Returns what a device shows its owner, a row a query."""
+        """Returns a device's log for its owner, a row a query."""
         devices = self.algorithm.devices
         if not isinstance(devices, fleet.DeviceFleet):
             raise ValueError("vectorised devices keep no log")
@@ -71,7 +71,7 @@ class Prepared:
 
 
 def approval_of(options: statistics_options.StatisticsOptions) -> device.Approval:
-    """Returns what ships with every device."""
+    """Returns the approval that ships with every device."""
     limits = device_policy.Limits(
         aggregate_epsilon=options.epsilon,
         reports=1 if options.cohorts == "disjoint" else options.num_queries,
@@ -212,7 +212,7 @@ def buckets_of(options: statistics_options.StatisticsOptions) -> distribution.Bu
 def summary(
     algorithm: analysis.Analysis[Any], options: statistics_options.StatisticsOptions
 ) -> str:
-    """Returns what a run is about to do, in a sentence."""
+    """Returns a run's plan, in a sentence."""
     first = algorithm.recipe(algorithm.initialize(0))
     if first is None:
         return "Nothing is asked."

@@ -189,7 +189,7 @@ class LdpTrieHH(algorithm.Algorithm[LdpTrieHHState, np.ndarray]):
         self._randomizer = functools.lru_cache(maxsize=1)(made)
 
     def describe(self) -> Mapping[str, Any]:
-        """Returns what a sum of reports depends on beside the plan."""
+        """Returns all that a sum of reports depends on besides the plan."""
         return {
             "population": self.population.fingerprint,
             "alphabet": self.alphabet.fingerprint,
@@ -233,11 +233,11 @@ class LdpTrieHH(algorithm.Algorithm[LdpTrieHHState, np.ndarray]):
         return {"heavy_hitters": table.reset_index(drop=True)}
 
     def worker(self) -> contextlib.AbstractContextManager[Any]:
-        """Returns what computes, with two blocks in memory at once."""
+        """Returns the worker, with two blocks in memory at once."""
         return runtime.computing(max_concurrent_calls=2)
 
     def progress(self, row: Mapping[str, float | int]) -> str:
-        """Returns what the log says of a level."""
+        """Returns the log line of a level."""
         return (
             f"pass {row['pass_number']} of {self.parameters.num_passes}, level "
             f"{row['level']} of {self.parameters.max_depth}: "
@@ -313,7 +313,7 @@ class LdpTrieHH(algorithm.Algorithm[LdpTrieHHState, np.ndarray]):
     def update(
         self, state: LdpTrieHHState, released: np.ndarray
     ) -> tuple[LdpTrieHHState, Mapping[str, float | int]]:
-        """Returns what the server makes of the votes: lines 21 to 24 of Algorithm 2.
+        """Updates the server's state by the votes: lines 21 to 24 of Algorithm 2.
 
         Args:
             state: The state that the clients were told about.
@@ -364,7 +364,7 @@ class LdpTrieHH(algorithm.Algorithm[LdpTrieHHState, np.ndarray]):
         votes: np.ndarray,
         least: int,
     ) -> dict[str, float | int]:
-        """Returns how the votes of what a level keeps compare with its noise."""
+        """Compares the votes of kept candidates with a level's noise."""
         return found_words.against_noise(
             self.parameters.vote_law(self._randomizer(state.trie.num_candidates)),
             found,
@@ -375,7 +375,7 @@ class LdpTrieHH(algorithm.Algorithm[LdpTrieHHState, np.ndarray]):
         )
 
     def _new_words(self, state: LdpTrieHHState) -> int:
-        """Returns how many candidates of a level are words not found before."""
+        """Returns the number of a level's candidates for new words."""
         frontier = state.trie.frontier()
         known = {word.text for word in state.found if word.level == state.level}
         if not known:

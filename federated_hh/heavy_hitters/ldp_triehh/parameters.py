@@ -137,7 +137,7 @@ class LdpTrieHHParameters(ldp_triehh_settings.LdpTrieHHSettings):
         reported_share: float = 1.0,
         competing: int = 0,
     ) -> ldp_triehh_detection.LdpTrieHHDetection:
-        """Returns which words a run can find.
+        """Returns the law by which a run finds words.
 
         Args:
             num_clients: The number of clients of the population.

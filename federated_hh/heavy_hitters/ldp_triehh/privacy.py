@@ -21,7 +21,7 @@ _ANONYMITY_COLUMNS = [
 
 
 def what_is_found(algorithm: ldp_triehh.LdpTrieHH) -> list[dict[str, Any]]:
-    """Returns which words a run can find, and settings that find more.
+    """Returns the words that a run can find, and settings that find more.
 
     Args:
         algorithm: The algorithm. Of its population counts only the number of clients,

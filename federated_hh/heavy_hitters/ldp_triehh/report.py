@@ -116,7 +116,7 @@ def write(
 
 
 def _found(results: Results) -> str:
-    """Returns what was released, and how much of what is typed it covers."""
+    """Returns a sentence on the released words and their coverage."""
     last = results.coverage.iloc[-1]
     words = results.words
     best = words["real"] & words["released"] & (words["repeat"] == 0)
@@ -157,7 +157,7 @@ def _summary_text(
 
 
 def _words_text(last: pd.Series, cut: float) -> str:
-    """Returns what the last pass left, in a sentence or two."""
+    """Returns the state after the last pass, in a sentence or two."""
     found = (
         f"{last['words_found']:,.0f} words were found a repeat, "
         f"{last['words_real']:,.0f} of them real, which make up {last['coverage']:.1%} "

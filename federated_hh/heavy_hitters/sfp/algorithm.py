@@ -62,7 +62,7 @@ class Fragments:
     estimates: np.ndarray
 
     def first(self, threshold: int) -> Self:
-        """Returns what a smaller T would have kept."""
+        """Returns the candidates that a smaller T would have kept."""
         return type(self)(self.items[:, :threshold], self.estimates[:, :threshold])
 
 
@@ -171,7 +171,7 @@ class SequenceFragmentPuzzle(algorithm.Algorithm[SfpState, np.ndarray]):
         )
 
     def describe(self) -> Mapping[str, Any]:
-        """Returns what the sketches depend on beside the plan."""
+        """Returns all that the sketches depend on besides the plan."""
         return {
             "population": self.clients.fingerprint,
             "alphabet": self.alphabet.fingerprint,

@@ -160,7 +160,7 @@ class TrieHH(algorithm.Algorithm[TrieHHState, np.ndarray]):
         self._votes = functools.cache(self._build_votes)
 
     def describe(self) -> Mapping[str, Any]:
-        """Returns what a sum of votes depends on beside the plan."""
+        """Returns all that a sum of votes depends on besides the plan."""
         return {
             "population": self.population.fingerprint,
             "alphabet": self.alphabet.fingerprint,
@@ -239,7 +239,7 @@ class TrieHH(algorithm.Algorithm[TrieHHState, np.ndarray]):
         return block_round.block_size_of(clients, blocks)
 
     def _most_prefixes(self) -> int:
-        """Returns how many prefixes a round can ask for at most."""
+        """Returns the largest number of prefixes of a round."""
         parameters = self.parameters
         # Each has got enough votes, of which a client has one.
         by_votes = max(1, parameters.cohort_size // parameters.threshold)

@@ -196,7 +196,7 @@ class TrieHHOptions:
     def what_is_found(
         self, parameters: "TrieHHParameters"
     ) -> "list[detection.Alternative]":
-        """Returns which words a run can find, beside settings that find more.
+        """Returns the words that a run can find, and settings that find more.
 
         Args:
             parameters: From `parameters_for`.

@@ -104,7 +104,7 @@ def _discovery(
 def _predicted_rates(
     algorithm: triehh.TrieHH, words: Sequence[str], truth: evaluation.GroundTruth
 ) -> list[float]:
-    """Returns how likely each word is found, given how many hold its prefixes."""
+    """Returns each word's discovery rate, given the holders of its prefixes."""
     law = triehh_detection.TrieHHDetection(
         algorithm.parameters,
         algorithm.word_selection is selection.WordSelection.BY_FREQUENCY,
@@ -211,7 +211,7 @@ def write(
 
 
 def _found(first: pd.DataFrame, scores: pd.DataFrame) -> str:
-    """Returns what the first repeat found, and how good all are, in a line."""
+    """Returns the first repeat's words and the scores of all repeats, in a line."""
     if not len(first):
         return "No word was found."
     best = ", ".join(first["word"].head(10))

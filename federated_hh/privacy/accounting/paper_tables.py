@@ -185,7 +185,7 @@ _COMPUTED: Mapping[str, Callable[..., _Found]] = {
 def tool_2021_epsilon(
     *, local_epsilon: float, num_reports: int, delta: float, step: int, iterations: int
 ) -> float:
-    """Computes what the public tool of Feldman et al. 2021 computes, discretized alike.
+    """Computes the epsilon of Feldman et al.'s public tool (2021), discretized alike.
 
     The number of clones is cut into bands of `step` from its mean on, each taken at
     its lower end; epsilon is bisected from the closed form of 2021 downwards.

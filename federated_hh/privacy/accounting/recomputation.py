@@ -298,7 +298,7 @@ def _noise(found: Mapping[str, Any]) -> update_noise.AddedNoise | None:
 
 
 def _smallest_sum(costs: Sequence[float], limits: plan_lib.Limits) -> float:
-    """Returns what MaxP participations that MinS allows cost at least."""
+    """Returns the least cost of MaxP participations that MinS allows."""
     best = [0.0] * (len(costs) + 1)  # Of the rounds before.
     for _ in range(limits.max_participation):
         after = [math.inf]

@@ -121,12 +121,12 @@ def _check_record(run: Mapping[str, Any]) -> None:
 
 
 def _algorithm_of(flags: Sequence[str]) -> list[str]:
-    """Returns which algorithm a program ran that runs any."""
+    """Returns the algorithm that a general program ran."""
     return [flag for flag in flags if flag.startswith("--algorithm=")]
 
 
 def _population(path: pathlib.Path) -> str | None:
-    """Returns what only the simulator knows, where that is at hand."""
+    """Returns the simulator's record of the population, where it is at hand."""
     try:
         facts = json.loads((path / "simulator" / "facts.json").read_text())
     except (OSError, ValueError):

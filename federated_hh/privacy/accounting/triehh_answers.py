@@ -189,7 +189,7 @@ def _findable(
     discovery_rate: float | None,
     plot: str | None,
 ) -> Rows:
-    """Returns which words settings find, and writes the plot over n."""
+    """Returns the words that settings find, and writes the plot over n."""
     rates = detection.PROBABILITIES if discovery_rate is None else (discovery_rate,)
     own = settings[0].detection
     assert own is not None  # the setting itself

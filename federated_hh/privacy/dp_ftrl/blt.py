@@ -96,7 +96,7 @@ class Blt(toeplitz.Matrix):
         return signal.lfilter(below, above, noise)
 
     def mix(self, buffers: Sequence[np.ndarray]) -> np.ndarray:
-        """Returns what the noise of the rounds before takes off."""
+        """Returns the weighted sum of earlier rounds' noise; see base class."""
         total = self.weights[0] * buffers[0]
         for weight, buffer in zip(self.weights[1:], buffers[1:], strict=True):
             total += weight * buffer
@@ -205,7 +205,7 @@ def optimal(
 
 
 def _between(forgotten: Sequence[float]) -> list[float]:
-    """Returns where one more buffer may be of use: beside those that there are."""
+    """Returns places for one more buffer, next to the existing ones."""
     ends = sorted(math.log(lost) for lost in forgotten)
     places = [
         math.log(2e-7),
@@ -224,7 +224,7 @@ def _values(forgotten: Sequence[float], weights: Sequence[float]) -> np.ndarray:
 
 
 def _parts(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns what a matrix forgets, and its weights; the other way round."""
+    """Returns a matrix's forgotten shares and weights, from the search's variables."""
     lost, odds = np.split(np.exp(values), 2)
     return lost / (1 + lost), odds / (1 + odds.sum())
 

@@ -72,7 +72,7 @@ class Correlated(integer_noise.IntegerNoise):
         state: integer_noise.NoiseState,
         stream: streams.Stream,
     ) -> tuple[np.ndarray, integer_noise.NoiseState]:
-        """Returns what is released of a round, and the next state."""
+        """Returns a round's release, and the next state."""
         size, bits = len(total), _finer_bits(stddev)
         stream = stream.at(identities.canonical(self.matrix), float(stddev).hex())
         if size > LARGEST_SIZE:
@@ -110,7 +110,7 @@ class Correlated(integer_noise.IntegerNoise):
 
 
 def _bits_of(stream: streams.Stream, tree: int, rounds: int, number: int):
-    """Returns what encrypts a buffer: of a tree, after some rounds."""
+    """Returns the key stream of a buffer: of a tree, after some rounds."""
     return stream.bits("buffer", tree, rounds, number)
 
 
@@ -233,7 +233,7 @@ class CorrelatedNoise(update_noise.RestartedNoise):
         return Correlated(self.matrix)
 
     def parameters(self, num_rounds: int) -> dict[str, float | int | str]:
-        """Returns what statements say of the mechanism, by name."""
+        """Returns the mechanism's parameters in statements, by name."""
         return super().parameters(num_rounds) | {
             "noise correlated by C": identities.canonical(self.matrix),
             "noise on the worst prefix sum, in clip norms": self.prefix_stddev(

@@ -113,11 +113,11 @@ class Update(plan_lib.Contribution):
         mechanism.check_room(math.ceil(cohort_size * (self.norm_factor or 1)))
 
     def parameters(self) -> dict[str, float | int | str]:
-        """Returns what statements say of the encoding, by name."""
+        """Returns the encoding's parameters in statements, by name."""
         return {}
 
     def metrics(self) -> dict[str, int]:
-        """Returns what a round costs a client, where that is known; released."""
+        """Returns a client's costs of a round, where they are known; released."""
         return {}
 
 
@@ -205,14 +205,14 @@ class UpdateMechanism(plan_lib.Mechanism[UpdateState]):
         checks.holds(self.num_rounds >= 1, "at least 1", num_rounds=self.num_rounds)
 
     def initialize(self) -> UpdateState:
-        """Returns what is remembered before the first round."""
+        """Returns the state before the first round."""
         return UpdateState(0, self.clip_norm, self.clip_norm)
 
     def check_room(self, cohort_size: int) -> None:
         """Raises `ValueError` where a noisy sum could leave its integers."""
 
     def parameters(self, num_rounds: int) -> dict[str, float | int | str]:
-        """Returns what statements say of the mechanism, by name.
+        """Returns the mechanism's parameters in statements, by name.
 
         Args:
             num_rounds: Rounds done.
@@ -267,7 +267,7 @@ class NoNoise(UpdateMechanism):
         checks.holds(self.clip_norm > 0, "above 0", clip_norm=self.clip_norm)
 
     def parameters(self, num_rounds: int) -> dict[str, float | int | str]:
-        """Returns what statements say of the mechanism, by name."""
+        """Returns the mechanism's parameters in statements, by name."""
         return super().parameters(num_rounds) | {"noise multiplier z": 0.0}
 
     def release(
@@ -296,7 +296,7 @@ class NoNoise(UpdateMechanism):
 
 
 def unit_of(clip_norm: float) -> float:
-    """Returns what 1 of a sum stands for.
+    """Returns the unit of a sum's integers.
 
     Args:
         clip_norm: C; infinite where updates are not clipped.

@@ -138,7 +138,7 @@ def local_epsilon_for(
 
 
 def _smallest(enough: Callable[[float], bool]) -> float:
-    """Returns where a condition begins to hold, from the side on which it holds."""
+    """Returns the smallest value at which a condition holds."""
     high = 1.0
     while not enough(high):
         high *= 2

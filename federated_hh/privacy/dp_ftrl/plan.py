@@ -70,7 +70,7 @@ def _planned(plan: _Plan, repeats: int) -> _Participation:
 
 
 def _realised(plan: _Plan, record: plan_lib.Record) -> _Participation:
-    """Returns what the tables of all clients say that happened.
+    """Returns the participation limits that all clients' tables realised.
 
     Raises:
         TypeError: If the sampler kept no participation tables.
@@ -321,7 +321,7 @@ def _sums(plan: _Plan) -> str:
 def _guarantees(
     plan: _Plan, participation: _Participation, delta: float
 ) -> tuple[Guarantee, ...]:
-    """Returns what is guaranteed for each adjacency; docs/integer_noise.md has why."""
+    """Returns the guarantees of each adjacency; docs/integer_noise.md has the proof."""
     if not isinstance(plan.mechanism, update_noise.AddedNoise):
         return ()
     emptied = plan.mechanism.emptied_factor

@@ -187,7 +187,7 @@ class RotatedUpdate(model_updates.Update):
         super().check(cohort_size, mechanism)
 
     def parameters(self) -> dict[str, float | int | str]:
-        """Returns what statements say of the encoding, by name."""
+        """Returns the encoding's parameters in statements, by name."""
         return {
             "scale s of secure aggregation": self.scale,
             "padded dimension": self.dimension,
@@ -199,7 +199,7 @@ class RotatedUpdate(model_updates.Update):
         }
 
     def metrics(self) -> dict[str, int]:
-        """Returns what a round costs a client."""
+        """Returns a client's costs of a round."""
         return {"bits_per_parameter": self.bits, "upload_bytes": self.num_bytes}
 
 

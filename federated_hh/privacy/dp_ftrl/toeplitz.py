@@ -130,7 +130,7 @@ class SquareRoot(Matrix):
         return signal.lfilter([1.0], self.coefficients(self.bands), noise)
 
     def mix(self, buffers: Sequence[np.ndarray]) -> np.ndarray:
-        """Returns what the noise of the rounds before takes off."""
+        """Returns the weighted sum of earlier rounds' noise; see base class."""
         weights = self.coefficients(self.bands)[1:]
         total = np.zeros(len(buffers[0]))
         for weight, noise in zip(weights, buffers, strict=True):

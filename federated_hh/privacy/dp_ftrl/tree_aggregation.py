@@ -88,7 +88,7 @@ class TreeAggregation:
 
 
 def largest_participation(num_rounds: int, min_separation: int) -> int:
-    """Computes how often a client can take part under MinS alone.
+    """Computes the largest number of a client's participations under MinS alone.
 
     Args:
         num_rounds: Rounds T, at least 1.
@@ -130,7 +130,7 @@ def restart_schedule(
 
 
 def tree_lengths(num_rounds: int, restart_rounds: Sequence[int]) -> tuple[int, ...]:
-    """Computes how many rounds each tree has.
+    """Computes the rounds of each tree.
 
     Args:
         num_rounds: Rounds T, at least 1.

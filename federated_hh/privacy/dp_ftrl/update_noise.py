@@ -146,7 +146,7 @@ class AddedNoise(model_updates.UpdateMechanism):
         return self.adaptive_clip is not None  # independent noise can always change
 
     def parameters(self, num_rounds: int) -> dict[str, float | int | str]:
-        """Returns what statements say of the mechanism, by name.
+        """Returns the mechanism's parameters in statements, by name.
 
         Args:
             num_rounds: Rounds done.
@@ -298,7 +298,7 @@ class RestartedNoise(AddedNoise):
                 )
 
     def parameters(self, num_rounds: int) -> dict[str, float | int | str]:
-        """Returns what statements say of the mechanism, by name."""
+        """Returns the mechanism's parameters in statements, by name."""
         restarts = [str(r) for r in self.restart_rounds if r < num_rounds]
         return super().parameters(num_rounds) | {
             "restart rounds": ", ".join(restarts) or "none"
@@ -402,7 +402,7 @@ class GaussianNoise(AddedNoise):
     )
 
     def round_rho(self, number: int) -> fractions.Fraction:
-        """Returns what taking part in a round, from 0, costs: zCDP."""
+        """Returns the zCDP of a participation in a round, counted from 0."""
         return 1 / (2 * fractions.Fraction(self.multiplier(number)) ** 2)
 
     @functools.cached_property

@@ -175,7 +175,7 @@ class VotingLevel:
         )
 
     def kept_probability(self, holders: int, vote_share: float) -> float:
-        """Computes how likely a candidate is kept.
+        """Computes the probability that a candidate is kept.
 
         Args:
             holders: Reports k that hold the candidate, 0 to num_reports.
@@ -263,7 +263,7 @@ class VotingLevel:
 def _kept_in_some_pass(
     kept_in_a_pass: Callable[[int], float], holders: int, num_passes: int
 ) -> float:
-    """Computes how likely a candidate is kept in one pass or another.
+    """Computes the probability that a candidate is kept in some pass.
 
     Args:
         kept_in_a_pass: The same for one pass and its number of holders.

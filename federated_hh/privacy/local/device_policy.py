@@ -110,7 +110,7 @@ class Spent:
     divergence: int = 0
 
     def and_(self, cost: "Spent") -> "Spent":
-        """Returns what is spent with what some more reports cost."""
+        """Returns the spent amount after some more reports."""
         pairs = zip(dataclasses.astuple(self), dataclasses.astuple(cost), strict=True)
         return Spent(*(mine + theirs for mine, theirs in pairs))
 
@@ -212,7 +212,7 @@ class Policy:
                 )
 
     def cost(self, units: int, local_units: int, cohort: int) -> Spent:
-        """Returns what one report spends.
+        """Returns the cost of one report.
 
         Args:
             units: Its aggregate epsilon, in millionths, above 0.
@@ -266,7 +266,7 @@ class Policy:
         return left >= 0 and 2 * _log_inverse(self.slack) * spent.squares <= left**2
 
     def _allowed_divergence(self, limits: Limits) -> int:
-        """Returns how much Renyi divergence there may be, rounded downwards."""
+        """Returns the allowed Renyi divergence, rounded downwards."""
         epsilon = fractions.Fraction(repr(float(limits.aggregate_epsilon)))
         return math.floor((epsilon - self._conversion()) * _SQUARE_UNITS)
 

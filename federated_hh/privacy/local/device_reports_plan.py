@@ -316,7 +316,7 @@ def _guarantees(
 
 
 def _composed(policy: device_policy.Policy, query: tuple[int, int, int]) -> int:
-    """Returns what the composition adds up, of the cost of one query."""
+    """Returns the part of a query's cost that the composition adds up."""
     local, aggregate, cohort = query
     cost = policy.cost(aggregate, local, cohort)
     is_renyi = policy.composition is device_policy.Composition.RENYI

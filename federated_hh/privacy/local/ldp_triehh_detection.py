@@ -153,7 +153,7 @@ class LdpTrieHHDetection(detection.Detection):
         return _Level(law, values, chances, cut, kept)
 
     def _kept(self, level: "_Level", holders: int, *, is_last: bool) -> float:
-        """Computes how likely a level keeps a prefix, or releases a word."""
+        """Computes the probability that a level keeps a prefix, or releases a word."""
         needed = (
             np.maximum(level.least_votes, level.cut) if is_last else (level.least_votes)
         )
@@ -217,7 +217,7 @@ class _Level:
     def reached(
         self, votes: np.ndarray, chances: np.ndarray, needed: np.ndarray, rest: int
     ) -> float:
-        """Computes how likely a candidate has the votes that it needs.
+        """Computes the probability that a candidate has the votes that it needs.
 
         Args:
             votes: What its holders may give, consecutive.
@@ -237,7 +237,7 @@ class _Level:
         return float(np.clip(weights @ reached[distinct - distinct[0]], 0.0, 1.0))
 
     def reached_normally(self, mean: float, spread: float, needed: np.ndarray) -> float:
-        """Computes what `reached` does, of votes that are very many.
+        """Computes `reached` for very many votes.
 
         Args:
             mean: The mean of the candidate's votes.
@@ -253,7 +253,7 @@ class _Level:
 def probabilities_of(
     randomizer: str, epsilon: float
 ) -> Callable[[int], tuple[float, float]]:
-    """Returns how likely the reports of a randomizer speak for items.
+    """Returns the probabilities that a randomizer's reports speak for items.
 
     Args:
         randomizer: Its name: "subset_selection", "k_ary", "asymmetric_one_hot" or

@@ -118,7 +118,7 @@ def threshold_law(
     from scipy import stats
 
     def at_least_kept(values: np.ndarray) -> np.ndarray:
-        """Returns how likely `kept` candidates have at least so many votes."""
+        """Returns the chance that `kept` candidates have at least so many votes."""
         above = stats.binom.sf(values - 1, num_reports, share)
         # SciPy warns where a tail underflows to the 0 that it returns.
         with np.errstate(divide="ignore"):

@@ -42,7 +42,7 @@ _NEGLIGIBLE = 1e-24
 
 
 def best_subset_size(local_epsilon: float, domain_size: int) -> int:
-    """Computes how many items a Subset Selection report holds.
+    """Computes the number of items of a Subset Selection report.
 
     Args:
         local_epsilon: Local epsilon, in (0, 100].

@@ -61,7 +61,7 @@ class TrieHHDetection(detection.Detection):
         return float(self.kept_rates(np.array([holders]))[0] ** (characters + 1))
 
     def kept_rates(self, holders: np.ndarray) -> np.ndarray:
-        """Computes how likely each of several prefixes is kept in its round.
+        """Computes the probability of each prefix to be kept in its round.
 
         Args:
             holders: The holders of each prefix, any shape, 0 to n; sums of shares where
@@ -85,7 +85,7 @@ class TrieHHDetection(detection.Detection):
         return np.clip(tails, 0.0, 1.0)[back].reshape(np.shape(holders))
 
     def word_rate(self, prefix_holders: Sequence[float]) -> float:
-        """Computes how likely a word is found whose prefixes have known holders.
+        """Computes the discovery rate of a word whose prefixes have known holders.
 
         Args:
             prefix_holders: The holders of its prefixes of 1, 2, ... symbols; the

@@ -101,7 +101,7 @@ def last_true(holds: Callable[[int], bool], low: int, high: int) -> int:
 def worst_case_discovery_rate(
     occurrences: int | np.ndarray, parameters: TrieHHParameters
 ) -> float | np.ndarray:
-    """Computes how likely a sequence is found that shares no prefix with another.
+    """Computes the discovery rate of a sequence that shares no prefix with another.
 
     Args:
         occurrences: int or integer array of any shape: users W who hold the
@@ -167,6 +167,6 @@ def holders_needed(parameters: TrieHHParameters, discovery_rate: float) -> int |
 
 
 def rate_of_a_round(discovery_rate: float, max_length: int) -> float:
-    """Returns what each of L rounds needs for a discovery rate, rounded upwards."""
+    """Returns the rate of each of L rounds for a discovery rate, rounded upwards."""
     discovery_rate = checks.probability(discovery_rate=discovery_rate)
     return min(1.0, discovery_rate ** (1 / max_length) * _ROUND_UP)

@@ -81,7 +81,7 @@ _Plan: TypeAlias = plan_lib.Plan[Any, OneVote, Threshold]
 
 
 def parameters_of(plan: _Plan) -> TrieHHParameters:
-    """Returns what the accounting of TrieHH takes."""
+    """Returns the parameters of TrieHH's accounting."""
     return TrieHHParameters(
         population_size=plan.sampler.num_clients,
         cohort_size=plan.sampler.cohort_size,

@@ -238,7 +238,7 @@ def _guarantees(
 
 
 def chance_of_being_right(distance: float) -> str:
-    """Returns how surely an observer tells two equally likely data sets apart.
+    """Returns an observer's chance to tell two equally likely data sets apart.
 
     Args:
         distance: The total variation distance of their outputs, in [0, 1].
@@ -249,7 +249,7 @@ def chance_of_being_right(distance: float) -> str:
 def _of_runs(
     parameters: TrieHHParameters, delta: float, num_runs: int
 ) -> list[Guarantee]:
-    """Returns what some runs guarantee together: one direction, and both."""
+    """Returns the total guarantees of some runs: one direction, and both."""
     rounds = parameters.voting_rounds(num_runs)
     together = (f"For all {num_runs} runs together.",) if num_runs > 1 else ()
     one_sided = Guarantee(

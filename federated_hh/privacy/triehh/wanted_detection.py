@@ -43,7 +43,7 @@ class Detection(abc.ABC):
 
     @abc.abstractmethod
     def rate(self, holders: int, characters: int) -> float:
-        """Computes how likely a word is found.
+        """Computes the discovery rate of a word.
 
         Args:
             holders: Users who hold it, 0 to population_size.
@@ -150,7 +150,7 @@ def _first(alternatives: Sequence[Alternative]) -> Detection:
 
 
 def sentences(table: Sequence[dict[str, Any]]) -> str:
-    """Returns what a user has to know of a table, in two or three sentences.
+    """Returns a table's main facts, in two or three sentences.
 
     Args:
         table: From `rows`; its first setting is the user's own.

@@ -113,7 +113,7 @@ class Analysis(algorithm.Algorithm[S, device_reports_plan.Batch]):
         """
 
     def describe(self) -> dict[str, Any]:
-        """Returns what a sum depends on beside the plan; a subclass adds to it."""
+        """Returns all that a sum depends on besides the plan; a subclass adds to it."""
         found: dict[str, Any] = {
             "population": self._fingerprint,
             "devices": identities.label_of(type(self.devices)),
@@ -173,7 +173,7 @@ class Analysis(algorithm.Algorithm[S, device_reports_plan.Batch]):
     def update(
         self, state: S, released: device_reports_plan.Aggregate
     ) -> tuple[S, Mapping[str, float | int]]:
-        """Returns what `learn` makes of the sum of reports."""
+        """Returns the result of `learn` for the sum of reports."""
         recipe = self.recipe(state)
         if recipe is None:
             raise ValueError("update was called with a state that asks nothing")
@@ -300,7 +300,7 @@ def _largest(is_allowed: Callable[[int], bool], most: int) -> int:
 
 
 def reports_expected(cohort_size: int, drop_out: float) -> int:
-    """Returns how many reports will come of a cohort but for one time in 10^9.
+    """Returns the reports that a cohort sends at least, but for one time in 10^9.
 
     Args:
         cohort_size: How many devices are asked.

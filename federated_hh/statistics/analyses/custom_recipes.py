@@ -62,7 +62,7 @@ class CustomRecipes(analysis.Analysis[State]):
         self.recipes = tuple(recipes)
 
     def describe(self) -> dict[str, Any]:
-        """Returns what a sum depends on beside the plan."""
+        """Returns all that a sum depends on besides the plan."""
         recipes = [recipe.to_json() for recipe in self.recipes]
         return super().describe() | {"recipes": recipes}
 

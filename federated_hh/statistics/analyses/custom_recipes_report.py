@@ -45,10 +45,8 @@ def show_truth(
     del report, algorithm, state, stored, max_k
 
 
-def headline(
-    algorithm: custom_recipes.CustomRecipes, state: custom_recipes.State
-) -> str:
-    """Returns what a program says at its end."""
+def headline(algorithm: custom_recipes.OwnRecipes, state: custom_recipes.State) -> str:
+    """Returns the program's last line."""
     lines = []
     results = algorithm.results(state)
     for row in results["recipes"].itertuples():

@@ -102,7 +102,7 @@ class Distribution(analysis.Analysis[State]):
         self._epsilon = epsilon
 
     def describe(self) -> dict[str, Any]:
-        """Returns what a sum depends on beside the plan."""
+        """Returns all that a sum depends on besides the plan."""
         return super().describe() | {
             "buckets": identities.settings(self.buckets),
             "epsilon": self._epsilon,

@@ -62,7 +62,7 @@ def show_truth(
 
 
 def headline(algorithm: distribution.Distribution, state: distribution.State) -> str:
-    """Returns what a program says at its end."""
+    """Returns the program's last line."""
     rows = algorithm.results(state)["quantiles"].itertuples()
     named = ", ".join(f"{row.seconds:.3g} s at {row.share:.0%}" for row in rows)
     return f"Quantiles of the seconds between words: {named or 'none'}."
@@ -71,7 +71,7 @@ def headline(algorithm: distribution.Distribution, state: distribution.State) ->
 def errors(
     found: nested_histograms.Distribution, truth: ground_truth.Seconds, largest: float
 ) -> dict[str, float]:
-    """Returns how far an estimate is from the truth.
+    """Returns an estimate's distances from the truth.
 
     Args:
         found: The estimate.

@@ -116,7 +116,7 @@ class Joint(ngrams.NGrams):
         )
 
     def results(self, state: ngrams.State) -> Mapping[str, pd.DataFrame]:
-        """Returns what was found.
+        """Returns the found pairs.
 
         Returns:
             ngrams: see `NGrams`, of all queries but the last, if any; pairs: of each

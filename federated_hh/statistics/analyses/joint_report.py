@@ -50,7 +50,7 @@ def show_truth(
 
 
 def headline(algorithm: joint.Joint, state: joint.State) -> str:
-    """Returns what a program says at its end."""
+    """Returns the program's last line."""
     pairs = algorithm.results(state)["pairs"]
     found = pairs[pairs["found"]].drop(columns="found")
     found = found.sort_values("estimate", ascending=False)

@@ -93,7 +93,7 @@ class NGrams(analysis.Analysis[State]):
         return range(1 if self.is_interactive else self.length, self.length + 1)
 
     def describe(self) -> dict[str, Any]:
-        """Returns what a sum depends on beside the plan."""
+        """Returns all that a sum depends on besides the plan."""
         return super().describe() | {
             "tokens": list(self.tokens),
             "length": self.length,

@@ -60,7 +60,7 @@ def show_truth(
 
 
 def headline(algorithm: ngrams.NGrams, state: ngrams.State) -> str:
-    """Returns what a program says at its end."""
+    """Returns the program's last line."""
     found = algorithm.results(state)["ngrams"]
     found = found.sort_values(["words", "estimate"], ascending=False)
     if not len(found):
@@ -104,7 +104,7 @@ def evaluate(
 
 
 def score(ranks: pd.Series, num_true: int, max_k: int) -> dict[str, float | int]:
-    """Returns how much of what was found is popular, and how much of that is found.
+    """Returns the precision and recall of the popular n-grams.
 
     Args:
         ranks: The ranks of what was found, from 1, or 0 where nobody holds it.

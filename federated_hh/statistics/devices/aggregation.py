@@ -67,7 +67,7 @@ class SecureSum(Aggregator):
         self._delete(1, 0)
 
     def worker(self) -> contextlib.AbstractContextManager[Any]:
-        """Returns what was chosen to compute."""
+        """Returns the chosen engine's worker."""
         return runtime.computing()
 
     def begin(

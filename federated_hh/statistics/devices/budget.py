@@ -73,14 +73,14 @@ def decide(
 def cost_of(
     policy: device_policy.Policy, recipe: recipe_lib.Recipe
 ) -> device_policy.Spent:
-    """Returns what an answer to a recipe spends, of each scope."""
+    """Returns the cost of an answer to a recipe, by scope."""
     return policy.cost(
         recipe.aggregate_units, recipe.local_units, recipe.minimum_cohort
     )
 
 
 def scopes(fields: Collection[str]) -> list[str]:
-    """Returns what a query spends of: the analysis, then the fields that it reads."""
+    """Returns the scopes of a query: the analysis, then the fields that it reads."""
     return [_ANALYSIS, *sorted(fields)]
 
 
@@ -130,7 +130,7 @@ class Accountant(contextlib.AbstractContextManager):
         self._database.execute("commit")
 
     def spent(self, device: int) -> dict[str, device_policy.Spent]:
-        """Returns what a device has spent, by scope."""
+        """Returns a device's spent budget, by scope."""
         found = self._database.execute(
             f"select scope, {', '.join(COLUMNS)} from spent where device = ?",
             (device,),
@@ -204,7 +204,7 @@ class Accountant(contextlib.AbstractContextManager):
     def _spent_by(
         self, devices: Sequence[int], names: Collection[str]
     ) -> dict[int, dict[str, tuple[int, ...]]]:
-        """Returns what devices have spent of some scopes, by device and scope."""
+        """Returns devices' spent budgets of some scopes, by device and scope."""
         found: dict[int, dict[str, tuple[int, ...]]] = {}
         rows = self._database.execute(
             f"select device, scope, {', '.join(COLUMNS)} from spent "
@@ -222,7 +222,7 @@ class Accountant(contextlib.AbstractContextManager):
         fields: Collection[str],
         recipe: recipe_lib.Recipe,
     ) -> tuple[Refusal | None, list[tuple]]:
-        """Returns what becomes of a query, and the rows of what is spent after it."""
+        """Returns the decision on a query, and the rows of spent budgets after it."""
         before = {
             scope: device_policy.Spent(*numbers) for scope, numbers in spent.items()
         }

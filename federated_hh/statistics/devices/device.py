@@ -98,7 +98,7 @@ class Approval:
 def randomizer_of(
     policy: device_policy.Policy, recipe: recipe_lib.Recipe
 ) -> one_hot.AsymmetricOneHotEncoding | one_hot.SymmetricOneHotEncoding:
-    """Returns what a recipe's answers are randomized with.
+    """Returns the local randomizer of a recipe's answers.
 
     Args:
         policy: Names the encoding.
@@ -194,7 +194,7 @@ def told(
     recipe: recipe_lib.Recipe,
     earlier: Iterable[recipe_lib.Recipe] = (),
 ) -> str | None:
-    """Returns what an analyst may know of why a recipe is refused; None where it isn't.
+    """Returns the reason of a refusal that an analyst may know; None without refusal.
 
     It follows from what ships with every device and from the recipes that it got, as
     an analyst could find out with a device of his own that holds no data.

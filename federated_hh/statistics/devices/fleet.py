@@ -38,7 +38,7 @@ class Fleet(abc.ABC):
         earlier: tuple[str, ...],
         stream: streams.Stream,
     ) -> Batch:
-        """Returns what the aggregation makes of a query's reports.
+        """Returns the aggregation of a query's reports.
 
         Args:
             recipe: The query's.
@@ -69,7 +69,7 @@ class Fleet(abc.ABC):
 
     @abc.abstractmethod
     def _ask(self, recipe, cohort, chances, stream) -> Batch:
-        """Returns what comes of a query; `chances` are float64 [devices]."""
+        """Returns the outcome of a query; `chances` are float64 [devices]."""
 
 
 @identities.identity("DeviceFleet")
@@ -110,7 +110,7 @@ class DeviceFleet(Fleet):
         return self._devices
 
     def worker(self) -> contextlib.AbstractContextManager[Any]:
-        """Returns what the aggregator works in."""
+        """Returns the aggregator's context."""
         return self._aggregator.worker()
 
     def _forget(self, cohort: np.ndarray) -> None:

@@ -52,7 +52,7 @@ class VectorFleet(fleet.Fleet):
         }
 
     def spent(self, number: int) -> dict[str, device_policy.Spent]:
-        """Returns what a device has spent, by scope, as `Accountant.spent` does."""
+        """Returns a device's spent budget, by scope, as `Accountant.spent` does."""
         found = {
             scope: device_policy.Spent(*spent[number].tolist())
             for scope, spent in self._spent.items()
@@ -110,7 +110,7 @@ class VectorFleet(fleet.Fleet):
     def true_cells(
         self, recipe: recipe_lib.Recipe, numbers: np.ndarray, chances: np.ndarray
     ) -> np.ndarray:
-        """Returns what `Devices.true_cell` does, of many devices: int64 [devices].
+        """Returns `Devices.true_cell` of many devices: int64 [devices].
 
         Args:
             recipe: The query's.

@@ -42,7 +42,7 @@ class DataType(abc.ABC):
 
     @abc.abstractmethod
     def to_fields(self) -> dict[str, Any]:
-        """Returns what JSON has of it."""
+        """Returns its fields in JSON."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,7 +83,7 @@ class BucketedType(DataType):
         return 1 + len(self.boundaries)
 
     def cell(self, value: Any) -> int:
-        """Returns how many boundaries are at most the value."""
+        """Returns the number of boundaries that are at most the value."""
         if isinstance(value, bool) or not isinstance(value, int | float):
             return 0
         if math.isnan(value):
@@ -100,7 +100,7 @@ class BucketedType(DataType):
         return f"[{low}, {self.boundaries[cell]:g})"
 
     def to_fields(self) -> dict[str, Any]:
-        """Returns what JSON has of it."""
+        """Returns its fields in JSON."""
         return {"dataType": "BucketedType", "boundaries": list(self.boundaries)}
 
 
@@ -186,7 +186,7 @@ class PrefixTree(DataType):
         return " ".join(self.path(cell)) if cell else OOV
 
     def to_fields(self) -> dict[str, Any]:
-        """Returns what JSON has of it."""
+        """Returns its fields in JSON."""
         tree: dict[str, list[str]] = {_ROOT: []}
         for path in self.leaves:
             for depth, token in enumerate(path):
@@ -285,7 +285,7 @@ class Content:
         return dict(reversed(found.items()))
 
     def to_fields(self) -> dict[str, Any]:
-        """Returns what JSON has of it."""
+        """Returns its fields in JSON."""
         fields = {name: kind.to_fields() for name, kind in self.types.items()}
         if len(fields) > 1:
             structure = {"dataType": "CombinationType", "structure": [*fields]}

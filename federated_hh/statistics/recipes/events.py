@@ -166,7 +166,7 @@ class NGramEvents:
 def _mean_lengths(
     words: np.ndarray, splits: np.ndarray, vocabulary: Sequence[str]
 ) -> np.ndarray:
-    """Returns how long each device's known words are on average: float64 [devices].
+    """Returns the mean length of each device's known words: float64 [devices].
 
     Args:
         words: int32 [words]: places in the vocabulary, or UNKNOWN.

@@ -179,7 +179,7 @@ class Sandbox(contextlib.AbstractContextManager):
     def answer(
         self, query: str, columns: Sequence[str], rows: Sequence[tuple[Any, ...]]
     ) -> list[tuple[Any, ...]]:
-        """Returns what a query finds in a device's rows, in the order of `columns`.
+        """Returns a query's result on a device's rows, in the order of `columns`.
 
         It is the same for any order of the rows; of a plain query, which a device
         takes one row of by chance, but for the order in which it finds them.

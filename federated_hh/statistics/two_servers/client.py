@@ -49,7 +49,7 @@ class ClientBlock:
         self._tables = bit_proof.table(reports, blinds)
 
     def shares(self) -> Uploads:
-        """Returns what each server gets of the reports."""
+        """Returns each server's shares of the reports."""
         tables = self._tables.reshape(len(self._tables), self._proof.table_size)
         first, second = (
             messages.encode_shares(
@@ -64,7 +64,7 @@ class ClientBlock:
         return first, second
 
     def proofs(self, challenge: bytes) -> Uploads:
-        """Returns what each server gets of the proofs.
+        """Returns each server's shares of the proofs.
 
         Args:
             challenge: That the servers drew when they had the shares.

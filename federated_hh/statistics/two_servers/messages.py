@@ -75,7 +75,7 @@ def encode_proofs(
 
 
 def parse_shares(messages: list[bytes], num_values: int) -> Parsed:
-    """Returns what is in messages of so many values."""
+    """Parses messages of so many values."""
     words = _words(messages, _SHARE_HEADER + num_values)
     return Parsed(
         _identifiers(words),
@@ -88,7 +88,7 @@ def parse_shares(messages: list[bytes], num_values: int) -> Parsed:
 
 
 def parse_proofs(messages: list[bytes], num_values: int) -> Parsed:
-    """Returns what is in messages of so many values."""
+    """Parses messages of so many values."""
     words = _words(messages, _PROOF_HEADER + num_values)
     return Parsed(
         _identifiers(words),

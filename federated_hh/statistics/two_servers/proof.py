@@ -122,7 +122,7 @@ class BitProof:
         return proofs
 
     def query(self, tables: np.ndarray, proofs: np.ndarray, point: int) -> np.ndarray:
-        """Returns what a server opens: its share of the f_i and of P at a point.
+        """Returns a server's opening: its share of the f_i and of P at a point.
 
         Args:
             tables: uint64 [reports, table_size]: shares.
@@ -154,7 +154,7 @@ class BitProof:
     def accepts(
         self, mine: np.ndarray, theirs: np.ndarray, gammas: np.ndarray
     ) -> np.ndarray:
-        """Returns which reports are well-formed: bool [reports].
+        """Returns whether each report is well-formed: bool [reports].
 
         Args:
             mine: uint64 [reports, wires + 1], as `query` returns it.
@@ -188,7 +188,7 @@ class BitProof:
         return field_lib.Matrix(self.field, rows, field_lib.LIMBS * (2**16 - 1) + g)
 
     def _lagrange(self, degree: int, point: int) -> np.ndarray:
-        """Returns what a polynomial's values at 0 to its degree count at a point."""
+        """Returns the weights of a polynomial's values, 0 to its degree, at a point."""
         p = self.field.modulus
         before, after = [1], [1]
         for node in range(degree):
