@@ -26,6 +26,7 @@ help_text.first(
 
 
 def _check_flags() -> None:
+    option_flags.check_all(_OPTIONS.read, _POPULATION.read)
     options, population = _OPTIONS.read(), _POPULATION.read()
     options.check_memory(len(ldp_triehh_options.characters_of(population)))
     if population.is_synthetic:
@@ -132,9 +133,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
     print(done.verdict)
 
 
-main = experiment_flags.main_of(
-    _PROGRAM, run, _OPTIONS, population=_POPULATION, check=_check_flags
-)
+main = experiment_flags.main_of(_PROGRAM, _check_flags, run, _POPULATION)
 
 if __name__ == "__main__":
     app.run(main, flags_parser=option_flags.parse)

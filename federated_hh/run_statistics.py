@@ -23,6 +23,9 @@ help_text.first(
 )
 
 
+_check_flags = experiment_flags.check_of(_OPTIONS, _LANGUAGE, _POPULATION)
+
+
 def run(arguments: experiment_flags.Arguments) -> None:
     """Runs the analysis that the flags describe."""
     from federated_hh.populations import client_sentences, vocabulary
@@ -76,9 +79,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
         raise ValueError(f"{options.recipe[number]}: {reason}")
 
 
-main = experiment_flags.main_of(
-    _PROGRAM, run, _OPTIONS, _LANGUAGE, population=_POPULATION
-)
+main = experiment_flags.main_of(_PROGRAM, _check_flags, run, _POPULATION)
 
 if __name__ == "__main__":
     app.run(main, flags_parser=option_flags.parse)

@@ -25,6 +25,9 @@ help_text.first(
 )
 
 
+_check_flags = experiment_flags.check_of(_OPTIONS, _SECURE_SUM, _POPULATION)
+
+
 def run(arguments: experiment_flags.Arguments) -> None:
     """Runs the experiment that the flags describe."""
     options, population_options = _OPTIONS.read(), _POPULATION.read()
@@ -100,9 +103,7 @@ def _summary(parameters, delta: float) -> str:
     )
 
 
-main = experiment_flags.main_of(
-    _PROGRAM, run, _OPTIONS, _SECURE_SUM, population=_POPULATION
-)
+main = experiment_flags.main_of(_PROGRAM, _check_flags, run, _POPULATION)
 
 if __name__ == "__main__":
     app.run(main, flags_parser=option_flags.parse)

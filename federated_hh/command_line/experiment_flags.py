@@ -151,33 +151,33 @@ def look_ahead(arguments: Sequence[str], name: str) -> tuple[str | None, bool]:
     return (values[0] if values else None), False
 
 
-def main_of(
-    program: str,
-    run: Callable[[Arguments], None],
-    *options: Any,
-    population: Any,
-    check: Callable[[], None] | None = None,
-) -> Callable[[Sequence[str]], None]:
-    """Returns an experiment program's `main`; see `run_program`.
+def check_of(*options: Any) -> Callable[[], None]:
+    """Returns the check of a program's flags, which tells all that is wrong at once.
 
     Args:
-        program: Name of the program's module.
-        run: Main part.
         *options: Flags of the program, as `option_flags.define` returns them.
-        population: Flags of its population.
-        check: Raises `ValueError` for flags that do not fit, each alone being allowed.
     """
+    return lambda: option_flags.check_all(*(each.read for each in options))
 
-    def main(argv: Sequence[str]) -> None:
-        def check_flags() -> None:
-            option_flags.check_all(*(each.read for each in (*options, population)))
-            if check is not None:
-                check()
 
-        is_synthetic = population.is_synthetic
-        run_program(argv, program, check_flags, run, is_synthetic=is_synthetic)
+def main_of(
+    program: str,
+    check_flags: Callable[[], None],
+    run: Callable[[Arguments], None],
+    population: Any,
+) -> Callable[[Sequence[str]], None]:
+    """Returns an experiment program's `main`.
 
-    return main
+    Args:
+        program: See `run_program`.
+        check_flags: See `run_program`.
+        run: See `run_program`.
+        population: Flags of the program's population.
+    """
+    is_synthetic = population.is_synthetic
+    return lambda argv: run_program(
+        argv, program, check_flags, run, is_synthetic=is_synthetic
+    )
 
 
 def run_program(
