@@ -267,11 +267,15 @@ class ProgramTest(parameterized.TestCase):
 
     def test_real_runs(self):
         paths = []
+        words = self.scratch / "words.txt"
+        words.write_text("".join(f"{'abcdefghi'[:n]}\t1\n" for n in range(1, 10)))
         for name, clients in (("first", 40), ("second", 60)):
             paths.append(str(self.scratch / name))
             algorithm = median_length.MedianLength.of(
                 median_length.Options(cohort_size=clients),
-                population_options.PopulationOptions(num_clients=500),
+                population_options.PopulationOptions(
+                    num_clients=500, common_words=str(words)
+                ),
                 str(self.scratch / "cache"),
                 1,
             )
