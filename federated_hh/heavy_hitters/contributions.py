@@ -46,7 +46,7 @@ class MappedItems(mapped_columns.MappedColumns):
         """Returns the items that the devices of a block report on.
 
         Args:
-            sampler: What a device with more than `bound` items does.
+            sampler: Choice of a client with more than `bound` items.
             clients: int64, shape [block]: indices into the population.
             candidate_of_word: int32, shape [words]: for each word of the population
                 the candidate that it begins with, or -1.

@@ -151,7 +151,7 @@ def discovery_rates(
     Args:
         found: The words that each repeat found, as in `scores_at_k`.
         truth: The ground truth.
-        num_words: How many of the most frequent words to list.
+        num_words: Number of the most frequent words to list.
 
     Returns:
         A row a word, by decreasing count, with the columns word_id, true_count,

@@ -58,7 +58,7 @@ def against_noise(
         law: The law of a candidate's votes.
         found: The words of the level.
         kept_votes: The votes of what it keeps: int, shape [kept].
-        least_votes: What it keeps has as many, at least 1.
+        least_votes: Least votes of a kept candidate, at least 1.
         new_words: Candidates that are words not found before.
         min_standard_errors: See `LdpTrieHHParameters`.
 

@@ -31,7 +31,7 @@ class MappedPopulation(mapped_columns.MappedColumns):
         """Returns the word of each client of a block.
 
         Args:
-            selection: How to pick it.
+            selection: Way to pick it.
             clients: int64, shape [block]: indices into the population.
             bits: uint64, shape [block]: each client's random bits of this round.
                 MOST_FREQUENT uses none.

@@ -67,7 +67,7 @@ def of_gaussian(
         gaussian: From a delta, beside `delta_besides`, to epsilon with the Gaussian.
         delta: In (0, 1), beside `delta_besides`.
         num_rounds: Rounds that noise was added in, at least 1.
-        delta_besides: What is part of all of these deltas.
+        delta_besides: Common part of all of these deltas.
     """
     numbers = fractions.Fraction(num_rounds) * 2**_LOG_VALUES_PER_ROUND
     factor = numbers * fractions.Fraction(2) ** _LOG_FACTOR

@@ -24,7 +24,7 @@ def smallest_epsilon(
         delta: Wanted delta, in (0, 1).
         largest: An epsilon that is known to be enough (with delta 0), such as the
             local one.
-        guess: Where the epsilon may be; only the running time depends on it.
+        guess: Guess of the epsilon; only the running time depends on it.
 
     Returns:
         An epsilon with `delta_at(epsilon) <= delta`, at most 1e-8 (relative) above

@@ -49,7 +49,7 @@ def converted(guarantee: Guarantee, adjacency: Adjacency) -> Guarantee:
     contribute zeros; and none from an item to a client, who may have any number.
 
     Args:
-        guarantee: What holds.
+        guarantee: Guarantee.
         adjacency: What it is to be for.
 
     Raises:
@@ -99,7 +99,7 @@ class Entry:
     """One mechanism in a ledger.
 
     Attributes:
-        name: What ran.
+        name: Name of the program.
         guarantee: The guarantee of all that it released, for the ledger's adjacency.
     """
 
@@ -136,7 +136,7 @@ class Ledger:
         """Adds a mechanism, converted to the ledger's adjacency.
 
         Args:
-            name: What ran.
+            name: Name of the program.
             guarantee: The guarantee of all that it released.
 
         Raises:

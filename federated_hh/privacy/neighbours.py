@@ -45,7 +45,7 @@ class Adjacency(_Described):
     """The pairs D, D' that are neighbours.
 
     Attributes:
-        unit: What they differ in.
+        unit: Unit in which they differ.
     """
 
     unit: Unit

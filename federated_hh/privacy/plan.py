@@ -56,8 +56,8 @@ class Draw(Generic[P]):
 
     Attributes:
         cohort: int64 [cohort_size], ascending, distinct.
-        places: What the sampler has to remember.
-        metrics: What only the simulator knows of how they came together.
+        places: Sampler's state.
+        metrics: Metrics of their choice that only the simulator knows.
     """
 
     cohort: np.ndarray
@@ -90,7 +90,7 @@ class Sampler(abc.ABC, Generic[P]):
         """Chooses the clients of a round.
 
         Args:
-            places: As of the last round.
+            places: Sampler's state after the last round.
             number: The round of its repeat, from 0.
             stream: The stream of the repeat; the same in all its rounds.
         """
@@ -126,8 +126,8 @@ class Release(Generic[M]):
     """The release of a mechanism.
 
     Attributes:
-        value: What the server's code gets to see.
-        state: What the mechanism has to remember; no exact sum.
+        value: Released value that the server's code sees.
+        state: State of the mechanism; no exact sum.
         metrics: Released.
     """
 
@@ -151,7 +151,7 @@ class Mechanism(abc.ABC, Generic[M]):
 
         Args:
             total: The sum of the clients' contributions.
-            state: As of the last round.
+            state: State after the last round.
             facts: The facts of the round, as recorded before it.
             stream: Its history is a digest of this sum and of all before it.
         """
@@ -176,7 +176,7 @@ def check_number(number: int, most: int, what: str) -> None:
     Args:
         number: The round, from 1.
         most: The last one.
-        what: Where the plan says so.
+        what: Name of the limit in the plan.
     """
     if number > most:
         raise ValueError(f"round {number} is not in the plan: {what} is {most}")
@@ -188,7 +188,7 @@ class Record:
 
     Attributes:
         rounds: All rounds of all repeats, written down before anybody was asked.
-        places: What the sampler remembered at the end of each repeat.
+        places: Sampler's state at the end of each repeat.
     """
 
     rounds: realised.RealisedRounds
@@ -201,7 +201,7 @@ class Repeat:
 
     Attributes:
         rounds: Rounds done.
-        places: What the sampler remembers.
+        places: Sampler's state.
     """
 
     rounds: int
@@ -253,7 +253,7 @@ def register(
         sampling: The law of the cohorts.
         contribution: The class of contributions that it holds for.
         mechanism: The class of mechanisms.
-        theorem: What is proved.
+        theorem: Theorem.
     """
     _theorems.append((sampling, contribution, mechanism, theorem))
 
@@ -264,9 +264,9 @@ class Plan(Generic[_SamplerT, _ContributionT, _MechanismT]):
     """A run's sampler, contribution and mechanism; see this module's docstring.
 
     Attributes:
-        sampler: Which clients are asked.
+        sampler: Sampler of the cohorts.
         contribution: What one client may send.
-        mechanism: What is released of the sum.
+        mechanism: Mechanism that releases the sum.
 
     Raises:
         ValueError: If there is no theorem for the three, or its conditions are not
@@ -305,7 +305,7 @@ class Plan(Generic[_SamplerT, _ContributionT, _MechanismT]):
 
         Args:
             number: The round of its repeat, from 1.
-            facts: What the accounting is told of it.
+            facts: Facts for the accounting.
 
         Raises:
             ValueError: The round is none that the statement is of.
@@ -325,8 +325,8 @@ class Plan(Generic[_SamplerT, _ContributionT, _MechanismT]):
         """Returns the privacy statement.
 
         Args:
-            record: What was run; None for the worst case that is planned.
+            record: Record of the run; None for the planned worst case.
             delta: The delta of the guarantees, in (0, 1).
-            repeats: How many repeats are planned; a record has its own.
+            repeats: Number of planned repeats; a record has its own.
         """
         return self.theorem.statement(self, record, delta, repeats)

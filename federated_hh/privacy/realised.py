@@ -24,7 +24,7 @@ class Round:
     """A round that was run.
 
     Attributes:
-        repeat: Which of several runs on the population, from 0.
+        repeat: Number of the run among those on the population, from 0.
         number: The round of that run, from 1.
         clients: How many clients were asked; at least 1.
         cohort: SHA-256 of who was asked; see `of`. A secret where the sampling
@@ -77,7 +77,7 @@ class Realised:
     """A statement's summary of the rounds that it rests on.
 
     Attributes:
-        rounds: How many there were; at least 1.
+        rounds: Number of rounds, at least 1.
         clients: How many clients they asked together, with repetition.
     """
 

@@ -28,7 +28,7 @@ def sum_upwards(total: float, terms: int) -> float:
 
     Args:
         total: The sum in float64, in any order, of the numbers rounded to nearest.
-        terms: How many there are, below 2^40.
+        terms: Number of terms, below 2^40.
 
     Returns:
         No less than the sum of the numbers as they were before they were rounded.

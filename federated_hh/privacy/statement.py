@@ -71,19 +71,19 @@ class PrivacyStatement:
 
     Attributes:
         setting: Whom one has to trust: "central DP", "local DP", "aggregate DP", ...
-        protected: Which data accesses are covered.
+        protected: Data accesses that are covered.
         adjacency: The definition of neighbouring data sets that comes first; each
             guarantee has its own.
         mechanism: The algorithm, with its source.
         mechanism_output: What the guarantee is about; all that is computed from it
             is covered too.
-        guarantees: What holds; empty only together with `no_guarantee_reason`.
+        guarantees: Guarantees; empty only together with `no_guarantee_reason`.
         no_guarantee_reason: Why nothing is guaranteed; None where something is.
         parameters: Name to number or text, of all that the numbers depend on.
         accounting: How the numbers were computed.
         assumptions: What has to hold in the system for the guarantees.
-        not_counted: What is not covered by the guarantees.
-        verifiability: How somebody else can check the claims.
+        not_counted: Data and events that the guarantees do not cover.
+        verifiability: Ways for others to check the claims.
         realised: The rounds that the numbers are from; None where they are planned,
             from the configuration.
         num_repeats: The number of repeats that guarantees of all of them are about.

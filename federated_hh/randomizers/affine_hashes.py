@@ -25,7 +25,7 @@ class AffineHashes:
     """Public hash functions from the items 0 to domain_size - 1 to cells.
 
     Attributes:
-        num_functions: How many, in [1, 2^20].
+        num_functions: Number of functions, in [1, 2^20].
         num_cells: A power of two in [2, 2^20].
         domain_size: In [2, 2^31 - 1].
         seed: Which functions; at least 0. It is no secret.

@@ -63,7 +63,7 @@ class Coin:
         """Tosses the coin in a TensorFlow graph.
 
         Args:
-            shape: How many coins, a shape.
+            shape: Shape of the coins.
             seed: An int32 or int64 stateless seed of shape [2].
 
         Returns:

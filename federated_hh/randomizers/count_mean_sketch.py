@@ -50,7 +50,7 @@ class CountMeanSketch(local_randomizer.LocalRandomizer):
             domain_size: See `LocalRandomizer`.
             num_hashes: k, in [1, 2^20].
             num_cells: m, a power of two in [2, 2^20].
-            hash_seed: Which hash functions; public.
+            hash_seed: Seed of the hash functions; public.
 
         Raises:
             ValueError: If a parameter is out of its range.

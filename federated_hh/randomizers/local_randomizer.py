@@ -125,7 +125,7 @@ class LocalRandomizer(abc.ABC):
         """Counts the reports that speak for each item.
 
         Args:
-            reports: What `randomize` returned.
+            reports: Reports that `randomize` returned.
 
         Returns:
             int64, shape [domain_size].
@@ -197,7 +197,7 @@ class LocalRandomizer(abc.ABC):
             seed: Checked.
             count: From reports to int64 counts of a shape.
             shape: That one.
-            values_per_report: How many numbers a report has in memory.
+            values_per_report: Numbers of a report in memory.
         """
         batch = max(1, _VALUES_AT_ONCE // values_per_report)
         num_batches = (tf.size(items) + batch - 1) // batch
@@ -275,7 +275,7 @@ class LocalRandomizer(abc.ABC):
 
         Args:
             counts: The sum of the reports, or some items' part of it; any shape.
-            num_reports: How many reports were summed, at least 0.
+            num_reports: Number of summed reports, at least 0.
 
         Returns:
             float64, of the shape of `counts`; may be negative.
@@ -298,7 +298,7 @@ class LocalRandomizer(abc.ABC):
         Args:
             true_counts: How many of the reports have the item; any shape, each in
                 [0, num_reports]. Estimates may stand in for them where they are.
-            num_reports: How many reports were summed, at least 0.
+            num_reports: Number of summed reports, at least 0.
 
         Returns:
             float64, of the shape of `true_counts`.

@@ -122,8 +122,8 @@ class _Cells(NamedTuple):
 
     Attributes:
         part: The part.
-        picks: How many picks each report has in it, at least 1.
-        reports: How many there are.
+        picks: Picks of each report in it, at least 1.
+        reports: Number of reports.
         left: Where the result counts reports with no pick in the left half; those
             with one come next.
         right: The same of the right half.

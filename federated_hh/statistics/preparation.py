@@ -42,7 +42,7 @@ class Prepared:
 
     Attributes:
         algorithm: The analysis.
-        stored: What the devices store.
+        stored: Contents of the devices.
     """
 
     algorithm: analysis.Analysis[Any]
@@ -113,8 +113,8 @@ def prepare(
 
     Args:
         options: The options of the analysis.
-        text: What the devices' owners typed.
-        vocabulary: That the text is in: the known words.
+        text: Text that the devices' owners typed.
+        vocabulary: Vocabulary of the text: the known words.
         seed: The seed of what is synthetic of the events.
         recipes: An analyst's own, if any.
 

@@ -48,11 +48,11 @@ def write(
 
     Args:
         directory: The directory of the run.
-        prepared: What was run.
+        prepared: Run that was made.
         state: At its end.
-        statement: What is guaranteed.
+        statement: Privacy statement.
         max_k: What is found is compared with the true top K.
-        device: Whose log to show; None for nobody's.
+        device: Device whose log to show; None for no log.
 
     Returns:
         What the run comes to.

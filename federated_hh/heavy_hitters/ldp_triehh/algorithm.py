@@ -92,7 +92,7 @@ def plan_of(
     """Returns the plan of LDP TrieHH.
 
     Args:
-        parameters: What to do.
+        parameters: Parameters of the run.
         num_clients: Clients of the population.
         report_sampling: Whether reports are drawn one by one, or their sum at once.
         aggregation: How votes are kept from the server.
@@ -144,7 +144,7 @@ class LdpTrieHH(algorithm.Algorithm[LdpTrieHHState, np.ndarray]):
         Args:
             population: The clients; dictionary words were left out when it was
                 prepared.
-            parameters: What to do.
+            parameters: Parameters of the run.
             alphabet: Has all characters of the population's words. The end symbol is
                 one more symbol.
             report_sampling: See `plan_of`.

@@ -80,7 +80,7 @@ class LdpTrieHHParameters(ldp_triehh_settings.LdpTrieHHSettings):
             num_clients: Clients in the population.
             alphabet: The alphabet of the trie.
             block_size: The most clients in a block.
-            report_sampling: How reports come about.
+            report_sampling: Way to draw the reports.
 
         Raises:
             ValueError: If there are too few clients for all levels and passes, if a
@@ -184,7 +184,7 @@ def check_num_candidates(prefixes: int, candidates: int) -> None:
     """Raises a `ValueError` if a level has more candidates than can be numbered.
 
     Args:
-        prefixes: That the candidates extend.
+        prefixes: Prefixes that the candidates extend.
         candidates: The candidates, "no item" not counted.
     """
     most = arguments.MAX_DOMAIN_SIZE - 1

@@ -39,12 +39,12 @@ class RunSummary:
     """The report's contents besides the results.
 
     Attributes:
-        algorithm: What was run.
+        algorithm: Algorithm that was run.
         statement: The privacy statement.
         anonymity: A row for each way to evaluate approximate k-anonymity; without
             rows where there is none.
         anonymity_text: What to know about it, Markdown.
-        findable: What could be found, known before the run: `detection.rows`.
+        findable: Words that can be found, known before the run: `detection.rows`.
     """
 
     algorithm: ldp_triehh.LdpTrieHH

@@ -80,10 +80,10 @@ def counting_group(
     """Draws the clients of the counting task, of those who are in no cohort.
 
     Args:
-        algorithm: What was run.
-        seed: The run's.
+        algorithm: Algorithm that was run.
+        seed: Seed of the run.
         repeat: From 0.
-        num_clients: How many, at least 0; None for all that are in no cohort.
+        num_clients: Clients to draw, at least 0; None for all that are in no cohort.
 
     Returns:
         int64, shape [num_clients], distinct: a uniform sample of the population, as
@@ -119,11 +119,11 @@ def evaluate(
     """Puts what the repeats found beside the truth, and counts the coverage.
 
     Args:
-        algorithm: What was run.
+        algorithm: Algorithm that was run.
         found: The words of each repeat.
         metrics: A row a level of each repeat, in order, with repeat, pass_number,
             level and expected_false_words.
-        seed: The run's.
+        seed: Seed of the run.
         counting_clients: See `counting_group`. With 0, or where nobody is left,
             nothing is estimated.
 

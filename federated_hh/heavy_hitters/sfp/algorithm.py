@@ -103,7 +103,7 @@ class SequenceFragmentPuzzle(algorithm.Algorithm[SfpState, np.ndarray]):
 
         Args:
             clients: The population.
-            options: What to do.
+            options: Options of the run.
             alphabet: Has all characters of the population's words.
             population_has_empty_users: Whether clients without words are in it.
 

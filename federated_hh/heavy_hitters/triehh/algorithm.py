@@ -56,7 +56,7 @@ class TrieHHState:
     """The server's state between rounds.
 
     Attributes:
-        trie: What was learned.
+        trie: Trie of the learned prefixes.
         round_number: Rounds done.
         finished: Whether the last round added no prefix, or was the last allowed.
     """
@@ -124,7 +124,7 @@ class TrieHH(algorithm.Algorithm[TrieHHState, np.ndarray]):
             alphabet: Has all characters of the population's words.
             num_blocks: Into how many client values a cohort is cut; by default what
                 is fast. The result does not depend on it.
-            masking: How votes are masked; None where they are summed as they are.
+            masking: Masks of the votes; None for an ideal sum.
 
         Raises:
             ValueError: If the plan is for another number of clients, a word has a

@@ -142,10 +142,10 @@ def write(
 
     Args:
         directory: The directory of the run.
-        algorithm: What was run.
-        results: What it found.
+        algorithm: Algorithm that was run.
+        results: Results of the run.
         statement: The statement of the run.
-        findable: What could be found, known before the run: `detection.rows`.
+        findable: Words that can be found, known before the run: `detection.rows`.
 
     Returns:
         What the run comes to.

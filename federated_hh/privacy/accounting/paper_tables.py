@@ -42,8 +42,8 @@ class TableRow:
     """One number of a paper.
 
     Attributes:
-        paper: Which paper.
-        item: Which number.
+        paper: Name of the paper.
+        item: Name of the number.
         printed: As printed; "-" for a number that the paper does not have.
         computed: Ours, in as many digits, or more.
         equal: "yes", "no", or "-" where nothing is printed.

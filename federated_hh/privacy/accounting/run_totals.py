@@ -49,11 +49,11 @@ class Run:
     """A run, as far as a total depends on it.
 
     Attributes:
-        name: What messages call it.
+        name: Name in messages.
         statement: Its privacy statement.
         program: What ran; two programs need not mean the same by an item.
         population: The fingerprint of its population; None where it is not known.
-        warnings: What could not be checked of its statement.
+        warnings: Parts of its statement that could not be checked.
     """
 
     name: str

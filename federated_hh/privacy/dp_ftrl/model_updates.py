@@ -29,9 +29,9 @@ class UpdateSum:
     Attributes:
         parts: By the weights' names: int64 where updates are clipped, in units of
             C / 2^32; else float32.
-        num_clients: How many clients were asked: what the mean divides by.
-        num_below: How many had an update no longer than the tracked norm.
-        num_non_finite: How many had an update that is not finite, and counts as zero.
+        num_clients: Clients of the cohort: the mean's divisor.
+        num_below: Clients whose update is no longer than the tracked norm.
+        num_non_finite: Clients whose update is not finite, and counts as zero.
     """
 
     parts: Mapping[str, np.ndarray]
@@ -61,7 +61,7 @@ class PartialUpdateSum(UpdateSum):
     """The sum of those of a cohort who did not drop out.
 
     Attributes:
-        num_left: How many they are.
+        num_left: Their number.
     """
 
     num_left: int
@@ -103,7 +103,7 @@ class Update(plan_lib.Contribution):
 
         Args:
             cohort_size: Clients of a round.
-            mechanism: What is done with their sum.
+            mechanism: Mechanism that releases their sum.
         """
         if (self.norm_factor is not None) != math.isfinite(mechanism.clip_norm):
             raise ValueError(
@@ -163,7 +163,7 @@ class UpdateState:
         round_number: Rounds done.
         clip_norm: C, to which the next round's updates are clipped.
         tracked_norm: The current estimate where the clip adapts; else the clip norm.
-        noise: Where the noise on updates stands.
+        noise: Name of the noise on updates.
         count_noise: Where the noise on counts stands.
     """
 
@@ -187,9 +187,9 @@ class UpdateMechanism(plan_lib.Mechanism[UpdateState]):
         clip_norm: C, or C^0 where it adapts; above 0, infinite only without noise.
         name: A short name, for statements.
         about: What the mechanism is, for statements.
-        planned: How the cost is computed from limits, for statements.
-        realised: How it is computed from what happened.
-        verifiability: How somebody else can check the claims.
+        planned: Way to compute the cost from limits, for statements.
+        realised: Way to compute it from participations.
+        verifiability: Ways for others to check the claims.
     """
 
     num_rounds: int

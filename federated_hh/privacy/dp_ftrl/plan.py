@@ -45,12 +45,12 @@ class _Participation:
     """The limits on clients' participation in each repeat.
 
     Attributes:
-        repeats: How many.
+        repeats: Number of repeats.
         num_rounds: The number of rounds of all repeats together.
         longest: Rounds of the longest repeat.
         limits: MaxP and MinS: as planned, or the most and the fewest of all clients.
         rho: zCDP of all repeats together.
-        realised: What was realised; None for what is planned.
+        realised: Realised participations; None before a run.
     """
 
     repeats: int
@@ -143,7 +143,7 @@ def plan_of(
     """Returns the plan of a training run.
 
     Args:
-        sampler: How cohorts come together.
+        sampler: Sampler of the cohorts.
         mechanism: What is released of a sum; clients clip where its clip norm is
             finite.
         contribution: How updates are encoded; None for exact integers where clients

@@ -213,7 +213,7 @@ def worst_column(values: np.ndarray, most: int, gap: int) -> np.ndarray:
 
     Args:
         values: [num_rounds], its coefficients.
-        most: How many columns, at most.
+        most: Largest number of columns.
         gap: Their distance b.
     """
     rounds = len(values)

@@ -182,7 +182,7 @@ class AddedNoise(model_updates.UpdateMechanism):
 
         Args:
             total: The total of clipped updates.
-            state: As of the last round.
+            state: State after the last round.
             facts: Has the `clip_norm` that the clients were told.
             stream: The stream of the round.
 

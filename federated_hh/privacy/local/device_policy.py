@@ -78,7 +78,7 @@ class Limits:
 
     Attributes:
         aggregate_epsilon: The epsilon of all cohort aggregates together.
-        reports: How many there may be.
+        reports: Largest number of reports.
         local_epsilon: The most of one report.
     """
 
@@ -99,7 +99,7 @@ class Spent:
     Attributes:
         units: The sum of the epsilons, in millionths.
         squares: The sum of their squares, in millionths of millionths.
-        reports: How many there were.
+        reports: Number of reports.
         divergence: The sum of their Renyi divergences, in millionths of millionths,
             where the composition is by Renyi.
     """
@@ -127,7 +127,7 @@ class Policy:
         analysis: Its identifier.
         limits: The limits of the whole analysis.
         fields: The limits of each data field; others are not to be read.
-        randomizer: What reports are made with.
+        randomizer: Local randomizer of the reports.
         delta: The delta of the aggregate of one query, in (0, 1).
         composition: How the epsilons of several queries add up.
         slack: delta' of the advanced and the Renyi composition, in (0, 1/2). Beyond
@@ -290,7 +290,7 @@ class Policy:
         """Returns delta of all that a device ever answers of some analyses like this.
 
         Args:
-            repeats: How many there are.
+            repeats: Number of repeats.
         """
         one = fractions.Fraction(self.slack or 0)
         if self.composition is not Composition.RENYI:
@@ -314,7 +314,7 @@ def units_of(epsilon: float, name: str) -> int:
 
     Args:
         epsilon: Above 0 and at most 100, with at most six digits behind the point.
-        name: What it is, for the message.
+        name: Name for the message.
 
     Raises:
         ValueError: If it is not so.
@@ -345,7 +345,7 @@ def minimum_cohort(
     """Returns the fewest reports whose sum has an aggregate epsilon.
 
     Args:
-        randomizer: What the reports are made with.
+        randomizer: Local randomizer of the reports.
         local_units: Epsilon of a report, for replacement, in millionths.
         aggregate_units: The epsilon of the sum, in millionths.
         delta: The delta of the sum.

@@ -43,7 +43,7 @@ class DeviceReports(plan_lib.Contribution):
     """At most one report a device and query, if its policy allows it.
 
     Attributes:
-        policy: What ships with every device.
+        policy: Policy that ships with every device.
         max_queries: The most queries of a repeat, at least 1.
         aggregation: Who adds the reports up, in statements.
     """
@@ -63,7 +63,7 @@ class Batch:
     Attributes:
         counts: int64 [cells]: the sum of the reports; None where the aggregation
             itself keeps it back.
-        reports: How many they are.
+        reports: Number of reports.
         minimum_cohort: The largest minimum that travelled with one of them.
     """
 

@@ -202,10 +202,10 @@ class _Level:
 
     Attributes:
         law: The law of a candidate's votes.
-        least_votes: What the last of the kept candidates may have, ascending.
+        least_votes: Possible votes of the last kept candidate, ascending.
         chances: The chances of each of them.
         cut: Votes that a word needs to be released.
-        kept: How many candidates noise leaves, on average.
+        kept: Mean number of candidates that noise leaves.
     """
 
     law: vote_law.VoteLaw
@@ -220,7 +220,7 @@ class _Level:
         """Computes the probability that a candidate has the votes that it needs.
 
         Args:
-            votes: What its holders may give, consecutive.
+            votes: Possible votes of its holders, consecutive.
             chances: The chances of each.
             needed: The votes that it needs, for each of `least_votes`.
             rest: The reports of all others.

@@ -107,7 +107,7 @@ def threshold_law(
         num_reports: Reports that were summed, at least 1.
         share: Probability that a report votes for a candidate, the same for all.
         candidates: At least 1.
-        kept: How many of them with the most votes are kept, at least 1.
+        kept: Kept candidates, those with the most votes; at least 1.
 
     Returns:
         Numbers of votes, and their probabilities: int64 and float64, shape [values].

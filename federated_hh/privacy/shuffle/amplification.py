@@ -82,7 +82,7 @@ class Reports:
     """A randomizer with its parameters.
 
     Attributes:
-        randomizer: Which one.
+        randomizer: Name of the randomizer.
         local_epsilon: Its local epsilon, in (0, 100]; for SYMMETRIC_ONE_HOT that for
             deletion.
         domain_size: Items a report is about, the "no item" symbol included; needed

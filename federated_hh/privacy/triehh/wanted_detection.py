@@ -190,8 +190,8 @@ def advice(num_found: int, part: float, table: Sequence[dict[str, Any]]) -> str:
     """Returns why little was found, and what would help; nothing where it was enough.
 
     Args:
-        num_found: How many words.
-        part: How good that is, from 0 to 1, as F1 or a coverage; nan if unknown.
+        num_found: Number of found words.
+        part: Quality, from 0 to 1, as F1 or a coverage; nan if unknown.
         table: From `rows`.
     """
     if num_found >= _ENOUGH and not part < _ENOUGH_OF_ALL:

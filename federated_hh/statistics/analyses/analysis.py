@@ -33,7 +33,7 @@ class Asked:
     Attributes:
         recipes: Those that every device was asked, as JSON; none where each device is
             asked once.
-        queries: How many queries there were.
+        queries: Number of queries so far.
     """
 
     recipes: tuple[str, ...]
@@ -48,7 +48,7 @@ class Estimates:
         counts: float64 [cells], without bias: how many of the reports have each cell.
         stderrs: float64 [cells]: their standard errors (McMillan et al. 2022, Theorems
             A.2 and C.2).
-        reports: How many there were.
+        reports: Number of reports.
     """
 
     counts: np.ndarray
@@ -73,8 +73,8 @@ class Analysis(algorithm.Algorithm[S, device_reports_plan.Batch]):
         """Makes the plan.
 
         Args:
-            devices: Who is asked.
-            approval: What ships with each.
+            devices: Devices of the cohort.
+            approval: Approval that ships with each device.
             sampler: Which of them a query is sent to: disjoint cohorts, or everybody.
             max_queries: The most queries, at least 1.
             aggregation: Who adds reports up.
@@ -107,8 +107,8 @@ class Analysis(algorithm.Algorithm[S, device_reports_plan.Batch]):
         """Returns the next state but for `Asked`, and metrics.
 
         Args:
-            state: That `recipe` was asked with.
-            recipe: What it gave.
+            state: State that `recipe` was called with.
+            recipe: Recipe of the answer.
             estimates: None where there were too few reports.
         """
 
@@ -198,7 +198,7 @@ class Analysis(algorithm.Algorithm[S, device_reports_plan.Batch]):
 
         Args:
             recipe: The query's.
-            reports: How many there were.
+            reports: Number of reports.
             chance: With which a cell that nobody has may be above it: the ones of such
                 a cell are binomial, whose tail is not that of a normal law.
         """
@@ -321,7 +321,7 @@ def report_budget(
     """Returns the largest local epsilon for an aggregate's, and the minimum cohort.
 
     Args:
-        randomizer: What reports are made with.
+        randomizer: Local randomizer of the reports.
         delta: The delta of the aggregate.
         limit: The most that the local epsilon may be, for replacement.
         epsilon: The epsilon of the aggregate.

@@ -24,7 +24,7 @@ class Answer:
         told: Why nothing, as far as an analyst may know; empty where there is a sum.
         counts: float64 [cells]: the estimates; empty without a sum.
         stderrs: float64 [cells], or empty.
-        reports: How many there were.
+        reports: Number of reports.
     """
 
     told: str

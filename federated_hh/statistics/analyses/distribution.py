@@ -39,8 +39,8 @@ class Buckets:
     """The buckets of a query.
 
     Attributes:
-        largest: Where the last bucket begins; the first begins at 0.
-        first: How many equal buckets the first query has between.
+        largest: Start of the last bucket; the first starts at 0.
+        first: Equal buckets of the first query in between.
         parts: Into how many equal parts a bucket is split.
         split_stderrs: A bucket is split where each of its parts, if they were equal,
             were at least so many standard errors of an empty bucket.

@@ -76,7 +76,7 @@ def errors(
     Args:
         found: The estimate.
         truth: The truth.
-        largest: Where the last bucket begins.
+        largest: Start of the last bucket.
 
     Returns:
         largest_error: of the share below any of many true quantiles; wasserstein: the

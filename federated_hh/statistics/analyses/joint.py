@@ -35,7 +35,7 @@ class Pairs:
         counts: float64 [n-grams, ages]: how many of the reports are of each pair.
         stderrs: float64 [n-grams, ages].
         is_found: bool [n-grams, ages]: which pairs stand out of the noise.
-        reports: How many reports there were.
+        reports: Number of reports.
     """
 
     grams: tuple[str, ...]
@@ -50,7 +50,7 @@ class State(ngrams.State):
     """The state of the analysis.
 
     Attributes:
-        pairs: What the last query found; None before it, or without enough reports.
+        pairs: Pairs of the last query; None before it, or without enough reports.
     """
 
     pairs: Pairs | None = None

@@ -74,7 +74,7 @@ def evaluate(
     Args:
         algorithm: The analysis.
         state: At its end.
-        stored: What the devices store.
+        stored: Contents of the devices.
         max_k: K: of the true pairs, the most frequent that count as popular.
 
     Returns:

@@ -21,7 +21,7 @@ class Histogram:
         boundaries: float64 [boundaries], ascending.
         shares: float64 [boundaries + 1]: the estimated share of the reports below the
             first boundary, from each to the next, and from the last on.
-        reports: How many there were.
+        reports: Number of reports.
         empty_variance: What a report that is not of a cell adds to the variance of the
             cell's count.
         full_variance: The same of a report that is of the cell.

@@ -27,7 +27,7 @@ class Found:
         grams: The words of each, separated by blanks.
         estimates: float64 [n-grams]: how many of the reports are of each.
         stderrs: float64 [n-grams].
-        reports: How many reports there were.
+        reports: Number of reports.
     """
 
     grams: tuple[str, ...]
@@ -44,7 +44,7 @@ class State(analysis.Asked):
     """The state of the analysis.
 
     Attributes:
-        levels: What each query found, in order.
+        levels: Results of the queries, in order.
     """
 
     levels: tuple[Found, ...] = ()

@@ -45,7 +45,7 @@ def show_truth(
         report: Takes it.
         algorithm: The analysis.
         state: At its end.
-        stored: What the devices store.
+        stored: Contents of the devices.
         max_k: See `evaluate`.
     """
     against, scores = evaluate(algorithm, state, stored, max_k)
@@ -81,7 +81,7 @@ def evaluate(
     Args:
         algorithm: The analysis.
         state: At its end.
-        stored: What the devices store.
+        stored: Contents of the devices.
         max_k: K: of the true n-grams of a length, the most frequent that count as
             popular.
 
@@ -108,7 +108,7 @@ def score(ranks: pd.Series, num_true: int, max_k: int) -> dict[str, float | int]
 
     Args:
         ranks: The ranks of what was found, from 1, or 0 where nobody holds it.
-        num_true: How much there is.
+        num_true: Number of true ones.
         max_k: Ranks up to this are popular.
     """
     top = min(max_k, num_true)

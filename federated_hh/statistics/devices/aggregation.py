@@ -50,7 +50,7 @@ class Aggregator(abc.ABC):
 
         Args:
             reports: bool [reports, cells].
-            minimum_cohort: What their devices ask for.
+            minimum_cohort: Minimum cohort of their devices.
         """
 
     @abc.abstractmethod

@@ -143,7 +143,7 @@ class Accountant(contextlib.AbstractContextManager):
         """Charges a query, or refuses it and charges nothing.
 
         Args:
-            device: That is asked.
+            device: Device of the cohort.
             fields: All data fields that the query reads.
             recipe: The query's.
 
@@ -161,7 +161,7 @@ class Accountant(contextlib.AbstractContextManager):
         """Charges each of some devices a query, as `charge` does, in one transaction.
 
         Args:
-            devices: That are asked, each once.
+            devices: Devices of the cohort, each once.
             fields: All data fields that the query reads.
             recipe: The query's.
 

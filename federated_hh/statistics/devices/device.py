@@ -34,7 +34,7 @@ class RecipeRefusedError(ValueError):
     """A recipe must not be answered; the message is for the device's log.
 
     Attributes:
-        told: What an analyst may know of it.
+        told: Part that an analyst may know.
     """
 
     def __init__(self, told: Told, message: str):
@@ -47,8 +47,8 @@ class Approval:
     """The approval that ships with a device for an analysis.
 
     Attributes:
-        policy: What may be spent.
-        query_class: What may be asked.
+        policy: Policy with the limits.
+        query_class: Class of the allowed queries.
     """
 
     policy: device_policy.Policy
@@ -119,11 +119,11 @@ class Devices:
     """A block of devices. Each decides on its own; they share a process.
 
     Attributes:
-        approval: What ships with each.
+        approval: Approval that ships with each device.
         events: Their events.
         sandbox: Where queries run; it holds one device's rows at a time.
         accountant: What each has spent.
-        log: What each shows its owner.
+        log: Log that each shows its owner.
     """
 
     approval: Approval
@@ -139,8 +139,8 @@ class Devices:
         device's data. The log says why not.
 
         Args:
-            devices: That are asked, each once.
-            recipe: What they are asked.
+            devices: Devices of the cohort, each once.
+            recipe: Recipe of the query.
         """
         refusals: list[str | None]
         try:
@@ -171,8 +171,8 @@ class Devices:
         so does one whose query fails on its rows.
 
         Args:
-            device: That is asked.
-            recipe: What it is asked.
+            device: Device of the cohort.
+            recipe: Recipe of the query.
             now: In seconds; older events have expired.
             chance: In [0, 1), which of the rows that fit is taken.
         """

@@ -85,7 +85,7 @@ class DeviceFleet(Fleet):
         """Gives every device its events.
 
         Args:
-            approval: What ships with each.
+            approval: Approval that ships with each device.
             stored: Their events.
             aggregator: Takes the reports.
         """

@@ -35,7 +35,7 @@ class Holders:
 
         Args:
             stored: The events.
-            length: How many words.
+            length: Number of words.
             groups: int64 [devices]: the group of each device; None for no groups.
             names: The names of the groups.
         """

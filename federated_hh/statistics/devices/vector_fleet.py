@@ -28,7 +28,7 @@ class VectorFleet(fleet.Fleet):
         """Gives every device its events.
 
         Args:
-            approval: What ships with each.
+            approval: Approval that ships with each device.
             stored: Their events.
 
         Raises:

@@ -28,7 +28,7 @@ class EventStream:
     Attributes:
         name: The name of the stream, and of the table that queries name.
         fields: SQL's type by field: "INTEGER", "REAL" or "TEXT".
-        retention: How long an event is kept, in seconds.
+        retention: Time for which an event is kept, in seconds.
     """
 
     name: str

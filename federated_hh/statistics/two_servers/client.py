@@ -33,8 +33,8 @@ class ClientBlock:
         Args:
             bit_proof: For the reports.
             reports: bool [reports, cells].
-            batch: That they are for.
-            minimum_cohort: That they ask for.
+            batch: Batch of the messages.
+            minimum_cohort: Minimum cohort of the reports.
             stream: The stream of this block and no other.
         """
         self._proof, self._batch = bit_proof, batch

@@ -155,7 +155,7 @@ class Matrix:
         """Cuts the matrix into limbs.
 
         Args:
-            field: That the numbers are of.
+            field: Field of the numbers.
             rows: uint64 [m, q].
             largest_sum: The most that the entries of a row of the data, [m], which are
                 integers of at least 0, can add up to.
@@ -190,7 +190,7 @@ class Matrix:
         """Returns the matrix for data that are `limbs` of field elements.
 
         Args:
-            field: That the numbers are of.
+            field: Field of the numbers.
             matrix: uint64 [n, q].
         """
         rows = expanded(field, matrix)
@@ -220,7 +220,7 @@ def expanded(field: Field, matrix: np.ndarray) -> np.ndarray:
     """Returns a matrix for limbs: each row times 2^0, 2^16, 2^32 and 2^48.
 
     Args:
-        field: That the numbers are of.
+        field: Field of the numbers.
         matrix: uint64 [n, q].
 
     Returns:

@@ -25,7 +25,7 @@ class Parsed:
         minima: uint64 [messages]; None of proofs.
         cells: uint64 [messages]; None of proofs.
         values: uint64 [messages, values].
-        malformed: How many others there were.
+        malformed: Number of the others.
     """
 
     identifiers: list[bytes]
@@ -47,8 +47,8 @@ def encode_shares(
 
     Args:
         identifiers: uint64 [reports, 2].
-        batch: That they are for.
-        minimum_cohort: That they ask for.
+        batch: Batch of the messages.
+        minimum_cohort: Minimum cohort of the reports.
         num_cells: The number of cells of each.
         values: uint64 [reports, values]: shares for one server.
     """

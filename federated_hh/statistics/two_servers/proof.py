@@ -31,7 +31,7 @@ class BitProof:
     """The proof for reports of some number of cells.
 
     Attributes:
-        field: That shares are of.
+        field: Field of the shares.
         num_cells: L.
         wires: w.
         gates: g; w g is at least L, and cells beyond L are ignored.
@@ -44,7 +44,7 @@ class BitProof:
 
         Args:
             num_cells: L, at least 1.
-            field: That shares are of.
+            field: Field of the shares.
             gates: g; by default about the root of L, at most 64.
 
         Raises:
