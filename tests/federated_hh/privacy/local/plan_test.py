@@ -162,6 +162,12 @@ class RoundTest(parameterized.TestCase):
         with self.assertRaisesRegex(ValueError, message):
             plan.check_round(number, facts)
 
+    def test_every_pass_has_rounds(self):
+        plan, facts = _plan(num_passes=2), {"candidates": 20, "reports": 3_000}
+        plan.check_round(4, facts)
+        with self.assertRaisesRegex(ValueError, "num_passes is 4"):
+            plan.check_round(5, facts)
+
     def test_the_loop_checks_them(self):
         asked = []
         plan = _plan()
@@ -183,6 +189,25 @@ class StatementTest(parameterized.TestCase):
         found = _of_an_item(statement)
         self.assertEqual(found["local DP"], 4.0)
         self.assertLess(found["privacy blanket"], found["clones"])
+
+    @parameterized.parameters(
+        (lambda rounds: rounds[:1] * 2, "is round 1 of repeat 0, round 2"),
+        (
+            lambda rounds: (
+                rounds[0],
+                dataclasses.replace(rounds[1], cohort=rounds[0].cohort),
+            ),
+            "rounds has the same cohort twice",
+        ),
+        (
+            lambda rounds: (rounds[0], dataclasses.replace(rounds[1], clients=999)),
+            "999 clients in level 2 of repeat 0; cohort_size is 1000",
+        ),
+    )
+    def test_a_record_of_other_rounds(self, change, message):
+        with self.assertRaisesRegex(ValueError, message):
+            changed = realised.RealisedRounds(change(_record().rounds.rounds))
+            _plan().statement(plan_lib.Record(changed), _DELTA)
 
     def test_planned_it_is_the_bound_that_needs_no_domain(self):
         planned = _plan().statement(None, _DELTA)
@@ -227,6 +252,9 @@ class StatementTest(parameterized.TestCase):
             self.assertStartsWith(central.bound, "clones, Feldman et al. 2021")
             self.assertBetween(of_a_user.epsilon, central.epsilon, 9.0)
             self.assertTrue(all(g.is_upper_bound for g in statement.guarantees))
+
+    def test_the_epsilon_of_all_reports_of_a_client(self):
+        self.assertEqual(_reports(bound=3).local_epsilon, 12.0)
 
     def test_without_local_privacy_nothing_is(self):
         plan = _plan(epsilon=math.inf, replacement_epsilon=math.inf)
