@@ -153,6 +153,20 @@ class ResultsTest(absltest.TestCase):
             # Six standard errors: false alarms below 1e-8 for each of eight.
             self.assertLess(abs(row[estimate] - share), 6 * row[error])
 
+    def test_a_word_that_nobody_has_is_not_real(self):
+        noise = ldp_triehh.FoundWord("??", 1, 2, 9, 90.0, 1.0)
+        results = ldp_triehh_results.evaluate(
+            self.algorithm,
+            [(noise,)] * _REPEATS,
+            self.metrics,
+            _SEED,
+            counting_clients=0,
+        )
+        found = results.words
+        self.assertEqual([*found["real"], *found["true_count"]], [0, 0] * _REPEATS)
+        self.assertEqual(results.levels["words_found"].sum(), _REPEATS)
+        self.assertEqual(results.levels["words_real"].sum(), 0)
+
     def test_without_counting_clients_there_is_no_estimate(self):
         results = ldp_triehh_results.evaluate(
             self.algorithm,
