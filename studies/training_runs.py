@@ -28,6 +28,7 @@ from federated_hh.reports import plots
 from federated_hh.run_directory import directory as run_directory
 from federated_hh.run_directory import record as run_record
 from studies import study
+from training.federated import plans
 from training.federated.options import TrainingOptions
 from training.models import metric_names
 
@@ -253,7 +254,7 @@ def check_participation(
     for setting in settings:
         given = option_flags.read_lines(TrainingOptions, (*flags, *setting.flags))
         try:
-            given.participation_rule(clients)
+            plans.sampler(given, clients)
         except ValueError as error:
             raise ValueError(
                 f"the population, of which {clients:,} clients train, is not enough "

@@ -37,19 +37,20 @@ help_text.first(
 )
 
 
-def _needs(options: TrainingOptions, parameters, num_tokens: int, num_parameters: int):
+def _needs(
+    options: TrainingOptions, mechanism, rotated, num_tokens: int, num_parameters: int
+):
     """Returns the sizes that the run's memory and disk depend on."""
-    from federated_hh.privacy.dp_ftrl import tree_aggregation
+    from federated_hh.privacy.dp_ftrl import tree_aggregation, update_noise
     from training import memory_needs
-    from training.federated import dp_ftrl_parameters
 
     lengths: tuple[int, ...] = (0,)
-    if parameters.mechanism is dp_ftrl_parameters.Mechanism.TREE:
+    if isinstance(mechanism, update_noise.TreeNoise):
         lengths = tree_aggregation.tree_lengths(
-            parameters.num_rounds, parameters.restart_rounds
+            mechanism.num_rounds, mechanism.restart_rounds
         )
+    matrix = getattr(mechanism, "matrix", None)
     words = options.max_words + 1
-    rotated = parameters.rotated
     return memory_needs.Needs(
         num_parameters=num_parameters,
         num_tokens=num_tokens,
@@ -58,8 +59,8 @@ def _needs(options: TrainingOptions, parameters, num_tokens: int, num_parameters
         batch_tokens=options.batch_size * words,
         num_blocks=options.num_blocks,
         tree_rounds=max(lengths),
-        participations=parameters.cohort_size * parameters.num_rounds,
-        buffers=0 if parameters.matrix is None else parameters.matrix.num_buffers,
+        participations=options.cohort_size * options.num_rounds,
+        buffers=0 if matrix is None else matrix.num_buffers,
         padded_values=0 if rotated is None else rotated.dimension,
     )
 
@@ -103,6 +104,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
     from federated_hh.populations import client_sentences
     from federated_hh.populations.languages import sentence_tokenizers
     from training import memory_needs
+    from training.federated import plans
 
     options = _OPTIONS.read()
     if options.onednn:
@@ -113,8 +115,9 @@ def run(arguments: experiment_flags.Arguments) -> None:
     vocabulary, public_data = options.read_vocabulary()
     network = options.own_network(vocabulary.num_tokens, arguments.seed)
     num_parameters = memory_needs.parameters_of(options, vocabulary.num_tokens, network)
-    parameters = options.server_parameters(num_parameters)
-    needs = _needs(options, parameters, vocabulary.num_tokens, num_parameters)
+    mechanism = plans.mechanism(options, num_parameters)
+    rotated = plans.contribution(options, num_parameters)
+    needs = _needs(options, mechanism, rotated, vocabulary.num_tokens, num_parameters)
     needs.check()
     if not arguments.resume:
         needs.check_disk(arguments.output_dir, _CHECKPOINTS_KEPT)
@@ -128,11 +131,13 @@ def run(arguments: experiment_flags.Arguments) -> None:
     )
     # TensorFlow comes last: it takes seconds to import.
     from federated_hh.files import memory
+    from federated_hh.privacy.dp_ftrl import plan as plan_lib
     from federated_hh.rounds import experiment, masked_sums
     from training.federated import (
         dp_ftrl,
         held_out,
         initial_model,
+        model_average,
         preparation,
         shared_text,
     )
@@ -152,10 +157,13 @@ def run(arguments: experiment_flags.Arguments) -> None:
         is_allowed=_OTHERS.read().allow_shared_text,
     )
     public_data += f" {beginning.public_data} {first_text.public_data}".rstrip()
+    average = model_average.ModelAverage.of(options.model_average)
     algorithm = prepared.algorithm(
-        parameters.plan(options.participation_rule(len(clients.training))),
-        parameters.optimizer,
-        parameters.average,
+        plan_lib.plan_of(
+            plans.sampler(options, len(clients.training)), mechanism, rotated
+        ),
+        options.optimizer(),
+        average,
     )
     logging.info(
         "%s clients train a model of %s parameters, %s judge it.",
@@ -192,7 +200,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
             realised,
             planned,
             beside,
-            average=parameters.average,
+            average=average,
             may_have_judges=first_text.may_have_judges,
         )
 
@@ -223,10 +231,16 @@ def run(arguments: experiment_flags.Arguments) -> None:
     print(done.verdict)
 
 
+def _check_training() -> None:
+    from training.federated import plans
+
+    # Settings that do not fit the smallest model fit none.
+    plans.mechanism(_OPTIONS.read(), num_values=1)
+
+
 def _check_flags() -> None:
     option_flags.check_all(
-        # What does not fit the smallest model fits none.
-        lambda: _OPTIONS.read().server_parameters(1),
+        _check_training,
         _SECURE_SUM.read,
         _OTHERS.read,
         _LANGUAGE.read,

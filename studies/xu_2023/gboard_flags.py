@@ -8,6 +8,7 @@ from absl import flags
 
 from federated_hh.command_line import path_flags
 from federated_hh.options import option_flags
+from training.federated import plans
 from training.federated.options import TrainingOptions
 
 if TYPE_CHECKING:
@@ -130,8 +131,7 @@ def final_lines(
 def _planned_rho(lines: Sequence[str], num_clients: int, delta: float) -> float:
     """Returns the zCDP that `training.run_training` plans with some flags."""
     options = option_flags.read_lines(TrainingOptions, lines)
-    rule = options.participation_rule(num_clients)
-    stated = options.server_parameters().plan(rule).statement(None, delta)
+    stated = plans.plan(options, num_clients).statement(None, delta)
     guarantee, *_ = stated.guarantees
     assert guarantee.rho is not None  # DP-FTRL's is a zCDP
     return guarantee.rho

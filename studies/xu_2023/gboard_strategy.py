@@ -31,6 +31,7 @@ from federated_hh.run_directory import directory as run_directory
 from federated_hh.run_directory import record as run_record
 from studies import study, training_runs
 from studies.xu_2023 import gboard_flags, gboard_page, gboard_privacy
+from training.federated import plans
 from training.federated.options import TrainingOptions
 
 _LOSS = "held_out_loss"
@@ -348,7 +349,7 @@ class StrategyStudy(training_runs.TrainingStudy):
             "--mechanism=fedavg",
         )
         given = option_flags.read_lines(TrainingOptions, (*self.lines, *final))
-        return given.participation_rule(clients)
+        return plans.sampler(given, clients)
 
     def flagfile(self, found: Decisions) -> str:
         """Returns the flagfile of the final run.

@@ -253,7 +253,10 @@ class RunTrainingTest(absltest.TestCase):
         table.write_text("user,text\n" + "".join(f"u{i},See you.\n" for i in range(40)))
         cases = (
             (("--clip_norm=1",), "give --cohort_size"),
-            ((*self.flags, "--mechanism=fedavg"), "adaptive_clip is given"),
+            (
+                (*self.flags, "--mechanism=fedavg"),
+                "fedavg has no noise to estimate",
+            ),
             (
                 (*self.flags, f"--population={table}", "--min_separation=6"),
                 "min_separation is 6.*at most 4",

@@ -1,36 +1,35 @@
-"""What a training run is asked for; `training.run_training` has the flags.
+"""The settings of a training run, from which flags, plan and server follow.
 
-Every number has an upper bound: beyond it a setting means nothing, or cannot be
-counted, and would end in an overflow or never.
+Every number has an upper bound: beyond it a setting means nothing, or ends in an
+overflow.
 """
 
 import dataclasses
-import math
-from typing import TYPE_CHECKING
+from typing import Any
 
 from federated_hh.options.fields import REQUIRED, OptionError, check, option
-from training.federated import adaptive_clip_options, server_optimizer_options
-from training.models import model_options, option_limits
-
-if TYPE_CHECKING:  # these import NumPy
-    from federated_hh.privacy.dp_ftrl import toeplitz
-    from federated_hh.privacy.dp_ftrl.rotated_updates import RotatedUpdate
-    from federated_hh.rounds.timers import Timers
-    from training.federated.dp_ftrl_parameters import ServerParameters
+from training.federated import mechanisms, server_optimizers
+from training.models.model_options import LARGEST_COUNT, LARGEST_RATE, ModelOptions
 
 _DEFAULT_NOISE_MULTIPLIER = 7.0
-_DEFAULT_BLT_BUFFERS = 2
+# Less noise guarantees nothing: at 1e-3, one participation has an epsilon of 500,000.
+# Its square, by which accounting divides, is far from where floats end.
+_LEAST_NOISE = 1e-3
 # More noise would leave no room for sums in 64 bits.
-_LARGEST_NOISE_MULTIPLIER = 2.0**20
+LARGEST_NOISE_MULTIPLIER = 2.0**20
+# Settings that need --adaptive_clip. A default of None follows from the report goal.
+_ADAPTIVE = {
+    "target_quantile": 0.5,
+    "clip_learning_rate": 0.2,
+    "clipped_count_stddev": None,
+    "first_restart": 128,
+    "restart_period": 1024,
+}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TrainingOptions(
-    model_options.ModelOptions,
-    server_optimizer_options.ServerOptimizerOptions,
-    adaptive_clip_options.AdaptiveClipOptions,
-):
-    """What a training run is asked for, but for its clients and their text.
+class TrainingOptions(ModelOptions):
+    """The settings of a training run, but for its clients and their text.
 
     Raises:
         OptionError: If an option is not allowed, or options do not go together.
@@ -38,17 +37,17 @@ class TrainingOptions(
 
     mechanism: str = option(
         "dp_ftrl",
-        "Noise of a tree; correlated by a matrix of few buffers, or by a banded one, "
-        "which have about half of it; independent; or none. The matrix is made for "
-        "--num_rounds, --max_participation and --min_separation, or where that is "
-        "unset for what --timer_hours makes of it; any other run is accounted as it "
-        "was.",
-        choices=("dp_ftrl", "blt", "banded", "dp_fedavg", "fedavg"),
+        "Noise on the sums of updates: "
+        + "; ".join(f"{name}, {kind.help}" for name, kind in mechanisms.BY_NAME.items())
+        + ". A matrix halves the noise of a tree. It is made for --num_rounds, "
+        "--max_participation and --min_separation (by default what --timer_hours "
+        "makes of it); the guarantee of any other participation is accounted, too.",
+        choices=tuple(mechanisms.BY_NAME),
         group="Privacy",
     )
     blt_buffers: int | None = option(
         None,
-        "Vectors that the noise of --mechanism=blt remembers, at most; 2 by default.",
+        "Largest number of vectors in the state of --mechanism=blt; 2 by default.",
         least=1,
         most=4,
         why="a fifth is of no use",
@@ -56,15 +55,15 @@ class TrainingOptions(
     )
     bands: int | None = option(
         None,
-        "With --mechanism=banded: rounds that have noise in common; it remembers a "
-        "vector for each but one. Unset: MinS + 1.",
+        "With --mechanism=banded: rounds that share noise; its state is a vector for "
+        "each but one. By default MinS + 1.",
         least=1,
-        most=option_limits.LARGEST_COUNT,
+        most=LARGEST_COUNT,
         group="Privacy",
     )
     cohort_size: int = option(
         REQUIRED,
-        "Clients whose updates a round sums up: the report goal (m).",
+        "Clients in the sum of a round: the report goal (m).",
         least=1,
         most=2**29 - 1,
         why="the secure sum has 62 bits, and an update takes 33",
@@ -81,16 +80,16 @@ class TrainingOptions(
     noise_multiplier: float | None = option(
         None,
         "z of the guarantee; 7 by default. Not used by fedavg.",
-        least=option_limits.LEAST_NOISE,
-        most=_LARGEST_NOISE_MULTIPLIER,
+        least=_LEAST_NOISE,
+        most=LARGEST_NOISE_MULTIPLIER,
         why="less guarantees nothing, and more does not fit into 64 bits",
         group="Privacy",
     )
     epsilon: float | None = option(
         None,
         "Instead of --noise_multiplier: the wanted epsilon at --delta. Takes the "
-        "least noise with which the worst participation that --num_rounds, "
-        "--min_separation and --max_participation allow is within it.",
+        "least noise that keeps the worst participation within it, of those that "
+        "--num_rounds, --min_separation and --max_participation allow.",
         above=0,
         most=1000,
         group="Privacy",
@@ -105,17 +104,17 @@ class TrainingOptions(
     )
     update_encoding: str = option(
         "exact",
-        "How clipped updates are written: as integers of 64 bits that no rounding "
-        "shows in; or rotated and rounded at random to small integers, as secure "
-        "aggregation takes them (Xu et al. 2023, Algorithm 2): 22 bits a parameter for "
-        "6,500 clients, and the guarantee counts the norm that rounding adds.",
+        "Encoding of clipped updates. exact: integers of 64 bits, with no visible "
+        "rounding. rotated: small integers, rotated and rounded at random for secure "
+        "aggregation (Xu et al. 2023, Algorithm 2), 22 bits a parameter for 6,500 "
+        "clients; the guarantee counts the norm that rounding adds.",
         choices=("exact", "rotated"),
     )
     rounding_scale: float | None = option(
         None,
-        "With --update_encoding=rotated: the factor s before updates are rounded to "
-        "integers; more of it takes more bits, and rounding costs less. Unset: with "
-        "which a coordinate of a clipped update is about 10.",
+        "With --update_encoding=rotated: the factor s on updates before they are "
+        "rounded to integers. A larger one takes more bits, and rounding costs less. "
+        "By default a coordinate of a clipped update is about 10.",
         least=1e-15,
         most=1e30,
         why="more than an integer of 64 bits holds",
@@ -124,33 +123,33 @@ class TrainingOptions(
         0.5,
         "The learning rate of clients' SGD (eta_c).",
         above=0,
-        most=option_limits.LARGEST_RATE,
+        most=LARGEST_RATE,
         group="How the model learns",
     )
     client_epochs: int = option(
         1,
-        "How often a client goes through its sentences.",
+        "Passes of a client over its sentences.",
         least=1,
         most=10_000,
         group="How the model learns",
     )
     over_selection: float = option(
         1.0,
-        "Clients asked to take part, for each that is needed.",
+        "Clients selected for each client of the report goal.",
         least=1,
         most=1000,
         group="Clients and rounds",
     )
     drop_out: float = option(
         0.0,
-        "Probability that a client that is asked does not report.",
+        "Probability that a selected client does not report.",
         least=0,
         below=1,
         group="Clients and rounds",
     )
     timer_hours: int = option(
         24,
-        "Simulated time until a client may be asked again.",
+        "Simulated time until a client may be selected again.",
         least=0,
         most=10 * 365 * 24,
         unit="hours",
@@ -158,7 +157,7 @@ class TrainingOptions(
     )
     round_minutes: int = option(
         10,
-        "Simulated time that a round takes.",
+        "Simulated length of a round.",
         least=1,
         most=7 * 24 * 60,
         unit="minutes",
@@ -166,23 +165,23 @@ class TrainingOptions(
     )
     min_separation: int | None = option(
         None,
-        "MinS that is enforced: rounds strictly between two of a client. Unset: "
-        "measured.",
+        "Enforced MinS: rounds strictly between two participations of a client. By "
+        "default it is measured.",
         least=0,
-        most=option_limits.LARGEST_COUNT,
+        most=LARGEST_COUNT,
         group="Clients and rounds",
     )
     max_participation: int | None = option(
         None,
-        "MaxP that is enforced. Unset: measured.",
+        "Enforced MaxP. By default it is measured.",
         least=1,
-        most=option_limits.LARGEST_COUNT,
+        most=LARGEST_COUNT,
         group="Clients and rounds",
     )
     diurnal: bool = option(
         True,
-        "Clients are there while they charge and are idle, mostly at night. Else "
-        "always.",
+        "Clients are available while they charge and are idle, mostly at night. "
+        "Otherwise always.",
         group="Clients and rounds",
     )
     delta: float = option(
@@ -196,35 +195,154 @@ class TrainingOptions(
         10,
         "Rounds between evaluations on held-out clients.",
         least=1,
-        most=option_limits.LARGEST_COUNT,
+        most=LARGEST_COUNT,
         group="What is measured and kept",
     )
     checkpoint_every: int = option(
         10,
         "Rounds between checkpoints.",
         least=1,
-        most=option_limits.LARGEST_COUNT,
+        most=LARGEST_COUNT,
         group="What is measured and kept",
     )
     num_blocks: int = option(
         4,
-        "Into how many TFF client values a cohort is cut: as many cores train at once, "
-        "and memory grows with them.",
+        "Number of TFF client values that a cohort is cut into: as many cores train at "
+        "once, and memory grows with them.",
         least=1,
         most=10_000,
         why="each costs a quarter of a millisecond and more",
         group="What is measured and kept",
     )
+    server_learning_rate: float = option(
+        1.0,
+        "The learning rate of the server (eta_s).",
+        above=0,
+        most=LARGEST_RATE,
+        group="How the model learns",
+    )
+    server_optimizer: str = option(
+        "sgdm",
+        "The server's step along the noisy mean of updates: gradient descent with "
+        "momentum (Algorithm 1), Adam, or Yogi.",
+        choices=tuple(server_optimizers.BY_NAME),
+        group="How the model learns",
+    )
+    momentum: float | None = option(
+        None,
+        "The momentum of --server_optimizer=sgdm (beta); 0.9 by default.",
+        least=0,
+        below=1,
+        group="How the model learns",
+    )
+    server_beta1: float | None = option(
+        None,
+        "With --server_optimizer=adam and yogi: decay of the mean of updates; 0.9 by "
+        "default.",
+        least=0,
+        below=1,
+        group="How the model learns",
+    )
+    server_beta2: float | None = option(
+        None,
+        "With --server_optimizer=adam and yogi: decay of the mean of their squares; "
+        "0.99 by default.",
+        least=0,
+        below=1,
+        group="How the model learns",
+    )
+    server_epsilon: float | None = option(
+        None,
+        "With --server_optimizer=adam and yogi: added to the root of that mean; 0.001 "
+        "by default.",
+        least=1e-15,
+        most=LARGEST_RATE,
+        group="How the model learns",
+    )
+    model_average: float | None = option(
+        None,
+        "Evaluates and exports an exponential moving average of the rounds' models "
+        "with this decay (0.98: over some 50 rounds) instead of the last model, from "
+        "which clients continue. It costs no privacy.",
+        above=0,
+        below=1,
+        group="How the model learns",
+    )
+    adaptive_clip: bool = option(
+        False,
+        "Estimate the clip norm as a quantile of the updates' norms (Algorithm 1). "
+        "With dp_ftrl, blt and banded it changes after rounds 128 + 1024 i, or "
+        "--first_restart and so on.",
+        group="Privacy",
+    )
+    target_quantile: float | None = option(
+        None,
+        "The quantile that --adaptive_clip aims at (gamma); 0.5 by default.",
+        above=0,
+        below=1,
+        group="Privacy",
+    )
+    clip_learning_rate: float | None = option(
+        None,
+        "The learning rate of --adaptive_clip (eta_gamma); 0.2 by default.",
+        above=0,
+        most=LARGEST_RATE,
+        group="Privacy",
+    )
+    clipped_count_stddev: float | None = option(
+        None,
+        "Noise on the clipped counts (sigma_b) of --adaptive_clip. By default a "
+        "twentieth of the report goal. Has to be above half of the "
+        "noise multiplier.",
+        least=_LEAST_NOISE,
+        most=2.0**30,
+        group="Privacy",
+    )
+    first_restart: int | None = option(
+        None,
+        "Round of the first restart with --adaptive_clip; 128 by default.",
+        least=0,
+        most=LARGEST_COUNT,
+        group="Privacy",
+    )
+    restart_period: int | None = option(
+        None,
+        "Rounds between restarts with --adaptive_clip; 1,024 by default.",
+        least=1,
+        most=LARGEST_COUNT,
+        group="Privacy",
+    )
 
     def __post_init__(self):
         check(self)
         self._check_beginning()
-        self._check_optimizer()
+        self._check_taken_by("server_optimizer", server_optimizers.BY_NAME)
+        self._check_taken_by("mechanism", mechanisms.BY_NAME)
+        self._check_noise()
+        self._check_encoding()
+        self._check_adaptive()
+
+    def _check_taken_by(self, choice: str, kinds: Any) -> None:
+        """Refuses a setting that the chosen kind does not have.
+
+        Args:
+            choice: The option that chooses.
+            kinds: What it chooses from, each with `options`, by name.
+        """
+        chosen = kinds[getattr(self, choice)]
+        for name in dict.fromkeys(n for kind in kinds.values() for n in kind.options):
+            if getattr(self, name) is None or name in chosen.options:
+                continue
+            takers = [key for key, kind in kinds.items() if name in kind.options]
+            raise OptionError(
+                self,
+                f"{{{name}=}} is no setting of {{{choice}=}}, but of "
+                f"{' and '.join(takers)}; leave one of them out",
+            )
+
+    def _check_noise(self) -> None:
         if self.is_private and self.clip_norm is None:
             raise OptionError(self, "{mechanism=} needs {clip_norm}")
-        self._check_encoding()
-        self._check_settings_of_others()
-        self._check_adaptive()
         if self.epsilon is None:
             return
         if not self.is_private:
@@ -256,133 +374,73 @@ class TrainingOptions(
                 "one of them out",
             )
 
-    def _check_settings_of_others(self) -> None:
-        """Refuses what only another mechanism has."""
-        for name in ("first_restart", "restart_period"):
-            given = getattr(self, name) is not None and self.adaptive_clip
-            if given and self.mechanism == "dp_fedavg":
+    def _check_adaptive(self) -> None:
+        """Checks the settings of an adaptive clip norm."""
+        given = [name for name in _ADAPTIVE if getattr(self, name) is not None]
+        if not self.adaptive_clip:
+            for name in given:
                 raise OptionError(
                     self,
-                    f"{{{name}=}}, but {{mechanism=}} has no noise that starts anew; "
+                    f"{{{name}=}} is a setting of {{adaptive_clip}}, without which the "
+                    "clip norm is fixed; give both, or neither",
+                )
+        if not (self.adaptive_clip and self.is_private):
+            return
+        for name in ("first_restart", "restart_period"):
+            if name in given and not self.kind.can_restart:
+                raise OptionError(
+                    self,
+                    f"{{{name}=}}, but {{mechanism=}} has no noise that restarts; "
                     "leave it out, or take another mechanism",
                 )
-        for name, mechanism in (("bands", "banded"), ("blt_buffers", "blt")):
-            if getattr(self, name) is not None and self.mechanism != mechanism:
-                raise OptionError(
-                    self,
-                    f"{{{name}=}} is no setting of {{mechanism=}}, but of {mechanism}",
-                )
+        if self.epsilon is None:
+            self.check_count_noise(self.given_noise, "a lower {noise_multiplier}")
 
-    def _check_adaptive(self) -> None:
-        self._check_adaptive_settings()
-        if self.adaptive_clip and self.is_private and self.epsilon is None:
-            noise = self._given_noise()
-            other = "a lower {noise_multiplier}"
-            self._check_count_noise(noise, self.cohort_size, other)
+    def check_count_noise(self, noise_multiplier: float, instead: str) -> None:
+        """Refuses noise on counts that alone would spend the guarantee.
 
-    def _given_noise(self) -> float:
+        Args:
+            noise_multiplier: z of the guarantee.
+            instead: The alternative to more noise on counts.
+        """
+        stddev = self.adaptive_setting("clipped_count_stddev")
+        if noise_multiplier >= 2 * stddev:
+            raise OptionError(
+                self,
+                "{adaptive_clip}: the noise on the clipped counts is {stddev:g}, and "
+                "has to be above {half:g}, half of the noise multiplier, as it alone "
+                "would spend the guarantee; give more by {clipped_count_stddev} (a "
+                "twentieth of {cohort_size} by default), or " + instead,
+                stddev=stddev,
+                half=noise_multiplier / 2,
+            )
+
+    def adaptive_setting(self, name: str) -> Any:
+        """Returns a setting of --adaptive_clip, or its default."""
+        given = getattr(self, name)
+        if given is None and name == "clipped_count_stddev":
+            return self.cohort_size / 20
+        return _ADAPTIVE[name] if given is None else given
+
+    @property
+    def kind(self) -> mechanisms.Mechanism:
+        """The mechanism that `mechanism` names."""
+        return mechanisms.BY_NAME[self.mechanism]
+
+    @property
+    def given_noise(self) -> float:
+        """Z where no epsilon is given."""
         given = self.noise_multiplier
         return _DEFAULT_NOISE_MULTIPLIER if given is None else given
 
     @property
-    def num_blt_buffers(self) -> int:
-        """Vectors that the noise of blt remembers, at most."""
-        given = self.blt_buffers
-        return _DEFAULT_BLT_BUFFERS if given is None else given
-
-    @property
     def is_private(self) -> bool:
         """Whether the mechanism adds noise."""
-        return self.mechanism != "fedavg"
+        return self.kind.has_noise
 
-    def server_parameters(self, num_values: int | None = None) -> "ServerParameters":
-        """Returns the server's side, its noise solved for where an epsilon is given.
-
-        Args:
-            num_values: The model's parameters, where updates are rotated.
-
-        Raises:
-            ValueError: If the options do not fit.
-        """
-        from training.federated import dp_ftrl_parameters as lib
-        from training.federated import model_average, noise_settings
-
-        mechanism = lib.Mechanism(self.mechanism)
-        restarts: tuple[int, ...] = ()
-        if mechanism in lib.RESTARTED:
-            restarts = self.restarts(self.num_rounds)
-        matrix = noise_settings.matrix_of(self, restarts)
-        rotated = noise_settings.rotated_update(self, num_values)
-        return lib.ServerParameters(
-            mechanism=mechanism,
-            cohort_size=self.cohort_size,
-            num_rounds=self.num_rounds,
-            noise_multiplier=self._noise_multiplier(restarts, matrix, rotated),
-            clip_norm=math.inf if self.clip_norm is None else self.clip_norm,
-            optimizer=self.optimizer(),
-            adaptive_clip=self.clip_estimate(self.cohort_size),
-            restart_rounds=restarts,
-            matrix=matrix,
-            rotated=rotated,
-            average=model_average.ModelAverage.of(self.model_average),
-        )
-
-    def _noise_multiplier(
-        self,
-        restart_rounds: tuple[int, ...],
-        matrix: "toeplitz.Matrix | None",
-        rotated: "RotatedUpdate | None",
-    ) -> float:
-        """Returns z: the one that is given, or the least one for the wanted epsilon."""
-        from training.federated import noise_settings
-
-        if not self.is_private:
-            return 0.0
-        if self.epsilon is None:
-            return self._given_noise()
-        found = noise_settings.least_noise_multiplier(
-            self, restart_rounds, matrix, rotated
-        )
-        if found > _LARGEST_NOISE_MULTIPLIER:
-            raise OptionError(
-                self,
-                "{epsilon=} needs a noise multiplier of {found:.3g}, above the "
-                "largest, {largest:g}; raise {epsilon}, or lower {num_rounds} or "
-                "{max_participation}",
-                found=found,
-                largest=_LARGEST_NOISE_MULTIPLIER,
-            )
-        if self.adaptive_clip:
-            other = "a larger {epsilon}"
-            self._check_count_noise(found, self.cohort_size, other)
-        return found
-
-    def participation_rule(self, num_clients: int) -> "Timers":
-        """Returns how the clients of a round come together.
-
-        Args:
-            num_clients: Who train.
-
-        Raises:
-            ValueError: If the options do not fit the number of clients.
-        """
-        from federated_hh.rounds import timers
-
-        try:
-            return timers.Timers(
-                num_clients=num_clients,
-                cohort_size=self.cohort_size,
-                num_rounds=self.num_rounds,
-                over_selection=self.over_selection,
-                drop_out=self.drop_out,
-                timer_hours=self.timer_hours,
-                round_minutes=self.round_minutes,
-                min_separation=self.min_separation,
-                max_participation=self.max_participation,
-                availability=timers.DiurnalAvailability() if self.diurnal else None,
-            )
-        except ValueError as error:
-            raise ValueError(
-                f"{str(error).removesuffix('.')}; {self.num_held_out_clients:,} others "
-                "are held out (--num_held_out_clients)."
-            ) from error
+    def optimizer(self) -> server_optimizers.ServerOptimizer:
+        """Returns the server's optimizer."""
+        kind = server_optimizers.BY_NAME[self.server_optimizer]
+        given = {key: getattr(self, name) for name, key in kind.options.items()}
+        given = {key: value for key, value in given.items() if value is not None}
+        return kind(self.server_learning_rate, **given)

@@ -1,10 +1,11 @@
-"""How the server steps along what a round released: SGD with momentum, Adam or Yogi.
+"""The server's step along a round's released update: SGD with momentum, Adam or Yogi.
 
 The steps are those of `tff.learning.optimizers`, for the gradient that is minus the
 mean of the updates (Reddi et al. 2021, "Adaptive Federated Optimization"). They come
 after the noise, so they are part of a run's identity, and no part of its plan.
 
-Importing this module imports no TensorFlow: options are read before it comes.
+Importing this module imports no NumPy and no TensorFlow, because flags are made of
+what it registers.
 """
 
 import abc
@@ -14,25 +15,27 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import numpy as np
-
 from federated_hh.randomness import identities
 
 if TYPE_CHECKING:
+    import numpy as np
     import tensorflow_federated as tff
 
-Weights = collections.OrderedDict[str, np.ndarray]
-# What an optimizer remembers, by name: "accumulator/output_bias", "step".
-State = collections.OrderedDict[str, np.ndarray]
+Weights = collections.OrderedDict[str, "np.ndarray"]
+# An optimizer's state by name: "accumulator/output_bias", "step".
+State = collections.OrderedDict[str, "np.ndarray"]
 
 
 @dataclasses.dataclass(frozen=True)
 class ServerOptimizer(abc.ABC):
-    """How the server steps.
+    """An optimizer of the server.
 
     Attributes:
+        options: Of a kind: the options that set its fields, by the options' names.
         learning_rate: eta_s, above 0.
     """
+
+    options: ClassVar[Mapping[str, str]]
 
     learning_rate: float = 1.0
 
@@ -41,14 +44,14 @@ class ServerOptimizer(abc.ABC):
 
     @abc.abstractmethod
     def describe(self) -> Mapping[str, Any]:
-        """Returns what a run's later sums depend on, as JSON can hold it."""
+        """Returns its part of a run's identity, as JSON can hold it."""
 
     @abc.abstractmethod
     def build(self) -> "tff.learning.optimizers.Optimizer":
         """Returns TFF's optimizer."""
 
     def initial_state(self, weights: Weights) -> State:
-        """Returns what is remembered before the first step.
+        """Returns the state before the first step.
 
         Args:
             weights: The model's, by name: float32.
@@ -68,7 +71,7 @@ class ServerOptimizer(abc.ABC):
         import tensorflow as tf  # it takes seconds
 
         optimizer = self.build()
-        # Of no weights: the settings, and a place for what follows.
+        # Of no weights: the settings, and keys for the arrays of the state.
         given = optimizer.initialize(collections.OrderedDict())
         for path, array in state.items():
             name, _, weight = path.partition("/")
@@ -95,6 +98,8 @@ class Sgdm(ServerOptimizer):
         momentum: beta, in [0, 1).
     """
 
+    options: ClassVar[Mapping[str, str]] = {"momentum": "momentum"}
+
     momentum: float = 0.9
 
     def __post_init__(self):
@@ -115,15 +120,20 @@ class Sgdm(ServerOptimizer):
 @identities.identity("Adam", "learning_rate beta1 beta2 epsilon")
 @dataclasses.dataclass(frozen=True)
 class Adam(ServerOptimizer):
-    """Adam, as FedAdam of Reddi et al. 2021; its defaults are those of that paper.
+    """Adam, as FedAdam of Reddi et al. 2021, with that paper's defaults.
 
     Attributes:
         beta1: Decay of the mean of gradients, in [0, 1).
         beta2: Decay of the mean of their squares, in [0, 1).
-        epsilon: Is added to the root of that mean; above 0.
+        epsilon: Term added to the root of that mean; above 0.
     """
 
     name: ClassVar[str] = "adam"
+    options: ClassVar[Mapping[str, str]] = {
+        "server_beta1": "beta1",
+        "server_beta2": "beta2",
+        "server_epsilon": "epsilon",
+    }
 
     beta1: float = 0.9
     beta2: float = 0.99
@@ -160,7 +170,7 @@ class Yogi(Adam):
         return tff.learning.optimizers.build_yogi(*dataclasses.astuple(self))
 
 
-# By their names as options.
+# The values of --server_optimizer.
 BY_NAME: Mapping[str, type[ServerOptimizer]] = {
     "sgdm": Sgdm,
     "adam": Adam,
@@ -171,7 +181,9 @@ BY_NAME: Mapping[str, type[ServerOptimizer]] = {
 def _without_settings(
     optimizer: "tff.learning.optimizers.Optimizer", state: Mapping[str, Any]
 ) -> State:
-    """Returns the part of a state of TFF's that changes from step to step."""
+    """Returns the part of TFF's state that changes from step to step."""
+    import numpy as np
+
     flat = collections.OrderedDict()
     for name in state.keys() - optimizer.get_hparams(state).keys():
         if isinstance(state[name], int):

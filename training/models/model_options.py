@@ -4,12 +4,15 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from federated_hh.options.fields import OptionError, option
-from training.models import option_limits
 
 if TYPE_CHECKING:  # they import NumPy and TensorFlow
     from federated_hh.populations.vocabulary import Vocabulary
     from training.models.model import LanguageModel
 
+# Largest number of rounds, clients or sentences: what a 32-bit integer counts.
+LARGEST_COUNT = 2**31 - 1
+# Learning rates above this make any model, and any clip norm, infinite.
+LARGEST_RATE = 1e6
 # A layer of more cells than this is no keyboard's model. Memory is the closer limit:
 # see `memory_needs`.
 _LARGEST_LAYER = 2**16
@@ -74,7 +77,7 @@ class ModelOptions:
         256,
         "The first sentences of a client that are used.",
         least=1,
-        most=option_limits.LARGEST_COUNT,
+        most=LARGEST_COUNT,
     )
     max_words: int = option(
         20,
@@ -87,13 +90,13 @@ class ModelOptions:
         16,
         "Sentences of a client's batch.",
         least=1,
-        most=option_limits.LARGEST_COUNT,
+        most=LARGEST_COUNT,
     )
     num_held_out_clients: int = option(
         100,
         "Clients that train nothing and judge the model.",
         least=1,
-        most=option_limits.LARGEST_COUNT,
+        most=LARGEST_COUNT,
     )
 
     def read_vocabulary(self) -> "tuple[Vocabulary, str]":

@@ -23,7 +23,7 @@ from federated_hh.run_directory import record as run_record
 from studies import study, training_runs
 from studies.xu_2023 import mechanisms as xu_2023
 from tests import ROOT
-from training.federated import dp_ftrl_parameters
+from training.federated import mechanisms
 from training.models import metric_names
 
 _KEY = noise_keys.NoiseKey.of_seed(1)
@@ -175,19 +175,17 @@ class StudyTest(absltest.TestCase):
         spent, noise = {}, {}
         for setting in xu_2023.SETTINGS[:-1]:
             flags = common | dict(flag.split("=") for flag in setting.flags)
-            mechanism = dp_ftrl_parameters.Mechanism(flags["--mechanism"])
-            is_blt = mechanism is dp_ftrl_parameters.Mechanism.BLT
+            is_blt = flags["--mechanism"] == "blt"
             matrix = blt.optimal(rounds, min_separation=0, max_participation=1)
-            parameters = dp_ftrl_parameters.ServerParameters(
-                mechanism,
-                int(flags["--cohort_size"]),
-                rounds,
-                float(flags["--noise_multiplier"]),
-                float(flags["--clip_norm"]),
+            found = mechanisms.BY_NAME[flags["--mechanism"]].make(
+                num_rounds=rounds,
+                clip_norm=float(flags["--clip_norm"]),
+                noise_multiplier=float(flags["--noise_multiplier"]),
+                adaptive_clip=None,
+                restart_rounds=(),
                 matrix=matrix if is_blt else None,
             )
             limits = plan_lib.Limits(1, rounds - 1)
-            found = parameters.update_mechanism()
             spent[setting.name] = found.zcdp(limits, rounds)
             if is_blt:
                 noise[setting.name] = found.prefix_stddev(rounds)

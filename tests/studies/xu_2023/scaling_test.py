@@ -18,6 +18,7 @@ from federated_hh.run_directory import directory as run_directory
 from federated_hh.run_directory import record as run_record
 from studies import study, training_runs
 from studies.xu_2023 import scaling
+from training.federated import plans
 from training.federated.options import TrainingOptions
 
 _KEY = noise_keys.NoiseKey.of_seed(1)
@@ -132,7 +133,7 @@ class ScalingTest(parameterized.TestCase):
         self.assertEqual([o.cohort_size for o in found[::2]], [20, 75, 225])
         for options in found:
             # docs/results/xu_2023.md: 14,393 train.
-            rule = options.participation_rule(14_393)
+            rule = plans.sampler(options, 14_393)
             self.assertEqual((rule.num_rounds, rule.max_participation), (63, 1))
 
     def test_too_few_clients_are_found_out_before_the_first_run(self):

@@ -14,6 +14,7 @@ from federated_hh.run_directory import directory as run_directory
 from federated_hh.run_directory import record as run_record
 from studies import study, training_runs
 from studies.xu_2023 import secagg
+from training.federated import plans
 from training.federated.options import TrainingOptions
 
 _KEY = noise_keys.NoiseKey.of_seed(1)
@@ -39,8 +40,7 @@ class SecAggTest(parameterized.TestCase):
         options = option_flags.read_lines(
             TrainingOptions, [f for f in flags if "--seed" not in f]
         )
-        parameters = options.server_parameters(_NUM_VALUES)
-        plan = parameters.plan(options.participation_rule(500))
+        plan = plans.plan(options, 500, _NUM_VALUES)
         (path / "simulator").mkdir(parents=True, exist_ok=True)
         record = run_record.new("t", flags, {}, _KEY) | {"status": "complete"}
         (path / "run.json").write_text(json.dumps(record))

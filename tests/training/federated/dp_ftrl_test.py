@@ -12,17 +12,17 @@ from absl.testing import absltest, parameterized
 from federated_hh.populations.columns import client_text
 from federated_hh.privacy import plan as plan_lib
 from federated_hh.privacy.dp_ftrl import model_updates, update_noise
+from federated_hh.privacy.dp_ftrl import plan as training_plan
 from federated_hh.privacy.neighbours import Adjacency
 from federated_hh.randomness import identities, integer_noise, noise_keys
 from federated_hh.rounds import codec, masked_sums, steps, timers
 from federated_hh.rounds.secure_sum_options import SecureSumOptions
 from tests.training import training_test_case as common
 from training.federated import client_update, dp_ftrl, model_average, server_optimizers
-from training.federated import dp_ftrl_parameters as lib
 from training.text import examples
 
-_TREE, _GAUSSIAN = lib.Mechanism.TREE, lib.Mechanism.GAUSSIAN
-_NONE = lib.Mechanism.NONE
+_TREE, _GAUSSIAN = update_noise.TreeNoise, update_noise.GaussianNoise
+_NONE = model_updates.NoNoise
 _SHAPES = {"a": (3, 2), "b": (4,)}
 
 
@@ -52,6 +52,14 @@ class _Rounds:
             )
 
 
+def plan_with(mechanism, *, num_clients, cohort_size, num_rounds, **settings):
+    """Returns the plan of a class of mechanisms and its settings."""
+    sampler = timers.Timers(
+        num_clients=num_clients, cohort_size=cohort_size, num_rounds=num_rounds
+    )
+    return training_plan.plan_of(sampler, mechanism(num_rounds=num_rounds, **settings))
+
+
 class Server:
     """A run whose sums the test makes; no client trains."""
 
@@ -70,20 +78,20 @@ class Server:
             num_rounds=100,
             noise_multiplier=0.5,
             clip_norm=2.0,
-            optimizer=server_optimizers.Sgdm(0.3, momentum),
         )
-        parameters = lib.ServerParameters(**values | options)
-        goal = parameters.cohort_size
-        sampler = timers.Timers(
-            num_clients=40, cohort_size=goal, num_rounds=parameters.num_rounds
-        )
+        optimizer = options.pop("optimizer", server_optimizers.Sgdm(0.3, momentum))
+        average = options.pop("average", None)
+        values |= options
+        if values["mechanism"] is _NONE:
+            del values["noise_multiplier"]
+        goal = values["cohort_size"]
         self.algorithm = dp_ftrl.DpFtrl(
             _Rounds(about),
-            parameters.plan(sampler),
+            plan_with(num_clients=40, **values),
             weights or _Rounds.model.initial_weights(1),
             clients=np.arange(40),
-            optimizer=parameters.optimizer,
-            average=parameters.average,
+            optimizer=optimizer,
+            average=average,
         )
         self.mechanism = self.algorithm.plan.mechanism
         self.steps = steps.Steps(
@@ -135,16 +143,14 @@ class EmptiedTest(common.TrainingTestCase):
     def sums(self, clients, clip):
         """Returns the exact sums of a round, over their noise, and its statement."""
         network = common.bigram_model()
-        parameters = lib.ServerParameters(
-            mechanism=_GAUSSIAN,
+        plan = plan_with(
+            _GAUSSIAN,
+            num_clients=3,
             cohort_size=3,
             num_rounds=1,
             noise_multiplier=2.0,
             clip_norm=self.clip_norm,
             adaptive_clip=clip,
-        )
-        plan = parameters.plan(
-            timers.Timers(num_clients=3, cohort_size=3, num_rounds=1)
         )
         weights = network.initial_weights(1)
         algorithm = dp_ftrl.DpFtrl(self.rounds(network, clients), plan, weights)
@@ -326,8 +332,8 @@ class ServerTest(parameterized.TestCase):
             examples.MappedText(text, examples.ClientLimits()),
             client_update.LocalTraining(0.5),
         )
-        plan = lib.ServerParameters(_NONE, 3, 4, 0, 1.0).plan(
-            timers.Timers(num_clients=9, cohort_size=3, num_rounds=4)
+        plan = plan_with(
+            _NONE, num_clients=9, cohort_size=3, num_rounds=4, clip_norm=1.0
         )
         first, last = (
             dp_ftrl.DpFtrl(
@@ -348,22 +354,12 @@ class ServerTest(parameterized.TestCase):
         with self.assertRaisesRegex(ValueError, regex):
             dp_ftrl.DpFtrl(_Rounds(), plan, **values | options)
 
-    @parameterized.parameters(
-        (dict(cohort_size=2), "cohort_size is 3 for the clients and 2"),
-        (dict(num_rounds=5), "num_rounds is 4 for the clients and 5"),
-    )
-    def test_a_sampler_for_another_server(self, options, regex):
-        values = dict(cohort_size=3, num_rounds=4, noise_multiplier=0, clip_norm=1.0)
-        sampler = timers.Timers(num_clients=9, cohort_size=3, num_rounds=4)
-        with self.assertRaisesRegex(ValueError, regex):
-            lib.ServerParameters(_NONE, **values | options).plan(sampler)
-
 
 class NoiseOfOtherRunsTest(parameterized.TestCase):
     @parameterized.parameters(_TREE, _GAUSSIAN)
     def test_two_runs_that_differ_in_anything_have_other_noise(self, mechanism):
         # With the same draws, the one less the other would be the sums' difference.
-        adaptive = lib.AdaptiveClip(count_stddev=3.0)
+        adaptive = update_noise.AdaptiveClip(count_stddev=3.0)
 
         def noise_of(sums=None, goal=10, **options):
             server = Server(
@@ -469,14 +465,18 @@ class FederatedTest(common.TrainingTestCase):
         clients = common.random_clients(9, seed=3)
         rounds = self.rounds(common.bigram_model(), clients)
         # So little noise that a count is seen without it.
-        adaptive = lib.AdaptiveClip(1e-3, quantile=0.3, learning_rate=1.0)
-        parameters = lib.ServerParameters(
-            _TREE, 5, 6, 1e-6, 0.2, adaptive_clip=adaptive, restart_rounds=(2,)
+        adaptive = update_noise.AdaptiveClip(1e-3, quantile=0.3, learning_rate=1.0)
+        plan = plan_with(
+            _TREE,
+            num_clients=9,
+            cohort_size=5,
+            num_rounds=6,
+            noise_multiplier=1e-6,
+            clip_norm=0.2,
+            adaptive_clip=adaptive,
+            restart_rounds=(2,),
         )
-        sampler = timers.Timers(num_clients=9, cohort_size=5, num_rounds=6)
-        algorithm = dp_ftrl.DpFtrl(
-            rounds, parameters.plan(sampler), rounds.model.initial_weights(1)
-        )
+        algorithm = dp_ftrl.DpFtrl(rounds, plan, rounds.model.initial_weights(1))
         by_hand = steps.Steps(
             algorithm, seed=1, noise_key=noise_keys.NoiseKey.of_seed(1)
         )
@@ -524,10 +524,11 @@ class FederatedTest(common.TrainingTestCase):
         # sentences are 4, 5, 6, 7 and 4. So the best accuracy is (3 + 2/5) / 4.
         clients = [[[4 + (i + j) % 4 for j in range(5)] for i in range(6)]] * 8
         rounds = self.rounds(common.bigram_model(), clients)
-        parameters = lib.ServerParameters(_NONE, 4, 40, 0, math.inf)
         algorithm = dp_ftrl.DpFtrl(
             rounds,
-            parameters.plan(timers.Timers(num_clients=8, cohort_size=4, num_rounds=40)),
+            plan_with(
+                _NONE, num_clients=8, cohort_size=4, num_rounds=40, clip_norm=math.inf
+            ),
             rounds.model.initial_weights(1),
             optimizer=server_optimizers.Sgdm(momentum=0.0),
         )

@@ -6,11 +6,12 @@ import types
 import numpy as np
 from absl.testing import absltest
 
+from federated_hh.privacy.dp_ftrl import model_updates
+from federated_hh.privacy.dp_ftrl import plan as training_plan
 from federated_hh.randomness import noise_keys
 from federated_hh.rounds import experiment, timers
 from tests.training import training_test_case as common
 from training.federated import dp_ftrl, held_out, model_average
-from training.federated import dp_ftrl_parameters as lib
 from training.models import evaluation
 
 
@@ -63,11 +64,11 @@ class EvaluationTest(common.TrainingTestCase):
             min_separation=1,
             max_participation=2,
         )
-        parameters = lib.ServerParameters(lib.Mechanism.NONE, 3, 5, 0, math.inf)
+        no_noise = model_updates.NoNoise(num_rounds=5, clip_norm=math.inf)
         who = held_out.Clients(np.arange(3, 12), np.arange(3))
         algorithm = dp_ftrl.DpFtrl(
             rounds,
-            parameters.plan(sampler),
+            training_plan.plan_of(sampler, no_noise),
             rounds.model.initial_weights(7),
             clients=who.training,
             average=model_average.ModelAverage(0.6),

@@ -12,7 +12,7 @@ from federated_hh.populations.options.population_options import PopulationOption
 from federated_hh.privacy.dp_ftrl import blt, toeplitz
 from federated_hh.rounds import timers
 from tests import ROOT
-from training.federated import client_update, model_average, server_optimizers
+from training.federated import client_update, plans, server_optimizers
 from training.federated.options import TrainingOptions
 from training.text import examples
 
@@ -22,10 +22,10 @@ _GIVEN = {"cohort_size": 200, "num_rounds": 20, "clip_norm": 1.0, "diurnal": Fal
 def use_all(**values):
     """Does with options what the program does before it has data."""
     options = TrainingOptions(**_GIVEN | values)
-    options.server_parameters()
+    plans.mechanism(options)
     examples.ClientLimits(options.max_sentences, options.max_words, options.batch_size)
     client_update.LocalTraining(options.client_learning_rate, options.client_epochs)
-    options.participation_rule(100_000)
+    plans.sampler(options, 100_000)
 
 
 def gaussian_delta(rho, epsilon):
@@ -77,22 +77,23 @@ class TrainingOptionsTest(parameterized.TestCase):
     )
     def test_noise_from_a_target(self, mechanism, limits):
         values = dict(mechanism=mechanism, epsilon=3.0, delta=1e-7, **limits)
-        found = TrainingOptions(**_GIVEN | values).server_parameters()
+        found = plans.mechanism(TrainingOptions(**_GIVEN | values))
+        matrix = getattr(found, "matrix", None)
         # By hand: the most that the limits allow. Of 20 rounds, trees of 16 and of 4.
         if mechanism == "dp_fedavg":
             square_sum = 4
-        elif found.matrix is not None:
-            values = found.matrix.coefficients(20)
-            matrix = linalg.toeplitz(values, np.zeros(20))
+        elif matrix is not None:
+            values = matrix.coefficients(20)
+            columns = linalg.toeplitz(values, np.zeros(20))
             rounds = range(0, 20, 5) if mechanism == "blt" else (0, 7)
-            square_sum = np.square(matrix[:, rounds].sum(axis=1)).sum()
+            square_sum = np.square(columns[:, rounds].sum(axis=1)).sum()
         elif limits:
             square_sum = 5  # a leaf, and its nodes of 2, 4, 8 and 16 rounds
         else:
             square_sum = sum(20 // size * size**2 for size in (1, 2, 4, 8, 16))
         rho = optimize.brentq(lambda r: gaussian_delta(r, 3.0) - 1e-7, 1e-4, 10)
         expected = math.sqrt(square_sum / (2 * rho))
-        places = 5 if found.matrix is None else 4
+        places = 5 if matrix is None else 4
         self.assertAlmostEqual(found.noise_multiplier / expected, 1, places=places)
 
     @parameterized.parameters("dp_ftrl", "blt")
@@ -100,7 +101,7 @@ class TrainingOptionsTest(parameterized.TestCase):
         restarts = {"first_restart": 7, "restart_period": 8, "adaptive_clip": True}
         restarts["clipped_count_stddev"] = 100.0
         values = dict(mechanism=mechanism, epsilon=3.0, delta=1e-7, **restarts)
-        found = TrainingOptions(**_GIVEN | values).server_parameters()
+        found = plans.mechanism(TrainingOptions(**_GIVEN | values))
         self.assertEqual(found.restart_rounds, (7, 15))
         # By hand, a client in all rounds: noise of 8, of 8 and of 4 of them.
         if mechanism == "dp_ftrl":
@@ -129,12 +130,12 @@ class TrainingOptionsTest(parameterized.TestCase):
     )
     def test_what_the_noise_is_made_for(self, values, rounds, separation, most):
         common = _GIVEN | {"noise_multiplier": 5.0} | values
-        found = TrainingOptions(mechanism="blt", **common).server_parameters()
+        found = plans.mechanism(TrainingOptions(mechanism="blt", **common))
         expected = blt.optimal(
             rounds, min_separation=separation, max_participation=most
         )
         self.assertEqual(found.matrix, expected)
-        banded = TrainingOptions(mechanism="banded", **common).server_parameters()
+        banded = plans.mechanism(TrainingOptions(mechanism="banded", **common))
         self.assertEqual(banded.matrix, toeplitz.SquareRoot(separation + 1))
         self.assertEqual(bool(found.restart_rounds), "adaptive_clip" in values)
 
@@ -147,7 +148,7 @@ class TrainingOptionsTest(parameterized.TestCase):
             ({"restart_period": 1024, "mechanism": "dp_fedavg"}, "adaptive_clip"),
             (
                 {"first_restart": 8, "adaptive_clip": True, "mechanism": "dp_fedavg"},
-                "^first_restart=8, but mechanism=dp_fedavg has no noise that starts",
+                "^first_restart=8, but mechanism=dp_fedavg has no noise that restarts",
             ),
             ({"bands": 3}, "bands=3 is no setting of mechanism=dp_ftrl, but of banded"),
             ({"bands": 3, "mechanism": "blt"}, "no setting of mechanism=blt"),
@@ -158,7 +159,7 @@ class TrainingOptionsTest(parameterized.TestCase):
 
     def test_defaults_of_an_adaptive_clip(self):
         given = _GIVEN | {"adaptive_clip": True, "num_rounds": 2000}
-        found = TrainingOptions(**given).server_parameters()
+        found = plans.mechanism(TrainingOptions(**given))
         adaptive = found.adaptive_clip
         self.assertEqual(adaptive.count_stddev, _GIVEN["cohort_size"] / 20)
         self.assertEqual((adaptive.quantile, adaptive.learning_rate), (0.5, 0.2))
@@ -178,7 +179,7 @@ class TrainingOptionsTest(parameterized.TestCase):
 
     def test_noise_that_is_given_or_not(self):
         for values, expected in (({}, 7), (dict(noise_multiplier=2.5), 2.5)):
-            found = TrainingOptions(**_GIVEN | values).server_parameters()
+            found = plans.mechanism(TrainingOptions(**_GIVEN | values))
             self.assertEqual(found.noise_multiplier, expected)
         for values, regex in (
             (dict(epsilon=1.0, noise_multiplier=2.0), "give one of them"),
@@ -196,17 +197,17 @@ class TrainingOptionsTest(parameterized.TestCase):
                 self.subTest(regex),
                 self.assertRaisesRegex(ValueError, regex),
             ):
-                TrainingOptions(**_GIVEN | values).server_parameters()
+                plans.mechanism(TrainingOptions(**_GIVEN | values))
 
     def test_rotated_updates(self):
         given = _GIVEN | {"update_encoding": "rotated"}
-        found = TrainingOptions(**given).server_parameters(10_000)
+        found = plans.contribution(TrainingOptions(**given), 10_000)
         # q = s C / sqrt(2^14) is 10.
-        self.assertEqual(found.rotated.scale, 1280.0)
-        self.assertEqual(found.rotated.num_clients, 200)
-        found = TrainingOptions(**given, rounding_scale=7.5).server_parameters(10)
-        self.assertEqual(found.rotated.scale, 7.5)
-        self.assertIsNone(TrainingOptions(**_GIVEN).server_parameters(10).rotated)
+        self.assertEqual(found.scale, 1280.0)
+        self.assertEqual(found.num_clients, 200)
+        found = plans.contribution(TrainingOptions(**given, rounding_scale=7.5), 10)
+        self.assertEqual(found.scale, 7.5)
+        self.assertIsNone(plans.contribution(TrainingOptions(**_GIVEN), 10))
 
     @parameterized.parameters("dp_ftrl", "dp_fedavg", "blt")
     def test_noise_for_rotated_updates_from_a_target(self, mechanism):
@@ -222,9 +223,8 @@ class TrainingOptionsTest(parameterized.TestCase):
                 rounding_scale=32.0,
             )
         )
-        parameters = options.server_parameters(10_000)
-        self.assertGreater(parameters.rotated.norm_factor, 2)
-        plan = parameters.plan(options.participation_rule(10_000))
+        plan = plans.plan(options, 10_000, 10_000)
+        self.assertGreater(plan.contribution.norm_factor, 2)
         guarantee, *_ = plan.statement(None, 1e-7).guarantees
         self.assertBetween(guarantee.epsilon, 2.999, 3.0 + 1e-9)
 
@@ -238,12 +238,12 @@ class TrainingOptionsTest(parameterized.TestCase):
     def test_rotated_updates_that_do_not_fit(self, values, regex):
         given = _GIVEN | {"update_encoding": "rotated"} | values
         with self.assertRaisesRegex(ValueError, regex):
-            TrainingOptions(**given).server_parameters(10_000)
+            plans.mechanism(TrainingOptions(**given), 10_000)
 
     def test_rotated_updates_need_the_models_size(self):
         options = TrainingOptions(**_GIVEN, update_encoding="rotated")
         with self.assertRaisesRegex(ValueError, "num_values is None"):
-            options.server_parameters()
+            plans.mechanism(options)
 
     @parameterized.parameters(
         ({}, server_optimizers.Sgdm(1.0, 0.9)),
@@ -261,15 +261,10 @@ class TrainingOptionsTest(parameterized.TestCase):
         ),
     )
     def test_server_optimizers(self, values, expected):
-        found = TrainingOptions(**_GIVEN | values).server_parameters()
-        self.assertEqual(found.optimizer, expected)
+        options = TrainingOptions(**_GIVEN | values)
+        self.assertEqual(options.optimizer(), expected)
 
     def test_average_of_models(self):
-        parameters = TrainingOptions(**_GIVEN).server_parameters()
-        self.assertIsNone(parameters.average)
-        values = _GIVEN | {"model_average": 0.98}
-        parameters = TrainingOptions(**values).server_parameters()
-        self.assertEqual(parameters.average, model_average.ModelAverage(0.98))
         for out_of_range in (0.0, 1.0):
             with self.assertRaisesRegex(ValueError, r"model_average=.* in \(0, 1\)"):
                 TrainingOptions(**_GIVEN | {"model_average": out_of_range})
@@ -292,8 +287,8 @@ class TrainingOptionsTest(parameterized.TestCase):
         flagfile = f"--flagfile={ROOT / 'configs/training_stackoverflow.flagfile'}"
         lines = (flagfile, "--population=stackoverflow.sqlite")
         found = option_flags.read_lines(TrainingOptions, lines)
-        found.server_parameters()
-        rule = found.participation_rule(342_477 - found.num_held_out_clients)
+        plans.mechanism(found)
+        rule = plans.sampler(found, 342_477 - found.num_held_out_clients)
         self.assertEqual((rule.cohort_size, rule.min_separation), (500, 600))
         population = option_flags.read_lines(PopulationOptions, lines)
         self.assertEqual(
@@ -301,7 +296,7 @@ class TrainingOptionsTest(parameterized.TestCase):
         )
 
     def test_rules_reach_the_simulation(self):
-        rule = TrainingOptions(**_GIVEN).participation_rule(1000)
+        rule = plans.sampler(TrainingOptions(**_GIVEN), 1000)
         self.assertIsInstance(rule, timers.Timers)
         self.assertEqual((rule.cohort_size, rule.num_rounds), (200, 20))
 

@@ -9,7 +9,7 @@ from federated_hh.populations import vocabulary
 from federated_hh.populations.columns import client_text
 from federated_hh.rounds import steps
 from tests.training import training_test_case as common
-from training.federated import preparation
+from training.federated import model_average, plans, preparation
 from training.federated.options import TrainingOptions
 
 _GIVEN = {
@@ -90,11 +90,11 @@ class PreparationTest(parameterized.TestCase):
         options = TrainingOptions(**_GIVEN | changes)
         prepared = preparation.prepare(options, self.words, self.text, seed=1)
         size = prepared.network.num_parameters()
-        parameters = options.server_parameters(size)
-        rule = options.participation_rule(len(prepared.clients.training))
         return steps.facts_of(
             prepared.algorithm(
-                parameters.plan(rule), parameters.optimizer, parameters.average
+                plans.plan(options, len(prepared.clients.training), size),
+                options.optimizer(),
+                model_average.ModelAverage.of(options.model_average),
             )
         )
 

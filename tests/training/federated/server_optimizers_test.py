@@ -73,7 +73,8 @@ class ServerOptimizersTest(parameterized.TestCase):
         optimizer = kind(0.1)
         saved = {}
         tree = codec.encode(walk(optimizer, 4), saved)
-        begin = codec.decode(tuple[lib.State, lib.Weights], tree, saved)
+        arrays = collections.OrderedDict[str, np.ndarray]
+        begin = codec.decode(tuple[arrays, arrays], tree, saved)
         found = walk(optimizer, 7, first=4, begin=begin)
         expected = walk(optimizer, 7)
         self.assertEqual(codec.digest(found), codec.digest(expected))
