@@ -204,7 +204,7 @@ class HouseTest(absltest.TestCase):
         for room in (*_LIBRARY, "studies", "examples"):
             for path in _files(room):
                 stem = path.stem
-                is_program = stem.startswith(_WITH_FLAGS) and "app.run" in (
+                is_program = stem.startswith(_WITH_FLAGS) and "__main__" in (
                     path.read_text()
                 )
                 if stem == "__init__" or stem.endswith("_flags") or is_program:

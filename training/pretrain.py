@@ -3,42 +3,29 @@
 scripts/run pretrain --population=messages.csv.xz --vocabulary_size=2000
 """
 
-from absl import app, flags, logging
+from absl import logging
 
-from federated_hh.command_line import experiment_flags
-from federated_hh.options import help_text, option_flags
-from federated_hh.populations import population_flags
+from federated_hh.command_line import experiment_flags, program_flags
 from federated_hh.populations.options.population_options import LanguageOptions
 from federated_hh.runtime.worker import startup
 from training.central.options import PretrainOptions
 
-_PROGRAM = "training.pretrain"
-
-_OPTIONS = option_flags.define(PretrainOptions, title="The training")
-_LANGUAGE = option_flags.define(LanguageOptions)
-_POPULATION = population_flags.PopulationFlags("sentences")
-flags.adopt_module_key_flags(experiment_flags)
-help_text.first(
-    "population",
-    "initial_model",
-    "num_epochs",
-    "batch_size",
-    "learning_rate",
-    "vocabulary",
-    "vocabulary_size",
-    "model",
-    "output_dir",
-    "resume",
+_PROGRAM = program_flags.Program(
+    "training.pretrain",
+    ((PretrainOptions, "The training"), LanguageOptions),
+    "sentences",
+    first=(
+        *("population", "initial_model", "num_epochs", "batch_size", "learning_rate"),
+        *("vocabulary", "vocabulary_size", "model", "output_dir", "resume"),
+    ),
 )
 
 
 def run(arguments: experiment_flags.Arguments) -> None:
     """Runs the training that the flags describe."""
-    from federated_hh.populations import client_sentences
-    from federated_hh.populations.languages import sentence_tokenizers
     from training import memory_needs
 
-    options = _OPTIONS.read()
+    options = _PROGRAM.read(PretrainOptions)
     if options.onednn:
         startup.use_onednn()
     vocabulary, _ = options.read_vocabulary()
@@ -48,14 +35,8 @@ def run(arguments: experiment_flags.Arguments) -> None:
         vocabulary.num_tokens,
         memory_needs.parameters_of(options, vocabulary.num_tokens, network),
     )
-    population = _POPULATION.read()
-    text = client_sentences.prepare(
-        population,
-        vocabulary,
-        sentence_tokenizers.get_sentence_tokenizer("keyboard"),
-        _POPULATION.cache,
-        _LANGUAGE.read(),
-    )
+    population = _PROGRAM.population.read()
+    text = _PROGRAM.prepare_text(vocabulary)
     # TensorFlow comes last: it takes seconds to import.
     from federated_hh.rounds import experiment
     from training.baselines import baselines
@@ -74,7 +55,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
         f"{prepared.num_steps:,}",
         f"{len(prepared.clients.held_out):,}",
     )
-    language = baselines.language_of(population, _LANGUAGE.read())
+    language = baselines.language_of(population, _PROGRAM.read(LanguageOptions))
     beside = prepared.baselines(language)
     for baseline in beside:
         logging.info("%s", baseline)
@@ -98,7 +79,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
 
     done = experiment.run_experiment(
         prepared.algorithm,
-        program=_PROGRAM,
+        program=_PROGRAM.name,
         facts={"vocabulary": vocabulary.fingerprint} | prepared.facts,
         observers=[prepared.evaluation(options.evaluate_every)],
         report=report,
@@ -107,16 +88,5 @@ def run(arguments: experiment_flags.Arguments) -> None:
     print(done.verdict)
 
 
-def _check_flags() -> None:
-    option_flags.check_all(_OPTIONS.read, _LANGUAGE.read, _POPULATION.read)
-
-
-def main(argv: list[str]) -> None:
-    """Checks the flags and runs."""
-    experiment_flags.run_program(
-        argv, _PROGRAM, _check_flags, run, is_synthetic=_POPULATION.is_synthetic
-    )
-
-
 if __name__ == "__main__":
-    app.run(main, flags_parser=option_flags.parse)
+    _PROGRAM.main(run)

@@ -3,38 +3,30 @@
 scripts/run training --flagfile=configs/training_demo.flagfile
 """
 
-from absl import app, flags, logging
+from absl import logging
 
-from federated_hh.command_line import experiment_flags
-from federated_hh.options import help_text, option_flags
-from federated_hh.populations import population_flags
+from federated_hh.command_line import experiment_flags, program_flags
 from federated_hh.populations.options.population_options import LanguageOptions
 from federated_hh.rounds.secure_sum_options import SecureSumOptions
 from federated_hh.runtime.worker import engine_options, startup
 from training.baselines.other_models_options import OtherModelsOptions
 from training.federated.options import TrainingOptions
 
-_PROGRAM = "training.run_training"
-_CHECKPOINTS_KEPT = 3
-
-_OPTIONS = option_flags.define(TrainingOptions, title="The training")
-_SECURE_SUM = option_flags.define(SecureSumOptions, title="The secure sum")
-_OTHERS = option_flags.define(OtherModelsOptions, title="Other models")
-_LANGUAGE = option_flags.define(LanguageOptions)
-_POPULATION = population_flags.PopulationFlags("sentences")
-flags.adopt_module_key_flags(experiment_flags)
-help_text.first(
-    "population",
-    "mechanism",
-    "cohort_size",
-    "num_rounds",
-    "noise_multiplier",
-    "epsilon",
-    "clip_norm",
-    "initial_model",
-    "output_dir",
-    "resume",
+_PROGRAM = program_flags.Program(
+    "training.run_training",
+    (
+        (TrainingOptions, "The training"),
+        (SecureSumOptions, "The secure sum"),
+        (OtherModelsOptions, "Other models"),
+        LanguageOptions,
+    ),
+    "sentences",
+    first=(
+        *("population", "mechanism", "cohort_size", "num_rounds", "noise_multiplier"),
+        *("epsilon", "clip_norm", "initial_model", "output_dir", "resume"),
+    ),
 )
+_CHECKPOINTS_KEPT = 3
 
 
 def _needs(
@@ -73,7 +65,7 @@ def _beside(prepared, text, vocabulary, options, seed):
     clients, limits = prepared.clients, prepared.limits
     found = baselines.counted(text, clients, limits, vocabulary.num_tokens)
     judges = windows.of_clients(text, clients.held_out, limits, vocabulary.num_tokens)
-    paths = list(_OTHERS.read().compare_with)
+    paths = list(_PROGRAM.read(OtherModelsOptions).compare_with)
     others, fingerprints = other_models.judged(
         paths,
         vocabulary,
@@ -86,7 +78,9 @@ def _beside(prepared, text, vocabulary, options, seed):
     if options.initial_model is not None:
         paths.append(options.initial_model)
     found += other_models.judged_ngrams(paths, judges, vocabulary)
-    language = baselines.language_of(_POPULATION.read(), _LANGUAGE.read())
+    language = baselines.language_of(
+        _PROGRAM.population.read(), _PROGRAM.read(LanguageOptions)
+    )
     found += baselines.of_language(language, vocabulary, judges, limits.max_words)
     for baseline in found:
         logging.info("%s", baseline)
@@ -101,12 +95,10 @@ def _beside(prepared, text, vocabulary, options, seed):
 def run(arguments: experiment_flags.Arguments) -> None:
     """Runs the experiment that the flags describe."""
     from federated_hh.files import memory
-    from federated_hh.populations import client_sentences
-    from federated_hh.populations.languages import sentence_tokenizers
     from training import memory_needs
     from training.federated import plans
 
-    options = _OPTIONS.read()
+    options = _PROGRAM.read(TrainingOptions)
     if options.onednn:
         startup.use_onednn()
     if engine_options.chosen().runtime.runtime is engine_options.Runtime.WORKER:
@@ -121,16 +113,8 @@ def run(arguments: experiment_flags.Arguments) -> None:
     needs.check()
     if not arguments.resume:
         needs.check_disk(arguments.output_dir, _CHECKPOINTS_KEPT)
-    tokenizer = sentence_tokenizers.get_sentence_tokenizer("keyboard")
-    text = client_sentences.prepare(
-        _POPULATION.read(),
-        vocabulary,
-        tokenizer,
-        _POPULATION.cache,
-        _LANGUAGE.read(),
-    )
+    text = _PROGRAM.prepare_text(vocabulary)
     # TensorFlow comes last: it takes seconds to import.
-    from federated_hh.files import memory
     from federated_hh.privacy.dp_ftrl import plan as plan_lib
     from federated_hh.rounds import experiment, masked_sums
     from training.federated import (
@@ -144,7 +128,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
     from training.models import exported_model
     from training.reports import federated as training_report
 
-    masking = masked_sums.MaskedSums.of(_SECURE_SUM.read())
+    masking = masked_sums.MaskedSums.of(_PROGRAM.read(SecureSumOptions))
     prepared = preparation.prepare(
         options, vocabulary, text, arguments.seed, network, masking
     )
@@ -153,8 +137,8 @@ def run(arguments: experiment_flags.Arguments) -> None:
         options.initial_model,
         text,
         weights=initial_model.fingerprint(beginning.weights),
-        is_synthetic=_POPULATION.is_synthetic(),
-        is_allowed=_OTHERS.read().allow_shared_text,
+        is_synthetic=_PROGRAM.population.is_synthetic(),
+        is_allowed=_PROGRAM.read(OtherModelsOptions).allow_shared_text,
     )
     public_data += f" {beginning.public_data} {first_text.public_data}".rstrip()
     average = model_average.ModelAverage.of(options.model_average)
@@ -206,7 +190,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
 
     done = experiment.run_experiment(
         algorithm,
-        program=_PROGRAM,
+        program=_PROGRAM.name,
         facts={
             "vocabulary": vocabulary.fingerprint,
             "num_clients": algorithm.plan.sampler.num_clients,
@@ -231,29 +215,13 @@ def run(arguments: experiment_flags.Arguments) -> None:
     print(done.verdict)
 
 
-def _check_training() -> None:
+def _check_flags() -> None:
     from training.federated import plans
 
+    _PROGRAM.check()
     # Settings that do not fit the smallest model fit none.
-    plans.mechanism(_OPTIONS.read(), num_values=1)
-
-
-def _check_flags() -> None:
-    option_flags.check_all(
-        _check_training,
-        _SECURE_SUM.read,
-        _OTHERS.read,
-        _LANGUAGE.read,
-        _POPULATION.read,
-    )
-
-
-def main(argv: list[str]) -> None:
-    """Checks the flags and runs."""
-    experiment_flags.run_program(
-        argv, _PROGRAM, _check_flags, run, is_synthetic=_POPULATION.is_synthetic
-    )
+    plans.mechanism(_PROGRAM.read(TrainingOptions), num_values=1)
 
 
 if __name__ == "__main__":
-    app.run(main, flags_parser=option_flags.parse)
+    _PROGRAM.main(run, _check_flags)

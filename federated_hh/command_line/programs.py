@@ -64,12 +64,11 @@ def listed() -> str:
 def suggestion(name: str) -> str:
     """Returns what to say of a program that there is not."""
     known = modules()
-    # By the last part of what it may be called: run_triehh is triehh.
-    last = {
-        part.rpartition(".")[2].removeprefix("run_"): short
-        for short, module in reversed(known.items())
-        for part in (module, short)
-    }
+    # By the last part of its names: run_triehh is triehh. The first of a name counts.
+    last: dict[str, str] = {}
+    for short, module in known.items():
+        for part in (short, module):
+            last.setdefault(part.rpartition(".")[2].removeprefix("run_"), short)
     wanted = name.removesuffix(".py").replace("/", ".").replace("-", "_")
     wanted = wanted.rpartition(".")[2].removeprefix("run_")
     near = [last[word] for word in difflib.get_close_matches(wanted, [*last], n=3)]

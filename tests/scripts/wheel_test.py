@@ -112,7 +112,7 @@ class WheelTest(absltest.TestCase):
         )
         for module in registry.PROGRAMS.values():
             text = (ROOT / (module.replace(".", "/") + ".py")).read_text()
-            self.assertIn("app.run(", ast.unparse(ast.parse(text)))
+            self.assertIn("if __name__ == '__main__':", ast.unparse(ast.parse(text)))
 
     def test_a_program_runs_by_its_name_and_from_elsewhere(self):
         script = self.wheel.parent / "run-accounting"

@@ -158,7 +158,7 @@ class AnswersTest(parameterized.TestCase):
         return _bash(text).split()
 
     def test_help_for_a_reader_that_goes_away(self):
-        command = [sys.executable, "-P", "-m", "federated_hh.run_triehh", "--helpfull"]
+        command = [sys.executable, "-P", "-m", registry.PROGRAMS[_FIRST], "--helpfull"]
         program = subprocess.Popen(
             command,
             env=_ENVIRONMENT,
