@@ -109,7 +109,7 @@ def _totals(algorithm: "algorithm_lib.Algorithm[Any, Any]") -> Iterator[Any]:
         drawn = by_hand.draw(place)
         total = by_hand.ask(place, query, drawn.cohort)
         yield total
-        place = by_hand.update(place, query, drawn, total).place
+        place = by_hand.update(place, query, drawn, total).progress
 
 
 def training(

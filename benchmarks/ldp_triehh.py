@@ -183,7 +183,7 @@ def measure_stages(algorithm):
         algorithm.update(place.state, step.released)
         top_k = time.perf_counter() - moments[-1]
         cohort, select, update = (b - a for a, b in itertools.pairwise(moments))
-        place = step.place
+        place = step.progress
         second = second or place
         rows.append(
             {

@@ -91,12 +91,12 @@ def _run(algorithm: "dp_ftrl.DpFtrl", num_rounds: int) -> Iterator[dict[str, Any
 
     text = algorithm.rounds.mapped.text
     splits = text.sentence_splits[text.client_splits]
-    with tempfile.TemporaryDirectory() as parked, memory.quick_collections():
+    with tempfile.TemporaryDirectory() as spilled, memory.quick_collections():
         by_hand = steps.Steps(
             algorithm,
             seed=SEED,
             noise_key=noise_keys.NoiseKey.of_seed(SEED),
-            parking_place=run_files.RunFiles(pathlib.Path(parked)),
+            spill_folder=run_files.RunFiles(pathlib.Path(spilled)),
         )
         place = by_hand.begin()
         for number in range(num_rounds + 1):
@@ -125,7 +125,7 @@ def _measured_round(algorithm, by_hand, place, splits):
         query = algorithm.next_query(place.state)
         sums = by_hand.ask(place, query, drawn.cohort)
         clients_done = time.perf_counter()
-        place = by_hand.update(place, query, drawn, sums).place
+        place = by_hand.update(place, query, drawn, sums).progress
         memory.return_freed()
         server_seconds = time.perf_counter() - clients_done
     return place, {

@@ -105,7 +105,7 @@ def measure_blocks(algorithm, by_hand):
         drawn = by_hand.draw(place)
         rounds.append((place.state, drawn.cohort))
         votes = by_hand.ask(place, query, drawn.cohort)
-        place = by_hand.update(place, query, drawn, votes).place
+        place = by_hand.update(place, query, drawn, votes).progress
         seconds.append(time.perf_counter() - start)
     return seconds, rounds
 

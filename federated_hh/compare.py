@@ -22,7 +22,7 @@ from federated_hh.options import option_flags
 from federated_hh.options.fields import check, option
 from federated_hh.privacy import statement as statement_lib
 from federated_hh.reports import metric_labels, page, page_blocks, plots
-from federated_hh.reports import summary as verdict_lib
+from federated_hh.reports import summary as summary_lib
 from federated_hh.run_directory import record as run_record
 
 _COLORS = (plots.BLUE, plots.ORANGE, plots.GREEN, plots.PURPLE, plots.INK)
@@ -78,9 +78,9 @@ class Compared:
             raise ValueError(f"{path} is no run directory: no {run_record.RUN_FILE}")
         record = run_record.read(path)
         found, statement, metrics = "", None, pd.DataFrame({"round": []})
-        verdict = directory / "simulator" / page.VERDICT_FILE
-        if verdict.exists():
-            found = json.loads(verdict.read_text())["found"]
+        summary = directory / "simulator" / page.SUMMARY_FILE
+        if summary.exists():
+            found = json.loads(summary.read_text())["found"]
         stated = directory / "privacy.json"
         if stated.exists():
             try:
@@ -246,7 +246,7 @@ def main(argv: list[str]) -> None:
             f"{len(runs)} runs side by side",
             ", ".join(run.name for run in runs),
             sections(runs),
-            verdict_lib.Verdict(
+            summary_lib.Summary(
                 found=" ".join(f"{r.name}: {r.found}" for r in runs if r.found),
                 privacy="",
                 report=output,

@@ -65,13 +65,13 @@ def run(arguments: experiment_flags.Arguments) -> None:
             own_lengths=options.words_law == "own",
         )
         report = fit_report.FitReport(population, population_options, rows, fit)
-        verdict = report.write(
+        summary = report.write(
             directory,
             options,
             seeds.generator(arguments.seed, "clients drawn again"),
         )
         directory.complete()
-    print(verdict)
+    print(summary)
 
 
 def main(argv: list[str]) -> None:

@@ -143,7 +143,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
     )
     for name, table in algorithm.results(done.outcome.states[0]).items():
         print(f"{name}:\n{table.head(10).to_string(index=False)}")
-    print(done.verdict)
+    print(done.summary)
 
 
 def main(argv: list[str]) -> None:

@@ -130,7 +130,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
         report=report,
         **vars(arguments),
     )
-    print(done.verdict)
+    print(done.summary)
 
 
 main = experiment_flags.main_of(_PROGRAM, _check_flags, run, _POPULATION)

@@ -74,7 +74,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
     if options.show_device_log is not None:
         print(f"The log of device {options.show_device_log}:")
         print(prepared.device_log(options.show_device_log).to_string(index=False))
-    print(done.verdict)
+    print(done.summary)
     for number, reason in prepared.complaints(state):
         raise ValueError(f"{options.recipe[number]}: {reason}")
 

@@ -82,7 +82,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
         facts=facts,
         **vars(arguments),
     )
-    print(done.verdict)
+    print(done.summary)
 
 
 def _summary(parameters, delta: float) -> str:

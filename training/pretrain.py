@@ -85,7 +85,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
         report=report,
         **vars(arguments),
     )
-    print(done.verdict)
+    print(done.summary)
 
 
 if __name__ == "__main__":

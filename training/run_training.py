@@ -212,7 +212,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
         report=report,
         **vars(arguments),
     )
-    print(done.verdict)
+    print(done.summary)
 
 
 def _check_flags() -> None:

@@ -94,6 +94,11 @@ class WordQuestions(algorithm.Algorithm[S, np.ndarray]):
         made.plan = dataclasses.replace(made.plan, contribution=reports)
         return made
 
+    @functools.cached_property
+    def _words(self) -> list[str]:
+        # Making the list takes longer than a round's reports.
+        return self.clients.words.to_pylist()
+
     @abc.abstractmethod
     def items(self, state: S, words: list[str]) -> list[int] | None:
         """Returns the next question; None after the last one.

@@ -56,12 +56,12 @@ class Draw(Generic[P]):
 
     Attributes:
         cohort: int64 [cohort_size], ascending, distinct.
-        places: Sampler's state.
-        metrics: Metrics of their choice that only the simulator knows.
+        state: The state of the sampler after the draw.
+        metrics: What only the simulator knows of how they came together.
     """
 
     cohort: np.ndarray
-    places: P
+    state: P
     metrics: Metrics = dataclasses.field(default_factory=dict)
 
 
@@ -86,11 +86,11 @@ class Sampler(abc.ABC, Generic[P]):
         """Returns the state before the first round."""
 
     @abc.abstractmethod
-    def draw(self, places: P, number: int, stream: streams.Stream) -> Draw[P]:
+    def draw(self, state: P, number: int, stream: streams.Stream) -> Draw[P]:
         """Chooses the clients of a round.
 
         Args:
-            places: Sampler's state after the last round.
+            state: The state after the last round.
             number: The round of its repeat, from 0.
             stream: The stream of the repeat; the same in all its rounds.
         """
@@ -188,11 +188,11 @@ class Record:
 
     Attributes:
         rounds: All rounds of all repeats, written down before anybody was asked.
-        places: Sampler's state at the end of each repeat.
+        sampler_states: The state of the sampler at the end of each repeat.
     """
 
     rounds: realised.RealisedRounds
-    places: tuple[Any, ...] = ()
+    sampler_states: tuple[Any, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -201,11 +201,11 @@ class Repeat:
 
     Attributes:
         rounds: Rounds done.
-        places: Sampler's state.
+        sampler_state: The state of the sampler.
     """
 
     rounds: int
-    places: Any
+    sampler_state: Any
 
 
 class Theorem(abc.ABC):

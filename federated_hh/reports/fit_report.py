@@ -17,7 +17,7 @@ from federated_hh.populations.fit import options as fit_options
 from federated_hh.populations.options import population_options
 from federated_hh.populations.synthetic import word_list
 from federated_hh.reports import page, plots
-from federated_hh.reports import summary as verdict_lib
+from federated_hh.reports import summary as summary_lib
 from federated_hh.run_directory import directory as run_directory
 from federated_hh.run_directory import record as run_record
 
@@ -201,7 +201,7 @@ class FitReport:
         directory: run_directory.RunDirectory,
         wanted: fit_options.FitOptions,
         rng: np.random.Generator,
-    ) -> verdict_lib.Verdict:
+    ) -> summary_lib.Summary:
         """Writes the page, its tables and plots, and the flagfile.
 
         Args:
@@ -227,7 +227,7 @@ class FitReport:
         report = page.Page(directory, "The law of a population's words")
         law = self.fit.law
         numbers = self.numbers(rng)
-        report.verdict(
+        report.summary(
             f"{self.rows.num_clients:,} clients with {law.mean_words:.4g} words each "
             f"on average. Own words: Pitman-Yor with discount {law.discount:.3g} and "
             f"concentration {law.concentration:.3g}; shared: {law.common_discount:.3g} "

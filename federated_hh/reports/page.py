@@ -27,7 +27,7 @@ import pandas as pd
 
 from federated_hh.files import installation
 from federated_hh.reports import page_blocks, plots
-from federated_hh.reports import summary as verdict_lib
+from federated_hh.reports import summary as summary_lib
 from federated_hh.run_directory import directory as run_directory
 from federated_hh.run_directory import record as run_record
 
@@ -38,8 +38,8 @@ _NUM_SHOWN = 1000  # rows of a table on a page that nobody wrote
 _NUM_PANELS = 5  # of one picture
 # What a run directory holds of itself, in either part.
 _OWN_FILES = {"run.json", "flags.txt", "facts.json", "metrics.csv", "report.html"}
-_OWN_FILES |= {"checkpoint.jsonl", "README.txt", "verdict.json"}
-VERDICT_FILE = "verdict.json"
+_OWN_FILES |= {"checkpoint.jsonl", "README.txt", "summary.json"}
+SUMMARY_FILE = "summary.json"
 _KEYS = ("repeat", "round")  # columns that say which round a row of metrics is of
 
 
@@ -142,10 +142,10 @@ class Page:
         self._title = title
         self._sections: list[Section] = []
         self._writes: dict[tuple[bool, str], Callable[[], None]] = {}
-        self._verdict: dict[str, str] = {}
+        self._summary: dict[str, str] = {}
         self._privacy = ""
 
-    def verdict(
+    def summary(
         self,
         found: str,
         *,
@@ -169,7 +169,7 @@ class Page:
             program, _, rest = next_command.partition(" ")
             next_command = f"{installation.command(program)} {rest}"
         self._privacy = self._privacy or privacy
-        self._verdict = {
+        self._summary = {
             "found": found,
             "advice": advice,
             "next_command": next_command,
@@ -276,7 +276,7 @@ class Page:
             raise ValueError(f"{name!r} is already a name of a {part} file of the page")
         self._writes[covered, name] = write
 
-    def write(self) -> verdict_lib.Verdict:
+    def write(self) -> summary_lib.Summary:
         """Writes all files, and last of all `report.html`.
 
         Returns:
@@ -287,25 +287,25 @@ class Page:
         """
         for write in self._writes.values():
             write()
-        verdict = verdict_lib.Verdict(
-            **{"found": "", **self._verdict},
+        summary = summary_lib.Summary(
+            **{"found": "", **self._summary},
             privacy=self._privacy,
             report=str(self._directory.path / run_directory.REPORT_FILE),
         )
         # What was found is ground truth in part. Paths stay out: a run may be moved.
-        kept = {name: getattr(verdict, name) for name in ("found", "privacy", "advice")}
-        self._directory.simulator.write_json(VERDICT_FILE, kept)
+        kept = {name: getattr(summary, name) for name in ("found", "privacy", "advice")}
+        self._directory.simulator.write_json(SUMMARY_FILE, kept)
         subtitle = f"Run of {self._directory.run['started']}"
-        shown = html(self._title, subtitle, self._sections, verdict)
+        shown = html(self._title, subtitle, self._sections, summary)
         self._directory.write_report(shown)
-        return verdict
+        return summary
 
 
 def html(
     title: str,
     subtitle: str,
     sections: Sequence[page_blocks.Section],
-    verdict: verdict_lib.Verdict | None = None,
+    summary: summary_lib.Summary | None = None,
 ) -> str:
     """Returns a page that needs nothing beside it.
 
@@ -313,12 +313,12 @@ def html(
         title: Its heading.
         subtitle: Below it.
         sections: From top to bottom.
-        verdict: In a box above them.
+        summary: In a box above them.
     """
     return _template().render(
         title=title,
         subtitle=subtitle,
-        verdict=verdict,
+        summary=summary,
         has_long=any(
             isinstance(block, page_blocks.Table) and block.is_long
             for section in sections
@@ -348,7 +348,7 @@ def write_default(
     released_metrics: pd.DataFrame,
     simulator_metrics: pd.DataFrame,
     statement: run_directory.Statement,
-) -> verdict_lib.Verdict:
+) -> summary_lib.Summary:
     """Writes the report of an algorithm for which nobody wrote one.
 
     Args:
@@ -375,7 +375,7 @@ def write_default(
     sizes = [
         f"{len(table):,} {name.replace('_', ' ')}" for name, table in tables.items()
     ]
-    page.verdict(
+    page.summary(
         f"Found: {', '.join(sizes)}." if sizes else "",
         next_command="federated_hh.compare {run} ANOTHER_RUN",
     )

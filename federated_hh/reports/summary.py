@@ -4,7 +4,7 @@ import dataclasses
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Verdict:
+class Summary:
     """What was found, what it cost in privacy, and where to go from here.
 
     Attributes:

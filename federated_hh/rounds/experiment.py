@@ -15,7 +15,7 @@ from federated_hh.files import preparation_caches
 from federated_hh.privacy import statement as statement_lib
 from federated_hh.randomness import noise_keys
 from federated_hh.reports import page
-from federated_hh.reports import summary as verdict_lib
+from federated_hh.reports import summary as summary_lib
 from federated_hh.rounds import run, steps
 from federated_hh.rounds.algorithm import Algorithm
 from federated_hh.run_directory import directory as run_directory
@@ -32,7 +32,7 @@ class Experiment(Generic[S]):
         outcome: The last states, and the record of who was asked.
         statement: What is guaranteed, from the record.
         metrics: A row a round: the simulator's view.
-        verdict: What it comes to, as the page has it on top; None of a report that
+        summary: What it comes to, as the page has it on top; None of a report that
             says nothing. `print` it.
     """
 
@@ -40,7 +40,7 @@ class Experiment(Generic[S]):
     outcome: run.Outcome[S]
     statement: statement_lib.PrivacyStatement
     metrics: pd.DataFrame
-    verdict: verdict_lib.Verdict | None
+    summary: summary_lib.Summary | None
 
 
 Report = Callable[
@@ -49,7 +49,7 @@ Report = Callable[
         run.Outcome[Any],
         statement_lib.PrivacyStatement,
     ],
-    verdict_lib.Verdict | None,
+    summary_lib.Summary | None,
 ]
 
 
@@ -128,10 +128,10 @@ def run_experiment(
         )
         statement = algorithm.plan.statement(outcome.record, delta)
         write = report or functools.partial(_write_default, algorithm)
-        verdict = write(directory, outcome, statement)
+        summary = write(directory, outcome, statement)
         directory.complete()
         metrics = directory.metrics()
-    return Experiment(str(directory.path), outcome, statement, metrics, verdict)
+    return Experiment(str(directory.path), outcome, statement, metrics, summary)
 
 
 def _write_default(
@@ -139,7 +139,7 @@ def _write_default(
     directory: run_directory.RunDirectory,
     outcome: run.Outcome[S],
     statement: statement_lib.PrivacyStatement,
-) -> verdict_lib.Verdict:
+) -> summary_lib.Summary:
     tables: dict[str, list[pd.DataFrame]] = {}
     for repeat, state in enumerate(outcome.states):
         for name, table in algorithm.results(state).items():

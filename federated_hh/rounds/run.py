@@ -1,9 +1,9 @@
-"""The one loop: runs an algorithm in a run directory, so that it can be interrupted.
+"""The loop that runs every algorithm in a run directory and can be interrupted.
 
-For each round: the plan's sampler draws a cohort; the round is written down; the query
-is asked of the cohort; the plan's mechanism makes of the sum what is released; the
-algorithm makes of that the next state. An observer sees the truth, for the simulator's
-metrics, and reaches no state.
+In each round the plan's sampler draws a cohort, the round is recorded, the query is
+asked of the cohort, the plan's mechanism releases its sum, and the algorithm updates
+its state. An observer sees the truth, for the simulator's metrics, and changes no
+state.
 """
 
 import collections
@@ -16,6 +16,7 @@ import numpy as np
 from absl import logging
 
 from federated_hh.files import memory, software
+from federated_hh.options import checks
 from federated_hh.privacy import plan as plan_lib
 from federated_hh.privacy import realised
 from federated_hh.rounds import checkpoints, codec, record, steps
@@ -25,19 +26,21 @@ from federated_hh.run_directory.round_metrics import RoundMetrics
 
 S = TypeVar("S")
 _CHECKPOINT = "checkpoint-{:09d}.npz"
+# What stays of a finished repeat.
+_KEPT = ("state", "sampler_state")
 
 
 @dataclasses.dataclass(frozen=True)
 class Observed(Generic[S]):
-    """What an observer sees of a round; all arrays are read-only.
+    """A round as an observer sees it; all arrays are read-only.
 
     Attributes:
-        repeat: From 0.
-        number: From 1.
-        cohort: Who was asked: int64.
+        repeat: Number of the repeat, from 0.
+        number: Number of the round, from 1.
+        cohort: Clients of the round: int64.
         total: The exact sum.
-        released: What the mechanism let through.
-        before: The state that the round was asked with.
+        released: The mechanism's output.
+        before: The state before the round.
         state: The state after the round.
         is_last: Whether it was the last round of its repeat.
     """
@@ -57,11 +60,11 @@ Observer = Callable[[Observed[Any]], Mapping[str, float | int]]
 
 @dataclasses.dataclass(frozen=True)
 class Outcome(Generic[S]):
-    """What a run gave.
+    """The outcome of a run.
 
     Attributes:
         states: The last state of each repeat.
-        record: What was asked of whom, for the plan's statement.
+        record: The queries and their cohorts, for the plan's statement.
     """
 
     states: tuple[S, ...]
@@ -79,32 +82,30 @@ def run(
     keep: int = 1,
     observers: Sequence[Observer] = (),
 ) -> Outcome[S]:
-    """Runs an algorithm, or what is left of an interrupted run of it.
+    """Runs an algorithm, or the rest of an interrupted run.
 
-    A round's cohort is written down before its clients are asked, and the state after
-    it is saved. A directory that has a checkpoint is continued where it stands, with
-    the same result as without the interruption: rounds after the checkpoint are asked
-    again, of the same clients, with the same random numbers.
+    A round's cohort is recorded before its clients are asked, and the state after the
+    round is saved. A directory with a checkpoint is resumed from it, with the same
+    result as without the interruption: rounds after the checkpoint are asked again, of
+    the same clients and with the same random numbers.
 
     Args:
-        algorithm: What to run.
-        directory: Takes the record, checkpoints and a row of metrics a round; its
-            noise key is the run's.
-        seed: The public seed: of the cohorts, where they need not be secret.
-        repeats: How often, at least 1; each with cohorts and noise of its own.
-        delta: The delta of the privacy in the metrics, where the plan's theorem has it.
+        algorithm: The algorithm.
+        directory: Directory for the record, checkpoints and metrics; its noise key is
+            the run's.
+        seed: The public seed, of cohorts that need not be secret.
+        repeats: Number of repeats, at least 1; each has its own cohorts and noise.
+        delta: Delta of the privacy in the metrics, where the plan's theorem has one.
         save_every: Rounds between checkpoints, at least 1.
-        keep: How many checkpoints stay, at least 1.
-        observers: What adds metrics from ground truth.
+        keep: Number of checkpoints that stay, at least 1.
+        observers: Sources of metrics from ground truth.
 
     Raises:
-        RunDirectoryError: If what is on file is damaged, or of another run or code.
-        ValueError: If a number is out of range, or the sampler's cohort is none.
+        RunDirectoryError: If the directory is damaged, or of another run or code.
+        ValueError: If a number is out of range, or a cohort does not fit the sampler.
     """
     numbers = {"repeats": repeats, "save_every": save_every, "keep": keep}
-    for name, value in numbers.items():
-        if value < 1:
-            raise ValueError(f"{name} is {value}; it has to be at least 1")
+    checks.integer(least=1, **numbers)
     return _Loop(algorithm, directory, seed, delta, observers, **numbers).run()
 
 
@@ -121,7 +122,7 @@ class _Loop(Generic[S]):
         self._keep = keep
         self._observers: Sequence[Observer] = observers
         code = software.digest_with(algorithm, self._plan)
-        # What asks: algorithm, plan, data and seed; and those with the code.
+        # Identities of algorithm, plan, data and seed; without and with the code.
         self._asks = steps.identity_of(algorithm, seed, "")
         self._code = steps.identity_of(algorithm, seed, code)[:16]
         self._steps = steps.Steps(
@@ -130,18 +131,18 @@ class _Loop(Generic[S]):
             noise_key=directory.noise_key,
             # With a public key, a seed means the same in every version.
             code=code if directory.noise_key.is_secret else "",
-            parking_place=directory.simulator,
+            spill_folder=directory.simulator,
         )
         self._record = record.RoundRecord(directory.simulator)
         self._failed = record.FailedSums(directory.simulator)
-        # Of finished repeats: their files, and what they hold.
+        # The files of finished repeats, their states and their participation.
         self._finished: list[dict[str, str]] = []
         self._states: list[S] = []
         self._ended: list[plan_lib.Repeat] = []
         self._seconds: list[float] = []
 
     def run(self) -> Outcome[S]:
-        restored = [place for place in (self._restore(),) if place is not None]
+        restored = [found for found in (self._restore(),) if found is not None]
         if len(self._finished) < self._repeats:
             self._record.check_code(self._code)
             with memory.quick_collections(), self._algorithm.worker():
@@ -156,80 +157,85 @@ class _Loop(Generic[S]):
                     )
         self._record.check_done()
         rounds = realised.RealisedRounds(tuple(self._record.rounds))
-        places = tuple(repeat.places for repeat in self._ended)
-        return Outcome(tuple(self._states), plan_lib.Record(rounds, places))
+        samplers = tuple(repeat.sampler_state for repeat in self._ended)
+        return Outcome(tuple(self._states), plan_lib.Record(rounds, samplers))
 
-    def _rounds(self, place: steps.Place[S]) -> steps.Place[S]:
-        """Runs what is left of a repeat."""
-        query = self._algorithm.next_query(place.state)
+    def _rounds(self, progress: steps.Progress[S]) -> steps.Progress[S]:
+        """Runs the rest of a repeat."""
+        query = self._algorithm.next_query(progress.state)
         while query is not None:
             try:
-                place, query = self._round(place, query)
+                progress, query = self._round(progress, query)
             except Exception:
-                if place.rounds and len(self._record.rounds):
-                    self._save(place)
+                if progress.rounds and len(self._record.rounds):
+                    self._save(progress)
                 raise
-            if query is not None and place.rounds % self._save_every == 0:
-                self._save(place)
-        return place
+            if query is not None and progress.rounds % self._save_every == 0:
+                self._save(progress)
+        return progress
 
     def _round(
-        self, place: steps.Place[S], query: Query[Any]
-    ) -> tuple[steps.Place[S], Query[Any] | None]:
+        self, progress: steps.Progress[S], query: Query[Any]
+    ) -> tuple[steps.Progress[S], Query[Any] | None]:
         start = time.perf_counter()
-        drawn = self._steps.draw(place)
-        # Before it is on file: the record is of rounds that were asked.
-        self._plan.check_round(place.rounds + 1, query.facts)
+        drawn = self._steps.draw(progress)
+        # Before the record, which is of rounds that were asked.
+        self._plan.check_round(progress.rounds + 1, query.facts)
         self._record.add(
             realised.Round.of(
-                place.repeat, place.rounds + 1, drawn.cohort, self._code, query.facts
+                progress.repeat,
+                progress.rounds + 1,
+                drawn.cohort,
+                self._code,
+                query.facts,
             )
         )
-        total = self._ask(place, query, drawn.cohort)
-        step = self._steps.update(place, query, drawn, total)
+        total = self._ask(progress, query, drawn.cohort)
+        step = self._steps.update(progress, query, drawn, total)
         memory.return_freed()
-        following = self._algorithm.next_query(step.place.state)
+        following = self._algorithm.next_query(step.progress.state)
         seen = Observed(
-            place.repeat,
-            step.place.rounds,
+            progress.repeat,
+            step.progress.rounds,
             drawn.cohort,
             total,
             step.released,
-            place.state,
-            step.place.state,
+            progress.state,
+            step.progress.state,
             following is None,
         )
         truth = dict(drawn.metrics)
         for observer in self._observers:
             truth |= observer(seen)
         released = {
-            "repeat": place.repeat,
-            "round": step.place.rounds,
+            "repeat": progress.repeat,
+            "round": step.progress.rounds,
             **step.metrics,
-            **self._spent(step.place),
+            **self._spent(step.progress),
         }
         if step.metrics.keys() & {"repeat", "round"}:
             raise ValueError("metrics of an algorithm cannot be named repeat or round")
         self._add_metrics(released, truth, time.perf_counter() - start)
-        return step.place, following
+        return step.progress, following
 
-    def _ask(self, place: steps.Place[S], query: Query[Any], cohort: np.ndarray) -> Any:
-        """Returns the sum; one that fails is written down, for the next attempt."""
-        asked = place.repeat, place.rounds + 1
+    def _ask(
+        self, progress: steps.Progress[S], query: Query[Any], cohort: np.ndarray
+    ) -> Any:
+        """Returns the sum; records a failed attempt, for the next one."""
+        asked = progress.repeat, progress.rounds + 1
         try:
-            return self._steps.ask(place, query, cohort, self._failed.count(*asked))
-        except RuntimeError as error:
-            from federated_hh.runtime.masking import messages
-
-            if not isinstance(error, messages.MaskedSumError):
-                raise
+            return self._steps.ask(progress, query, cohort, self._failed.count(*asked))
+        except messages.MaskedSumError as error:
             self._failed.add(*asked)
             raise messages.MaskedSumError(
                 f"{error}. --resume asks the same clients once more, with other keys"
             ) from error
 
-    def _spent(self, place: steps.Place[S]) -> Mapping[str, float | int]:
-        so_far = (*self._ended, plan_lib.Repeat(place.rounds, place.places))
+    def _spent(self, progress: steps.Progress[S]) -> Mapping[str, float | int]:
+        so_far = (
+            *self._ended,
+            plan_lib.Repeat(progress.rounds, progress.sampler_state),
+        )
         return self._plan.theorem.spent(self._plan, so_far, self._delta)
 
     def _add_metrics(
@@ -260,27 +266,27 @@ class _Loop(Generic[S]):
             left,
         )
 
-    def _finish(self, place: steps.Place[S]) -> None:
-        """Keeps the end of a repeat in a file of its own."""
+    def _finish(self, progress: steps.Progress[S]) -> None:
+        """Writes the end of a repeat to its own file."""
         self._finished.append(
             checkpoints.write(
                 self._directory.simulator,
-                f"repeat-{place.repeat:06d}.npz",
-                {"state": place.state, "places": place.places},
+                f"repeat-{progress.repeat:06d}.npz",
+                {name: getattr(progress, name) for name in _KEPT},
             )
         )
-        self._states.append(place.state)
-        self._ended.append(plan_lib.Repeat(place.rounds, place.places))
+        self._states.append(progress.state)
+        self._ended.append(plan_lib.Repeat(progress.rounds, progress.sampler_state))
         self._save(None)
 
-    def _save(self, place: steps.Place[S] | None) -> None:
+    def _save(self, progress: steps.Progress[S] | None) -> None:
         count = len(self._record.rounds)
-        if place is not None and self._record_is_ahead(place):
+        if progress is not None and self._record_is_ahead(progress):
             count -= 1
         folder = self._directory.simulator
         saved = None
-        if place is not None:
-            saved = checkpoints.write(folder, _CHECKPOINT.format(count), place)
+        if progress is not None:
+            saved = checkpoints.write(folder, _CHECKPOINT.format(count), progress)
         self._directory.save_checkpoint(
             {
                 "state": saved,
@@ -293,19 +299,19 @@ class _Loop(Generic[S]):
         last = saved["file"] if saved else None
         checkpoints.keep_last(folder, "checkpoint-*.npz", self._keep, last)
 
-    def _record_is_ahead(self, place: steps.Place[S]) -> bool:
-        """Returns whether a round was written down that the state does not have."""
+    def _record_is_ahead(self, progress: steps.Progress[S]) -> bool:
+        """Returns whether the record has a round that the state does not have."""
         last = self._record.rounds[-1]
-        return (last.repeat, last.number) != (place.repeat, place.rounds)
+        return (last.repeat, last.number) != (progress.repeat, progress.rounds)
 
-    def _restore(self) -> steps.Place[S] | None:
+    def _restore(self) -> steps.Progress[S] | None:
         checkpoint = self._directory.load_checkpoint()
         if checkpoint is None:
             return None
         if checkpoint["asks"] != self._asks:
             raise record.RecordError(
-                f"{self._directory.path}: what was run has another plan, data or seed; "
-                "restore what it began with, or begin a new run"
+                f"{self._directory.path}: the run began with another plan, data or "
+                "seed; restore them, or begin a new run"
             )
         self._record.take_over(checkpoint["rounds"], checkpoint["record"])
         folder = self._directory.simulator.path
@@ -315,29 +321,30 @@ class _Loop(Generic[S]):
             tree, arrays = checkpoints.read(folder, saved)
             self._finished.append(saved)
             self._states.append(_like(first.state, tree["state"], arrays))
-            places = _like(first.places, tree["places"], arrays)
-            self._ended.append(plan_lib.Repeat(counts[len(self._ended)], places))
+            sampler = _like(first.sampler_state, tree["sampler_state"], arrays)
+            self._ended.append(plan_lib.Repeat(counts[len(self._ended)], sampler))
         if checkpoint["state"] is None:
             return None
         tree, arrays = checkpoints.read(folder, checkpoint["state"], self._waiting)
         values = {
-            name: _like(getattr(first, name), tree[name], arrays)
-            for name in ("repeat", "rounds", "history", "state", "noise", "places")
+            field.name: _like(getattr(first, field.name), tree[field.name], arrays)
+            for field in dataclasses.fields(steps.Progress)
         }
         logging.info(
             "Continuing repeat %d after round %d.",
             values["repeat"] + 1,
             values["rounds"],
         )
-        return steps.Place(**values)
+        return steps.Progress(**values)
 
     def _waiting(self, path: str, array: np.ndarray) -> np.ndarray:
-        """Returns an array of a saved place, which waits on disk if it is noise's."""
-        return self._steps.parked(array) if path.startswith("noise/") else array
+        """Returns an array of a checkpoint, spilled to disk if it is noise's."""
+        is_noise = path.startswith("mechanism_state/")
+        return self._steps.spilled(array) if is_noise else array
 
 
 def _like(first: Any, tree: Any, arrays: Mapping[str, np.ndarray]) -> Any:
-    """Returns a saved value, which is of the type of what a repeat begins with."""
+    """Returns a saved value of the type that a repeat begins with."""
     value = codec.decode(type(first), tree, arrays)
     codec.freeze(value)
     return value

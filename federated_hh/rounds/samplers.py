@@ -1,4 +1,4 @@
-"""Who is asked in a round: uniform cohorts, cohorts with no client in common, all."""
+"""Samplers of cohorts: uniform, without a client in common, or everybody."""
 
 import dataclasses
 import functools
@@ -10,12 +10,12 @@ from federated_hh.randomness import identities, streams
 
 
 class ClientTakesPartTwiceError(RuntimeError):
-    """A client of a cohort took part more often than its sampler allows."""
+    """A client takes part more often than its sampler allows."""
 
 
 @dataclasses.dataclass(frozen=True)
 class _Cohorts:
-    """What cohorts of a fixed size have in common.
+    """Fields and checks of samplers with a fixed cohort size.
 
     Attributes:
         num_clients: Clients of the population.
@@ -36,42 +36,40 @@ class _Cohorts:
 @identities.identity("UniformCohorts", "num_clients cohort_size")
 @dataclasses.dataclass(frozen=True)
 class UniformCohorts(_Cohorts, plan.Sampler[None]):
-    """Cohorts of which each is a uniform sample without replacement of all clients.
+    """Cohorts that are uniform samples without replacement of all clients.
 
-    Each round draws from the whole population anew, so a client may take part in
-    several rounds (Zhu et al. 2020, Algorithm 1). The sampling protects only from
-    those who do not know it: it is drawn from the noise key.
+    Each round draws from the whole population again, so a client may take part in
+    several rounds (Zhu et al. 2020, Algorithm 1). Sampling protects only from people
+    who do not know the cohort: it is drawn from the noise key.
     """
 
     sampling = plan.Sampling.UNIFORM
     is_secret = True
 
     def initialize(self) -> None:
-        """Returns that nothing has to be remembered."""
+        """Returns None: the sampler is stateless."""
 
-    def draw(
-        self, places: None, number: int, stream: streams.Stream
-    ) -> plan.Draw[None]:
-        """Chooses the clients of a round; see `federated_hh.privacy.plan.Sampler`."""
+    def draw(self, state: None, number: int, stream: streams.Stream) -> plan.Draw[None]:
+        """Draws a cohort; see `federated_hh.privacy.plan.Sampler`."""
         random = stream.generator("cohort", number)
         clients = random.choice(
             self.num_clients, self.cohort_size, replace=False, shuffle=False
         )
         # The order of a sample means nothing, and ascending indices are read faster.
-        return plan.Draw(np.sort(clients.astype(np.int64)), places)
+        return plan.Draw(np.sort(clients.astype(np.int64)), state)
 
     def limits(self, num_rounds: int) -> plan.Limits:
-        """Returns that nothing is limited."""
+        """Returns limits that any participation is within."""
         return plan.Limits(num_rounds, 0)
 
 
 @dataclasses.dataclass(frozen=True)
 class Participants:
-    """Who took part in a repeat.
+    """The participants of a repeat.
 
     Attributes:
-        took_part: bool [num_clients].
-        cohorts: How many cohorts there were.
+        took_part: Whether each client took part: bool [num_clients].
+        cohorts: Number of cohorts so far.
     """
 
     took_part: np.ndarray
@@ -92,13 +90,13 @@ class DisjointCohorts(_Cohorts, plan.Sampler[Participants]):
     is_secret = False
 
     def initialize(self) -> Participants:
-        """Returns that nobody took part."""
+        """Returns the state before anybody took part."""
         return Participants(np.zeros(self.num_clients, bool), 0)
 
     def draw(
-        self, places: Participants, number: int, stream: streams.Stream
+        self, state: Participants, number: int, stream: streams.Stream
     ) -> plan.Draw[Participants]:
-        """Chooses the clients of a round; see `federated_hh.privacy.plan.Sampler`.
+        """Draws a cohort; see `federated_hh.privacy.plan.Sampler`.
 
         Raises:
             ValueError: If there are too few clients left.
@@ -114,23 +112,23 @@ class DisjointCohorts(_Cohorts, plan.Sampler[Participants]):
             )
         order = _order(self.num_clients, stream)
         cohort = np.sort(order[first : first + self.cohort_size])
-        twice = cohort[places.took_part[cohort]]
-        if twice.size or places.cohorts != number:
+        twice = cohort[state.took_part[cohort]]
+        if twice.size or state.cohorts != number:
             raise ClientTakesPartTwiceError(
-                f"round {number + 1}: {places.cohorts} cohorts took part before, and "
+                f"round {number + 1}: {state.cohorts} cohorts took part before, and "
                 f"{twice.size:,} of its clients did so"
             )
-        took_part = places.took_part.copy()
+        took_part = state.took_part.copy()
         took_part[cohort] = True
         return plan.Draw(cohort, Participants(took_part, number + 1))
 
     def rest(self, num_cohorts: int, stream: streams.Stream) -> np.ndarray:
-        """Returns the clients of none of the first cohorts: int64, ascending."""
+        """Returns the clients outside the first cohorts: int64, ascending."""
         order = _order(self.num_clients, stream)
         return np.sort(order[num_cohorts * self.cohort_size :])
 
     def limits(self, num_rounds: int) -> plan.Limits:
-        """Returns that a client takes part once."""
+        """Returns the limits of one participation."""
         return plan.Limits(1, num_rounds - 1)
 
 
@@ -160,17 +158,15 @@ class Everybody(plan.Sampler[None]):
         return self.num_clients
 
     def initialize(self) -> None:
-        """Returns that nothing has to be remembered."""
+        """Returns None: the sampler is stateless."""
 
-    def draw(
-        self, places: None, number: int, stream: streams.Stream
-    ) -> plan.Draw[None]:
-        """Chooses the clients of a round; see `federated_hh.privacy.plan.Sampler`."""
+    def draw(self, state: None, number: int, stream: streams.Stream) -> plan.Draw[None]:
+        """Draws a cohort; see `federated_hh.privacy.plan.Sampler`."""
         del number, stream
-        return plan.Draw(np.arange(self.num_clients), places)
+        return plan.Draw(np.arange(self.num_clients), state)
 
     def limits(self, num_rounds: int) -> plan.Limits:
-        """Returns that a client takes part in each round."""
+        """Returns the limits of a participation in each round."""
         return plan.Limits(num_rounds, 0)
 
 

@@ -1,8 +1,8 @@
-"""Large arrays that nobody needs before the next round, moved from memory to disk.
+"""Large arrays spilled to disk until the next round needs them.
 
 A noise tree has two vectors a node, each as large as the model: over hundreds of rounds
-more than all else in memory. Their file has no name, and ends with the last array that
-is of it; a killed run leaves nothing of it.
+more than everything else in memory. Their file has no name and is deleted with the last
+array that uses it, so a killed run leaves nothing behind.
 """
 
 import mmap
@@ -18,14 +18,14 @@ _LEAST_BYTES = 1 << 20
 _ALIGNMENT = 64
 
 
-def parked(value: T, folder: run_files.RunFiles) -> T:
-    """Returns a value as it is, but for its large arrays, which are mapped from a file.
+def spilled(value: T, folder: run_files.RunFiles) -> T:
+    """Returns a value whose large arrays are mapped from a file.
 
-    Those that are mapped from one already stay where they are.
+    Arrays that are already mapped stay in their file.
 
     Args:
-        value: A dataclass, as `codec` takes it.
-        folder: Has the space.
+        value: A dataclass, as for `codec`.
+        folder: Folder of the file.
 
     Raises:
         RunDirectoryError: If the file cannot be written, as on a full disk.
@@ -35,14 +35,14 @@ def parked(value: T, folder: run_files.RunFiles) -> T:
     large = {
         name: np.ascontiguousarray(array)
         for name, array in arrays.items()
-        if array.nbytes >= _LEAST_BYTES and not is_parked(array)
+        if array.nbytes >= _LEAST_BYTES and not is_spilled(array)
     }
     if not large:
         return value
-    places = {}
+    offsets = {}
     with folder.nameless_file() as file:
         for name, array in large.items():
-            places[name] = file.seek(-file.tell() % _ALIGNMENT, 1)
+            offsets[name] = file.seek(-file.tell() % _ALIGNMENT, 1)
             file.write(array.data.cast("B"))
         file.flush()
         # Private: some file systems of users' own take no shared mapping.
@@ -50,18 +50,18 @@ def parked(value: T, folder: run_files.RunFiles) -> T:
             file.fileno(), 0, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ
         )
     for name, array in large.items():
-        flat = np.frombuffer(mapped, array.dtype, array.size, places[name])
+        flat = np.frombuffer(mapped, array.dtype, array.size, offsets[name])
         arrays[name] = flat.reshape(array.shape)
     return codec.decode(type(value), tree, arrays)
 
 
-def is_parked(array: Any) -> bool:
-    """Returns whether an array, or what it is a view of, is mapped from a file."""
+def is_spilled(array: Any) -> bool:
+    """Returns whether an array, or the base of a view, is mapped from a file."""
     return file_of(array) is not None
 
 
 def file_of(array: Any) -> mmap.mmap | None:
-    """Returns the mapped file that an array is of; None where there is none."""
+    """Returns the mapped file of an array; None of an array in memory."""
     while isinstance(array, np.ndarray):
         array = array.base
     if isinstance(array, memoryview):

@@ -1,14 +1,14 @@
-"""A round in its parts, without files: for the loop, notebooks and tests.
+"""The parts of a round, without files: for the loop, notebooks and tests.
 
     steps = Steps(algorithm, seed=1, noise_key=noise_keys.NoiseKey.fresh())
-    place = steps.begin()
+    progress = steps.begin()
     with algorithm.worker():
-        while (query := algorithm.next_query(place.state)) is not None:
-            drawn = steps.draw(place)
-            total = steps.ask(place, query, drawn.cohort)
-            place = steps.update(place, query, drawn, total).place
+        while (query := algorithm.next_query(progress.state)) is not None:
+            drawn = steps.draw(progress)
+            total = steps.ask(progress, query, drawn.cohort)
+            progress = steps.update(progress, query, drawn, total).progress
 
-States may be looked at between any two of them.
+A caller may look at states between any two of them.
 """
 
 import dataclasses
@@ -21,8 +21,7 @@ import numpy as np
 
 from federated_hh.privacy import plan as plan_lib
 from federated_hh.randomness import identities, noise_keys, streams
-from federated_hh.rounds import codec
-from federated_hh.rounds import spilled_arrays as parking
+from federated_hh.rounds import codec, spilled_arrays
 from federated_hh.rounds.algorithm import Algorithm, Query
 from federated_hh.run_directory import files as run_files
 
@@ -30,52 +29,52 @@ S = TypeVar("S")
 
 
 @dataclasses.dataclass(frozen=True)
-class Place(Generic[S]):
-    """Where a repeat stands between two rounds.
+class Progress(Generic[S]):
+    """The state of a repeat between two rounds.
 
     Attributes:
-        repeat: From 0.
-        rounds: Rounds done.
-        history: A keyed digest of all sums so far: 32 bytes.
-        state: The algorithm's.
-        noise: What the mechanism remembers.
-        places: What the sampler remembers.
+        repeat: Number of the repeat, from 0.
+        rounds: Number of finished rounds.
+        history: Keyed digest of all sums so far: 32 bytes.
+        state: The algorithm's state.
+        mechanism_state: The state of the plan's mechanism.
+        sampler_state: The state of the plan's sampler.
     """
 
     repeat: int
     rounds: int
     history: bytes
     state: S
-    noise: Any
-    places: Any
+    mechanism_state: Any
+    sampler_state: Any
 
 
 @dataclasses.dataclass(frozen=True)
 class Step(Generic[S]):
-    """What a round gave.
+    """The outcome of a round.
 
     Attributes:
-        place: Where the repeat stands now.
-        released: What the mechanism let through.
-        metrics: Released.
+        progress: The state of the repeat after the round.
+        released: The mechanism's output.
+        metrics: Released metrics.
     """
 
-    place: Place[S]
+    progress: Progress[S]
     released: Any
     metrics: Mapping[str, float | int]
 
 
 def identity_of(algorithm: Algorithm[Any, Any], seed: int, code: str) -> str:
-    """Returns a hash of all that decides the sums of a run, but for its key.
+    """Returns a hash of everything that decides a run's sums, except its key.
 
     Args:
-        algorithm: What is run.
+        algorithm: The run's algorithm.
         seed: The public seed.
-        code: A digest of the code; empty where the noise need not be secret, so that
-            a public seed means the same in every version.
+        code: Digest of the code; empty where the noise need not be secret, so that a
+            public seed means the same in every version.
 
     Raises:
-        ValueError: If the plan, or what the algorithm says of itself, is not a value.
+        ValueError: If the plan or the algorithm's description has no canonical text.
     """
     text = json.dumps(
         [
@@ -91,12 +90,12 @@ def identity_of(algorithm: Algorithm[Any, Any], seed: int, code: str) -> str:
 
 
 def facts_of(algorithm: Algorithm[Any, Any]) -> dict[str, Any]:
-    """Returns what a resumed run of an algorithm must have in common with its start."""
+    """Returns the facts that a resumed run shares with its start."""
     return {"plan": identities.canonical(algorithm.plan), **algorithm.describe()}
 
 
 def public_stream(seed: int, repeat: int) -> streams.Stream:
-    """Returns the stream that a sampler draws from where cohorts are no secret."""
+    """Returns the stream of a sampler whose cohorts are not secret."""
     return streams.Stream(seed, ("repeat", repeat, "cohorts"))
 
 
@@ -110,30 +109,30 @@ class Steps(Generic[S]):
         seed: int,
         noise_key: noise_keys.NoiseKey,
         code: str = "",
-        parking_place: run_files.RunFiles | None = None,
+        spill_folder: run_files.RunFiles | None = None,
     ):
-        """Fixes what random numbers are a function of.
+        """Fixes the streams of random numbers.
 
         Args:
-            algorithm: What is run.
-            seed: The public seed: of cohorts that need not be secret.
-            noise_key: The noise key of all other random numbers.
-            code: A digest of the code, where its random numbers are to be its own.
-            parking_place: Where large arrays of the mechanism wait for the next round;
-                in memory if None.
+            algorithm: The algorithm.
+            seed: The public seed, of cohorts that need not be secret.
+            noise_key: The key of all other random numbers.
+            code: Digest of the code, if each version has random numbers of its own.
+            spill_folder: Folder for the mechanism's large arrays between rounds; None
+                for memory.
         """
         self._algorithm = algorithm
         self._plan = algorithm.plan
         self._seed = seed
         self._key = noise_key.value
         self._identity = identity_of(algorithm, seed, code)
-        self._parking_place = parking_place
+        self._spill_folder = spill_folder
 
-    def begin(self, repeat: int = 0) -> Place[S]:
-        """Returns where a repeat begins."""
+    def begin(self, repeat: int = 0) -> Progress[S]:
+        """Returns a repeat's first state."""
         state = self._algorithm.initialize(repeat)
         codec.freeze(state)
-        return Place(
+        return Progress(
             repeat,
             0,
             bytes.fromhex(self._identity),
@@ -142,24 +141,24 @@ class Steps(Generic[S]):
             self._plan.sampler.initialize(),
         )
 
-    def draw(self, place: Place[S]) -> plan_lib.Draw[Any]:
-        """Chooses the clients of the next round.
+    def draw(self, progress: Progress[S]) -> plan_lib.Draw[Any]:
+        """Draws the next round's cohort.
 
         Raises:
-            ValueError: If the sampler chooses others than it says.
+            ValueError: If the cohort does not fit the sampler's description.
         """
         sampler = self._plan.sampler
-        stream = public_stream(self._seed, place.repeat)
+        stream = public_stream(self._seed, progress.repeat)
         if sampler.is_secret:
-            stream = self._stream(place.repeat).at("cohorts")
-        drawn = sampler.draw(place.places, place.rounds, stream)
+            stream = self._stream(progress.repeat).at("cohorts")
+        drawn = sampler.draw(progress.sampler_state, progress.rounds, stream)
         self._check(drawn.cohort)
         drawn.cohort.flags.writeable = False
         return drawn
 
     def ask(
         self,
-        place: Place[S],
+        progress: Progress[S],
         query: Query[Any],
         cohort: np.ndarray,
         failed: int = 0,
@@ -167,18 +166,19 @@ class Steps(Generic[S]):
         """Returns the exact sum over a cohort, which only the simulator knows.
 
         Args:
-            place: Where the repeat stands.
-            query: The query of the round.
+            progress: The repeat's state.
+            query: The round's query.
             cohort: From `draw`.
-            failed: How often this round was asked in vain, so that nothing came of it.
+            failed: Number of failed attempts at this round.
 
         Raises:
             MaskedSumError: If the sum is masked and too many clients dropped out.
-            ValueError: If it is no cohort of the sampler's, or no round of the plan.
+            ValueError: If the cohort is not one of the sampler's, or the plan has no
+                such round.
         """
-        self._plan.check_round(place.rounds + 1, query.facts)
+        self._plan.check_round(progress.rounds + 1, query.facts)
         self._check(cohort)
-        stream = self._stream(place.repeat).at("clients").of(place.history)
+        stream = self._stream(progress.repeat).at("clients").of(progress.history)
         if failed:
             stream = stream.at("failed", failed)
         total = query.ask(cohort, stream)
@@ -186,41 +186,56 @@ class Steps(Generic[S]):
         return total
 
     def update(
-        self, place: Place[S], query: Query[Any], drawn: plan_lib.Draw[Any], total: Any
+        self,
+        progress: Progress[S],
+        query: Query[Any],
+        drawn: plan_lib.Draw[Any],
+        total: Any,
     ) -> Step[S]:
-        """Returns what comes of a round's sum, through the plan's mechanism.
+        """Releases a round's sum by the plan's mechanism and updates the state.
+
+        Args:
+            progress: The repeat's state.
+            query: The round's query.
+            drawn: From `draw`.
+            total: From `ask`.
 
         Raises:
-            RunDirectoryError: If what the mechanism remembers cannot be parked.
+            RunDirectoryError: If the mechanism's state cannot be spilled to disk.
         """
-        stream = self._stream(place.repeat)
-        # Keyed: in a checkpoint, a plain digest would tell who guesses a sum that the
-        # guess is right.
-        bits = stream.at("history").of(place.history).bits(codec.digest(total))
+        stream = self._stream(progress.repeat)
+        # Keyed, because a plain digest in a checkpoint would confirm a guessed sum.
+        bits = stream.at("history").of(progress.history).bits(codec.digest(total))
         history = bits.bytes(0, streams.HISTORY_BYTES)
         release = self._plan.release(
-            total, place.noise, query.facts, stream.at("release").of(history)
+            total,
+            progress.mechanism_state,
+            query.facts,
+            stream.at("release").of(history),
         )
         released, noise, of_release = release.value, release.state, release.metrics
         del release  # its arrays are as large as the model
-        noise = self.parked(noise)
+        noise = self.spilled(noise)
         codec.freeze(released)
-        state, metrics = self._algorithm.update(place.state, released)
+        state, metrics = self._algorithm.update(progress.state, released)
         codec.freeze(state)
-        following = Place(
-            place.repeat, place.rounds + 1, history, state, noise, drawn.places
+        following = Progress(
+            progress.repeat, progress.rounds + 1, history, state, noise, drawn.state
         )
         return Step(following, released, {**metrics, **of_release})
 
-    def parked(self, noise: Any) -> Any:
-        """Returns what the mechanism remembers, large arrays where they wait.
+    def spilled(self, noise: Any) -> Any:
+        """Returns a mechanism's state with its large arrays spilled to disk.
+
+        Args:
+            noise: The state, or one of its arrays.
 
         Raises:
-            RunDirectoryError: If there is no room for them.
+            RunDirectoryError: If the disk has no room.
         """
-        if self._parking_place is None:
+        if self._spill_folder is None:
             return noise
-        return parking.parked(noise, self._parking_place)
+        return spilled_arrays.spilled(noise, self._spill_folder)
 
     def _check(self, cohort: np.ndarray) -> None:
         sampler = self._plan.sampler

@@ -256,12 +256,12 @@ class Timers(plan.Sampler[Participation]):
         return may
 
     def draw(
-        self, places: Participation, number: int, stream: streams.Stream
+        self, state: Participation, number: int, stream: streams.Stream
     ) -> plan.Draw[Participation]:
         """Waits for a round's clients, and records that they took part.
 
         Args:
-            places: Where simulated time stands.
+            state: Simulated time and past participations.
             number: The round, from 0.
             stream: The stream of the repeat.
 
@@ -269,10 +269,10 @@ class Timers(plan.Sampler[Participation]):
             ReportGoalNotMetError: If MinS and MaxP leave too few clients, or not
                 enough of them were available, or reported, for `max_wait_hours`.
         """
-        may = self._check_admitted(places.table, number)
-        ready_at, now, attempts = places.ready_at, places.seconds, places.attempts
+        may = self._check_admitted(state.table, number)
+        ready_at, now, attempts = state.ready_at, state.seconds, state.attempts
         most = 0
-        while now - places.seconds <= self.max_wait_hours * _HOUR:
+        while now - state.seconds <= self.max_wait_hours * _HOUR:
             ready = may & (ready_at <= now)
             if self.availability is not None:
                 ready &= self.availability.available(now, self.num_clients, stream)
@@ -291,14 +291,14 @@ class Timers(plan.Sampler[Participation]):
             now += self.round_minutes * 60
             if reports.size >= self.cohort_size:
                 cohort = np.sort(reports[: self.cohort_size])
-                table = places.table.record(cohort, number)
+                table = state.table.record(cohort, number)
                 after = Participation(table, ready_at, now, attempts)
-                return plan.Draw(cohort, after, _metrics(places, after, began))
+                return plan.Draw(cohort, after, _metrics(state, after, began))
         raise ReportGoalNotMetError(
             f"round {number}: for {self.max_wait_hours} simulated hours, of "
             f"{np.count_nonzero(may):,} clients that MinS and MaxP admit at most "
             f"{most:,} were available with their timer run out, and "
-            f"{attempts - places.attempts} rounds failed for want of reports; a round "
+            f"{attempts - state.attempts} rounds failed for want of reports; a round "
             f"picks {self.num_picked:,} and needs {self.cohort_size:,}. Lower the "
             f"report goal or the timer ({self.timer_hours} h), or raise the "
             f"over-selection ({self.over_selection:g}) where many drop out."

@@ -7,7 +7,7 @@ import pandas as pd
 
 from federated_hh.privacy import statement as statement_lib
 from federated_hh.reports import page
-from federated_hh.reports import summary as verdict_lib
+from federated_hh.reports import summary as summary_lib
 from federated_hh.run_directory import directory as run_directory
 from federated_hh.statistics import preparation
 from federated_hh.statistics.analyses import (
@@ -43,7 +43,7 @@ def write(
     *,
     max_k: int,
     device: int | None,
-) -> verdict_lib.Verdict:
+) -> summary_lib.Summary:
     """Writes the tables, plots, privacy statement and report of a run.
 
     Args:
@@ -61,7 +61,7 @@ def write(
     algorithm = prepared.algorithm
     part = _PARTS[type(algorithm)]
     found = part.headline(algorithm, state)
-    report.verdict(
+    report.summary(
         found,
         advice=_ADVICE if found.startswith(("No ", "Nothing")) else "",
         next_command="federated_hh.compare {run} ANOTHER_RUN",

@@ -224,7 +224,7 @@ def _simulate(rule: timers.Timers, seed: int) -> timers.Participation:
     places = rule.initialize()
     for number in range(rule.num_rounds):
         drawn: plan_lib.Draw[timers.Participation] = rule.draw(places, number, stream)
-        places = drawn.places
+        places = drawn.state
     return places
 
 

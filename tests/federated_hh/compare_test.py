@@ -58,7 +58,7 @@ class CompareTest(absltest.TestCase):
             )
             if finished:
                 report = page.Page(directory, "A run")
-                report.verdict(f"loss {5 - rate}")
+                report.summary(f"loss {5 - rate}")
                 report.statement(_statement(epsilon))
                 report.write()
                 directory.simulator.write_table("metrics.csv", rounds)

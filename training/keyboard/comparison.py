@@ -232,12 +232,12 @@ class Comparison:
             intervals[name] = scores.intervals(rng, self.num_resamples)
         table = keyboard_report.scores_table(evaluations, intervals)
         notes = [*self.notes, *_above_picked_rate(evaluations, self.judgement.compose)]
-        verdict = keyboard_report.write(
+        summary = keyboard_report.write(
             directory, evaluations, table, self.judgement.counts(), notes
         )
         thresholds = {name: e.threshold for name, e in evaluations.items()}
         shown = keyboard_report.to_markdown(keyboard_report.shown(table, thresholds))
-        return f"{shown}\n{verdict}"
+        return f"{shown}\n{summary}"
 
 
 def _above_picked_rate(

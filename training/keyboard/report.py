@@ -6,7 +6,7 @@ import pandas as pd
 from matplotlib import figure as figure_lib
 
 from federated_hh.reports import page, plots
-from federated_hh.reports import summary as verdict_lib
+from federated_hh.reports import summary as summary_lib
 from federated_hh.run_directory import directory as run_directory
 from training.keyboard import evaluation as keyboard_evaluation
 from training.models import metric_names
@@ -105,7 +105,7 @@ def write(
     scores: pd.DataFrame,
     counts: Mapping[str, int],
     notes: Sequence[str],
-) -> verdict_lib.Verdict:
+) -> summary_lib.Summary:
     """Writes `scores.csv`, `smart_compose.csv`, a plot, and `report.html`.
 
     Args:
@@ -119,7 +119,7 @@ def write(
         Which model suggests best.
     """
     report = page.Page(directory, "On a keyboard")
-    report.verdict(
+    report.summary(
         _best(scores),
         privacy="Privacy: none of this comparison: it is of the judges' own text",
         next_command="federated_hh.compare {run} ANOTHER_RUN",

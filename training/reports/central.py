@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from federated_hh.privacy import statement as statement_lib
 from federated_hh.reports import page
-from federated_hh.reports import summary as verdict_lib
+from federated_hh.reports import summary as summary_lib
 from federated_hh.run_directory import directory as run_directory
 from training.baselines import baselines as baselines_lib
 from training.federated import model_average
@@ -21,7 +21,7 @@ def write(
     batch_size: int,
     average: model_average.ModelAverage | None = None,
     may_have_judges: bool = False,
-) -> verdict_lib.Verdict:
+) -> summary_lib.Summary:
     """Writes the statement that nothing is guaranteed, the plots, and `report.html`.
 
     Args:
@@ -39,7 +39,7 @@ def write(
     metrics = directory.metrics()
     last = metrics.iloc[-1]
     report = page.Page(directory, "Central training")
-    report.verdict(
+    report.summary(
         training_report.how_good(last, baselines),
         next_command='training.predict_next_word --model={run} "how are"',
     )

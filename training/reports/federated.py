@@ -8,7 +8,7 @@ import pandas as pd
 
 from federated_hh.privacy import statement as statement_lib
 from federated_hh.reports import page, plots
-from federated_hh.reports import summary as verdict_lib
+from federated_hh.reports import summary as summary_lib
 from federated_hh.rounds import masked_sums
 from federated_hh.run_directory import directory as run_directory
 from training.baselines import baselines as baselines_lib
@@ -59,7 +59,7 @@ def write(
     *,
     average: model_average.ModelAverage | None = None,
     may_have_judges: bool = False,
-) -> verdict_lib.Verdict:
+) -> summary_lib.Summary:
     """Writes the statements, the plots, and `report.html`.
 
     Args:
@@ -78,7 +78,7 @@ def write(
     """
     metrics = directory.metrics()
     report = page.Page(directory, "Training")
-    report.verdict(
+    report.summary(
         how_good(metrics.iloc[-1], baselines),
         advice=advice(metrics.iloc[-1], baselines),
         next_command='training.predict_next_word --model={run} "how are"',

@@ -17,7 +17,8 @@ from federated_hh.privacy.triehh import detection as triehh_detection
 from federated_hh.privacy.triehh import guarantees as triehh_privacy
 from federated_hh.privacy.triehh import wanted_detection as detection
 from federated_hh.reports import page, plots
-from federated_hh.reports import summary as verdict_lib
+from federated_hh.reports import summary as summary_lib
+from federated_hh.rounds import masked_sums
 from federated_hh.run_directory import directory as run_directory
 
 _NUM_LISTED = 1000  # words in discovery_rate.csv
@@ -137,7 +138,7 @@ def write(
     results: Results,
     statement: statement_lib.PrivacyStatement,
     findable: Sequence[dict[str, Any]],
-) -> verdict_lib.Verdict:
+) -> summary_lib.Summary:
     """Writes the tables, plots, privacy statement and report of a run.
 
     Args:
@@ -153,7 +154,7 @@ def write(
     metrics, words = directory.metrics(), results.heavy_hitters
     report = page.Page(directory, "TrieHH")
     first = words[words["repeat"] == 0]
-    report.verdict(
+    report.summary(
         _found(first, results.scores),
         advice=detection.advice(len(first), _f1(results.scores)[1], findable),
         next_command="federated_hh.compare {run} ANOTHER_RUN",
@@ -223,7 +224,7 @@ def _found(first: pd.DataFrame, scores: pd.DataFrame) -> str:
 
 
 def _f1(scores: pd.DataFrame) -> tuple[int, float]:
-    """Returns the K that the verdict is about, at most 100, and the F1 at it."""
+    """Returns the K that the summary is about, at most 100, and the F1 at it."""
     k = min(100, int(scores["k"].max()))
     return k, float(scores.loc[scores["k"] == k, "f1"].iloc[0])
 

@@ -80,8 +80,8 @@ def _realised(plan: _Plan, record: plan_lib.Record) -> _Participation:
     for asked in record.rounds.rounds:
         rounds[asked.repeat].append(asked)
     repeats = [
-        plan_lib.Repeat(len(asked), places)
-        for asked, places in zip(rounds, record.places, strict=True)
+        plan_lib.Repeat(len(asked), state)
+        for asked, state in zip(rounds, record.sampler_states, strict=True)
     ]
     tables = [_table_of(repeat) for repeat in repeats]
     for table, of_repeat in zip(tables, rounds, strict=True):
@@ -126,7 +126,7 @@ def _sum(plan: _Plan, rhos: Sequence[float]) -> float:
 
 
 def _table_of(repeat: plan_lib.Repeat) -> ParticipationTable:
-    table = getattr(repeat.places, "table", None)
+    table = getattr(repeat.sampler_state, "table", None)
     if not isinstance(table, ParticipationTable):
         raise TypeError(
             f"table is a {type(table).__name__}: only the participation table of "

@@ -37,7 +37,7 @@ def states_after(algorithm, repeats):
         while (query := algorithm.next_query(place.state)) is not None:
             drawn = by_hand.draw(place)
             total = by_hand.ask(place, query, drawn.cohort)
-            place = by_hand.update(place, query, drawn, total).place
+            place = by_hand.update(place, query, drawn, total).progress
         states.append(place.state)
     return states
 

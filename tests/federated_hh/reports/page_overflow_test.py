@@ -24,7 +24,7 @@ class PageOverflowTest(parameterized.TestCase):
             noise_key=noise_keys.NoiseKey(1, is_secret=False),
         ) as directory:
             report = page.Page(directory, "A long title of a page that says much")
-            report.verdict("w" * 90, next_command="scripts/run " + "a/long/path" * 20)
+            report.summary("w" * 90, next_command="scripts/run " + "a/long/path" * 20)
             section = report.section("Words", covered=False)
             columns = {f"a column of number {i}": np.arange(40) * 1e5 for i in range(9)}
             words = {"word": ["anextraordinarilylongwordthatgoeson"] * 40}

@@ -134,7 +134,7 @@ class PageTest(PageTestCase):
         report.write()
         names = {"found.json", "f.png", "w.csv"}
         names |= {f"simulator/{name}" for name in names} | {"report.html"}
-        names |= {"simulator/verdict.json"}
+        names |= {"simulator/summary.json"}
         self.assertEqual(self.files() - self.before, names)
         for folder, covered in ((self.path, True), (self.path / "simulator", False)):
             found = json.loads((folder / "found.json").read_text())
@@ -206,7 +206,7 @@ class PageTest(PageTestCase):
         report.write()
         self.assertEqual(
             self.files() - self.before,
-            {"f.png", "report.html", "simulator/verdict.json"},
+            {"f.png", "report.html", "simulator/summary.json"},
         )
         shown = (self.path / "report.html").read_text()
         self.assertIn("A curve", shown)
@@ -235,19 +235,19 @@ class PageTest(PageTestCase):
 
     def test_a_moved_run_has_no_stale_path(self):
         report = page.Page(self.directory, "T")
-        report.verdict("Found.", advice="More.", next_command="compare {run}")
+        report.summary("Found.", advice="More.", next_command="compare {run}")
         report.write()
-        kept = json.loads((self.path / "simulator" / "verdict.json").read_text())
+        kept = json.loads((self.path / "simulator" / "summary.json").read_text())
         self.assertEqual(kept, {"found": "Found.", "privacy": "", "advice": "More."})
 
-    def test_the_verdict_is_on_top_of_the_page_and_returned(self):
+    def test_the_summary_is_on_top_of_the_page_and_returned(self):
         report = page.Page(self.directory, "T")
         report.section("S", covered=True)
         report.statement(_Statement())
-        report.verdict(
+        report.summary(
             f"Found {_EVIL}.", advice="More clients.", next_command="compare {run}"
         )
-        verdict = report.write()
+        summary = report.write()
         shown = self.read()
         lines = [
             f"Found {_EVIL}.",
@@ -256,7 +256,7 @@ class PageTest(PageTestCase):
             f"Next: {installation.launcher()} compare {self.path}",
         ]
         self.assertEqual(
-            str(verdict).splitlines(),
+            str(summary).splitlines(),
             [*lines[:3], f"Report: {self.path / 'report.html'}", lines[3]],
         )
         places = [shown.text.index(line.split(": ")[-1]) for line in lines]
@@ -326,7 +326,7 @@ class DefaultPageTest(PageTestCase):
         )
         shown = self.write(released, simulator)
         written = {"heavy_hitters.csv", "metrics.png", "privacy.json", "privacy.md"}
-        written |= {"report.html", "simulator/verdict.json"}
+        written |= {"report.html", "simulator/summary.json"}
         written |= {
             f"simulator/{name}"
             for name in ("true_counts.csv", "metrics.png", "metrics_2.png")

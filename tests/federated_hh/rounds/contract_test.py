@@ -5,12 +5,17 @@ different things; a run does not go on under other code, data or flags; two runs
 differ in anything have random numbers of their own.
 """
 
+import atexit
 import contextlib
+import functools
 import glob
 import json
 import math
 import os
 import pathlib
+import shutil
+import tempfile
+from typing import Any, ClassVar
 from unittest import mock
 
 import jsonschema
@@ -44,7 +49,45 @@ class Killed(BaseException):
     """Stands for a kill: nothing in the program handles it."""
 
 
+@functools.cache
+def _shared_folder():
+    """Returns a folder for runs of several tests."""
+    folder = tempfile.mkdtemp(prefix="contract_test_")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+@contextlib.contextmanager
+def killed_at(moment):
+    """Kills at a moment: a file, a line of the record, an answer, a release."""
+    passed = [0]
+
+    def before(function):
+        def wrapped(*args, **kwargs):
+            if passed[0] == moment:
+                raise Killed
+            passed[0] += 1
+            return function(*args, **kwargs)
+
+        return wrapped
+
+    with contextlib.ExitStack() as stack:
+        for owner, name in (
+            (run_files.RunFiles, "write_bytes"),
+            (record.RoundRecord, "add"),
+            (steps.Steps, "ask"),
+            (plan_lib.Plan, "release"),
+        ):
+            wrapped = before(getattr(owner, name))
+            stack.enter_context(mock.patch.object(owner, name, wrapped))
+        yield passed
+
+
 class ContractTestCase(parameterized.TestCase):
+    # Runs that several tests look at, by case: they are made once a process.
+    _whole: ClassVar[dict[str, tuple[Any, int]]] = {}
+    _interrupted: ClassVar[dict[str, str]] = {}
+
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
@@ -65,6 +108,15 @@ class ContractTestCase(parameterized.TestCase):
         folder = self.new_folder()
         os.mkdir(folder)
         return contract_cases.CASES[case].make(folder, data, plan)
+
+    def whole(self, case):
+        """Returns the experiment of a case's whole run, and its number of moments."""
+        if case not in self._whole:
+            path = os.path.join(_shared_folder(), f"{case}_whole")
+            algorithm = self.make(case)
+            with killed_at(math.inf) as passed:
+                self._whole[case] = self.start(case, algorithm, path), passed[0]
+        return self._whole[case]
 
     def new_folder(self):
         self.folders += 1
@@ -115,9 +167,7 @@ class KilledTest(ContractTestCase):
     @parameterized.parameters(*_NAMES)
     def test_resumed_run_has_the_same_bytes(self, case):
         algorithm = self.make(case)
-        with self.killed_at(math.inf) as passed:
-            whole = self.start(case, algorithm)
-        moments = passed[0]
+        whole, moments = self.whole(case)
         expected = self.bytes_of(whole.path)
         self.assertGreater(moments, 20)
         places = [*range(0, moments, _QUICK.get(case, 1))]
@@ -128,7 +178,7 @@ class KilledTest(ContractTestCase):
         for place in places:
             with self.subTest(f"moment {place} of {moments}"):
                 path = self.new_folder()
-                with self.killed_at(place), self.assertRaises(Killed):
+                with killed_at(place), self.assertRaises(Killed):
                     self.start(case, algorithm, path)
                 resume = os.path.exists(os.path.join(path, "run.json"))
                 done = self.start(case, algorithm, path, resume=resume)
@@ -142,36 +192,11 @@ class KilledTest(ContractTestCase):
                     self.steps_in_tensorboard(whole.path),
                 )
 
-    @contextlib.contextmanager
-    def killed_at(self, place):
-        """Kills at a moment: a file, a line of the record, an answer, a release."""
-        passed = [0]
-
-        def before(function):
-            def wrapped(*args, **kwargs):
-                if passed[0] == place:
-                    raise Killed
-                passed[0] += 1
-                return function(*args, **kwargs)
-
-            return wrapped
-
-        with contextlib.ExitStack() as stack:
-            for owner, name in (
-                (run_files.RunFiles, "write_bytes"),
-                (record.RoundRecord, "add"),
-                (steps.Steps, "ask"),
-                (plan_lib.Plan, "release"),
-            ):
-                wrapped = before(getattr(owner, name))
-                stack.enter_context(mock.patch.object(owner, name, wrapped))
-            yield passed
-
     def test_half_a_line_of_the_record_asked_nobody(self):
         algorithm = self.make("tally")
         expected = self.start("tally", algorithm).outcome
         path = self.new_folder()
-        with self.killed_at(20), self.assertRaises(Killed):
+        with killed_at(20), self.assertRaises(Killed):
             self.start("tally", algorithm, path)
         with open(os.path.join(path, "simulator", "rounds.jsonl"), "a") as file:
             file.write('{"repeat": 0, "num')
@@ -233,9 +258,17 @@ class RefusedTest(ContractTestCase):
     def interrupted(self, case):
         """Returns a run that was killed when its second round was to be asked.
 
-        That of an algorithm of one round is the first of its second repeat.
+        That of an algorithm of one round is the first of its second repeat. Each call
+        returns a copy of the same run.
         """
+        if case not in self._interrupted:
+            self._interrupted[case] = self._interrupt(case)
         path = self.new_folder()
+        shutil.copytree(self._interrupted[case], path)
+        return path
+
+    def _interrupt(self, case):
+        path = os.path.join(_shared_folder(), f"{case}_interrupted")
         ask = steps.Steps.ask
         asked = []
 
@@ -389,7 +422,7 @@ class NoiseTest(ContractTestCase):
             for _ in range(min(2, algorithm.max_rounds)):
                 drawn = by_hand.draw(place)
                 total = by_hand.ask(place, query, drawn.cohort)
-                place = by_hand.update(place, query, drawn, total).place
+                place = by_hand.update(place, query, drawn, total).progress
         return seen
 
     def test_other_sums_have_other_noise(self):
@@ -409,7 +442,7 @@ class NoiseTest(ContractTestCase):
             drawn = by_hand.draw(place)
             totals = [np.array([5, 2, 1]), np.array([5, 2, 2]), np.array([5, 2, 1])]
             places = [
-                by_hand.update(place, query, drawn, total).place for total in totals
+                by_hand.update(place, query, drawn, total).progress for total in totals
             ]
             self.assertEqual(seen[0], seen[2])
             self.assertNotEqual(seen[0], seen[1])
@@ -431,7 +464,7 @@ class StatementTest(ContractTestCase):
     @parameterized.parameters(*_NAMES)
     def test_planned_is_no_less_than_realised(self, case):
         algorithm = self.make(case)
-        done = self.start(case, algorithm)
+        done, _ = self.whole(case)
         definition = contract_cases.CASES[case]
         planned = algorithm.plan.statement(
             None, definition.delta, repeats=definition.repeats
@@ -465,7 +498,7 @@ class StatementTest(ContractTestCase):
                     array[...] = 0
             return {}
 
-        expected = self.start(case, self.make(case)).outcome.states
+        expected = self.whole(case)[0].outcome.states
         observers = (*contract_cases.CASES[case].observers, spoil)
         found = self.start(case, self.make(case), observers=observers).outcome.states
         for one, other in zip(expected, found, strict=True):

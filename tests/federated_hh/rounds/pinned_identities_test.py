@@ -76,7 +76,7 @@ class PinnedTest(parameterized.TestCase):
                 while (query := made.next_query(place.state)) is not None:
                     drawn = by_hand.draw(place)
                     total = by_hand.ask(place, query, drawn.cohort)
-                    place = by_hand.update(place, query, drawn, total).place
+                    place = by_hand.update(place, query, drawn, total).progress
             found.append(place.history.hex())
         self.assertEqual([text[:16] for text in found], _PINNED[case])
 

@@ -21,7 +21,7 @@ def _cohorts(sampler, count, key=1):
     for number in range(count):
         drawn = sampler.draw(places, number, _stream(key))
         found.append(drawn.cohort)
-        places = drawn.places
+        places = drawn.state
     return found, places
 
 

@@ -15,8 +15,7 @@ from absl.testing import absltest
 from federated_hh.files import memory
 from federated_hh.populations.synthetic import word_list
 from federated_hh.randomness import integer_noise, noise_keys
-from federated_hh.rounds import experiment, steps
-from federated_hh.rounds import spilled_arrays as parking
+from federated_hh.rounds import experiment, spilled_arrays, steps
 from federated_hh.run_directory import files as run_files
 from tests.federated_hh.rounds import contract_cases
 
@@ -40,7 +39,7 @@ class ParkedTest(absltest.TestCase):
         self.state = integer_noise.NoiseState(1, 5, self.nodes, (np.arange(_SIZE),))
 
     def test_a_value_stays_what_it_is(self):
-        found = parking.parked(self.state, self.folder)
+        found = spilled_arrays.spilled(self.state, self.folder)
         self.assertEqual(found.tree, 1)
         self.assertEqual([node.history for node in found.nodes], [b"one", b"two"])
         pairs = zip(
@@ -52,7 +51,10 @@ class ParkedTest(absltest.TestCase):
             self.assertEqual(array.dtype, expected.dtype)
             np.testing.assert_array_equal(array, expected)
         self.assertEqual(
-            [parking.is_parked(array) for array in (*nodes_of(found), *found.hidden)],
+            [
+                spilled_arrays.is_spilled(array)
+                for array in (*nodes_of(found), *found.hidden)
+            ],
             [True, True, False, False, True],
         )
         with self.assertRaisesRegex(ValueError, "read-only"):
@@ -63,20 +65,20 @@ class ParkedTest(absltest.TestCase):
         given = arrays.T, arrays[:, ::-1]
         state = integer_noise.NoiseState(hidden=given)
         for found, array in zip(
-            parking.parked(state, self.folder).hidden, given, strict=True
+            spilled_arrays.spilled(state, self.folder).hidden, given, strict=True
         ):
             np.testing.assert_array_equal(found, array)
 
     def test_what_is_there_stays_there(self):
-        self.assertFalse(parking.is_parked(np.arange(3)))
+        self.assertFalse(spilled_arrays.is_spilled(np.arange(3)))
         small = integer_noise.NoiseState(nodes=self.nodes[1:])
-        self.assertIs(parking.parked(small, self.folder), small)
-        once = parking.parked(self.state, self.folder)
-        self.assertIs(parking.parked(once, self.folder), once)
+        self.assertIs(spilled_arrays.spilled(small, self.folder), small)
+        once = spilled_arrays.spilled(self.state, self.folder)
+        self.assertIs(spilled_arrays.spilled(once, self.folder), once)
         more = dataclasses.replace(once, hidden=(*once.hidden, np.ones(_SIZE)))
-        twice = parking.parked(more, self.folder)
+        twice = spilled_arrays.spilled(more, self.folder)
         self.assertIs(twice.nodes[0].total, once.nodes[0].total)
-        self.assertTrue(parking.is_parked(twice.hidden[1][5:]))
+        self.assertTrue(spilled_arrays.is_spilled(twice.hidden[1][5:]))
 
     def test_memory_is_free_and_the_folder_empty(self):
         process = psutil.Process()
@@ -90,7 +92,7 @@ class ParkedTest(absltest.TestCase):
         arrays = tuple(np.ones(4_000_000) for _ in range(4))
         state = integer_noise.NoiseState(hidden=arrays)
         self.assertGreater(own_bytes() - before, 120 * _MIB)
-        state = parking.parked(state, self.folder)
+        state = spilled_arrays.spilled(state, self.folder)
         del arrays
         self.assertLess(own_bytes() - before, 20 * _MIB)
         self.assertEqual(sum(array.sum() for array in state.hidden), 16_000_000)
@@ -105,7 +107,7 @@ class ParkedTest(absltest.TestCase):
                 run_files.RunDirectoryError,
                 f"{self.folder.path} cannot hold .* continue with --resume",
             ):
-                parking.parked(self.state, self.folder)
+                spilled_arrays.spilled(self.state, self.folder)
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, limits)
         self.assertEmpty(os.listdir(self.folder.path))
@@ -120,15 +122,15 @@ class RunTest(absltest.TestCase):
         while (query := sums.next_query(place.state)) is not None:
             drawn = by_hand.draw(place)
             total = by_hand.ask(place, query, drawn.cohort)
-            place = by_hand.update(place, query, drawn, total).place
-        self.assertLen(nodes_of(place.noise.noise), 4)
+            place = by_hand.update(place, query, drawn, total).progress
+        self.assertLen(nodes_of(place.mechanism_state.noise), 4)
 
         seen = []
         update = steps.Steps.update
 
         def watched(self, place, *arguments):
-            nodes = nodes_of(place.noise.noise)
-            seen.append([parking.is_parked(array) for array in nodes])
+            nodes = nodes_of(place.mechanism_state.noise)
+            seen.append([spilled_arrays.is_spilled(array) for array in nodes])
             return update(self, place, *arguments)
 
         order = []
@@ -143,7 +145,7 @@ class RunTest(absltest.TestCase):
             self.enter_context(mock.patch.object(of, name, called))
 
         # The algorithm's step, whose arrays are as large, finds room.
-        in_order(parking, "parked")
+        in_order(spilled_arrays, "spilled")
         in_order(sums, "update")
         word_list.english()
         folder = pathlib.Path(self.create_tempdir().full_path) / "run"
@@ -151,7 +153,7 @@ class RunTest(absltest.TestCase):
             done = experiment.run_experiment(sums, folder, seed=1, noise_key=key)
         np.testing.assert_array_equal(done.outcome.states[0].total, place.state.total)
         self.assertEqual(seen, [[True] * n for n in (0, 2, 2, 4, 2, 4)])
-        self.assertEqual(order, ["parked", "update"] * 6)
+        self.assertEqual(order, ["spilled", "update"] * 6)
         # What only the preparation of data needed is not in memory either.
         self.assertEqual(word_list.english.cache_info().currsize, 0)
 
@@ -174,10 +176,10 @@ class RunTest(absltest.TestCase):
 
         def resumed(self, place, *arguments):
             if not began:
-                nodes = nodes_of(place.noise.noise)
+                nodes = nodes_of(place.mechanism_state.noise)
                 # Each in a file of its own, which ends with it.
-                files.update(id(parking.file_of(array)) for array in nodes)
-                of_nodes = [parking.is_parked(array) for array in nodes]
+                files.update(id(spilled_arrays.file_of(array)) for array in nodes)
+                of_nodes = [spilled_arrays.is_spilled(array) for array in nodes]
                 began.append((place.rounds, of_nodes))
                 alive.append(weakref.ref(place.state.total))
             step = update(self, place, *arguments)

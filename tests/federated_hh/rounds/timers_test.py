@@ -29,7 +29,7 @@ def run(rule, rounds=None, state=None, seed=1, first=0):
     for number in range(first, first + (rounds or rule.num_rounds)):
         states.append(state)
         drawn = rule.draw(state, number, stream)
-        state = drawn.places
+        state = drawn.state
         cohorts.append(drawn)
     return [*states, state], cohorts
 

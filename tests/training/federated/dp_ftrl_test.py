@@ -107,9 +107,9 @@ class Server:
     def update(self, sums):
         """Takes a step; returns what the mechanism released, and the metrics."""
         query = self.algorithm.next_query(self.place.state)
-        drawn = plan_lib.Draw(self.cohort, self.place.places)
+        drawn = plan_lib.Draw(self.cohort, self.place.sampler_state)
         step = self.steps.update(self.place, query, drawn, sums)
-        self.place = step.place
+        self.place = step.progress
         return step.released, step.metrics
 
 
@@ -412,7 +412,9 @@ class NoiseOfOtherRunsTest(parameterized.TestCase):
             codec.encode(server.place, arrays)
             arrays["history"] = np.frombuffer(server.place.history, np.uint8)
             found.append(arrays)
-        names = [n for n in found[0] if n.startswith(("noise", "history", "state"))]
+        names = [
+            n for n in found[0] if n.startswith(("mechanism_state", "history", "state"))
+        ]
         self.assertLen(names, 7)
         for name in names:
             same = np.count_nonzero(found[0][name] == found[1][name])
@@ -507,7 +509,7 @@ class FederatedTest(common.TrainingTestCase):
             tracked *= math.exp(-(below / 5 - 0.3))
             sums = by_hand.ask(place, query, drawn.cohort)
             step = by_hand.update(place, query, drawn, sums)
-            place = step.place
+            place = step.progress
             if number == 2:
                 clip_norm = step.metrics["tracked_norm"]
             np.testing.assert_allclose(
@@ -540,7 +542,7 @@ class FederatedTest(common.TrainingTestCase):
         while (query := algorithm.next_query(place.state)) is not None:
             drawn = by_hand.draw(place)
             total = by_hand.ask(place, query, drawn.cohort)
-            place = by_hand.update(place, query, drawn, total).place
+            place = by_hand.update(place, query, drawn, total).progress
         after = rounds.evaluate(place.state.weights, np.arange(8))
         self.assertAlmostEqual(after["one_suggestion"], 0.85)
         self.assertLess(after["loss"], before["loss"] / 2)

@@ -95,7 +95,7 @@ class EvaluationTest(common.TrainingTestCase):
         self.assertNotEqual(average, last)
         self.assertTrue(np.all(np.isinf(metrics["rho"])))
         self.assertEqual(metrics["non_finite_clients"].tolist(), [0] * 5)
-        (places,) = done.outcome.record.places
+        (places,) = done.outcome.record.sampler_states
         self.assertEqual(places.table.participations.sum(), 15)
         self.assertLessEqual(places.table.max_participation(), 2)
 

@@ -320,7 +320,7 @@ class TrainingTest(common.TrainingTestCase):
         while (query := algorithm.next_query(place.state)) is not None:
             drawn = loop.draw(place)
             total = loop.ask(place, query, drawn.cohort)
-            place = loop.update(place, query, drawn, total).place
+            place = loop.update(place, query, drawn, total).progress
         return place.state.weights["table"].astype(np.float64)
 
     def test_a_model_is_within_the_roundings_noise(self):

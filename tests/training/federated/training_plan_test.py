@@ -26,8 +26,8 @@ from federated_hh.rounds import samplers, timers
 
 
 @dataclasses.dataclass(frozen=True)
-class Places:
-    """Stands for what a sampler remembers."""
+class SamplerState:
+    """Stands for a sampler's state."""
 
     table: participation_table.ParticipationTable
 
@@ -62,14 +62,14 @@ def random_cohorts(num_rounds, seed=3, num_clients=30, size=6):
 
 def record_of(*repeats, num_clients=30):
     """Returns the record of repeats, each given by its cohorts."""
-    rounds, places = [], []
+    rounds, states = [], []
     for repeat, cohorts in enumerate(repeats):
         table = participation_table.ParticipationTable.empty(num_clients)
         for number, cohort in enumerate(cohorts):
             table = table.record(cohort, number)
             rounds.append(realised.Round.of(repeat, number + 1, cohort))
-        places.append(Places(table))
-    return plan_lib.Record(realised.RealisedRounds(tuple(rounds)), tuple(places))
+        states.append(SamplerState(table))
+    return plan_lib.Record(realised.RealisedRounds(tuple(rounds)), tuple(states))
 
 
 def so_far(record):
@@ -77,7 +77,7 @@ def so_far(record):
     counts = collections.Counter(found.repeat for found in record.rounds.rounds)
     return [
         plan_lib.Repeat(counts[repeat], places)
-        for repeat, places in enumerate(record.places)
+        for repeat, places in enumerate(record.sampler_states)
     ]
 
 
@@ -167,11 +167,11 @@ class RealisedTest(parameterized.TestCase):
     def test_only_a_table_of_the_rounds_says_what_was_realised(self):
         plan, cohorts = plan_of(tree()), random_cohorts(13)
         record = record_of(cohorts)
-        (places,) = record.places
+        (places,) = record.sampler_states
         for wrong, error, regex in (
             (None, TypeError, "only the participation table"),
             (
-                Places(
+                SamplerState(
                     dataclasses.replace(
                         places.table, participations=places.table.participations + 1
                     )
@@ -179,11 +179,19 @@ class RealisedTest(parameterized.TestCase):
                 ValueError,
                 "counts other participations",
             ),
-            (record_of(random_cohorts(13, 9)).places[0], ValueError, "lists other"),
-            (record_of(cohorts[:12]).places[0], ValueError, "lists other"),
-            (record_of([*cohorts, cohorts[0]]).places[0], ValueError, "lists other"),
+            (
+                record_of(random_cohorts(13, 9)).sampler_states[0],
+                ValueError,
+                "lists other",
+            ),
+            (record_of(cohorts[:12]).sampler_states[0], ValueError, "lists other"),
+            (
+                record_of([*cohorts, cohorts[0]]).sampler_states[0],
+                ValueError,
+                "lists other",
+            ),
         ):
-            changed = dataclasses.replace(record, places=(wrong,))
+            changed = dataclasses.replace(record, sampler_states=(wrong,))
             with self.assertRaisesRegex(error, regex):
                 plan.statement(changed, 1e-6)
 

@@ -63,7 +63,7 @@ class EqualityTest(case.LdpTrieHHTestCase):
                     {n: v for n, v in zip(names, votes.tolist(), strict=True) if v},
                     dict(expected),
                 )
-                place = by_hand.update(place, query, drawn, votes).place
+                place = by_hand.update(place, query, drawn, votes).progress
                 number += 1
                 self.assertEqual(place.rounds, number)
                 prefixes = (
@@ -211,7 +211,7 @@ class LevelsTest(case.LdpTrieHHTestCase):
         self.assertEqual(table["estimate"].tolist(), [2.0] * 4)
         self.assertLen(levels, 15)
         self.assertEqual([m["level"] for m in levels], list(range(1, 16)))
-        self.assertEqual(place.places.took_part.sum(), 30)
+        self.assertEqual(place.sampler_state.took_part.sum(), 30)
 
     def test_later_passes_look_for_other_words(self):
         # Two prefixes a level: the two most frequent words, then the next two.

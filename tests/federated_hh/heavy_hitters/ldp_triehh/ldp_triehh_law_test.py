@@ -60,7 +60,7 @@ class LawTest(case.LdpTrieHHTestCase):
         population = self.population([{"a": 1}] * 6)
         algorithm = self.algorithm(population, cohort_size=3, num_passes=2)
         level = case.Level(algorithm)
-        state = level.release(level.sums()).place.state
+        state = level.release(level.sums()).progress.state
         self.assertEqual([word.text for word in state.found], ["a"])
         self.assertEqual(state.pass_number, 2)
         names = case.names_of_candidates(state.trie)
@@ -131,7 +131,7 @@ class LawTest(case.LdpTrieHHTestCase):
         sums = level.sums()
         z = {"a": [], "b": []}
         for repeat in range(runs):
-            output = level.release(sums, repeat).place
+            output = level.release(sums, repeat).progress
             for word in output.state.found:
                 truth = {"a": 2_000, "b": 500}.get(word.text)
                 if truth is not None:
@@ -174,9 +174,11 @@ class ParticipationTest(case.LdpTrieHHTestCase):
         algorithm = self.small()
         place, levels = case.run(algorithm)
         self.assertLen(levels, 4)
-        self.assertEqual(place.places.took_part.sum(), 80)
+        self.assertEqual(place.sampler_state.took_part.sum(), 80)
         rest = algorithm.plan.sampler.rest(4, steps.public_stream(1, 0))
-        np.testing.assert_array_equal(rest, np.flatnonzero(~place.places.took_part))
+        np.testing.assert_array_equal(
+            rest, np.flatnonzero(~place.sampler_state.took_part)
+        )
         by_hand = case.steps_of(algorithm)
         again = dataclasses.replace(place, rounds=0)
         with self.assertRaises(samplers.ClientTakesPartTwiceError):

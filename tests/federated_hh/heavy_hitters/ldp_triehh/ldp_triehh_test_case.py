@@ -111,7 +111,7 @@ def run(algorithm, seed=1, key=1):
         drawn = by_hand.draw(place)
         total = by_hand.ask(place, query, drawn.cohort)
         step = by_hand.update(place, query, drawn, total)
-        place = step.place
+        place = step.progress
         levels.append(step.metrics)
     return place, levels
 

@@ -67,7 +67,7 @@ class ResultsTest(absltest.TestCase):
                 total = by_hand.ask(place, query, drawn.cohort)
                 done = by_hand.update(place, query, drawn, total)
                 rows.append({"repeat": repeat, **done.metrics})
-                place = done.place
+                place = done.progress
             cls.found.append(place.state.found)
             cls.asked.append(cohorts)
         cls.metrics = pd.DataFrame(rows)

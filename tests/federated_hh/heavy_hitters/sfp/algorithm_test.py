@@ -167,8 +167,8 @@ class DecodeTest(SfpTestCase):
             ["abca", "b", "ca"] * 1_000, report_sampling=sampling, num_cells=256
         )
         _, step = self.round(algorithm)
-        self.assertContainsSubset(["abca", "b", "ca"], step.place.state.words)
-        tables = algorithm.results(step.place.state)
+        self.assertContainsSubset(["abca", "b", "ca"], step.progress.state.words)
+        tables = algorithm.results(step.progress.state)
         self.assertContainsSubset(
             ["abca", "b", "ca"], set(tables["heavy_hitters"].word)
         )
@@ -176,7 +176,7 @@ class DecodeTest(SfpTestCase):
         self.assertContainsSubset(["ab", "b\0", "ca"], set(fragments["fragment"]))
         of_b = fragments[(fragments["fragment"] == "b\0") & (fragments.position == 1)]
         self.assertBetween(of_b["estimate"].iloc[0], 350, 650)
-        self.assertIsNone(algorithm.next_query(step.place.state))
+        self.assertIsNone(algorithm.next_query(step.progress.state))
 
     def test_estimates_are_near_the_truth(self):
         # The deviation that is stated, for fragments that nobody has, and twelve as
@@ -185,7 +185,7 @@ class DecodeTest(SfpTestCase):
             ["ab"] * 30_000 + ["cab"] * 10_000, num_hashes=64, num_cells=1024
         )
         total, step = self.round(algorithm)
-        fragments = step.place.state.fragments
+        fragments = step.progress.state.fragments
         noise = step.metrics["noise_standard_deviation"]
         for position in range(2):
             truth = total[position, fragments.items[position]]
@@ -244,7 +244,7 @@ class DecodeTest(SfpTestCase):
         with self.assertLogs(level="WARNING") as logged:
             _, step = self.round(algorithm)
         self.assertIn("more than max_words = 1", logged.output[0])
-        state = step.place.state
+        state = step.progress.state
         self.assertEqual(state.words, ())
         self.assertEqual(state.fragments.items.shape, (2, 3))
         self.assertIsNone(algorithm.next_query(state))

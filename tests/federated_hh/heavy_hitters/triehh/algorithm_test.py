@@ -101,7 +101,7 @@ def votes_of(algorithm, cohort=None, key=1, repeat=0, rounds=1):
         query = algorithm.next_query(place.state)
         drawn = by_hand.draw(place)
         votes = by_hand.ask(place, query, drawn.cohort if cohort is None else cohort)
-        before, place = place, by_hand.update(place, query, drawn, votes).place
+        before, place = place, by_hand.update(place, query, drawn, votes).progress
     return before, votes
 
 
@@ -160,7 +160,7 @@ class EqualityTest(TrieHHTestCase):
             np.testing.assert_array_equal(
                 by_hand.ask(place, again, drawn.cohort), votes
             )
-            place = by_hand.update(place, query, drawn, votes).place
+            place = by_hand.update(place, query, drawn, votes).progress
             self.assertEqual(learned_prefixes(place.state.trie), learned)
 
     @settings(derandomize=True, max_examples=10, deadline=None)
@@ -323,7 +323,7 @@ class DiscoveryTest(TrieHHTestCase):
             while (query := algorithm.next_query(place.state)) is not None:
                 drawn = by_hand.draw(place)
                 votes = self.votes(place.state, words[drawn.cohort])
-                place = by_hand.update(place, query, drawn, votes).place
+                place = by_hand.update(place, query, drawn, votes).progress
             times.update(word.text for word in place.state.trie.words())
         return times
 
@@ -386,7 +386,7 @@ class RunTest(TrieHHTestCase):
             drawn = by_hand.draw(place)
             votes = by_hand.ask(place, query, drawn.cohort)
             step = by_hand.update(place, query, drawn, votes)
-            place = step.place
+            place = step.progress
             rounds.append(step.metrics)
         return place.state, rounds
 
