@@ -16,6 +16,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from federated_hh.options import checks
 from federated_hh.randomness import streams
 
 # Takes TFF's own context out, which prints an error where a program ends before it
@@ -105,8 +106,7 @@ class BlockRound:
             ValueError: If the size is out of range, or a sum in the open is to be
                 masked.
         """
-        if block_size < 1:
-            raise ValueError(f"block_size is {block_size}; it has to be at least 1")
+        checks.integer(least=1, block_size=block_size)
         open_sums = [name for name, most in largest.items() if most is None]
         if masking is not None and open_sums:
             raise ValueError(
@@ -285,6 +285,5 @@ def block_size_of(cohort_size: int, num_blocks: int) -> int:
         cohort_size: At least 1.
         num_blocks: At least 1.
     """
-    if num_blocks < 1:
-        raise ValueError(f"num_blocks is {num_blocks}; it has to be at least 1")
+    checks.integer(least=1, num_blocks=num_blocks)
     return math.ceil(cohort_size / num_blocks)

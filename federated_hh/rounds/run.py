@@ -105,7 +105,7 @@ def run(
         ValueError: If a number is out of range, or a cohort does not fit the sampler.
     """
     numbers = {"repeats": repeats, "save_every": save_every, "keep": keep}
-    checks.integer(least=1, **numbers)
+    checks.integer(least=1, repeats=repeats, save_every=save_every, keep=keep)
     return _Loop(algorithm, directory, seed, delta, observers, **numbers).run()
 
 

@@ -5,6 +5,7 @@ import functools
 
 import numpy as np
 
+from federated_hh.options import checks
 from federated_hh.privacy import plan
 from federated_hh.randomness import identities, streams
 
@@ -26,11 +27,9 @@ class _Cohorts:
     cohort_size: int
 
     def __post_init__(self):
-        if not 1 <= self.cohort_size <= self.num_clients:
-            raise ValueError(
-                f"cohort_size is {self.cohort_size}; it has to be from 1 to the "
-                f"population's {self.num_clients:,} clients"
-            )
+        limits = f"from 1 to the population's {self.num_clients:,} clients"
+        is_possible = 1 <= self.cohort_size <= self.num_clients
+        checks.holds(is_possible, limits, "cohort_size", self.cohort_size)
 
 
 @identities.identity("UniformCohorts", "num_clients cohort_size")
@@ -147,10 +146,7 @@ class Everybody(plan.Sampler[None]):
     is_secret = False
 
     def __post_init__(self):
-        if self.num_clients < 1:
-            raise ValueError(
-                f"num_clients is {self.num_clients}; it has to be at least 1"
-            )
+        checks.integer(least=1, num_clients=self.num_clients)
 
     @property
     def cohort_size(self) -> int:  # type: ignore[override]

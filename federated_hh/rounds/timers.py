@@ -13,6 +13,7 @@ import math
 
 import numpy as np
 
+from federated_hh.options import checks
 from federated_hh.privacy import plan
 from federated_hh.privacy.dp_ftrl import participation_table, tree_aggregation
 from federated_hh.randomness import identities, streams
@@ -69,11 +70,7 @@ class DiurnalAvailability:
     idle_share: float = 0.5
 
     def __post_init__(self):
-        for name in ("mean_charging", "idle_share"):
-            if not 0 < getattr(self, name) <= 1:
-                raise ValueError(
-                    f"{name} is {getattr(self, name)}; it has to be in (0, 1]."
-                )
+        checks.fraction(mean_charging=self.mean_charging, idle_share=self.idle_share)
         most = min(self.mean_charging, 1 - self.mean_charging)
         if not 0 <= self.amplitude <= most:
             raise ValueError(
@@ -179,12 +176,9 @@ class Timers(plan.Sampler[Participation]):
             value = getattr(self, name)
             if value is None:
                 continue
-            if not value >= least:
-                raise ValueError(f"{name} is {value}; it has to be at least {least}.")
-            if value > most:
-                raise ValueError(f"{name} is {value}; it has to be at most {most:,}.")
-        if not 0 <= self.drop_out < 1:
-            raise ValueError(f"drop_out is {self.drop_out}; it has to be in [0, 1).")
+            checks.holds(value >= least, f"at least {least}", name, value)
+            checks.holds(value <= most, f"at most {most:,}", name, value)
+        checks.holds(0 <= self.drop_out < 1, "in [0, 1)", "drop_out", self.drop_out)
         if self.num_picked > self.num_clients:
             raise ValueError(
                 f"a round picks {self.num_picked:,} clients (cohort_size "

@@ -13,6 +13,7 @@ import dataclasses
 import numpy as np
 from scipy import special
 
+from federated_hh.options import checks
 from federated_hh.populations import vocabulary as vocabulary_lib
 from federated_hh.populations.synthetic import synthetic_sentences
 from training.baselines import language_law, ngrams
@@ -72,8 +73,7 @@ def best_possible(
     Raises:
         ValueError: If `max_words` is below 1.
     """
-    if max_words < 1:
-        raise ValueError(f"max_words is {max_words}; it has to be at least 1.")
+    checks.integer(least=1, max_words=max_words)
     tokens = np.array(vocabulary.encode(language.words))
     anything = np.bincount(tokens, language.frequencies, vocabulary.num_tokens)
     without_context = _Words.of(anything[np.newaxis])

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from federated_hh.options import checks
 from federated_hh.populations import vocabulary
 from federated_hh.populations.columns import client_text
 from federated_hh.privacy.dp_ftrl import central_training as central_plan
@@ -156,12 +157,7 @@ class CentralTraining(algorithm.Algorithm[CentralState, CentralState]):
         Raises:
             ValueError: If a number is out of range.
         """
-        for name, value in (
-            ("num_steps", num_steps),
-            ("steps_per_round", steps_per_round),
-        ):
-            if value < 1:
-                raise ValueError(f"{name} is {value}; it has to be at least 1.")
+        checks.integer(least=1, num_steps=num_steps, steps_per_round=steps_per_round)
         # Kingma and Ba 2015, with the epsilon of Keras.
         self._adam = server_optimizers.Adam(learning_rate, 0.9, 0.999, 1e-7)
         self.plan = central_plan.plan_of(samplers.Everybody(num_clients))

@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import tensorflow as tf
 
+from federated_hh.options import checks
 from federated_hh.privacy.dp_ftrl import model_updates, rotated_updates
 from federated_hh.randomness import identities, streams
 from federated_hh.rounds import block_round, codec, masked_sums
@@ -52,15 +53,8 @@ class LocalTraining:
     num_epochs: int = 1
 
     def __post_init__(self):
-        if not 0 < self.learning_rate < math.inf:
-            raise ValueError(
-                f"learning_rate is {self.learning_rate}; it has to be above 0 and "
-                "finite."
-            )
-        if self.num_epochs < 1:
-            raise ValueError(
-                f"num_epochs is {self.num_epochs}; it has to be at least 1."
-            )
+        checks.positive(learning_rate=self.learning_rate)
+        checks.integer(least=1, num_epochs=self.num_epochs)
 
 
 class FederatedRounds:
@@ -97,8 +91,7 @@ class FederatedRounds:
             ValueError: If `num_blocks` is below 1, or the text has token ids that the
                 model does not know.
         """
-        if num_blocks < 1:
-            raise ValueError(f"num_blocks is {num_blocks}; it has to be at least 1.")
+        checks.integer(least=1, num_blocks=num_blocks)
         largest = int(mapped.text.tokens.max())
         if largest >= model.num_tokens:
             raise ValueError(

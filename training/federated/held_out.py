@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from federated_hh.options import checks
 from federated_hh.randomness import seeds
 from federated_hh.rounds import run
 from training.federated import client_update, dp_ftrl
@@ -59,10 +60,7 @@ class Evaluation:
             evaluate_every: Rounds between evaluations, at least 1; the last round has
                 one too.
         """
-        if evaluate_every < 1:
-            raise ValueError(
-                f"evaluate_every is {evaluate_every}; it has to be at least 1."
-            )
+        checks.integer(least=1, evaluate_every=evaluate_every)
         self._rounds = rounds
         self._clients = clients
         self._evaluate_every = evaluate_every

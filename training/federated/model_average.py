@@ -15,6 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from federated_hh.options import checks
+
 Weights = collections.OrderedDict[str, np.ndarray]
 
 
@@ -31,8 +33,7 @@ class ModelAverage:
     decay: float
 
     def __post_init__(self):
-        if not 0 < self.decay < 1:
-            raise ValueError(f"decay is {self.decay}; it has to be in (0, 1).")
+        checks.holds(0 < self.decay < 1, "in (0, 1)", "decay", self.decay)
 
     @classmethod
     def of(cls, decay: float | None) -> "ModelAverage | None":

@@ -11,10 +11,10 @@ what it registers.
 import abc
 import collections
 import dataclasses
-import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from federated_hh.options import checks
 from federated_hh.randomness import identities
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class ServerOptimizer(abc.ABC):
     learning_rate: float = 1.0
 
     def __post_init__(self):
-        _check_above_0("learning_rate", self.learning_rate)
+        checks.positive(learning_rate=self.learning_rate)
 
     @abc.abstractmethod
     def describe(self) -> Mapping[str, Any]:
@@ -143,7 +143,7 @@ class Adam(ServerOptimizer):
         super().__post_init__()
         _check_decay("beta1", self.beta1)
         _check_decay("beta2", self.beta2)
-        _check_above_0("epsilon", self.epsilon)
+        checks.positive(epsilon=self.epsilon)
 
     def describe(self) -> Mapping[str, Any]:
         """See base class."""
@@ -194,11 +194,5 @@ def _without_settings(
     return collections.OrderedDict(sorted(flat.items()))
 
 
-def _check_above_0(name: str, value: float) -> None:
-    if not 0 < value < math.inf:
-        raise ValueError(f"{name} is {value}; it has to be above 0 and finite.")
-
-
 def _check_decay(name: str, value: float) -> None:
-    if not 0 <= value < 1:
-        raise ValueError(f"{name} is {value}; it has to be in [0, 1).")
+    checks.holds(0 <= value < 1, "in [0, 1)", name, value)

@@ -25,6 +25,7 @@ from typing import Any, ClassVar
 import numpy as np
 import tensorflow as tf
 
+from federated_hh.options import checks
 from federated_hh.privacy.dp_ftrl import model_updates
 from federated_hh.randomness import streams
 
@@ -142,12 +143,8 @@ class SecureSums(_SumsOfParts):
             ValueError: If a value is out of range, or rounding alone could make an
                 update as long as the clip norm.
         """
-        if num_values < 1:
-            raise ValueError(f"num_values is {num_values}; it has to be at least 1.")
-        if not 1 <= fraction_bits <= 40:
-            raise ValueError(
-                f"fraction_bits is {fraction_bits}; it has to be in 1..40."
-            )
+        checks.integer(least=1, num_values=num_values)
+        checks.integer(least=1, most=40, fraction_bits=fraction_bits)
         self.fraction_bits = fraction_bits
         # A sum of d squares is wrong by d roundings at most, in any order, and each
         # coordinate by a few more.

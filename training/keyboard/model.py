@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import tensorflow as tf
 
+from federated_hh.options import checks
 from federated_hh.populations import vocabulary as vocabulary_lib
 from federated_hh.populations.languages import sentence_tokenizers
 from federated_hh.run_directory import directory as run_directory
@@ -49,8 +50,7 @@ class KeyboardModel:
         Returns:
             Words with their probability among all tokens, the likeliest first.
         """
-        if num_words < 1:
-            raise ValueError(f"num_words is {num_words}; it has to be at least 1.")
+        checks.integer(least=1, num_words=num_words)
         split = sentence_tokenizers.get_sentence_tokenizer("keyboard").split
         # A word behind the text shows whether its last sentence goes on.
         *_, last = split(f"{text} x")

@@ -43,7 +43,7 @@ def scores_table(
 
     Args:
         evaluations: By model.
-        intervals: By model and metric; see `keyboard_scores.Scores.intervals`.
+        intervals: By model and metric; see `keyboard_evaluation.Scores.intervals`.
 
     Returns:
         `model`, `metric`, `value`, `low`, `high`.

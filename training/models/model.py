@@ -12,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from federated_hh.options import checks
 from federated_hh.randomness import seeds
 from training.models import cifg, evaluation, places
 from training.text import examples
@@ -128,15 +129,13 @@ def cifg_language_model(
     Raises:
         ValueError: If a size is out of range.
     """
-    sizes = {
-        "num_tokens": (num_tokens, 5),
-        "num_units": (num_units, 1),
-        "projection_size": (projection_size, 1),
-        "embedding_size": (embedding_size, 1),
-    }
-    for name, (value, least) in sizes.items():
-        if value < least:
-            raise ValueError(f"{name} is {value}; it has to be at least {least}.")
+    checks.integer(least=5, num_tokens=num_tokens)
+    checks.integer(
+        least=1,
+        num_units=num_units,
+        projection_size=projection_size,
+        embedding_size=embedding_size,
+    )
     shapes = collections.OrderedDict(
         input_embedding=(num_tokens, embedding_size),
         input_kernel=(embedding_size, 3 * num_units),

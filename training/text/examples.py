@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from federated_hh.options import checks
 from federated_hh.populations import vocabulary
 from federated_hh.populations.columns import client_text
 from federated_hh.randomness import identities
@@ -33,10 +34,7 @@ class ClientLimits:
     batch_size: int = 16
 
     def __post_init__(self):
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            if value < 1:
-                raise ValueError(f"{field.name} is {value}; it has to be at least 1.")
+        checks.integer(least=1, **dataclasses.asdict(self))
 
 
 class Batch(NamedTuple):

@@ -16,7 +16,7 @@ from absl.testing import absltest
 
 from federated_hh.files import installation, tables
 from federated_hh.randomness import noise_keys
-from federated_hh.reports import page, page_blocks, page_tree, plots
+from federated_hh.reports import page, page_blocks, plots
 from federated_hh.run_directory import directory as run_directory
 from tests import ROOT
 
@@ -278,14 +278,14 @@ class PageTest(PageTestCase):
 
     def test_the_trie_has_each_word_once_below_its_prefixes(self):
         words = ["to", "tea", "ten", "i", "in", "inn", "&b"]
-        tree = page_tree.Tree([*words, "to"])
+        tree = page_blocks.Tree([*words, "to"])
         found = re.findall(r'<span class="node word">([^<]+)</span>', tree.html)
         shown = [html.unescape(word) for word in found]
         self.assertCountEqual(shown, words)
         self.assertIn(">te</span> <small>2 words</small>", tree.html)
         self.assertEqual(tree.note, "")
         self.assertIn(
-            "first 2,000 of 3,000", page_tree.Tree([str(i) for i in range(3000)]).note
+            "first 2,000 of 3,000", page_blocks.Tree([str(i) for i in range(3000)]).note
         )
 
     def test_the_look_of_a_notebook_stays(self):

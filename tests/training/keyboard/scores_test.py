@@ -5,7 +5,7 @@ import math
 import numpy as np
 from absl.testing import absltest
 
-from training.keyboard import scores as keyboard_scores
+from training.keyboard import evaluation as keyboard_scores
 from training.models import metric_names
 
 _SUMS = [
