@@ -21,15 +21,18 @@ from unittest import mock
 import jsonschema
 import numpy as np
 import tensorflow as tf
+import tensorflow_federated as tff
 from absl.testing import absltest, parameterized
 
 from federated_hh.files import memory, software
 from federated_hh.privacy import plan as plan_lib
-from federated_hh.randomness import noise_keys, streams
-from federated_hh.reports import plots
+from federated_hh.randomness import identities, noise_keys, streams
+from federated_hh.reports import page
 from federated_hh.rounds import codec, experiment, record, steps
 from federated_hh.run_directory import directory as run_directory
 from federated_hh.run_directory import files as run_files
+from federated_hh.runtime import runtime
+from federated_hh.runtime.worker import worker, worker_context
 from tests import ROOT
 from tests.federated_hh.rounds import contract_cases
 
@@ -83,6 +86,48 @@ def killed_at(moment):
         yield passed
 
 
+_WORKERS: dict[int, worker_context.WorkerContext] = {}
+_STATEMENTS: dict[tuple[str, float, int], Any] = {}
+
+
+def tearDownModule():
+    while _WORKERS:
+        _WORKERS.popitem()[1].worker.close()
+
+
+@contextlib.contextmanager
+def shared_worker(*, max_concurrent_calls=-1):
+    """Runs computations in one worker for all runs of this process."""
+    context = _WORKERS.get(max_concurrent_calls)
+    if context is None:
+        made = worker.Worker(max_concurrent_calls, runtime.ANSWER_TIMEOUT_SECONDS)
+        context = worker_context.WorkerContext(made, None)
+        context.worker = made
+        _WORKERS[max_concurrent_calls] = context
+    with tff.framework.get_context_stack().install(context):
+        yield
+
+
+def planned_once(original):
+    """Returns `Plan.statement`, which states what is planned once a plan."""
+
+    def statement(plan, made, delta, *, repeats=1):
+        if made is not None:
+            return original(plan, made, delta, repeats=repeats)
+        key = (identities.canonical(plan), delta, repeats)
+        if key not in _STATEMENTS:
+            _STATEMENTS[key] = original(plan, made, delta, repeats=repeats)
+        return _STATEMENTS[key]
+
+    return statement
+
+
+def no_curves(section, metrics, stem="metrics"):
+    """Stands for `Section.metrics`: writes a picture without drawing it."""
+    section._page.add_file(f"{stem}.png", b"a picture", covered=section.covered)
+    return section
+
+
 class ContractTestCase(parameterized.TestCase):
     # Runs that several tests look at, by case: they are made once a process.
     _whole: ClassVar[dict[str, tuple[Any, int]]] = {}
@@ -99,7 +144,15 @@ class ContractTestCase(parameterized.TestCase):
         self.scratch = self.create_tempdir().full_path
         self.folders = 0
         # Drawing takes two thirds of a small run, and no picture is compared.
-        self.enter_context(mock.patch.object(plots, "png", return_value=b"a picture"))
+        self.enter_context(mock.patch.object(page.Section, "metrics", no_curves))
+        # The class does it for all runs; each would count a million objects.
+        quick = contextlib.nullcontext
+        self.enter_context(mock.patch.object(memory, "quick_collections", quick))
+        statement = planned_once(plan_lib.Plan.statement)
+        self.enter_context(mock.patch.object(plan_lib.Plan, "statement", statement))
+        # A resumed run has a worker of its own, and all others have one together.
+        self.own_worker = runtime.computing
+        self.enter_context(mock.patch.object(runtime, "computing", shared_worker))
         # Thousands of small writes wait for the disk, and no test cuts the power:
         # what a killed process has written stays. `atomic_files_test` has the syncs.
         self.enter_context(mock.patch.object(os, "fsync"))
@@ -181,7 +234,8 @@ class KilledTest(ContractTestCase):
                 with killed_at(place), self.assertRaises(Killed):
                     self.start(case, algorithm, path)
                 resume = os.path.exists(os.path.join(path, "run.json"))
-                done = self.start(case, algorithm, path, resume=resume)
+                with mock.patch.object(runtime, "computing", self.own_worker):
+                    done = self.start(case, algorithm, path, resume=resume)
                 self.assertEqual(self.bytes_of(path), expected)
                 self.assertEqual(
                     [codec.digest(state) for state in done.outcome.states],

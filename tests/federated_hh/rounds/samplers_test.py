@@ -110,9 +110,7 @@ class EverybodyTest(absltest.TestCase):
             self.assertEqual(drawn.cohort.tolist(), [0, 1, 2, 3, 4])
         limits = sampler.limits(3)
         self.assertEqual((limits.max_participation, limits.min_separation), (3, 0))
-        with self.assertRaisesRegex(
-            ValueError, "num_clients is 0;.* at le"
-        ):
+        with self.assertRaisesRegex(ValueError, "num_clients is 0;.* at le"):
             samplers.Everybody(0)
 
 
