@@ -529,10 +529,10 @@ class FederatedTest(common.TrainingTestCase):
         algorithm = dp_ftrl.DpFtrl(
             rounds,
             plan_with(
-                _NONE, num_clients=8, cohort_size=4, num_rounds=40, clip_norm=math.inf
+                _NONE, num_clients=8, cohort_size=4, num_rounds=10, clip_norm=math.inf
             ),
             rounds.model.initial_weights(1),
-            optimizer=server_optimizers.Sgdm(momentum=0.0),
+            optimizer=server_optimizers.Sgdm(4.0, momentum=0.0),
         )
         by_hand = steps.Steps(
             algorithm, seed=1, noise_key=noise_keys.NoiseKey.of_seed(1)
