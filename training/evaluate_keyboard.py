@@ -1,4 +1,4 @@
-"""Judges trained models as a keyboard would use them: flags, run directory, page.
+"""Evaluates trained models as a keyboard would use them: flags, run directory, page.
 
 scripts/run evaluate_keyboard --model=runs/training/...
 scripts/run evaluate_keyboard --model=RUN,OTHER_RUN --judges=all \
@@ -57,7 +57,7 @@ def _check_flags() -> None:
     if options.judges == HELD_OUT:
         _take_population(options.model)
     elif not flags.FLAGS["population"].present:
-        raise ValueError("--judges=all needs --population, whose clients are to judge")
+        raise ValueError("--judges=all needs --population, the clients to evaluate on")
     _PROGRAM.check()
 
 
@@ -81,16 +81,16 @@ def _take_population(models: Sequence[str]) -> None:
 
 
 def run(arguments: experiment_flags.Arguments) -> None:
-    """Judges the models."""
+    """Evaluates the models."""
     # TensorFlow comes with it: it takes seconds to import.
     from training.baselines import baselines
     from training.keyboard import comparison as keyboard_comparison
-    from training.keyboard import held_out_clients as keyboard_judges
+    from training.keyboard import held_out_clients as held_out_lib
 
     options = _PROGRAM.read(EvaluationOptions)
     models = keyboard_comparison.Models.read(options.model)
     # Before a population is prepared.
-    keyboard_judges.check_known(options, models.runs)
+    held_out_lib.check_known(options, models.runs)
     text = _PROGRAM.prepare_text(models.vocabulary)
     language = baselines.language_of(
         _PROGRAM.population.read(), _PROGRAM.read(LanguageOptions)

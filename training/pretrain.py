@@ -29,7 +29,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
     if options.onednn:
         startup.use_onednn()
     vocabulary, _ = options.read_vocabulary()
-    network = options.own_network(vocabulary.num_tokens, arguments.seed)
+    network = options.custom_network(vocabulary.num_tokens, arguments.seed)
     memory_needs.check_central(
         options,
         vocabulary.num_tokens,
@@ -48,7 +48,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
     prepared = pretraining.prepare(options, vocabulary, text, arguments.seed, network)
     logging.info(
         "%s sentences of %s clients train a model of %s parameters in %s steps; %s "
-        "clients judge it. Nothing is guaranteed to any of them.",
+        "clients are held out. Nothing is guaranteed to any of them.",
         f"{prepared.num_sentences:,}",
         f"{len(prepared.clients.training):,}",
         f"{prepared.network.num_parameters():,}",
@@ -74,7 +74,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
             record,
             batch_size=options.batch_size,
             average=model_average.ModelAverage.of(options.model_average),
-            may_have_judges=prepared.first_text.may_have_judges,
+            may_know_held_out=prepared.first_text.may_know_held_out,
         )
 
     done = experiment.run_experiment(

@@ -57,19 +57,21 @@ def _needs(
     )
 
 
-def _beside(prepared, text, vocabulary, options, seed):
-    """Returns what the model stands beside, and what of it a resumed run has too."""
+def _baselines(prepared, text, vocabulary, options, seed):
+    """Returns the baselines, and the facts of them that a resumed run shares."""
     from training.baselines import baselines, other_models
     from training.text import windows
 
     clients, limits = prepared.clients, prepared.limits
     found = baselines.counted(text, clients, limits, vocabulary.num_tokens)
-    judges = windows.of_clients(text, clients.held_out, limits, vocabulary.num_tokens)
+    held_out_text = windows.of_clients(
+        text, clients.held_out, limits, vocabulary.num_tokens
+    )
     paths = list(_PROGRAM.read(OtherModelsOptions).compare_with)
-    others, fingerprints = other_models.judged(
+    others, fingerprints = other_models.evaluated(
         paths,
         vocabulary,
-        judges,
+        held_out_text,
         limits.max_words,
         text,
         (text.fingerprint, str(seed), str(options.num_held_out_clients)),
@@ -77,17 +79,19 @@ def _beside(prepared, text, vocabulary, options, seed):
     found += others
     if options.initial_model is not None:
         paths.append(options.initial_model)
-    found += other_models.judged_ngrams(paths, judges, vocabulary)
+    found += other_models.evaluated_ngrams(paths, held_out_text, vocabulary)
     language = baselines.language_of(
         _PROGRAM.population.read(), _PROGRAM.read(LanguageOptions)
     )
-    found += baselines.of_language(language, vocabulary, judges, limits.max_words)
+    found += baselines.of_language(
+        language, vocabulary, held_out_text, limits.max_words
+    )
     for baseline in found:
         logging.info("%s", baseline)
     if not paths:
         logging.info(
-            "No other model stands beside this one. --compare_with=RUN_DIR,... adds "
-            "finished ones: of training.pretrain, or with --mechanism=fedavg."
+            "No other model is compared with this one. --compare_with=RUN_DIR,... "
+            "adds finished ones: of training.pretrain, or with --mechanism=fedavg."
         )
     return found, {"compared_with": fingerprints} if fingerprints else {}
 
@@ -105,7 +109,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
         # Sums and noise; clients' work, with its many arrays, is elsewhere.
         memory.return_large_at_once()
     vocabulary, public_data = options.read_vocabulary()
-    network = options.own_network(vocabulary.num_tokens, arguments.seed)
+    network = options.custom_network(vocabulary.num_tokens, arguments.seed)
     num_parameters = memory_needs.parameters_of(options, vocabulary.num_tokens, network)
     mechanism = plans.mechanism(options, num_parameters)
     rotated = plans.contribution(options, num_parameters)
@@ -150,12 +154,12 @@ def run(arguments: experiment_flags.Arguments) -> None:
         average,
     )
     logging.info(
-        "%s clients train a model of %s parameters, %s judge it.",
+        "%s clients train a model of %s parameters, %s are held out.",
         f"{len(clients.training):,}",
         f"{prepared.network.num_parameters():,}",
         f"{len(clients.held_out):,}",
     )
-    beside, others = _beside(prepared, text, vocabulary, options, arguments.seed)
+    found, others = _baselines(prepared, text, vocabulary, options, arguments.seed)
 
     def report(directory, outcome, statement):
         realised, planned = (
@@ -183,9 +187,9 @@ def run(arguments: experiment_flags.Arguments) -> None:
             directory,
             realised,
             planned,
-            beside,
+            found,
             average=average,
-            may_have_judges=first_text.may_have_judges,
+            may_know_held_out=first_text.may_know_held_out,
         )
 
     done = experiment.run_experiment(

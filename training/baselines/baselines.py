@@ -1,4 +1,4 @@
-"""What a trained model stands beside in every report, judged at the same places.
+"""Baselines of a trained model in every report, evaluated at the same positions.
 
 None of it has a guarantee: n-grams are counted without noise, and other models have
 whatever their own training gave them.
@@ -34,7 +34,7 @@ class Baseline:
         made_of: Whose text it is made of, and how.
         metrics: See `evaluation.metrics_of_sums`.
         is_expected: Whether these are expectations, and not what is counted at the
-            places that are judged.
+            positions that are evaluated.
     """
 
     name: str
@@ -77,7 +77,7 @@ def ngrams_of(
 
 def of_ngrams(
     models: Mapping[str, ngrams.Model],
-    judges: windows.Windows,
+    held_out_text: windows.Windows,
     made_of: str,
     source: str = "",
 ) -> list[Baseline]:
@@ -85,12 +85,12 @@ def of_ngrams(
 
     Args:
         models: By name.
-        judges: The places of the clients who judge.
+        held_out_text: The positions of the held-out clients.
         made_of: Whose text was counted.
         source: Goes into the names, where it is not the training clients' text.
     """
     return [
-        Baseline(f"{name}{source}", made_of, ngrams.metrics(model, judges))
+        Baseline(f"{name}{source}", made_of, ngrams.metrics(model, held_out_text))
         for name, model in models.items()
     ]
 
@@ -105,14 +105,14 @@ def counted(
 
     Args:
         text: All clients' sentences.
-        clients: Who trains and who judges.
+        clients: Training and held-out clients.
         limits: How much of a client's text is used.
         num_tokens: Size of the vocabulary with its special tokens.
     """
     models = ngrams_of(text, clients, limits, num_tokens)
-    judges = windows.of_clients(text, clients.held_out, limits, num_tokens)
+    held_out_text = windows.of_clients(text, clients.held_out, limits, num_tokens)
     made_of = f"counted on the {len(clients.training):,} training clients, no noise"
-    return of_ngrams(models, judges, made_of)
+    return of_ngrams(models, held_out_text, made_of)
 
 
 def language_of(
@@ -136,7 +136,7 @@ def language_of(
 def of_language(
     language: synthetic_sentences.SyntheticLanguage | None,
     vocabulary: vocabulary_lib.Vocabulary,
-    judges: windows.Windows,
+    held_out_text: windows.Windows,
     max_words: int,
 ) -> list[Baseline]:
     """Returns what no model can beat, where the law of the text is known.
@@ -144,7 +144,7 @@ def of_language(
     Args:
         language: From `language_of`.
         vocabulary: Gives words their token ids.
-        judges: The places of the clients who judge.
+        held_out_text: The positions of the held-out clients.
         max_words: The first words of a sentence that are used.
     """
     if language is None:
@@ -162,7 +162,7 @@ def of_language(
         "the law of the language, which on average, over all its sentences, has a loss "
         f"of {expected['loss']:.4f}, its entropy"
     )
-    at_places = best_possible.at_places(law, judges, max_words)
+    at_places = best_possible.at_places(law, held_out_text, max_words)
     return [Baseline(name, made_of, at_places)]
 
 

@@ -1,4 +1,4 @@
-"""Models of other runs, judged on this run's held-out clients."""
+"""Models of other runs, evaluated on this run's held-out clients."""
 
 import json
 import pathlib
@@ -24,10 +24,10 @@ _MODEL = "model"  # of a run's directory
 _STATEMENT = "privacy.json"  # likewise
 
 
-def judged(
+def evaluated(
     paths: Sequence[str],
     vocabulary: vocabulary_lib.Vocabulary,
-    judges: windows.Windows,
+    held_out_text: windows.Windows,
     max_words: int,
     text: client_text.ClientText,
     split: tuple[str, str, str],
@@ -37,10 +37,10 @@ def judged(
     Args:
         paths: Runs' directories, or the models exported in them; distinct.
         vocabulary: The run's.
-        judges: The places of the clients who judge.
+        held_out_text: The positions of the held-out clients.
         max_words: The first words of a sentence that are used.
-        text: The text of the population that judges are of.
-        split: What decides who judges; see `keyboard_runs.TrainingRun.split`.
+        text: The text of the population of the held-out clients.
+        split: What decides who is held out; see `keyboard_runs.TrainingRun.split`.
 
     Raises:
         ValueError: If there is no exported model at a path, or it has another
@@ -63,7 +63,9 @@ def judged(
             )
         model = initial_model.InitialModel(weights, other.fingerprint)
         scores = _scores(path, folder, max_words + 1)
-        metrics = central_evaluation.Judges(scores, judges, max_words + 1).metrics()
+        metrics = central_evaluation.CentralEvaluation(
+            scores, held_out_text, max_words + 1
+        ).metrics()
         made_of = (
             f"SHA-256 of its weights {model.fingerprint[:16]}; {_stated(folder)}"
             f"{_may_have_read(name, path, text)}"
@@ -73,16 +75,16 @@ def judged(
     return found, fingerprints
 
 
-def judged_ngrams(
+def evaluated_ngrams(
     paths: Sequence[str],
-    judges: windows.Windows,
+    held_out_text: windows.Windows,
     vocabulary: vocabulary_lib.Vocabulary,
 ) -> list[baselines.Baseline]:
     """Returns what n-grams of the text of other models reach, where they came along.
 
     Args:
-        paths: As of `judged`, or of any other run; of the run's vocabulary.
-        judges: The places of the clients who judge.
+        paths: As of `evaluated`, or of any other run; of the run's vocabulary.
+        held_out_text: The positions of the held-out clients.
         vocabulary: The run's.
 
     Raises:
@@ -97,7 +99,7 @@ def judged_ngrams(
         if models:
             made_of = f"counted on the text that {name} was trained on, no noise"
             source = metric_names.of_text(name)
-            found += baselines.of_ngrams(models, judges, made_of, source)
+            found += baselines.of_ngrams(models, held_out_text, made_of, source)
     return found
 
 
@@ -120,30 +122,30 @@ def _existing(path: str) -> pathlib.Path:
 
 
 def _check_split(path: str, split: tuple[str, str, str]) -> None:
-    """Raises `ValueError` where clients who judge may have trained a model."""
+    """Raises `ValueError` where a held-out client may have trained a model."""
     run = keyboard_runs.TrainingRun.of_model(path)
     if run is None or run.population != split[0] or run.split == split:
         return
     _, seed, num_held_out = run.split
     raise ValueError(
         f"--compare_with={path}: the model was trained on this population, and other "
-        "clients were held out, so some who judge here trained it. Run with "
+        "clients were held out, so some that are held out here trained it. Run with "
         f"--seed={seed} --num_held_out_clients={num_held_out}, or leave the model out."
     )
 
 
 def _may_have_read(name: str, path: str, text: client_text.ClientText) -> str:
-    """Returns what is known of judges' text that a model has read, if any is.
+    """Returns a note on held-out clients' text that a model has read, if any is known.
 
-    A model that has read its judges' text looks better than it is.
+    A model that has read held-out clients' text looks better than it is.
     """
-    if told := shared_text.of_judges({name: path}, text):
+    if told := shared_text.of_held_out({name: path}, text):
         return f". {told[0].removesuffix('.')}"
     run = keyboard_runs.TrainingRun.of_model(path)
     if run is None:
-        return "; nobody knows here who trained it: a judge may have"
+        return "; it is not known who trained it: a held-out client may have"
     if run.population != text.fingerprint:
-        return "; nobody knows here whether judges are among those who trained it"
+        return "; it is not known whether a held-out client trained it"
     return ""
 
 

@@ -16,7 +16,7 @@ class OtherModelsOptions:
     compare_with: tuple[str, ...] = option(
         (),
         "Finished runs, or the models exported in them, of the same vocabulary: the "
-        "report judges them on this run's held-out clients, beside the n-grams.",
+        "report evaluates them on this run's held-out clients, with the n-grams.",
     )
 
     allow_shared_text: bool = option(

@@ -50,7 +50,7 @@ class CentralState:
 
     @property
     def model(self) -> Weights:
-        """The model that is judged, and that the run leaves."""
+        """The model that is evaluated and exported."""
         return self.weights if self.average is None else self.average
 
 
@@ -265,7 +265,7 @@ class Evaluation:
     def __init__(
         self,
         network: model_lib.LanguageModel,
-        judges: windows.Windows,
+        held_out_text: windows.Windows,
         length: int,
         every: int,
     ):
@@ -273,7 +273,7 @@ class Evaluation:
 
         Args:
             network: The model.
-            judges: The places of the clients who are held out.
+            held_out_text: The positions of the held-out clients.
             length: Steps of a sentence: its most words and its end.
             every: Steps between evaluations, at least 1: after the first round that
                 reaches a multiple of it, and after the last one.
@@ -281,11 +281,11 @@ class Evaluation:
         weights = network.initial_weights(0)
         self._variables = [tf.Variable(part) for part in weights.values()]
         self._every = every
-        self._judges = central_evaluation.Judges(
+        self._evaluation = central_evaluation.CentralEvaluation(
             lambda batch: network.scores(
                 [part.read_value() for part in self._variables], batch
             ),
-            judges,
+            held_out_text,
             length,
         )
 
@@ -303,4 +303,4 @@ class Evaluation:
         """Returns the metrics of weights."""
         for variable, part in zip(self._variables, weights.values(), strict=True):
             variable.assign(part)
-        return self._judges.metrics()
+        return self._evaluation.metrics()

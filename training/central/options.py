@@ -43,7 +43,7 @@ class PretrainOptions(model_options.ModelOptions):
     )
     model_average: float | None = option(
         None,
-        "Judges and leaves an exponential moving average of the models of all steps, "
+        "Evaluates and exports an exponential moving average of all steps' models, "
         "with this decay (0.998: of some 500 steps), instead of the last one.",
         above=0,
         below=1,

@@ -1,4 +1,4 @@
-"""A central training's model, sentences and judges, from its options."""
+"""A central training's model, sentences and held-out clients, from its options."""
 
 import dataclasses
 import functools
@@ -30,7 +30,7 @@ class Prepared:
     Attributes:
         text: All clients' sentences.
         vocabulary: That it is in.
-        clients: Who trains, and who judges.
+        clients: Training and held-out clients.
         network: The model.
         beginning: The weights to begin with, and what is public about them.
         limits: What of a client's text is used.
@@ -55,7 +55,7 @@ class Prepared:
     algorithm: central_training.CentralTraining
 
     @functools.cached_property
-    def _judges(self) -> windows.Windows:
+    def _held_out_text(self) -> windows.Windows:
         return windows.of_clients(
             self.text, self.clients.held_out, self.limits, self.network.num_tokens
         )
@@ -75,19 +75,21 @@ class Prepared:
             language: See `baselines.of_language`.
         """
         made_of = f"counted on the {len(self.clients.training):,} training clients"
-        counted = baselines.of_ngrams(self._ngrams, self._judges, made_of)
+        counted = baselines.of_ngrams(self._ngrams, self._held_out_text, made_of)
         return counted + baselines.of_language(
-            language, self.vocabulary, self._judges, self.limits.max_words
+            language, self.vocabulary, self._held_out_text, self.limits.max_words
         )
 
     def evaluation(self, every: int) -> central_training.Evaluation:
-        """Returns the observer that judges the model.
+        """Returns the observer that evaluates the model.
 
         Args:
             every: Steps between evaluations.
         """
         length = self.limits.max_words + 1
-        return central_training.Evaluation(self.network, self._judges, length, every)
+        return central_training.Evaluation(
+            self.network, self._held_out_text, length, every
+        )
 
     def record(self, source: str) -> text_record.TextRecord:
         """Returns what the model was trained on, and the one that it began with.

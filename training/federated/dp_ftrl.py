@@ -67,7 +67,7 @@ class TrainingState:
 
     @property
     def model(self) -> Weights:
-        """The model that is judged, and that the run leaves."""
+        """The model that is evaluated and exported."""
         return self.weights if self.average is None else self.average
 
 

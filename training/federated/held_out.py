@@ -1,4 +1,4 @@
-"""Clients who train nothing and judge the model."""
+"""Held-out clients, which train nothing and evaluate the model."""
 
 import collections
 import dataclasses
@@ -15,7 +15,7 @@ from training.models import evaluation
 
 @dataclasses.dataclass(frozen=True)
 class Clients:
-    """Which clients train, and which only judge.
+    """Training and held-out clients.
 
     Attributes:
         training: int64 [n], ascending: indices into the population.

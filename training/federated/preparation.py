@@ -26,7 +26,7 @@ class Prepared:
     """What a training run has before its first round.
 
     Attributes:
-        clients: Who trains, and who judges.
+        clients: Training and held-out clients.
         network: The model.
         beginning: The weights to begin with, and what is public about them.
         limits: What of a client's text is used.
@@ -75,7 +75,7 @@ def network_of(
     Raises:
         ValueError: See `custom_model.language_model`.
     """
-    return options.own_network(num_tokens, seed) or model.cifg_language_model(
+    return options.custom_network(num_tokens, seed) or model.cifg_language_model(
         num_tokens,
         num_units=options.num_units,
         projection_size=options.embedding_size,

@@ -5,8 +5,8 @@ whose record shares clients or a dozen words in a row with a run's population is
 refused, as is one of a run of the same population, unless the user says to go on: then
 the statement has it. It says so too where nothing is known. Synthetic clients are
 nobody, so nothing is refused for their sake, but said all the same: a model that has
-read who judges looks better than it is. They are numbered, so any two populations of
-them share ids.
+read held-out clients' text looks better than it is. They are numbered, so any two
+populations of them share ids.
 
 How much is shared is an exact count on private text: it is for the log and for what
 only the simulator knows.
@@ -50,7 +50,7 @@ class Finding:
         public_data: A sentence beside what else is public; or empty.
         not_counted: What no guarantee covers: a sentence each.
         found: What was found, with numbers.
-        may_have_judges: Whether the model may have learned from any of the clients.
+        may_know_held_out: Whether the model may have learned from any of the clients.
         record: The record for the run's own model: that of the one that it begins
             with. None where there is none, and where it has text of the run's clients:
             hashes of their text are not released with a private model.
@@ -59,7 +59,7 @@ class Finding:
     public_data: str = ""
     not_counted: tuple[str, ...] = ()
     found: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    may_have_judges: bool = False
+    may_know_held_out: bool = False
     record: text_record.TextRecord | None = dataclasses.field(
         default=None, compare=False
     )
@@ -72,7 +72,7 @@ class Finding:
         """
         if not self.found:
             return {}
-        is_of_others = not self.may_have_judges
+        is_of_others = not self.may_know_held_out
         return {"initial_text": self.found, keyboard_runs.OF_OTHERS: is_of_others}
 
 
@@ -146,24 +146,23 @@ def examine(
             _COMPARED,
         ),
         facts,
-        may_have_judges=True,
+        may_know_held_out=True,
     )
 
 
-def of_judges(models: Mapping[str, str], text: client_text.ClientText) -> list[str]:
-    """Returns what is known of text that models share with who judges them.
+def of_held_out(models: Mapping[str, str], text: client_text.ClientText) -> list[str]:
+    """Returns notes on the text that models share with the held-out clients.
 
-    A model that has read its judges' text looks better than it is.
+    A model that has read held-out clients' text looks better than it is.
 
     Args:
         models: The paths of the models, by what reports call them.
-        text: The text of the population that judges are of, prepared with the
+        text: The text of the held-out clients' population, prepared with the
             vocabulary of the models.
 
     Returns:
-        A sentence for each model that has a record of its text, and one for each of a
-        run of this population, which has held the judges out, that began with a model
-        that may not have.
+        A sentence for each model that has a record of its text. And one for each model
+        of a run of this population that began with a model without such a record.
 
     Raises:
         ValueError: If a record is damaged, or of another model.
@@ -173,10 +172,10 @@ def of_judges(models: Mapping[str, str], text: client_text.ClientText) -> list[s
     for name, path in models.items():
         if keyboard_runs.population_of(path) == text.fingerprint:
             run = keyboard_runs.TrainingRun.of_model(path)
-            if run is not None and run.may_have_read_judges:
+            if run is not None and run.may_have_read_held_out:
                 notes.append(
                     f"{name} began with a model that has text of this population, or "
-                    "it is not known that it has none. Whoever wrote it judges both "
+                    "it is not known that it has none. Whoever wrote it evaluates both "
                     "too kindly."
                 )
             continue
@@ -195,9 +194,9 @@ def of_judges(models: Mapping[str, str], text: client_text.ClientText) -> list[s
             found = f"neither an id nor {_WORDS}"
         begun = "" if record.is_whole else ", but for what its record does not have,"
         notes.append(
-            f"The text that {name} was trained on{begun} shares with the judges' "
-            f"population {found}."
-            + (" Whoever wrote it judges the model too kindly." if shared else "")
+            f"The text that {name} was trained on{begun} shares with the held-out "
+            f"clients' population {found}."
+            + (" Their scores flatter the model." if shared else "")
         )
     return notes
 

@@ -1,4 +1,4 @@
-"""Models side by side, judged by the same sentences and the same touches."""
+"""Models side by side, on the same sentences and touches."""
 
 import dataclasses
 import math
@@ -17,7 +17,7 @@ from federated_hh.run_directory import directory as run_directory
 from training.baselines import language_law
 from training.federated import shared_text
 from training.keyboard import evaluation as keyboard_evaluation
-from training.keyboard import held_out_clients as keyboard_judges
+from training.keyboard import held_out_clients as held_out_lib
 from training.keyboard import layout as keyboard_layout
 from training.keyboard import model as keyboard_model
 from training.keyboard import ngrams as keyboard_ngrams
@@ -33,7 +33,8 @@ from training.text import examples
 
 _OF_TEXTS = (
     "N-grams of the text of a model came along with it: counted on what it was trained "
-    "on, without noise. Whether judges wrote any of that text is not known here."
+    "on, without noise. It is not known whether held-out clients wrote any of that "
+    "text."
 )
 
 
@@ -100,8 +101,8 @@ class Models:
         if not self.unknown:
             return []
         return [
-            f"Of {', '.join(self.unknown)} nobody knows here who trained it: a judge "
-            "may have."
+            f"Of {', '.join(self.unknown)} it is not known who trained it: a held-out "
+            "client may have."
         ]
 
     def predictors(self) -> dict[str, keyboard_predictions.Predictor]:
@@ -112,10 +113,10 @@ class Models:
         }
 
     def max_sentences(self, wanted: int | None) -> int:
-        """Returns how many sentences of a judge are used.
+        """Returns the number of sentences used of each client.
 
         Args:
-            wanted: None for as many as the run used whose population judges.
+            wanted: None for as many as the run used that has held the clients out.
         """
         if wanted is not None:
             return wanted
@@ -127,19 +128,19 @@ class Models:
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-    """Models and what they are judged by.
+    """Models and their evaluation task.
 
     Attributes:
         predictors: The models by name, and behind them what they stand beside.
-        judgement: What all are judged by.
-        population: The fingerprint of the judges' text.
+        task: The evaluation of all of them.
+        population: The fingerprint of the held-out clients' text.
         num_resamples: For intervals.
         seed: The seed of touches and intervals.
         notes: What to know, a sentence or more each.
     """
 
     predictors: Mapping[str, keyboard_predictions.Predictor]
-    judgement: keyboard_evaluation.Judgement
+    task: keyboard_evaluation.Task
     population: str
     num_resamples: int
     seed: int
@@ -157,12 +158,12 @@ class Comparison:
         seed: int,
         language: synthetic_sentences.SyntheticLanguage | None = None,
     ) -> Self:
-        """Chooses the judges, and types their words.
+        """Chooses the held-out clients, and types their words.
 
         Args:
             models: The models.
             text: The text of the population, in the models' vocabulary.
-            options: Who judges.
+            options: The choice of clients.
             touches: How words are typed.
             user: Who picks suggestions.
             compose: When Smart Compose is triggered.
@@ -170,39 +171,39 @@ class Comparison:
             language: Whose law the text is drawn from, where that is known.
 
         Raises:
-            ValueError: See `keyboard_judges.choose`, `keyboard_layout.KeyboardLayout`,
+            ValueError: See `held_out_lib.choose`, `keyboard_layout.KeyboardLayout`,
                 `keyboard_typing.TouchTypist` and `keyboard_ngrams.of_texts`.
         """
         vocabulary = models.vocabulary
         layout = _layout_of(touches)
-        judges = keyboard_judges.choose(options, models.runs, text, vocabulary, seed)
-        log_prior = np.log(judges.prior.probabilities)
+        held_out = held_out_lib.choose(options, models.runs, text, vocabulary, seed)
+        log_prior = np.log(held_out.prior.probabilities)
         typist = keyboard_typing.TouchTypist(vocabulary, layout, touches, log_prior)
         places = keyboard_places.Places.of(
             text,
-            judges.clients,
+            held_out.clients,
             models.max_sentences(options.max_sentences),
             models.max_words,
             compose.compose_words - 1,
         )
-        judgement = keyboard_evaluation.Judgement.of(
+        task = keyboard_evaluation.Task.of(
             places, typist, keyboard_user.SimulatedUser(user), compose, seed
         )
         notes = [
-            *judges.notes,
+            *held_out.notes,
             f"Of a sentence the first {models.max_words} words are used.",
             f"Keyboard: {layout.name}.",
             *models.notes(),
-            *shared_text.of_judges(models.paths, text),
+            *shared_text.of_held_out(models.paths, text),
         ]
         others = keyboard_ngrams.of_texts(models.paths, text.fingerprint, vocabulary)
         notes += [_OF_TEXTS] if others else []
         best, note = _best_possible(language, vocabulary)
         notes += [note] if note else []
-        beside = {**_predictors_of(judges, vocabulary), **others, **best}
+        beside = {**_predictors_of(held_out, vocabulary), **others, **best}
         predictors = {**models.predictors(), **beside}
         return cls(
-            predictors, judgement, text.fingerprint, options.num_resamples, seed, notes
+            predictors, task, text.fingerprint, options.num_resamples, seed, notes
         )
 
     def facts(self) -> dict[str, Any]:
@@ -213,7 +214,7 @@ class Comparison:
         }
 
     def write(self, directory: run_directory.RunDirectory) -> str:
-        """Judges the models, and writes tables and page.
+        """Evaluates the models, and writes tables and page.
 
         Args:
             directory: See `keyboard_report.write`.
@@ -223,17 +224,17 @@ class Comparison:
         """
         evaluations, intervals = {}, {}
         for name, predictor in self.predictors.items():
-            evaluations[name] = self.judgement.evaluate(predictor)
+            evaluations[name] = self.task.evaluate(predictor)
             scores = evaluations[name].scores
             known = {k: v for k, v in scores.metrics().items() if not math.isnan(v)}
             logging.info("%s: %s.", name, metric_names.text(known))
-            # The same judges for all models: their differences are of models.
+            # The same clients for all models: their differences are of models.
             rng = seeds.generator(self.seed, "judges drawn again")
             intervals[name] = scores.intervals(rng, self.num_resamples)
         table = keyboard_report.scores_table(evaluations, intervals)
-        notes = [*self.notes, *_above_picked_rate(evaluations, self.judgement.compose)]
+        notes = [*self.notes, *_above_picked_rate(evaluations, self.task.compose)]
         summary = keyboard_report.write(
-            directory, evaluations, table, self.judgement.counts(), notes
+            directory, evaluations, table, self.task.counts(), notes
         )
         thresholds = {name: e.threshold for name, e in evaluations.items()}
         shown = keyboard_report.to_markdown(keyboard_report.shown(table, thresholds))
@@ -274,11 +275,11 @@ def _layout_of(
 
 
 def _predictors_of(
-    judges: keyboard_judges.Judges, vocabulary: vocabulary_lib.Vocabulary
+    held_out: held_out_lib.HeldOut, vocabulary: vocabulary_lib.Vocabulary
 ) -> dict[str, keyboard_predictions.Predictor]:
     return {
         name: keyboard_ngrams.NGramPredictor(model, vocabulary)
-        for name, model in judges.baselines.items()
+        for name, model in held_out.baselines.items()
     }
 
 

@@ -1,4 +1,4 @@
-"""A model judged as a keyboard would use it, on sentences of simulated users.
+"""A model evaluated as a keyboard would use it, on sentences of simulated users.
 
 Three uses, as in Xu et al. 2023: next-word prediction (`keyboard_user`), Smart Compose
 (`keyboard_compose`), and rescoring while a word is typed (`keyboard_typing`). Each
@@ -46,16 +46,16 @@ assert list(_RATIOS) == list(metric_names.KEYBOARD_LABELS)
 
 @dataclasses.dataclass(frozen=True)
 class Scores:
-    """What each judge adds to the metrics of a model.
+    """Each client's part of the metrics of a model.
 
     Attributes:
-        sums: By name: float64 [judges].
+        sums: By name: float64 [clients].
     """
 
     sums: Mapping[str, np.ndarray]
 
     def metrics(self) -> collections.OrderedDict[str, float]:
-        """Returns the metrics over all judges; NaN where there is nothing to judge."""
+        """Returns the metrics over all clients; NaN of no text."""
         totals = {name: values.sum() for name, values in self.sums.items()}
         return collections.OrderedDict(
             (name, float(_ratio(totals[top], totals[bottom])))
@@ -65,30 +65,30 @@ class Scores:
     def intervals(
         self, rng: np.random.Generator, num_resamples: int
     ) -> dict[str, tuple[float, float]]:
-        """Returns a 95% interval of each metric, by the bootstrap over judges.
+        """Returns a 95% interval of each metric, by the bootstrap over clients.
 
-        As many judges are drawn as there are, with replacement, and all that a drawn
+        As many clients are drawn as there are, with replacement, and all that a drawn
         one wrote is counted: what one person writes is alike. The ends are quantiles of
         the resamples' metrics.
 
         Args:
-            rng: Draws the judges.
+            rng: Draws the clients.
             num_resamples: How often, at least 1.
 
         Returns:
-            By metric the lower and the upper end; NaN where there is one judge, or a
+            By metric the lower and the upper end; NaN where there is one client, or a
             metric is NaN.
         """
         names = list(self.sums)
         table = np.stack([self.sums[name] for name in names], axis=1)
-        judges = len(table)
-        if judges < 2:
+        number = len(table)
+        if number < 2:
             return dict.fromkeys(_RATIOS, (float("nan"), float("nan")))
-        share = np.full(judges, 1 / judges)
+        share = np.full(number, 1 / number)
         parts = []
         for first in range(0, num_resamples, _SAMPLES_AT_A_TIME):
             size = min(_SAMPLES_AT_A_TIME, num_resamples - first)
-            parts.append(rng.multinomial(judges, share, size) @ table)
+            parts.append(rng.multinomial(number, share, size) @ table)
         resampled = dict(zip(names, np.concatenate(parts).T, strict=True))
         tail = (1 - _CONFIDENCE) / 2
         found = {}
@@ -110,7 +110,7 @@ class Evaluation:
     """How a model does.
 
     Attributes:
-        scores: What each judge adds to the metrics.
+        scores: Each client's part of the metrics.
         threshold: The threshold of Smart Compose; None where none has the wanted picked
             rate, so that it is never triggered.
         curve: A row a threshold of Smart Compose: `threshold`, `trigger_rate`,
@@ -123,11 +123,11 @@ class Evaluation:
 
 
 @dataclasses.dataclass(frozen=True)
-class Judgement:
-    """What all models are judged by: the same sentences, and the same touches.
+class Task:
+    """The evaluation of all models: the same sentences and touches.
 
     Attributes:
-        places: The places of the judges' sentences.
+        places: The positions of the held-out clients' sentences.
         typist: Types and decodes.
         typed: What was typed, and what the decoder proposes.
         user: Picks what is right.
@@ -148,8 +148,8 @@ class Judgement:
         user: keyboard_user.SimulatedUser,
         compose: keyboard_options.ComposeOptions,
         seed: int,
-    ) -> "Judgement":
-        """Types the judges' words.
+    ) -> "Task":
+        """Types the held-out clients' words.
 
         Args:
             places: With as many following tokens as a continuation has words, but one.
@@ -158,15 +158,15 @@ class Judgement:
             compose: When Smart Compose is triggered.
             seed: The seed of the touches.
         """
-        typed = typist.type_words(places.targets, places.judges[places.clients], seed)
+        typed = typist.type_words(places.targets, places.held_out[places.clients], seed)
         return cls(places, typist, typed, user, compose)
 
     def counts(self) -> dict[str, int]:
-        """Returns how much was judged."""
+        """Returns the size of the evaluation."""
         places = self.places
         known = int(places.is_known.sum())
         return {
-            "judges": len(places.judges),
+            "held-out clients": len(places.held_out),
             "sentences": len(places.inputs),
             "words": int(places.is_typed.sum()),
             "words of the vocabulary": known,
@@ -206,7 +206,7 @@ class Judgement:
         vocabulary: vocabulary_lib.Vocabulary,
         found: keyboard_predictions.Predictions,
     ) -> dict[str, np.ndarray]:
-        """Returns each judge's sums of next-word prediction."""
+        """Returns each client's sums of next-word prediction."""
         places = self.places
         hits = found.suggestions == places.targets[:, np.newaxis]
         known = places.is_known
@@ -229,7 +229,7 @@ class Judgement:
     def _modified(
         self, found: keyboard_predictions.Predictions
     ) -> dict[str, np.ndarray]:
-        """Returns each judge's sums of words that have to be modified."""
+        """Returns each client's sums of words that have to be modified."""
         places, typed = self.places, self.typed
         after = self.typist.is_modified(
             typed, places.targets, found.candidates[typed.places]

@@ -1,4 +1,4 @@
-"""Who judges a model: clients that did not train it."""
+"""The clients that evaluate a model: those that did not train it."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -19,8 +19,8 @@ PUBLIC = "public word frequencies"
 
 
 @dataclasses.dataclass(frozen=True)
-class Judges:
-    """Who judges, and what is known of frequencies without them.
+class HeldOut:
+    """Held-out clients, and word frequencies that are known without them.
 
     Attributes:
         clients: int64, indices into the population.
@@ -39,7 +39,7 @@ def check_known(
     options: keyboard_options.EvaluationOptions,
     runs: Sequence[keyboard_runs.TrainingRun],
 ) -> None:
-    """Raises `ValueError` where held out clients are to judge that nobody knows.
+    """Raises `ValueError` where the held-out clients are unknown.
 
     Args:
         options: Who is wanted, and the models.
@@ -59,18 +59,18 @@ def choose(
     text: client_text.ClientText,
     vocabulary: vocabulary_lib.Vocabulary,
     seed: int,
-) -> Judges:
-    """Returns who judges models.
+) -> HeldOut:
+    """Returns the clients that evaluate models.
 
     Args:
         options: Who is wanted, and which prior.
         runs: Those of the models that are known.
         text: The text of the population.
         vocabulary: The vocabulary of the text and the models.
-        seed: Draws judges, where there are more clients than are wanted.
+        seed: Draws clients, where there are more than wanted.
 
     Raises:
-        ValueError: If a client that trained one of the models would judge.
+        ValueError: If a client trained one of the models.
     """
     if options.judges == keyboard_options.ALL:
         _check_nobody_trained(runs, text)
@@ -78,14 +78,14 @@ def choose(
         keep = "keeps" if len(without) == 1 else "keep"
         of_them = f" ({', '.join(without)} {keep} none, as federated runs do)"
         notes = [
-            f"The judges are clients of the {text.num_clients:,} of the population "
+            f"The held-out clients are of the {text.num_clients:,} of the population "
             "that was given. A model of the very same population is refused; whether "
-            "one of the judges trained a model as part of another only the records of "
+            "one of them trained a model as part of another only the records of "
             f"models' text tell{of_them if without else ''}.",
         ]
         everyone = np.arange(text.num_clients)
-        judges = _some(everyone, options.max_judges, seed)
-        return _with_public_prior(judges, vocabulary, notes)
+        chosen = _some(everyone, options.max_judges, seed)
+        return _with_public_prior(chosen, vocabulary, notes)
     check_known(options, runs)
     # A model of public text says nothing of who is held out of the private one.
     public = [r for r in runs if r.is_pretraining and r.population != text.fingerprint]
@@ -108,11 +108,11 @@ def choose(
             )
     _, run_seed, num_held_out = first.split
     clients = held_out.Clients.split(text.num_clients, int(num_held_out), int(run_seed))
-    judges = _some(clients.held_out, options.max_judges, seed)
+    chosen = _some(clients.held_out, options.max_judges, seed)
     notes = [
-        f"The judges are of the {len(clients.held_out):,} clients that the runs held "
-        "out; "
-        f"none of the {len(clients.training):,} that could train judges.",
+        f"The held-out clients are of the {len(clients.held_out):,} clients that the "
+        "runs held out; "
+        f"none of the {len(clients.training):,} that could train is among them.",
         *(
             f"The model of {run.path.name} is of another population, by central "
             "training."
@@ -120,7 +120,7 @@ def choose(
         ),
     ]
     if options.prior == "public":
-        return _with_public_prior(judges, vocabulary, notes)
+        return _with_public_prior(chosen, vocabulary, notes)
     limits = examples.ClientLimits(
         int(first.flags["max_sentences"]), int(first.flags["max_words"])
     )
@@ -131,7 +131,7 @@ def choose(
     )
     prior = models[metric_names.UNIGRAM]
     assert isinstance(prior, ngrams.Unigram)
-    return Judges(judges, prior, models, notes)
+    return HeldOut(chosen, prior, models, notes)
 
 
 def _check_nobody_trained(
@@ -155,7 +155,7 @@ def _some(clients: np.ndarray, most: int, seed: int) -> np.ndarray:
 
 def _with_public_prior(
     clients: np.ndarray, vocabulary: vocabulary_lib.Vocabulary, notes: Sequence[str]
-) -> Judges:
+) -> HeldOut:
     try:
         frequencies = initial_model.public_probabilities(
             vocabulary, others_are_rare=True
@@ -173,4 +173,4 @@ def _with_public_prior(
             f"English list ({rare[0]!r} for one), and are taken to be as rare as the "
             "rarest that are."
         )
-    return Judges(clients, prior, {PUBLIC: prior}, (*notes, note))
+    return HeldOut(clients, prior, {PUBLIC: prior}, (*notes, note))

@@ -102,7 +102,7 @@ def of_texts(
 
     Args:
         models: The paths of the models, by what reports call them.
-        population: The fingerprint of the judges' text.
+        population: The fingerprint of the held-out clients' text.
         vocabulary: The models'.
 
     Raises:

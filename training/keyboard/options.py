@@ -146,7 +146,7 @@ class TouchOptions:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EvaluationOptions:
-    """Which models are evaluated, and who judges them."""
+    """The models to evaluate, and the clients to evaluate them on."""
 
     model: tuple[str, ...] = option(
         (),
@@ -155,8 +155,9 @@ class EvaluationOptions:
     )
     judges: str = option(
         HELD_OUT,
-        "Who judges. 'held_out': the clients that the model's run held out, of its own "
-        "population, which is found by the run's flags. 'all': all clients of the "
+        "Clients to evaluate on. 'held_out': those that the model's run held out, of "
+        "its own population, which is found by the run's flags. 'all': all clients of "
+        "the "
         "population that --population gives, of which none should have trained.",
         choices=(HELD_OUT, ALL),
     )
@@ -164,25 +165,25 @@ class EvaluationOptions:
         None,
         "Frequencies of words without context: the baseline, and the decoder's prior. "
         "'training_clients': counted on those; 'public': wordfreq's. By default the "
-        "former where the held-out clients judge, else the latter.",
+        "former on held-out clients, else the latter.",
         choices=("training_clients", "public"),
     )
     max_judges: int = option(
         1000,
-        "The most clients that judge; of more, so many are drawn.",
+        "The most clients to evaluate on; of more, so many are drawn.",
         least=1,
         most=2**31 - 1,
     )
     max_sentences: int | None = option(
         None,
-        "The first sentences of a judge that are used. By default as many as the run "
+        "The first sentences of a client that are used. By default as many as the run "
         "used, so that its report has the same numbers; else 256.",
         least=1,
         most=2**31 - 1,
     )
     num_resamples: int = option(
         1000,
-        "Bootstrap samples of judges, for 95% intervals.",
+        "Bootstrap samples of clients, for 95% intervals.",
         least=100,
         most=1_000_000,
     )

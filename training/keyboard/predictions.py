@@ -1,4 +1,4 @@
-"""What a model says at the places of judges' sentences, batch by batch."""
+"""A model's predictions at the positions of sentences, batch by batch."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -49,7 +49,7 @@ class Predictor(Protocol):
         """Returns what is said at all places.
 
         Args:
-            places: The places of the judges.
+            places: The positions.
             candidates: int32 [places, k]: token ids whose log-probabilities are wanted.
         """
 
@@ -73,7 +73,7 @@ class NetworkPredictor:
     """A trained model as a `Predictor`.
 
     Attributes:
-        model: It looks at least at as many tokens as the judges' sentences have; of a
+        model: It looks at least at as many tokens as the sentences have; of a
             longer context it sees the end.
     """
 

@@ -24,7 +24,7 @@ _MEANINGS = """\
 * *Smart Compose*: its trigger rate, the share of words typed at whose place a
   continuation is offered; and of all offers, those that are right (accuracy) and those
   that are picked. An offer after the last word of a sentence is wrong, and at no word's
-  place. A threshold that is chosen by the picked rate is found on these judges: what
+  place. A threshold that is chosen by the picked rate is found on these clients: what
   stands here is then a point of the model's curve, with intervals of that threshold.
 * *word-modified ratio*: of the words typed with inexact touches, those for which the
   decoder's first word is another one: by the prior alone (before), and after the model
@@ -109,10 +109,10 @@ def write(
     """Writes `scores.csv`, `smart_compose.csv`, a plot, and `report.html`.
 
     Args:
-        directory: Takes them. No guarantee covers how models do on judges' own text.
+        directory: Takes them. No guarantee covers scores on the clients' own text.
         evaluations: By model.
         scores: From `scores_table`.
-        counts: How much was judged.
+        counts: The size of the evaluation.
         notes: What to know, a sentence or more each.
 
     Returns:
@@ -121,23 +121,23 @@ def write(
     report = page.Page(directory, "On a keyboard")
     report.summary(
         _best(scores),
-        privacy="Privacy: none of this comparison: it is of the judges' own text",
+        privacy="Privacy: none of this comparison: it is of held-out clients' own text",
         next_command="federated_hh.compare {run} ANOTHER_RUN",
     )
     section = report.section("Models", covered=False)
     section.file("scores.csv", scores)
     thresholds = {model: e.threshold for model, e in evaluations.items()}
     section.show(
-        shown(scores, thresholds), "With 95% intervals, by the bootstrap over judges"
+        shown(scores, thresholds), "With 95% intervals, by the bootstrap over clients"
     )
     section.text(_MEANINGS)
     table = curves_table(evaluations)
     compose = report.section("Smart Compose over its threshold", covered=False)
     compose.plot("smart_compose.png", plot_curves(table))
     compose.table("smart_compose.csv", table)
-    judged = report.section("What was judged", covered=False)
-    judged.show(pd.DataFrame({"what": [*counts], "number": [*counts.values()]}))
-    judged.text("".join(f"* {note}\n" for note in notes))
+    evaluated = report.section("The evaluation", covered=False)
+    evaluated.show(pd.DataFrame({"what": [*counts], "number": [*counts.values()]}))
+    evaluated.text("".join(f"* {note}\n" for note in notes))
     report.how_it_was_made()
     return report.write()
 
@@ -179,9 +179,9 @@ def plot_curves(table: pd.DataFrame) -> figure_lib.Figure:
 
 def _cell(metric: str, value: float, low: float, high: float) -> str:
     """Returns a value and its interval as text."""
-    if value != value:  # nan: there is nothing to judge
+    if value != value:  # nan: there is no text
         return "–"
     form = ".3f" if metric == "loss" else ".1%"
-    if low != low:  # of one judge
+    if low != low:  # of one client
         return f"{value:{form}}"
     return f"{value:{form}} ({low:{form}} to {high:{form}})"

@@ -1,4 +1,4 @@
-"""The places of judges' sentences at which a keyboard could help."""
+"""The positions of sentences at which a keyboard could help."""
 
 import dataclasses
 
@@ -24,8 +24,8 @@ class Places:
         rows: int64 [places], ascending: the sentence of each place.
         columns: int64 [places]: the place in the sentence, from 0.
         targets: int32 [places]: the token that follows.
-        clients: int64 [places], ascending: whose it is, an index into `judges`.
-        judges: int64 [clients]: indices into the population.
+        clients: int64 [places], ascending: whose it is, an index into `held_out`.
+        held_out: int64 [clients]: indices into the population.
     """
 
     inputs: np.ndarray
@@ -33,14 +33,14 @@ class Places:
     columns: np.ndarray
     targets: np.ndarray
     clients: np.ndarray
-    judges: np.ndarray
+    held_out: np.ndarray
     _following: np.ndarray
 
     @classmethod
     def of(
         cls,
         text: client_text.ClientText,
-        judges: np.ndarray,
+        held_out: np.ndarray,
         max_sentences: int,
         max_words: int,
         num_following: int = 0,
@@ -49,22 +49,22 @@ class Places:
 
         Args:
             text: All clients' sentences.
-            judges: int64 [clients], at least one: indices into the population.
+            held_out: int64 [clients], at least one: indices into the population.
             max_sentences: The first sentences of a client that are used, at least 1.
             max_words: The first words of a sentence that are used, at least 1.
             num_following: How many tokens after each target `following` returns.
 
         Raises:
-            ValueError: If there is no judge, or one is not of the population.
+            ValueError: If there is no client, or one is not of the population.
         """
-        if not len(judges):
-            raise ValueError("judges is empty; it has to have at least one client.")
-        if judges.min() < 0 or judges.max() >= text.num_clients:
+        if not len(held_out):
+            raise ValueError("held_out is empty; it has to have at least one client.")
+        if held_out.min() < 0 or held_out.max() >= text.num_clients:
             raise ValueError(
-                f"judges has {judges.min()} to {judges.max()}; it has to be in "
+                f"held_out has {held_out.min()} to {held_out.max()}; it has to be in "
                 f"[0, {text.num_clients})."
             )
-        sentences, counts = windows.used_sentences(text, judges, max_sentences)
+        sentences, counts = windows.used_sentences(text, held_out, max_sentences)
         starts = text.sentence_splits[sentences]
         lengths = text.sentence_splits[sentences + 1] - starts
         used = np.minimum(lengths, max_words)
@@ -89,8 +89,8 @@ class Places:
             rows=rows,
             columns=columns,
             targets=token(0),
-            clients=np.repeat(np.arange(len(judges)), counts)[rows],
-            judges=judges,
+            clients=np.repeat(np.arange(len(held_out)), counts)[rows],
+            held_out=held_out,
             _following=np.array(following, np.int32).reshape(num_following, len(rows)),
         )
 
@@ -124,4 +124,4 @@ class Places:
             at: int64: the places that they are of; None for all.
         """
         clients = self.clients if at is None else self.clients[at]
-        return np.bincount(clients, np.asarray(values, np.float64), len(self.judges))
+        return np.bincount(clients, np.asarray(values, np.float64), len(self.held_out))

@@ -1,4 +1,4 @@
-"""Judges models in this process, without TFF: those of other runs, and central ones."""
+"""Evaluates models in this process, without TFF: those of other runs, central ones."""
 
 import collections
 from collections.abc import Callable
@@ -13,18 +13,18 @@ _SENTENCES_AT_A_TIME = 64
 Scores = Callable[[examples.Batch], tuple[tf.Tensor, tf.Tensor]]
 
 
-class Judges:
-    """The places that federated models are judged by, and a way to give them scores."""
+class CentralEvaluation:
+    """A model's scores at the positions of held-out clients."""
 
-    def __init__(self, scores: Scores, judges: windows.Windows, length: int):
+    def __init__(self, scores: Scores, held_out_text: windows.Windows, length: int):
         """Makes the sentences, and TensorFlow's graph of the scores.
 
         Args:
             scores: See `model.LanguageModel.scores`, with the weights.
-            judges: The places of the clients who judge.
+            held_out_text: The positions of the held-out clients.
             length: Steps of a sentence: its most words and its end.
         """
-        self._inputs, self._targets = judges.sequences(length)
+        self._inputs, self._targets = held_out_text.sequences(length)
         signature = examples.Batch(*[tf.TensorSpec([None, length], tf.int32)] * 2)
         self._sums = tf.function(
             lambda batch: evaluation.sums_of_batch(*scores(batch)),

@@ -1,4 +1,4 @@
-"""What a language model is judged by: loss and accuracies, without padding.
+"""Metrics of a language model: loss and accuracies, without padding.
 
 Everything is a sum over places, so that the sums of batches, clients and blocks add up;
 `metrics_of_sums` divides at the end. (In TFF's graphs `==` compares tensors as Python

@@ -25,7 +25,7 @@ class TrainingRun:
         flags: By name.
         population: The fingerprint of its clients' text.
         program: The module that trained.
-        may_have_read_judges: Whether it began with a model that may have learned from
+        may_have_read_held_out: Whether it began with a model that may have learned from
             clients that the run held out.
     """
 
@@ -33,7 +33,7 @@ class TrainingRun:
     flags: Mapping[str, str]
     population: str
     program: str
-    may_have_read_judges: bool = False
+    may_have_read_held_out: bool = False
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Self:
@@ -86,7 +86,7 @@ class TrainingRun:
 
 
 def who_holds_out(runs: Iterable[TrainingRun | None]) -> TrainingRun | None:
-    """Returns the run whose population has the judges: the first of federated training.
+    """Returns the run whose population is evaluated on: the first federated one.
 
     Args:
         runs: Those of models; None for one that is of none.

@@ -1,4 +1,4 @@
-"""The names of what a language model is judged by: one for each number, everywhere.
+"""The names of a language model's metrics: one for each number, everywhere.
 
 Columns of tables and keys of files have the names, logs, plots and documents the
 labels. What the numbers are is said by `evaluation.metrics_of_sums`. No TensorFlow.

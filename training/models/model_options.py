@@ -94,7 +94,7 @@ class ModelOptions:
     )
     num_held_out_clients: int = option(
         100,
-        "Clients that train nothing and judge the model.",
+        "Clients that train nothing and evaluate the model.",
         least=1,
         most=LARGEST_COUNT,
     )
@@ -118,7 +118,7 @@ class ModelOptions:
             model_vocabularies.check_files(self.initial_model, words)
         return words, public_data
 
-    def own_network(self, num_tokens: int, seed: int) -> "LanguageModel | None":
+    def custom_network(self, num_tokens: int, seed: int) -> "LanguageModel | None":
         """Returns a model of the user's own; None where it is the default one.
 
         Args:

@@ -20,7 +20,7 @@ def write(
     *,
     batch_size: int,
     average: model_average.ModelAverage | None = None,
-    may_have_judges: bool = False,
+    may_know_held_out: bool = False,
 ) -> summary_lib.Summary:
     """Writes the statement that nothing is guaranteed, the plots, and `report.html`.
 
@@ -31,7 +31,7 @@ def write(
         record: The text that it was trained on.
         batch_size: Sentences of a step.
         average: Which models it is the average of; None for the last one.
-        may_have_judges: See `training_report.write`.
+        may_know_held_out: See `training_report.write`.
 
     Returns:
         What the run comes to.
@@ -54,8 +54,8 @@ def write(
             "It is the exponential moving average of the models of all steps, with "
             f"decay {average.decay:g}."
         )
-    if may_have_judges:
-        model.text(training_report.MAY_HAVE_JUDGES)
+    if may_know_held_out:
+        model.text(training_report.MAY_KNOW_HELD_OUT)
     training_report.add_held_out(model, metrics, baselines)
     text = report.section("What it was made of", covered=False)
     texts = ", before that ".join(

@@ -18,10 +18,10 @@ from training.models import evaluation, metric_names
 if TYPE_CHECKING:  # imported with the first figure
     from matplotlib import figure as figure_lib
 
-MAY_HAVE_JUDGES = (
+MAY_KNOW_HELD_OUT = (
     "The model that training began with has text of this run's clients, or it is not "
     "known that it has none. So it, n-grams of its text, and this model may have seen "
-    "the clients who judge them, and would look better here than they are."
+    "the held-out clients, and would look better here than they are."
 )
 
 _SECOND_RELEASE = (
@@ -58,7 +58,7 @@ def write(
     baselines: Sequence[baselines_lib.Baseline],
     *,
     average: model_average.ModelAverage | None = None,
-    may_have_judges: bool = False,
+    may_know_held_out: bool = False,
 ) -> summary_lib.Summary:
     """Writes the statements, the plots, and `report.html`.
 
@@ -70,7 +70,7 @@ def write(
         planned: The statement of the worst case that was planned.
         baselines: What the model stands beside.
         average: Which models the run's is the average of; None for the last one.
-        may_have_judges: Whether the model that training began with may have learned
+        may_know_held_out: Whether the model that training began with may have learned
             from any of the run's clients.
 
     Returns:
@@ -90,8 +90,8 @@ def write(
             "It is the exponential moving average of the models of all rounds, with "
             f"decay {average.decay:g}; clients went on from the last one."
         )
-    if may_have_judges:
-        model.text(MAY_HAVE_JUDGES)
+    if may_know_held_out:
+        model.text(MAY_KNOW_HELD_OUT)
     add_held_out(model, metrics, baselines)
     clip_norm = report.section("Clip norm", covered=True)
     told, drawn = plots.told_and_drawn(metrics, ["clip_norm", "tracked_norm"])
@@ -176,8 +176,8 @@ def add_held_out(
         regret = f"Regret: the loss above that of {best.name}"
         if best.is_expected:
             regret += (
-                ", an expectation over the language's law. The judges' text is a "
-                "sample of it, and some hundredths of a nat off by itself"
+                ", an expectation over the language's law. The held-out clients' text "
+                "is a sample of it, and some hundredths of a nat off by itself"
             )
         section.text(f"{regret}.")
     made_of = "\n".join(f"* {b.name}: {b.made_of}" for b in baselines)

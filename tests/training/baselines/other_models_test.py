@@ -38,7 +38,7 @@ class OtherModelsTest(common.TrainingTestCase):
         who = np.arange(3, 9)
         judges = windows.of_clients(text, who, self.limits, common.NUM_TOKENS)
         paths = [str(self.scratch / name) for name in names]
-        return other_models.judged(
+        return other_models.evaluated(
             paths,
             _WORDS,
             judges,
@@ -62,7 +62,7 @@ class OtherModelsTest(common.TrainingTestCase):
         found, fingerprints = self.judged("a", "b/model")
         self.assertEqual([b.name for b in found], ["a", "b"])
         self.assertIn("no guarantee", found[0].made_of)
-        self.assertIn("epsilon 8.2 at delta 1e-10; nobody knows", found[1].made_of)
+        self.assertIn("epsilon 8.2 at delta 1e-10; it is not known", found[1].made_of)
         self.assertLen(set(fingerprints), 2)
         for baseline, (language_model, _) in zip(found, given.values(), strict=True):
             rounds = self.rounds(language_model, self.clients, self.limits)
@@ -103,14 +103,14 @@ class OtherModelsTest(common.TrainingTestCase):
         own = self.text(self.clients).fingerprint
         for population, seed, told in (
             (own, 1, "nothing is known of a guarantee of its training"),
-            ("another", 2, "nobody knows here whether judges are among those who"),
+            ("another", 2, "it is not known whether a held-out client"),
         ):
             record(population, seed)
             [found], _ = self.judged("a")
             self.assertIn(told, found.made_of)
-            self.assertEqual("nobody" in found.made_of, population == "another")
+            self.assertEqual("not known" in found.made_of, population == "another")
         record(own, 2)
-        regex = "some who judge here trained it. Run with --seed=2 --num_held_out"
+        regex = "some that are held out here trained it. Run with --seed=2 --num_"
         for name in ("a", "a/model"):
             with self.assertRaisesRegex(ValueError, regex):
                 self.judged(name)
@@ -125,7 +125,7 @@ class OtherModelsTest(common.TrainingTestCase):
         for name in ("a", "passed on"):
             [found], _ = self.judged(name)
             self.assertRegex(
-                found.made_of, "shares with .* 2 of 9 clients' ids.* too kindly$"
+                found.made_of, "shares with .* 2 of 9 clients' ids.* flatter the model$"
             )
         record.write(self.scratch / "a" / "model", "another")
         with self.assertRaisesRegex(ValueError, "is of a model whose weights"):
@@ -141,7 +141,7 @@ class OtherModelsTest(common.TrainingTestCase):
         ngram_files.write(models, _WORDS, self.scratch / "b" / "model")
         judges = windows.of_clients(text, np.arange(3, 9), self.limits, size)
         paths = [str(self.scratch / name) for name in ("a", "b", "nothing")]
-        found = other_models.judged_ngrams(
+        found = other_models.evaluated_ngrams(
             [*paths, f"{paths[1]}/model"], judges, _WORDS
         )
         self.assertLen(found, 4)
@@ -150,7 +150,7 @@ class OtherModelsTest(common.TrainingTestCase):
             self.assertEqual(baseline.metrics, ngrams.metrics(model_, judges))
         (self.scratch / "b" / "model" / ngram_files.FILE).write_bytes(b"PK")
         with self.assertRaisesRegex(ValueError, "ngrams.npz.* cannot be read"):
-            other_models.judged_ngrams(paths, judges, _WORDS)
+            other_models.evaluated_ngrams(paths, judges, _WORDS)
 
     def test_names(self):
         self.export("a", common.bigram_model())

@@ -51,7 +51,7 @@ class SharedTextTest(absltest.TestCase):
         self.assertLen(found.not_counted, 1)
         self.assertFalse(found.record.is_whole)
         self.assertRegex(found.not_counted[0], "compared .* without noise")
-        self.assertFalse(found.may_have_judges)
+        self.assertFalse(found.may_know_held_out)
         self.assertIn("2 sentences of 2 clients of public.csv", found.public_data)
         self.assertIn("neither an id nor 12 known words", found.public_data)
 
@@ -122,7 +122,7 @@ class SharedTextTest(absltest.TestCase):
             found = self.examine(self.text(f"private {number}", {"b": [other]}))
             self.assertIn("No sentence could be compared", found.public_data)
             self.assertNotIn("neither", found.public_data)
-            self.assertTrue(found.may_have_judges)
+            self.assertTrue(found.may_know_held_out)
 
     def test_few_sentences_that_can_be_compared(self):
         # One of eleven has twelve words, and the others are as they are elsewhere.
@@ -141,7 +141,7 @@ class SharedTextTest(absltest.TestCase):
             self.assertIn("But few of the sentences have so many", found.public_data)
             self.assertNotIn("neither", found.public_data)
             self.assertRegex(found.not_counted[0], "is not known")
-            self.assertTrue(found.may_have_judges)
+            self.assertTrue(found.may_know_held_out)
             self.assertFalse(found.facts[keyboard_runs.OF_OTHERS])
 
     def test_a_model_that_began_with_one_that_may_have_read_judges(self):
@@ -157,7 +157,7 @@ class SharedTextTest(absltest.TestCase):
                 facts={"population": private.fingerprint, **facts},
                 noise_key=noise_keys.NoiseKey.of_seed(1),
             ).close()
-            return shared_text.of_judges({"it": str(path)}, private)
+            return shared_text.of_held_out({"it": str(path)}, private)
 
         self.assertEqual(notes(), [])
         self.record({"a": [_SENTENCE]})
@@ -178,14 +178,14 @@ class SharedTextTest(absltest.TestCase):
         models = {"it": str(self.model), "other": str(self.scratch / "no record")}
 
         def notes(name, rows):
-            (found,) = shared_text.of_judges(models, self.text(name, rows))
+            (found,) = shared_text.of_held_out(models, self.text(name, rows))
             return found
 
         found = notes("same", rows)
-        self.assertRegex(found, "^The text that it was .* same population. Whoever")
+        self.assertRegex(found, "^The text that it was .* same population. Their")
         found = notes("more", {"b": [[7]], "c": [[5]], "d": [_SENTENCE, _SENTENCE]})
         self.assertRegex(found, "shares .* 1 of 3 clients' ids .* and 2 sentences")
-        self.assertIn("which 1 clients wrote. Whoever", found)
+        self.assertIn("which 1 clients wrote. Their", found)
         found = notes("none", {"c": [_SENTENCE[::-1]]})
         self.assertEndsWith(found, "neither an id nor 12 known words in a row.")
         record.after(None).write(self.model, "w")
@@ -236,16 +236,16 @@ class SharedTextTest(absltest.TestCase):
     def test_what_is_nobodys_is_said_and_not_refused(self):
         everything = {"a": [_SENTENCE], "b": [[4]]}
         private = self.text("private", everything)
-        for name, rows, may_have_judges in (
+        for name, rows, may_know_held_out in (
             ("all", everything, True),
             ("ids", {"a": [[5]], "c": [_SENTENCE[::-1]]}, True),
             ("sentences", {"c": [_SENTENCE]}, True),
             ("nothing", {"c": [_SENTENCE[::-1]]}, False),
         ):
             record = self.record(rows, name)
-            self.assertEqual(bool(record.shared_with(private)), may_have_judges)
+            self.assertEqual(bool(record.shared_with(private)), may_know_held_out)
             found = self.examine(private, is_synthetic=True)
-            self.assertEqual(found.may_have_judges, may_have_judges)
+            self.assertEqual(found.may_know_held_out, may_know_held_out)
             # As of text of somebody, where that is allowed.
             self.assertEqual(found, self.examine(private, is_allowed=True))
 
@@ -255,7 +255,7 @@ class SharedTextTest(absltest.TestCase):
             found = self.examine(private, is_synthetic=is_synthetic)
             self.assertIn("is not known", found.public_data)
             self.assertLen(found.not_counted, not is_synthetic)
-            self.assertTrue(found.may_have_judges)
+            self.assertTrue(found.may_know_held_out)
             found = shared_text.examine(
                 None, private, weights="w", is_synthetic=is_synthetic, is_allowed=False
             )

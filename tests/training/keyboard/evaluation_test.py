@@ -66,7 +66,7 @@ def _rows(law, clients, sentences, seed=0, most=12):
 
 
 class KeyboardEvaluationTest(parameterized.TestCase):
-    def _judgement(self, rows, max_words=7, user=None, compose=None, **touches):
+    def _task(self, rows, max_words=7, user=None, compose=None, **touches):
         text = client_text.ClientText.from_rows(
             self.create_tempdir().full_path + "/text", rows
         )
@@ -82,7 +82,7 @@ class KeyboardEvaluationTest(parameterized.TestCase):
             prior,
         )
         options = user or keyboard_options.UserOptions()
-        return keyboard_evaluation.Judgement.of(
+        return keyboard_evaluation.Task.of(
             places, typist, keyboard_user.SimulatedUser(options), compose, seed=4
         )
 
@@ -109,8 +109,8 @@ class KeyboardEvaluationTest(parameterized.TestCase):
         compose = keyboard_options.ComposeOptions(
             compose_words=most, compose_threshold=threshold, lowest_threshold=0.3
         )
-        judgement = self._judgement(rows, max_words, user, compose)
-        found = judgement.evaluate(_markov(law)).scores
+        task = self._task(rows, max_words, user, compose)
+        found = task.evaluate(_markov(law)).scores
 
         def picks(characters):
             return 0.25 if characters <= 2 else 0.7
@@ -164,10 +164,10 @@ class KeyboardEvaluationTest(parameterized.TestCase):
 
     def test_the_same_numbers_as_training_reports(self):
         law = _random_law(5)
-        judgement = self._judgement(_rows(law, clients=4, sentences=9))
+        task = self._task(_rows(law, clients=4, sentences=9))
         model = _markov(law)
-        metrics = judgement.evaluate(model).scores.metrics()
-        places = judgement.places
+        metrics = task.evaluate(model).scores.metrics()
+        places = task.places
         at = np.stack([places.rows, places.columns], axis=1)
         logits = model.model.logits_at(tf.constant(places.inputs), tf.constant(at))
         sums = evaluation.sums_of_batch(logits, tf.constant(places.targets))
@@ -178,8 +178,8 @@ class KeyboardEvaluationTest(parameterized.TestCase):
     def test_a_user_who_draws_picks_as_often_as_is_expected(self):
         law = _random_law(6)
         user = keyboard_options.UserOptions(attention=0.5, quick_attention=0.1)
-        judgement = self._judgement(_rows(law, 5, 200), user=user)
-        found = judgement.evaluate(_markov(law)).scores
+        task = self._task(_rows(law, 5, 200), user=user)
+        found = task.evaluate(_markov(law)).scores
         random = np.random.default_rng(0)
         picked = words = 0
         for _, sentences in _rows(law, 5, 200):
@@ -207,8 +207,8 @@ class KeyboardEvaluationTest(parameterized.TestCase):
         # so to <end>: so, to, and we after the end. so <end>: so, and to after the end.
         # so to we, cut before its end: so, to, we. <oov> <end>: so, and no more.
         rows = [("one", [[4, 5], [4]]), ("two", [[4, 5, 6, 6], [1]])]
-        judgement = self._judgement(rows, 3, user, compose)
-        found = judgement.evaluate(_markov(law))
+        task = self._task(rows, 3, user, compose)
+        found = task.evaluate(_markov(law))
         sums = {name: value.tolist() for name, value in found.scores.sums.items()}
         self.assertEqual(sums["offers"], [5, 4])
         self.assertEqual(sums["triggers"], [3, 4])
@@ -228,7 +228,7 @@ class KeyboardEvaluationTest(parameterized.TestCase):
         options = keyboard_options.ComposeOptions(
             compose_words=1, compose_picked_rate=0.7
         )
-        found = self._judgement(rows, 3, user, options).evaluate(_markov(law))
+        found = self._task(rows, 3, user, options).evaluate(_markov(law))
         self.assertGreater(found.threshold, law[5, 6])
         self.assertEqual(found.scores.metrics()["compose_picked_rate"], 5 / 7)
 
@@ -241,8 +241,8 @@ class KeyboardEvaluationTest(parameterized.TestCase):
             attention=0.5, quick_letters=2, quick_attention=0.25
         )
         compose = keyboard_options.ComposeOptions(compose_words=2)
-        judgement = self._judgement([("one", [[4, 9], [5, 9, 9]])], 3, user, compose)
-        sums = judgement.evaluate(_markov(law)).scores.sums
+        task = self._task([("one", [[4, 9], [5, 9, 9]])], 3, user, compose)
+        sums = task.evaluate(_markov(law)).scores.sums
         # To a, which so a is not, though its second word is; a a twice, where only one
         # more follows or the end; to a; a a; and two more a a.
         self.assertEqual(sums["compose_words"], 2 * 7)
@@ -258,8 +258,8 @@ class KeyboardEvaluationTest(parameterized.TestCase):
         law[_EOS, _EOS] = law[0, 4] = law[1, 4] = 1.0
         rows = [("one", [list(range(4, 10))] * 3), ("two", [list(range(4, 10))])]
         user = keyboard_options.UserOptions(attention=1.0, quick_attention=1.0)
-        judgement = self._judgement(rows, user=user, touch_stddev=2.0)
-        metrics = judgement.evaluate(_markov(law)).scores.metrics()
+        task = self._task(rows, user=user, touch_stddev=2.0)
+        metrics = task.evaluate(_markov(law)).scores.metrics()
         self.assertAlmostEqual(metrics["loss"], 0, places=5)
         for name in ("one_suggestion", "three_suggestions", "picked_rate"):
             self.assertEqual(metrics[name], 1.0)
@@ -273,8 +273,8 @@ class KeyboardEvaluationTest(parameterized.TestCase):
 
     def test_a_uniform_model(self):
         law = np.full((_NUM_TOKENS, _NUM_TOKENS), 1 / _NUM_TOKENS)
-        judgement = self._judgement(_rows(_random_law(1), 3, 30), touch_stddev=1.5)
-        found = judgement.evaluate(_markov(law))
+        task = self._task(_rows(_random_law(1), 3, 30), touch_stddev=1.5)
+        found = task.evaluate(_markov(law))
         metrics = found.scores.metrics()
         self.assertAlmostEqual(metrics["loss"], np.log(_NUM_TOKENS), places=4)
         self.assertEqual(metrics["trigger_rate"], 0.0)
@@ -285,28 +285,28 @@ class KeyboardEvaluationTest(parameterized.TestCase):
             metrics["word_modified_after"], metrics["word_modified_before"]
         )
         # Equal words come by their ids: these are the first three.
-        known = judgement.places.targets[judgement.places.is_known]
+        known = task.places.targets[task.places.is_known]
         self.assertAlmostEqual(metrics["three_suggestions"], np.mean(known < 7))
 
     def test_words_by_frequency_are_the_decoders_own(self):
-        judgement = self._judgement(_rows(_random_law(2), 3, 30), touch_stddev=0.8)
+        task = self._task(_rows(_random_law(2), 3, 30), touch_stddev=0.8)
         prior = np.log([1e-30] * 4 + [1 / len(_WORDS)] * len(_WORDS))
         words = vocabulary.Vocabulary(_WORDS)
         model = keyboard_ngrams.NGramPredictor(ngrams.Unigram(np.exp(prior)), words)
-        sums = judgement.evaluate(model).scores.sums
+        sums = task.evaluate(model).scores.sums
         np.testing.assert_array_equal(sums["modified_before"], sums["modified_after"])
 
     def test_words_that_nobody_types_are_modified_of_all(self):
         rows = [("one", [[4, 1, 5], [9]]), ("two", [[1], [8, 8]])]
         model = _markov(_random_law(2))
-        exact = self._judgement(rows, touch_stddev=0.01).evaluate(model).scores
+        exact = self._task(rows, touch_stddev=0.01).evaluate(model).scores
         metrics = exact.metrics()
         # Of seven words two are unknown; the touches of the others leave no doubt.
         for when in ("before", "after"):
             self.assertEqual(metrics[f"word_modified_{when}"], 0)
             self.assertEqual(metrics[f"word_modified_of_all_{when}"], 2 / 7)
         rows = [(client, sentences * 20) for client, sentences in rows]
-        sums = self._judgement(rows, touch_stddev=2.0).evaluate(model).scores.sums
+        sums = self._task(rows, touch_stddev=2.0).evaluate(model).scores.sums
         for when in ("before", "after"):
             modified = sums[f"modified_{when}"]
             self.assertTrue(np.all(modified > 0))
@@ -324,9 +324,7 @@ class KeyboardEvaluationTest(parameterized.TestCase):
 
         def evaluate(**compose):
             options = keyboard_options.ComposeOptions(**compose)
-            return self._judgement(rows, user=user, compose=options).evaluate(
-                _markov(law)
-            )
+            return self._task(rows, user=user, compose=options).evaluate(_markov(law))
 
         found = evaluate(compose_picked_rate=wanted)
         self.assertGreaterEqual(found.scores.metrics()["compose_picked_rate"], wanted)
@@ -351,9 +349,9 @@ class KeyboardEvaluationTest(parameterized.TestCase):
     def test_counts(self):
         rows = [("one", [[4, 1, 5], [9]]), ("two", [[1]])]
         self.assertEqual(
-            self._judgement(rows, touch_stddev=0.01).counts(),
+            self._task(rows, touch_stddev=0.01).counts(),
             {
-                "judges": 2,
+                "held-out clients": 2,
                 "sentences": 3,
                 "words": 5,
                 "words of the vocabulary": 3,

@@ -14,7 +14,7 @@ from federated_hh.run_directory import directory as run_directory
 from training.baselines import baselines, ngram_files, ngrams
 from training.federated import held_out, initial_model
 from training.keyboard import comparison as keyboard_comparison
-from training.keyboard import held_out_clients as keyboard_judges
+from training.keyboard import held_out_clients as held_out_lib
 from training.keyboard import options as keyboard_options
 from training.models import exported_model, metric_names, model
 from training.models import finished_runs as keyboard_runs
@@ -56,7 +56,7 @@ class JudgesTest(absltest.TestCase):
         )
 
     def test_those_held_out_judge_and_the_others_are_counted(self):
-        found = keyboard_judges.choose(_options(), [self.run], self.text, self.words, 1)
+        found = held_out_lib.choose(_options(), [self.run], self.text, self.words, 1)
         clients = held_out.Clients.split(12, 4, 3)
         np.testing.assert_array_equal(found.clients, clients.held_out)
         counts = np.ones(9)
@@ -75,7 +75,7 @@ class JudgesTest(absltest.TestCase):
 
     def test_public_prior(self):
         for judges, runs in (("held_out", [self.run]), ("all", [])):
-            found = keyboard_judges.choose(
+            found = held_out_lib.choose(
                 _options(judges=judges, prior="public"), runs, self.text, self.words, 1
             )
             np.testing.assert_allclose(
@@ -88,17 +88,17 @@ class JudgesTest(absltest.TestCase):
         text = client_text.ClientText.from_rows(self.path / "other", self.rows[:5])
         options = _options(judges="all", prior="public")
         words = vocabulary.Vocabulary(["the", "to", "xqzzt", "of", "don't"])
-        found = keyboard_judges.choose(options, [self.run], text, words, 1)
+        found = held_out_lib.choose(options, [self.run], text, words, 1)
         notes = " ".join(found.notes)
         self.assertIn("1 of the 5 words are not in its English list ('xqzzt'", notes)
         self.assertIn("(run keeps none, as federated runs do)", notes)
-        found = keyboard_judges.choose(options, [self.run, self.run], text, words, 1)
+        found = held_out_lib.choose(options, [self.run, self.run], text, words, 1)
         self.assertIn("(run, run keep none, as federated runs do)", found.notes[0])
         words = vocabulary.Vocabulary(["the", "xqzzta", "xqzzt", "xqzztb", "to"])
         with self.assertRaisesRegex(
             ValueError, "prior is public.*Give judges=held_out"
         ):
-            keyboard_judges.choose(options, [], text, words, 1)
+            held_out_lib.choose(options, [], text, words, 1)
 
     def test_the_run_whose_population_judges(self):
         chat = self._run("chat", "training.pretrain")
@@ -114,8 +114,8 @@ class JudgesTest(absltest.TestCase):
         other = client_text.ClientText.from_rows(self.path / "public", self.rows[:5])
         public = self._run("chat", "training.pretrain", other, seed="9")
         for runs in ([self.run, public], [public, self.run]):
-            found = keyboard_judges.choose(_options(), runs, self.text, self.words, 1)
-            alone = keyboard_judges.choose(
+            found = held_out_lib.choose(_options(), runs, self.text, self.words, 1)
+            alone = held_out_lib.choose(
                 _options(), [self.run], self.text, self.words, 1
             )
             self.assertEqual(found.clients.tolist(), alone.clients.tolist())
@@ -123,7 +123,7 @@ class JudgesTest(absltest.TestCase):
         # Of the same text it has to have held out the same clients.
         central = self._run("central", "training.pretrain", seed="9")
         with self.assertRaisesRegex(ValueError, "central differ in population, seed"):
-            keyboard_judges.choose(
+            held_out_lib.choose(
                 _options(), [self.run, central], self.text, self.words, 1
             )
 
@@ -146,8 +146,8 @@ class JudgesTest(absltest.TestCase):
             ),
         ):
             with self.assertRaisesRegex(ValueError, message):
-                keyboard_judges.choose(options, runs, text, self.words, 1)
-        keyboard_judges.choose(_options(judges="all"), [self.run], other, self.words, 1)
+                held_out_lib.choose(options, runs, text, self.words, 1)
+        held_out_lib.choose(_options(judges="all"), [self.run], other, self.words, 1)
 
     def test_runs_that_held_out_others_have_no_judges_in_common(self):
         other = client_text.ClientText.from_rows(self.path / "other", self.rows[:5])
@@ -162,11 +162,11 @@ class JudgesTest(absltest.TestCase):
                     self.subTest(of_other, first=runs[0].path.name),
                     self.assertRaisesRegex(ValueError, "differ in|is not that of"),
                 ):
-                    keyboard_judges.choose(_options(), runs, self.text, self.words, 1)
+                    held_out_lib.choose(_options(), runs, self.text, self.words, 1)
 
     def test_of_many_clients_some_judge(self):
         def judges(seed, **options):
-            return keyboard_judges.choose(
+            return held_out_lib.choose(
                 _options(max_judges=3, **options),
                 [] if options else [self.run],
                 self.text,
@@ -237,7 +237,7 @@ class JudgesTest(absltest.TestCase):
         self.assertEqual(set(curve["model"]), set(by_model.columns))
         self.assertIn("| one suggestion | ", printed)
         page = (self.path / "out" / "report.html").read_text()
-        for text in (keyboard_judges.PUBLIC, "Keyboard: QWERTY", "nobody knows"):
+        for text in (held_out_lib.PUBLIC, "Keyboard: QWERTY", "it is not known"):
             self.assertIn(text, page)
 
     def test_what_the_decoder_knows_already_re_ranks_nothing(self):
@@ -247,9 +247,9 @@ class JudgesTest(absltest.TestCase):
         before, after = (
             of_metric.loc[f"word_modified_{when}"] for when in ("before", "after")
         )
-        self.assertEqual(before["a"], before[keyboard_judges.PUBLIC])
+        self.assertEqual(before["a"], before[held_out_lib.PUBLIC])
         self.assertGreater(before["a"], 0.1)
-        self.assertEqual(after[keyboard_judges.PUBLIC], before["a"])
+        self.assertEqual(after[held_out_lib.PUBLIC], before["a"])
         self.assertNotEqual(after["a"], before["a"])
 
     def test_a_picked_rate_that_the_lowest_threshold_is_above(self):

@@ -64,9 +64,9 @@ class PlacesTest(parameterized.TestCase):
 
     def test_bad_judges(self):
         for judges, message in (
-            ([], "judges is empty"),
-            ([-1], "judges has -1 to -1"),
-            ([0, 3], "judges has 0 to 3"),
+            ([], "held_out is empty"),
+            ([-1], "held_out has -1 to -1"),
+            ([0, 3], "held_out has 0 to 3"),
         ):
             with self.assertRaisesRegex(ValueError, message):
                 keyboard_places.Places.of(
