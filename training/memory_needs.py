@@ -1,4 +1,4 @@
-"""How much memory and disk a training run needs, so that what cannot fit is refused.
+"""The memory and disk that a training run needs, so that too large ones are refused.
 
 An estimate, within a factor of about two: it is there to refuse settings that are off
 by a lot, such as a model whose size was mistyped, before hours are spent on them.
@@ -23,7 +23,7 @@ _BASE_BYTES = 600 << 20
 
 
 def cifg_num_parameters(num_tokens: int, num_units: int, embedding_size: int) -> int:
-    """Returns how many parameters a CIFG-LSTM has; see `model.cifg_language_model`.
+    """Returns a CIFG-LSTM's number of parameters; see `model.cifg_language_model`.
 
     Args:
         num_tokens: Size of the vocabulary with its special tokens.
@@ -37,7 +37,7 @@ def cifg_num_parameters(num_tokens: int, num_units: int, embedding_size: int) ->
 def parameters_of(
     options: ModelOptions, num_tokens: int, network: "LanguageModel | None"
 ) -> int:
-    """Returns how many parameters a run's model has, without making the default one.
+    """Returns the number of a model's parameters, without making the default one.
 
     Args:
         options: The options of the model.
@@ -95,7 +95,7 @@ class Needs:
         """The most bytes of a run's own on disk.
 
         Args:
-            checkpoints_kept: How many stay; one more is there while it is written.
+            checkpoints_kept: Number that stays; one more exists while it is written.
         """
         # Weights, two moments and an average; and who took part when.
         state = 16 * self.num_parameters + 8 * self.participations
@@ -128,7 +128,7 @@ class Needs:
 
         Args:
             directory: The run directory, which need not be there yet.
-            checkpoints_kept: How many checkpoints stay.
+            checkpoints_kept: Number of checkpoints that stay.
         """
         path = pathlib.Path(directory).absolute()
         there = next(place for place in (path, *path.parents) if place.exists())

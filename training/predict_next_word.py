@@ -16,7 +16,7 @@ from federated_hh.runtime.worker import startup
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TypingOptions:
-    """How to type."""
+    """The settings of suggestions."""
 
     model: str = option(
         REQUIRED,

@@ -1,4 +1,4 @@
-"""What a shell offers after an unfinished command line: programs, flags, values.
+"""Completions of an unfinished command line: programs, flags, values.
 
 eval "$(scripts/run --completion)"     in a checkout
 eval "$(run-triehh --completion)"      where the packages are installed
@@ -27,12 +27,12 @@ _FLAG = re.compile(
 
 
 def for_bash() -> str:
-    """Returns what bash has to evaluate."""
+    """Returns the script for bash to evaluate."""
     return _BASH.format(names=" ".join(registry.console_scripts()))
 
 
 def completed(line: str, programs: Mapping[str, str]) -> list[str]:
-    """Returns what may stand at the end of a command line.
+    """Returns the possible ends of a command line.
 
     Args:
         line: A command and more, up to where the cursor is.

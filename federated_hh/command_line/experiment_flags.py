@@ -1,4 +1,4 @@
-"""What all experiment programs share: their flags, and what happens around a run.
+"""Flags of all experiment programs, and the frame of their runs.
 
 Imports nothing heavy, so that --help and wrong flags are answered at once.
 """
@@ -25,7 +25,7 @@ if TYPE_CHECKING:  # imports NumPy
 
 @dataclasses.dataclass(frozen=True)
 class RunOptions:
-    """Where and how an experiment is run, whatever it computes."""
+    """Settings of any experiment's run directory, seed and process."""
 
     output_dir: str | None = option(
         None,
@@ -118,7 +118,7 @@ def look_ahead(arguments: Sequence[str], name: str) -> tuple[str | None, bool]:
     """Reads the flag that decides which other flags there are.
 
     Args:
-        arguments: As for `option_flags.parse`, which says what else is wrong with them.
+        arguments: The command line, which `option_flags.parse` checks.
         name: The flag's.
 
     Returns:
@@ -194,7 +194,7 @@ def run_program(
     not fit and no run was begun, and 1 for all that goes wrong later; see `exit_codes`.
 
     Args:
-        argv: What `app.run` passes: the program and what is left beside flags.
+        argv: The program and its arguments that are no flags, from `app.run`.
         program: The program's name, as in `scripts/run NAME`.
         check_flags: Raises `ValueError` where the program's flags do not fit.
         run: The main part.

@@ -1,4 +1,4 @@
-"""Which flags of programs name files, and what they say in any directory."""
+"""Flags that name files, made independent of the working directory."""
 
 import os
 

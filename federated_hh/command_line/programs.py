@@ -1,4 +1,4 @@
-"""What `scripts/run` says by itself: its programs, a misspelled one, versions, shells.
+"""Answers of `scripts/run` itself: programs, misspelled names, versions, completions.
 
 scripts/run                      lists the programs
 scripts/run trieh                suggests one
@@ -62,7 +62,7 @@ def listed() -> str:
 
 
 def suggestion(name: str) -> str:
-    """Returns what to say of a program that there is not."""
+    """Returns the answer to an unknown program's name."""
     known = modules()
     # By the last part of its names: run_triehh is triehh. The first of a name counts.
     last: dict[str, str] = {}

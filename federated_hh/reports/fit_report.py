@@ -56,7 +56,7 @@ def rows_of(
 
 
 def _advice(misses: pd.DataFrame) -> str:
-    """Returns where the law is not like the data, and what to make of it."""
+    """Returns a note on the numbers in which the law differs from the data."""
     if misses.empty:
         return ""
     rows = [
@@ -76,7 +76,7 @@ class FitReport:
 
     Attributes:
         population: The data.
-        options: What it was prepared from.
+        options: The options of its preparation.
         rows: The rows of the clients that were looked at.
         fit: The fit.
     """
@@ -148,11 +148,11 @@ class FitReport:
     def simulated_options(
         self, wanted: fit_options.FitOptions, directory: pathlib.Path
     ) -> population_options.PopulationOptions:
-        """Returns what simulates the law, with as many clients as the data have.
+        """Returns the options that simulate the law with the data's number of clients.
 
         Args:
-            wanted: Which words, and how many.
-            directory: Where the lists are that it needs.
+            wanted: The choice of words and of their number.
+            directory: The folder of its word lists.
 
         Raises:
             OptionError: If the law is out of the bounds of what is simulated.
@@ -210,7 +210,7 @@ class FitReport:
             rng: Draws clients for the standard errors.
 
         Returns:
-            What the fit comes to.
+            The fit's summary.
         """
         files = directory.simulator
         simulated = self.simulated_options(wanted, files.path.absolute())

@@ -76,10 +76,10 @@ class Section(page_blocks.Section):
 
         Args:
             name: The name of the file.
-            table: What it holds.
+            table: Its contents.
             caption: Above the table on the page.
-            shown: What the page shows of it; None for all.
-            released: What of it the guarantee covers, in a section that is not
+            shown: The part that the page shows; None for all.
+            released: The part that the guarantee covers, in a section that is not
                 covered as a whole; released under the same name. None for nothing.
 
         Raises:
@@ -156,9 +156,9 @@ class Page:
         """Says what the run comes to, on top of the page and at the program's end.
 
         Args:
-            found: What was found, or how good it is.
+            found: The result, or its quality.
             advice: Why little was found, and what would help.
-            next_command: What to type next, a module and its flags; `{run}` is the
+            next_command: The next command, a module and its flags; `{run}` is the
                 run's directory.
             privacy: A line that says why the page has no statement; left out where it
                 has one.
@@ -280,7 +280,7 @@ class Page:
         """Writes all files, and last of all `report.html`.
 
         Returns:
-            What the run comes to.
+            The run's summary.
 
         Raises:
             RunDirectoryError: If a file cannot be written.
@@ -312,8 +312,8 @@ def html(
     Args:
         title: Its heading.
         subtitle: Below it.
-        sections: From top to bottom.
-        summary: In a box above them.
+        sections: Its sections from top to bottom.
+        summary: The box above them.
     """
     return _template().render(
         title=title,
@@ -364,7 +364,7 @@ def write_default(
         statement: A `federated_hh.privacy.statement.PrivacyStatement`.
 
     Returns:
-        What the run comes to.
+        The run's summary.
 
     Raises:
         ValueError: If metrics have no column `round`, or a name is taken.

@@ -49,7 +49,7 @@ class Table:
 
     Attributes:
         caption: Above it.
-        data: What it shows.
+        data: Its rows.
         printed: Columns of texts that are numbers, as bounds that were rounded up.
         names: Columns whose names are nobody's words, as those of files.
     """
@@ -109,7 +109,7 @@ def _column(values: pd.Series) -> list[str]:
 
 
 def _decimals(known: pd.Series) -> int | None:
-    """Returns how many decimals numbers above 0 need; None where no number will do."""
+    """Returns the decimals that numbers above 0 need; None where no number will do."""
     largest = known.max()
     if largest >= 1e15:
         return None
@@ -157,7 +157,7 @@ class Tree:
 
     @property
     def note(self) -> str:
-        """How many words are left out, or nothing."""
+        """A note on the number of words left out, or nothing."""
         if len(self.words) <= _MOST_WORDS:
             return ""
         return f"The first {_MOST_WORDS:,} of {len(self.words):,} words."
@@ -167,8 +167,8 @@ def _level(words: Sequence[str], depth: int) -> str:
     """Returns the list of what follows the first `depth` characters of words.
 
     Args:
-        words: In order, with these characters in common, and longer.
-        depth: At least 0.
+        words: Sorted words with these characters in common, and longer.
+        depth: Number of characters, at least 0.
     """
     branches: dict[str, list[str]] = {}
     for word in words:
@@ -200,7 +200,7 @@ class Section:
         title: Its heading.
         covered: Whether a run's guarantee covers all of it. Else the page says that it
             is the simulator's knowledge.
-        blocks: What it shows, from top to bottom.
+        blocks: Its blocks from top to bottom.
     """
 
     def __init__(self, title: str, covered: bool):

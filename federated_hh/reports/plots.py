@@ -65,7 +65,7 @@ def legend(axes: "axes_lib.Axes", *, below: bool = False) -> None:
     """Names what is drawn.
 
     Args:
-        axes: Where.
+        axes: The axes to draw on.
         below: Whether the names stand below the figure, in two columns where it is
             wide enough: for many long ones, or where the data leave no corner free.
             The figure grows by their height.
@@ -111,10 +111,10 @@ def curves(
     """Draws columns of a table over its index, and names them.
 
     Args:
-        axes: Where.
-        table: Has the columns.
+        axes: The axes to draw on.
+        table: A table with the columns.
         names: By column: what it is called, and its color.
-        **line: How they look, as `Axes.plot` takes it.
+        **line: Their look, as for `Axes.plot`.
     """
     for column, (label, color) in names.items():
         axes.plot(table[column], label=label, color=color, **line)
@@ -125,7 +125,7 @@ def straight_lines(axes: "axes_lib.Axes", values: Mapping[str, float]) -> None:
     """Draws values that hold over the whole plot, the first twelve; names them.
 
     Args:
-        axes: Where.
+        axes: The axes to draw on.
         values: By what they are called.
     """
     looks = itertools.product((MUTED, INK, PURPLE), _DASHES)
@@ -188,7 +188,7 @@ def told_and_drawn(
     """Divides metrics into those that a sentence tells and those that need a plot.
 
     Args:
-        metrics: As `over_rounds` takes them.
+        metrics: Metrics as for `over_rounds`.
         names: The columns to show.
 
     Returns:
@@ -220,7 +220,7 @@ def over_rounds(metrics: pd.DataFrame, names: Sequence[str]) -> "figure_lib.Figu
     """Returns the curves of metrics over rounds, a panel each.
 
     Args:
-        metrics: Has a column `round` and a row for each round of each repeat; missing
+        metrics: A table with a column `round` and a row a round and repeat; missing
             values are left out.
         names: The columns to show; a line is the mean over the repeats, and a band is
             from the least to the largest.

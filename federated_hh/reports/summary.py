@@ -1,19 +1,19 @@
-"""What a run comes to: the lines at its end, and the box on top of its page."""
+"""The summary of a run: the lines at its end, and the box on top of its page."""
 
 import dataclasses
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Summary:
-    """What was found, what it cost in privacy, and where to go from here.
+    """A run's result, its cost in privacy, and the next step.
 
     Attributes:
-        found: What was found, or how good it is, in a sentence or two.
+        found: The result, or its quality, in a sentence or two.
         privacy: The line "Privacy: ...", of what is guaranteed or why nothing is;
             empty where privacy is not what the run is about.
         report: The path of the page.
         advice: Why little was found and what would help; empty where enough was.
-        next_command: What to type next; empty where nothing follows.
+        next_command: The next command; empty where nothing follows.
     """
 
     found: str

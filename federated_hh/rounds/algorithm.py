@@ -1,4 +1,4 @@
-"""What a user writes: an algorithm of rounds.
+"""The interface of an algorithm of rounds, for users to implement.
 
     class Histogram(Algorithm[State, np.ndarray]):
         plan: who is asked, for what, and what of it is released
@@ -29,12 +29,12 @@ T = TypeVar("T")
 
 @dataclasses.dataclass(frozen=True)
 class Query(Generic[T]):
-    """What a round asks its clients.
+    """The query of a round.
 
     Attributes:
         ask: Returns the sum over a cohort: of the clients (int64, ascending) and the
             round's random stream. Usually a `BlockRound` with its message.
-        facts: What the accounting has to know of the round, written down before
+        facts: Facts of the round for the accounting, recorded before
             anybody is asked.
     """
 
@@ -49,7 +49,7 @@ class Algorithm(abc.ABC, Generic[S, T]):
     engine saves and loads them.
 
     Attributes:
-        plan: What its privacy depends on.
+        plan: Its plan, on which privacy depends.
         max_rounds: The most rounds of a repeat, for the time that is left; None where
             nobody knows.
     """
@@ -67,15 +67,15 @@ class Algorithm(abc.ABC, Generic[S, T]):
 
     @abc.abstractmethod
     def next_query(self, state: S) -> Query[T] | None:
-        """Returns what the next round asks; None where the repeat is finished."""
+        """Returns the next round's query; None where the repeat is finished."""
 
     @abc.abstractmethod
     def update(self, state: S, released: Any) -> tuple[S, Mapping[str, float | int]]:
         """Returns the next state, and metrics that what was released covers.
 
         Args:
-            state: That `next_query` was asked with.
-            released: What the mechanism let through of the sum.
+            state: The state before the round.
+            released: The mechanism's output.
         """
 
     def results(self, state: S) -> Mapping[str, pd.DataFrame]:
@@ -84,7 +84,7 @@ class Algorithm(abc.ABC, Generic[S, T]):
         return {}
 
     def progress(self, row: Mapping[str, float | int]) -> str:
-        """Returns what the log says of a round, from all its metrics."""
+        """Returns a round's line in the log, from all its metrics."""
         return ", ".join(
             f"{name} {value:,.6g}"
             for name, value in row.items()

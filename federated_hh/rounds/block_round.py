@@ -35,11 +35,11 @@ _SLICE_CLIENTS = 256
 
 @dataclasses.dataclass(frozen=True)
 class Answer:
-    """What a cohort answered.
+    """The sums of a cohort.
 
     Attributes:
         sums: By name.
-        num_summed: How many clients are in them: all, or those who did not drop out
+        num_summed: Number of clients in them: all, or those who did not drop out
             of a masked sum.
     """
 
@@ -100,7 +100,7 @@ class BlockRound:
             block_size: The most clients of a block, at least 1.
             growing: Names of the message whose first dimension differs from round to
                 round.
-            masking: How sums are masked; None where they are computed as they are.
+            masking: Masks of the sums; None for sums in the clear.
 
         Raises:
             ValueError: If the size is out of range, or a sum in the open is to be
@@ -138,7 +138,7 @@ class BlockRound:
         """Returns the sums over a cohort, and how many clients are in them.
 
         Args:
-            message: What the server tells every client: arrays, or lists of arrays,
+            message: The server's message to every client: arrays, or lists of arrays,
                 by name.
             cohort: int64 [clients], at least one.
             stream: The stream of the round.
@@ -282,8 +282,8 @@ def block_size_of(cohort_size: int, num_blocks: int) -> int:
     """Returns the size of blocks that a cohort is cut into.
 
     Args:
-        cohort_size: At least 1.
-        num_blocks: At least 1.
+        cohort_size: Number of clients, at least 1.
+        num_blocks: Number of blocks, at least 1.
     """
     checks.integer(least=1, num_blocks=num_blocks)
     return math.ceil(cohort_size / num_blocks)

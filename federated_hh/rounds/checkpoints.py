@@ -48,7 +48,7 @@ class _HashedFile(io.RawIOBase):
         self._file = file
 
     def writable(self) -> bool:
-        """Returns that it can be written."""
+        """Returns True: it can be written."""
         return True
 
     def write(self, contents) -> int:
@@ -62,12 +62,12 @@ def read(
     saved: Mapping[str, str],
     keep: Callable[[str, np.ndarray], np.ndarray] = lambda path, array: array,
 ) -> tuple[Any, dict[str, np.ndarray]]:
-    """Returns what `write` wrote, as `codec.decode` takes it: a tree, and arrays.
+    """Reads the contents of `write`, for `codec.decode`: a tree, and arrays.
 
     Memory holds the arrays alone, not the file's bytes beside them.
 
     Args:
-        folder: Has the file.
+        folder: Folder of the file.
         saved: From `write`.
         keep: Is given each array with its path in the value, before the next one is
             read, and returns the array that is to be kept for it.
@@ -110,9 +110,9 @@ def keep_last(
     """Deletes all but the last files of a pattern, in the order of their names.
 
     Args:
-        folder: Has them.
+        folder: Folder of the files.
         pattern: The pattern of their names.
-        keep: How many stay, at least 1.
+        keep: Number of files that stay, at least 1.
         last: The name of the one that was just written; what a killed run wrote after
             it goes, too. None where none was.
     """

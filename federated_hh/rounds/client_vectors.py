@@ -1,4 +1,4 @@
-"""What one client sends, as one vector of integers, and the sum of them back again."""
+"""A client's contribution as one vector of integers, and their sum unpacked."""
 
 import collections
 import math
@@ -13,7 +13,7 @@ from federated_hh.runtime import runtime
 
 
 class Layout:
-    """Where the numbers of each sum stand in a client's vector.
+    """The positions of each sum's numbers in a client's vector.
 
     Attributes:
         size: Numbers of a vector.
@@ -39,7 +39,7 @@ class Layout:
         self.size = sum(self._sizes.values())
 
     def vector(self, sent: Mapping[str, Any]) -> np.ndarray:
-        """Returns what a client sends as a vector: uint64 [size].
+        """Returns a client's contribution as a vector: uint64 [size].
 
         Raises:
             SecureSumError: If a number is below 0 or above its bound.

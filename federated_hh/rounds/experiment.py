@@ -25,14 +25,14 @@ S = TypeVar("S")
 
 @dataclasses.dataclass(frozen=True)
 class Experiment(Generic[S]):
-    """What an experiment gave.
+    """The outcome of an experiment.
 
     Attributes:
         path: The run directory.
         outcome: The last states, and the record of who was asked.
-        statement: What is guaranteed, from the record.
+        statement: The privacy statement, from the record.
         metrics: A row a round: the simulator's view.
-        summary: What it comes to, as the page has it on top; None of a report that
+        summary: The summary on top of the page; None of a report that
             says nothing. `print` it.
     """
 
@@ -73,16 +73,16 @@ def run_experiment(
     """Runs an algorithm and leaves a complete run directory.
 
     Args:
-        algorithm: What to run.
-        output_dir: Where; must not exist, or be an empty directory, unless `resume`.
-        program: What `run.json` names; the algorithm's class by default.
-        flags: How a program was called, as `--name=value`, to be shown and repeated.
-        facts: What else a resumed run must have in common with its start.
+        algorithm: The algorithm.
+        output_dir: The run directory; new or empty, unless `resume`.
+        program: The program's name in `run.json`; by default the algorithm's class.
+        flags: The program's flags, as `--name=value`, to be shown and repeated.
+        facts: Further facts that a resumed run shares with its start.
         resume: Whether to go on with the interrupted run that is there.
         seed: The public seed.
         noise_key: The noise key of the noise; None for a new secret one, or, with
             `resume`, the run's own.
-        repeats: How often.
+        repeats: Number of repeats.
         delta: The delta of the guarantees, in (0, 1).
         save_every: See `federated_hh.rounds.run.run`.
         keep: See `federated_hh.rounds.run.run`.

@@ -42,13 +42,13 @@ class _Last:
 
 
 class MaskedSums:
-    """How a run's sums are masked."""
+    """The masks of a run's sums."""
 
     def __init__(self, options: SecureSumOptions):
         """Takes the options.
 
         Args:
-            options: With masks.
+            options: Options that ask for masks.
 
         Raises:
             ValueError: If they are without.
@@ -62,7 +62,7 @@ class MaskedSums:
 
     @classmethod
     def of(cls, options: SecureSumOptions) -> "MaskedSums | None":
-        """Returns how sums are masked, or None where they are not."""
+        """Returns the masks of sums, or None for sums in the clear."""
         return cls(options) if options.is_masked else None
 
     def graph(self, num_clients: int) -> graph.Graph:
@@ -172,7 +172,7 @@ class MaskedSums:
         return outcome
 
     def describe(self) -> dict[str, Any]:
-        """Returns what sums depend on: where nobody drops out, nothing of the masks."""
+        """Returns the facts that sums depend on: none without drop-outs."""
         if not self.options.dropout_rate:
             return {}
         return {"secure_sum": dataclasses.asdict(self.options)}
@@ -228,14 +228,14 @@ class MaskedSums:
 
 
 def facts(masking: MaskedSums | None) -> dict[str, Any]:
-    """Returns what a resumed run must have in common with its start."""
+    """Returns the facts that a resumed run shares with its start."""
     if masking is None:
         return {}
     return {"secure_sum": dataclasses.asdict(masking.options)}
 
 
 def observers(masking: MaskedSums | None) -> list[run.Observer]:
-    """Returns what adds the masks' metrics, where there are masks."""
+    """Returns the observers of the masks' metrics, where there are masks."""
     return [] if masking is None else [masking.metrics]
 
 
@@ -272,7 +272,7 @@ def modulus_bits(num_clients: int, largest: int) -> int:
     """Returns k such that no sum of so many numbers reaches 2^k.
 
     Args:
-        num_clients: How many are summed.
+        num_clients: Number of clients in a sum.
         largest: The most that one is, at least 1.
     """
     return (num_clients * largest).bit_length()

@@ -1,4 +1,4 @@
-"""Who was asked what, written down before anybody is asked: `simulator/rounds.jsonl`.
+"""The record of queries and cohorts, written before anybody is asked.
 
 One line a round, appended and on disk before its clients are asked. A run that goes on
 asks the same rounds again, of the same clients by the same code, or not at all.
@@ -62,7 +62,7 @@ class RoundRecord:
         """Takes over the rounds that a checkpoint is of.
 
         Args:
-            count: How many it is of.
+            count: Number of its rounds.
             digest: From `digest`.
 
         Raises:
@@ -150,7 +150,7 @@ class RoundRecord:
 
 
 class FailedSums:
-    """How often rounds were asked whose sum came to nothing: `simulator/failed_sums`.
+    """The number of failed attempts at each round: `simulator/failed_sums`.
 
     Nothing of such a sum was released. The same clients are asked again, with random
     numbers of their own for every attempt.
@@ -168,10 +168,10 @@ class FailedSums:
             self._failed = run_files.read_json(folder.path / _FAILED)
 
     def count(self, repeat: int, number: int) -> int:
-        """Returns how often a round's sum failed.
+        """Returns the number of failed attempts at a round.
 
         Args:
-            repeat: From 0.
+            repeat: Number of the repeat, from 0.
             number: The number of the round, from 1.
         """
         return self._failed.get(f"{repeat}:{number}", 0)

@@ -1,4 +1,4 @@
-"""How clients' contributions are summed: in the open, or under masks."""
+"""Options of the sums of contributions: in the clear, or under masks."""
 
 import dataclasses
 
@@ -7,7 +7,7 @@ from federated_hh.options.fields import OptionError, check, option
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SecureSumOptions:
-    """How clients' contributions are summed.
+    """The sum of clients' contributions.
 
     Raises:
         OptionError: If an option is not allowed, or options do not go together.

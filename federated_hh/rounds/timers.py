@@ -1,4 +1,4 @@
-"""Who takes part in federated training: availability, timers, MinS and MaxP.
+"""Participation in federated training: availability, timers, MinS and MaxP.
 
 The simulated clock of a cross-device system (Bonawitz et al. 2019; Xu et al. 2023,
 Section 2.2). A device is available while it charges and is idle. Once picked, it has to
@@ -45,7 +45,7 @@ class ReportGoalNotMetError(RuntimeError):
 @identities.identity("DiurnalAvailability", "mean_charging amplitude idle_share")
 @dataclasses.dataclass(frozen=True)
 class DiurnalAvailability:
-    """Which devices are available at a time of simulated day.
+    """The available clients at a time of the simulated day.
 
     A device charges at an hour of the day with the probability of the diurnal curve
 
@@ -60,7 +60,7 @@ class DiurnalAvailability:
 
     Attributes:
         mean_charging: Share of the devices that charge, averaged over a day; in (0, 1].
-        amplitude: How far the share goes up and down, at least 0, such that it stays in
+        amplitude: Amplitude of the share, at least 0, such that it stays in
             [0, 1].
         idle_share: Share of the charging devices that are idle, in (0, 1].
     """
@@ -90,11 +90,11 @@ class DiurnalAvailability:
     def available(
         self, seconds: int, num_clients: int, stream: streams.Stream
     ) -> np.ndarray:
-        """Returns who is available at a simulated time.
+        """Returns the available clients at a simulated time.
 
         Args:
             seconds: Since midnight of the first day, at least 0.
-            num_clients: At least 1.
+            num_clients: Number of clients, at least 1.
             stream: The stream of the run.
 
         Returns:
@@ -110,10 +110,10 @@ class DiurnalAvailability:
 
 @dataclasses.dataclass(frozen=True)
 class Participation:
-    """Where simulated time stands between rounds.
+    """The sampler's state between rounds: simulated time and participations.
 
     Attributes:
-        table: Who took part when.
+        table: Participation of each client.
         ready_at: int64 [clients]: the simulated second at which its timer runs out.
         seconds: Simulated seconds since midnight of the first day.
         attempts: Rounds begun so far, those included that failed.
@@ -133,7 +133,7 @@ class Participation:
 )
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Timers(plan.Sampler[Participation]):
-    """How the clients of a round come together.
+    """A sampler that simulates timers and availability.
 
     Whenever enough clients are available, a uniform sample of them is picked; each
     drops out on its own; of those that report, the first `cohort_size` (in an order
@@ -146,15 +146,15 @@ class Timers(plan.Sampler[Participation]):
         cohort_size: The report goal: updates that a round sums up, no more and no
             fewer; at least 1.
         num_rounds: Rounds of the run, at least 1.
-        over_selection: How many clients are picked for each that is needed, 1 to 1000.
+        over_selection: Clients picked for each that is needed, 1 to 1000.
         drop_out: Probability that a client that was picked does not report, in [0, 1).
         timer_hours: Hours after being picked during which a client is not picked
             again; at least 0.
-        round_minutes: What a round takes, whether it succeeds or fails; at least 1.
+        round_minutes: Length of a round, successful or not; at least 1.
         min_separation: MinS that is enforced, at least 0; None: only measured.
         max_participation: MaxP that is enforced, at least 1; None: only measured.
         max_wait_hours: After how long without a round the run stops; at least 1.
-        availability: Which devices are there; None: all, always.
+        availability: Available clients; None for all, always.
     """
 
     num_clients: int
@@ -231,10 +231,10 @@ class Timers(plan.Sampler[Participation]):
     def admitted(
         self, table: participation_table.ParticipationTable, number: int
     ) -> np.ndarray:
-        """Returns who may take part in a round without breaking MinS or MaxP.
+        """Returns the clients that may take part without breaking MinS or MaxP.
 
         Args:
-            table: What every client's participation was before the round.
+            table: Every client's participation before the round.
             number: The round, from 0.
 
         Returns:

@@ -49,7 +49,7 @@ _README = (
 
 
 class Statement(Protocol):
-    """What is written of a privacy statement; `privacy.statement` has the class."""
+    """The interface of a privacy statement; `privacy.statement` has the class."""
 
     def to_json(self) -> str:
         """Returns it for programs."""
@@ -82,11 +82,11 @@ def begin_or_resume(
     """Begins a run, or goes on with one; see `RunDirectory.create` and `resume`.
 
     Args:
-        path: Where.
+        path: The directory.
         resume: Whether to go on with the run that is there.
         program: The program's name.
         flags: All flags that decide a result; a run that goes on has its own.
-        facts: What else a resumed run must have in common with its start.
+        facts: Further facts that a resumed run shares with its start.
         noise_key: The noise key of the run; None for a new secret one, or the run's
             own.
     """
@@ -108,9 +108,9 @@ class RunDirectory:
     Use `create` or `resume`, and `close` (or a `with` block) when done.
 
     Attributes:
-        path: Where it is.
-        released: Takes results that the run's guarantee covers.
-        simulator: Takes what only the simulator knows.
+        path: Its path.
+        released: Files of results that the run's guarantee covers.
+        simulator: Files of the simulator's knowledge.
         noise_key: The noise key of the run.
     """
 
@@ -169,10 +169,10 @@ class RunDirectory:
         """Begins a run.
 
         Args:
-            path: Where; must not exist, or be an empty directory.
+            path: The directory; new or empty.
             program: The program's name.
             flags: All flags that decide a result, as `--name=value`.
-            facts: What else a result depends on, such as the population's
+            facts: Further facts that a result depends on, such as the population's
                 fingerprint; a resumed run must have the same.
             noise_key: The noise key of the run.
 
@@ -226,9 +226,9 @@ class RunDirectory:
         """Continues an interrupted run.
 
         Args:
-            path: Where it is.
+            path: Its path.
             program: The program's name.
-            facts: As in `create`; compared with what the run began with.
+            facts: Facts as in `create`, compared with those of the start.
             noise_key: The noise key of the run; see `run_record.noise_key_of`.
 
         Raises:
@@ -347,7 +347,7 @@ class RunDirectory:
         return pd.DataFrame([m.combined() for _, m in self._rows])
 
     def released_metrics(self) -> pd.DataFrame:
-        """Returns what the guarantee covers of all metrics so far, a row a step."""
+        """Returns the metrics so far that the guarantee covers, a row a step."""
         return pd.DataFrame([dict(m.released) for _, m in self._rows])
 
     def write_statement(self, statement: Statement, stem: str = "privacy") -> None:
@@ -379,7 +379,7 @@ class RunDirectory:
 
     @property
     def run(self) -> run_record.Run:
-        """What `run.json` says."""
+        """The contents of `run.json`."""
         return dict(self._run)
 
 

@@ -24,7 +24,7 @@ class RunFiles:
     """A folder that a run writes into.
 
     Attributes:
-        path: Where it is.
+        path: Its path.
     """
 
     path: pathlib.Path
@@ -130,7 +130,7 @@ def reading(path: str | os.PathLike[str]) -> Iterator[io.BufferedReader]:
 
 
 def read_json(path: str | os.PathLike[str]) -> Any:
-    """Returns what a JSON file of a run holds.
+    """Returns the contents of a run's JSON file.
 
     Raises:
         RunDirectoryError: If it cannot be read, or is not JSON.

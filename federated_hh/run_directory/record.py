@@ -1,4 +1,4 @@
-"""What a run writes down of itself once, and compares when it goes on: `run.json`."""
+"""Run metadata, written once and verified on resume: `run.json`."""
 
 import hashlib
 import hmac
@@ -72,7 +72,7 @@ def new(
 
 
 def read(path: str | os.PathLike[str]) -> Run:
-    """Returns what `run.json` says.
+    """Returns the contents of `run.json`.
 
     Raises:
         RunDirectoryError: If there is no run at `path`, or its record is damaged.
@@ -164,11 +164,11 @@ def check_same(
     """Raises `RunDirectoryError` unless a run can be continued.
 
     Args:
-        path: Where it is.
+        path: Its path.
         run: Its record.
-        program: That wants to go on with it.
-        facts: As they are now.
-        noise_key: As it is now.
+        program: The program that resumes it.
+        facts: The current facts.
+        noise_key: The current key.
     """
     if run["program"] != program:
         raise run_files.RunDirectoryError(

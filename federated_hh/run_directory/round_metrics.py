@@ -1,4 +1,4 @@
-"""What a round shows, divided by who may see it."""
+"""The metrics of a round, released ones and the simulator's apart."""
 
 import collections
 import dataclasses
@@ -11,11 +11,10 @@ class RoundMetrics:
     """The metrics of a round, in two parts that are kept apart.
 
     Attributes:
-        released: What the privacy guarantee of the run covers, and what is public
-            anyway, by name; read-only.
-        simulator: What only the simulation knows, such as exact sums before noise or
-            thresholds, and measured times, by name; read-only. No guarantee covers
-            it.
+        released: Metrics that the run's guarantee covers, or that are public anyway,
+            by name; read-only.
+        simulator: The simulator's knowledge, such as exact sums before noise or
+            thresholds, and measured times, by name; read-only. No guarantee covers it.
 
     Raises:
         ValueError: A name is in both parts.

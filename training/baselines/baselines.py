@@ -27,11 +27,11 @@ _HELD_BACK_OF = 10
 
 @dataclasses.dataclass(frozen=True)
 class Baseline:
-    """What is known of something that a model is compared with.
+    """A baseline that a model is compared with.
 
     Attributes:
-        name: In tables and plots.
-        made_of: Whose text it is made of, and how.
+        name: Its name in tables and plots.
+        made_of: Its text and construction, in words.
         metrics: See `evaluation.metrics_of_sums`.
         is_expected: Whether these are expectations, and not what is counted at the
             positions that are evaluated.
@@ -61,8 +61,8 @@ def ngrams_of(
 
     Args:
         text: All clients' sentences.
-        clients: Who trains.
-        limits: How much of a client's text is used.
+        clients: The training clients.
+        limits: Limits on a client's text.
         num_tokens: Size of the vocabulary with its special tokens.
     """
     training, held_back = (
@@ -81,12 +81,12 @@ def of_ngrams(
     made_of: str,
     source: str = "",
 ) -> list[Baseline]:
-    """Returns what n-grams reach.
+    """Returns the scores of n-grams.
 
     Args:
         models: By name.
         held_out_text: The positions of the held-out clients.
-        made_of: Whose text was counted.
+        made_of: The counted text, in words.
         source: Goes into the names, where it is not the training clients' text.
     """
     return [
@@ -101,12 +101,12 @@ def counted(
     limits: examples.ClientLimits,
     num_tokens: int,
 ) -> list[Baseline]:
-    """Returns what n-grams of the training clients' text reach on the others.
+    """Returns the held-out scores of n-grams of the training clients' text.
 
     Args:
         text: All clients' sentences.
         clients: Training and held-out clients.
-        limits: How much of a client's text is used.
+        limits: Limits on a client's text.
         num_tokens: Size of the vocabulary with its special tokens.
     """
     models = ngrams_of(text, clients, limits, num_tokens)
@@ -123,7 +123,7 @@ def language_of(
 
     Args:
         population: The population of the clients.
-        language: What they write, if they are synthetic.
+        language: The language of synthetic clients.
     """
     if not population.is_synthetic:
         return None
@@ -139,7 +139,7 @@ def of_language(
     held_out_text: windows.Windows,
     max_words: int,
 ) -> list[Baseline]:
-    """Returns what no model can beat, where the law of the text is known.
+    """Returns the best possible scores, where the law of the text is known.
 
     Args:
         language: From `language_of`.

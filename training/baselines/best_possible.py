@@ -26,7 +26,7 @@ _FIRST_WORD = len(vocabulary_lib.SPECIAL_TOKENS)
 
 @dataclasses.dataclass(frozen=True)
 class _Words:
-    """What is to be expected where a word comes next, given the word before.
+    """The expected scores of a next word, given the word before.
 
     Attributes:
         entropy: The entropy of the next token, in nats: float64, as the others.
@@ -42,7 +42,7 @@ class _Words:
 
     @classmethod
     def of(cls, laws: np.ndarray) -> "_Words":
-        """Returns that of laws of the next token: float64 [rows, num_tokens]."""
+        """Returns the scores of laws of the next token: float64 [rows, num_tokens]."""
         words = np.sort(laws[:, _FIRST_WORD:], axis=1)[:, ::-1]
         return cls(
             special.entr(laws).sum(axis=1),
@@ -114,7 +114,7 @@ def best_possible(
 def at_places(
     law: language_law.LanguageLaw, places: windows.Windows, max_words: int
 ) -> collections.OrderedDict[str, float]:
-    """Returns what the best possible predictor reaches at places of a text.
+    """Returns the scores of the best possible predictor at positions of a text.
 
     On average, over texts of the language, no model reaches more.
 

@@ -70,7 +70,7 @@ class Discounted(ngrams.OnTop):
 
 
 def discounts_of(counts: np.ndarray) -> np.ndarray:
-    """Returns what is taken off counts of 0, 1, 2, and of more: float64 [4].
+    """Returns the discounts of counts of 0, 1, 2, and more: float64 [4].
 
     They are estimated from how many n-grams were seen once, twice, three and four
     times, by the equation of Chen and Goodman's section 4; or, where too few were seen
@@ -96,8 +96,8 @@ def trigram(bigrams: ngrams.Counts, trigrams: ngrams.Counts) -> Discounted:
     """Returns the trigram of a text.
 
     Args:
-        bigrams: How often its bigrams were seen.
-        trigrams: How often its trigrams were; those of a sentence's first word have
+        bigrams: Counts of its bigrams.
+        trigrams: Counts of its trigrams; those of a sentence's first word have
             padding in front.
     """
     size = bigrams.num_tokens
@@ -130,7 +130,7 @@ def _unigram(bigrams: ngrams.Counts) -> ngrams.Unigram:
 
 
 def by_name(interpolated: Iterable[ngrams.Model]) -> dict[str, ngrams.Model]:
-    """Returns what is counted on a text, by the names that reports have.
+    """Returns the n-gram models of a text, by their names in reports.
 
     Args:
         interpolated: Its unigram, bigram and trigram, from `ngrams.interpolated`.

@@ -23,10 +23,10 @@ _NEVER = 1e-30
 
 @dataclasses.dataclass(frozen=True)
 class LanguageLaw:
-    """What comes next in a language, told by token ids; an `ngrams.Model`.
+    """The next token of a language, by token ids; an `ngrams.Model`.
 
     Attributes:
-        end_probability: That a sentence ends after a word.
+        end_probability: Probability that a sentence ends after a word.
         context_strength: The probability that a word with followers is followed by one.
         frequencies: Of words drawn without regard to the one before: float64
             [num_tokens].

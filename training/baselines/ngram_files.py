@@ -24,8 +24,8 @@ def write(
 
     Args:
         models: From `kneser_ney.by_name`.
-        vocabulary: That they are counted with.
-        folder: Where.
+        vocabulary: Their vocabulary.
+        folder: The folder.
     """
     unigram = models[metric_names.UNIGRAM]
     assert isinstance(unigram, ngrams.Unigram)
@@ -56,7 +56,7 @@ def find(model: str | os.PathLike[str]) -> pathlib.Path | None:
 def read(
     model: str | os.PathLike[str], vocabulary: vocabulary_lib.Vocabulary
 ) -> dict[str, ngrams.Model]:
-    """Returns what `write` wrote; nothing where there is none.
+    """Reads the models of `write`; nothing where there is none.
 
     Args:
         model: The exported model, or the directory of its run.

@@ -35,10 +35,10 @@ _NEVER = 1e-30
 
 
 class Model(Protocol):
-    """What gives tokens a probability, given the tokens before."""
+    """A model that gives tokens a probability, given the tokens before."""
 
     def probability(self, contexts: np.ndarray, tokens: np.ndarray) -> np.ndarray:
-        """Returns how likely tokens are: float64 [n].
+        """Returns the probabilities of tokens: float64 [n].
 
         Args:
             contexts: int64 [n]; see `windows.Windows.contexts`.
@@ -97,7 +97,7 @@ class Unigram:
 
 @dataclasses.dataclass(frozen=True)
 class Counts:
-    """How often n-grams and their contexts were seen.
+    """Counts of n-grams and their contexts.
 
     Attributes:
         num_tokens: Size of the vocabulary with its special tokens.
@@ -127,18 +127,18 @@ class Counts:
         return cls(num_tokens, keys, counts, contexts, totals)
 
     def without(self, others: "Counts") -> "Counts":
-        """Returns what is left of the counts when some of them are taken away."""
+        """Returns the counts less some others."""
         counts, totals = self.counts.copy(), self.totals.copy()
         counts[np.searchsorted(self.keys, others.keys)] -= others.counts
         totals[np.searchsorted(self.contexts, others.contexts)] -= others.totals
         return dataclasses.replace(self, counts=counts, totals=totals)
 
     def count(self, contexts: np.ndarray, tokens: np.ndarray) -> np.ndarray:
-        """Returns how often n-grams were seen: int64 [n]."""
+        """Returns the counts of n-grams: int64 [n]."""
         return values_at(self.keys, self.counts, contexts * self.num_tokens + tokens)
 
     def total(self, contexts: np.ndarray) -> np.ndarray:
-        """Returns how often contexts were seen: int64 [n]."""
+        """Returns the counts of contexts: int64 [n]."""
         return values_at(self.contexts, self.totals, contexts)
 
 
@@ -266,7 +266,7 @@ class Interpolated(OnTop):
 def metrics(
     model: Model, places: windows_lib.Windows
 ) -> collections.OrderedDict[str, float]:
-    """Returns what a model reaches at places, as models of training are judged.
+    """Returns a model's metrics at positions, as of models of training.
 
     Args:
         model: The model.
@@ -279,7 +279,7 @@ def metrics(
 
 
 def sums(model: Model, places: windows_lib.Windows) -> dict[str, float]:
-    """Returns what places add up to, by the names of `evaluation.SUMS`.
+    """Returns sums over positions, by the names of `evaluation.SUMS`.
 
     Args:
         model: The model.

@@ -32,7 +32,7 @@ def evaluated(
     text: client_text.ClientText,
     split: tuple[str, str, str],
 ) -> tuple[list[baselines.Baseline], list[str]]:
-    """Returns what other models reach, and the fingerprints of their weights.
+    """Returns the scores of other models, and the fingerprints of their weights.
 
     Args:
         paths: Runs' directories, or the models exported in them; distinct.
@@ -40,7 +40,7 @@ def evaluated(
         held_out_text: The positions of the held-out clients.
         max_words: The first words of a sentence that are used.
         text: The text of the population of the held-out clients.
-        split: What decides who is held out; see `keyboard_runs.TrainingRun.split`.
+        split: The split's population, seed and number; see `TrainingRun.split`.
 
     Raises:
         ValueError: If there is no exported model at a path, or it has another
@@ -80,10 +80,10 @@ def evaluated_ngrams(
     held_out_text: windows.Windows,
     vocabulary: vocabulary_lib.Vocabulary,
 ) -> list[baselines.Baseline]:
-    """Returns what n-grams of the text of other models reach, where they came along.
+    """Returns the scores of n-grams that came along with other models.
 
     Args:
-        paths: As of `evaluated`, or of any other run; of the run's vocabulary.
+        paths: Paths as for `evaluated`, or of any other run of the vocabulary.
         held_out_text: The positions of the held-out clients.
         vocabulary: The run's.
 
@@ -104,7 +104,7 @@ def evaluated_ngrams(
 
 
 def _exported_in(path: str) -> pathlib.Path | None:
-    """Returns where a run's exported model is, or the model itself."""
+    """Returns the folder of a run's exported model, or of the model itself."""
     for folder in (pathlib.Path(path) / _MODEL, pathlib.Path(path)):
         if (folder / model_vocabularies.VOCABULARY_FILE).exists():
             return folder
@@ -170,7 +170,7 @@ def _scores(path: str, folder: pathlib.Path, length: int) -> central_evaluation.
 
 
 def _stated(folder: pathlib.Path) -> str:
-    """Returns what a model's own run guaranteed, for those that it was trained on."""
+    """Returns the guarantee of a model's run, for its training clients."""
     try:
         statement = json.loads((folder.parent / _STATEMENT).read_text())
         guarantees = statement["guarantees"]

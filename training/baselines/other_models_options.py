@@ -1,4 +1,4 @@
-"""What a training run is asked for of other models than its own."""
+"""Settings of the other models that a training run is compared with."""
 
 import dataclasses
 

@@ -32,13 +32,13 @@ Weights = collections.OrderedDict[str, np.ndarray]
 
 @dataclasses.dataclass(frozen=True)
 class CentralState:
-    """Where central training stands between rounds.
+    """The state of central training between rounds.
 
     Attributes:
         steps: Steps done.
         weights: The model, by name: float32.
-        mean: What Adam remembers of the gradients, like the weights.
-        mean_square: What it remembers of their squares, likewise.
+        mean: Adam's mean of gradients, like the weights.
+        mean_square: Its mean of their squares, likewise.
         average: The average of the models so far; None where none is kept.
     """
 
@@ -69,7 +69,7 @@ class Sentences:
         Args:
             text: All clients' sentences.
             clients: int64 [n], at least one: whose sentences.
-            limits: How much of a client's text is used, and the sentences of a batch.
+            limits: Limits on a client's text, and the sentences of a batch.
             seed: The seed of the order.
 
         Raises:
@@ -93,7 +93,7 @@ class Sentences:
         """Returns inputs and targets of a batch; see `examples.Batch`.
 
         Args:
-            number: From 0. Batches are full: one may be of two epochs.
+            number: Its number, from 0. Batches are full: one may be of two epochs.
         """
         size = self.batch_size
         places = np.arange(number * size, (number + 1) * size)
@@ -144,15 +144,15 @@ class CentralTraining(algorithm.Algorithm[CentralState, CentralState]):
 
         Args:
             network: The model.
-            sentences: What it is trained on.
+            sentences: The training sentences.
             weights: The model to begin with, by name.
-            identity: What sentences these are, as JSON can hold it.
-            num_clients: Whose sentences they are.
+            identity: The sentences' identity, as JSON can hold it.
+            num_clients: Number of their clients.
             num_steps: The number of steps of the whole training, at least 1.
             steps_per_round: The steps of a round, at least 1: what is lost at
                 most by a kill.
             learning_rate: The learning rate of Adam, above 0.
-            average: Of the models that steps leave; None for the last one.
+            average: The average of the steps' models; None for the last one.
 
         Raises:
             ValueError: If a number is out of range.
@@ -172,7 +172,7 @@ class CentralTraining(algorithm.Algorithm[CentralState, CentralState]):
         self._moved = tf.function(model_average.moved)
 
     def describe(self) -> Mapping[str, Any]:
-        """Returns what the weights depend on."""
+        """Returns the facts that the weights depend on."""
         return {
             **self._identity,
             **self._adam.describe(),
@@ -251,7 +251,7 @@ class CentralTraining(algorithm.Algorithm[CentralState, CentralState]):
         return released, {"steps": released.steps, "epochs": epochs}
 
     def progress(self, row: Mapping[str, float | int]) -> str:
-        """Returns what the log says of a round."""
+        """Returns a round's line in the log."""
         text = f"{row['steps']:,} steps, {row['epochs']:.3g} epochs"
         if np.isfinite(row.get("held_out_loss", np.nan)):
             held_out = {n: row[f"held_out_{n}"] for n in metric_names.LABELS}

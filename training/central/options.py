@@ -1,4 +1,4 @@
-"""What central training is asked for; `training.pretrain` has the flags."""
+"""The settings of central training; `training.pretrain` has the flags."""
 
 import dataclasses
 
@@ -11,7 +11,7 @@ _MOST_STEPS = 10_000_000
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PretrainOptions(model_options.ModelOptions):
-    """What central training is asked for, but for its clients and their text.
+    """The settings of central training, but for its clients and their text.
 
     Raises:
         OptionError: If an option is not allowed, or options do not go together.
@@ -71,7 +71,7 @@ class PretrainOptions(model_options.ModelOptions):
             )
 
     def steps_of(self, num_sentences: int) -> int:
-        """Returns how many steps are taken.
+        """Returns the number of steps.
 
         Args:
             num_sentences: The number of sentences of the clients that train.

@@ -25,19 +25,19 @@ from training.text import examples, text_record, windows
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Prepared:
-    """What a central training has before its first step.
+    """A central training before its first step.
 
     Attributes:
         text: All clients' sentences.
-        vocabulary: That it is in.
+        vocabulary: Its vocabulary.
         clients: Training and held-out clients.
         network: The model.
         beginning: The weights to begin with, and what is public about them.
-        limits: What of a client's text is used.
+        limits: Limits on a client's text.
         before: What the model that it begins with was trained on; None where there is
             no such model, or it has no record.
-        first_text: What that text and this one share.
-        num_sentences: How many those who train have.
+        first_text: The text that the first model and this training share.
+        num_sentences: Number of training sentences.
         num_steps: The number of steps of the training.
         algorithm: The training.
     """
@@ -69,7 +69,7 @@ class Prepared:
     def baselines(
         self, language: synthetic_sentences.SyntheticLanguage | None
     ) -> list[baselines.Baseline]:
-        """Returns what n-grams of the same text reach, and the best possible.
+        """Returns the scores of n-grams of the same text, and the best possible.
 
         Args:
             language: See `baselines.of_language`.
@@ -92,10 +92,10 @@ class Prepared:
         )
 
     def record(self, source: str) -> text_record.TextRecord:
-        """Returns what the model was trained on, and the one that it began with.
+        """Returns the record of the model's text, and of the first model's.
 
         Args:
-            source: What its user calls the text.
+            source: The user's name of the text.
         """
         record = text_record.TextRecord.of(
             self.text, self.clients.training, self.limits.max_sentences, source
@@ -104,7 +104,7 @@ class Prepared:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What a run that is resumed has to have begun with, beside its flags."""
+        """The facts that a resumed run shares with its start, besides flags."""
         return {**self.beginning.facts, **self.first_text.facts}
 
     def write_text(
@@ -135,11 +135,11 @@ def prepare(
 
     Args:
         options: The options of the model, of the steps, and who is held out.
-        vocabulary: That the text is in.
+        vocabulary: The text's vocabulary.
         text: The text of all clients.
         seed: The seed of who is held out, of the first weights, and of the order of
             sentences.
-        network: From `preparation.network_of`, where it is there already.
+        network: The model from `preparation.network_of`, if it is made.
 
     Raises:
         ValueError: If there are too few clients, or the model to begin with does not

@@ -42,11 +42,11 @@ _NOTHING_RANDOM = streams.Stream(0)
 @identities.identity("LocalTraining", "learning_rate num_epochs")
 @dataclasses.dataclass(frozen=True)
 class LocalTraining:
-    """How a client trains.
+    """The settings of local training.
 
     Attributes:
         learning_rate: The learning rate of the client's SGD, above 0.
-        num_epochs: How often it goes through its sentences, at least 1.
+        num_epochs: Passes over its sentences, at least 1.
     """
 
     learning_rate: float
@@ -66,7 +66,7 @@ class FederatedRounds:
     Attributes:
         model: The model.
         mapped: The clients' sentences.
-        training: How a client trains.
+        training: The settings of local training.
     """
 
     def __init__(
@@ -82,10 +82,10 @@ class FederatedRounds:
         Args:
             model: The model.
             mapped: The clients' sentences.
-            training: How a client trains.
+            training: The settings of local training.
             num_blocks: Into how many TFF client values a cohort is cut. Secure sums do
                 not depend on it, plain ones do in their last bits.
-            masking: How updates are masked; None where they are summed as they are.
+            masking: Masks of updates; None for sums in the clear.
 
         Raises:
             ValueError: If `num_blocks` is below 1, or the text has token ids that the
@@ -114,7 +114,7 @@ class FederatedRounds:
         self._rounds: dict[Any, block_round.BlockRound] = {}
 
     def describe(self) -> dict[str, Any]:
-        """Returns what a round's sums depend on, beside weights and clients.
+        """Returns the facts that a round's sums depend on, besides weights and clients.
 
         The model is in it by its sizes and first weights; how it computes is not.
         """
@@ -175,7 +175,7 @@ class FederatedRounds:
             tracked_norm: The norm that the quantile bit compares with; above 0.
             stream: The stream of the round; clients draw from it where updates are
                 rotated.
-            rotated: How a clipped update is encoded; None for exact integers.
+            rotated: Encoding of a clipped update; None for exact integers.
 
         Raises:
             ValueError: If there is no client, or one is not in the population, or the
@@ -234,7 +234,7 @@ class FederatedRounds:
         return evaluation.metrics_of_sums(answer.sums)
 
     def _ask(self, kind, work, largest, message, clients, stream, masking=None):
-        """Returns what clients answer to a kind of work."""
+        """Returns the clients' answers to a kind of work."""
         if not clients.size:
             raise ValueError("clients is empty; it has to have at least one.")
         population = self.mapped.text.num_clients

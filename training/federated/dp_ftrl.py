@@ -51,7 +51,7 @@ class TrainingState:
     Attributes:
         round_number: Rounds done.
         weights: The global model that clients train, by name: float32.
-        optimizer: What the server's optimizer remembers, such as its momentum.
+        optimizer: The state of the server's optimizer, such as its momentum.
         clip_norm: C_theta, to which the next round's updates are clipped.
         tracked_norm: C^t, the current estimate where the clip adapts; else the clip
             norm.
@@ -104,14 +104,14 @@ class DpFtrl(algorithm.Algorithm[TrainingState, model_updates.UpdateSum]):
 
         Args:
             rounds: The clients' side.
-            plan: What is done, and with it the guarantee; see
+            plan: The plan, and with it the guarantee; see
                 `federated_hh.privacy.dp_ftrl.plan.plan_of`. The text says whether
                 clients without sentences are in the population.
             weights: The model to begin with, by name.
-            clients: Who may be asked: int64, distinct indices into the population;
+            clients: The training clients: int64, distinct indices into the population;
                 None for all.
-            optimizer: How the server steps; None for `Sgdm()`.
-            average: Of the models that rounds leave; None for the last one.
+            optimizer: The server's optimizer; None for `Sgdm()`.
+            average: The average of the rounds' models; None for the last one.
 
         Raises:
             ValueError: If the plan is for another number of clients or of parameters,
@@ -139,7 +139,7 @@ class DpFtrl(algorithm.Algorithm[TrainingState, model_updates.UpdateSum]):
         )
 
     def _rotated_update(self) -> rotated_updates.RotatedUpdate | None:
-        """Returns how updates are rotated; None where they are not."""
+        """Returns the rotated encoding; None for another one."""
         found = self.plan.contribution
         if not isinstance(found, rotated_updates.RotatedUpdate):
             return None
@@ -162,7 +162,7 @@ class DpFtrl(algorithm.Algorithm[TrainingState, model_updates.UpdateSum]):
         )
 
     def describe(self) -> Mapping[str, Any]:
-        """Returns what a sum of updates depends on beside the plan."""
+        """Returns the facts that a sum of updates depends on, besides the plan."""
         return {
             **self.rounds.describe(),
             "begins_with": codec.digest(self._first).hex(),
@@ -247,7 +247,7 @@ class DpFtrl(algorithm.Algorithm[TrainingState, model_updates.UpdateSum]):
         }
 
     def progress(self, row: Mapping[str, float | int]) -> str:
-        """Returns what the log says of a round."""
+        """Returns a round's line in the log."""
         text = (
             f"clip norm {row['clip_norm']:.3g}, update norm {row['update_norm']:.3g}, "
             f"epsilon {row['epsilon']:.3g}"

@@ -31,7 +31,7 @@ class Clients:
 
         Args:
             num_clients: The number of clients of the population.
-            num_held_out: At least 1, and fewer than all.
+            num_held_out: Number of held-out clients, at least 1 and fewer than all.
             seed: The run's seed.
         """
         if not 1 <= num_held_out < num_clients:

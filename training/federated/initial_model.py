@@ -1,4 +1,4 @@
-"""Where training begins: a model of an earlier run, or public word frequencies.
+"""The first weights of training: an earlier run's, or public word frequencies.
 
 What a run begins with is public as far as its guarantee goes: see
 `training_report.with_public_data`.
@@ -157,7 +157,7 @@ def words_not_public(vocabulary: vocabulary_lib.Vocabulary) -> list[str]:
 def public_probabilities(
     vocabulary: vocabulary_lib.Vocabulary, *, others_are_rare: bool = False
 ) -> np.ndarray:
-    """Returns how likely each token is in public English text.
+    """Returns the probability of each token in public English text.
 
     Args:
         vocabulary: Words of wordfreq's English list.
@@ -218,13 +218,13 @@ def with_public_bias(
 
 @dataclasses.dataclass(frozen=True)
 class Beginning:
-    """What a run begins with.
+    """The first weights of a run.
 
     Attributes:
         weights: The first weights.
-        public_data: What the privacy statement says about them; empty if they are
+        public_data: Their sentence in the privacy statement; empty if they are
             random.
-        facts: What a run that is resumed has to have begun with, beside its flags.
+        facts: Facts that a resumed run shares with its start, besides flags.
     """
 
     weights: Weights
@@ -244,7 +244,7 @@ def beginning(
     *,
     has_public_bias: bool,
 ) -> Beginning:
-    """Returns what a run begins with.
+    """Returns the first weights of a run.
 
     Args:
         weights: The model's own first weights.

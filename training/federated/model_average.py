@@ -25,7 +25,7 @@ class ModelAverage:
     """An exponential moving average of models.
 
     Attributes:
-        decay: What is left of the average after a round, in (0, 1): about 1 / (1 -
+        decay: Share of the average that a round leaves, in (0, 1): about 1 / (1 -
             decay) rounds are averaged. It is (1 + t) / (10 + t) after t rounds, where
             that is less, so that the first weights are soon forgotten.
     """
@@ -41,11 +41,11 @@ class ModelAverage:
         return None if decay is None else cls(decay)
 
     def describe(self) -> Mapping[str, Any]:
-        """Returns what of it is part of a run's identity."""
+        """Returns its part of a run's identity."""
         return {"model_average": self.decay}
 
     def share(self, num_before: int) -> np.float32:
-        """Returns how much of a new model the average takes on.
+        """Returns the share of a new model in the average.
 
         Args:
             num_before: t, the models before it, but for the first weights.
@@ -56,7 +56,7 @@ class ModelAverage:
         """Returns the average after a round.
 
         Args:
-            average: Of the rounds before, by name: float32; at first the first weights.
+            average: The average so far, by name: float32; at first the first weights.
             weights: The model that the round left.
             num_before: t, the rounds before.
         """

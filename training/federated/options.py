@@ -327,7 +327,7 @@ class TrainingOptions(ModelOptions):
 
         Args:
             choice: The option that chooses.
-            kinds: What it chooses from, each with `options`, by name.
+            kinds: The choices by name, each with `options`.
         """
         chosen = kinds[getattr(self, choice)]
         for name in dict.fromkeys(n for kind in kinds.values() for n in kind.options):

@@ -23,13 +23,13 @@ from training.text import examples
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Prepared:
-    """What a training run has before its first round.
+    """A training run before its first round.
 
     Attributes:
         clients: Training and held-out clients.
         network: The model.
         beginning: The weights to begin with, and what is public about them.
-        limits: What of a client's text is used.
+        limits: Limits on a client's text.
         rounds: The clients' side.
     """
 
@@ -49,8 +49,8 @@ class Prepared:
 
         Args:
             plan: For as many clients as train.
-            optimizer: How the server steps.
-            average: Of the models that rounds leave; None for the last one.
+            optimizer: The server's optimizer.
+            average: The average of the rounds' models; None for the last one.
         """
         return dp_ftrl.DpFtrl(
             self.rounds,
@@ -95,11 +95,11 @@ def prepare(
 
     Args:
         options: The options of the model, of the clients' work, and who is held out.
-        vocabulary: That the text is in.
+        vocabulary: The text's vocabulary.
         text: The text of all clients.
         seed: The seed of who is held out, and of the first weights.
-        network: From `network_of`, where it is there already.
-        masking: How updates are masked; None where they are summed as they are.
+        network: The model from `network_of`, if it is made.
+        masking: Masks of updates; None for sums in the clear.
 
     Raises:
         ValueError: If there are too few clients, or the model to begin with does not

@@ -71,7 +71,7 @@ class RotatedSums:
             )
 
     def message(self, stream: streams.Stream) -> dict[str, np.ndarray]:
-        """Returns what the server tells all clients of a round, beside the model.
+        """Returns the server's message to a round's clients, besides the model.
 
         Args:
             stream: The stream of the round.
@@ -109,7 +109,7 @@ class RotatedSums:
         """Adds a client's update to the sum of others.
 
         Args:
-            total: As of `begin`.
+            total: The sum so far, as from `begin`.
             delta: The update's parts, float64, finite.
             norm: float64 scalar: its L2 norm.
             told: From `told`, with `place`: int64, the client's in the cohort.
@@ -175,7 +175,7 @@ class RotatedSums:
     def sent(
         self, total: Sequence[tf.Tensor], num_clients: tf.Tensor
     ) -> collections.OrderedDict[str, Any]:
-        """Returns what a block of clients sends: integers in [0, 2^k), and counts.
+        """Returns the answer of a block of clients: integers in [0, 2^k), and counts.
 
         Args:
             total: The result of `add`.
@@ -203,9 +203,9 @@ class RotatedSums:
         Args:
             sums: By the names of `largest`, `num_below` and `num_non_finite`.
             shapes: The shapes of the update's parts, by name.
-            num_clients: Who were asked.
-            num_summed: Who are in the sum.
-            message: That the clients were told.
+            num_clients: Size of the cohort.
+            num_summed: Number of clients in the sum.
+            message: The server's message.
         """
         total = np.asarray(sums["delta"], np.int64)
         flat = self._decoded(total - num_summed * self._of.largest_coordinate, message)

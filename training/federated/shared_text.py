@@ -44,12 +44,12 @@ _COMPARED = (
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-    """What is known of the text of the model that a run begins with.
+    """The text of the model that a run begins with.
 
     Attributes:
         public_data: A sentence beside what else is public; or empty.
-        not_counted: What no guarantee covers: a sentence each.
-        found: What was found, with numbers.
+        not_counted: Limits of the guarantee, a sentence each.
+        found: The shared text, with numbers.
         may_know_held_out: Whether the model may have learned from any of the clients.
         record: The record for the run's own model: that of the one that it begins
             with. None where there is none, and where it has text of the run's clients:
@@ -66,7 +66,7 @@ class Finding:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What a resumed run has to find too; none where it began with no model.
+        """The facts that a resumed run shares; none where it began with no model.
 
         Only the simulator knows them.
         """
@@ -204,7 +204,7 @@ def of_held_out(models: Mapping[str, str], text: client_text.ClientText) -> list
 def _who_shares(
     record: text_record.TextRecord | None, text: client_text.ClientText
 ) -> str:
-    """Returns what an error says after --drop_users: its value, if that is short."""
+    """Returns the value of --drop_users for an error, if it is short."""
     if record is None:
         return ""
     clients = record.sharing_clients(text).tolist()
@@ -226,12 +226,12 @@ def _nothing_shared(
     shared: text_record.Shared | None,
     num_sentences: int,
 ) -> tuple[str, bool]:
-    """Returns what is said where nothing was found, and whether there is nothing.
+    """Returns a note on no shared text, and whether there is none.
 
     Args:
-        record: That of the initial model.
-        shared: What was found.
-        num_sentences: Of the clients.
+        record: The record of the initial model.
+        shared: The shared text.
+        num_sentences: Number of the clients' sentences.
     """
     if record is None or shared is None:
         return (

@@ -1,4 +1,4 @@
-"""How clients' model updates are clipped, encoded and summed.
+"""Clipping, encoding and sums of clients' model updates.
 
 A secure sum adds integers in [0, bound]. A client scales its update by 2^b / C, C the
 clip norm, clips it, rounds each coordinate to the nearest integer, and adds 2^b, so
@@ -49,12 +49,12 @@ def norm_of(delta: Sequence[tf.Tensor]) -> tf.Tensor:
 
 
 class _SumsOfParts(abc.ABC):
-    """What encodings share that leave an update's parts as they are."""
+    """The common part of encodings that leave an update's parts as they are."""
 
     dtype: tf.DType
 
     def message(self, stream: streams.Stream) -> dict[str, np.ndarray]:
-        """Returns what clients are told beside the model: nothing."""
+        """Returns the server's message besides the model: nothing."""
         del stream
         return {}
 
@@ -81,7 +81,7 @@ class _SumsOfParts(abc.ABC):
     def sent(
         self, total: Sequence[tf.Tensor], num_clients: tf.Tensor
     ) -> collections.OrderedDict[str, Any]:
-        """Returns what a block of clients sends.
+        """Returns the answer of a block of clients.
 
         Args:
             total: The sum of their updates.
@@ -104,9 +104,9 @@ class _SumsOfParts(abc.ABC):
         Args:
             sums: `delta`, `num_below` and `num_non_finite`.
             shapes: The shapes of the update's parts, by name.
-            num_clients: Who were asked.
-            num_summed: Who are in the sum.
-            message: That the clients were told.
+            num_clients: Size of the cohort.
+            num_summed: Number of clients in the sum.
+            message: The server's message.
         """
         del message
         parts = collections.OrderedDict(
@@ -164,7 +164,7 @@ class SecureSums(_SumsOfParts):
 
     @property
     def most_clients(self) -> int:
-        """How many clients' updates can be summed."""
+        """The largest number of clients in a sum."""
         return _LARGEST_SUM // self.largest["delta"]
 
     def check(self, num_clients: int) -> None:

@@ -44,7 +44,7 @@ class Models:
 
     Attributes:
         by_name: The models, by what reports call them.
-        paths: Where they are, by the same names.
+        paths: Their paths, by the same names.
         runs: The runs of training that they are of, where that is known.
         unknown: Names of models of which it is not.
     """
@@ -97,7 +97,7 @@ class Models:
         return min(model.length for model in self.by_name.values()) - 1
 
     def notes(self) -> list[str]:
-        """Returns what to know about the models."""
+        """Returns notes on the models."""
         if not self.unknown:
             return []
         return [
@@ -106,7 +106,7 @@ class Models:
         ]
 
     def predictors(self) -> dict[str, keyboard_predictions.Predictor]:
-        """Returns what the models say, by name."""
+        """Returns the models' predictors, by name."""
         return {
             name: keyboard_predictions.NetworkPredictor(model)
             for name, model in self.by_name.items()
@@ -136,7 +136,7 @@ class Comparison:
         population: The fingerprint of the held-out clients' text.
         num_resamples: For intervals.
         seed: The seed of touches and intervals.
-        notes: What to know, a sentence or more each.
+        notes: Notes for the reader, a sentence or more each.
     """
 
     predictors: Mapping[str, keyboard_predictions.Predictor]
@@ -164,11 +164,11 @@ class Comparison:
             models: The models.
             text: The text of the population, in the models' vocabulary.
             options: The choice of clients.
-            touches: How words are typed.
-            user: Who picks suggestions.
-            compose: When Smart Compose is triggered.
+            touches: The settings of typing.
+            user: The simulated user.
+            compose: The settings of Smart Compose.
             seed: The seed of touches and intervals.
-            language: Whose law the text is drawn from, where that is known.
+            language: The language of the text, where it is synthetic.
 
         Raises:
             ValueError: See `held_out_lib.choose`, `keyboard_layout.KeyboardLayout`,
@@ -207,7 +207,7 @@ class Comparison:
         )
 
     def facts(self) -> dict[str, Any]:
-        """Returns what a run that goes on has to have in common with its start."""
+        """Returns the facts that a resumed run shares with its start."""
         return {
             "population": self.population,
             "vocabulary": next(iter(self.predictors.values())).vocabulary.fingerprint,
@@ -245,7 +245,7 @@ def _above_picked_rate(
     evaluations: Mapping[str, keyboard_evaluation.Evaluation],
     compose: keyboard_options.ComposeOptions,
 ) -> list[str]:
-    """Returns which models are picked more often than is wanted at each threshold."""
+    """Returns notes on models picked more often than wanted at each threshold."""
     if compose.compose_picked_rate is None:
         return []
     lowest = compose.lowest_threshold
@@ -287,7 +287,7 @@ def _best_possible(
     language: synthetic_sentences.SyntheticLanguage | None,
     vocabulary: vocabulary_lib.Vocabulary,
 ) -> tuple[dict[str, keyboard_predictions.Predictor], str]:
-    """Returns what no model can beat, where that is known, and a note about it."""
+    """Returns the best possible predictor, where it is known, and a note on it."""
     if language is None:
         return {}, ""
     name = metric_names.BEST_POSSIBLE
@@ -304,7 +304,7 @@ def _best_possible(
 
 
 def _names(paths: Sequence[str]) -> list[str]:
-    """Returns what reports call models: the ends of paths that tell them apart."""
+    """Returns models' names in reports: the ends of paths that tell them apart."""
     resolved = [pathlib.Path(path).expanduser().absolute() for path in paths]
     parts = [(p.parent if p.name == "model" else p).parts for p in resolved]
     for path, part in zip(paths, parts, strict=True):

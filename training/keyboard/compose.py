@@ -55,10 +55,10 @@ class Continuations:
         user: keyboard_user.SimulatedUser,
         places: keyboard_places.Places,
     ) -> dict[str, np.ndarray]:
-        """Returns what happens at a threshold.
+        """Returns the offers at a threshold.
 
         Args:
-            threshold: At least the lowest one.
+            threshold: The threshold, at least the lowest one.
             user: Picks what is right.
             places: All places.
 
@@ -141,7 +141,7 @@ def threshold_for(
 
     Args:
         found: The model's continuations.
-        picked_rate: In [0, 1].
+        picked_rate: The wanted rate, in [0, 1].
         user: Picks.
         places: All places.
         options: The lowest threshold.

@@ -73,7 +73,7 @@ class Scores:
 
         Args:
             rng: Draws the clients.
-            num_resamples: How often, at least 1.
+            num_resamples: Number of resamples, at least 1.
 
         Returns:
             By metric the lower and the upper end; NaN where there is one client, or a
@@ -107,7 +107,7 @@ def _ratio(top: np.ndarray | float, bottom: np.ndarray | float) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True)
 class Evaluation:
-    """How a model does.
+    """The evaluation of a model.
 
     Attributes:
         scores: Each client's part of the metrics.
@@ -129,9 +129,9 @@ class Task:
     Attributes:
         places: The positions of the held-out clients' sentences.
         typist: Types and decodes.
-        typed: What was typed, and what the decoder proposes.
+        typed: The typed words, and the decoder's candidates.
         user: Picks what is right.
-        compose: When Smart Compose is triggered.
+        compose: The settings of Smart Compose.
     """
 
     places: keyboard_places.Places
@@ -155,7 +155,7 @@ class Task:
             places: With as many following tokens as a continuation has words, but one.
             typist: Types them.
             user: Picks what is right.
-            compose: When Smart Compose is triggered.
+            compose: The settings of Smart Compose.
             seed: The seed of the touches.
         """
         typed = typist.type_words(places.targets, places.held_out[places.clients], seed)
@@ -176,7 +176,7 @@ class Task:
         }
 
     def evaluate(self, predictor: keyboard_predictions.Predictor) -> Evaluation:
-        """Returns how a model does.
+        """Returns the evaluation of a model.
 
         Args:
             predictor: The model, of the typist's vocabulary.

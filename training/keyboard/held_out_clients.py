@@ -26,7 +26,7 @@ class HeldOut:
         clients: int64, indices into the population.
         prior: The frequencies of tokens.
         baselines: By name: what models stand beside, the prior among them.
-        notes: What to know about both, a sentence or more each.
+        notes: Notes on both, a sentence or more each.
     """
 
     clients: np.ndarray
@@ -42,7 +42,7 @@ def check_known(
     """Raises `ValueError` where the held-out clients are unknown.
 
     Args:
-        options: Who is wanted, and the models.
+        options: The wanted clients, and the models.
         runs: Those of the models that are known.
     """
     if options.judges == keyboard_options.HELD_OUT and not runs:
@@ -63,7 +63,7 @@ def choose(
     """Returns the clients that evaluate models.
 
     Args:
-        options: Who is wanted, and which prior.
+        options: The wanted clients and prior.
         runs: Those of the models that are known.
         text: The text of the population.
         vocabulary: The vocabulary of the text and the models.

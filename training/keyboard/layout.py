@@ -1,4 +1,4 @@
-"""Where the keys of a keyboard are."""
+"""The positions of a keyboard's keys."""
 
 import json
 import os
@@ -30,14 +30,14 @@ class KeyboardLayout:
     telephones, where it is typed by a long press: "é" is on "e".
 
     Attributes:
-        name: What reports call it.
+        name: Its name in reports.
     """
 
     def __init__(self, name: str, centers: Mapping[str, Sequence[float]]):
         """Makes a layout.
 
         Args:
-            name: What reports and errors call it.
+            name: Its name in reports and errors.
             centers: By character, x and y of its key's center in widths of a key,
                 y downwards; at least one key.
 
@@ -115,7 +115,7 @@ class KeyboardLayout:
         return self._base(character) is not None
 
     def centers_of(self, word: str) -> np.ndarray:
-        """Returns where the keys of a word are.
+        """Returns the positions of a word's keys.
 
         Args:
             word: Its characters.

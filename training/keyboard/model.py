@@ -44,8 +44,8 @@ class KeyboardModel:
         """Returns the likeliest next words of a text.
 
         Args:
-            text: What was typed; a sentence that has ended is looked at no more.
-            num_words: How many, at least 1; as many as there are at most.
+            text: The typed text; only its last sentence counts.
+            num_words: Number of words, at least 1.
 
         Returns:
             Words with their probability among all tokens, the likeliest first.
@@ -80,7 +80,7 @@ def of_weights(
     Args:
         model: The model of the vocabulary's size.
         weights: Its weights.
-        vocabulary: That it was trained with.
+        vocabulary: Its vocabulary.
         length: Tokens of an input, at least 1.
     """
     values = [tf.constant(weight) for weight in weights.values()]

@@ -1,4 +1,4 @@
-"""What an evaluation on simulated typing is asked for.
+"""The settings of an evaluation on simulated typing.
 
 `training.evaluate_keyboard` has the flags.
 """

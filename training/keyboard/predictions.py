@@ -17,7 +17,7 @@ _SENTENCES_AT_A_TIME = 32
 
 @dataclasses.dataclass(frozen=True)
 class Predictions:
-    """What a model says at each place.
+    """A model's predictions at each position.
 
     Attributes:
         losses: Floats [places]: the target's cross entropy, in nats.
@@ -37,7 +37,7 @@ class Predictions:
 
 
 class Predictor(Protocol):
-    """What says which words come next."""
+    """A predictor of next words."""
 
     @property
     def vocabulary(self) -> vocabulary_lib.Vocabulary:
@@ -46,7 +46,7 @@ class Predictor(Protocol):
     def predict(
         self, places: keyboard_places.Places, candidates: np.ndarray
     ) -> Predictions:
-        """Returns what is said at all places.
+        """Returns the predictions at all positions.
 
         Args:
             places: The positions.

@@ -1,4 +1,4 @@
-"""What an evaluation on simulated typing leaves: tables, a plot, one page."""
+"""The report of an evaluation on simulated typing: tables, a plot, one page."""
 
 from collections.abc import Mapping, Sequence
 
@@ -109,11 +109,11 @@ def write(
     """Writes `scores.csv`, `smart_compose.csv`, a plot, and `report.html`.
 
     Args:
-        directory: Takes them. No guarantee covers scores on the clients' own text.
+        directory: Their directory. No guarantee covers scores on the clients' text.
         evaluations: By model.
         scores: From `scores_table`.
         counts: The size of the evaluation.
-        notes: What to know, a sentence or more each.
+        notes: Notes for the reader, a sentence or more each.
 
     Returns:
         Which model suggests best.
@@ -143,7 +143,7 @@ def write(
 
 
 def _best(scores: pd.DataFrame) -> str:
-    """Returns which models a simulated user picks most from, in a line."""
+    """Returns the models by a simulated user's picks, in a line."""
     picked = scores[scores["metric"] == "picked_rate"].set_index("model")["value"]
     ranked = picked.dropna().sort_values(ascending=False, kind="stable")
     told = ", ".join(f"{model} {value:.1%}" for model, value in ranked.items())

@@ -52,7 +52,7 @@ class Places:
             held_out: int64 [clients], at least one: indices into the population.
             max_sentences: The first sentences of a client that are used, at least 1.
             max_words: The first words of a sentence that are used, at least 1.
-            num_following: How many tokens after each target `following` returns.
+            num_following: Number of tokens after each target in `following`.
 
         Raises:
             ValueError: If there is no client, or one is not of the population.
@@ -96,19 +96,19 @@ class Places:
 
     @property
     def is_typed(self) -> np.ndarray:
-        """Where a word follows, of the vocabulary or not: bool [places]."""
+        """Whether a word follows, of the vocabulary or not: bool [places]."""
         return self.targets != vocabulary_lib.EOS
 
     @property
     def is_known(self) -> np.ndarray:
-        """Where a word of the vocabulary follows: bool [places]."""
+        """Whether a word of the vocabulary follows: bool [places]."""
         return self.targets >= _FIRST_WORD
 
     def following(self, number: int) -> np.ndarray:
         """Returns the targets and the tokens after them.
 
         Args:
-            number: How many, at least 1, and at most one more than were asked for.
+            number: Number of tokens, at least 1 and at most `num_following` + 1.
 
         Returns:
             int32 [places, number]; padding after a sentence's end. Of a sentence that

@@ -60,7 +60,7 @@ class TouchTypist:
         Args:
             vocabulary: The model's.
             layout: The keys.
-            options: How exact the typist is, and how the decoder proposes.
+            options: The typist's exactness and the decoder's settings.
             log_prior: float64 [num_tokens]: log-probabilities of tokens without
                 context.
 
@@ -105,7 +105,7 @@ class TouchTypist:
                 typed, are left out.
             clients: int64 [words], ascending: who types each. A client's touches depend
                 on the seed, the client, and the client's words before.
-            seed: At least 0.
+            seed: The seed, at least 0.
         """
         places = np.flatnonzero(self.can_type[tokens])
         wanted = np.asarray(tokens)[places]
@@ -162,7 +162,7 @@ class TouchTypist:
     def is_modified(
         self, typed: TypedWords, tokens: np.ndarray, log_probabilities: np.ndarray
     ) -> np.ndarray:
-        """Returns which words are to be modified after the model re-ranks.
+        """Returns the words to be modified after the model re-ranks.
 
         The share of them stands for the paper's live Word Modified Ratio (WMR), "the
         ratio of words being modified during typing or after committed; improvement is
@@ -176,8 +176,8 @@ class TouchTypist:
         counts as modified, as no decoder proposes it.
 
         Args:
-            typed: What was typed.
-            tokens: As `type_words` took them.
+            typed: The typed words.
+            tokens: Tokens as for `type_words`.
             log_probabilities: float [typed, k]: the model's, of the candidates given
                 the context.
 

@@ -9,13 +9,13 @@ from training.keyboard import options as keyboard_options
 
 @dataclasses.dataclass(frozen=True)
 class SimulatedUser:
-    """Who knows what to type, and picks it where it is shown, with some probability.
+    """A user who picks the next word where it is shown, with some probability.
 
     What is counted is the expectation over whether the user picks, exactly: no draw
     blurs it, and it needs no seed.
 
     Attributes:
-        options: How attentive the user is.
+        options: The user's attention.
     """
 
     options: keyboard_options.UserOptions
@@ -39,7 +39,7 @@ class SimulatedUser:
 def next_word_sums(
     user: SimulatedUser, is_shown: np.ndarray, characters: np.ndarray
 ) -> dict[str, np.ndarray]:
-    """Returns what each typed word adds to the numbers of next-word prediction.
+    """Returns each typed word's part of the sums of next-word prediction.
 
     The *picked rate* stands for the paper's Picked Rate (PRate), "the ratio of picked
     candidates among the NWP predictions": there is a prediction for every word typed,

@@ -32,7 +32,7 @@ class CentralEvaluation:
         )
 
     def metrics(self) -> collections.OrderedDict[str, float]:
-        """Returns what the scores are worth now; see `evaluation.metrics_of_sums`."""
+        """Returns the current metrics; see `evaluation.metrics_of_sums`."""
         sums = collections.OrderedDict.fromkeys(evaluation.SUMS, 0.0)
         for first in range(0, len(self._inputs), _SENTENCES_AT_A_TIME):
             some = slice(first, first + _SENTENCES_AT_A_TIME)

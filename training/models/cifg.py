@@ -21,14 +21,14 @@ Weights = Sequence[tf.Tensor]
 
 
 class _Steps(NamedTuple):
-    """What a batch's steps leave, a tensor a step: rows of the sentences that go on.
+    """The results of a batch's steps, a tensor a step, of the unfinished sentences.
 
     Attributes:
         before: The memory cells that each step began with: [rows, units].
         gates: Forget gate and output gate: [rows, 2 * units].
-        new: What the step proposes to remember: [rows, units].
+        new: The step's candidate cells: [rows, units].
         seen: tanh of the memory cells after it: [rows, units].
-        hidden: What it puts out: [rows, projection].
+        hidden: Its output: [rows, projection].
     """
 
     before: list[tf.Tensor]

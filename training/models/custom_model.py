@@ -41,7 +41,7 @@ def language_model(
         name: The name of the function, as `module:function`.
         num_tokens: Size of the vocabulary with its special tokens.
         sequence_length: Tokens of a sequence.
-        seed: At least 0.
+        seed: The seed, at least 0.
 
     Raises:
         ValueError: If there is no such function, it fails, or what it returns is no
@@ -127,7 +127,7 @@ def _first_weights(
 
 @dataclasses.dataclass(frozen=True)
 class _Graph:
-    """What is computed of a model, as a graph.
+    """The computation of a model, as a graph.
 
     Attributes:
         definition: Its inputs are the weights `weight_0` ..., `tokens` and `targets`.
@@ -191,7 +191,7 @@ def _graph_of(
     sequence_length: int,
     compute: Callable[..., list[tf.Tensor]],
 ) -> _Graph:
-    """Returns what is computed of a model, its weights and a batch, as a graph."""
+    """Returns the computation of a model, its weights and a batch, as a graph."""
     with tf.Graph().as_default() as graph:
         weights = [
             tf.compat.v1.placeholder(tf.float32, array.shape, f"weight_{number}")

@@ -1,4 +1,4 @@
-"""What a user's own model has to be, beside trainable: no lottery; causal logits."""
+"""Checks of a custom model: repeatable, and with causal logits."""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -33,7 +33,7 @@ def check_repeatable(definition: tf.compat.v1.GraphDef) -> None:
     A resumed run computes the rounds after its checkpoint again, and releases the same.
 
     Args:
-        definition: What is computed.
+        definition: The graph of the computation.
 
     Raises:
         ValueError: If an operation draws random numbers from a state of its own.

@@ -63,7 +63,7 @@ def suggestions(logits: tf.Tensor) -> tf.Tensor:
 def sums_of_batch(
     logits: tf.Tensor, targets: tf.Tensor
 ) -> collections.OrderedDict[str, tf.Tensor]:
-    """Returns what a batch adds to each of `SUMS`.
+    """Returns a batch's part of each of `SUMS`.
 
     Args:
         logits: float32 [batch, time, num_tokens].

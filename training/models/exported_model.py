@@ -16,7 +16,7 @@ from training.models import model_vocabularies
 
 
 class _Module(tf.Module):
-    """What is saved: the weights, and the function from tokens to logits.
+    """An exported model: its weights, and the function from tokens to logits.
 
     And which vocabulary gives tokens their meaning.
     """
@@ -81,7 +81,7 @@ def read_weights(
     """Returns the weights of an exported model, by name, and its vocabulary.
 
     Args:
-        path: What `export` wrote.
+        path: The directory of `export`.
 
     Raises:
         ValueError: See `read`.
@@ -96,7 +96,7 @@ def read(
     """Returns an exported model, as of `load`, and the vocabulary that it is of.
 
     Args:
-        path: What `export` wrote.
+        path: The directory of `export`.
 
     Raises:
         ValueError: If there is no model with a vocabulary, the vocabulary beside it is
@@ -159,7 +159,7 @@ def check_finite(
     """Raises `ValueError` unless a model that is to be asked is finite.
 
     Args:
-        path: Where it is, for the error.
+        path: Its path, for the error.
         weights: Its weights by name.
     """
     for name, array in weights.items():
@@ -175,7 +175,7 @@ def load(path: str | os.PathLike[str]) -> tf.Module:
     """Returns an exported model as TensorFlow loads it.
 
     Args:
-        path: What `export` wrote.
+        path: The directory of `export`.
 
     Returns:
         It has `weights`, and the signature `serving_default` from `tokens`, int32

@@ -18,7 +18,7 @@ _BEGAN_WITH, OF_OTHERS = "initial_model", "initial_text_is_of_others"
 
 @dataclasses.dataclass(frozen=True)
 class TrainingRun:
-    """What the record of a run of training says.
+    """The record of a run of training.
 
     Attributes:
         path: The path of its directory.
@@ -81,7 +81,7 @@ class TrainingRun:
 
     @property
     def split(self) -> tuple[str, str, str]:
-        """What decides who is held out: the population, the seed and the number."""
+        """The settings of the split: the population, the seed and the number."""
         return self.population, self.flags["seed"], self.flags["num_held_out_clients"]
 
 

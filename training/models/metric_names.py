@@ -44,10 +44,10 @@ def title(name: str) -> str:
 
 
 def of_text(name: str) -> str:
-    """Returns what follows the names of n-grams that come along with a model.
+    """Returns the suffix of the names of n-grams that come with a model.
 
     Args:
-        name: Of the model, on whose text they are counted.
+        name: Name of the model, on whose text they are counted.
     """
     return f", text of {name}"
 

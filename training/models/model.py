@@ -22,7 +22,7 @@ Weights = Sequence[tf.Tensor]
 
 @dataclasses.dataclass(frozen=True)
 class OverPlaces:
-    """What a model can do without padding, much faster than with it.
+    """Scores and gradients of a model without padding, much faster than with it.
 
     Attributes:
         scores: Given weights and places, returns float32 [places, num_tokens]: the
@@ -60,7 +60,7 @@ class LanguageModel:
 
         Args:
             weights: The weights of the model.
-            batch: At least one sentence.
+            batch: A batch of at least one sentence.
 
         Returns:
             float32, of the shapes of the weights.
@@ -85,7 +85,7 @@ class LanguageModel:
 
         Args:
             weights: The weights of the model.
-            batch: At least one sentence.
+            batch: A batch of at least one sentence.
 
         Returns:
             float32 [..., num_tokens] and int32 [...], with or without padding.
@@ -96,7 +96,7 @@ class LanguageModel:
         return self.logits(weights, batch.inputs), batch.targets
 
     def num_parameters(self) -> int:
-        """Returns how many numbers the weights have."""
+        """Returns the number of parameters."""
         return sum(weight.size for weight in self.initial_weights(0).values())
 
 

@@ -1,4 +1,4 @@
-"""What a training run is asked for of its model and of the text that it reads."""
+"""The settings of a model and of the text that it reads."""
 
 import dataclasses
 from typing import TYPE_CHECKING

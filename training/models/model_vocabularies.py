@@ -15,7 +15,7 @@ def check(named: str, trained_with: str, vocabulary: Vocabulary) -> None:
     """Raises `ValueError` unless a model to begin with is of a run's vocabulary.
 
     Args:
-        named: What the error calls the model.
+        named: The model's name in the error.
         trained_with: The fingerprint of the model's vocabulary.
         vocabulary: The run's.
     """

@@ -1,4 +1,4 @@
-"""What central training leaves for people to read."""
+"""The report of central training."""
 
 from collections.abc import Sequence
 
@@ -25,16 +25,16 @@ def write(
     """Writes the statement that nothing is guaranteed, the plots, and `report.html`.
 
     Args:
-        directory: Has the run's metrics.
+        directory: The run directory, with its metrics.
         statement: The statement of the run.
-        baselines: What the model stands beside.
+        baselines: The model's baselines.
         record: The text that it was trained on.
         batch_size: Sentences of a step.
-        average: Which models it is the average of; None for the last one.
+        average: The average of models that it is; None for the last one.
         may_know_held_out: See `training_report.write`.
 
     Returns:
-        What the run comes to.
+        The run's summary.
     """
     metrics = directory.metrics()
     last = metrics.iloc[-1]

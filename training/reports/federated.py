@@ -1,4 +1,4 @@
-"""What a training run leaves for people to read: plots, statements, one page."""
+"""The report of a training run: plots, statements, one page."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -42,7 +42,7 @@ def with_public_data(
     Args:
         statement: The plan's.
         public_data: The vocabulary and the first weights.
-        not_counted: What of them no guarantee covers, a sentence each.
+        not_counted: Limits of the guarantee on them, a sentence each.
     """
     return dataclasses.replace(
         statement,
@@ -68,13 +68,13 @@ def write(
             `baselines.csv`.
         realised: The statement of what was realised.
         planned: The statement of the worst case that was planned.
-        baselines: What the model stands beside.
-        average: Which models the run's is the average of; None for the last one.
+        baselines: The model's baselines.
+        average: The average of models that it is; None for the last one.
         may_know_held_out: Whether the model that training began with may have learned
             from any of the run's clients.
 
     Returns:
-        What the run comes to.
+        The run's summary.
     """
     metrics = directory.metrics()
     report = page.Page(directory, "Training")
@@ -115,11 +115,11 @@ def write(
 
 
 def advice(last: pd.Series, baselines: Sequence[baselines_lib.Baseline]) -> str:
-    """Returns what would help a model that counting words is better than, or nothing.
+    """Returns advice for a model that n-grams beat, or nothing.
 
     Args:
         last: The metrics of the last round.
-        baselines: What the model stands beside.
+        baselines: The model's baselines.
     """
     better = [
         baseline.name
@@ -136,11 +136,11 @@ def advice(last: pd.Series, baselines: Sequence[baselines_lib.Baseline]) -> str:
 
 
 def how_good(last: pd.Series, baselines: Sequence[baselines_lib.Baseline]) -> str:
-    """Returns how good a model is in a line, beside the best that counts words.
+    """Returns a model's scores in a line, with those of the best baseline.
 
     Args:
         last: The metrics of the last round.
-        baselines: What the model stands beside.
+        baselines: The model's baselines.
     """
     label = metric_names.LABELS["one_suggestion"]
     told = f"{label} {last['held_out_one_suggestion']:.1%}"
@@ -163,9 +163,9 @@ def add_held_out(
     """Adds how good a model is on held-out clients, beside what it is compared with.
 
     Args:
-        section: That no guarantee covers. Takes `baselines.csv` and the plots.
+        section: An uncovered section, for `baselines.csv` and the plots.
         metrics: The metrics of the run.
-        baselines: What the model stands beside.
+        baselines: The model's baselines.
     """
     section.file(baselines_lib.FILE, baselines_lib.table(baselines))
     references = {b.name: b.metrics for b in baselines}
@@ -234,7 +234,7 @@ def plot_accuracy(
 
 
 def _round(metrics: pd.DataFrame) -> str:
-    """Returns what a row of metrics is: of central training, as many steps."""
+    """Returns the label of a row of metrics: a round, with its steps if central."""
     if "steps" not in metrics:
         return "round"
     return f"round of {metrics['steps'].iloc[0]:,} steps"

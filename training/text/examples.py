@@ -20,7 +20,7 @@ from federated_hh.randomness import identities
 @identities.identity("ClientLimits", "max_sentences max_words batch_size")
 @dataclasses.dataclass(frozen=True)
 class ClientLimits:
-    """How much of a client's text is used.
+    """Limits on a client's text.
 
     Attributes:
         max_sentences: The first sentences of a client that are used, at least 1.
@@ -54,11 +54,11 @@ class Batch(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class MappedText:
-    """Where the worker finds clients' sentences, and how much of them is used.
+    """Clients' sentences for the worker, and their limits.
 
     Attributes:
         text: The sentences, whose files have to stay where they are.
-        limits: How much of a client's text is used.
+        limits: Limits on a client's text.
     """
 
     text: client_text.ClientText
@@ -86,7 +86,7 @@ class MappedText:
         return first, tf.minimum(count, self.limits.max_sentences)
 
     def num_batches(self, count: tf.Tensor) -> tf.Tensor:
-        """Returns how many batches a number of sentences makes: int64 scalar."""
+        """Returns the batches of a number of sentences: int64 scalar."""
         size = self.limits.batch_size
         return (count + size - 1) // size
 

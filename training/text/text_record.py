@@ -1,4 +1,4 @@
-"""What text a model was trained on, by hashes, so that it can be compared with other.
+"""A record of a model's training text, by hashes, for comparison with other text.
 
 A model that private training begins with must not have seen what it is to keep secret.
 So a model of `training.pretrain` carries 64-bit hashes of the ids of its clients and of
@@ -40,14 +40,14 @@ _MEND = (
 
 @dataclasses.dataclass(frozen=True)
 class Shared:
-    """What two texts have in common.
+    """The common part of two texts.
 
     Attributes:
         is_same: Whether one of the record's is the same population, to the bit.
         ids: Clients of the other text whose id is one of the record's.
         sentences: Its sentences with words in a row that are in the record, each as
             often as it comes.
-        writers: How many clients wrote these.
+        writers: Number of clients who wrote these.
         compared: Its sentences that have so many known words; 0 where the record has
             none.
     """
@@ -67,9 +67,9 @@ class Text:
     """The text of one training.
 
     Attributes:
-        source: Where the text came from, as its user gave it.
+        source: The source of the text, as its user gave it.
         population: The fingerprint of the prepared text.
-        num_clients: How many clients the model was trained on.
+        num_clients: Number of clients that the model was trained on.
         num_sentences: Their sentences that it was trained on.
     """
 
@@ -87,7 +87,7 @@ class Text:
 
 @dataclasses.dataclass(frozen=True)
 class TextRecord:
-    """What text a model was trained on, by its training and those before it.
+    """The texts that a model was trained on, by its training and those before it.
 
     Attributes:
         texts: The texts of each training, the first one first.
@@ -116,7 +116,7 @@ class TextRecord:
             text: All clients' sentences.
             clients: int64 [n], ascending: whose text the model is made of.
             max_sentences: The first sentences of a client that are used.
-            source: What its user calls the text.
+            source: The user's name of the text.
         """
         ids = text.client_ids
         is_used = np.zeros(text.num_sentences, bool)
@@ -158,7 +158,7 @@ class TextRecord:
         return dataclasses.replace(self, is_whole=False)
 
     def shared_with(self, text: client_text.ClientText) -> Shared:
-        """Returns what all clients of another text share with the record's.
+        """Returns the text that clients of another text share with the record's.
 
         Args:
             text: Prepared with the same vocabulary.
@@ -258,7 +258,7 @@ class TextRecord:
 
 
 def find(model: str | os.PathLike[str]) -> pathlib.Path | None:
-    """Returns where a record is; None where there is none.
+    """Returns the path of a record; None where there is none.
 
     Args:
         model: The exported model, or the directory of its run.
@@ -267,7 +267,7 @@ def find(model: str | os.PathLike[str]) -> pathlib.Path | None:
 
 
 def _writers(text: client_text.ClientText, sentences: np.ndarray) -> np.ndarray:
-    """Returns whose sentences are: int64 [n], the numbers of clients."""
+    """Returns the clients of sentences: int64 [n]."""
     return np.searchsorted(text.client_splits, sentences, side="right") - 1
 
 

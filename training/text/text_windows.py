@@ -54,7 +54,7 @@ def hashes(
 
 
 def is_in(ascending: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Returns which values are among others: bool [n]."""
+    """Returns whether each value is among others: bool [n]."""
     if not len(ascending):
         return np.zeros(len(values), bool)
     places = np.minimum(np.searchsorted(ascending, values), len(ascending) - 1)

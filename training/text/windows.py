@@ -32,12 +32,12 @@ class Windows:
 
     @property
     def targets(self) -> np.ndarray:
-        """What is to be told: int32 [places]."""
+        """The tokens to predict: int32 [places]."""
         return self.tokens[:, -1]
 
     @property
     def columns(self) -> np.ndarray:
-        """Where each place is in its sentence, from 0: int64 [places]."""
+        """Each position's number in its sentence, from 0: int64 [places]."""
         lengths = self._lengths
         return ranges(np.zeros_like(lengths), lengths)
 
@@ -48,7 +48,7 @@ class Windows:
         return np.diff(np.append(firsts, len(self.tokens)))
 
     def contexts(self, order: int) -> np.ndarray:
-        """Returns what an n-gram looks at as one number: int64 [places].
+        """Returns the context of each position as one number: int64 [places].
 
         Args:
             order: n, in 1..3: so many tokens less one are the digits of the number,
@@ -90,7 +90,7 @@ def of_clients(
     Args:
         text: The sentences.
         clients: int64 [n], indices into the population.
-        limits: How much of a client's text is used.
+        limits: Limits on a client's text.
         num_tokens: Size of the vocabulary with its special tokens.
     """
     sentences, _ = used_sentences(text, clients, limits.max_sentences)
