@@ -61,7 +61,7 @@ class Needs:
         num_blocks: TFF client values of a round.
         tree_rounds: Rounds of the longest noise tree; 0 without one.
         participations: Clients of all rounds together.
-        buffers: Vectors that correlated noise remembers; 0 for other noise.
+        buffers: Vectors in the state of correlated noise; 0 for other noise.
         padded_values: The values, padding among them, of an update that is rotated; 0
             where none is.
     """

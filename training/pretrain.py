@@ -56,8 +56,8 @@ def run(arguments: experiment_flags.Arguments) -> None:
         f"{len(prepared.clients.held_out):,}",
     )
     language = baselines.language_of(population, _PROGRAM.read(LanguageOptions))
-    beside = prepared.baselines(language)
-    for baseline in beside:
+    found = prepared.baselines(language)
+    for baseline in found:
         logging.info("%s", baseline)
 
     def report(directory, outcome, statement):
@@ -70,7 +70,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
         return pretraining_report.write(
             directory,
             statement,
-            beside,
+            found,
             record,
             batch_size=options.batch_size,
             average=model_average.ModelAverage.of(options.model_average),

@@ -46,7 +46,7 @@ def _needs(
     return memory_needs.Needs(
         num_parameters=num_parameters,
         num_tokens=num_tokens,
-        # What a model of the user's own keeps of a batch, beside scores, nobody knows.
+        # The memory of a custom model, besides its scores, is not known.
         num_units=options.num_units if options.model is None else 0,
         batch_tokens=options.batch_size * words,
         num_blocks=options.num_blocks,

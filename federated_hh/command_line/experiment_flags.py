@@ -101,7 +101,7 @@ class Arguments:
     def open_run(
         self, program: str, facts: Mapping[str, Any]
     ) -> "run_directory.RunDirectory":
-        """Begins the run, or goes on with it; see `run_directory.begin_or_resume`."""
+        """Begins or resumes the run; see `run_directory.begin_or_resume`."""
         from federated_hh.run_directory import directory as run_directory
 
         return run_directory.begin_or_resume(
@@ -240,7 +240,7 @@ def run_program(
         run(Arguments(output_dir, options.resume, options.seed, key, _given_flags()))
     except KeyboardInterrupt:
         print(
-            f"\ninterrupted; --resume --output_dir={output_dir} goes on, if the run "
+            f"\ninterrupted; --resume --output_dir={output_dir} continues, if the run "
             "had begun",
             file=sys.stderr,
             flush=True,
@@ -319,7 +319,7 @@ def _noise_key(options: RunOptions, is_synthetic: bool) -> "noise_keys.NoiseKey"
     if options.resume:
         if path is not None:
             raise ValueError(
-                "--noise_key_file: a run that goes on has its key; leave it out"
+                "--noise_key_file: a resumed run has its own key; leave it out"
             )
         assert options.output_dir is not None
         return run_record.noise_key_of(options.output_dir)

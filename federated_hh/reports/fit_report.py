@@ -1,4 +1,4 @@
-"""The report of a fitted population: the data beside the law, and its flagfile."""
+"""The report of a fitted population: the data, the law, and its flagfile."""
 
 import dataclasses
 import functools
@@ -87,7 +87,7 @@ class FitReport:
     fit: fitted_law.Fit
 
     def numbers(self, rng: np.random.Generator) -> pd.DataFrame:
-        """Returns the numbers of the data beside those of the law.
+        """Returns the numbers of the data and of the law.
 
         Args:
             rng: Draws clients for the standard errors.
@@ -270,10 +270,10 @@ _LENGTHS = {
 _LAW = """\
 {shown}
 
-A client that has typed n words, k of them drawn anew, draws the next one anew from the
-common law with probability (a + d k) / (a + n), and else repeats the j-th of these,
-typed n_j times, with a chance proportional to n_j - d. The common law is one draw of
-another such process, with d0 and a0. How many words a client types is {lengths}.
+A client that has typed n words, k of them draws from the common law, draws the next one
+from the common law with probability (a + d k) / (a + n). Otherwise it repeats the j-th
+of these, typed n_j times, with a chance proportional to n_j - d. The common law is one
+draw of another such process, with d0 and a0. A client's number of words is {lengths}.
 
 Both processes are fitted by maximum likelihood of the partitions: of a client's words
 into distinct ones, and of all (client, distinct word) pairs into words. That is what

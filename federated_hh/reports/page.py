@@ -1,7 +1,7 @@
-"""A run's report: one HTML page that needs nothing beside it, and the files it shows.
+"""A run's report: one HTML page without other files, and the files that it shows.
 
 What is added to a section is shown on the page and written into the run directory,
-once and in one place: beside the released results if the section is `covered` by the
+once and in one place: with the released results if the section is `covered` by the
 run's guarantee, else into the simulator's part.
 
     report = page.Page(directory, "Histogram")
@@ -153,7 +153,7 @@ class Page:
         next_command: str = "",
         privacy: str = "",
     ) -> None:
-        """Says what the run comes to, on top of the page and at the program's end.
+        """Sets the summary on top of the page and at the program's end.
 
         Args:
             found: The result, or its quality.
@@ -307,7 +307,7 @@ def html(
     sections: Sequence[page_blocks.Section],
     summary: summary_lib.Summary | None = None,
 ) -> str:
-    """Returns a page that needs nothing beside it.
+    """Returns a page that needs no other file.
 
     Args:
         title: Its heading.

@@ -115,7 +115,7 @@ def _decimals(known: pd.Series) -> int | None:
         return None
     decimals = max(0, 3 - math.floor(math.log10(largest)))
     if known.min() < 10.0 ** (1 - decimals) and not (known == known.round()).all():
-        return None  # too small beside the largest
+        return None  # too small next to the largest
     while decimals and (known.round(decimals - 1) == known.round(decimals)).all():
         decimals -= 1
     return decimals

@@ -134,7 +134,7 @@ def straight_lines(axes: "axes_lib.Axes", values: Mapping[str, float]) -> None:
 
 
 def in_percent(*axes: "axis_lib.Axis", decimals: int | None = None) -> None:
-    """Writes the numbers beside axes of shares in percent.
+    """Writes the numbers of axes of shares in percent.
 
     Args:
         *axes: Such as `Axes.yaxis`.

@@ -59,7 +59,7 @@ class Algorithm(abc.ABC, Generic[S, T]):
 
     @abc.abstractmethod
     def describe(self) -> Mapping[str, Any]:
-        """Returns all that a sum depends on beside the plan, as JSON can hold it."""
+        """Returns the facts that a sum depends on, besides the plan, as JSON."""
 
     @abc.abstractmethod
     def initialize(self, repeat: int) -> S:

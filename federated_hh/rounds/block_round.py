@@ -96,14 +96,14 @@ class BlockRound:
                 sums over the block's devices, tensors or lists of tensors by name.
             largest: For each sum, the most that one client adds to a number of it,
                 where no number is negative: a secure sum, whose range is checked.
-                A power of two: a secure sum modulo it. None: a sum in the open.
+                A power of two: a secure sum modulo it. None: a sum in the clear.
             block_size: The most clients of a block, at least 1.
             growing: Names of the message whose first dimension differs from round to
                 round.
             masking: Masks of the sums; None for sums in the clear.
 
         Raises:
-            ValueError: If the size is out of range, or a sum in the open is to be
+            ValueError: If the size is out of range, or a sum in the clear is to be
                 masked.
         """
         checks.integer(least=1, block_size=block_size)

@@ -64,7 +64,7 @@ def read(
 ) -> tuple[Any, dict[str, np.ndarray]]:
     """Reads the contents of `write`, for `codec.decode`: a tree, and arrays.
 
-    Memory holds the arrays alone, not the file's bytes beside them.
+    Memory holds the arrays alone, without the file's bytes.
 
     Args:
         folder: Folder of the file.

@@ -101,7 +101,7 @@ def run_experiment(
     preparation_caches.forget()
     # What cannot be stated is refused before anybody is asked.
     algorithm.plan.statement(None, delta, repeats=repeats)
-    # Compared where a run goes on, also without flags that would have them.
+    # Compared on resume, also in a run without flags.
     compared = steps.facts_of(algorithm) | {
         "seed": seed,
         "repeats": repeats,

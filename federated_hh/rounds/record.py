@@ -76,7 +76,7 @@ class RoundRecord:
             raise self._damaged(f"the checkpoint is of {count} other rounds")
 
     def check_code(self, code: str) -> None:
-        """Makes sure that the same run goes on that began.
+        """Checks that the resumed run is the original run.
 
         Clients who are asked again have to send what they sent, and rounds that are
         computed again must not have the noise of a round that other code computed.

@@ -56,7 +56,7 @@ class DiurnalAvailability:
     many devices available at night as by day, as Bonawitz et al. 2019, Section 9,
     report for a population of one country. Each device and day (from noon to noon) has
     one uniform number that is compared with the curve, so that a device that charges
-    does so for hours on end; idleness is drawn anew every ten minutes.
+    does so for hours on end; idleness is drawn again every ten minutes.
 
     Attributes:
         mean_charging: Share of the devices that charge, averaged over a day; in (0, 1].

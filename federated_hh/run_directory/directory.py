@@ -79,13 +79,13 @@ def begin_or_resume(
     facts: Mapping[str, Any],
     noise_key: noise_keys.NoiseKey | None,
 ) -> "RunDirectory":
-    """Begins a run, or goes on with one; see `RunDirectory.create` and `resume`.
+    """Begins or resumes a run; see `RunDirectory.create` and `resume`.
 
     Args:
         path: The directory.
         resume: Whether to go on with the run that is there.
         program: The program's name.
-        flags: All flags that decide a result; a run that goes on has its own.
+        flags: All flags that decide a result; a resumed run has its own.
         facts: Further facts that a resumed run shares with its start.
         noise_key: The noise key of the run; None for a new secret one, or the run's
             own.
@@ -356,7 +356,7 @@ class RunDirectory:
         self.released.write_text(f"{stem}.md", statement.to_markdown())
 
     def write_report(self, page: str) -> pathlib.Path:
-        """Writes `report.html`, which shows released results beside ground truth.
+        """Writes `report.html`, which shows released results and ground truth.
 
         Every privacy statement names it under what is not counted.
 

@@ -92,7 +92,7 @@ class PretrainTest(absltest.TestCase):
         self.assertFalse(facts["initial_text_is_of_others"])
         for name, is_said in (("public", False), ("second", True)):
             page = (self.scratch / name / "report.html").read_text()
-            self.assertEqual("may have seen the clients who judge" in page, is_said)
+            self.assertEqual("seen the held-out clients" in page, is_said)
         weights = initial_model.read(second).fingerprint
         second = text_record.TextRecord.read(second, weights)
         self.assertEqual([one.num_clients for one in second.texts], [16, 5])

@@ -100,7 +100,7 @@ class RunTrainingFromModelTest(absltest.TestCase):
         self.assertIn(str(path), self.protected("warm"))
         for name, is_said in (("public", False), ("warm", True)):
             page = (self.scratch / name / "report.html").read_text()
-            self.assertEqual("may have seen the clients who judge" in page, is_said)
+            self.assertEqual("seen the held-out clients" in page, is_said)
         self.assertIn("not counted here", self.protected("warm"))
 
         # It stands beside the model that it is.

@@ -21,7 +21,7 @@ from training.text import examples, windows
 
 # In the simulator's part of a run directory.
 FILE = "baselines.csv"
-# Every tenth client is told by the counts of the others.
+# Every tenth client is predicted by the counts of the others.
 _HELD_BACK_OF = 10
 
 

@@ -1,4 +1,4 @@
-"""N-grams on disk: beside a model of public text, for what begins with it."""
+"""N-grams on disk, next to a model of public text, for runs that begin with it."""
 
 import os
 import pathlib
@@ -20,7 +20,7 @@ def write(
     vocabulary: vocabulary_lib.Vocabulary,
     folder: str | os.PathLike[str],
 ) -> None:
-    """Writes n-grams beside an exported model.
+    """Writes n-grams next to an exported model.
 
     Args:
         models: From `kneser_ney.by_name`.

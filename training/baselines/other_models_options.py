@@ -7,7 +7,7 @@ from federated_hh.options.fields import OptionError, check, option
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class OtherModelsOptions:
-    """The models that a run's own one stands beside, and what it may begin with.
+    """The models that a run is compared with, and the first weights it may use.
 
     Raises:
         OptionError: If an option is not allowed.

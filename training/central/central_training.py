@@ -2,7 +2,7 @@
 
 What public text is learned by before private training begins (Xu et al. 2023, Section
 2.3), and what private training is compared with. It runs on the engine as algorithms
-of rounds do, a round being some steps: so it can be killed and goes on.
+of rounds do, a round being some steps: so it can be killed and resumed.
 """
 
 import collections
@@ -208,10 +208,10 @@ class CentralTraining(algorithm.Algorithm[CentralState, CentralState]):
         """Returns the state after the steps of a round."""
         del cohort, stream
         last = min(state.steps + self._steps_per_round, self._num_steps)
-        beside = () if state.average is None else (state.average,)
+        averages = () if state.average is None else (state.average,)
         parts = [
             tf.nest.map_structure(tf.constant, part)
-            for part in (state.weights, state.mean, state.mean_square, *beside)
+            for part in (state.weights, state.mean, state.mean_square, *averages)
         ]
         for number in range(state.steps, last):
             batch = examples.Batch(*map(tf.constant, self._sentences.batch(number)))
@@ -232,7 +232,7 @@ class CentralTraining(algorithm.Algorithm[CentralState, CentralState]):
         return CentralState(last, *found)
 
     def _one_step(self, weights, mean, mean_square, number, batch):
-        """Returns weights, and what Adam remembers, after a step."""
+        """Returns the weights and Adam's state after a step."""
         gradients = self._network.gradients(list(weights.values()), batch)
         optimizer = self._adam.build()
         # Of no weights: the settings, and a place for what follows.

@@ -113,7 +113,7 @@ class Prepared:
         weights: initial_model.Weights,
         path: pathlib.Path,
     ) -> None:
-        """Writes what private training has to know of the text beside the model.
+        """Writes a record of the text, for private training, next to the model.
 
         Args:
             record: The record of the text.

@@ -1,6 +1,6 @@
 """The average of the models that rounds leave, which may be better than the last.
 
-With large steps and noise each round's model lies beside what the rounds tend to, as
+With large steps and noise each round's model is off the rounds' limit, as
 each step's does in central training. An
 exponential moving average of them (De et al. 2022, "Unlocking High-Accuracy
 Differentially Private Image Classification through Scale") is a function of models that

@@ -47,7 +47,7 @@ class Finding:
     """The text of the model that a run begins with.
 
     Attributes:
-        public_data: A sentence beside what else is public; or empty.
+        public_data: A sentence to add to other public data; or empty.
         not_counted: Limits of the guarantee, a sentence each.
         found: The shared text, with numbers.
         may_know_held_out: Whether the model may have learned from any of the clients.

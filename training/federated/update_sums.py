@@ -10,7 +10,7 @@ clips to 2^b - sqrt(d) / 2, less what float64 may be wrong by. Then the integers
 L2 norm of at most 2^b, which is C, exactly; hence each lies within -2^b and 2^b. Sums
 of integers depend on no order, and so not on how a cohort is cut into blocks.
 
-`rotated_sums` has Algorithm 2 of Xu et al. 2023 beside it, which sums modulo a small
+`rotated_sums` has Algorithm 2 of Xu et al. 2023, which sums modulo a small
 number: it rotates updates to make their coordinates alike, rounds them at random, and
 accounts for the norm that this inflates. Here b is 32: with 64 bits a coordinate no
 rotation is needed, rounding costs less than float32 does, and no norm is inflated.
@@ -226,7 +226,7 @@ class SecureSums(_SumsOfParts):
 
 
 class PlainSums(_SumsOfParts):
-    """Updates as they are, and their sum in the open, where nothing bounds them.
+    """Updates as they are, and their sum in the clear, where nothing bounds them.
 
     With the same interface as `SecureSums`. Float addition is in order, so the last
     bits of a sum depend on how the cohort is cut.

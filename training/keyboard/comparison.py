@@ -131,7 +131,7 @@ class Comparison:
     """Models and their evaluation task.
 
     Attributes:
-        predictors: The models by name, and behind them what they stand beside.
+        predictors: The models by name, and after them their baselines.
         task: The evaluation of all of them.
         population: The fingerprint of the held-out clients' text.
         num_resamples: For intervals.
@@ -200,8 +200,8 @@ class Comparison:
         notes += [_OF_TEXTS] if others else []
         best, note = _best_possible(language, vocabulary)
         notes += [note] if note else []
-        beside = {**_predictors_of(held_out, vocabulary), **others, **best}
-        predictors = {**models.predictors(), **beside}
+        added = {**_predictors_of(held_out, vocabulary), **others, **best}
+        predictors = {**models.predictors(), **added}
         return cls(
             predictors, task, text.fingerprint, options.num_resamples, seed, notes
         )

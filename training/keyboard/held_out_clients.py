@@ -25,7 +25,7 @@ class HeldOut:
     Attributes:
         clients: int64, indices into the population.
         prior: The frequencies of tokens.
-        baselines: By name: what models stand beside, the prior among them.
+        baselines: The baselines by name, the prior among them.
         notes: Notes on both, a sentence or more each.
     """
 

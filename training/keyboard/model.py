@@ -52,7 +52,7 @@ class KeyboardModel:
         """
         checks.integer(least=1, num_words=num_words)
         split = sentence_tokenizers.get_sentence_tokenizer("keyboard").split
-        # A word behind the text shows whether its last sentence goes on.
+        # A word after the text shows whether its last sentence is unfinished.
         *_, last = split(f"{text} x")
         tokens = [vocabulary_lib.BOS, *self.vocabulary.encode(last[:-1])]
         tokens = tokens[-self.length :]

@@ -44,7 +44,7 @@ def check_repeatable(definition: tf.compat.v1.GraphDef) -> None:
         ):
             raise ValueError(
                 f"it draws random numbers in training (the operation {operation}), "
-                "which a run that goes on could not draw again; leave noise out, and "
+                "which a resumed run could not draw again; leave noise out, and "
                 "give dropout no training=True."
             )
 

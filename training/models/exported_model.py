@@ -99,7 +99,7 @@ def read(
         path: The directory of `export`.
 
     Raises:
-        ValueError: If there is no model with a vocabulary, the vocabulary beside it is
+        ValueError: If there is no model with a vocabulary, the vocabulary next to it is
             not the one that it was trained with, or its weights are not finite.
     """
     path = pathlib.Path(path)
@@ -127,7 +127,7 @@ def read(
         check_finite(path, _weights_of(loaded))
         return loaded, vocabulary
     raise ValueError(
-        f"{vocabulary_path} is not the vocabulary of the model beside it, which is "
+        f"{vocabulary_path} is not the vocabulary of the model next to it, which is "
         f"{what}: its tokens would mean other words. Restore the file that the "
         "training wrote."
     )

@@ -26,7 +26,7 @@ __all__ = [
 # What no model can beat, where the law of the text is known; the nats a place that a
 # model's loss is above it are its regret.
 BEST_POSSIBLE, REGRET = "the best possible", "regret"
-# What each report has beside its model.
+# The baselines of each report.
 NGRAMS = (
     "words by frequency alone",
     "interpolated bigram",

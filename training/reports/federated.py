@@ -160,7 +160,7 @@ def add_held_out(
     metrics: pd.DataFrame,
     baselines: Sequence[baselines_lib.Baseline],
 ) -> None:
-    """Adds how good a model is on held-out clients, beside what it is compared with.
+    """Adds a model's scores on held-out clients, with its baselines'.
 
     Args:
         section: An uncovered section, for `baselines.csv` and the plots.
@@ -181,9 +181,7 @@ def add_held_out(
             )
         section.text(f"{regret}.")
     made_of = "\n".join(f"* {b.name}: {b.made_of}" for b in baselines)
-    section.text(
-        f"What it stands beside; no guarantee of this run covers it:\n\n{made_of}"
-    )
+    section.text(f"The baselines; no guarantee of this run covers them:\n\n{made_of}")
     section.plot("accuracy.png", plot_accuracy(metrics, references))
     section.plot("loss.png", plot_loss(metrics, references))
 
@@ -209,7 +207,7 @@ def held_out(
 def plot_accuracy(
     metrics: pd.DataFrame, references: Mapping[str, Mapping[str, float]]
 ) -> "figure_lib.Figure":
-    """Plots held-out accuracies over rounds, beside those of references.
+    """Plots held-out accuracies over rounds, with those of references.
 
     Args:
         metrics: The metrics of the run.
@@ -243,7 +241,7 @@ def _round(metrics: pd.DataFrame) -> str:
 def plot_loss(
     metrics: pd.DataFrame, references: Mapping[str, Mapping[str, float]]
 ) -> "figure_lib.Figure":
-    """Plots the held-out loss over rounds, beside those of references."""
+    """Plots the held-out loss over rounds, with those of references."""
     title = "Loss on held-out clients"
     figure, axes = plots.single(title, _round(metrics), "mean loss, nats")
     losses = {label: values["loss"] for label, values in references.items()}

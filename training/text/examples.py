@@ -121,7 +121,7 @@ class MappedText:
         places = starts + offsets
         is_word = (offsets >= 0) & (offsets < most) & (places < ends)
         words = tf.gather(tokens, tf.where(is_word, places, 0))
-        # A cut sentence goes on: it has no end.
+        # A cut sentence is unfinished: it has no end.
         is_end = tf.equal(places, ends)
         special = tf.where(offsets < 0, vocabulary.BOS, vocabulary.PAD)
         special = tf.where(is_end, vocabulary.EOS, special)

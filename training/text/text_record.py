@@ -213,7 +213,7 @@ class TextRecord:
         }
 
     def write(self, folder: str | os.PathLike[str], weights: str) -> None:
-        """Writes the record beside an exported model.
+        """Writes the record next to an exported model.
 
         Args:
             folder: The exported model.
@@ -226,7 +226,7 @@ class TextRecord:
 
     @classmethod
     def read(cls, folder: str | os.PathLike[str], weights: str) -> Self | None:
-        """Returns the record beside an exported model; None where there is none.
+        """Returns the record next to an exported model; None where there is none.
 
         Args:
             folder: The exported model, or the directory of its run.
@@ -252,7 +252,7 @@ class TextRecord:
         if of != weights:
             raise ValueError(
                 f"{path}, {_WHAT}, is of a model whose weights have the SHA-256 "
-                f"{of[:16]}; those of the model beside it have {weights[:16]}. {_MEND}"
+                f"{of[:16]}; those of the model next to it have {weights[:16]}. {_MEND}"
             )
         return record
 

@@ -94,13 +94,13 @@ class NoiseKeyOfRunsTest(parameterized.TestCase):
             self.assertEqual(done.returncode, 2)
             self.assertIn("flags.txt is not what the run began with", done.stderr)
             self.assertNotIn("Traceback", done.stderr)
-        with self.subTest("a run that goes on has its key"):
+        with self.subTest("a resumed run has its key"):
             file.write_text("".join(f"{flag}\n" for flag in record["flags"]))
             done = self.run_program(
                 program, "--resume", "--output_dir=first", "--noise_key_file=x"
             )
             self.assertEqual(done.returncode, 2)
-            self.assertIn("--noise_key_file: a run that goes on has its", done.stderr)
+            self.assertIn("--noise_key_file: a resumed run has its", done.stderr)
 
 
 class FlagErrorsTest(parameterized.TestCase):
