@@ -65,7 +65,7 @@ class RunTrainingKeyTest(absltest.TestCase):
             np.testing.assert_array_equal(array, same[name], err_msg=name)
 
         # The same clients were asked, so what differs is the noise.
-        name = "places/table/participations"
+        name = "sampler_state/table/participations"
         np.testing.assert_array_equal(state[name], other[name])
         for name in ("output_embedding", "projection"):
             name = f"state/weights/{name}"

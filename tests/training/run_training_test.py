@@ -174,7 +174,7 @@ class RunTrainingTest(absltest.TestCase):
         self.assertLessEqual(guarantees[0]["rho"], guarantees[1]["rho"])
         self.assertEqual(guarantees[0]["rho"], metrics["rho"].iloc[-1])
         with np.load(path / _LAST) as arrays:
-            taken = arrays["places/table/participations"]
+            taken = arrays["sampler_state/table/participations"]
         self.assertEqual(taken.sum(), 7 * 5)
         self.assertEqual(taken.max(), realised["parameters"]["MaxP"])
         beside = pd.read_csv(path / "simulator" / "baselines.csv")
@@ -236,7 +236,7 @@ class RunTrainingTest(absltest.TestCase):
             found = json.loads((self.scratch / name / "privacy.json").read_text())
             stated[name] = {g["adjacency"]: g["rho"] for g in found["guarantees"]}
             with np.load(self.scratch / name / _LAST) as arrays:
-                taken = arrays["places/table/participations"]
+                taken = arrays["sampler_state/table/participations"]
             self.assertEqual(taken.sum(), 7 * 5)
             if name != "dropped":
                 clients = held_out.Clients.split(60, 8, 1).training
