@@ -5,7 +5,7 @@ scripts/run evaluate_keyboard --model=RUN,OTHER_RUN --judges=all \
     --population=messages.csv
 
 Next-word prediction, Smart Compose and rescoring while words are typed; see
-`keyboard_evaluation`.
+`training.keyboard.evaluation`.
 """
 
 import os

@@ -1,7 +1,7 @@
 """A model evaluated as a keyboard would use it, on sentences of simulated users.
 
-Three uses, as in Xu et al. 2023: next-word prediction (`keyboard_user`), Smart Compose
-(`keyboard_compose`), and rescoring while a word is typed (`keyboard_typing`). Each
+Three uses, as in Xu et al. 2023: next-word prediction (`user`), Smart Compose
+(`compose`), and rescoring while a word is typed (`typing_model`). Each
 docstring says which live metric of the paper a number stands for. It is one evaluation
 of a released model, by the simulator, on sentences as they were: nobody changes what is
 written because of a suggestion.

@@ -172,7 +172,7 @@ class TouchTypist:
         The paper's ratio is of all words. This one is of those that were typed: known
         words that the layout has keys for. The others, whose letters nobody here knows
         or can type, are in neither its numerator nor its denominator.
-        `keyboard_evaluation` has the ratio of all words too, where each of the others
+        `evaluation` has the ratio of all words too, where each of the others
         counts as modified, as no decoder proposes it.
 
         Args:

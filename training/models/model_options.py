@@ -22,7 +22,7 @@ _LARGEST_LAYER = 2**16
 class ModelOptions:
     """The model, where it begins, and what of a client's text it sees.
 
-    A part of `training_options.TrainingOptions`, which checks it.
+    Base of the settings of federated and of central training, which check it.
     """
 
     vocabulary: str | None = option(
