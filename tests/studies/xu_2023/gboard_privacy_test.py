@@ -84,7 +84,7 @@ class ChoiceTest(parameterized.TestCase):
         )
         places, stream = limited.initialize(), steps.public_stream(5, 0)
         for number in range(40):
-            places = limited.draw(places, number, stream).places
+            places = limited.draw(places, number, stream).state
         self.assertEqual(places.seconds / 3600, found.hours)
         self.assertGreaterEqual(places.table.min_separation(), found.min_separation)
         self.assertLessEqual(places.table.max_participation(), found.max_participation)
@@ -149,7 +149,7 @@ class ChoiceTest(parameterized.TestCase):
             longer = rule(10, min(starved))
             places, stream = longer.initialize(), steps.public_stream(1, 0)
             for number in range(16):
-                places = longer.draw(places, number, stream).places
+                places = longer.draw(places, number, stream).state
 
     def test_everybody_once(self):
         found = lib.participation(rule_of(num_clients=10_000), 10, seed=1)
