@@ -42,7 +42,7 @@ def parameters_of(
     Args:
         options: The options of the model.
         num_tokens: Size of the vocabulary with its special tokens.
-        network: A model of the user's own; None where it is the default one.
+        network: A custom model; None for the default one.
     """
     if network is not None:
         return network.num_parameters()

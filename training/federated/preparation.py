@@ -65,12 +65,12 @@ class Prepared:
 def network_of(
     options: model_options.ModelOptions, num_tokens: int, seed: int
 ) -> model.LanguageModel:
-    """Returns the model of a run: the CIFG-LSTM, or one of the user's own.
+    """Returns the model of a run: the CIFG-LSTM, or a custom one.
 
     Args:
         options: The options of the model.
         num_tokens: Size of the vocabulary with its special tokens.
-        seed: The seed of the first weights of a model of the user's own.
+        seed: The seed of the first weights of a custom model.
 
     Raises:
         ValueError: See `custom_model.language_model`.

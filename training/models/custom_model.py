@@ -1,4 +1,4 @@
-"""A next-word model of a user's own: a function that makes a Keras model, by name.
+"""A custom next-word model: a function that makes a Keras model, by name.
 
     def make(num_tokens: int, sequence_length: int) -> tf.keras.Model
 

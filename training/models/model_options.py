@@ -38,7 +38,7 @@ class ModelOptions:
     )
     model: str | None = option(
         None,
-        "A model of your own, as module:function: of the number of tokens and the "
+        "A custom model, as module:function: of the number of tokens and the "
         "length of a sequence, returns an uncompiled tf.keras.Model from tokens to "
         "logits. By default a CIFG-LSTM of --num_units and --embedding_size.",
     )
@@ -119,7 +119,7 @@ class ModelOptions:
         return words, public_data
 
     def custom_network(self, num_tokens: int, seed: int) -> "LanguageModel | None":
-        """Returns a model of the user's own; None where it is the default one.
+        """Returns a custom model; None for the default one.
 
         Args:
             num_tokens: Size of the vocabulary with its special tokens.

@@ -138,7 +138,7 @@ def gru_by_hand(weights, tokens):
     return np.stack(logits, axis=1)
 
 
-class OwnModelTest(parameterized.TestCase):
+class CustomModelTest(parameterized.TestCase):
     def setUp(self):
         super().setUp()
         self.scratch = pathlib.Path(self.create_tempdir().full_path)
