@@ -29,7 +29,7 @@ class _Cohorts:
     def __post_init__(self):
         limits = f"from 1 to the population's {self.num_clients:,} clients"
         is_possible = 1 <= self.cohort_size <= self.num_clients
-        checks.holds(is_possible, limits, "cohort_size", self.cohort_size)
+        checks.holds(is_possible, limits, cohort_size=self.cohort_size)
 
 
 @identities.identity("UniformCohorts", "num_clients cohort_size")

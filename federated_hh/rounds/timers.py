@@ -176,9 +176,9 @@ class Timers(plan.Sampler[Participation]):
             value = getattr(self, name)
             if value is None:
                 continue
-            checks.holds(value >= least, f"at least {least}", name, value)
-            checks.holds(value <= most, f"at most {most:,}", name, value)
-        checks.holds(0 <= self.drop_out < 1, "in [0, 1)", "drop_out", self.drop_out)
+            checks.holds(value >= least, f"at least {least}", **{name: value})
+            checks.holds(value <= most, f"at most {most:,}", **{name: value})
+        checks.holds(0 <= self.drop_out < 1, "in [0, 1)", drop_out=self.drop_out)
         if self.num_picked > self.num_clients:
             raise ValueError(
                 f"a round picks {self.num_picked:,} clients (cohort_size "

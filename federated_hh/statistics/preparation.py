@@ -58,7 +58,7 @@ class Prepared:
 
     def complaints(self, state: Any) -> list[tuple[int, str]]:
         """Returns the custom recipes without an answer, and the told reasons."""
-        if isinstance(self.algorithm, custom_recipes.OwnRecipes):
+        if isinstance(self.algorithm, custom_recipes.CustomRecipes):
             return self.algorithm.complaints(state)
         return []
 

@@ -33,7 +33,7 @@ class ModelAverage:
     decay: float
 
     def __post_init__(self):
-        checks.holds(0 < self.decay < 1, "in (0, 1)", "decay", self.decay)
+        checks.holds(0 < self.decay < 1, "in (0, 1)", decay=self.decay)
 
     @classmethod
     def of(cls, decay: float | None) -> "ModelAverage | None":

@@ -195,4 +195,4 @@ def _without_settings(
 
 
 def _check_decay(name: str, value: float) -> None:
-    checks.holds(0 <= value < 1, "in [0, 1)", name, value)
+    checks.holds(0 <= value < 1, "in [0, 1)", **{name: value})

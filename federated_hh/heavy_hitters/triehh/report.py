@@ -18,7 +18,6 @@ from federated_hh.privacy.triehh import guarantees as triehh_privacy
 from federated_hh.privacy.triehh import wanted_detection as detection
 from federated_hh.reports import page, plots
 from federated_hh.reports import summary as summary_lib
-from federated_hh.rounds import masked_sums
 from federated_hh.run_directory import directory as run_directory
 
 _NUM_LISTED = 1000  # words in discovery_rate.csv

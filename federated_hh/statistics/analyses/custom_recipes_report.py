@@ -45,7 +45,9 @@ def show_truth(
     del report, algorithm, state, stored, max_k
 
 
-def headline(algorithm: custom_recipes.OwnRecipes, state: custom_recipes.State) -> str:
+def headline(
+    algorithm: custom_recipes.CustomRecipes, state: custom_recipes.State
+) -> str:
     """Returns the program's last line."""
     lines = []
     results = algorithm.results(state)
