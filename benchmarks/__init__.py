@@ -1,1 +1,1 @@
-"""Benchmarks: what rounds, statements and sums cost. Not installed."""
+"""Benchmarks: a case a module, run by one harness. Not installed."""

@@ -1,60 +1,41 @@
-"""What it costs to encode a client's update for a secure sum, and to decode the sum.
+"""Measures the encoding of a client's update for a secure sum, and its decoding.
 
     scripts/run benchmarks.encoding
 
 Processor milliseconds of updates of 2.4 million parameters on one thread: of Algorithm
 2 of Xu et al. 2023, at several q = s C / sqrt(padded dimension), and of exact integers;
 the least and the mean of the repeats. `rotation` is the Hadamard product alone, which
-is within a client's part; `server` is what the sum of a round takes. Writes a table to
---results_dir, and prints it.
+is a part of the client's; `server` is the decoding of a round's sum.
 """
 
 import dataclasses
-import functools
-import time
 from collections.abc import Callable
 
 from absl import app
 
-from federated_hh.options import option_flags
-from federated_hh.options.fields import check, option
-from federated_hh.runtime.worker import startup
+from benchmarks import harness
+from federated_hh.options.fields import option
 
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Options:
-    """What is encoded."""
-
-    results_dir: str = option("results/benchmark_encoding", "Where to write.")
-    parameters: int = option(2_400_000, "Parameters of the model.", least=1, most=10**9)
-    repeats: int = option(10, "Repeats of each measurement.", least=1, most=10**6)
-
-    def __post_init__(self):
-        check(self)
-
-
-_FLAGS = option_flags.define(Options)
 _RATIOS = (1.0, 10.0, 1000.0)
 _CLIENTS = 6500
 _CLIP_NORM = 0.3
 _SEED = 1
 
 
-def _milliseconds(work: Callable[[], object]) -> list[float]:
-    work()  # builds the graph
-    found = []
-    for _ in range(_FLAGS.read().repeats):
-        start = time.process_time()
-        work()
-        found.append(1e3 * (time.process_time() - start))
-    return found
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options(harness.Options):
+    """Size of the update, and number of repeats."""
+
+    results_dir: str = harness.results_dir("benchmark_encoding")
+    parameters: int = option(2_400_000, "Parameters of the model.", least=1, most=10**9)
+    repeats: int = option(10, "Repeats of each measurement.", least=1, most=10**6)
 
 
-def _of_client(encoding, message) -> Callable[[], object]:
-    """Returns what encodes one client's update, and adds it to a sum."""
+def _of_client(encoding, message, size: int) -> Callable[[], object]:
+    """Returns a function that encodes one client's update and adds it to a sum."""
     import tensorflow as tf
 
-    delta = tf.random.stateless_normal([_FLAGS.read().parameters], [_SEED, 0])
+    delta = tf.random.stateless_normal([size], [_SEED, 0])
     told = {name: tf.constant(value) for name, value in message.items()}
     total = [tf.Variable(part) for part in encoding.begin([delta])]
 
@@ -71,8 +52,8 @@ def _of_client(encoding, message) -> Callable[[], object]:
     return add
 
 
-def measure():
-    """Returns a table of costs."""
+def measure(options: Options, run: harness.Run) -> None:
+    """Measures clients and server, encoding by encoding."""
     import numpy as np
     import pandas as pd
     import tensorflow as tf
@@ -81,16 +62,17 @@ def measure():
     from federated_hh.randomness import streams
     from training.federated import rotated_sums, update_sums
 
-    tf.config.threading.set_intra_op_parallelism_threads(1)
-    tf.config.threading.set_inter_op_parallelism_threads(1)
-    size = _FLAGS.read().parameters
+    harness.one_thread()
+    run.about["data"] = f"an update of {options.parameters:,} normal numbers"
+    size = options.parameters
     rows = []
 
-    def row(what: str, part: str, bits: int, work: Callable[[], object]) -> None:
-        found = _milliseconds(work)
+    def row(encoding: str, part: str, bits: int, work: Callable[[], object]) -> None:
+        work()  # builds the graph
+        found = [1e3 * harness.cpu_seconds(work) for _ in range(options.repeats)]
         rows.append(
             {
-                "encoding": what,
+                "encoding": encoding,
                 "part": part,
                 "bits": bits,
                 "least_milliseconds": min(found),
@@ -101,7 +83,7 @@ def measure():
     exact = update_sums.SecureSums(size)
     bits = (_CLIENTS * exact.largest["delta"]).bit_length()
     clip_norm = {"clip_norm": np.float64(_CLIP_NORM)}
-    row("exact", "client", bits, _of_client(exact, clip_norm))
+    row("exact", "client", bits, _of_client(exact, clip_norm, size))
     for ratio in _RATIOS:
         of = rotated_updates.RotatedUpdate.of(
             clip_norm=_CLIP_NORM, num_values=size, num_clients=_CLIENTS
@@ -111,40 +93,25 @@ def measure():
         encoding = rotated_sums.RotatedSums(of)
         message = encoding.message(streams.Stream(_SEED))
         name = f"rotated, q = {ratio:g}"
-        row(name, "client", of.bits, _of_client(encoding, message))
-        if ratio == rotated_updates.DEFAULT_RATIO:
-            values = tf.random.stateless_normal([of.dimension], [_SEED, 1])
-            turn = tf.function(rotated_sums.hadamard)
-            row(name, "rotation", of.bits, functools.partial(turn, values))
-            total = np.random.default_rng(_SEED).integers(0, 1 << 20, of.dimension)
-            counts = ("num_below", "num_non_finite", "num_bounded", "num_unrounded")
-            sums = {"delta": total, **dict.fromkeys(counts, 0)}
+        row(name, "client", of.bits, _of_client(encoding, message, size))
+        if ratio != rotated_updates.DEFAULT_RATIO:
+            continue
+        values = tf.random.stateless_normal([of.dimension], [_SEED, 1])
+        turn = tf.function(rotated_sums.hadamard)
+        row(name, "rotation", of.bits, lambda turn=turn, v=values: turn(v))
+        total = np.random.default_rng(_SEED).integers(0, 1 << 20, of.dimension)
+        counts = ("num_below", "num_non_finite", "num_bounded", "num_unrounded")
+        arguments = (
+            {"delta": total, **dict.fromkeys(counts, 0)},
+            {"w": (size,)},
+            *(_CLIENTS, _CLIENTS, message),
+        )
+        decode = encoding.update_sum
+        row(name, "server", of.bits, lambda d=decode, a=arguments: d(*a))
+    run.show("cost", pd.DataFrame(rows), digits=4)
 
-            def decode(encoding=encoding, sums=sums, message=message):
-                shapes = {"w": (size,)}
-                return encoding.update_sum(sums, shapes, _CLIENTS, _CLIENTS, message)
 
-            row(name, "server", of.bits, decode)
-    return pd.DataFrame(rows)
-
-
-def main(argv: list[str]) -> None:
-    """Measures, writes and prints."""
-    del argv
-    startup.silence_tensorflow()
-    from benchmarks import results as benchmark_results
-
-    table = measure()
-    options = _FLAGS.read()
-    benchmark_results.write(
-        options.results_dir,
-        "benchmarks.encoding",
-        table,
-        f"an update of {options.parameters:,} normal numbers",
-        significant_digits=4,
-    )
-    print(table.to_string(index=False))
-
+CASE = harness.Case(Options, measure)
 
 if __name__ == "__main__":
-    app.run(main, flags_parser=_FLAGS.parse)
+    app.run(CASE.main, flags_parser=CASE.parse)

@@ -1,13 +1,16 @@
 """Rounds that runtimes and engines are compared on: votes, reports, training, scores.
 
-Each is a computation of the project's own on synthetic clients, and gives the sums that
-came of it, which are to be the same whatever computes them.
+Each is a computation of the project on synthetic clients, and gives sums that have to
+be the same on every runtime and engine.
 """
 
+import contextlib
 import dataclasses
 import os
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
+
+from federated_hh.runtime.worker import engine_options
 
 if TYPE_CHECKING:
     import numpy as np
@@ -17,6 +20,7 @@ if TYPE_CHECKING:
 
 Sums = dict[str, "np.ndarray"]
 
+WORKER, IN_PROCESS = "worker", "in_process"
 _SEED = 1
 _MAX_LENGTH = 8
 _NUM_TOKENS = 500
@@ -28,16 +32,42 @@ class Workload:
     """Rounds of one kind.
 
     Attributes:
-        name: In tables.
-        clients: Asked in all rounds together.
+        name: Name in tables.
+        clients: Number of clients of all rounds together.
         is_exact: Whether its sums are of integers, and so the same to the bit.
-        rounds: Yields the sums of each round; to be called where a runtime computes.
+        rounds: Yields the sums of each round; called within `computing`.
     """
 
     name: str
     clients: int
     is_exact: bool
     rounds: Callable[[], Iterator[Sums]]
+
+
+@contextlib.contextmanager
+def computing(backend: str, device: str | None = None) -> Iterator[None]:
+    """Computes by a back end.
+
+    Args:
+        backend: `WORKER`, `IN_PROCESS`, or "ray" and a number of actors.
+        device: Device that computes in this process; None for TensorFlow's choice.
+    """
+    from federated_hh.runtime import runtime
+
+    if backend == IN_PROCESS:
+        kind = engine_options.Runtime.IN_PROCESS
+        engine_options.choose(engine_options.RuntimeOptions(kind, device))
+    elif backend != WORKER:
+        engine_options.choose(
+            engine=engine_options.EngineOptions(
+                engine_options.Engine.RAY, num_workers=int(backend.split()[1])
+            )
+        )
+    try:
+        with runtime.computing():
+            yield
+    finally:
+        engine_options.choose()
 
 
 def population(scratch: str, num_clients: int) -> "client_words.ClientWords":
@@ -54,31 +84,22 @@ def population(scratch: str, num_clients: int) -> "client_words.ClientWords":
 
 def votes(words: "client_words.ClientWords", cohort_size: int) -> Workload:
     """Returns all rounds of TrieHH."""
-    from federated_hh.heavy_hitters import alphabet, selection
+    from federated_hh.heavy_hitters import selection
     from federated_hh.heavy_hitters.triehh import algorithm as triehh
-    from federated_hh.populations.languages import tokenizers
     from federated_hh.privacy.triehh import guarantees as triehh_privacy
 
     parameters = triehh_privacy.TrieHHParameters(
         words.num_clients, cohort_size, max(4, cohort_size // 300), _MAX_LENGTH
     )
     plan = triehh.plan_of(parameters, selection.WordSelection.BY_FREQUENCY)
-    characters = tokenizers.get_tokenizer("triehh").alphabet
-    algorithm = triehh.TrieHH(words, plan, alphabet.Alphabet(characters))
-    return Workload(
-        "TrieHH's votes",
-        cohort_size,
-        True,
-        lambda: ({"votes": total} for total in _totals(algorithm)),
-    )
+    algorithm = triehh.TrieHH(words, plan, _alphabet())
+    return _of("TrieHH's votes", cohort_size, "votes", algorithm)
 
 
 def reports(words: "client_words.ClientWords", cohort_size: int) -> Workload:
     """Returns all levels of LDP TrieHH, with reports of epsilon 4."""
-    from federated_hh.heavy_hitters import alphabet
     from federated_hh.heavy_hitters.ldp_triehh import algorithm as ldp_triehh
     from federated_hh.heavy_hitters.ldp_triehh.parameters import LdpTrieHHParameters
-    from federated_hh.populations.languages import tokenizers
 
     parameters = LdpTrieHHParameters(
         cohort_size=cohort_size,
@@ -87,29 +108,40 @@ def reports(words: "client_words.ClientWords", cohort_size: int) -> Workload:
         contribution_bound=1,
         epsilon=4.0,
     )
-    characters = tokenizers.get_tokenizer("triehh").alphabet
-    algorithm = ldp_triehh.LdpTrieHH(words, parameters, alphabet.Alphabet(characters))
-    return Workload(
-        "LDP TrieHH's reports",
-        cohort_size,
-        True,
-        lambda: ({"reports": total} for total in _totals(algorithm)),
-    )
+    algorithm = ldp_triehh.LdpTrieHH(words, parameters, _alphabet())
+    return _of("LDP TrieHH's reports", cohort_size, "reports", algorithm)
 
 
-def _totals(algorithm: "algorithm_lib.Algorithm[Any, Any]") -> Iterator[Any]:
-    from federated_hh.randomness import noise_keys
-    from federated_hh.rounds import steps
+def _alphabet() -> Any:
+    from federated_hh.heavy_hitters import alphabet
+    from federated_hh.populations.languages import tokenizers
 
-    by_hand = steps.Steps(
-        algorithm, seed=_SEED, noise_key=noise_keys.NoiseKey.of_seed(_SEED)
-    )
-    place = by_hand.begin()
-    while (query := algorithm.next_query(place.state)) is not None:
-        drawn = by_hand.draw(place)
-        total = by_hand.ask(place, query, drawn.cohort)
-        yield total
-        place = by_hand.update(place, query, drawn, total).progress
+    return alphabet.Alphabet(tokenizers.get_tokenizer("triehh").alphabet)
+
+
+def _of(
+    name: str,
+    clients: int,
+    sums: str,
+    algorithm: "algorithm_lib.Algorithm[Any, Any]",
+) -> Workload:
+    """Returns an algorithm's rounds, with the name of their sums."""
+
+    def rounds() -> Iterator[Sums]:
+        from federated_hh.randomness import noise_keys
+        from federated_hh.rounds import steps
+
+        by_hand = steps.Steps(
+            algorithm, seed=_SEED, noise_key=noise_keys.NoiseKey.of_seed(_SEED)
+        )
+        place = by_hand.begin()
+        while (query := algorithm.next_query(place.state)) is not None:
+            drawn = by_hand.draw(place)
+            total = by_hand.ask(place, query, drawn.cohort)
+            yield {sums: total}
+            place = by_hand.update(place, query, drawn, total).place
+
+    return Workload(name, clients, True, rounds)
 
 
 def training(
@@ -118,10 +150,10 @@ def training(
     """Returns a round of training with an exact sum, and one of evaluation.
 
     Args:
-        scratch: Where the clients' text is written.
-        num_clients: All of whom train, and of whom all are scored.
-        num_units: The number of units of the model, an LSTM with coupled gates.
-        num_blocks: Into how many values the clients are cut.
+        scratch: Directory for the clients' text.
+        num_clients: Number of clients, all of whom train and are scored.
+        num_units: Number of units of the model, an LSTM with coupled gates.
+        num_blocks: Number of values into which the clients are cut.
     """
     import numpy as np
 
@@ -131,20 +163,18 @@ def training(
     from training.text import examples
 
     random = np.random.default_rng(_SEED)
-    rows = [
-        (
-            str(client),
-            [
-                random.integers(4, _NUM_TOKENS, random.integers(3, 12)).tolist()
-                for _ in range(_SENTENCES)
-            ],
-        )
-        for client in range(num_clients)
-    ]
+
+    def sentence() -> list[int]:
+        return random.integers(4, _NUM_TOKENS, random.integers(3, 12)).tolist()
+
     directory = os.path.join(scratch, f"text-{num_clients}")
     if os.path.exists(directory):
         text = client_text.ClientText.open(directory)
     else:
+        rows = [
+            (str(client), [sentence() for _ in range(_SENTENCES)])
+            for client in range(num_clients)
+        ]
         text = client_text.ClientText.from_rows(directory, rows)
     network = model.cifg_language_model(
         _NUM_TOKENS,
@@ -166,10 +196,8 @@ def training(
         yield {**found.parts, "below": np.array(found.num_below)}
 
     def score() -> Iterator[Sums]:
-        yield {
-            name: np.array(value)
-            for name, value in federated.evaluate(weights, everyone).items()
-        }
+        found = federated.evaluate(weights, everyone)
+        yield {name: np.array(value) for name, value in found.items()}
 
     return (
         Workload("training, exact sum", num_clients, False, train),
@@ -178,11 +206,11 @@ def training(
 
 
 def difference(some: list[Sums], others: list[Sums]) -> float:
-    """Returns how far sums are apart: 0 where they are the same to the bit.
+    """Returns the distance of two runs' sums: 0 where they are the same to the bit.
 
     Returns:
-        The largest L2 distance of two arrays, over the norm of the one; infinite where
-        they have not the same shapes.
+        The largest L2 distance of two arrays, over the norm of the first; infinite
+        where their shapes differ.
     """
     import numpy as np
 

@@ -1,4 +1,4 @@
-"""Fails what computes a round on Ray, at random moments, and looks at the sum.
+"""Fails a part of a round on Ray at random moments, and checks the sum.
 
     scripts/run benchmarks.fault_trials --trials=50
 
@@ -12,8 +12,6 @@ import dataclasses
 import os
 import random
 import signal
-import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -21,11 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 from absl import app
 
-from benchmarks import engine_workloads
-from benchmarks import results as benchmark_results
-from federated_hh.options import option_flags
-from federated_hh.options.fields import check, option
-from federated_hh.runtime.worker import engine_options, startup
+from benchmarks import engine_workloads, harness
+from federated_hh.options.fields import option
+from federated_hh.runtime.worker import engine_options
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,24 +37,18 @@ SAME = "the same sum"
 _LONGEST_WAIT = 120.0
 
 
-@dataclasses.dataclass(frozen=True)
-class Options:
-    """What is tried."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options(harness.Options):
+    """Number of trials, and size of a round."""
 
-    trials: int = option(50, "How many trials.", least=1, most=100_000)
+    trials: int = option(50, "Number of trials.", least=1, most=100_000)
     clients: int = option(64, "Clients that train in a round.", least=1, most=10**6)
     num_units: int = option(64, "Units of the model's layer.", least=2, most=10_000)
     slice_timeout: float = option(
         10.0, "The longest time of a slice.", above=0, most=1e5, unit="seconds"
     )
     seed: int = option(1, "Seed of faults and moments.", least=0, most=2**31)
-    results_dir: str = option("results/fault_trials", "Where the table goes.")
-
-    def __post_init__(self):
-        check(self)
-
-
-_FLAGS = option_flags.define(Options)
+    results_dir: str = harness.results_dir("fault_trials")
 
 
 class _Nodes:
@@ -81,11 +71,11 @@ class _Nodes:
         self._cluster.remove_node(self._nodes.pop(0), allow_graceful=False)
 
     def replace(self) -> None:
-        """Adds a node for one that was removed."""
+        """Adds a node in place of a removed one."""
         self._nodes.append(self._cluster.add_node(num_cpus=1))
 
     def close(self) -> None:
-        """Ends all of it."""
+        """Ends the cluster."""
         self._cluster.shutdown()
 
 
@@ -105,11 +95,11 @@ def _processes(ray: Any, actors: Any) -> list[tuple[int, int]]:
 
 
 def _fault(kind: str, pids: tuple[int, int], nodes: _Nodes) -> Callable[[], None]:
-    """Returns what lets something fail.
+    """Returns a function that lets something fail.
 
     Args:
         kind: One of `FAULTS`.
-        pids: The ids of an actor and of its worker.
+        pids: Ids of an actor and of its worker.
         nodes: The cluster.
     """
     if kind == "node removed":
@@ -123,7 +113,7 @@ class _Timer:
     """Lets something fail after a while, unless the round is over before.
 
     Attributes:
-        struck: When it did, in seconds since the round began; None where it did not.
+        struck: Seconds from the round's beginning to the fault; None without one.
     """
 
     def __init__(self, moment: float, fault: Callable[[], None]):
@@ -145,22 +135,21 @@ class _Timer:
         return seconds
 
 
-def measure(options: Options, scratch: str) -> "pd.DataFrame":
+def trials(options: Options, scratch: str) -> "pd.DataFrame":
     """Returns a table: a row a trial.
 
     Args:
-        options: What is tried.
-        scratch: Where clients are written.
+        options: Number of trials, and size of a round.
+        scratch: Directory for the clients.
     """
     import pandas as pd
 
-    from federated_hh.runtime import runtime
     from federated_hh.runtime.engines import ray_engine
 
     workload, _ = engine_workloads.training(
         scratch, options.clients, options.num_units, num_blocks=32
     )
-    with runtime.tff_worker():
+    with engine_workloads.computing(engine_workloads.WORKER):
         expected = list(workload.rounds())
     engine_options.choose(
         engine=engine_options.EngineOptions(
@@ -179,9 +168,7 @@ def measure(options: Options, scratch: str) -> "pd.DataFrame":
             while len(rows) < options.trials:
                 list(workload.rounds())  # ends one that was stopped after its round
                 _processes(ray, actors)  # all are back
-                begun = time.monotonic()
-                list(workload.rounds())
-                undisturbed = time.monotonic() - begun
+                undisturbed = harness.seconds(lambda: list(workload.rounds()))
                 pids = _processes(ray, actors)
                 kind = FAULTS[len(rows) % len(FAULTS)]
                 moment = chooser.uniform(0, undisturbed)
@@ -215,24 +202,20 @@ def measure(options: Options, scratch: str) -> "pd.DataFrame":
     return pd.DataFrame(rows)
 
 
-def main(argv: list[str]) -> None:
-    """Tries, writes and prints; fails where a round gave another sum, or none."""
-    del argv
-    startup.silence_tensorflow()
-    options = _FLAGS.read()
-    with tempfile.TemporaryDirectory(prefix="fault_trials_") as scratch:
-        table = measure(options, scratch)
-    benchmark_results.write(
-        options.results_dir,
-        "benchmarks.fault_trials",
-        table,
-        f"{options.clients} synthetic clients, training of {options.num_units} units",
+def measure(options: Options, run: harness.Run) -> str | None:
+    """Tries; returns an error where a round gave another sum, or none."""
+    run.about["data"] = (
+        f"{options.clients} synthetic clients, training of {options.num_units} units"
     )
+    table = trials(options, run.scratch)
+    run.show("cost", table)
     shown = table.groupby(["fault", "outcome"])["seconds"].agg(["count", "mean", "max"])
     print(shown.to_string(float_format=lambda x: f"{x:.3g}"))
-    if (table["outcome"] != SAME).any():
-        sys.exit(1)
+    wrong = int((table["outcome"] != SAME).sum())
+    return f"{wrong} of {len(table)} trials have not {SAME}" if wrong else None
 
+
+CASE = harness.Case(Options, measure)
 
 if __name__ == "__main__":
-    app.run(main, flags_parser=_FLAGS.parse)
+    app.run(CASE.main, flags_parser=CASE.parse)

@@ -1,4 +1,4 @@
-"""How fast the local randomizers are, and how they compare.
+"""Measures the local randomizers' speed, and compares them.
 
     scripts/run benchmarks.randomizers
 
@@ -23,30 +23,8 @@ from typing import Any
 
 from absl import app
 
-from benchmarks import results as benchmark_results
-from federated_hh.options import option_flags
-from federated_hh.options.fields import check, option
-from federated_hh.runtime.worker import startup
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Options:
-    """How much is measured."""
-
-    results_dir: str = option("results/randomizers", "Where to write.")
-    repeats: int = option(3, "Repeats; the median time counts.", least=1, most=1000)
-    most_one_by_one: int = option(
-        10**7, "The most reports to draw one by one.", least=10**4, most=10**9
-    )
-    client_reports: int = option(
-        10**6, "Reports of the TFF client computations.", least=1, most=10**9
-    )
-
-    def __post_init__(self):
-        check(self)
-
-
-_FLAGS = option_flags.define(Options)
+from benchmarks import harness
+from federated_hh.options.fields import option
 
 _GBOARD: dict[str, Any] = {"epsilon": 10.0, "domain_size": 10**6 + 1}
 _GBOARD_REPORTS = 6 * 10**7
@@ -58,13 +36,27 @@ _VALUES_ONE_BY_ONE = 10**8
 _EPSILONS = (0.5, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 10.0)
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options(harness.Options):
+    """Numbers of repeats and reports."""
+
+    results_dir: str = harness.results_dir("randomizers")
+    repeats: int = option(3, "Repeats; the median time counts.", least=1, most=1000)
+    most_one_by_one: int = option(
+        10**7, "The most reports to draw one by one.", least=10**4, most=10**9
+    )
+    client_reports: int = option(
+        10**6, "Reports of the TFF client computations.", least=1, most=10**9
+    )
+
+
 def zipf_histogram(domain_size: int, distinct: int, num_reports: int):
-    """Returns how many devices have each item: Zipf's law over some of the items.
+    """Returns the number of devices with each item: Zipf's law over some of the items.
 
     Args:
         domain_size: The items, "no item" (the last, which nobody has here) included.
-        distinct: How many items somebody may have; they are spread over the domain.
-        num_reports: How many devices there are.
+        distinct: Number of items that somebody may have, spread over the domain.
+        num_reports: Number of devices.
     """
     import numpy as np
 
@@ -78,15 +70,12 @@ def zipf_histogram(domain_size: int, distinct: int, num_reports: int):
 
 def median_cpu_seconds(call, repeats: int) -> float:
     """Returns the median processor time of calls with the number of the repeat."""
-    seconds = []
-    for repeat in range(repeats):
-        start = time.process_time()
-        call(repeat)
-        seconds.append(time.process_time() - start)
-    return statistics.median(seconds)
+    return statistics.median(
+        harness.cpu_seconds(lambda r=repeat: call(r)) for repeat in range(repeats)
+    )
 
 
-def time_report_by_report(randomizer, histogram, repeats: int) -> float:
+def time_report_by_report(randomizer, histogram) -> float:
     """Returns the processor seconds of drawing the reports and adding them up."""
     import numpy as np
     import tensorflow as tf
@@ -96,12 +85,12 @@ def time_report_by_report(randomizer, histogram, repeats: int) -> float:
         tf.TensorSpec([None], tf.int32), tf.TensorSpec([2], tf.int32)
     )
     in_graph(tf.constant(items[:100]), tf.constant([0, 0]))
-    return median_cpu_seconds(
-        lambda repeat: in_graph(tf.constant(items), tf.constant([1, repeat])), repeats
+    return harness.cpu_seconds(
+        lambda: in_graph(tf.constant(items), tf.constant([1, 0]))
     )
 
 
-def measure_sums(repeats: int, most_one_by_one: int):
+def measure_sums(options: Options):
     """Returns processor seconds against the number of reports, at Gboard's scale."""
     import pandas as pd
 
@@ -109,15 +98,15 @@ def measure_sums(repeats: int, most_one_by_one: int):
 
     randomizer = subset_selection.SubsetSelection(**_GBOARD)
     rows = []
-    numbers = sorted([*(10**k for k in range(4, 10)), _GBOARD_REPORTS])
-    for number in numbers:
+    for number in sorted([*(10**k for k in range(4, 10)), _GBOARD_REPORTS]):
         histogram = zipf_histogram(randomizer.domain_size, _DISTINCT_ITEMS, number)
         seconds = median_cpu_seconds(
-            lambda repeat, h=histogram: randomizer.sum_of_reports(h, repeat), repeats
+            lambda repeat, h=histogram: randomizer.sum_of_reports(h, repeat),
+            options.repeats,
         )
         rows.append(("sum_of_reports", number, seconds))
-        if number <= most_one_by_one:
-            seconds = time_report_by_report(randomizer, histogram, 1)
+        if number <= options.most_one_by_one:
+            seconds = time_report_by_report(randomizer, histogram)
             rows.append(("report by report", number, seconds))
     return pd.DataFrame(rows, columns=["method", "reports", "cpu_seconds"])
 
@@ -145,7 +134,7 @@ def build_round(randomizer):
     return secure_sum
 
 
-def measure_client(num_reports: int, repeats: int):
+def measure_client(options: Options):
     """Returns the reports a second and core of TFF client computations."""
     import numpy as np
     import pandas as pd
@@ -155,6 +144,7 @@ def measure_client(num_reports: int, repeats: int):
     from federated_hh.runtime import runtime
 
     rows = []
+    num_reports = options.client_reports
     for epsilon, domain_size in (tuple(_GBOARD.values()), (3.0, 1000)):
         randomizer = subset_selection.SubsetSelection(epsilon, domain_size)
         generator = np.random.default_rng(1)
@@ -167,7 +157,7 @@ def measure_client(num_reports: int, repeats: int):
         with runtime.tff_worker() as worker:
             process = psutil.Process(worker.process.pid)
             tff_round(blocks[:1], seeds[:1])  # compiles
-            for _ in range(repeats):
+            for _ in range(options.repeats):
                 before, start = process.cpu_times(), time.perf_counter()
                 total = tff_round(blocks, seeds)
                 wall.append(time.perf_counter() - start)
@@ -189,41 +179,37 @@ def measure_client(num_reports: int, repeats: int):
     return pd.DataFrame(rows)
 
 
-def randomizers_at(epsilon: float, domain_size: int) -> dict:
+def randomizers_at(epsilon: float, domain_size: int) -> dict[str, Any]:
     """Returns the randomizers of one epsilon in the replacement model, by name.
 
     The last is the symmetric encoding with that epsilon in its own, weaker model.
     """
     from federated_hh.randomizers import k_ary, one_hot, subset_selection
 
+    symmetric = one_hot.SymmetricOneHotEncoding
     return {
         "Subset Selection": subset_selection.SubsetSelection(epsilon, domain_size),
         "asymmetric one-hot": one_hot.AsymmetricOneHotEncoding(epsilon, domain_size),
-        "symmetric one-hot": one_hot.SymmetricOneHotEncoding(epsilon / 2, domain_size),
+        "symmetric one-hot": symmetric(epsilon / 2, domain_size),
         "k-ary response": k_ary.KAryRandomizedResponse(epsilon, domain_size),
-        "symmetric one-hot, deletion": one_hot.SymmetricOneHotEncoding(
-            epsilon, domain_size
-        ),
+        "symmetric one-hot, deletion": symmetric(epsilon, domain_size),
     }
 
 
-def compare(epsilon, domain_size, distinct, num_reports, *, one_by_one, repeats):
-    """Returns a row for each randomizer: bits, error, seconds.
+def compare(epsilon, domain_size, distinct, num_reports, one_by_one, repeats):
+    """Yields a row for each randomizer: bits, error, seconds.
 
     Args:
-        epsilon: The epsilon of the replacement model; of deletion where the name says
-            so.
-        domain_size: Items, "no item" included.
-        distinct: How many items devices have.
-        num_reports: Over how many reports the error is.
+        epsilon: Epsilon of the replacement model; of deletion where the name says so.
+        domain_size: Number of items, "no item" included.
+        distinct: Number of items that devices have.
+        num_reports: Number of reports of a sum.
         one_by_one: Whether to time reports that are drawn one by one as well.
-        repeats: How many sums the error and the time are over.
+        repeats: Number of sums for the error and the time.
     """
     import numpy as np
-    import pandas as pd
 
     histogram = zipf_histogram(domain_size, distinct, num_reports)
-    rows = []
     for name, randomizer in randomizers_at(epsilon, domain_size).items():
         sums: list[np.ndarray] = []
         seconds = median_cpu_seconds(
@@ -248,41 +234,27 @@ def compare(epsilon, domain_size, distinct, num_reports, *, one_by_one, repeats)
         if one_by_one:
             number = min(10**6, _VALUES_ONE_BY_ONE // randomizer.values_per_report)
             part = zipf_histogram(domain_size, distinct, number)
-            seconds = time_report_by_report(randomizer, part, 1)
+            seconds = time_report_by_report(randomizer, part)
             row["cpu_microseconds_per_report"] = 1e6 * seconds / number
-        rows.append(row)
-    return pd.DataFrame(rows)
+        yield row
 
 
 def measure_side_by_side(repeats: int):
     """Returns the comparison over epsilons, with times at the two main settings."""
     import pandas as pd
 
-    tables = []
+    size = _SMALL["domain_size"]
+    rows = []
     for epsilon in _EPSILONS:
-        tables.append(
-            compare(
-                epsilon,
-                _SMALL["domain_size"],
-                _SMALL["domain_size"] - 1,
-                _SMALL_REPORTS,
-                one_by_one=epsilon == _SMALL["epsilon"],
-                repeats=max(5, repeats),
-            )
-        )
-    tables.append(
-        compare(
-            **_GBOARD,
-            distinct=_DISTINCT_ITEMS,
-            num_reports=_GBOARD_REPORTS,
-            one_by_one=True,
-            repeats=repeats,
-        )
-    )
-    return pd.concat(tables, ignore_index=True)
+        is_timed = epsilon == _SMALL["epsilon"]
+        sizes = size, size - 1, _SMALL_REPORTS, is_timed, max(5, repeats)
+        rows += compare(epsilon, *sizes)
+    sizes = _DISTINCT_ITEMS, _GBOARD_REPORTS, True, repeats
+    rows += compare(*_GBOARD.values(), *sizes)
+    return pd.DataFrame(rows)
 
 
-def plot_sums(table) -> bytes:
+def plot_sums(table, run: harness.Run) -> None:
     """Draws the cost of a sum against the number of reports."""
     from federated_hh.reports import plots
 
@@ -292,26 +264,17 @@ def plot_sums(table) -> bytes:
         "processor seconds",
     )
     looks = {"sum_of_reports": plots.BLUE, "report by report": plots.ORANGE}
-    for method, colour in looks.items():
+    for method, color in looks.items():
         rows = table[table.method == method]
-        axes.plot(rows.reports, rows.cpu_seconds, "o-", color=colour, label=method)
-    slow = table[table.method == "report by report"].iloc[-1]
+        axes.plot(rows.reports, rows.cpu_seconds, "o-", color=color, label=method)
+    slow = rows.iloc[-1]
     ends = [slow.reports, 10**9]
-    rate = slow.cpu_seconds / slow.reports
-    axes.plot(
-        ends,
-        [rate * n for n in ends],
-        "--",
-        color=plots.ORANGE,
-        label="report by report, extrapolated",
-    )
-    axes.set_xscale("log")
-    axes.set_yscale("log")
-    axes.legend(frameon=False)
-    return plots.png(figure)
+    seconds = [slow.cpu_seconds / slow.reports * end for end in ends]
+    axes.plot(ends, seconds, "--", color=color, label=f"{method}, extrapolated")
+    run.plot("sum_of_reports", figure, axes)
 
 
-def plot_errors(table) -> bytes:
+def plot_errors(table, run: harness.Run) -> None:
     """Draws the error of the randomizers against epsilon."""
     from federated_hh.reports import plots
 
@@ -320,50 +283,30 @@ def plot_errors(table) -> bytes:
         "epsilon (replacement model, dashed: deletion model)",
         "root mean squared error, devices",
     )
-    colours = [plots.BLUE, plots.ORANGE, plots.GREEN, plots.INK, plots.GREEN]
+    colors = [plots.BLUE, plots.ORANGE, plots.GREEN, plots.INK, plots.GREEN]
     small = table[table.domain_size == _SMALL["domain_size"]]
-    for (name, rows), colour in zip(
-        small.groupby("randomizer", sort=False), colours, strict=True
-    ):
-        dashed = name.endswith("deletion")
-        axes.plot(
-            rows.epsilon,
-            rows.error_of_formula,
-            "--" if dashed else "-",
-            color=colour,
-            label=name,
-        )
-        axes.plot(rows.epsilon, rows.error, "o", color=colour, markersize=4)
-    axes.set_yscale("log")
-    axes.legend(frameon=False, title="line: formula; dots: measured")
-    return plots.png(figure)
+    groups = small.groupby("randomizer", sort=False)
+    for (name, rows), color in zip(groups, colors, strict=True):
+        line = "--" if name.endswith("deletion") else "-"
+        axes.plot(rows.epsilon, rows.error_of_formula, line, color=color, label=name)
+        axes.plot(rows.epsilon, rows.error, "o", color=color, markersize=4)
+    title = "line: formula; dots: measured"
+    run.plot("error", figure, axes, logarithmic="y", title=title)
 
 
-def main(argv: list[str]) -> None:
-    """Measures, writes and prints."""
-    del argv
-    startup.silence_tensorflow()
-    import tensorflow as tf
-
-    tf.config.threading.set_intra_op_parallelism_threads(1)
-    tf.config.threading.set_inter_op_parallelism_threads(1)
-    options = _FLAGS.read()
-    results = benchmark_results.Results(
-        options.results_dir,
-        "benchmarks.randomizers",
-        data="synthetic: Zipf's law, see zipf_histogram",
-    )
-    results.show(
-        "client_reports", measure_client(options.client_reports, options.repeats)
-    )
+def measure(options: Options, run: harness.Run) -> None:
+    """Measures clients, then the randomizers side by side, then sums."""
+    harness.one_thread()
+    run.show("client_reports", measure_client(options))
     side_by_side = measure_side_by_side(options.repeats)
-    results.show("side_by_side", side_by_side)
-    results.write("error.png", plot_errors(side_by_side))
-    sums = measure_sums(options.repeats, options.most_one_by_one)
-    results.show("sum_of_reports", sums)
-    results.write("sum_of_reports.png", plot_sums(sums))
-    results.finish()
+    run.show("side_by_side", side_by_side)
+    plot_errors(side_by_side, run)
+    sums = measure_sums(options)
+    run.show("sum_of_reports", sums)
+    plot_sums(sums, run)
 
+
+CASE = harness.Case(Options, measure, "synthetic: Zipf's law, see zipf_histogram")
 
 if __name__ == "__main__":
-    app.run(main, flags_parser=_FLAGS.parse)
+    app.run(CASE.main, flags_parser=CASE.parse)

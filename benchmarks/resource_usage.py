@@ -1,12 +1,27 @@
-"""What a piece of work costs in time and memory, with the processes that it starts."""
+"""Time and memory of a piece of work, with those of the processes that it starts."""
 
 import threading
 import time
-from typing import Self
+from collections.abc import Iterator
+from typing import Any, Self
 
 import psutil
 
 _SECONDS_BETWEEN_LOOKS = 0.02
+
+
+def _processes(root: psutil.Process) -> Iterator[tuple[psutil.Process, Any, Any]]:
+    """Yields a process and those below it, each with its memory and its times."""
+    for process in [root, *root.children(recursive=True)]:
+        try:
+            yield process, process.memory_info(), process.cpu_times()
+        except psutil.NoSuchProcess:
+            continue
+
+
+def own_bytes() -> int:
+    """Returns the resident memory of this process and those below it, unshared."""
+    return sum(m.rss - m.shared for _, m, _ in _processes(psutil.Process()))
 
 
 class Usage:
@@ -15,13 +30,12 @@ class Usage:
     Used as a context manager.
 
     Attributes:
-        wall_seconds: The seconds that the block takes.
-        cpu_seconds: Processor time of all the processes, without that of watching
+        wall_seconds: Seconds of the block.
+        cpu_seconds: Processor seconds of all the processes, without those of watching
             them; of one that ends meanwhile, without its last 20 ms.
-        peak_bytes: The most resident memory of all of them at a time, looked at every
-            20 ms.
-        peak_own_bytes: The same without pages that are shared, such as mapped files,
-            which the system may drop at any time.
+        peak_bytes: Largest sum of their resident memory, looked at every 20 ms.
+        peak_own_bytes: The same without shared pages, such as mapped files, which the
+            system may drop at any time.
     """
 
     def __init__(self):
@@ -31,16 +45,12 @@ class Usage:
         self.wall_seconds = self.cpu_seconds = 0.0
         self.peak_bytes = self.peak_own_bytes = 0
         self._own_seconds = 0.0
-        # By process, also of those that have ended: what they had used when last seen.
+        # Processor seconds when last seen, by process, also of those that have ended.
         self._cpu: dict[psutil.Process, float] = {}
 
     def _look(self) -> None:
         total = shared = 0
-        for process in [self._process, *self._process.children(recursive=True)]:
-            try:
-                memory, times = process.memory_info(), process.cpu_times()
-            except psutil.NoSuchProcess:
-                continue
+        for process, memory, times in _processes(self._process):
             self._cpu[process] = times.user + times.system
             total += memory.rss
             shared += memory.shared

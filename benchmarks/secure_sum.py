@@ -1,4 +1,4 @@
-"""What it costs to sum vectors under masks.
+"""Measures sums of vectors under masks.
 
     scripts/run benchmarks.secure_sum
 
@@ -12,15 +12,15 @@ import time
 
 from absl import app
 
-from benchmarks import results as benchmark_results
-from federated_hh.options import option_flags
-from federated_hh.options.fields import check, option
-from federated_hh.runtime.worker import startup
+from benchmarks import harness
+from federated_hh.options.fields import option
+
+_SEED = 1
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Options:
-    """What is summed."""
+class Options(harness.Options):
+    """Sizes of the sums, and clients that drop out or collude."""
 
     sums: tuple[str, ...] = option(
         (
@@ -46,36 +46,19 @@ class Options:
     corrupt: float = option(
         0.05, "The share of clients that may collude.", least=0, most=0.4
     )
-    results_dir: str = option("results/benchmark_secure_sum", "Where the table goes.")
-
-    def __post_init__(self):
-        check(self)
+    results_dir: str = harness.results_dir("benchmark_secure_sum")
 
 
-_FLAGS = option_flags.define(Options)
-_SEED = 1
-
-
-def graph_of(num_clients: int, neighbours: int, options: Options):
-    """Returns the graph of a measurement.
+def time_sum(options: Options, num_clients: int, neighbours: int, size: int, bits: int):
+    """Returns a row: the cost of a sum.
 
     Args:
-        num_clients: The number of clients of the cohort.
-        neighbours: How many a client has; 0 for as many as it takes. A majority of
-            them opens what a client shared; of those that are chosen, as many as the
-            choice says.
-        options: With the shares who drop out and collude.
-    """
-    from federated_hh.runtime.masking import graph
-
-    needs = graph.Needs.of_shares(num_clients, options.dropout, options.corrupt)
-    if neighbours:
-        return graph.Graph(needs, neighbours, neighbours // 2 + 1)
-    return graph.choose(needs)
-
-
-def time_sum(num_clients: int, neighbours: int, size: int, bits: int, options: Options):
-    """Returns a row: what a sum costs.
+        options: Shares of clients that drop out and collude.
+        num_clients: Number of clients of the cohort.
+        neighbours: Neighbours of a client, a majority of whom opens its secrets; 0 for
+            as many as it takes, with a threshold to match.
+        size: Length of a vector.
+        bits: Bits of the modulus.
 
     Raises:
         RuntimeError: If the sum is not that of the vectors.
@@ -83,11 +66,17 @@ def time_sum(num_clients: int, neighbours: int, size: int, bits: int, options: O
     import numpy as np
 
     from federated_hh.randomness import streams
+    from federated_hh.runtime.masking import graph as graphs
     from federated_hh.runtime.masking import messages, protocol
 
-    graph = graph_of(num_clients, neighbours, options)
+    needs = graphs.Needs.of_shares(num_clients, options.dropout, options.corrupt)
+    graph = (
+        graphs.Graph(needs, neighbours, neighbours // 2 + 1)
+        if neighbours
+        else graphs.choose(needs)
+    )
     expected = np.zeros(size, np.uint64)
-    # A client's number is at most what does not let the sum wrap.
+    # So small that the sum does not wrap.
     limit = 2**bits // num_clients
 
     def vectors(clients):
@@ -99,8 +88,8 @@ def time_sum(num_clients: int, neighbours: int, size: int, bits: int, options: O
 
     steps = tuple(messages.Step)
     gone = {
-        client * num_clients // graph.needs.most_gone: steps[client % len(steps)]
-        for client in range(graph.needs.most_gone)
+        client * num_clients // needs.most_gone: steps[client % len(steps)]
+        for client in range(needs.most_gone)
     }
     before = time.perf_counter()
     outcome = protocol.masked_sum(
@@ -131,35 +120,20 @@ def time_sum(num_clients: int, neighbours: int, size: int, bits: int, options: O
     }
 
 
-def measure():
-    """Returns a row for each sum."""
+def measure(options: Options, run: harness.Run) -> None:
+    """Measures the sums."""
     import pandas as pd
 
-    options = _FLAGS.read()
-    # The first products make BLAS start its threads.
-    time_sum(10, 0, 16, 32, options)
-    rows = []
-    for text in options.sums:
-        clients, neighbours, size, bits = map(int, text.split(":"))
-        rows.append(time_sum(clients, neighbours, size, bits, options))
-    return pd.DataFrame(rows)
-
-
-def main(argv: list[str]) -> None:
-    """Measures, writes and prints."""
-    del argv
-    startup.silence_tensorflow()
-    table = measure()
-    print(table.to_string(index=False))
-    options = _FLAGS.read()
-    benchmark_results.write(
-        options.results_dir,
-        "benchmarks.secure_sum",
-        table,
-        data=f"random vectors; {options.dropout:.0%} of the clients drop out, and "
-        f"{options.corrupt:.0%} may collude",
+    run.about["data"] = (
+        f"random vectors; {options.dropout:.0%} of the clients drop out, and "
+        f"{options.corrupt:.0%} may collude"
     )
+    time_sum(options, 10, 0, 16, 32)  # the first products make BLAS start its threads
+    sizes = [map(int, text.split(":")) for text in options.sums]
+    run.show("cost", pd.DataFrame([time_sum(options, *size) for size in sizes]))
 
+
+CASE = harness.Case(Options, measure)
 
 if __name__ == "__main__":
-    app.run(main, flags_parser=_FLAGS.parse)
+    app.run(CASE.main, flags_parser=CASE.parse)

@@ -1,53 +1,31 @@
-"""What a query of interactive statistics costs, on real devices and in arrays.
+"""Measures a query of interactive statistics, on real devices and in arrays.
 
     scripts/run benchmarks.statistics
     scripts/run benchmarks.statistics --real_devices=1000000
 
 * Real: each device has its events in SQLite, verifies and budgets the query on its
-  own, runs it in a sandbox that holds its rows alone, randomizes, and logs what it
-  sends; the budgets are on disk. Each step apart. More than 100,000 devices come in
-  blocks, one after the other, so that their events need not be in memory together.
+  own, runs it in a sandbox that holds its rows alone, randomizes, and logs its report;
+  the budgets are on disk. Each step apart. More than 100,000 devices come in blocks,
+  one after the other, so that their events need not be in memory together.
 * Vectorised: the same decisions in arrays, and the sum of the reports drawn at once.
 
 Processor seconds of this process, and of the worker that adds the real reports up.
-Memory is the most there was since the program began.
+Memory is the most since the program began.
 """
 
 import contextlib
 import dataclasses
 import os
 import resource
-import tempfile
 import time
 from collections.abc import Iterator
 from typing import Any
 
 from absl import app
 
-from benchmarks import results as benchmark_results
-from federated_hh.options import option_flags
-from federated_hh.options.fields import check, option
-from federated_hh.runtime.worker import startup
+from benchmarks import harness, resource_usage
+from federated_hh.options.fields import option
 
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Options:
-    """How many devices are asked."""
-
-    real_devices: tuple[str, ...] = option(
-        ("10000", "100000"), "Real devices, at each of which."
-    )
-    vectorised_devices: int = option(
-        1_000_000, "Devices in arrays.", least=1000, most=10**8
-    )
-    events: int = option(20, "Mean events of a device.", least=1, most=1000)
-    results_dir: str = option("results/benchmark_statistics", "Where the tables go.")
-
-    def __post_init__(self):
-        check(self)
-
-
-_FLAGS = option_flags.define(Options)
 _SEED = 1
 _BLOCK = 100_000
 _WORDS = 1000
@@ -56,11 +34,25 @@ _TREE = {"root": ["w0", "w1"], "w0": ["w2"], "w1": ["w3", "w4"]}
 _AGES = [20, 30, 40, 50, 60, 70, 80]
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options(harness.Options):
+    """Numbers of devices and events."""
+
+    real_devices: tuple[str, ...] = option(
+        ("10000", "100000"), "Real devices, at each of which."
+    )
+    vectorised_devices: int = option(
+        1_000_000, "Devices in arrays.", least=1000, most=10**8
+    )
+    events: int = option(20, "Mean events of a device.", least=1, most=1000)
+    results_dir: str = harness.results_dir("benchmark_statistics")
+
+
 class Clock:
-    """Adds up the processor seconds of the steps of something.
+    """Adds up the processor seconds of a query's steps.
 
     Attributes:
-        seconds: By step.
+        seconds: Processor seconds by step.
     """
 
     def __init__(self):
@@ -78,14 +70,13 @@ class Clock:
         self.seconds[name] = self.seconds.get(name, 0.0) + seconds
 
 
-def make_events(num_devices: int, seed: int):
+def make_events(num_devices: int, mean: int, seed: int):
     """Returns n-grams of three words, of which a few are frequent, ages and pauses."""
     import numpy as np
 
     from federated_hh.statistics.recipes import events
 
     generator = np.random.default_rng(seed)
-    mean = _FLAGS.read().events
     sizes = generator.integers(max(1, mean // 2), mean + mean // 2 + 1, num_devices)
     weights = 1 / np.arange(1, _WORDS + 1)
     grams = generator.choice(
@@ -130,7 +121,7 @@ def make_recipe(fields: tuple[str, ...], num_tokens: int):
 
 
 def make_approval(recipe):
-    """Returns what ships with devices that answer a recipe twice."""
+    """Returns the approval of devices that answer a recipe twice."""
     from federated_hh.privacy.local import device_policy
     from federated_hh.privacy.shuffle import amplification as shuffling
     from federated_hh.statistics.devices import device
@@ -150,31 +141,31 @@ def make_approval(recipe):
     )
 
 
-def measure_real(num_devices: int) -> list[dict[str, Any]]:
-    """Returns what each step costs of a query to real devices."""
+def measure_real(
+    num_devices: int, options: Options, folder: str
+) -> list[dict[str, Any]]:
+    """Returns each step's cost of a query to real devices."""
     from federated_hh.randomness import streams
+    from federated_hh.runtime import runtime
     from federated_hh.statistics.devices import aggregation
 
     clock = Clock()
     recipe = make_recipe(("age", "ngrams"), 9)
-    with tempfile.TemporaryDirectory() as folder:
-        total = aggregation.SecureSum()
-        total.begin(
-            recipe.content.num_cells,
-            recipe.minimum_cohort,
-            streams.Stream(_SEED, ("aggregation",)),
-        )
-        for first in range(0, num_devices, _BLOCK):
-            size = min(_BLOCK, num_devices - first)
-            stored = make_events(size, _SEED + first)
-            path = os.path.join(folder, f"spent_{first}.sqlite")
-            _ask_block(stored, recipe, path, total, clock)
-        batch, seconds = _close(total)
-        clock.add("sum", seconds)
-    reports = batch.reports
-    if reports != num_devices:
-        raise ValueError(f"{reports:,} of {num_devices:,} devices answered")
-    return _rows("real", num_devices, recipe, clock)
+    total = aggregation.SecureSum()
+    total.begin(
+        recipe.content.num_cells,
+        recipe.minimum_cohort,
+        streams.Stream(_SEED, ("aggregation",)),
+    )
+    for first in range(0, num_devices, _BLOCK):
+        size = min(_BLOCK, num_devices - first)
+        stored = make_events(size, options.events, _SEED + first)
+        path = os.path.join(folder, f"spent_{num_devices}_{first}.sqlite")
+        _ask_block(stored, recipe, path, total, clock)
+    with resource_usage.Usage() as usage, runtime.tff_worker():
+        batch = total.close()
+    clock.add("sum", usage.cpu_seconds)
+    return _rows("real", num_devices, recipe, clock, batch, options)
 
 
 def _ask_block(stored, recipe, path: str, total, clock: Clock) -> None:
@@ -222,18 +213,8 @@ def _ask_block(stored, recipe, path: str, total, clock: Clock) -> None:
                 total.add(reports, recipe.minimum_cohort)
 
 
-def _close(total):
-    """Returns the batch, and processor seconds with those of TFF's worker."""
-    from benchmarks import resource_usage
-    from federated_hh.runtime import runtime
-
-    with resource_usage.Usage() as usage, runtime.tff_worker():
-        batch = total.close()
-    return batch, usage.cpu_seconds
-
-
-def measure_vectorised(num_devices: int) -> list[dict[str, Any]]:
-    """Returns what a query of 10,000 cells costs in arrays."""
+def measure_vectorised(num_devices: int, options: Options) -> list[dict[str, Any]]:
+    """Returns the cost of a query of 10,000 cells in arrays."""
     import numpy as np
 
     from federated_hh.randomness import streams
@@ -242,60 +223,58 @@ def measure_vectorised(num_devices: int) -> list[dict[str, Any]]:
     clock = Clock()
     # 1 + 3 (2 + 3,331) = 10,000 cells.
     recipe = make_recipe(("ngrams",), 3331)
-    stored = make_events(num_devices, _SEED)
+    stored = make_events(num_devices, options.events, _SEED)
     with clock.step("take the events"):
         devices = vector_fleet.VectorFleet(make_approval(recipe), stored)
     with clock.step("the whole query"):
         batch = devices.ask(
             recipe, np.arange(num_devices), (), streams.Stream(_SEED, ("benchmark",))
         )
-    if batch.reports != num_devices or batch.counts is None:
-        raise ValueError(f"{batch.reports:,} of {num_devices:,} devices answered")
-    return _rows("vectorised", num_devices, recipe, clock)
+    assert batch.counts is not None
+    return _rows("vectorised", num_devices, recipe, clock, batch, options)
 
 
-def _rows(kind: str, num_devices: int, recipe, clock: Clock) -> list[dict[str, Any]]:
+def _rows(kind: str, number: int, recipe, clock: Clock, batch, options: Options):
+    """Returns a row a step, and one of all.
+
+    Raises:
+        ValueError: If not all devices answered.
+    """
+    if batch.reports != number:
+        raise ValueError(f"{batch.reports:,} of {number:,} devices answered")
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     seconds = {**clock.seconds, "all": sum(clock.seconds.values())}
     return [
         {
             "devices": kind,
-            "number": num_devices,
+            "number": number,
             "cells": recipe.content.num_cells,
-            "events_a_device": _FLAGS.read().events,
+            "events_a_device": options.events,
             "step": step,
             "cpu_seconds": value,
-            "microseconds_a_device": 1e6 * value / num_devices,
+            "microseconds_a_device": 1e6 * value / number,
             "peak_gib": peak,
         }
         for step, value in seconds.items()
     ]
 
 
-def main(argv: list[str]) -> None:
-    """Measures, writes and prints."""
-    del argv
-    startup.silence_tensorflow()
+def measure(options: Options, run: harness.Run) -> None:
+    """Measures real devices, then devices in arrays."""
     import pandas as pd
 
     start = time.perf_counter()
-    rows = [
-        row
-        for number in map(int, _FLAGS.read().real_devices)
-        for row in measure_real(number)
-    ]
-    rows += measure_vectorised(_FLAGS.read().vectorised_devices)
-    table = pd.DataFrame(rows)
-    print(table.to_string(index=False))
-    benchmark_results.write(
-        _FLAGS.read().results_dir,
-        "benchmarks.statistics",
-        table,
-        data="synthetic n-grams of three of 1,000 words, Zipf's law",
-        significant_digits=4,
-        wall_seconds=round(time.perf_counter() - start),
-    )
+    rows = []
+    for number in map(int, options.real_devices):
+        rows += measure_real(number, options, run.scratch)
+    rows += measure_vectorised(options.vectorised_devices, options)
+    run.about["wall_seconds"] = round(time.perf_counter() - start)
+    run.show("cost", pd.DataFrame(rows), digits=4)
 
+
+CASE = harness.Case(
+    Options, measure, "synthetic n-grams of three of 1,000 words, Zipf's law"
+)
 
 if __name__ == "__main__":
-    app.run(main, flags_parser=_FLAGS.parse)
+    app.run(CASE.main, flags_parser=CASE.parse)

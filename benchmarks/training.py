@@ -1,4 +1,4 @@
-r"""What a round of DP-FTRL costs: seconds, and memory over cohort sizes and rounds.
+r"""Measures a round of DP-FTRL: seconds, and memory over cohort sizes and rounds.
 
     scripts/run benchmarks.training
 
@@ -8,17 +8,17 @@ where --results_dir is given. The parts are:
 
 * `noise`: processor seconds of the noise on the model of 10,000 words: of a tree's node
   as integers, and of as many of TensorFlow's float32 normals, which DP-FTRL has in
-  tensorflow-privacy; and of all that a round does with noise, averaged over 16 rounds;
+  tensorflow-privacy; and of all noise of a round, averaged over 16 rounds;
 * `small_memory`: rounds of a small model with 10, 50 and 200 clients, each with a
   worker of its own, the smallest first; and 300 rounds of it;
 * `large_memory`: 40 rounds of 30 clients of the model of 10,000 words (670 units,
   projection and embeddings of 96);
 * `round`: rounds of 100 clients of that model: seconds of the clients' side (training,
   clip, encoding and secure sum, in TFF) and of the server's (noise tree and momentum);
-* `clients`: what a client of the model costs in this project, with and without the
-  gradient that is written out, and with oneDNN; in plain TensorFlow, with one thread,
-  and with oneDNN; and in pfl-research where that is installed. And the seconds of a
-  round of twice as many clients on one core and on two.
+* `clients`: a client's cost in this project, with and without the gradient that is
+  written out, and with oneDNN; in plain TensorFlow, with one thread, and with oneDNN;
+  and in pfl-research where that is installed;
+* `threads`: seconds of a round of twice as many clients on one core and on two.
 
 pfl-research and torch are no dependencies of the project. To have them beside it, in an
 environment of their own, with NumPy and TensorFlow as they are locked (torch's build
@@ -32,37 +32,35 @@ for processors is in PyTorch's own index):
     PYTHONPATH=. env/bin/python -P -m benchmarks.training --parts=clients
 
 Each part is measured in a process of its own. Before rounds are measured, one is done
-in which the computation is built. Memory is that of this process and those below it
-together, the most within a round, looked at every 20 ms; with and without pages that
-are shared, such as those of mapped files.
+in which the computation is built. Memory: see `resource_usage`, the most of a round.
 """
 
 import dataclasses
 import functools
 import os
-import tempfile
-import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from absl import app
 
-from benchmarks import results as benchmark_results
-from benchmarks import training_rounds
-from federated_hh.options import option_flags
-from federated_hh.options.fields import check, option
-from federated_hh.runtime.worker import startup
+from benchmarks import harness, training_rounds
+from federated_hh.options.fields import option
 
 if TYPE_CHECKING:
     import pandas as pd
 
 _ALL = "all"
 _PARTS = ("noise", "small_memory", "large_memory", "round", "clients", "threads")
+_LARGE = training_rounds.Sizes(num_words=10_000, num_units=670, size=96)
+_SMALL = training_rounds.Sizes(num_words=1_000, num_units=64, size=32)
+_ROUNDS_OF_A_COHORT = 20
+_DRAWS = 8
+_ROUNDS_OF_NOISE = 16
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Options:
-    """What is measured."""
+class Options(harness.Options):
+    """Parts that are measured, and their sizes."""
 
     results_dir: str | None = option(
         None,
@@ -85,16 +83,10 @@ class Options:
         10_000, "Vocabulary of the parts clients and threads.", least=10, most=100_000
     )
     timed_repeats: int = option(
-        3,
-        "Rounds of the part clients, for each way.",
-        least=1,
-        most=1000,
+        3, "Rounds of the part clients, for each way.", least=1, most=1000
     )
     thread_repeats: int = option(
-        9,
-        "Rounds of the part threads, on each number of cores.",
-        least=1,
-        most=1000,
+        9, "Rounds of the part threads, on each number of cores.", least=1, most=1000
     )
     cohort: int = option(
         100, "Clients of a round of the part round.", least=1, most=10**6
@@ -114,37 +106,13 @@ class Options:
         200.0, "Mean number of words that a client writes.", least=16, most=10_000
     )
 
-    def __post_init__(self):
-        check(self)
 
-
-_FLAGS = option_flags.define(Options)
-
-_RESULTS_DIR = "results/benchmark_training"
-_LARGE = training_rounds.Sizes(num_words=10_000, num_units=670, size=96)
-_SMALL = training_rounds.Sizes(num_words=1_000, num_units=64, size=32)
-_ROUNDS_OF_A_COHORT = 20
-_DRAWS = 8
-_ROUNDS_OF_NOISE = 16
-
-
-@dataclasses.dataclass(frozen=True)
-class Found:
-    """What a part has measured.
-
-    Attributes:
-        tables: By name.
-        summary: The figures that they come to.
-        plots: PNGs by name.
-    """
-
-    tables: Mapping[str, "pd.DataFrame"]
-    summary: Mapping[str, Any]
-    plots: Mapping[str, bytes] = dataclasses.field(default_factory=dict)
+# A part's tables by name, and the summary of its figures.
+Found = tuple[Mapping[str, "pd.DataFrame"], Mapping[str, Any]]
 
 
 def measure_noise(options: Options, scratch: str) -> Found:
-    """Measures draws: processor seconds of ours and of TensorFlow's."""
+    """Measures draws: processor seconds of integers and of TensorFlow's normals."""
     del options, scratch
     import numpy as np
     import pandas as pd
@@ -158,18 +126,11 @@ def measure_noise(options: Options, scratch: str) -> Found:
     )
     from training import memory_needs
 
+    seed = training_rounds.SEED
     size = memory_needs.cifg_num_parameters(10_004, _LARGE.num_units, _LARGE.size)
     sampler = discrete_gaussian.DiscreteGaussian(7.0 * 2**32)
-    tree, stream = (
-        integer_noise.Tree(),
-        streams.Stream(training_rounds.SEED, ("benchmark",)),
-    )
+    tree, stream = integer_noise.Tree(), streams.Stream(seed, ("benchmark",))
     state, total = integer_noise.NoiseState(), np.zeros(size, np.int64)
-
-    def seconds(work) -> float:
-        start = time.process_time()
-        work()
-        return time.process_time() - start
 
     def rounds():
         nonlocal state
@@ -177,32 +138,32 @@ def measure_noise(options: Options, scratch: str) -> Found:
             of_round = stream.of(number.to_bytes(32, "little"))
             _, state = tree.add(total, sampler.stddev, state, of_round)
 
-    def float32(number):
-        return tf.random.stateless_normal(
-            [size], [training_rounds.SEED, number], stddev=7.0
-        ).numpy()
+    def integers(number):
+        sampler.sample(keyed_bits.KeyedBits(seed, "benchmark", number), size)
 
-    rows = []
-    for number in range(_DRAWS + 1):
-        bits = keyed_bits.KeyedBits(training_rounds.SEED, "benchmark", number)
-        ours = seconds(lambda bits=bits: sampler.sample(bits, size))
-        theirs = seconds(lambda number=number: float32(number))
-        rows.append({"parameters": size, "integer": ours, "float32": theirs})
+    def float32(number):
+        tf.random.stateless_normal([size], [seed, number], stddev=7.0).numpy()
+
+    rows = [
+        {
+            "parameters": size,
+            "integer": harness.cpu_seconds(functools.partial(integers, number)),
+            "float32": harness.cpu_seconds(functools.partial(float32, number)),
+        }
+        for number in range(_DRAWS + 1)
+    ]
     table = pd.DataFrame(rows[1:])
     table["ratio"] = table.integer / table.float32
-    table["integer_round"] = seconds(rounds) / _ROUNDS_OF_NOISE
-    of_node = {
-        "integer": table.integer.mean(),
-        "float32": table.float32.mean(),
-        "ratio": table.integer.mean() / table.float32.mean(),
-    }
-    return Found(
-        {"noise": table},
-        {
-            "noise of a node, processor seconds": of_node,
-            "noise of a round, processor seconds": table.integer_round.mean(),
+    of_round = harness.cpu_seconds(rounds) / _ROUNDS_OF_NOISE
+    means = table.mean()
+    return {"noise": table.assign(integer_round=of_round)}, {
+        "noise of a node, processor seconds": {
+            "integer": means.integer,
+            "float32": means.float32,
+            "ratio": means.integer / means.float32,
         },
-    )
+        "noise of a round, processor seconds": of_round,
+    }
 
 
 def measure_small_memory(options: Options, scratch: str) -> Found:
@@ -218,16 +179,12 @@ def measure_small_memory(options: Options, scratch: str) -> Found:
         scratch, 20, options.small_rounds, _SMALL, words
     )
     peaks = over_cohorts.groupby("clients").peak_own_gib.max()
-    return Found(
-        {"memory_over_cohorts": over_cohorts, "memory_over_rounds": over_rounds},
-        {
-            "small model: peak GiB by clients of a round": {
-                str(clients): peak for clients, peak in peaks.items()
-            },
-            **_over_rounds("small model", over_rounds, 50),
+    return {"memory_over_cohorts": over_cohorts, "memory_over_rounds": over_rounds}, {
+        "small model: peak GiB by clients of a round": {
+            str(clients): peak for clients, peak in peaks.items()
         },
-        {"memory": plot_memory(over_cohorts, over_rounds)},
-    )
+        **_over_rounds("small model", over_rounds, 50),
+    }
 
 
 def measure_large_memory(options: Options, scratch: str) -> Found:
@@ -239,10 +196,8 @@ def measure_large_memory(options: Options, scratch: str) -> Found:
         _LARGE,
         options.mean_words_per_client,
     )
-    return Found(
-        {"large_memory_over_rounds": table},
-        _over_rounds(f"large model, {options.memory_cohort} clients", table, 10),
-    )
+    name = f"large model, {options.memory_cohort} clients"
+    return {"large_memory_over_rounds": table}, _over_rounds(name, table, 10)
 
 
 def _over_rounds(name: str, table: "pd.DataFrame", num_rounds: int) -> dict[str, float]:
@@ -262,19 +217,16 @@ def measure_round(options: Options, scratch: str) -> Found:
         scratch, options.cohort, options.rounds, _LARGE, options.mean_words_per_client
     )
     seconds = table.client_seconds + table.server_seconds
-    return Found(
-        {"round": table},
-        {
-            "large model: seconds a round": {
-                "mean": seconds.mean(),
-                "longest": seconds.max(),
-                "of the server": table.server_seconds.mean(),
-            },
-            "large model: words a second": table.words.sum() / seconds.sum(),
-            "large model: peak GiB": table.peak_gib.max(),
-            "large model: peak GiB without mapped files": table.peak_own_gib.max(),
+    return {"round": table}, {
+        "large model: seconds a round": {
+            "mean": seconds.mean(),
+            "longest": seconds.max(),
+            "of the server": table.server_seconds.mean(),
         },
-    )
+        "large model: words a second": table.words.sum() / seconds.sum(),
+        "large model: peak GiB": table.peak_gib.max(),
+        "large model: peak GiB without mapped files": table.peak_own_gib.max(),
+    }
 
 
 def measure_clients(options: Options, scratch: str) -> Found:
@@ -287,7 +239,7 @@ def measure_clients(options: Options, scratch: str) -> Found:
             f"env/bin/pip install --no-deps {' '.join(training_with_pfl.REQUIREMENTS)}"
         )
     work = options.timed_clients, options.timed_words, options.timed_repeats, scratch
-    return Found({"clients": training_ways.measure(*work)}, {})
+    return {"clients": training_ways.measure(*work)}, {}
 
 
 def measure_threads(options: Options, scratch: str) -> Found:
@@ -299,62 +251,25 @@ def measure_threads(options: Options, scratch: str) -> Found:
     threads = training_ways.measure_threads(
         2 * options.timed_clients, options.timed_words, options.thread_repeats, scratch
     )
-    return Found({"threads": threads}, training_ways.threads_gain(threads))
+    return {"threads": threads}, training_ways.threads_gain(threads)
 
 
-def plot_memory(over_cohorts, over_rounds) -> bytes:
-    """Draws memory over rounds, for each cohort size and for the long run; a PNG."""
+def plot_memory(over_cohorts, over_rounds, run: harness.Run) -> None:
+    """Draws memory over rounds, for each cohort size and for the long run."""
     from federated_hh.reports import plots
 
     figure, axes = plots.single(
         "Memory of all processes, a small model", "round", "GiB, the most in the round"
     )
-    axes.plot(
-        over_rounds["round"],
-        over_rounds.peak_own_gib,
-        color=plots.BLUE,
-        label=f"{over_rounds.clients[0]} clients",
-    )
     colors = (plots.GREEN, plots.ORANGE, plots.MUTED)
-    for number, (clients, table) in enumerate(over_cohorts.groupby("clients")):
-        axes.plot(
-            table["round"],
-            table.peak_own_gib,
-            color=colors[number % len(colors)],
-            label=f"{clients} clients, a worker of their own",
-        )
+    lines = [(over_rounds, plots.BLUE, "")]
+    for number, (_, table) in enumerate(over_cohorts.groupby("clients")):
+        lines.append((table, colors[number % len(colors)], ", a worker of their own"))
+    for table, color, ending in lines:
+        label = f"{table.clients.iloc[0]} clients{ending}"
+        axes.plot(table["round"], table.peak_own_gib, color=color, label=label)
     axes.set_ylim(bottom=0)
-    axes.legend(frameon=False, labelcolor=plots.INK)
-    return plots.png(figure)
-
-
-def measure(options: Options, scratch: str) -> None:
-    """Measures, prints and writes."""
-    from benchmarks import training_ways, training_with_pfl
-
-    is_all = options.parts == _ALL
-    results = benchmark_results.Results(
-        options.results_dir or (_RESULTS_DIR if is_all else None),
-        "benchmarks.training",
-        data=(
-            f"synthetic sentences, {training_rounds.NUM_CLIENTS:,} clients who write "
-            f"{options.mean_words_per_client:g} words each on average"
-        ),
-        **{"cores used": len(os.sched_getaffinity(0))},
-    )
-    results.about["versions"] |= training_with_pfl.versions()
-    summary: dict[str, Any] = {}
-    for name in _PARTS if is_all else (options.parts,):
-        part = functools.partial(_MEASURES[name], options, scratch)
-        # What one part leaves in its process would count as memory of the next one.
-        found = training_ways.in_a_process(part) if is_all else part()
-        for table_name, table in found.tables.items():
-            results.show(table_name, table)
-        for plot_name, contents in found.plots.items():
-            results.write(f"{plot_name}.png", contents)
-        summary |= found.summary
-    about_name = "about.json" if is_all else f"about_{options.parts}.json"
-    print("\n" + results.finish(about_name, summary=summary), end="")
+    run.plot("memory", figure, axes, logarithmic="", labelcolor=plots.INK)
 
 
 _MEASURES = {
@@ -367,13 +282,36 @@ _MEASURES = {
 }
 
 
-def main(argv: list[str]) -> None:
-    """Makes a directory for what is not kept, and measures."""
-    del argv
-    startup.silence_tensorflow()
-    with tempfile.TemporaryDirectory(prefix="benchmark_training_") as scratch:
-        measure(_FLAGS.read(), scratch)
+def measure(options: Options, run: harness.Run) -> None:
+    """Measures the parts, each in a process of its own."""
+    from benchmarks import training_ways, training_with_pfl
 
+    is_all = options.parts == _ALL
+    if is_all and options.results_dir is None:
+        run.use("results/benchmark_training")
+    run.about["versions"] |= training_with_pfl.versions()
+    run.about |= {
+        "data": f"synthetic sentences, {training_rounds.NUM_CLIENTS:,} clients who "
+        f"write {options.mean_words_per_client:g} words each on average",
+        "cores used": len(os.sched_getaffinity(0)),
+    }
+    summary: dict[str, Any] = {}
+    for name in _PARTS if is_all else (options.parts,):
+        part = functools.partial(_MEASURES[name], options, run.scratch)
+        # Memory that one part leaves in its process would count as the next one's.
+        tables, figures = training_ways.in_a_process(part) if is_all else part()
+        for table_name, table in tables.items():
+            run.show(table_name, table)
+        if name == "small_memory":
+            plot_memory(*tables.values(), run)
+        summary |= figures
+    if not is_all:
+        run.about_name = f"about_{options.parts}.json"
+    run.about["summary"] = summary
+    print(f"\n{run.text()}", end="")
+
+
+CASE = harness.Case(Options, measure)
 
 if __name__ == "__main__":
-    app.run(main, flags_parser=_FLAGS.parse)
+    app.run(CASE.main, flags_parser=CASE.parse)

@@ -1,4 +1,4 @@
-"""Rounds of DP-FTRL, one by one, for `benchmark_training`: what each costs."""
+"""Rounds of DP-FTRL, one by one, for `training`: the cost of each."""
 
 import dataclasses
 import pathlib
@@ -6,6 +6,8 @@ import tempfile
 import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
+
+from benchmarks import resource_usage
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,9 +25,9 @@ class Sizes:
     """A CIFG language model.
 
     Attributes:
-        num_words: Of its vocabulary.
+        num_words: Words of its vocabulary.
         num_units: Its memory cells.
-        size: Of embeddings and projection.
+        size: Size of embeddings and projection.
     """
 
     num_words: int
@@ -79,11 +81,13 @@ def _build(
 
 
 def _run(algorithm: "dp_ftrl.DpFtrl", num_rounds: int) -> Iterator[dict[str, Any]]:
-    """Yields for each round its clients, its tokens, and what its two sides cost.
+    """Yields each round's clients, its words, and the cost of its two sides.
 
     The first one, in which the computation is built, is left out. As in a run, large
-    arrays of the noise wait in a file.
+    arrays of the noise are spilled to disk.
     """
+    import numpy as np
+
     from federated_hh.files import memory
     from federated_hh.randomness import noise_keys
     from federated_hh.rounds import steps
@@ -96,47 +100,32 @@ def _run(algorithm: "dp_ftrl.DpFtrl", num_rounds: int) -> Iterator[dict[str, Any
             algorithm,
             seed=SEED,
             noise_key=noise_keys.NoiseKey.of_seed(SEED),
-            spill_folder=run_files.RunFiles(pathlib.Path(spilled)),
+            parking_place=run_files.RunFiles(pathlib.Path(spilled)),
         )
         place = by_hand.begin()
         for number in range(num_rounds + 1):
-            place, measured = _measured_round(algorithm, by_hand, place, splits)
-            if number:
-                yield {"round": number, **measured}
-
-
-def _measured_round(algorithm, by_hand, place, splits):
-    """Returns where a round leads, and what it cost.
-
-    Args:
-        algorithm: What runs.
-        by_hand: Its steps.
-        place: Where it stands.
-        splits: Of the clients' words: where each client's begin.
-    """
-    import numpy as np
-
-    from benchmarks import resource_usage
-    from federated_hh.files import memory
-
-    drawn = by_hand.draw(place)
-    words = int(np.sum(splits[drawn.cohort + 1] - splits[drawn.cohort]))
-    with resource_usage.Usage() as usage:
-        query = algorithm.next_query(place.state)
-        sums = by_hand.ask(place, query, drawn.cohort)
-        clients_done = time.perf_counter()
-        place = by_hand.update(place, query, drawn, sums).progress
-        memory.return_freed()
-        server_seconds = time.perf_counter() - clients_done
-    return place, {
-        "clients": len(drawn.cohort),
-        "words": words,
-        "client_seconds": usage.wall_seconds - server_seconds,
-        "server_seconds": server_seconds,
-        "cpu_seconds": usage.cpu_seconds,
-        "peak_gib": usage.peak_bytes / 2**30,
-        "peak_own_gib": usage.peak_own_bytes / 2**30,
-    }
+            drawn = by_hand.draw(place)
+            with resource_usage.Usage() as usage:
+                query = algorithm.next_query(place.state)
+                assert query is not None
+                sums = by_hand.ask(place, query, drawn.cohort)
+                clients_done = time.perf_counter()
+                place = by_hand.update(place, query, drawn, sums).place
+                memory.return_freed()
+                server_seconds = time.perf_counter() - clients_done
+            if not number:
+                continue
+            words = np.sum(splits[drawn.cohort + 1] - splits[drawn.cohort])
+            yield {
+                "round": number,
+                "clients": len(drawn.cohort),
+                "words": int(words),
+                "client_seconds": usage.wall_seconds - server_seconds,
+                "server_seconds": server_seconds,
+                "cpu_seconds": usage.cpu_seconds,
+                "peak_gib": usage.peak_bytes / 2**30,
+                "peak_own_gib": usage.peak_own_bytes / 2**30,
+            }
 
 
 def measure(
@@ -149,12 +138,11 @@ def measure(
     """Returns a table: a row a round, in a worker of their own.
 
     Args:
-        directory: For the clients' text.
-        cohort: The number of clients of a round.
-        num_rounds: The rounds that are measured, after one that builds the
-            computation.
+        directory: Directory for the clients' text.
+        cohort: Clients of a round.
+        num_rounds: Rounds that are measured, after one that builds the computation.
         sizes: The model.
-        words_per_client: The mean number of words that a client writes.
+        words_per_client: Mean number of words of a client.
     """
     import pandas as pd
 

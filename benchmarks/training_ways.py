@@ -1,4 +1,4 @@
-"""One client's training in several ways, for `benchmark_training`: what each costs.
+"""One client's training in several ways, for `training`: the cost of each.
 
 The same sentences, the same model, plain SGD from the same weights for each client:
 the project's client computation in TFF's worker, the same where TensorFlow finds the
@@ -19,10 +19,10 @@ import functools
 import multiprocessing
 import os
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from benchmarks import harness, resource_usage, training_with_pfl
 from federated_hh.runtime.worker import startup
 
 if TYPE_CHECKING:
@@ -32,19 +32,19 @@ if TYPE_CHECKING:
     from training.models import model
     from training.text import examples
 
-# Of every client's SGD.
+# Learning rate of every client's SGD.
 RATE = 0.5
 _SEED = 1
 
 
 @dataclasses.dataclass(frozen=True)
 class Workload:
-    """What a client has.
+    """A client's sentences.
 
     Attributes:
-        name: In the table.
-        sentences: The sentences of a client.
-        words: The words of a sentence: the least and the most, drawn uniformly.
+        name: Name in the table.
+        sentences: Number of a client's sentences.
+        words: The least and the most words of a sentence, drawn uniformly.
     """
 
     name: str
@@ -80,7 +80,7 @@ def padded(
 
     Args:
         sentences: Token ids.
-        limits: How many words of a sentence are used.
+        limits: Limit of the words of a sentence.
 
     Returns:
         int32 [sentences, max_words + 2], padded at the end.
@@ -103,13 +103,13 @@ def plain(
     clients: Sequence[Sequence[Sequence[int]]],
     limits: "examples.ClientLimits",
 ) -> Callable[[], list]:
-    """Returns what trains clients one after the other, as one would write it.
+    """Returns a function that trains clients one by one, as one would write it.
 
     Args:
         language_model: The model.
         weights: Its weights, from which every client begins.
         clients: The sentences of each: token ids.
-        limits: The batches' size, and how many words of a sentence are used.
+        limits: The batches' size, and the limit of the words of a sentence.
 
     Returns:
         A function that returns the last client's weights: TensorFlow's variables.
@@ -146,13 +146,13 @@ def plain(
 
 @dataclasses.dataclass(frozen=True)
 class _Task:
-    """Who is to be trained.
+    """The clients of a workload, and the model that they train.
 
     Attributes:
         language_model: The model.
         clients: The sentences of each: token ids.
-        limits: The batches' size, and how many words of a sentence are used.
-        scratch: A directory for the clients' text.
+        limits: The batches' size, and the limit of the words of a sentence.
+        scratch: Directory for the clients' text.
     """
 
     language_model: "model.LanguageModel"
@@ -165,7 +165,7 @@ class _Task:
         return self.language_model.initial_weights(_SEED)
 
 
-# What trains all clients of a task, once.
+# A context with a function that trains all clients of a task once.
 _Trained = contextlib.AbstractContextManager[Callable[[], object]]
 
 
@@ -198,8 +198,6 @@ def _plain(task: _Task) -> _Trained:
 
 
 def _with_pfl(task: _Task, num_threads: int | None = None) -> _Trained:
-    from benchmarks import training_with_pfl
-
     return contextlib.nullcontext(
         training_with_pfl.rounds(
             task.weights(),
@@ -213,9 +211,9 @@ def _with_pfl(task: _Task, num_threads: int | None = None) -> _Trained:
 
 
 class _Process(enum.Enum):
-    """A process by how TensorFlow computes there.
+    """A kind of process: how TensorFlow computes in it.
 
-    Not so in TFF's worker, which has one thread for an operation, whoever starts it.
+    TFF's worker has one thread for an operation, whoever starts it.
     """
 
     THIS = "as it is settled in this one"
@@ -227,9 +225,9 @@ class _Way(NamedTuple):
     """A way to train clients.
 
     Attributes:
-        name: In the table.
+        name: Name in the table.
         of: Given a task, returns a context with a function that trains its clients.
-        process: Where it is measured.
+        process: The kind of process in which it is measured.
     """
 
     name: str
@@ -239,8 +237,6 @@ class _Way(NamedTuple):
 
 def _ways() -> list[_Way]:
     """Returns the ways that can be measured here, in the order of the table."""
-    from benchmarks import training_with_pfl
-
     ways = [
         _Way("ours", _ours),
         _Way("ours, oneDNN", _ours, _Process.ONEDNN),
@@ -260,20 +256,17 @@ def _settle(process: _Process) -> None:
     startup.silence_tensorflow()
     if process is _Process.ONEDNN:
         startup.use_onednn()
-    import tensorflow as tf
-
-    tf.config.threading.set_intra_op_parallelism_threads(1)
-    tf.config.threading.set_inter_op_parallelism_threads(1)
+    harness.one_thread()
 
 
 def in_a_process(
     work: Callable[[], Any], begin: Callable[[], object] | None = None
 ) -> Any:
-    """Returns what a function of a module returns in a new process.
+    """Calls a function of a module in a new process, and returns its result.
 
     Args:
         work: The function.
-        begin: What is called there before it.
+        begin: Function that is called there before it.
     """
     with concurrent.futures.ProcessPoolExecutor(
         1, mp_context=multiprocessing.get_context("spawn"), initializer=begin
@@ -282,7 +275,7 @@ def in_a_process(
 
 
 def _in_process(process: _Process, work: Callable[[], Any]) -> Any:
-    """Returns what a function of this module returns in a process."""
+    """Calls a function of this module in a process, and returns its result."""
     if process is _Process.THIS:
         return work()
     return in_a_process(work, functools.partial(_settle, process))
@@ -306,8 +299,6 @@ def _rows(
     process: _Process, num_clients: int, num_words: int, repeats: int, scratch: str
 ) -> list[dict[str, Any]]:
     """Returns a row for each workload, repeat and way of a process; see `measure`."""
-    from benchmarks import resource_usage
-
     rows = []
     for workload in WORKLOADS:
         task = _task(workload, num_clients, num_words, scratch)
@@ -338,13 +329,13 @@ def _rows(
 def measure(
     num_clients: int, num_words: int, repeats: int, scratch: str
 ) -> "pd.DataFrame":
-    """Returns a table: for each workload and way, what a client costs.
+    """Returns a table: a client's cost, by workload, way and repeat.
 
     Args:
-        num_clients: The number of clients of a round, at least 1.
-        num_words: The number of words of the vocabulary.
+        num_clients: Clients of a round, at least 1.
+        num_words: Words of the vocabulary.
         repeats: Rounds that are measured, after one that builds the computation.
-        scratch: A directory for the clients' text.
+        scratch: Directory for the clients' text.
     """
     import pandas as pd
 
@@ -367,8 +358,8 @@ def measure_threads(
 ) -> "pd.DataFrame":
     """Returns a table of `rounds_on_cores`, measured in a process of its own.
 
-    As a program that trains has one: what other ways leave behind in theirs, such as
-    threads, takes time from a round on two cores.
+    A program that trains has one too. Threads that other ways leave behind in theirs
+    take time from a round on two cores.
     """
     work = functools.partial(rounds_on_cores, num_clients, num_words, repeats, scratch)
     return _in_process(_Process.ONE_THREAD, work)
@@ -380,11 +371,11 @@ def rounds_on_cores(
     """Returns a table: seconds of a round on one core and on two, turn by turn.
 
     Args:
-        num_clients: The number of clients of a round.
-        num_words: The number of words of the vocabulary.
+        num_clients: Clients of a round.
+        num_words: Words of the vocabulary.
         repeats: Rounds on each, with a worker of their own, after one that builds the
             computation.
-        scratch: A directory for the clients' text.
+        scratch: Directory for the clients' text.
 
     Returns:
         A row a round. Where this process may use one core only, there are no rounds on
@@ -401,9 +392,7 @@ def rounds_on_cores(
                 os.sched_setaffinity(0, cores[:used])
                 with _ours(task) as train:
                     train()
-                    start = time.perf_counter()
-                    train()
-                    seconds = time.perf_counter() - start
+                    seconds = harness.seconds(train)
                 rows.append({"repeat": repeat, "cores": used, "wall_seconds": seconds})
     finally:
         os.sched_setaffinity(0, cores)
@@ -411,14 +400,14 @@ def rounds_on_cores(
 
 
 def threads_gain(found: "pd.DataFrame") -> dict[str, float]:
-    """Returns how much faster a round is on two cores than on one.
+    """Returns the ratio of a round's seconds on one core to those on two.
 
     Args:
-        found: See `measure_threads`.
+        found: Table of `measure_threads`.
 
     Returns:
-        By the medians; and the least and the most of rounds that followed one another.
-        Nothing where there were no rounds on two.
+        The medians' ratio; and the least and the most of rounds that followed one
+        another. Nothing where there were no rounds on two.
     """
     seconds = found.pivot(index="repeat", columns="cores", values="wall_seconds")
     if 2 not in seconds:

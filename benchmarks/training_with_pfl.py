@@ -1,8 +1,8 @@
 """A round of client training in pfl-research, as one writes it there.
 
-For `training_ways`. A torch module around the weights of the CIFG language model,
+Used by `training_ways`. A torch module around the weights of the CIFG language model,
 FedAvg on pfl's simulated backend, and users' sentences padded when it is their turn.
-pfl and torch are no dependencies of this project: what needs them imports them.
+pfl and torch are no dependencies of this project, and imported where they are used.
 """
 
 import importlib.metadata
@@ -16,7 +16,7 @@ from federated_hh.populations import vocabulary
 if TYPE_CHECKING:
     import numpy as np
 
-# The packages, and what they need that the locked requirements do not have.
+# The packages, and those of their requirements that are not locked here.
 REQUIREMENTS = (
     "torch==2.13.0+cpu",
     "pfl==0.6.0",
@@ -32,12 +32,12 @@ _PACKAGES = ("torch", "pfl")
 
 
 def missing() -> list[str]:
-    """Returns which of torch and pfl are not installed."""
+    """Returns the names of torch and pfl that are not installed."""
     return [name for name in _PACKAGES if importlib.util.find_spec(name) is None]
 
 
 def versions() -> dict[str, str]:
-    """Returns the versions of torch and pfl by name, of those that are installed."""
+    """Returns the versions of torch and pfl, if they are installed, by name."""
     return {
         name: importlib.metadata.version(name)
         for name in _PACKAGES
@@ -112,7 +112,7 @@ def rounds(
     rate: float,
     num_threads: int,
 ) -> Callable[[], dict[str, "np.ndarray"]]:
-    """Returns what trains every client once from these weights.
+    """Returns a function that trains every client once from these weights.
 
     Args:
         weights: See `module`.

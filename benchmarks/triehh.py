@@ -1,36 +1,38 @@
-"""How fast TrieHH runs, against one TFF client a device and against no TFF at all.
+"""Measures TrieHH, against one TFF client a device and against no TFF at all.
 
     scripts/run benchmarks.triehh
 
-Prepares a synthetic population anew, runs all rounds, and then gives the same first
-rounds to three alternatives in the same process:
+Prepares a synthetic population, runs all rounds, and then gives the same first rounds
+to three alternatives in the same process:
 
 * one TFF client a device that carries its words as a `tf.data.Dataset` of strings,
   and the learned prefixes as strings, as TFF's research code does it;
-* our own client computation, but one device a block;
+* the project's client computation, but one device a block;
 * a loop in plain Python without TFF.
 
-The first two get a part of the cohort (--devices), as a whole one takes minutes; what
-is compared is devices a second. Peak memory is the largest sum of the resident sizes
-of this process and the worker, looked at every 20 ms.
+The first two get a part of the cohort (--devices), as a whole one takes minutes;
+devices a second are compared. Peak memory is that of this process and the worker.
 """
 
 import collections
 import dataclasses
-import tempfile
 import time
 
 from absl import app
 
-from benchmarks import resource_usage
-from federated_hh.options import option_flags
-from federated_hh.options.fields import check, option
-from federated_hh.runtime.worker import startup
+from benchmarks import harness, resource_usage
+from federated_hh.options.fields import option
+
+_WAYS = {
+    "single": "one device a block",
+    "dataset": "one TFF client a device, with a dataset",
+    "plain": "plain Python, no TFF",
+}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Options:
-    """What is run."""
+class Options(harness.Options):
+    """Size of the run, and of the alternatives'."""
 
     num_clients: int = option(1_000_000, "Clients that type.", least=1, most=10**9)
     epsilon: float = option(4.0, "Epsilon of the run.", above=0, most=100)
@@ -39,19 +41,13 @@ class Options:
     rounds: int = option(3, "Rounds for the alternatives.", least=1, most=100)
     seed: int = option(1, "Seed of everything.", least=0, most=2**63 - 1)
 
-    def __post_init__(self):
-        check(self)
 
-
-_FLAGS = option_flags.define(Options)
-
-
-def build_dataset_round(alphabet, capacity: int):
+def dataset_round(alphabet, capacity: int):
     """Returns a round in which a TFF client is a device with a dataset of strings.
 
     Args:
         alphabet: The characters of words.
-        capacity: The most prefixes that there are to extend.
+        capacity: The most prefixes to extend.
     """
     import numpy as np
     import tensorflow as tf
@@ -110,8 +106,14 @@ def measure_blocks(algorithm, by_hand):
     return seconds, rounds
 
 
-def measure_alternatives(algorithm, rounds, devices):
-    """Returns the seconds of each alternative, by name, and how many devices it had."""
+def measure_alternatives(algorithm, rounds, devices: int) -> dict[str, float]:
+    """Returns devices a second of each alternative.
+
+    Args:
+        algorithm: TrieHH.
+        rounds: State and cohort of each round.
+        devices: Devices of a round for the slow alternatives.
+    """
     import numpy as np
     import tensorflow as tf
 
@@ -122,47 +124,42 @@ def measure_alternatives(algorithm, rounds, devices):
     one_by_one = triehh.TrieHH(
         population, algorithm.plan, alphabet, algorithm.parameters.cohort_size
     )
-    dataset_round = build_dataset_round(
+    with_datasets = dataset_round(
         alphabet, max(len(state.trie.frontier()) for state, _ in rounds)
     )
-    seconds: dict[str, float] = collections.defaultdict(float)
-    seen: dict[str, int] = collections.defaultdict(int)
+    seconds: dict[str, float] = dict.fromkeys(_WAYS, 0.0)
+    seen: dict[str, int] = dict.fromkeys(_WAYS, 0)
     for state, whole in rounds:
         cohort = whole[:devices]
         words = [population.client(i)[0][0] for i in whole]
         prefixes = [alphabet.decode(row) for row in state.trie.frontier()]
         level = state.round_number + 1
-
         datasets = [tf.data.Dataset.from_tensors(w) for w in words[:devices]]
-        start = time.perf_counter()
-        dataset_votes = dataset_round(datasets, prefixes, np.int32(level))
-        seconds["dataset"] += time.perf_counter() - start
-        seen["dataset"] += len(cohort)
-
-        start = time.perf_counter()
         query = one_by_one.next_query(state)
-        assert query is not None
-        block_votes = query.ask(cohort, streams.Stream(1))
-        seconds["single"] += time.perf_counter() - start
-        seen["single"] += len(cohort)
+        asked = {
+            "dataset": lambda d=datasets, p=prefixes, n=level: with_datasets(
+                d, p, np.int32(n)
+            ),
+            "single": lambda q=query, c=cohort: q.ask(c, streams.Stream(1)),
+            "plain": lambda w=words, p=prefixes, n=level: plain_python_round(
+                w, set(p), n, "$"
+            ),
+        }
+        votes = {}
+        for way, ask in asked.items():
+            start = time.perf_counter()
+            votes[way] = ask()
+            seconds[way] += time.perf_counter() - start
+            seen[way] += len(whole if way == "plain" else cohort)
+        totals = [votes[way].sum() for way in ("dataset", "single")]
+        totals.append(sum(votes["plain"].values()))
+        if not totals[0] == totals[1] <= totals[2]:
+            raise RuntimeError(f"the alternatives do not agree: {totals}")
+    return {way: seen[way] / seconds[way] for way in _WAYS}
 
-        start = time.perf_counter()
-        plain = plain_python_round(words, set(prefixes), level, "$")
-        seconds["plain"] += time.perf_counter() - start
-        seen["plain"] += len(whole)
-        if not (dataset_votes.sum() == block_votes.sum() <= sum(plain.values())):
-            raise RuntimeError(
-                "the alternatives do not agree: "
-                f"{dataset_votes.sum()}, {block_votes.sum()}, {sum(plain.values())}"
-            )
-    return seconds, seen
 
-
-def main(argv: list[str]) -> None:
+def measure(options: Options, run: harness.Run) -> None:
     """Measures and prints."""
-    del argv
-    options = _FLAGS.read()
-    startup.silence_tensorflow()
     from federated_hh.heavy_hitters import alphabet as alphabet_lib
     from federated_hh.heavy_hitters import selection
     from federated_hh.heavy_hitters.triehh import algorithm as triehh
@@ -173,63 +170,52 @@ def main(argv: list[str]) -> None:
     from federated_hh.rounds import steps
     from federated_hh.runtime import runtime
 
-    with tempfile.TemporaryDirectory(prefix="benchmark_triehh_") as scratch:
-        with resource_usage.Usage() as memory:
-            start = time.perf_counter()
-            population = population_lib.prepare(
-                population_lib.PopulationOptions(
-                    num_clients=options.num_clients,
-                    seed=options.seed,
-                    tokenizer="triehh",
-                ),
-                scratch,
-            )
-            prepared = time.perf_counter() - start
-        n = population.num_clients
-        print(
-            f"population: {options.num_clients:,} clients prepared in "
-            f"{prepared:.1f} s, {options.num_clients / prepared:,.0f} a second; peak "
-            f"memory {memory.peak_bytes / 2**30:.2f} GiB"
-        )
-        # The paper's, so that figures of earlier versions compare.
-        parameters = triehh_theorem1.solve_parameters(
-            population_size=n,
-            max_length=options.max_length,
-            epsilon=options.epsilon,
-            delta=1 / n**2,
-        )
-        alphabet = alphabet_lib.Alphabet(tokenizers.get_tokenizer("triehh").alphabet)
-        plan = triehh.plan_of(parameters, selection.WordSelection.MOST_FREQUENT)
-        algorithm = triehh.TrieHH(population, plan, alphabet)
-        by_hand = steps.Steps(
-            algorithm, seed=1, noise_key=noise_keys.NoiseKey.of_seed(options.seed)
-        )
-        with resource_usage.Usage() as memory, runtime.tff_worker():
-            first, _ = measure_blocks(algorithm, by_hand)
-            second, rounds = measure_blocks(algorithm, by_hand)
-        print(
-            f"TrieHH, {n:,} clients, epsilon {options.epsilon:g}, delta 1/n^2, cohorts "
-            f"of {parameters.cohort_size:,}: {len(first)} rounds in {sum(first):.2f} s "
-            f"(again, with the computations built: {sum(second):.2f} s); peak memory "
-            f"of all processes {memory.peak_bytes / 2**30:.2f} GiB"
-        )
-        with runtime.tff_worker():
-            measure_alternatives(algorithm, rounds[:1], 10)  # builds them
-            seconds, seen = measure_alternatives(
-                algorithm, rounds[: options.rounds], options.devices
-            )
-        measured = min(options.rounds, len(rounds))
-        ours = measured * parameters.cohort_size / sum(second[:measured])
-        print(f"devices a second over the first {measured} rounds:")
-        print(f"  blocks of devices (ours)               {ours:12,.0f}")
-        for name, label in (
-            ("single", "one device a block                    "),
-            ("dataset", "one TFF client a device, with a dataset"),
-            ("plain", "plain Python, no TFF                   "),
-        ):
-            rate = seen[name] / seconds[name]
-            print(f"  {label.ljust(38)} {rate:12,.0f}   ours / it: {ours / rate:8.1f}")
+    kind = population_lib.PopulationOptions(
+        num_clients=options.num_clients, seed=options.seed, tokenizer="triehh"
+    )
+    with resource_usage.Usage() as memory:
+        population = population_lib.prepare(kind, run.scratch)
+    n, prepared = population.num_clients, memory.wall_seconds
+    print(
+        f"population: {options.num_clients:,} clients prepared in "
+        f"{prepared:.1f} s, {options.num_clients / prepared:,.0f} a second; peak "
+        f"memory {memory.peak_bytes / 2**30:.2f} GiB"
+    )
+    # The paper's, so that figures of earlier versions compare.
+    parameters = triehh_theorem1.solve_parameters(
+        population_size=n,
+        max_length=options.max_length,
+        epsilon=options.epsilon,
+        delta=1 / n**2,
+    )
+    alphabet = alphabet_lib.Alphabet(tokenizers.get_tokenizer("triehh").alphabet)
+    plan = triehh.plan_of(parameters, selection.WordSelection.MOST_FREQUENT)
+    algorithm = triehh.TrieHH(population, plan, alphabet)
+    by_hand = steps.Steps(
+        algorithm, seed=1, noise_key=noise_keys.NoiseKey.of_seed(options.seed)
+    )
+    with resource_usage.Usage() as memory, runtime.tff_worker():
+        first, _ = measure_blocks(algorithm, by_hand)
+        second, rounds = measure_blocks(algorithm, by_hand)
+    print(
+        f"TrieHH, {n:,} clients, epsilon {options.epsilon:g}, delta 1/n^2, cohorts "
+        f"of {parameters.cohort_size:,}: {len(first)} rounds in {sum(first):.2f} s "
+        f"(again, with the computations built: {sum(second):.2f} s); peak memory "
+        f"of all processes {memory.peak_bytes / 2**30:.2f} GiB"
+    )
+    rounds = rounds[: options.rounds]
+    with runtime.tff_worker():
+        measure_alternatives(algorithm, rounds[:1], 10)  # builds them
+        rates = measure_alternatives(algorithm, rounds, options.devices)
+    ours = len(rounds) * parameters.cohort_size / sum(second[: len(rounds)])
+    print(f"devices a second over the first {len(rounds)} rounds:")
+    print(f"  {'blocks of devices (ours)':<38} {ours:12,.0f}")
+    for way, label in _WAYS.items():
+        ratio = ours / rates[way]
+        print(f"  {label:<38} {rates[way]:12,.0f}   ours / it: {ratio:8.1f}")
 
+
+CASE = harness.Case(Options, measure)
 
 if __name__ == "__main__":
-    app.run(main, flags_parser=_FLAGS.parse)
+    app.run(CASE.main, flags_parser=CASE.parse)

@@ -1,11 +1,11 @@
-"""What it costs to sum reports by two servers that check them.
+"""Measures a sum of reports by two servers that check them.
 
     scripts/run benchmarks.two_servers
 
 Clients cut random reports of 0 and 1 into shares and prove them, in this process; the
 servers are processes of their own. Processor seconds of the clients, with sending, and
-of each server, without their start; the reports themselves are drawn beforehand. The
-sum is compared with that of the reports, and `refused` is how many are not in it.
+of each server, without their start; the reports are drawn beforehand. The sum is
+compared with that of the reports; `refused` is the number of reports left out of it.
 """
 
 import dataclasses
@@ -13,30 +13,23 @@ import time
 
 from absl import app
 
-from benchmarks import results as benchmark_results
-from federated_hh.options import option_flags
-from federated_hh.options.fields import check, option
-from federated_hh.runtime.worker import startup
+from benchmarks import harness
+from federated_hh.options.fields import option
+
+_SEED = 1
+# Of a bit of a report: about that of an encoding with a local epsilon of 2.
+_DENSITY = 0.2
+_BLOCK_CELLS = 10**7
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Options:
-    """How much is shared."""
+class Options(harness.Options):
+    """Sizes of the sums."""
 
     reports: tuple[str, ...] = option(
         ("272:100000", "10000:10000"), "Cells and reports of each measurement."
     )
-    results_dir: str = option("results/benchmark_two_servers", "Where the table goes.")
-
-    def __post_init__(self):
-        check(self)
-
-
-_FLAGS = option_flags.define(Options)
-_SEED = 1
-# Of a bit of a report: about what an encoding with a local epsilon of 2 has.
-_DENSITY = 0.2
-_BLOCK_CELLS = 10**7
+    results_dir: str = harness.results_dir("benchmark_two_servers")
 
 
 def blocks(num_cells: int, number: int):
@@ -50,7 +43,11 @@ def blocks(num_cells: int, number: int):
 
 
 def time_sum(num_cells: int, number: int):
-    """Returns a row: what the sum of so many reports costs.
+    """Returns a row: the cost of a sum.
+
+    Args:
+        num_cells: Cells of a report.
+        number: Number of reports.
 
     Raises:
         RuntimeError: If the sum is not that of the reports.
@@ -84,44 +81,34 @@ def time_sum(num_cells: int, number: int):
     assert isinstance(batch, device_reports_plan.CheckedBatch)
     if batch.counts is None or (batch.counts != expected).any():
         raise RuntimeError(f"the sum of {number:,} reports is not theirs")
+    total = clients + of_servers.sum()
     return {
         "cells": num_cells,
         "reports": number,
         "clients_cpu_seconds": clients,
         "server_0_cpu_seconds": of_servers[0],
         "server_1_cpu_seconds": of_servers[1],
-        "cpu_seconds": clients + of_servers.sum(),
+        "cpu_seconds": total,
         "wall_seconds": wall,
-        "cpu_microseconds_per_report": (clients + of_servers.sum()) / number * 1e6,
+        "cpu_microseconds_per_report": total / number * 1e6,
         "values_of_a_share": sizes.table_size,
         "values_of_a_proof": sizes.proof_size,
         "refused": batch.refused,
     }
 
 
-def measure():
-    """Returns a row for each number of cells and reports."""
+def measure(options: Options, run: harness.Run) -> None:
+    """Measures the sums."""
     import pandas as pd
 
-    # The first products make BLAS start its threads.
-    time_sum(16, 1000)
-    pairs = [text.split(":") for text in _FLAGS.read().reports]
-    return pd.DataFrame([time_sum(int(cells), int(number)) for cells, number in pairs])
+    time_sum(16, 1000)  # the first products make BLAS start its threads
+    sizes = [map(int, text.split(":")) for text in options.reports]
+    run.show("cost", pd.DataFrame([time_sum(*size) for size in sizes]))
 
 
-def main(argv: list[str]) -> None:
-    """Measures, writes and prints."""
-    del argv
-    startup.silence_tensorflow()
-    table = measure()
-    print(table.to_string(index=False))
-    benchmark_results.write(
-        _FLAGS.read().results_dir,
-        "benchmarks.two_servers",
-        table,
-        data=f"random bits, each 1 with probability {_DENSITY}",
-    )
-
+CASE = harness.Case(
+    Options, measure, f"random bits, each 1 with probability {_DENSITY}"
+)
 
 if __name__ == "__main__":
-    app.run(main, flags_parser=_FLAGS.parse)
+    app.run(CASE.main, flags_parser=CASE.parse)

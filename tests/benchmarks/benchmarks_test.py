@@ -15,30 +15,30 @@ from tests import ROOT, forked_programs
 class BenchmarksTest(parameterized.TestCase):
     @parameterized.parameters(
         (
-            "benchmark_encoding",
+            "encoding",
             "--parameters=1000 --repeats=1 --results_dir=results",
             "rotated, q = 10",
         ),
         (
-            "benchmark_ldp_triehh",
+            "ldp_triehh",
             "--study_scale=0 --num_clients=100000 --mean_words_per_client=20 "
             "--devices=100 --single_devices=5 --results_dir=results",
             "NumPy, report by report",
         ),
         (
-            "benchmark_population",
+            "population",
             "--num_clients=200 --num_repeats=1 --results_dir=results",
             "as many distinct",
         ),
         (
-            "benchmark_randomizers",
+            "randomizers",
             "--repeats=1 --most_one_by_one=10000 --client_reports=100 "
             "--results_dir=results",
             "sum_of_reports",
         ),
         # Of one size each, so that nothing is projected.
         (
-            "benchmark_scale",
+            "scale",
             "--cohorts=1000 --trained=2 --num_units=4 --actors=1 --memory_rounds=2 "
             "--results_dir=results",
             "after_rounds",
@@ -54,31 +54,31 @@ class BenchmarksTest(parameterized.TestCase):
             "--results_dir=results",
             "the same sum",
         ),
-        ("benchmark_noise", "--parameters=1000 --rounds=1", "BLT, 2 buffers"),
+        ("noise", "--parameters=1000 --rounds=1", "BLT, 2 buffers"),
         (
-            "benchmark_secure_sum",
+            "secure_sum",
             "--sums=10:0:16:32,8:4:5:64 --results_dir=results",
             "server_cpu_seconds",
         ),
         (
-            "benchmark_statistics",
+            "statistics",
             "--real_devices=300 --vectorised_devices=10000 --results_dir=results",
             "the whole query",
         ),
         (
-            "benchmark_two_servers",
+            "two_servers",
             "--reports=272:100 --results_dir=results",
             "refused",
         ),
         (
-            "benchmark_triehh",
+            "triehh",
             "--num_clients=5000 --devices=5 --rounds=1",
             "plain Python, no TFF",
         ),
     )
     def test_it_runs(self, name, flags, shown):
         done = forked_programs.run(
-            f"scripts.{name}",
+            f"benchmarks.{name}",
             *flags.split(),
             directory=self.create_tempdir().full_path,
         )
@@ -147,14 +147,20 @@ class BenchmarksTest(parameterized.TestCase):
         self.assertEmpty([*directory.iterdir()])
 
     @parameterized.parameters(
-        ("benchmark_noise", "--rounds=0", "--rounds=0: has to be an integer"),
-        ("benchmark_noise", "--rounds=x", "--rounds=x: has to be a whole number"),
-        ("benchmark_scale", "--cohorts=abc", "cohorts has 'abc'; it has to be"),
-        ("document_tables", "--nope", "Unknown command line flag 'nope'"),
+        ("noise", "--rounds=0", "--rounds=0: has to be an integer"),
+        ("noise", "--rounds=x", "--rounds=x: has to be a whole number"),
+        ("scale", "--cohorts=abc", "cohorts has 'abc'; it has to be"),
+        ("scripts.document_tables", "--nope", "Unknown command line flag 'nope'"),
     )
     def test_a_wrong_flag_is_one_line(self, name, flag, told):
         done = subprocess.run(
-            [sys.executable, "-P", "-m", f"scripts.{name}", flag],
+            [
+                sys.executable,
+                "-P",
+                "-m",
+                name if "." in name else f"benchmarks.{name}",
+                flag,
+            ],
             env={**os.environ, "PYTHONPATH": str(ROOT)},
             capture_output=True,
             text=True,

@@ -39,7 +39,7 @@ class InstallingTest(absltest.TestCase):
     def test_the_program_says_what_is_installed(self):
         # Imported it would define its flags, for all tests of the process.
         program = pathlib.Path(training_with_pfl.__file__)
-        text = program.with_name("benchmark_training.py").read_text()
+        text = program.with_name("training.py").read_text()
         for requirement in training_with_pfl.REQUIREMENTS:
             self.assertIn(f" {requirement}", text)
 

@@ -59,7 +59,7 @@ class ListTest(absltest.TestCase):
             with self.subTest(name):
                 self.assertRegex(found.get(name, ""), r"^[A-Z].{10,100}[^.]$")
                 self.assertEqual(done.stdout.count(f"  {name} "), 1)
-        self.assertNotIn("benchmarks.results ", done.stdout)  # is none
+        self.assertNotIn("benchmarks.harness ", done.stdout)  # is none
 
     def test_help_is_no_wrong_use(self):
         for word in ("help", "-h", "--help"):
