@@ -11,7 +11,7 @@ import pandas as pd
 
 from federated_hh.files import tables
 from scripts.tables import quality_results
-from scripts.tables.table_text import RESULTS
+from scripts.tables.render import RESULTS
 from studies import training_runs
 from studies.xu_2023 import quality_steps as xu_2023_quality_steps
 from training.models import metric_names

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from federated_hh.files import tables
-from scripts.tables.table_text import RESULTS
+from scripts.tables.render import RESULTS
 from studies.xu_2023 import quality_report as xu_2023_quality_report
 from studies.xu_2023 import quality_steps as xu_2023_quality_steps
 from training.models import metric_names
