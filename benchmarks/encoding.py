@@ -9,6 +9,7 @@ is a part of the client's; `server` is the decoding of a round's sum.
 """
 
 import dataclasses
+import functools
 from collections.abc import Callable
 
 from absl import app
@@ -98,7 +99,7 @@ def measure(options: Options, run: harness.Run) -> None:
             continue
         values = tf.random.stateless_normal([of.dimension], [_SEED, 1])
         turn = tf.function(rotated_sums.hadamard)
-        row(name, "rotation", of.bits, lambda turn=turn, v=values: turn(v))
+        row(name, "rotation", of.bits, functools.partial(turn, values))
         total = np.random.default_rng(_SEED).integers(0, 1 << 20, of.dimension)
         counts = ("num_below", "num_non_finite", "num_bounded", "num_unrounded")
         arguments = (
@@ -106,8 +107,8 @@ def measure(options: Options, run: harness.Run) -> None:
             {"w": (size,)},
             *(_CLIENTS, _CLIENTS, message),
         )
-        decode = encoding.update_sum
-        row(name, "server", of.bits, lambda d=decode, a=arguments: d(*a))
+        decode = functools.partial(encoding.update_sum, *arguments)
+        row(name, "server", of.bits, decode)
     run.show("cost", pd.DataFrame(rows), digits=4)
 
 

@@ -50,7 +50,7 @@ class Run:
 
     Attributes:
         scratch: Directory that is removed at the end.
-        about: How the tables were made, for about.json.
+        about: Record of how the tables were made, for about.json.
         about_name: Name of that file.
     """
 
@@ -108,7 +108,8 @@ class Run:
         """
         from federated_hh.files import tables
 
-        print(f"\n{name}\n{table.tail(60).to_string(index=False)}", flush=True)
+        shown = table.tail(60).to_string(index=False, float_format="{:.4g}".format)
+        print(f"\n{name}\n{shown}", flush=True)
         self.write(
             f"{name}.csv", tables.write(table, significant_digits=digits).encode()
         )
@@ -139,7 +140,7 @@ class Run:
         self.write(f"{name}.png", plots.png(figure))
 
     def text(self) -> str:
-        """Returns how the tables were made, as JSON."""
+        """Returns the record of how the tables were made, as JSON."""
         return json.dumps(self.about, indent=2) + "\n"
 
 
@@ -159,7 +160,7 @@ class Case:
                 error to end with, or None.
             data: Description of the data, for about.json.
         """
-        self._flags = option_flags.define(options)
+        self._flags: option_flags.OptionFlags[Any] = option_flags.define(options)
         self._measure, self._data = measure, data
         self.parse = self._flags.parse
 
@@ -203,7 +204,7 @@ def spread(name: str, values: Sequence[float]) -> dict[str, float]:
 
     Args:
         name: Column of the median; the least and the most have it with an ending.
-        values: At least one.
+        values: Values, at least one.
     """
     return {
         name: statistics.median(values),

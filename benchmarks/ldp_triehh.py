@@ -30,6 +30,7 @@ import string
 import subprocess
 import sys
 import time
+from typing import Any
 
 from absl import app
 
@@ -38,7 +39,6 @@ from federated_hh.options.fields import option
 
 _SEED = 1
 _EPSILON = 10.0
-_DEPTH = 15
 _BOUND = 60
 _MAX_PREFIXES = 10_000
 # As large as blocks are by default in the largest cohorts.
@@ -68,6 +68,9 @@ class Options(harness.Options):
     )
     mean_words_per_client: float = option(
         1000.0, "Mean number of words that a client types.", least=1, most=10_000
+    )
+    max_depth: int = option(
+        15, "Levels (D); a level has as many clients.", least=2, most=100
     )
     devices: int = option(
         5_000,
@@ -138,8 +141,8 @@ class Benchmark:
             ),
             directory,
         )
-        self.clients = self.population.num_clients // _DEPTH
-        self.place = None
+        self.clients = self.population.num_clients // options.max_depth
+        self.place: Any = None
 
     def algorithm(self, cohort_size: int, **options):
         """Returns LDP TrieHH with the paper's parameters and the random sampler."""
@@ -150,7 +153,7 @@ class Benchmark:
             self.population,
             parameters.LdpTrieHHParameters(
                 cohort_size=cohort_size,
-                max_depth=_DEPTH,
+                max_depth=self._options.max_depth,
                 max_prefixes=_MAX_PREFIXES,
                 contribution_bound=_BOUND,
                 epsilon=_EPSILON,

@@ -17,6 +17,7 @@ worker it is the processor time that counts.
 """
 
 import dataclasses
+import functools
 import statistics
 import time
 from typing import Any
@@ -71,7 +72,8 @@ def zipf_histogram(domain_size: int, distinct: int, num_reports: int):
 def median_cpu_seconds(call, repeats: int) -> float:
     """Returns the median processor time of calls with the number of the repeat."""
     return statistics.median(
-        harness.cpu_seconds(lambda r=repeat: call(r)) for repeat in range(repeats)
+        harness.cpu_seconds(functools.partial(call, repeat))
+        for repeat in range(repeats)
     )
 
 
@@ -196,7 +198,7 @@ def randomizers_at(epsilon: float, domain_size: int) -> dict[str, Any]:
     }
 
 
-def compare(epsilon, domain_size, distinct, num_reports, one_by_one, repeats):
+def compare(epsilon, domain_size, distinct, num_reports, most_one_by_one, repeats):
     """Yields a row for each randomizer: bits, error, seconds.
 
     Args:
@@ -204,7 +206,8 @@ def compare(epsilon, domain_size, distinct, num_reports, one_by_one, repeats):
         domain_size: Number of items, "no item" included.
         distinct: Number of items that devices have.
         num_reports: Number of reports of a sum.
-        one_by_one: Whether to time reports that are drawn one by one as well.
+        most_one_by_one: The most reports to draw one by one, for their time; 0 for
+            none.
         repeats: Number of sums for the error and the time.
     """
     import numpy as np
@@ -231,26 +234,27 @@ def compare(epsilon, domain_size, distinct, num_reports, one_by_one, repeats):
             "error_of_formula": np.sqrt(variances.mean()),
             "sum_cpu_seconds": seconds,
         }
-        if one_by_one:
-            number = min(10**6, _VALUES_ONE_BY_ONE // randomizer.values_per_report)
+        if most_one_by_one:
+            number = _VALUES_ONE_BY_ONE // randomizer.values_per_report
+            number = min(10**6, number, most_one_by_one)
             part = zipf_histogram(domain_size, distinct, number)
             seconds = time_report_by_report(randomizer, part)
             row["cpu_microseconds_per_report"] = 1e6 * seconds / number
         yield row
 
 
-def measure_side_by_side(repeats: int):
+def measure_side_by_side(options: Options):
     """Returns the comparison over epsilons, with times at the two main settings."""
     import pandas as pd
 
-    size = _SMALL["domain_size"]
-    rows = []
+    size, most = _SMALL["domain_size"], options.most_one_by_one
+    rows: list[dict[str, Any]] = []
     for epsilon in _EPSILONS:
-        is_timed = epsilon == _SMALL["epsilon"]
-        sizes = size, size - 1, _SMALL_REPORTS, is_timed, max(5, repeats)
-        rows += compare(epsilon, *sizes)
-    sizes = _DISTINCT_ITEMS, _GBOARD_REPORTS, True, repeats
-    rows += compare(*_GBOARD.values(), *sizes)
+        timed = most if epsilon == _SMALL["epsilon"] else 0
+        repeats = max(5, options.repeats)
+        rows += compare(epsilon, size, size - 1, _SMALL_REPORTS, timed, repeats)
+    of_gboard = _DISTINCT_ITEMS, _GBOARD_REPORTS, most, options.repeats
+    rows += compare(_GBOARD["epsilon"], _GBOARD["domain_size"], *of_gboard)
     return pd.DataFrame(rows)
 
 
@@ -298,7 +302,7 @@ def measure(options: Options, run: harness.Run) -> None:
     """Measures clients, then the randomizers side by side, then sums."""
     harness.one_thread()
     run.show("client_reports", measure_client(options))
-    side_by_side = measure_side_by_side(options.repeats)
+    side_by_side = measure_side_by_side(options)
     run.show("side_by_side", side_by_side)
     plot_errors(side_by_side, run)
     sums = measure_sums(options)

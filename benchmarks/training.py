@@ -303,7 +303,8 @@ def measure(options: Options, run: harness.Run) -> None:
         for table_name, table in tables.items():
             run.show(table_name, table)
         if name == "small_memory":
-            plot_memory(*tables.values(), run)
+            over_cohorts, over_rounds = tables.values()
+            plot_memory(over_cohorts, over_rounds, run)
         summary |= figures
     if not is_all:
         run.about_name = f"about_{options.parts}.json"

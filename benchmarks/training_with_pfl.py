@@ -116,7 +116,7 @@ def rounds(
 
     Args:
         weights: See `module`.
-        clients: At least one.
+        clients: Clients, at least one.
         padded: Given one of them, returns its sentences: int32 [sentences, time + 1],
             inputs and the target after the last one.
         batch_size: Sentences of a batch.

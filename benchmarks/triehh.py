@@ -16,7 +16,10 @@ devices a second are compared. Peak memory is that of this process and the worke
 
 import collections
 import dataclasses
+import functools
 import time
+from collections.abc import Callable
+from typing import Any
 
 from absl import app
 
@@ -136,13 +139,14 @@ def measure_alternatives(algorithm, rounds, devices: int) -> dict[str, float]:
         level = state.round_number + 1
         datasets = [tf.data.Dataset.from_tensors(w) for w in words[:devices]]
         query = one_by_one.next_query(state)
-        asked = {
-            "dataset": lambda d=datasets, p=prefixes, n=level: with_datasets(
-                d, p, np.int32(n)
+        assert query is not None
+        asked: dict[str, Callable[[], Any]] = {
+            "dataset": functools.partial(
+                with_datasets, datasets, prefixes, np.int32(level)
             ),
-            "single": lambda q=query, c=cohort: q.ask(c, streams.Stream(1)),
-            "plain": lambda w=words, p=prefixes, n=level: plain_python_round(
-                w, set(p), n, "$"
+            "single": functools.partial(query.ask, cohort, streams.Stream(1)),
+            "plain": functools.partial(
+                plain_python_round, words, {*prefixes}, level, "$"
             ),
         }
         votes = {}

@@ -22,7 +22,7 @@ class BenchmarksTest(parameterized.TestCase):
         (
             "ldp_triehh",
             "--study_scale=0 --num_clients=100000 --mean_words_per_client=20 "
-            "--devices=100 --single_devices=5 --results_dir=results",
+            "--max_depth=2 --devices=100 --single_devices=5 --results_dir=results",
             "NumPy, report by report",
         ),
         (
