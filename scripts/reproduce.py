@@ -81,7 +81,7 @@ def define_study_flags(arguments: Sequence[str]) -> None:
     """Defines the flags of the study that a command line, or a run begun, names.
 
     Args:
-        arguments: As for `parse_flags`, which says what else is wrong with them.
+        arguments: As for `parse_flags`, which reports other errors.
     """
     name, is_missing = experiment_flags.look_ahead(arguments, "study")
     if name in studies.MODULES:

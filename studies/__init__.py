@@ -1,7 +1,9 @@
 """The papers' tables and figures: settings as data, one module a paper.
 
 A module of a paper has `Options`, whose fields are the flags of its studies, and
-`prepare(name, options, ...)`, which returns the `study.Study` of that name.
+`prepare(name, options, seed=..., cache=...)`, which returns the `study.Study` of that
+name: with a seed, at least 0, of its first repeat, and a directory where prepared
+populations are kept.
 """
 
 # The module of each study; `scripts.reproduce --study` takes these names.

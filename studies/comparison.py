@@ -38,14 +38,14 @@ _SLACK = 1e-6
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-    """What an algorithm has to do.
+    """The task of an algorithm.
 
     Attributes:
         clients: The population.
         alphabet: The alphabet of its words.
         epsilon: The epsilon of the central guarantee of one run, for the exchange or
             removal of a client's word; above 0.
-        delta: In (0, 1).
+        delta: Delta of that guarantee, in (0, 1).
         word_selection: Whether a client has one word, its most frequent one, or all.
     """
 
@@ -69,7 +69,7 @@ class Contestant:
     """An algorithm of the comparison.
 
     Attributes:
-        name: In tables and plots.
+        name: Name in tables and plots.
         make: Makes it for a task.
         words: What it found, from its last state: the words, by the names of variants
             that differ in what the server makes of one run. The empty name is of the
@@ -85,10 +85,10 @@ class Contestant:
 
 
 def contestant(name: str) -> Contestant:
-    """Returns an algorithm of a user's own.
+    """Returns a custom algorithm.
 
     Args:
-        name: As `module:Class`.
+        name: Its class, as `module:Class`.
 
     Raises:
         ValueError: If there is none of that name, or it has no `for_task`.
@@ -106,7 +106,7 @@ class Setting:
     Attributes:
         contestant: The algorithm.
         epsilon: Central, of one run.
-        num_runs: How often it is run, at least 1.
+        num_runs: Number of runs, at least 1.
     """
 
     contestant: Contestant
@@ -145,7 +145,7 @@ def stated_epsilon(
 def _of_a_client(
     plan: plan_lib.Plan[Any, Any, Any], delta: float
 ) -> list[guarantee_lib.Guarantee]:
-    """Returns what is guaranteed to a client, and not to one of its items alone."""
+    """Returns the guarantees of a client, and not of one of its items alone."""
     one_item = getattr(plan.contribution, "bound", 1) == 1
     return [
         guarantee
@@ -160,7 +160,7 @@ class Comparison:
 
     Attributes:
         title: The title of its tables and plots.
-        settings: In the order of the table.
+        settings: Settings in the order of the table.
         clients: The population.
         alphabet: The alphabet of its words.
         word_selection: See `Task`.
@@ -294,7 +294,7 @@ class Comparison:
         truth: evaluation.GroundTruth,
         found: Mapping[str, Sequence[np.ndarray]],
     ) -> list[dict[str, Any]]:
-        """Returns which runs found each of the most frequent words.
+        """Returns the runs that found each of the most frequent words.
 
         `found_in_run` has a 1 for each run that did, and a 0 for each that did not.
         """

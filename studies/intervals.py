@@ -20,7 +20,7 @@ def wilson(
     [0, 1] it is near m - quantile s to m + quantile s; it never leaves [0, 1].
 
     Args:
-        mean: In [0, 1].
+        mean: Means, in [0, 1].
         standard_error: The standard error of it, at least 0.
         quantile: The quantile of the standardized mean, above 0.
 
@@ -51,7 +51,7 @@ def of_means(
     Args:
         rows: One for each repeat of each key.
         keys: The columns that name what is repeated; in the order of their first rows.
-        columns: What is averaged.
+        columns: Columns that are averaged.
 
     Returns:
         A row a key, with `repeats`, and for each column c: c, c_low and c_high, by
@@ -106,7 +106,7 @@ def shown(mean: float, half: float, form: str) -> str:
     Args:
         mean: The mean of the repeats.
         half: From `half_of_mean`.
-        form: How both are written, as `.3f`.
+        form: Format of both, such as `.3f`.
     """
     text = format(mean, form)
     return text if math.isnan(half) else f"{text} ± {format(half, form)}"

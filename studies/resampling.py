@@ -37,13 +37,13 @@ def resampled(
     """Returns a population of independent draws from another, made on first use.
 
     Args:
-        population: What is drawn from.
-        num_clients: How many are drawn, with replacement; at least 1.
+        population: Population to draw from.
+        num_clients: Number of clients that are drawn, with replacement; at least 1.
         what: `FAVORITES`, each client having the most frequent word of one that has
             words; `OCCURRENCES`, having a word in proportion to how often all clients
             have it; or `CLIENTS`, having all words of one.
-        seed: At least 0.
-        cache: Where it is kept.
+        seed: Seed, at least 0.
+        cache: Directory of prepared populations.
 
     Raises:
         ValueError: If `what` or a number is none of these.

@@ -1,8 +1,8 @@
-"""What all studies share: settings times repeats, resumed where they stopped.
+"""The base of all studies: settings times repeats, resumed after an interruption.
 
-Each repeat of a setting runs in a part of the study's run directory, and goes on in its
-middle when it was interrupted. What is known so far is shown after each repeat of all
-settings: tables as CSV, plots, a page, and how all of it was made.
+Each repeat of a setting runs in a part of the study's run directory, and is resumed in
+its middle. After each repeat of all settings the results so far are written: tables as
+CSV, plots, a page, and the record of how they were made.
 """
 
 import pathlib
@@ -33,20 +33,20 @@ class NamedSetting(Protocol):
 
     @property
     def name(self) -> str:
-        """In tables, and of its parts of the run directory."""
+        """Name in tables, and of its parts of the run directory."""
 
 
 Setting = TypeVar("Setting", bound=NamedSetting)
 
 
 class Study(Protocol[Setting]):
-    """What is run, and what is shown of it.
+    """Runs, and the results made of them.
 
     Attributes:
-        title: The title of its tables and plots.
-        settings: In the order of the table.
+        title: Title of its tables and plots.
+        settings: Settings in the order of the table.
         num_repeats: Runs of each setting, at least 1.
-        data: The fingerprints of the clients' data, by name.
+        data: Fingerprints of the clients' data, by name.
     """
 
     title: str
@@ -57,12 +57,12 @@ class Study(Protocol[Setting]):
     def run_part(
         self, setting: Setting, repeat: int, part: run_directory.RunDirectory
     ) -> Mapping[str, list[dict[str, Any]]]:
-        """Runs a repeat of a setting, or what is left of it.
+        """Runs a repeat of a setting, or resumes it.
 
         Args:
             setting: One of the study's.
-            repeat: From 0.
-            part: Takes its checkpoints and files.
+            repeat: Number of the repeat, from 0.
+            part: Directory of its checkpoints and files.
 
         Returns:
             Rows for tables of the study, by the tables' names.
@@ -73,7 +73,7 @@ class Study(Protocol[Setting]):
 
         Args:
             tables: All rows so far, with their setting and repeat.
-            directory: The study's, with a part for each run; see `part_name`.
+            directory: The study's directory, with a part for each run (`part_name`).
         """
 
 
@@ -112,12 +112,12 @@ def run(
     directory: run_directory.RunDirectory,
     share: Sequence[study_parts.Place] | None = None,
 ) -> Iterator[Tables]:
-    """Runs what is left to run of a study.
+    """Runs the rest of a study.
 
     Args:
-        study: What to run.
-        directory: Takes a checkpoint after each run of a setting.
-        share: What of `places_of` is run here; None for all.
+        study: The study.
+        directory: Directory of a checkpoint after each run of a setting.
+        share: The part of `places_of` that is run here; None for all.
 
     Yields:
         After each repeat of all settings, the tables so far.
@@ -153,17 +153,18 @@ def perform(
     make_parts: Callable[[run_directory.RunDirectory, int], Sequence[str]]
     | None = None,
 ) -> None:
-    """Runs a study from a command line, and leaves its results in a folder.
+    """Runs a study from a command line, and writes its results to a folder.
 
     Args:
-        study: What to run.
-        arguments: The flags that all experiments have.
-        program: That was called.
-        results: The folder, made if it is not there; the run directory has the same.
-        part: What of the study is run; it has no results. None for all of it.
+        study: The study.
+        arguments: Flags of all experiments.
+        program: Module of the program.
+        results: Folder of the results, made if it does not exist; the run directory
+            has the same files.
+        part: Part of the study that is run, without results; None for the whole.
         parts: Run directories of parts, which are gathered; none is run.
-        make_parts: Runs so many parts elsewhere, for the run in a directory, and
-            returns their run directories, which are gathered. None to run here.
+        make_parts: Given the run directory and a number, runs so many parts elsewhere,
+            and returns their run directories, which are gathered. None to run here.
 
     Raises:
         RunDirectoryError: If the run directory or the folder cannot be used, or the
@@ -171,7 +172,7 @@ def perform(
         ValueError: If the population is not enough; a new run leaves nothing behind.
     """
     places = places_of(study)
-    # What goes on has its directory, and what is gathered may have no population here.
+    # A resumed run has its directory, and parts may be gathered without a population.
     is_new = not arguments.resume and not parts
     if is_new and isinstance(study, StudyOfPopulation):
         study.check_clients()
@@ -207,11 +208,11 @@ def how_it_was_made(study: Study, directory: run_directory.RunDirectory) -> str:
     """Returns the command, the commit and the data of results, as Markdown.
 
     Args:
-        study: That was run.
-        directory: The directory of its run.
+        study: The study.
+        directory: Its run directory.
     """
     record = directory.run
-    # Where something is decides nothing.
+    # Directories change no result.
     given = [
         shlex.quote(re.sub("^--data_dir=.*", "--data_dir=...", flag))
         for flag in record["flags"]

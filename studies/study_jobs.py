@@ -31,8 +31,8 @@ def run_part(flags: Sequence[str], part: int, parts: int, folder: str) -> str:
     Args:
         flags: The flags of `scripts.reproduce`.
         part: From 1.
-        parts: How many there are.
-        folder: Takes the part's run.
+        parts: Number of parts.
+        folder: Folder of the part's run.
 
     Returns:
         The part's run directory.
@@ -94,7 +94,7 @@ def run_on_ray(
 
     Args:
         directory: The directory of the whole study: the parts' runs are in it.
-        parts: How many.
+        parts: Number of parts.
         more_flags: Besides those that the run records.
 
     Returns:

@@ -1,7 +1,7 @@
 """Studies whose settings are runs of `training.run_training`: each a few flags.
 
-A run is a process of its own in its part of the study's directory. It is found again
-where it is complete, and goes on where it was stopped.
+A run is a process of its own in its part of the study's directory. A complete one is
+read again, and an interrupted one is resumed.
 """
 
 import dataclasses
@@ -20,7 +20,6 @@ import pandas as pd
 from federated_hh.command_line import exit_codes
 from federated_hh.files import tables
 from federated_hh.options import option_flags
-from federated_hh.options.fields import OptionError, fields_of
 from federated_hh.populations import client_sentences
 from federated_hh.populations.languages import sentence_tokenizers
 from federated_hh.populations.options import population_options
@@ -32,7 +31,7 @@ from training.federated import plans
 from training.federated.options import TrainingOptions
 from training.models import metric_names
 
-# What each run leaves of the models beside its own.
+# Each run's file of the models to which its own is compared.
 BASELINES = "baselines.csv"
 # Those of them that models have to beat: lines in plots over rounds.
 ON_PLOTS = (
@@ -41,11 +40,12 @@ ON_PLOTS = (
     metric_names.KNESER_NEY,
     metric_names.BEST_POSSIBLE,
 )
-# What a plot that is cut leaves out of sight.
+_ACCURACIES = {*metric_names.LABELS} - {"loss"}
+# The share that a cut plot leaves out of sight.
 _CUT = 0.1
 # Far above the loss of words by frequency alone: training that ends there diverges.
 DIVERGED = 7.0
-# Facts of a run that say what it has read.
+# Facts of a run about its data.
 _OF_DATA = ("population", "vocabulary", "initial_model")
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
@@ -59,11 +59,11 @@ class Setting:
     """A run of a study.
 
     Attributes:
-        name: The name of its part of the run directory, and in tables.
-        label: In the page and plots.
-        flags: The flags of `training.run_training`, beside those of all settings.
-        color: In plots.
-        line: Style of its line in plots.
+        name: Name of its part of the run directory, and in tables.
+        label: Label in the page and plots.
+        flags: Flags of `training.run_training`, added to those of all settings.
+        color: Color in plots.
+        line: Line style in plots.
     """
 
     name: str
@@ -75,15 +75,15 @@ class Setting:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TrainingStudy:
-    """What studies of training runs share; a `study.Study` but for its files.
+    """The base of studies of training runs: a `study.Study` but for its files.
 
     Attributes:
-        title: The title of its page.
-        settings: What is run.
-        flags: The flags of all runs; those of a setting come after them.
-        cache: Where prepared populations are kept.
-        seed: The seed of the first repeat; each further one has the next.
-        data: The fingerprints of the clients' data, by name.
+        title: Title of the page.
+        settings: Settings of the runs.
+        flags: Flags of all runs; those of a setting come after them.
+        cache: Directory of prepared populations.
+        seed: Seed of the first repeat; each further one has the next.
+        data: Fingerprints of the clients' data, by name.
         num_repeats: Runs of each setting.
     """
 
@@ -121,7 +121,7 @@ class TrainingStudy:
         """Trains, or goes on where training was stopped; see `study.Study`.
 
         Returns:
-            No tables: what a run leaves is read where it stands, in `part`.
+            No tables: a run's results are read from `part`.
 
         Raises:
             RuntimeError: If the run fails.
@@ -150,13 +150,13 @@ def train(
     label: str,
     program: str = "training.run_training",
 ) -> None:
-    """Runs a program of training in a directory, or what is left of it.
+    """Runs a program of training in a directory, or resumes it.
 
     Args:
-        path: The run's directory.
-        flags: Its flags; a run that was begun has its own.
-        cache: Where prepared populations are kept.
-        label: What is run, for the error.
+        path: Run directory.
+        flags: Flags; a resumed run has its own.
+        cache: Directory of prepared populations.
+        label: Label of the run, for the error.
         program: The module.
 
     Raises:
@@ -190,13 +190,13 @@ def train(
 
 
 def num_clients(flags: Sequence[str], cache: str | os.PathLike[str]) -> int:
-    """Returns how many clients would train in runs, once their text is prepared.
+    """Returns the number of clients that train, and prepares their text.
 
     The runs find it in the cache.
 
     Args:
-        flags: The flags of the runs.
-        cache: Where prepared populations are kept.
+        flags: Flags of the runs.
+        cache: Directory of prepared populations.
 
     Raises:
         ValueError: If the text cannot be prepared.
@@ -215,38 +215,15 @@ def num_clients(flags: Sequence[str], cache: str | os.PathLike[str]) -> int:
     return max(0, text.num_clients - options.num_held_out_clients)
 
 
-def check_noise(options: Any, product: str, multipliers: Sequence[float]) -> None:
-    """Checks the noise multipliers that a study's options come to.
-
-    Args:
-        options: The study's.
-        product: What they are products of: a template of `OptionError`.
-        multipliers: Of the runs.
-
-    Raises:
-        OptionError: If a run could not have one.
-    """
-    field = fields_of(TrainingOptions)["noise_multiplier"]
-    for multiplier in multipliers:
-        try:
-            field.accept(multiplier)
-        except ValueError as error:
-            raise OptionError(
-                options,
-                f"{product}: a noise multiplier of {multiplier:g}; it has to be "
-                f"{field.range}",
-            ) from error
-
-
 def check_participation(
     clients: int, flags: Sequence[str], settings: Sequence[Setting]
 ) -> None:
     """Checks that a population is enough for all settings.
 
     Args:
-        clients: Those who would train.
-        flags: The flags of all runs.
-        settings: Those that are to be run.
+        clients: Number of clients that train.
+        flags: Flags of all runs.
+        settings: Settings of the runs.
 
     Raises:
         ValueError: If a setting needs more clients, or more of each.
@@ -264,7 +241,7 @@ def check_participation(
 
 
 def check_same_data(paths: Sequence[pathlib.Path]) -> None:
-    """Checks that runs have the same text, words and beginning.
+    """Checks that runs have the same text, words and first model.
 
     Args:
         paths: Directories of runs.
@@ -299,7 +276,7 @@ def read_metrics(path: pathlib.Path) -> pd.DataFrame:
 
 
 def read_baselines(path: pathlib.Path) -> pd.DataFrame:
-    """Returns what stands beside a finished run's model, a row each."""
+    """Returns a finished run's baselines, a row each."""
     return tables.read(path / "simulator" / BASELINES)
 
 
@@ -309,7 +286,7 @@ def read_privacy(path: pathlib.Path) -> dict[str, Any]:
 
 
 def read_shared_text(path: pathlib.Path) -> dict[str, Any] | None:
-    """Returns what a finished run's clients share with the text of its first model.
+    """Returns the overlap of a finished run's clients with its first model's text.
 
     Returns:
         The fields of `training.text.text_record.Shared`; None where it began with no
@@ -331,7 +308,7 @@ def read_num_clients(path: pathlib.Path) -> int:
 
 
 def read_num_parameters(path: pathlib.Path) -> int:
-    """Returns how many numbers the model of a run has."""
+    """Returns the number of a run's model parameters."""
     return sum(math.prod(shape) for shape in _facts(path)["weights"].values())
 
 
@@ -339,35 +316,38 @@ def plot(
     table: pd.DataFrame,
     settings: Sequence[Setting],
     panels: Mapping[str, str],
-    beside: pd.DataFrame | None = None,
+    baselines: pd.DataFrame | None = None,
     *,
     is_cut: bool = False,
+    names: Sequence[str] = ON_PLOTS,
     **line: Any,
 ) -> bytes:
-    """Plots a loss and an accuracy over rounds, mean and range; returns a PNG.
+    """Plots columns over rounds, mean and range; returns a PNG.
 
     Args:
-        table: A row a round of each run, with its setting and repeat.
-        settings: Those that the table has are drawn, and nothing else counts.
-        panels: The titles of two columns, the loss and the accuracy.
-        beside: What runs stand beside, from `read_baselines`: those of `ON_PLOTS` are
-            straight lines, the mean of several rows of one.
-        is_cut: Whether first rounds are out of sight, so that last ones can be told
-            apart: a tenth of the losses, the largest, and of the accuracies, the
-            smallest, but no setting's last ones, nor what stands beside with less
-            loss, or more accuracy, than all runs. A setting that ends with
-            `DIVERGED` or more is not drawn, but where all do, as after few rounds.
-        **line: How lines look, beside a setting's color and style.
+        table: A row a round of each run, with its setting.
+        settings: Settings that are drawn, if the table has them.
+        panels: Titles by column.
+        baselines: Baselines, from `read_baselines`: straight lines, the mean of several
+            rows of one.
+        is_cut: Whether first rounds of the two columns, a loss and an accuracy, are
+            out of sight, so that last ones can be told apart: a tenth of the losses,
+            the largest, and of the accuracies, the smallest, but no setting's last
+            ones, nor baselines with less loss, or more accuracy, than all runs. A
+            setting that ends with `DIVERGED` or more is not drawn, but where all do,
+            as after few rounds.
+        names: Names of the baselines that are drawn.
+        **line: Options of lines, beside a setting's color and style.
     """
     figure, axes_of = plots.stacked(list(panels.values()), "round")
     table = table[table["setting"].isin([setting.name for setting in settings])]
-    at_end = _at_end(table, panels)
     if is_cut:
+        at_end = _at_end(table, panels)
         ends_well = at_end[next(iter(panels))] < DIVERGED
         if ends_well.any():
             at_end = at_end[ends_well]
         table = table[table["setting"].isin(at_end.index)]
-    straight = {column: _on_plots(beside, column) for column in panels}
+    straight = {column: _on_plots(baselines, column, names) for column in panels}
     for axes, column in zip(axes_of, panels, strict=True):
         for setting in settings:
             of_setting = table[table["setting"] == setting.name]
@@ -390,8 +370,12 @@ def plot(
         axes_of[0].set_ylim(least - (top - least) / 10, top + (top - least) / 50)
         bottom = min(table[accuracy].quantile(_CUT), at_end[accuracy].min())
         axes_of[1].set_ylim(bottom=bottom - (axes_of[1].get_ylim()[1] - bottom) / 50)
-    plots.in_percent(axes_of[1].yaxis)
-    plots.legend(axes_of[1], below=True)
+    for axes, column in zip(axes_of, panels, strict=True):
+        if column.removeprefix("held_out_") in _ACCURACIES:
+            plots.in_percent(axes.yaxis)
+        if column == "tracked_norm":
+            axes.set_yscale("log")
+    plots.legend(axes_of[-1], below=True)
     return plots.png(figure)
 
 
@@ -402,9 +386,11 @@ def _at_end(table: pd.DataFrame, panels: Mapping[str, str]) -> pd.DataFrame:
     return means.groupby("setting").last()
 
 
-def _on_plots(beside: pd.DataFrame | None, column: str) -> dict[str, float]:
-    """Returns where those of `ON_PLOTS` stand that are known."""
-    if beside is None:
+def _on_plots(
+    baselines: pd.DataFrame | None, column: str, names: Sequence[str]
+) -> dict[str, float]:
+    """Returns the values of baselines that are known, by name."""
+    if baselines is None:
         return {}
-    means = beside.groupby("baseline")[column.removeprefix("held_out_")].mean()
-    return {name: means[name] for name in ON_PLOTS if name in means}
+    means = baselines.groupby("baseline")[column.removeprefix("held_out_")].mean()
+    return {name: means[name] for name in names if name in means}

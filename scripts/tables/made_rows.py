@@ -2,7 +2,7 @@
 
 import math
 import statistics
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from federated_hh.files import tables
@@ -15,7 +15,7 @@ from scripts.tables.render import RESULTS, Row, joined, rows
 from studies.mcmillan_2022 import trust_models as mcmillan_2022_trust_models
 from training.models import metric_names
 
-Rows = Iterator[dict[str, Any]] | list[dict[str, Any]]
+Found = dict[str, Any]
 
 _WAYS = {
     "read": "reading a pair and its candidate",
@@ -59,7 +59,7 @@ _GOALS = (500, 1000, 2000, 4000, 6500, 10_000, 20_000)
 _SCALING = {"noise_1": "the paper's", "noise_5": "5 times", "noise_20": "20 times"}
 
 
-def randomizers() -> Rows:
+def randomizers() -> Iterator[Found]:
     """Yields the local randomizers, with their guarantees."""
     for row in rows("randomizers/side_by_side"):
         guarantee = f"replacement {row['replacement_epsilon']:g}"
@@ -76,7 +76,7 @@ def randomizers() -> Rows:
         }
 
 
-def selection() -> Rows:
+def selection() -> Iterator[Found]:
     """Yields the cost of a pair of client and word in TFF's worker, step by step."""
     found = {row["way"]: row for row in rows("benchmark_selection/cost")}
     alone = found["nothing"]["wall_seconds"]
@@ -86,7 +86,7 @@ def selection() -> Rows:
         yield {**found[way], "label": label, "wall": wall}
 
 
-def client_training() -> Rows:
+def client_training() -> Iterator[Found]:
     """Yields the cost of a client's training in several ways: medians of repeats."""
     repeats: dict[tuple[str, str], list[float]] = {}
     for row in rows("benchmark_training/clients"):
@@ -96,7 +96,7 @@ def client_training() -> Rows:
         yield {"workload": workload, "way": way, "seconds": statistics.median(found)}
 
 
-def query_steps() -> Rows:
+def query_steps() -> Iterator[Found]:
     """Yields a query's steps, the devices at the first and the memory at the last."""
     seen = None
     for row in rows("benchmark_statistics/cost"):
@@ -106,7 +106,7 @@ def query_steps() -> Rows:
         seen = label
 
 
-def masked_graphs() -> Rows:
+def masked_graphs() -> Iterator[Found]:
     """Yields neighbours and thresholds, by cohort and shares."""
     for clients in _MASKED_COHORTS:
         for dropout, corrupt in _SHARES:
@@ -120,7 +120,7 @@ def masked_graphs() -> Rows:
             }
 
 
-def scale() -> Rows:
+def scale() -> Iterator[Found]:
     """Yields the seconds of rounds by back end, against those of one worker."""
     for folder in ("benchmark_scale", "benchmark_scale_training"):
         cost = rows(f"{folder}/cost")
@@ -145,7 +145,7 @@ def scale() -> Rows:
                 }
 
 
-def triehh_parameters() -> Rows:
+def triehh_parameters() -> Iterator[Found]:
     """Yields TrieHH's parameters by the paper's corollary and by the curve."""
     powers = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
     for clients, epsilon, digits in ((6, 2, 12), (6, 4, 12), (5, 4, 10)):
@@ -164,7 +164,7 @@ def triehh_parameters() -> Rows:
         yield row
 
 
-def zhu_table2() -> Rows:
+def zhu_table2() -> Iterator[Found]:
     """Yields recall and precision as printed and as counted, beside the paper's."""
     counted = {(r["line"], r["epsilon"]): r for r in rows("zhu_table2/summary")}
     for row in rows("zhu_table2_printed/summary"):
@@ -174,13 +174,13 @@ def zhu_table2() -> Rows:
         yield {**row, "paper": paper, **{f"counted_{n}": v for n, v in other.items()}}
 
 
-def oov_table1() -> Rows:
+def oov_table1() -> Iterator[Found]:
     """Yields the settings of Table 1 of Sun et al. 2024."""
     for row in joined("oov_table1/summary", "oov_table1_bloggers/summary", "bloggers_"):
         yield {**row, "name": row["setting"].replace(",", " sampler,", 1)}
 
 
-def oov_figure1() -> Rows:
+def oov_figure1() -> Iterator[Found]:
     """Yields the settings of Figure 1 of Sun et al. 2024."""
     for row in joined(
         "oov_figure1/summary", "oov_figure1_bloggers/summary", "bloggers_"
@@ -189,13 +189,13 @@ def oov_figure1() -> Rows:
         yield {**row, "name": name, "predicted": _PREDICTED[row["setting"]]}
 
 
-def oov_production() -> Rows:
+def oov_production() -> list[Found]:
     """Returns the guarantees of the production setting of Sun et al. 2024."""
     found = tables.read(RESULTS / "oov_production" / "guarantees.csv").fillna("")
     return found.to_dict("records")
 
 
-def oov_real_text() -> Rows:
+def oov_real_text() -> Iterator[Found]:
     """Yields coverage of words in real text that a large dictionary does not know."""
     found = {row["setting"]: row for row in rows("oov_real_text/summary")}
     for setting, row in found.items():
@@ -206,7 +206,7 @@ def oov_real_text() -> Rows:
             yield {**row, **without, "name": name.replace("-", " ")}
 
 
-def gains() -> Rows:
+def gains() -> list[Found]:
     """Returns the finds or the error of each way, at the same total privacy."""
     found: dict[tuple[str, str, str], dict[str, Any]] = {}
     for row in rows("mcmillan_analyses/summary"):
@@ -229,7 +229,7 @@ def gains() -> Rows:
     return list(found.values())
 
 
-def _powers_of_ten(file: str, least: float, most: float) -> list[dict[str, Any]]:
+def _powers_of_ten(file: str, least: float, most: float) -> list[Found]:
     """Returns the rows of a file whose cohort is a power of ten in a range."""
     return [
         row
@@ -238,24 +238,24 @@ def _powers_of_ten(file: str, least: float, most: float) -> list[dict[str, Any]]
     ]
 
 
-def mcmillan_figure1() -> Rows:
+def mcmillan_figure1() -> list[Found]:
     """Returns the epsilon of a cohort's sum, by all that is proved."""
     return _powers_of_ten("mcmillan_figure1/figure1", 1000, math.inf)
 
 
-def mcmillan_composition() -> Rows:
+def mcmillan_composition() -> list[Found]:
     """Returns the number of queries that a budget admits."""
     return _powers_of_ten("mcmillan_composition/queries", 0, 10**6)
 
 
-def minimum_cohorts() -> Rows:
+def minimum_cohorts() -> Iterator[Found]:
     """Yields the number of reports that have epsilon 1."""
     for row in rows("mcmillan_figure1/minimum_cohorts"):
         randomizer = row["randomizer"].replace("_", " ")
         yield {**row, "name": f"{row['bound'].split(',')[0]}, {randomizer}"}
 
 
-def trust_models() -> Rows:
+def trust_models() -> Iterator[Found]:
     """Yields the error of one histogram under every trust model."""
     models = {model.name: model for model in mcmillan_2022_trust_models.MODELS}
     for row in rows("mcmillan_trust_models/errors"):
@@ -263,18 +263,18 @@ def trust_models() -> Rows:
         yield {**row, "trusted": model.trusted, "left": model.left}
 
 
-def _held_out(row: Row) -> dict[str, Any]:
+def _held_out(row: Row) -> Found:
     """Returns a run's row, its metrics those on held-out clients."""
     prefix = "held_out_"
     found = {n: value for n, value in row.items() if n.startswith(prefix)}
     return {**row, **{name.removeprefix(prefix): v for name, v in found.items()}}
 
 
-def _baselines(file: str) -> list[dict[str, Any]]:
+def _baselines(file: str) -> list[Found]:
     return [{**row, "name": row["baseline"], "shown_epsilon": ""} for row in rows(file)]
 
 
-def training_demo() -> Rows:
+def training_demo() -> list[Found]:
     """Returns the demo of training beside n-grams and, last, the best possible."""
     last = _held_out(rows("training_demo/metrics")[-1])
     epsilon = printed_numbers.rounded_up_to(last["epsilon"], 1)
@@ -284,7 +284,7 @@ def training_demo() -> Rows:
     return [*counted, {**last, "name": name}, best]
 
 
-def gboard_strategy() -> Rows:
+def gboard_strategy() -> list[Found]:
     """Returns the final run of the walk of section 2.5 of Xu et al., and baselines."""
     last = _held_out(rows("xu_gboard_strategy/final_metrics")[-1])
     epsilon, rho = (printed_numbers.rounded_up(last[n]) for n in ("epsilon", "rho"))
@@ -293,7 +293,7 @@ def gboard_strategy() -> Rows:
     return [{**last, "name": name}, *baselines]
 
 
-def pretraining() -> Rows:
+def pretraining() -> Iterator[Found]:
     """Yields models of public chat on bloggers, before any private round."""
     for row in rows("pretraining/on_bloggers"):
         name = row["baseline"].replace("chat", "public chat")
@@ -306,7 +306,7 @@ def _on_bloggers() -> dict[str, Row]:
     return {row["setting"]: row for row in rows("training_blogs/runs")}
 
 
-def training_blogs() -> Rows:
+def training_blogs() -> Iterator[Found]:
     """Yields the mechanisms' models of bloggers' sentences, and baselines."""
     last = _on_bloggers()
     chat = rows("pretraining/private_metrics")[-1]
@@ -325,7 +325,7 @@ def training_blogs() -> Rows:
     yield from _baselines("training_blogs/baselines")
 
 
-def training_blt() -> Rows:
+def training_blt() -> Iterator[Found]:
     """Yields models by a tree and by correlated noise, at one epsilon or noise."""
     last = _on_bloggers()
     for name, setting in {
@@ -336,7 +336,7 @@ def training_blt() -> Rows:
         yield {**_held_out(last[setting]), "name": name}
 
 
-def model_parameters() -> Rows:
+def model_parameters() -> Iterator[Found]:
     """Yields the sizes of models with the paper's vocabularies."""
     from federated_hh.populations import vocabulary
     from training.models import model  # here: TensorFlow takes seconds to import
@@ -350,7 +350,7 @@ def model_parameters() -> Rows:
         yield {"words": words, "ours": count / 1e6, "paper": paper}
 
 
-def keyboard_blogs() -> Rows:
+def keyboard_blogs() -> Iterator[Found]:
     """Yields models' metrics on a keyboard."""
     for row in rows("keyboard_blogs/scores"):
         if row["metric"] in _ON_A_KEYBOARD:
@@ -363,7 +363,7 @@ def keyboard_blogs() -> Rows:
             }
 
 
-def xu_figure4() -> Rows:
+def xu_figure4() -> list[Found]:
     """Returns zCDP by report goal and population, as in Figure 4a of Xu et al."""
     return [
         row
@@ -372,7 +372,7 @@ def xu_figure4() -> Rows:
     ]
 
 
-def xu_scaling() -> Rows:
+def xu_scaling() -> Iterator[Found]:
     """Yields models with noise in proportion to the report goal, and without."""
     for folder, noise in _SCALING.items():
         found = {row["setting"]: row for row in rows(f"xu_scaling/{folder}/summary")}
@@ -384,14 +384,14 @@ def xu_scaling() -> Rows:
                 yield {**row, "noise": noise, "goal": int(goal), **others}
 
 
-def secagg_tradeoff() -> Rows:
+def secagg_tradeoff() -> Iterator[Found]:
     """Yields models by the scale of their encoding."""
     for row in rows("xu_secagg/summary"):
         is_exact = row["setting"] == "exact"
         yield {**row, "s": "exact sums" if is_exact else f"{row['scale']:,.0f}"}
 
 
-MAKERS: dict[str, Callable[[], Rows]] = {
+MAKERS: dict[str, Callable[[], Iterable[Found]]] = {
     made.__name__: made
     for made in (
         *(randomizers, selection, client_training, query_steps, masked_graphs, scale),

@@ -1,7 +1,7 @@
-"""The plots of the study of quality over rounds, of all seeds that are kept.
+"""The plots of the study of quality over rounds, of all seeds.
 
-They are made from the files in results/, beside which they are kept: a picture, and a
-table of what it shows. `scripts.document_tables` compares and writes them.
+They are made from the files in results/, and kept there: a picture, and a table of its
+values. `scripts.document_tables` compares and writes them.
 """
 
 import pathlib
@@ -29,14 +29,14 @@ _DRAWN: Sequence[training_runs.Setting] = [
 
 
 def on_level(folder: str) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Returns what the models of all seeds reach, as by judges of one level.
+    """Returns the models' scores of all seeds, as if on clients of one level.
 
-    Each seed has judges of its own, on whom all models do better or worse. So each
-    value is less that of the Kneser-Ney trigram with the same judges, and that
-    trigram's mean over seeds is added. A run that diverges is on no level.
+    Each seed has held-out clients of its own, on whom all models do better or worse.
+    So each value is less that of the Kneser-Ney trigram on the same clients, and that
+    trigram's mean over seeds is added. A run that diverges is left out.
 
     Args:
-        folder: As of `quality_results.judged_by_seed`.
+        folder: Folder, as of `quality_results.judged_by_seed`.
 
     Returns:
         A row an evaluation of each run: its `setting`, `seed` and `round`, the loss and
@@ -49,7 +49,7 @@ def on_level(folder: str) -> tuple[pd.DataFrame, pd.DataFrame]:
         s: found.loc[metric_names.KNESER_NEY, names] for s, found in judged.items()
     }
     level = pd.DataFrame(trigrams).T.mean()
-    runs, beside = [], []
+    runs, baselines = [], []
     for seed, rounds in quality_results.rounds_by_seed(folder).items():
         move = (level - trigrams[seed]).astype(float)
         at_end = rounds.groupby("setting")["held_out_loss"].transform("last")
@@ -58,8 +58,8 @@ def on_level(folder: str) -> tuple[pd.DataFrame, pd.DataFrame]:
         found[[*_COLUMNS]] += move.to_numpy()
         runs.append(found[[*_KEYS, "seed", *_COLUMNS]])
         counted = judged[seed].loc[[*metric_names.NGRAMS], names].astype(float) + move
-        beside.append(counted.rename_axis("baseline").reset_index())
-    return pd.concat(runs, ignore_index=True), pd.concat(beside, ignore_index=True)
+        baselines.append(counted.rename_axis("baseline").reset_index())
+    return pd.concat(runs, ignore_index=True), pd.concat(baselines, ignore_index=True)
 
 
 def table_of(runs: pd.DataFrame) -> bytes:
@@ -83,13 +83,13 @@ def differing(folder: str) -> dict[pathlib.Path, bytes]:
     Pictures are not compared: another machine may draw the same values otherwise.
 
     Args:
-        folder: As of `quality_results.judged_by_seed`.
+        folder: Folder, as of `quality_results.judged_by_seed`.
     """
-    runs, beside = on_level(folder)
+    runs, baselines = on_level(folder)
     picture, table = RESULTS / folder / _PICTURE, RESULTS / folder / _TABLE
     values = table_of(runs)
     if picture.exists() and table.exists() and table.read_bytes() == values:
         return {}
     panels = {column: metric_names.title(name) for column, name in _COLUMNS.items()}
-    drawn = training_runs.plot(runs, _DRAWN, panels, beside, is_cut=True)
+    drawn = training_runs.plot(runs, _DRAWN, panels, baselines, is_cut=True)
     return {picture: drawn, table: values}

@@ -1,4 +1,4 @@
-"""What runs of the study of quality left in results/, put together by seed."""
+"""Results of the study of quality, put together by seed."""
 
 import dataclasses
 from collections.abc import Iterator, Sequence
@@ -12,8 +12,7 @@ from studies.xu_2023 import quality_report as xu_2023_quality_report
 from studies.xu_2023 import quality_steps as xu_2023_quality_steps
 from training.models import metric_names
 
-# Where there are runs of a study with another rate of the server than its own, and what
-# is said of their models beside the others.
+# Folders of runs with another rate of the server, and the ending of their labels.
 _AT_OTHER_RATES = {"xu_quality_paper_size": "xu_quality_dp_fedavg"}
 _RATE, _OF_RATE = "_rate_1", ", server's rate 1"
 
@@ -39,17 +38,17 @@ TRAINED: Sequence[xu_2023_quality_steps.Step] = (
 _OTHER_MACHINE = 1e-6
 # What is counted is the same everywhere, but for the last bits of sums of logarithms.
 _LAST_BITS = 1e-13
-# Studies of the same clients: by seed, their judges have the same n-grams beside them.
+# Studies of the same held-out clients, by seed: their n-grams are the same.
 _SAME_JUDGES = {"xu_quality_paper_size": "xu_quality"}
 
 
 def judged_by_seed(folder: str) -> dict[int, pd.DataFrame]:
-    """Returns what judges found of each model, by seed.
+    """Returns each model's scores on held-out clients, by seed.
 
     Args:
         folder: A folder of `seed_6` and so on, each with that seed and, if there are
-            several repeats, those after it; what a seed's judges found of other models,
-            in another run of the study, is in `seed_6_<other>`.
+            several repeats, those after it; scores of other models on the same clients,
+            of another run of the study, are in `seed_6_<other>`.
 
     Returns:
         Of each seed, a row a model, whose name is the index.
@@ -72,7 +71,7 @@ def judged_by_seed(folder: str) -> dict[int, pd.DataFrame]:
         if (apart > np.where(is_trained, _OTHER_MACHINE, _LAST_BITS)).any():
             raise ValueError(f"{folder}: two losses of one model of seed {seed}")
         once = found.drop_duplicates("model")
-        seeds[seed] = xu_2023_quality_report.beside_others(once).set_index("model")
+        seeds[seed] = xu_2023_quality_report.with_differences(once).set_index("model")
     return seeds
 
 
@@ -80,7 +79,7 @@ def rounds_by_seed(folder: str) -> dict[int, pd.DataFrame]:
     """Returns the rounds of federated runs, by seed.
 
     Args:
-        folder: As of `judged_by_seed`.
+        folder: Folder, as of `judged_by_seed`.
 
     Returns:
         Of each seed, a row a round, with its `setting`; of a setting that several runs
@@ -94,7 +93,7 @@ def rounds_by_seed(folder: str) -> dict[int, pd.DataFrame]:
 
 
 def _judged(folder: str) -> dict[int, list[pd.DataFrame]]:
-    """Returns what judges found in each run of a study, by seed."""
+    """Returns the scores of each run of a study, by seed."""
     runs: dict[int, list[pd.DataFrame]] = {}
     for seed, judged in _by_seed(folder, "judged.csv"):
         runs.setdefault(seed, []).append(judged)
@@ -102,7 +101,7 @@ def _judged(folder: str) -> dict[int, list[pd.DataFrame]]:
 
 
 def _by_seed(folder: str, file: str) -> Iterator[tuple[int, pd.DataFrame]]:
-    """Yields what a file of each run has of a seed, and the seed."""
+    """Yields seeds, and the rows that a file of each run has of them."""
     yield from _read(folder, file)
     if folder in _AT_OTHER_RATES:
         names = {name: step.name for name, step in _OF_OTHER_RATES.items()}
@@ -111,7 +110,7 @@ def _by_seed(folder: str, file: str) -> Iterator[tuple[int, pd.DataFrame]]:
 
 
 def _read(folder: str, file: str) -> Iterator[tuple[int, pd.DataFrame]]:
-    """Yields the same of the runs of one folder, as it stands there."""
+    """Yields the same of the runs of one folder."""
     for path in sorted(RESULTS.glob(f"{folder}/seed_*/{file}")):
         first = int(path.parent.name.split("_")[1])
         found = tables.read(path)

@@ -22,6 +22,7 @@ A template is one of `str.format`, with these formats besides Python's:
 * `{x±:.2%}`, `{x–:.2f}`: a mean with its interval, from x_low and x_high or x_half.
 """
 
+import functools
 import math
 import pathlib
 import string
@@ -31,6 +32,7 @@ from typing import Any
 
 from federated_hh.files import tables
 from federated_hh.privacy import printed_numbers
+from studies import pages
 
 RESULTS = pathlib.Path(__file__).parents[2] / "results"
 _DATA = pathlib.Path(__file__).with_name("tables.toml")
@@ -102,7 +104,7 @@ def declared(makers: Mapping[str, Callable[[], Iterable[Row]]]) -> dict[str, Tab
         return table([header], lines, spec.get("align", "--:"))
 
     specs = tomllib.loads(_DATA.read_text())
-    return {name: lambda spec=spec: made(spec) for name, spec in specs.items()}
+    return {name: functools.partial(made, spec) for name, spec in specs.items()}
 
 
 def _transposed(found, shown, lines) -> list[str]:
@@ -186,11 +188,7 @@ class _Formatter(string.Formatter):
 
 def _up(value: float, places: str) -> str:
     if places == "digits":
-        if math.isnan(value):
-            return ""
-        digits = 2 - math.floor(math.log10(value))
-        bound = math.ceil(round(value * 10**digits, 6)) / 10**digits
-        return f"{bound:.{max(digits, 0)}f}"
+        return pages.upper_bound(value)
     if places:
         return printed_numbers.rounded_up_to(value, int(places))
     return printed_numbers.rounded_up(value)

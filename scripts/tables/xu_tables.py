@@ -73,15 +73,15 @@ _CHOICES = {
 def _judged(
     folder: str,
     names: Sequence[str],
-    judges: str = "held-out bloggers",
+    held_out: str = "held-out bloggers",
     models: Collection[str] | None = None,
 ) -> list[str]:
     """Returns each model's metrics on held-out clients, over the seeds of a folder.
 
     Args:
-        folder: As of `quality_results.judged_by_seed`.
+        folder: Folder, as of `quality_results.judged_by_seed`.
         names: Metrics.
-        judges: Name of the held-out clients.
+        held_out: Name of the held-out clients.
         models: Models that are shown; None for all.
     """
     seeds = quality_results.judged_by_seed(folder).values()
@@ -99,7 +99,7 @@ def _judged(
         half = intervals.half_of_mean(values)
         return intervals.shown(values.mean(), half, ".3f" if is_in_nats else ".1%")
 
-    return _by_model(judges, names, found, cell)
+    return _by_model(held_out, names, found, cell)
 
 
 def _to_kneser_ney(folder: str) -> list[str]:

@@ -11,11 +11,19 @@ import functools
 import glob
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
-from federated_hh.options import fields as options_lib
-from federated_hh.options.fields import option
 from federated_hh.populations.options import population_options
+from studies.mcmillan_2022.analyses_options import (
+    DISJOINT,
+    GRIDS,
+    INTERACTIVE,
+    STATIC,
+    SYNTHETIC,
+    TOP,
+    Approach,
+    Options,
+)
 from studies.sun_2024 import real_text as sun_2024_real_text
 
 if TYPE_CHECKING:  # TensorFlow comes with these: it takes seconds to import
@@ -32,76 +40,7 @@ _WORDS = 3
 _MAX_PREFIXES = 50
 # Of each blogger, the first of some 2,700: so that the study stays quick.
 _MOST_EVENTS = 500
-# Popular: the true n-grams, or pairs, that most devices hold.
-TOP = 100
 _REAL = ("chat", "blogs")
-SYNTHETIC = "synthetic English"
-
-
-@dataclasses.dataclass(frozen=True)
-class Approach:
-    """A way to ask.
-
-    Attributes:
-        name: In tables and plots.
-        strategy: See `StatisticsOptions`.
-        cohorts: See `StatisticsOptions`.
-        grid_buckets: The buckets of a static distribution.
-    """
-
-    name: str
-    strategy: str
-    cohorts: str
-    grid_buckets: int = 1024
-
-
-INTERACTIVE = Approach("interactive", "interactive", "everybody")
-DISJOINT = Approach("interactive, one report a device", "interactive", "disjoint")
-STATIC = Approach("static", "static", "everybody")
-GRIDS = tuple(
-    Approach(f"static, {buckets:,} buckets", "static", "everybody", buckets)
-    for buckets in (256, 1024, 2048, 4096)
-)
-
-
-@dataclasses.dataclass(frozen=True)
-class Options:
-    """How the study is run; each field is a flag."""
-
-    is_synthetic: ClassVar[bool] = False
-
-    data_dir: str | None = option(
-        None,
-        "The directory that holds the data sets blog-authorship and ubuntu-irc; by "
-        "default there is synthetic English only.",
-    )
-    client_numbers: tuple[str, ...] = option(
-        ("25000", "100000", "400000"), "Numbers of synthetic devices."
-    )
-    num_tokens: int = option(
-        100, "Known words: the most frequent English ones.", least=2, most=1000
-    )
-    epsilon: float = option(
-        1.0,
-        "Epsilon of all cohort aggregates that a device's reports are in.",
-        above=0,
-        most=10,
-    )
-    num_repeats: int = option(
-        5,
-        "Runs of each setting, with noise and samples of their own, for the intervals.",
-        least=1,
-        most=1000,
-    )
-
-    def __post_init__(self):
-        options_lib.check(self)
-        for text in self.client_numbers:
-            if not text.isdecimal() or not 100 <= int(text) <= 10**7:
-                raise options_lib.OptionError(
-                    self,
-                    "{client_numbers=}: each has to be an integer in [100, 10,000,000]",
-                )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,10 +48,10 @@ class Data:
     """Devices.
 
     Attributes:
-        name: In tables.
-        population: What their owners typed.
-        num_tokens: How many words are known.
-        cache: Where populations are kept.
+        name: Name in tables.
+        population: Options of their owners' text.
+        num_tokens: Number of known words.
+        cache: Directory of prepared populations.
     """
 
     name: str
@@ -184,7 +123,7 @@ class Setting:
     Attributes:
         analysis: See `StatisticsOptions`.
         data: The devices.
-        approach: How they are asked.
+        approach: The way to ask them.
     """
 
     analysis: str
@@ -278,7 +217,7 @@ class AnalysesStudy:
 
 
 def _scores(setting: Setting, algorithm: Any, state: Any) -> dict[str, float]:
-    """Returns how good what was found is."""
+    """Returns the scores of a run's findings."""
     from federated_hh.statistics.analyses import distribution_report, nested_histograms
 
     results = algorithm.results(state)
@@ -305,19 +244,9 @@ def _scores(setting: Setting, algorithm: Any, state: Any) -> dict[str, float]:
 
 
 def prepare(
-    name: str,
-    options: Options,
-    *,
-    seed: int,
-    cache: str | os.PathLike[str],
+    name: str, options: Options, *, seed: int, cache: str | os.PathLike[str]
 ) -> AnalysesStudy:
-    """Returns the study.
-
-    Args:
-        name: There is one study only.
-        options: How it is run.
-        seed: The seed of what is not secret, at least 0.
-        cache: Directory where populations are kept.
+    """Returns the study; see `studies`.
 
     Raises:
         ValueError: If a data set cannot be read.

@@ -1,27 +1,23 @@
-"""How many queries a device answers, by each way to compose (McMillan et al. 2022).
+"""Queries that a device answers, by each way to compose (McMillan et al. 2022).
 
 The paper checks budgets by basic composition (section 4.3), and says that advanced
 composition or other accounting will do as well.
 """
 
 import dataclasses
+import functools
+import itertools
 import math
-import os
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar
 
-import numpy as np
 import pandas as pd
 
-from federated_hh.files import tables
-from federated_hh.options import fields as options_lib
 from federated_hh.options.fields import option
 from federated_hh.privacy import conversions
 from federated_hh.privacy.local import device_policy
 from federated_hh.privacy.shuffle import clones, renyi_aggregation
 from federated_hh.reports import plots
-from federated_hh.run_directory import directory as run_directory
-from studies import study
+from studies import computed, pages, study, study_options
 
 # Of all queries together.
 EPSILON, DELTA = 1.0, 1e-6
@@ -35,10 +31,8 @@ _LINES = {
 
 
 @dataclasses.dataclass(frozen=True)
-class Options:
-    """How the study is made; each field is a flag."""
-
-    is_synthetic: ClassVar[bool] = True
+class Options(study_options.ComputedOptions):
+    """Points of the curves."""
 
     cohorts_per_decade: int = option(
         2,
@@ -47,69 +41,53 @@ class Options:
         most=100,
     )
 
-    def __post_init__(self):
-        options_lib.check(self)
-
     @property
     def cohorts(self) -> tuple[int, ...]:
         """From 1,000 to 10 million."""
-        sizes = np.geomspace(10**3, 10**7, 4 * self.cohorts_per_decade + 1)
-        return tuple(sizes.round().astype(int).tolist())
+        return computed.powers_of_ten(10**3, 4, self.cohorts_per_decade)
 
 
-@dataclasses.dataclass(frozen=True)
-class Setting:
-    """An encoding and a local epsilon.
-
-    Attributes:
-        encoding: asymmetric or symmetric.
-        local_epsilon: The local epsilon of a report, for replacement.
-    """
-
-    encoding: str
-    local_epsilon: float
-
-    @property
-    def name(self) -> str:
-        """In tables, and of its part of the run directory."""
-        return f"{self.encoding}, local epsilon {self.local_epsilon:g}"
-
-    def epsilon(self, cohort: int, delta: float) -> float:
-        """Returns epsilon of the sum of one query's reports."""
-        if self.encoding == "asymmetric":
-            pair = clones.ClonePair(self.local_epsilon, cohort, stronger=True)
-            return pair.epsilon(delta)
-        return renyi_aggregation.symmetric_one_hot_epsilon(
-            self.local_epsilon / 2, cohort, delta
-        )[0]
-
-    def divergence(self, cohort: int, order: int) -> float:
-        """Returns the Renyi divergence of the sum of one query's reports."""
-        if self.encoding == "asymmetric":
-            return renyi_aggregation.asymmetric_one_hot_rho(
-                order, self.local_epsilon, cohort
-            )
-        return renyi_aggregation.symmetric_one_hot_rho(
-            order, self.local_epsilon / 2, cohort
-        )
-
-
-def queries(setting: Setting, cohort: int) -> dict[str, int]:
-    """Returns how many queries have (EPSILON, DELTA) altogether, by composition.
+def epsilon(encoding: str, local_epsilon: float, cohort: int, delta: float) -> float:
+    """Returns epsilon of the sum of one query's reports.
 
     Args:
-        setting: How the reports are made.
-        cohort: How many there are of a query.
+        encoding: asymmetric or symmetric.
+        local_epsilon: Local epsilon of a report, for replacement.
+        cohort: Reports of a query.
+        delta: Delta of the sum.
+    """
+    if encoding == "asymmetric":
+        return clones.ClonePair(local_epsilon, cohort, stronger=True).epsilon(delta)
+    return renyi_aggregation.symmetric_one_hot_epsilon(
+        local_epsilon / 2, cohort, delta
+    )[0]
+
+
+def divergence(encoding: str, local_epsilon: float, cohort: int, order: int) -> float:
+    """Returns the Renyi divergence of the sum of one query's reports."""
+    if encoding == "asymmetric":
+        return renyi_aggregation.asymmetric_one_hot_rho(order, local_epsilon, cohort)
+    return renyi_aggregation.symmetric_one_hot_rho(order, local_epsilon / 2, cohort)
+
+
+def queries(encoding: str, local_epsilon: float, cohort: int) -> dict[str, int]:
+    """Returns the numbers of queries with (EPSILON, DELTA) altogether, by composition.
+
+    Args:
+        encoding: asymmetric or symmetric.
+        local_epsilon: Local epsilon of a report, for replacement.
+        cohort: Reports of a query.
     """
     order = device_policy.renyi_order(EPSILON, DELTA)
-    rho = setting.divergence(cohort, order)
+    rho = divergence(encoding, local_epsilon, cohort, order)
+    of_query = functools.partial(epsilon, encoding, local_epsilon, cohort)
 
     def basic(count: int) -> bool:
-        return count * setting.epsilon(cohort, DELTA / count) <= EPSILON
+        return count * of_query(DELTA / count) <= EPSILON
 
     def advanced(count: int) -> bool:
         # Half of delta for the composition, the other half for the queries.
-        squares = count * setting.epsilon(cohort, DELTA / 2 / count) ** 2
+        squares = count * of_query(DELTA / 2 / count) ** 2
         spread = math.sqrt(-2 * math.log(DELTA / 2) * squares)
         return spread + squares / 2 <= EPSILON
 
@@ -132,103 +110,74 @@ def _most(is_within: Callable[[int], bool]) -> int:
     return low
 
 
-@dataclasses.dataclass(frozen=True)
-class CompositionStudy:
-    """Queries admitted over the cohort's size; a `study.Study`.
-
-    Attributes:
-        cohorts: The cohorts of the x axis.
-    """
-
-    cohorts: tuple[int, ...]
-    title: str = _TITLE
-    settings: tuple[Setting, ...] = tuple(
-        Setting(encoding, local)
-        for encoding in ("asymmetric", "symmetric")
-        for local in (3.0, 6.0)
-    )
-    num_repeats: int = 1
-    data: Mapping[str, str] = dataclasses.field(default_factory=dict)
-
-    def run_part(
-        self, setting: Setting, repeat: int, part: run_directory.RunDirectory
-    ) -> dict[str, list[dict[str, Any]]]:
-        """Computes the curves of a setting; see `study.Study`."""
-        del repeat, part
-        rows = [
+def curves(
+    options: Options, seed: int, encoding: str, local_epsilon: float
+) -> computed.Rows:
+    """Returns the points of an encoding's curves."""
+    del seed
+    return {
+        "queries": [
             {
-                "encoding": setting.encoding,
-                "local_epsilon": setting.local_epsilon,
+                "encoding": encoding,
+                "local_epsilon": local_epsilon,
                 "cohort": cohort,
-                **queries(setting, cohort),
+                **queries(encoding, local_epsilon, cohort),
             }
-            for cohort in self.cohorts
+            for cohort in options.cohorts
         ]
-        return {"queries": rows}
-
-    def files(self, tables_: study.Tables, directory: Any) -> dict[str, bytes]:
-        """Returns the files of results by name; see `study.Study`."""
-        del directory
-        admitted = tables_["queries"].drop(columns=["repeat"])
-        return {
-            "queries.csv": tables.write(admitted.drop(columns="setting")).encode(),
-            "queries.png": plot(admitted),
-            study.PAGE: _to_markdown(admitted).encode(),
-        }
+    }
 
 
 def plot(admitted: pd.DataFrame) -> bytes:
-    """Plots how many queries are admitted over the cohort's size; returns a PNG."""
+    """Plots the queries admitted over the cohort's size; returns a PNG."""
     groups = list(admitted.groupby("setting", sort=False))
-    figure, panels = plots.stacked(
-        [f"Queries within (1, 1e-6): {name}" for name, _ in groups],
-        "reports of a query",
-    )
+    titles = [f"Queries within (1, 1e-6): {name}" for name, _ in groups]
+    figure, panels = plots.stacked(titles, "reports of a query")
     for axes, (_, group) in zip(panels, groups, strict=True):
         table = group.set_index("cohort")
         for column, (label, color) in _LINES.items():
             # None is admitted: nothing to show on a logarithmic axis.
             values = table[column].where(table[column] > 0)
             axes.plot(values, "o-", ms=3, color=color, label=label)
-        axes.set_xscale("log")
-        axes.set_yscale("log")
+        axes.set(xscale="log", yscale="log")
     plots.legend(panels[0])
     return plots.png(figure)
 
 
-def _to_markdown(admitted: pd.DataFrame) -> str:
-    lines = [
-        f"### {_TITLE}",
-        "",
-        "| encoding | local epsilon | reports | basic | advanced | Rényi |",
-        "|---|--:|--:|--:|--:|--:|",
-    ]
-    for row in admitted.itertuples():
-        lines.append(
-            f"| {row.encoding} | {row.local_epsilon:g} | {row.cohort:,} | "
-            f"{row.basic:,} | {row.advanced:,} | {row.renyi:,} |"
-        )
+def show(options: Options, found: Mapping[str, pd.DataFrame]) -> dict[str, bytes]:
+    """Returns the files of results by name."""
+    del options
+    admitted = found["queries"]
+    columns = {
+        "encoding": "{encoding}",
+        "local epsilon": "{local_epsilon:g}",
+        "reports": "{cohort:,}",
+        **{label: f"{{{name}:,}}" for name, (label, _) in _LINES.items()},
+    }
     order = device_policy.renyi_order(EPSILON, DELTA)
-    lines += [
-        "",
-        "* All queries together have epsilon 1 at delta 1e-6. Basic composition spends "
+    notes = pages.notes(
+        "All queries together have epsilon 1 at delta 1e-6. Basic composition spends "
         "delta in equal parts on the queries; advanced spends half of it on the "
         f"composition; Rényi spends it once, at order {order}.",
-        "* A device's policy allows 900 reports at most, whatever its composition.",
-    ]
-    return "\n".join(lines) + "\n"
+        "A device's policy allows 900 reports at most, whatever its composition.",
+    )
+    return {
+        "queries.csv": computed.csv(admitted),
+        "queries.png": plot(admitted),
+        study.PAGE: pages.page(
+            _TITLE, pages.table(columns, admitted.to_dict("records")), notes
+        ),
+    }
 
 
-def prepare(
-    name: str, options: Options, *, seed: int, cache: str | os.PathLike[str]
-) -> CompositionStudy:
-    """Returns the study; nothing of it is random.
-
-    Args:
-        name: There is one study only.
-        options: How it is made.
-        seed: Decides nothing.
-        cache: Is not needed.
-    """
-    del name, seed, cache
-    return CompositionStudy(options.cohorts)
+prepare = computed.prepares(
+    _TITLE,
+    [
+        computed.Setting(f"{encoding}, local epsilon {local:g}", (encoding, local))
+        for encoding, local in itertools.product(
+            ("asymmetric", "symmetric"), (3.0, 6.0)
+        )
+    ],
+    curves,
+    show,
+)

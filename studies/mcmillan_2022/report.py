@@ -1,4 +1,8 @@
-"""What the study of interaction shows: a summary of its runs, plots, a page."""
+"""Results of the study of interaction: a summary of its runs, plots, a page."""
+
+import functools
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -8,15 +12,15 @@ from matplotlib import ticker
 from federated_hh.files import tables as tables_lib
 from federated_hh.heavy_hitters import evaluation
 from federated_hh.reports import plots
-from studies import study
-from studies.mcmillan_2022 import analyses
+from studies import pages, study
+from studies.mcmillan_2022 import analyses_options as options_lib
 
-# By analysis: what is compared, and how its axis is called.
+# By analysis: the measure that is compared, and the title of its axis.
 MEASURES = {
-    "ngrams": ("popular_found", f"of the top {analyses.TOP} 3-grams found"),
+    "ngrams": ("popular_found", f"of the top {options_lib.TOP} 3-grams found"),
     "joint": (
         "popular_found",
-        f"of the top {analyses.TOP} pairs of age and 3-gram found",
+        f"of the top {options_lib.TOP} pairs of age and 3-gram found",
     ),
     "distribution": ("largest_error", "largest error of the share below a value"),
 }
@@ -47,7 +51,7 @@ _NOTE = (
     "have a larger local epsilon; with one report a device it is that of one report, "
     "as in `static`. Intervals (95%, Student t) are over repeats, each with noise and "
     "samples of its own, on one population. Popular are the "
-    f"{analyses.TOP} 3-grams, or pairs of age and 3-gram, that most devices hold."
+    f"{options_lib.TOP} 3-grams, or pairs of age and 3-gram, that most devices hold."
 )
 
 
@@ -91,7 +95,7 @@ def summarize(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def gains(summary: pd.DataFrame, analysis: str) -> pd.DataFrame:
-    """Returns what `interactive` gains over the best static way.
+    """Returns the gain of `interactive` over the best static way.
 
     Args:
         summary: From `summarize`.
@@ -118,68 +122,62 @@ def gains(summary: pd.DataFrame, analysis: str) -> pd.DataFrame:
 
 def page(title: str, summary: pd.DataFrame) -> str:
     """Returns the tables as Markdown."""
-    lines = [f"### {title}", "", _NOTE]
+    parts: list[str | list[str]] = [_NOTE]
     for analysis, (measure, label) in MEASURES.items():
         part = summary[summary["analysis"] == analysis]
         if part.empty:
             continue
-        more = (
-            ("wasserstein", "area between the curves (s)"),
-            ("quantile_error", "mean relative error of quantiles"),
-        )
-        if analysis != "distribution":
-            more = (("found", "found"), ("false_found", "held by nobody"))
-        lines += [
-            "",
-            f"**{analysis}**",
-            "",
-            "| devices | asked | repeats | queries | cells | local epsilon | "
-            + " | ".join([label, *(name for _, name in more)])
-            + " |",
-            "|---|---|--:|--:|--:|--:|--:|--:|--:|",
-        ]
-        for row in part.to_dict("records"):
-            cells = [
-                f"{row['data']}" + _devices(row),
-                row["approach"],
-                f"{row['repeats']}",
-                f"{row['queries']:.3g}",
-                f"{row['cells']:,.0f}",
-                f"{row['local_epsilon']:.3g}",
-                _with_interval(row, measure),
-                *(f"{row[column]:.3g}" for column, _ in more),
-            ]
-            lines.append(f"| {' | '.join(cells)} |")
-        lines += ["", "Interactive against the best static way:", ""]
+        columns: dict[str, pages.Cell] = {
+            "devices": lambda row: f"{row['data']}{_devices(row)}",
+            "asked": "{approach}",
+            "repeats": "{repeats}",
+            "queries": "{queries:.3g}",
+            "cells": "{cells:,.0f}",
+            "local epsilon": "{local_epsilon:.3g}",
+            label: functools.partial(_with_interval, measure),
+        }
+        if analysis == "distribution":
+            columns["area between the curves (s)"] = "{wasserstein:.3g}"
+            columns["mean relative error of quantiles"] = "{quantile_error:.3g}"
+        else:
+            columns["found"] = "{found:.3g}"
+            columns["held by nobody"] = "{false_found:.3g}"
+        gained = []
         for row in gains(summary, analysis).to_dict("records"):
             ratio = "" if np.isnan(row["gain"]) else f", {row['gain']:.2f} times"
-            lines.append(
-                f"* {row['data']}: {row['interactive']:.3g} against "
+            gained.append(
+                f"{row['data']}: {row['interactive']:.3g} against "
                 f"{row['static']:.3g}{ratio}."
             )
+        parts += [
+            f"**{analysis}**",
+            pages.table(columns, part.to_dict("records"), "ll"),
+            "Interactive against the best static way:",
+            pages.notes(*gained),
+        ]
     epsilon, delta = summary["aggregate_epsilon"].max(), summary["delta"].max()
-    lines += ["", f"In total: cohort aggregate epsilon {epsilon:g}, delta {delta:.3g}."]
-    return "\n".join(lines) + "\n"
+    parts.append(f"In total: cohort aggregate epsilon {epsilon:g}, delta {delta:.3g}.")
+    return pages.page(title, *parts).decode()
 
 
-def _devices(row: dict) -> str:
-    is_real = not row["data"].startswith(analyses.SYNTHETIC)
+def _devices(row: Mapping[str, Any]) -> str:
+    is_real = not row["data"].startswith(options_lib.SYNTHETIC)
     return f", {row['clients']:,} devices" if is_real else ""
 
 
-def _with_interval(row: dict, column: str) -> str:
+def _with_interval(column: str, row: Mapping[str, Any]) -> str:
     half = (row[f"{column}_high"] - row[f"{column}_low"]) / 2
     return f"{row[column]:.3g}" + ("" if np.isnan(half) else f" ± {half:.2g}")
 
 
 def plot(summary: pd.DataFrame, analysis: str) -> figure_lib.Figure:
-    """Plots what each way finds, or its error, against the number of devices."""
+    """Plots each way's findings, or its error, against the number of devices."""
     measure, label = MEASURES[analysis]
     part = summary[summary["analysis"] == analysis]
     figure, axes = plots.single(
         "The same privacy in total, with and without interaction", "devices", label
     )
-    is_synthetic = part["data"].str.startswith(analyses.SYNTHETIC)
+    is_synthetic = part["data"].str.startswith(options_lib.SYNTHETIC)
     names = list(dict.fromkeys(part["approach"]))
     for name, color in zip(names, _COLORS, strict=False):
         of_way = part[is_synthetic & (part["approach"] == name)].set_index("clients")

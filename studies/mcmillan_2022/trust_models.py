@@ -1,4 +1,4 @@
-"""Trust models: who adds the noise to a histogram, and how much for one guarantee.
+"""Trust models: the noise that a histogram gets for one guarantee, and from whom.
 
 All have the same guarantee against an analyst, who sees no more than what is released,
 for an exchange of one device's cell.
@@ -30,13 +30,13 @@ _ROUNDING_VARIANCE = 5
 
 @dataclasses.dataclass(frozen=True)
 class Noise:
-    """What a trust model adds to a histogram.
+    """The noise of a trust model.
 
     Attributes:
         local_epsilon: The epsilon of what leaves a device, for replacement; None where
             that is the cell itself, or says nothing without the others'.
         variance: The variance of an estimate, averaged over the cells, by the formulas.
-        draw: Takes a true histogram and a stream; returns estimates: float64 [cells].
+        draw: Given a true histogram and a stream, returns estimates: float64 [cells].
     """
 
     local_epsilon: float | None
@@ -46,13 +46,13 @@ class Noise:
 
 @dataclasses.dataclass(frozen=True)
 class Model:
-    """Who is trusted with what.
+    """A trust model.
 
     Attributes:
-        name: In tables and plots.
-        trusted: With what whom; for the page.
-        left: What is left of the guarantee where that trust is broken.
-        noise: By number of devices.
+        name: Name in tables and plots.
+        trusted: The trust that it needs, for the page.
+        left: The rest of the guarantee where that trust is broken.
+        noise: Noise by number of devices.
         look: Color and line in the plot.
     """
 
@@ -66,12 +66,12 @@ class Model:
 def reports(
     kind: shuffling.Randomizer, bound: shuffling.Randomizer | None, devices: int
 ) -> Noise:
-    """Returns what reports of an encoding add.
+    """Returns the noise of an encoding's reports.
 
     Args:
         kind: One of the one-hot encodings.
-        bound: What their sum is bounded as; None where a report alone has EPSILON.
-        devices: How many reports there are.
+        bound: The bound of their sum; None where a report alone has EPSILON.
+        devices: Number of reports.
     """
     from federated_hh.randomizers import (
         one_hot,  # here: TensorFlow takes seconds
@@ -110,7 +110,7 @@ def symmetric_epsilon(devices: int) -> float:
     To a thousandth, downwards: `shuffling.largest_local_epsilon` is closer, and slow.
 
     Args:
-        devices: How many reports there are, at least 1000.
+        devices: Number of reports, at least 1000.
     """
 
     def excess(own: float) -> float:

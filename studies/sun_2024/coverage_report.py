@@ -1,7 +1,8 @@
-"""What a study of coverage shows: a summary of its runs, a plot, a page."""
+"""Results of a study of coverage: a summary of its runs, a plot, a page."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -9,7 +10,7 @@ import pandas as pd
 from federated_hh.files import tables as tables_lib
 from federated_hh.heavy_hitters import evaluation
 from federated_hh.reports import plots
-from studies import study
+from studies import pages, study
 
 _MOST_LEVEL_LABELS = 4  # of the x axis, side by side
 # Of a setting: see `federated_hh.heavy_hitters.ldp_triehh.results.Results`.
@@ -56,7 +57,7 @@ def summarize(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def files(title: str, tables: study.Tables, notes: Sequence[str]) -> dict[str, bytes]:
-    """Returns the files that every study of coverage leaves, by name.
+    """Returns the files of a study of coverage by name.
 
     Args:
         title: The title of the study.
@@ -79,37 +80,34 @@ def to_markdown(title: str, summary: pd.DataFrame, notes: Sequence[str]) -> str:
     Args:
         title: Its heading.
         summary: From `summarize`.
-        notes: What to know about it, a sentence or more each.
+        notes: Notes on it, a sentence or more each.
     """
-    has_held_out = "held_out_coverage" in summary
-    lines = [
-        f"### {title}",
-        "",
-        "| setting | clients a level | repeats | words found (real) | "
-        "true coverage (95%) | estimated | words above the cut (real) | their coverage "
-        "| paper |" + " words found, of other clients |" * has_held_out,
-        "|---|--:|--:|--:|--:|--:|--:|--:|--:|" + "--:|" * has_held_out,
-    ]
-    for row in summary.itertuples():
-        paper = "" if math.isnan(row.paper_coverage) else f"{row.paper_coverage:.1%}"
-        interval = ""
-        if not math.isnan(row.coverage_low):
-            half = (row.coverage_high - row.coverage_low) / 2
-            interval = f" ± {half:.2%}"
-        lines.append(
-            f"| {row.setting} | {row.cohort_size:,} | {row.repeats} | "
-            f"{row.words_found:,.0f} ({row.words_real:,.0f}) | "
-            f"{row.coverage:.2%}{interval} | {row.estimated_coverage:.2%} | "
-            f"{row.words_released:,.0f} ({row.released_real:,.0f}) | "
-            f"{row.released_coverage:.2%} | {paper} |"
-            + (f" {_percent(row.held_out_coverage)} |" if has_held_out else "")
+    columns: dict[str, pages.Cell] = {
+        "setting": "{setting}",
+        "clients a level": "{cohort_size:,}",
+        "repeats": "{repeats}",
+        "words found (real)": "{words_found:,.0f} ({words_real:,.0f})",
+        "true coverage (95%)": _coverage,
+        "estimated": "{estimated_coverage:.2%}",
+        "words above the cut (real)": "{words_released:,.0f} ({released_real:,.0f})",
+        "their coverage": "{released_coverage:.2%}",
+        "paper": lambda row: _percent(row["paper_coverage"], 1),
+    }
+    if "held_out_coverage" in summary:
+        columns["words found, of other clients"] = lambda row: _percent(
+            row["held_out_coverage"], 2
         )
-    lines += ["", *[f"* {note}" for note in notes]]
-    return "\n".join(lines) + "\n"
+    table = pages.table(columns, summary.to_dict("records"))
+    return pages.page(title, table, pages.notes(*notes)).decode()
 
 
-def _percent(share: float) -> str:
-    return "" if math.isnan(share) else f"{share:.2%}"
+def _coverage(row: Mapping[str, Any]) -> str:
+    half = _percent((row["coverage_high"] - row["coverage_low"]) / 2, 2)
+    return f"{row['coverage']:.2%}" + (half and f" ± {half}")
+
+
+def _percent(share: float, digits: int) -> str:
+    return "" if math.isnan(share) else f"{share:.{digits}%}"
 
 
 def plot(title: str, summary: pd.DataFrame) -> bytes:

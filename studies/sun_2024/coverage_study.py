@@ -33,10 +33,10 @@ class Setting:
     """A row of a table, or a point of a plot.
 
     Attributes:
-        name: In tables.
+        name: Name in tables.
         population: The clients.
         parameters: The parameters of LDP TrieHH.
-        paper_coverage: What the paper reports, in [0, 1]; None where it does not.
+        paper_coverage: The paper's coverage, in [0, 1]; None without one.
         held_out: Other clients, on whom the words found are judged too; None for none.
     """
 
@@ -56,12 +56,12 @@ class CoverageStudy:
 
     Attributes:
         title: The title of its tables and plots.
-        settings: In the order of the table.
+        settings: Settings in the order of the table.
         num_repeats: Runs of each setting, at least 1.
         data: The fingerprints of the populations, by name.
         alphabet: The alphabet of the words.
         seed: The seed of all runs' cohorts, at least 0.
-        notes: What to know about the table.
+        notes: Notes on the table.
         more_files: Given all tables and the directory, returns what is shown beside
             them, by name; what is of the page's name goes to its end. None for nothing.
     """
@@ -191,7 +191,7 @@ def _held_out_coverage(
     words: pd.DataFrame,
     passes: Iterable[int],
 ) -> list[float]:
-    """Returns how much of what other clients typed is made of the words found.
+    """Returns the share of other clients' words that is made of the words found.
 
     Args:
         held_out: The other clients, if any.
@@ -224,7 +224,7 @@ def realised_statement(
     levels: pd.DataFrame,
     delta: float,
 ) -> statement.PrivacyStatement:
-    """Returns what all repeats of a setting guaranteed together.
+    """Returns the guarantee of all repeats of a setting together.
 
     Args:
         parameters: The parameters of the setting.

@@ -1,4 +1,4 @@
-"""Who types the target words of Sun et al. 2024: synthetic clients, or bloggers."""
+"""The clients of Sun et al. 2024: synthetic ones, or bloggers."""
 
 import glob
 import os
@@ -10,12 +10,11 @@ from federated_hh.populations import population
 from federated_hh.populations.columns import client_words
 from federated_hh.populations.options import population_options
 from studies import resampling
-from studies.sun_2024 import case_study as sun_2024
-from studies.sun_2024 import target_words
+from studies.sun_2024 import case_options, target_words
 
 _BLOGS = "blog-authorship/posts-*.jsonl.xz"
 _DICTIONARY = "word-lists/american-english-huge.txt.xz"
-# What of the blogs is text: not the corpus's marks for links and characters.
+# The text of the blogs, without the corpus's marks for links and characters.
 _BLOGS_TEXT: dict[str, Any] = {
     "tokenizer": "words",
     "alphabet": string.ascii_lowercase + "'",
@@ -40,7 +39,7 @@ _BLOGGERS = (
 
 
 def prepare(
-    options: sun_2024.Options, cache: str | os.PathLike[str]
+    options: case_options.Options, cache: str | os.PathLike[str]
 ) -> client_words.ClientWords:
     """Returns the clients of a study.
 
@@ -58,7 +57,7 @@ def prepare(
         known = target_words.known_words_file(
             cache, options.target_share, options.vocabulary_size
         )
-    if options.client_law == sun_2024.BLOGGERS:
+    if options.client_law == case_options.BLOGGERS:
         bloggers = population.prepare(
             population_options.PopulationOptions(
                 source=_blogs(str(options.data_dir)), only_words=targets, **_BLOGS_TEXT
@@ -100,7 +99,7 @@ def _blogs(data_dir: str) -> str:
 
 
 def _targets(
-    options: sun_2024.Options, data_dir: str, cache: str | os.PathLike[str]
+    options: case_options.Options, data_dir: str, cache: str | os.PathLike[str]
 ) -> str:
     """Returns the file of the target words that bloggers typed."""
     everything = population.prepare(
@@ -113,13 +112,13 @@ def _targets(
 
 
 def notes(
-    options: sun_2024.Options, clients: client_words.ClientWords
+    options: case_options.Options, clients: client_words.ClientWords
 ) -> tuple[str, ...]:
-    """Returns what to know of the clients of a study.
+    """Returns notes on the clients of a study.
 
     Args:
         options: The options of the study.
-        clients: What `prepare` returned.
+        clients: Clients from `prepare`.
     """
     words = "English words that make up the rarest {:.0%} of its list"
     if options.data_dir:
@@ -133,9 +132,9 @@ def notes(
     return (size, _law(options, clients))
 
 
-def _law(options: sun_2024.Options, clients: client_words.ClientWords) -> str:
-    """Returns where the words of a client come from."""
-    if options.client_law == sun_2024.BLOGGERS:
+def _law(options: case_options.Options, clients: client_words.ClientWords) -> str:
+    """Returns the law of a client's words."""
+    if options.client_law == case_options.BLOGGERS:
         return _BLOGGERS.format(clients.num_clients / clients.metadata["drawn_from"])
     common = "the frequencies of English"
     if options.common_law == "pitman_yor":

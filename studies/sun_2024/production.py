@@ -20,7 +20,7 @@ def guarantees(
     alphabet: alphabet_lib.Alphabet,
     levels: pd.DataFrame,
 ) -> dict[str, bytes]:
-    """Returns what the production setting guaranteed, beside what the paper states.
+    """Returns the guarantees of the production setting, and the paper's.
 
     Args:
         parameters: The parameters of the production setting.

@@ -11,16 +11,15 @@ import os
 import pathlib
 import string
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
 from federated_hh.files import tables
-from federated_hh.options import fields as options_lib
 from federated_hh.options.fields import REQUIRED, option
 from federated_hh.populations.options import population_options
 from federated_hh.privacy import neighbours, printed_numbers
-from studies import study
+from studies import study, study_options
 from studies.sun_2024 import case_study as sun_2024
 
 if TYPE_CHECKING:  # TensorFlow comes with these: it takes seconds to import
@@ -48,11 +47,11 @@ class DataSet:
     """A data set, and the parameters that its size allows.
 
     Attributes:
-        name: In tables.
+        name: Name in tables.
         files: Patterns of its files in the data directory; JSON lines or CSV.
         contribution_bound: B: few of its clients have more unknown words.
-        max_prefixes: eta_max.
-        drop_pattern: What is no text in it: mark-up, and names of other users.
+        max_prefixes: Prefixes that a level keeps (eta_max).
+        drop_pattern: Pattern of mark-up and other users' names, which are no text.
         drop_users: Users who are none, if any.
         held_out: Patterns of files of other users, on whom the words found are judged.
     """
@@ -114,10 +113,8 @@ DATA_SETS = (
 
 
 @dataclasses.dataclass(frozen=True)
-class Options:
+class Options(study_options.StudyOptions):
     """How the study is run; each field is a flag."""
-
-    is_synthetic: ClassVar[bool] = False
 
     data_dir: str = option(
         REQUIRED,
@@ -131,9 +128,6 @@ class Options:
         most=1000,
     )
     max_depth: int = option(15, "Levels (D).", least=1, most=100)
-
-    def __post_init__(self):
-        options_lib.check(self)
 
 
 def _population(
@@ -150,7 +144,7 @@ def _population(
         data_set: The data set.
         files: Patterns of the files to take.
         data_dir: The directory that has them.
-        cache: Where populations are kept.
+        cache: Directory of prepared populations.
     """
     from federated_hh.populations import population
 
@@ -187,19 +181,9 @@ def _parameters(
 
 
 def prepare(
-    name: str,
-    options: Options,
-    *,
-    seed: int,
-    cache: str | os.PathLike[str],
+    name: str, options: Options, *, seed: int, cache: str | os.PathLike[str]
 ) -> "coverage_study.CoverageStudy":
-    """Returns the study: a setting for each data set, with and without privacy.
-
-    Args:
-        name: There is one study only.
-        options: How it is run.
-        seed: The seed of all runs' cohorts, at least 0.
-        cache: Directory where populations are kept.
+    """Returns the study; see `studies`.
 
     Raises:
         ValueError: If a data set cannot be read, or is too small.

@@ -33,7 +33,7 @@ def known_words(target_share: float, vocabulary_size: int | None = None) -> list
     Args:
         target_share: Share of the frequency mass that the target words make up, in
             (0, 1): the rarest words that fit, and the one on the edge.
-        vocabulary_size: How many of the most frequent words there are at all; the
+        vocabulary_size: Number of the most frequent words in all; the
             mass is theirs, and all words beyond are left out of the targets too. None
             for the whole list.
 
@@ -67,7 +67,7 @@ def seldom_typed(
     """Returns the words of a dictionary that a population types least often.
 
     Args:
-        population: What clients typed, all of it.
+        population: All words that clients typed.
         dictionary: Lower-cased words.
         target_share: Share that the target words have of all that was typed of the
             dictionary, in (0, 1): the rarest words that fit.
@@ -106,7 +106,7 @@ def seldom_typed_file(
     """Returns the path of `seldom_typed`, a word a line, made on first use.
 
     Args:
-        directory: Where it is kept.
+        directory: Directory of the file.
         population: See `seldom_typed`.
         dictionary: Path of a dictionary, one word a line.
         target_share: See `seldom_typed`.
@@ -130,7 +130,7 @@ def known_words_file(
     """Returns the path of the known words, one a line, made on first use.
 
     Args:
-        directory: Where it is kept.
+        directory: Directory of the file.
         target_share: See `known_words`.
         vocabulary_size: See `known_words`.
     """

@@ -1,4 +1,4 @@
-"""Figure 4 of Xu et al. 2023: what zCDP follows from population, rounds, goal and MinS.
+"""Figure 4 of Xu et al. 2023: zCDP by population, rounds, report goal and MinS.
 
 Nothing is run: the curves follow from the accounting of DP-FTRL. The noise multiplier
 grows with the report goal, 7 at 6,500, so that a client's part of the noise stays the
@@ -6,21 +6,17 @@ same (section 2.2).
 """
 
 import dataclasses
-import os
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 import pandas as pd
 
-from federated_hh.files import tables
-from federated_hh.options import fields as options_lib
 from federated_hh.options.fields import option
 from federated_hh.privacy import conversions
 from federated_hh.privacy.accounting import paper_tables
 from federated_hh.privacy.dp_ftrl import tree_aggregation
 from federated_hh.reports import plots
-from federated_hh.run_directory import directory as run_directory
-from studies import study
+from studies import computed, pages, study, study_options
 
 _TITLE = "Figure 4 of Xu et al. 2023: zCDP by population, rounds, report goal and MinS"
 # The paper's setting, from which all others are scaled.
@@ -49,17 +45,12 @@ _ESTIMATED = {
 
 
 @dataclasses.dataclass(frozen=True)
-class Options:
-    """How the study is made; each field is a flag."""
-
-    is_synthetic: ClassVar[bool] = True
+class Options(study_options.ComputedOptions):
+    """Delta of the epsilons."""
 
     delta: float = option(
         1e-10, "Delta of the epsilons in the tables.", above=0, below=1
     )
-
-    def __post_init__(self):
-        options_lib.check(self)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,10 +58,10 @@ class Panel:
     """A panel of the figure.
 
     Attributes:
-        name: The name of its files.
-        title: Above it.
-        x: The column of its x axis.
-        line: The column that tells its lines apart.
+        name: Name of its files.
+        title: Its title.
+        x: Column of its x axis.
+        line: Column in which its lines differ.
     """
 
     name: str
@@ -104,11 +95,11 @@ PANELS = (
 def largest_min_separation(population: int, report_goal: int) -> int:
     """Returns the largest MinS (rounds strictly between) that a population allows.
 
-    Whoever takes part is away for MinS rounds more, in each of which others have to
-    be there: (MinS + 1) * report_goal clients at least.
+    A client that takes part is away for MinS rounds more, in each of which others have
+    to take part: (MinS + 1) * report_goal clients at least.
 
     Args:
-        population: How many clients there are.
+        population: Number of clients.
         report_goal: Clients of a round, at most the population.
     """
     return population // report_goal - 1
@@ -122,13 +113,13 @@ def point(
     min_separation: int | None = None,
     delta: float,
 ) -> dict[str, Any]:
-    """Returns what a run of DP-FTRL costs, as a row.
+    """Returns the privacy of a run of DP-FTRL, as a row.
 
     Args:
-        rounds: T.
-        report_goal: m; the noise multiplier is 7 m / 6,500.
-        population: Whose largest MinS is taken, where none is given.
-        min_separation: Rounds strictly between two of a client.
+        rounds: Number of rounds (T).
+        report_goal: Clients of a round (m); the noise multiplier is 7 m / 6,500.
+        population: Number of clients, whose largest MinS is taken without another.
+        min_separation: Rounds strictly between two of a client (MinS).
         delta: The delta of epsilon.
     """
     if min_separation is None:
@@ -151,26 +142,29 @@ def point(
     }
 
 
-def curves(panel: Panel, delta: float) -> list[dict[str, Any]]:
+def curves(options: Options, seed: int, panel: Panel) -> computed.Rows:
     """Returns the points of a panel's lines."""
+    del seed
     if panel.line == "population":
-        return [
-            point(rounds=2000, report_goal=m, population=round(n * 10**6), delta=delta)
+        runs = [
+            {"rounds": 2000, "report_goal": m, "population": round(n * 10**6)}
             for n in _POPULATIONS
             for m in _GOALS
         ]
-    if panel.x == "report_goal":
-        return [
-            point(rounds=t, report_goal=m, population=3 * 10**6, delta=delta)
+    elif panel.x == "report_goal":
+        runs = [
+            {"rounds": t, "report_goal": m, "population": 3 * 10**6}
             for t in _ROUNDS
             for m in _GOALS
         ]
-    return [
-        point(rounds=t, report_goal=GOAL, min_separation=s, delta=delta)
-        for t in _ROUNDS
-        for s in _MIN_SEPARATIONS
-        if s < t
-    ]
+    else:
+        runs = [
+            {"rounds": t, "report_goal": GOAL, "min_separation": s}
+            for t in _ROUNDS
+            for s in _MIN_SEPARATIONS
+            if s < t
+        ]
+    return {"curves": [point(**run, delta=options.delta) for run in runs]}
 
 
 def models(delta: float) -> list[dict[str, Any]]:
@@ -206,41 +200,6 @@ def models(delta: float) -> list[dict[str, Any]]:
     return rows
 
 
-@dataclasses.dataclass(frozen=True)
-class Figure4Study:
-    """The three panels; a `study.Study`.
-
-    Attributes:
-        delta: The delta of epsilon.
-    """
-
-    delta: float
-    title: str = _TITLE
-    settings: tuple[Panel, ...] = PANELS
-    num_repeats: int = 1
-    data: Mapping[str, str] = dataclasses.field(default_factory=dict)
-
-    def run_part(
-        self, setting: Panel, repeat: int, part: run_directory.RunDirectory
-    ) -> dict[str, list[dict[str, Any]]]:
-        """Computes a panel; see `study.Study`."""
-        del repeat, part
-        return {"curves": curves(setting, self.delta)}
-
-    def files(self, tables_: study.Tables, directory: Any) -> dict[str, bytes]:
-        """Returns the files of results by name; see `study.Study`."""
-        del directory
-        found = tables_["curves"].drop(columns="repeat")
-        found = found.rename(columns={"setting": "panel"})
-        of_table_1 = pd.DataFrame(models(self.delta))
-        return {
-            "curves.csv": tables.write(found).encode(),
-            "models.csv": tables.write(of_table_1).encode(),
-            **{f"{p.name}.png": plot(p, found) for p in self.settings},
-            study.PAGE: _to_markdown(found, of_table_1, self.delta).encode(),
-        }
-
-
 def plot(panel: Panel, found: pd.DataFrame) -> bytes:
     """Plots a panel; returns a PNG."""
     labels = {"report_goal": "report goal (z = 7 at 6,500)", "min_separation": "MinS"}
@@ -256,67 +215,67 @@ def plot(panel: Panel, found: pd.DataFrame) -> bytes:
     return plots.png(figure)
 
 
-def _to_markdown(found: pd.DataFrame, of_table_1: pd.DataFrame, delta: float) -> str:
-    lines = [
-        f"### {_TITLE}",
-        "",
-        f"zCDP (epsilon at delta {delta:g}) of 2,000 rounds at the largest MinS, the "
-        "noise multiplier growing with the report goal:",
-        "",
-        f"| report goal | z | {' | '.join(f'{n:g} million' for n in _POPULATIONS)} |",
-        f"|--:|--:|{'--:|' * len(_POPULATIONS)}",
-    ]
+def show(options: Options, tables: Mapping[str, pd.DataFrame]) -> dict[str, bytes]:
+    """Returns the files of results by name."""
+    delta = options.delta
+    found = tables["curves"].rename(columns={"setting": "panel"})
+    of_table_1 = pd.DataFrame(models(delta))
     by_population = found[found["panel"] == "figure_4a"]
+    rows = []
     for goal in _SHOWN_GOALS:
-        rows = by_population[by_population["report_goal"] == goal]
-        cells = [f"{row.rho:.3g} ({row.epsilon:.3g})" for row in rows.itertuples()]
-        noise = rows["noise_multiplier"].iloc[0]
-        lines.append(f"| {goal:,} | {noise:.3g} | {' | '.join(cells)} |")
-    lines += [
-        "",
-        "The models of Table 1 (report goal 6,500, z = 7):",
-        "",
-        "| model | population | rounds | MinS | zCDP printed | zCDP computed | largest "
-        "MinS | zCDP there |",
-        "|---|--:|--:|--:|--:|--:|--:|--:|",
-    ]
-    for row in of_table_1.itertuples():
-        lines.append(
-            f"| {row.model} | {row.population / 1e6:.2f} million | {row.rounds:,} | "
-            f"{row.min_separation} | {row.printed} | {row.rho:.2f} | "
-            f"{row.largest_min_separation:,} | {row.rho_at_largest:.2f} |"
-        )
+        of_goal = by_population[by_population["report_goal"] == goal]
+        cells = [f"{row.rho:.3g} ({row.epsilon:.3g})" for row in of_goal.itertuples()]
+        noise = of_goal["noise_multiplier"].iloc[0]
+        rows.append([f"{goal:,}", f"{noise:.3g}", *cells])
+    header = ["report goal", "z", *(f"{n:g} million" for n in _POPULATIONS)]
+    of_models: dict[str, pages.Cell] = {
+        "model": "{model}",
+        "population": lambda row: f"{row['population'] / 1e6:.2f} million",
+        "rounds": "{rounds:,}",
+        "MinS": "{min_separation}",
+        "zCDP printed": "{printed}",
+        "zCDP computed": "{rho:.2f}",
+        "largest MinS": "{largest_min_separation:,}",
+        "zCDP there": "{rho_at_largest:.2f}",
+    }
     small = point(rounds=3000, report_goal=GOAL, population=10**6, delta=delta)
     without = point(rounds=2000, report_goal=GOAL, population=10**6, delta=delta)
-    lines += [
-        "",
-        "* MinS counts the rounds strictly between two of a client. The paper's text "
-        "has it smaller than 153 for a million clients and a report goal of 6,500: "
-        f"here at most {small['min_separation']}; 3,000 rounds have zCDP "
-        f"{small['rho']:.3g} then (strong privacy is difficult, it says). A thousand "
-        f"rounds less, as pretraining saves, have {without['rho']:.3g}.",
-        "* The paper's figure has no numbers in its text, which also does not say "
-        "what its axes and lines are: that 4a and 4b scale the report goal and the "
-        "noise at the largest MinS, and 4c varies MinS, is all it says. Populations "
-        "and rounds are chosen here; points cannot be compared with its curves.",
-        "* The lines have steps where MaxP, rounds over MinS + 1 rounded up, changes "
-        "by one.",
-        "* en-US* and es-ES* were trained with secure aggregation, whose inflated clip "
-        "norm the computed zCDP does not have.",
-    ]
-    return "\n".join(lines) + "\n"
+    page = pages.page(
+        _TITLE,
+        f"zCDP (epsilon at delta {delta:g}) of 2,000 rounds at the largest MinS, the "
+        "noise multiplier growing with the report goal:",
+        pages.table_of(header, rows, "r"),
+        "The models of Table 1 (report goal 6,500, z = 7):",
+        pages.table(of_models, of_table_1.to_dict("records")),
+        pages.notes(
+            "MinS counts the rounds strictly between two of a client. The paper's text "
+            "has it smaller than 153 for a million clients and a report goal of 6,500: "
+            f"here at most {small['min_separation']}; 3,000 rounds have zCDP "
+            f"{small['rho']:.3g} then (strong privacy is difficult, it says). A "
+            "thousand rounds less, as pretraining saves, have "
+            f"{without['rho']:.3g}.",
+            "The paper's figure has no numbers in its text, which also does not say "
+            "what its axes and lines are: that 4a and 4b scale the report goal and the "
+            "noise at the largest MinS, and 4c varies MinS, is all it says. "
+            "Populations and rounds are chosen here; points cannot be compared with "
+            "its curves.",
+            "The lines have steps where MaxP, rounds over MinS + 1 rounded up, changes "
+            "by one.",
+            "en-US* and es-ES* were trained with secure aggregation, whose inflated "
+            "clip norm the computed zCDP does not have.",
+        ),
+    )
+    return {
+        "curves.csv": computed.csv(found),
+        "models.csv": computed.csv(of_table_1),
+        **{f"{panel.name}.png": plot(panel, found) for panel in PANELS},
+        study.PAGE: page,
+    }
 
 
-def prepare(
-    name: str, options: Options, *, seed: int, cache: str | os.PathLike[str]
-) -> Figure4Study:
-    """Returns the study; nothing of it is random.
-
-    Args:
-        name: There is one study only.
-        options: How it is made.
-        seed: Decides nothing.
-        cache: Is not needed.
-    """
-    del name, seed, cache
-    return Figure4Study(options.delta)
+prepare = computed.prepares(
+    _TITLE,
+    [computed.Setting(panel.name, (panel,)) for panel in PANELS],
+    curves,
+    show,
+)

@@ -1,38 +1,35 @@
-"""Flagfiles of section 2.5's strategy: the one that is given, and the final one."""
+"""Flagfiles of section 2.5's strategy: the given one, and the final one."""
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from absl import flags
 
 from federated_hh.command_line import path_flags
 from federated_hh.options import option_flags
-from training.federated import plans
+from studies.xu_2023.gboard_options import Options
+from studies.xu_2023.gboard_privacy import Decisions
 from training.federated.options import TrainingOptions
 
-if TYPE_CHECKING:
-    from studies.xu_2023 import gboard_strategy
-
-# What the strategy decides; of the flagfile that is given they do not count.
+# Flags that the strategy decides; those of the given flagfile do not count.
 _DECIDED = re.compile(
     r"--(no)?(mechanism|cohort_size|num_rounds|noise_multiplier|epsilon|clip_norm|"
     r"adaptive_clip|clipped_count_stddev|first_restart|restart_period|"
     r"target_quantile|server_learning_rate|timer_hours|min_separation|"
     r"max_participation|seed|output_dir)(=|$)"
 )
-# What goes where another option takes its place.
+# Flags that another option replaces.
 _REPLACED = {
     "population": ("--population=",),
     "initial_model": ("--initial_model=", "--initial_bias="),
 }
 
 
-def given_lines(options: "gboard_strategy.Options") -> list[str]:
+def given_lines(options: Options) -> list[str]:
     """Returns the flags that are given, without what the strategy decides.
 
     Args:
-        options: What the strategy is given.
+        options: The strategy's options.
 
     Returns:
         Each with two dashes; those of nested flagfiles where they are nested. Paths
@@ -87,15 +84,15 @@ def _with_absolute_path(line: str) -> str:
 
 def final_lines(
     lines: Sequence[str],
-    options: "gboard_strategy.Options",
-    found: "gboard_strategy.Decisions",
+    options: Options,
+    found: Decisions,
 ) -> list[str]:
     """Returns the flags of the final run, whose guarantee is what was decided.
 
     Args:
         lines: The lines of `given_lines`.
-        options: What the strategy is given.
-        found: What it decided.
+        options: The strategy's options.
+        found: Its decisions.
 
     Raises:
         ValueError: If a run of these flags is guaranteed less.

@@ -1,43 +1,39 @@
-"""What the strategy of section 2.5 shows: each step's decision, and its reason."""
+"""The page of section 2.5's strategy: each step's decision, and its reason."""
 
 import math
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
 from federated_hh.privacy import drawn_noise, printed_numbers
-from federated_hh.reports import plots
-from studies import training_runs
-from training.models import metric_names
-
-if TYPE_CHECKING:
-    from studies.xu_2023 import gboard_strategy
+from studies import pages
+from studies.xu_2023.gboard_options import Options
+from studies.xu_2023.gboard_privacy import Decisions
 
 
 def experiment(name: str) -> float | tuple[float, ...]:
-    """Returns what an experiment differs in from others, given its setting's name.
+    """Returns an experiment's numbers, given its setting's name.
 
     Args:
-        name: As in `noise_0.01` or `rate_2_quantile_0.5`.
+        name: Name such as `noise_0.01` or `rate_2_quantile_0.5`.
     """
     first, *others = map(float, name.split("_")[1::2])
     return (first, *others) if others else first
 
 
-def to_markdown(
+def page(
     title: str,
-    options: "gboard_strategy.Options",
-    found: "gboard_strategy.Decisions",
+    options: Options,
+    found: Decisions,
     table: pd.DataFrame,
     epsilon: drawn_noise.DrawnEpsilon,
-) -> str:
+) -> bytes:
     """Returns the page.
 
     Args:
-        title: Above it.
-        options: What the strategy was given.
-        found: What it decided.
+        title: Its title.
+        options: The strategy's options.
+        found: Its decisions.
         table: A row a round of each experiment, with its setting.
         epsilon: The epsilon of the final run at `options.delta`.
     """
@@ -49,25 +45,24 @@ def to_markdown(
         _clip(options, found, table),
         _privacy(options, found, epsilon),
     ]
-    lines = [f"### {title}", ""]
-    for name, text in steps:
-        lines += [f"**{name}** {text}", ""]
-    lines += [
+    columns: dict[str, pages.Cell] = {
+        "experiment": "{setting}",
+        "held-out loss": lambda row: _shown(row["held_out_loss"]),
+        "clip norm": "{clip_norm:.3g}",
+        "tracked norm": "{tracked_norm:.3g}",
+    }
+    # The last row of each, nan and all.
+    last = table.drop_duplicates("setting", keep="last").set_index("setting")
+    last = last.loc[table["setting"].drop_duplicates()].reset_index()
+    return pages.page(
+        title,
+        *(f"**{name}** {text}" for name, text in steps),
         "The final run: `scripts/run training --flagfile=final.flagfile`. "
         f"Its seed is {found.seed}, which no experiment had: it draws anew who is held "
         "out, so that it is not judged by the clients whose loss has chosen rate and "
         "noise (but for those that are drawn again).",
-        "",
-        "| experiment | held-out loss | clip norm | tracked norm |",
-        "|---|--:|--:|--:|",
-    ]
-    for setting, rows in table.groupby("setting", sort=False):
-        last = rows.iloc[-1]
-        lines.append(
-            f"| {setting} | {_shown(last['held_out_loss'])} | "
-            f"{last['clip_norm']:.3g} | {last['tracked_norm']:.3g} |"
-        )
-    return "\n".join(lines) + "\n"
+        pages.table(columns, last.to_dict("records")),
+    )
 
 
 def _pretraining(options) -> tuple[str, str]:
@@ -199,25 +194,3 @@ def _losses(table: pd.DataFrame, kind: str) -> dict[Any, float]:
         for name, loss in last.items()
         if name.startswith(f"{kind}_")
     }
-
-
-def plot(table: pd.DataFrame, settings: Sequence[training_runs.Setting]) -> bytes:
-    """Plots loss and tracked norms of the experiments over rounds; returns a PNG."""
-    panels = {
-        "held_out_loss": metric_names.title("loss"),
-        "tracked_norm": "Clip norm: as estimated, or as fixed",
-    }
-    figure, axes_of = plots.stacked(list(panels.values()), "round")
-    for axes, column in zip(axes_of, panels, strict=True):
-        for setting in settings:
-            rows = table[table["setting"] == setting.name].dropna(subset=column)
-            axes.plot(
-                rows["round"],
-                rows[column],
-                color=setting.color,
-                linestyle=setting.line,
-                label=setting.label,
-            )
-    axes_of[1].set_yscale("log")
-    plots.legend(axes_of[1], below=True)
-    return plots.png(figure)

@@ -52,10 +52,10 @@ class Choice:
     """A report goal with its noise, and what it guarantees.
 
     Attributes:
-        report_goal: m.
-        noise_multiplier: z.
-        largest_min_separation: What the population allows.
-        participation: What the clock allows.
+        report_goal: Clients of a round (m).
+        noise_multiplier: Noise multiplier (z).
+        largest_min_separation: Largest MinS that the population allows.
+        participation: Participation that the clock allows.
         rho: zCDP of the worst participation within MinS and MaxP.
         is_scaled: Whether the noise grew in proportion to the report goal; else the
             target cannot be met so, and it was raised further at the largest goal.
@@ -67,6 +67,30 @@ class Choice:
     participation: Participation
     rho: float
     is_scaled: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class Decisions:
+    """The decisions of the experiments and the accounting.
+
+    Attributes:
+        server_learning_rate: The server's learning rate (eta_s).
+        target_quantile: The quantile (gamma) with which the clip norm was found.
+        clip_norm: The clip norm (C).
+        noise_per_client: Noise multiplier over report goal (z / m).
+        num_clients: Number of clients that train.
+        choice: Report goal, noise, MinS and timer.
+        seed: The final run's seed, not that of the experiments: by it other clients
+            are held out than those whose loss has chosen.
+    """
+
+    server_learning_rate: float
+    target_quantile: float
+    clip_norm: float
+    noise_per_client: float
+    num_clients: int
+    choice: Choice
+    seed: int
 
 
 def largest_min_separation(rule: timers.Timers) -> int:
@@ -93,8 +117,8 @@ def choose(
         rule_of: The rule of a run.
         seed: The seed of the run.
         noise_per_client: z / m, which stays as it is.
-        small_goal: Where the search begins.
-        largest_goal: What the system can do, at least `small_goal`.
+        small_goal: Smallest report goal of the search.
+        largest_goal: Largest report goal of the system, at least `small_goal`.
         target_rho: zCDP of the run, above 0.
 
     Raises:
@@ -219,7 +243,7 @@ def _timers(rule: timers.Timers) -> list[int]:
 
 
 def _simulate(rule: timers.Timers, seed: int) -> timers.Participation:
-    """Returns where a run's clock stands after its last round."""
+    """Returns the time of a run's clock after its last round."""
     stream = steps.public_stream(seed, 0)
     places = rule.initialize()
     for number in range(rule.num_rounds):

@@ -15,15 +15,13 @@ import math
 import os
 import pathlib
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import pandas as pd
 from absl import logging
 
 from federated_hh.files import tables
-from federated_hh.options import fields as options_lib
 from federated_hh.options import option_flags
-from federated_hh.options.fields import REQUIRED, option
 from federated_hh.privacy import drawn_noise
 from federated_hh.reports import plots
 from federated_hh.rounds import timers
@@ -31,139 +29,22 @@ from federated_hh.run_directory import directory as run_directory
 from federated_hh.run_directory import record as run_record
 from studies import study, training_runs
 from studies.xu_2023 import gboard_flags, gboard_page, gboard_privacy
-from training.federated import plans
+from studies.xu_2023.gboard_options import Options, numbers
+from studies.xu_2023.gboard_privacy import Decisions
 from training.federated.options import TrainingOptions
+from training.models import metric_names
 
 _LOSS = "held_out_loss"
 _COLORS = (plots.BLUE, plots.ORANGE, plots.GREEN, plots.PURPLE, plots.MUTED)
 # Of quantiles, in a plot.
 _LINES = (":", "--", "-.")
+_PANELS = {
+    _LOSS: metric_names.title("loss"),
+    "tracked_norm": "Clip norm: as estimated, or as fixed",
+}
 FLAGFILE = "final.flagfile"
 # A setting's flags come from the results of others.
 IS_DIVISIBLE = False
-
-
-@dataclasses.dataclass(frozen=True)
-class Options:
-    """What the strategy is given; each field is a flag."""
-
-    is_synthetic: ClassVar[bool] = False
-
-    training_flagfile: str = option(
-        REQUIRED,
-        "Flags of training.run_training: the population, the model, the clients' "
-        "training and how they are available. What the strategy decides does not "
-        "count there.",
-    )
-    largest_report_goal: int = option(
-        REQUIRED,
-        "Clients of a round that the system can do at most.",
-        least=1,
-        most=2**29 - 1,
-    )
-    target_rho: float = option(
-        REQUIRED, "The wanted zCDP of the final run.", above=0, most=1e6
-    )
-    num_rounds: int = option(
-        REQUIRED, "Rounds of the final run (T).", least=1, most=100_000
-    )
-    population: str | None = option(
-        None, "The clients' data, where the flagfile has no --population."
-    )
-    initial_model: str | None = option(
-        None, "A model that was pretrained on public text (step 1)."
-    )
-    small_report_goal: int = option(
-        20, "Clients of a round in experiments.", least=1, most=2**29 - 1
-    )
-    small_rounds: int | None = option(
-        None, "Rounds of experiments; --num_rounds by default.", least=1, most=100_000
-    )
-    first_clip_norm: float = option(
-        0.1,
-        "The clip norm that experiments begin with; small, so that the noise is.",
-        least=1e-15,
-        most=1e15,
-    )
-    target_quantiles: tuple[str, ...] = option(
-        ("0.5",),
-        "Quantiles of the updates' norms, one to three, increasing; one of them "
-        "becomes the clip norm. Each is tried with each of --server_learning_rates.",
-    )
-    server_learning_rates: tuple[str, ...] = option(
-        ("0.5", "1", "2"),
-        "Learning rates of the server; one is chosen, with a quantile, by the held-out "
-        "loss.",
-    )
-    noises_per_client: tuple[str, ...] = option(
-        ("0.001", "0.003", "0.01"),
-        "Noise multipliers over the report goal, increasing; the largest is chosen "
-        "that the model bears. The paper's 7 over 6,500 is 0.00108.",
-    )
-    loss_tolerance: float = option(
-        0.02,
-        "The model bears noise that raises the held-out loss by at most this share of "
-        "the loss with the least noise.",
-        least=0,
-        most=1,
-    )
-    delta: float = option(1e-10, "Delta of the epsilon that is told.", above=0, below=1)
-
-    def __post_init__(self):
-        options_lib.check(self)
-        for name, most, span, below in (
-            ("server_learning_rates", len(_COLORS), "above 0", math.inf),
-            ("noises_per_client", len(_COLORS), "above 0", math.inf),
-            ("target_quantiles", len(_LINES), "in (0, 1)", 1.0),
-        ):
-            values = numbers(getattr(self, name), below)
-            if not 1 <= len(values) <= most or sorted({*values}) != values:
-                raise options_lib.OptionError(
-                    self,
-                    f"{{{name}=}}: has to be one to {most} increasing numbers {span}",
-                )
-        tried = [n * self.small_report_goal for n in numbers(self.noises_per_client)]
-        training_runs.check_noise(
-            self, "{noises_per_client=} times {small_report_goal=}", tried
-        )
-        if self.small_report_goal > self.largest_report_goal:
-            raise options_lib.OptionError(
-                self,
-                "{small_report_goal=}: has to be at most {largest_report_goal=}",
-            )
-
-
-def numbers(texts: Sequence[str], below: float = math.inf) -> list[float]:
-    """Returns numbers above 0 and below a bound; none where a text is no such."""
-    try:
-        found = [float(text) for text in texts]
-    except ValueError:
-        return []
-    return found if all(0 < value < below for value in found) else []
-
-
-@dataclasses.dataclass(frozen=True)
-class Decisions:
-    """What the experiments and the accounting decide.
-
-    Attributes:
-        server_learning_rate: eta_s.
-        target_quantile: gamma, with which its experiment found the clip norm.
-        clip_norm: C.
-        noise_per_client: z / m.
-        num_clients: Who train.
-        choice: Report goal, noise, MinS and timer.
-        seed: The seed of the final run, not that of the experiments: by it other
-            clients are held out than those whose loss has chosen.
-    """
-
-    server_learning_rate: float
-    target_quantile: float
-    clip_norm: float
-    noise_per_client: float
-    num_clients: int
-    choice: gboard_privacy.Choice
-    seed: int
 
 
 def clip_norm(tracked: pd.Series) -> float:
@@ -218,11 +99,11 @@ def largest_noise(last: pd.Series, tolerance: float) -> float:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class StrategyStudy(training_runs.TrainingStudy):
-    """The experiments, and what follows from them; a `study.Study`.
+    """The experiments, and the decisions that follow; a `study.Study`.
 
     Attributes:
-        options: What the strategy is given.
-        lines: Flags of the flagfile that is given, without what is decided.
+        options: The strategy's options.
+        lines: Flags of the given flagfile, without those that are decided.
     """
 
     options: Options
@@ -259,7 +140,7 @@ class StrategyStudy(training_runs.TrainingStudy):
         return [path for path in paths if (path / run_record.FACTS_FILE).exists()]
 
     def check_clients(self) -> None:
-        """Checks before the first run that the last one can be, whatever comes out.
+        """Checks before the first run that the last one is possible in any case.
 
         Raises:
             ValueError: If there are too few clients for it, or for an experiment; or
@@ -315,7 +196,7 @@ class StrategyStudy(training_runs.TrainingStudy):
         return rate, quantile, clip_norm(found[rate, quantile]["tracked_norm"])
 
     def decide(self, directory: pathlib.Path) -> Decisions:
-        """Returns what follows from the experiments in a directory."""
+        """Returns the decisions that follow from the experiments in a directory."""
         rate, quantile, clip = self._clip(directory)
         losses = _last_losses(self._metrics(directory, "noise"))
         noise = largest_noise(losses, self.options.loss_tolerance)
@@ -341,7 +222,7 @@ class StrategyStudy(training_runs.TrainingStudy):
         )
 
     def rule(self, clients: int, goal: int, hours: int) -> timers.Timers:
-        """Returns how the clients of the final run's rounds come together."""
+        """Returns the participation rule of the final run."""
         final = (
             f"--cohort_size={goal}",
             f"--num_rounds={self.options.num_rounds}",
@@ -376,14 +257,12 @@ class StrategyStudy(training_runs.TrainingStudy):
         epsilon = drawn_noise.zcdp_to_epsilon(
             decisions.choice.rho, self.options.delta, self.options.num_rounds
         )
-        page = gboard_page.to_markdown(
-            self.title, self.options, decisions, table, epsilon
-        )
+        page = gboard_page.page(self.title, self.options, decisions, table, epsilon)
         return {
             FLAGFILE: self.flagfile(decisions).encode(),
             "experiments.csv": tables.write(table).encode(),
-            "experiments.png": gboard_page.plot(table, self.settings),
-            study.PAGE: page.encode(),
+            "experiments.png": training_runs.plot(table, self.settings, _PANELS),
+            study.PAGE: page,
         }
 
 
@@ -402,13 +281,7 @@ def _last_losses(metrics: dict[Any, pd.DataFrame]) -> pd.Series:
 def prepare(
     name: str, options: Options, *, seed: int, cache: str | os.PathLike[str]
 ) -> StrategyStudy:
-    """Returns the study.
-
-    Args:
-        name: There is one study only.
-        options: What the strategy is given.
-        seed: The seed of the experiments, at least 0; the final run has the next.
-        cache: Directory where populations are kept.
+    """Returns the study; see `studies`.
 
     Raises:
         ValueError: If the flagfile cannot be read.

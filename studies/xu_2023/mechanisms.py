@@ -1,7 +1,7 @@
-"""Whether private training learns (Xu et al. 2023): mechanisms side by side on blogs.
+"""Mechanisms of private training side by side on blogs (Xu et al. 2023).
 
-Bloggers take the place of Gboard's users: far fewer clients, so a
-smaller model, a smaller report goal and fewer rounds. Each setting is a run of
+Bloggers take the place of Gboard's users: far fewer clients, so a smaller model, a
+smaller report goal and fewer rounds. Each setting is a run of
 `training.run_training` with the flags of one file; they differ in the noise alone.
 """
 
@@ -10,7 +10,6 @@ import json
 import os
 import pathlib
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
 
 import pandas as pd
 
@@ -21,12 +20,13 @@ from federated_hh.populations.columns import prepared_data
 from federated_hh.privacy import printed_numbers
 from federated_hh.reports import plots
 from federated_hh.run_directory import record as run_record
-from studies import study, training_runs
+from studies import pages, study, study_options, training_runs
 from studies.training_runs import Setting
 from training.models import metric_names
 
 _FILES = "blog-authorship/posts-*.jsonl.xz"
 _FLAGFILE = "configs/training_blogs.flagfile"
+_ON_PLOT = ("loss", "top1_in_vocabulary", "one_suggestion")
 _TYPED = ("i want to", "thank you for", "i don't", "it was a", "i'm going to the")
 
 
@@ -69,12 +69,11 @@ class Run:
     """A finished run of training.
 
     Attributes:
-        setting: What was run.
+        setting: Its setting.
         metrics: A row a round, as in its `metrics.csv`.
-        baselines: What it stands beside, with metrics; see
-            `training.baselines.baselines`.
-        privacy: What its `privacy.json` says, as realised.
-        suggestions: What the trained model suggests, by the text that was typed.
+        baselines: Baselines with metrics; see `training.baselines.baselines`.
+        privacy: Contents of its `privacy.json`, as realised.
+        suggestions: The trained model's suggestions by typed text.
     """
 
     setting: Setting
@@ -90,8 +89,8 @@ def posts_file(
     """Returns one file of all bloggers' posts, made on first use.
 
     Args:
-        data_dir: Where the data sets are: has blog-authorship/posts-*.jsonl.xz.
-        cache: Where the file is kept.
+        data_dir: Directory with blog-authorship/posts-*.jsonl.xz.
+        cache: Directory of the file.
 
     Raises:
         PopulationError: If there are no posts.
@@ -101,10 +100,8 @@ def posts_file(
 
 
 @dataclasses.dataclass(frozen=True)
-class Options:
+class Options(study_options.StudyOptions):
     """How the study is run; each field is a flag. Its settings are in a flagfile."""
-
-    is_synthetic: ClassVar[bool] = False
 
     data_dir: str = option(
         REQUIRED, "The directory that holds the data set blog-authorship."
@@ -115,7 +112,7 @@ class Options:
     )
 
     def __post_init__(self):
-        options_lib.check(self)
+        super().__post_init__()
         known = {setting.name for setting in SETTINGS}
         if not self.settings or not known.issuperset(self.settings):
             raise options_lib.OptionError(
@@ -141,19 +138,9 @@ class LearningStudy(training_runs.TrainingStudy):
 
 
 def prepare(
-    name: str,
-    options: Options,
-    *,
-    seed: int,
-    cache: str | os.PathLike[str],
+    name: str, options: Options, *, seed: int, cache: str | os.PathLike[str]
 ) -> LearningStudy:
-    """Returns the study.
-
-    Args:
-        name: There is one study only.
-        options: How it is run.
-        seed: The seed of all runs, at least 0.
-        cache: Directory where populations are kept.
+    """Returns the study; see `studies`.
 
     Raises:
         PopulationError: If there are no posts.
@@ -170,10 +157,10 @@ def prepare(
 
 
 def read_run(setting: Setting, path: str | os.PathLike[str]) -> Run:
-    """Returns what a finished run left.
+    """Returns the results of a finished run.
 
     Args:
-        setting: What was run.
+        setting: Its setting.
         path: Its directory.
     """
     # TensorFlow comes with it: it takes seconds to import.
@@ -191,7 +178,7 @@ def read_run(setting: Setting, path: str | os.PathLike[str]) -> Run:
 
 
 def describe(paths: Mapping[Setting, pathlib.Path]) -> list[str]:
-    """Returns what to know about finished runs: data and flags.
+    """Returns notes on finished runs: data and flags.
 
     Args:
         paths: The directory of each setting's run.
@@ -223,57 +210,65 @@ def describe(paths: Mapping[Setting, pathlib.Path]) -> list[str]:
 
 
 def files_of(title: str, runs: Sequence[Run], notes: Sequence[str]) -> dict[str, bytes]:
-    """Returns the files that the study leaves, by name.
+    """Returns the files of results by name.
 
     Args:
         title: The title of the page.
         runs: The runs of all settings.
-        notes: What to know about them, a sentence or more each.
+        notes: Notes on them, a sentence or more each.
     """
     parts = [run.metrics.assign(setting=run.setting.name) for run in runs]
     table = pd.concat(parts, ignore_index=True)
     table.insert(0, "setting", table.pop("setting"))
+    panels = {f"held_out_{name}": metric_names.title(name) for name in _ON_PLOT}
+    baselines = runs[0].baselines
     return {
         "runs.csv": tables.write(table).encode(),
-        training_runs.BASELINES: tables.write(runs[0].baselines).encode(),
-        "learning.png": plot(runs),
-        study.PAGE: to_markdown(title, runs, notes).encode(),
+        training_runs.BASELINES: tables.write(baselines).encode(),
+        "learning.png": training_runs.plot(
+            table,
+            [run.setting for run in runs],
+            panels,
+            baselines,
+            names=baselines["baseline"],
+            marker="o",
+            ms=3,
+        ),
+        study.PAGE: to_markdown(title, runs, notes),
     }
 
 
-def to_markdown(title: str, runs: Sequence[Run], notes: Sequence[str]) -> str:
+def to_markdown(title: str, runs: Sequence[Run], notes: Sequence[str]) -> bytes:
     """Returns the study's table, notes and suggestions as Markdown."""
-    metrics = list(metric_names.LABELS.values())
-    lines = [
-        f"### {title}",
-        "",
-        "After the last round, on held-out clients:",
-        "",
-        f"| | {' | '.join(metrics)} | z | MinS | MaxP | zCDP rho | epsilon |",
-        f"|---|{'--:|' * (len(metrics) + 5)}",
-    ]
+    lines = []
     for run in runs:
         last = run.metrics.iloc[-1]
         values = [last[f"held_out_{name}"] for name in metric_names.LABELS]
         # As realised: see `federated_hh.privacy.dp_ftrl.plan`.
         parameters = run.privacy["parameters"]
-        privacy = [
-            f"{parameters['noise multiplier z']:g}",
-            parameters["MinS (rounds strictly between)"],
-            parameters["MaxP"],
-            *_guarantee(run),
+        noise = f"{parameters['noise multiplier z']:g}"
+        counts = [
+            str(parameters[name]) for name in ("MinS (rounds strictly between)", "MaxP")
         ]
-        lines.append(_row(run.setting.label, values, privacy))
+        privacy = [noise, *counts, *_guarantee(run)]
+        lines.append([run.setting.label, *_scores(values), *privacy])
     for baseline in runs[0].baselines.to_dict("records"):
         values = [baseline[name] for name in metric_names.LABELS]
-        lines.append(_row(baseline["baseline"], values, [""] * 5))
-    lines += ["", *[f"* {note}" for note in notes], ""]
-    typed = " | ".join(f"{text} ..." for text in _TYPED)
-    lines += [f"| suggestions for | {typed} |", f"|---|{'---|' * len(_TYPED)}"]
-    for run in runs:
-        offered = " | ".join(", ".join(run.suggestions[text]) for text in _TYPED)
-        lines.append(f"| {run.setting.label} | {offered} |")
-    return "\n".join(lines) + "\n"
+        lines.append([baseline["baseline"], *_scores(values), *[""] * 5])
+    labels = metric_names.LABELS.values()
+    header = ["", *labels, "z", "MinS", "MaxP", "zCDP rho", "epsilon"]
+    suggested = [
+        [run.setting.label, *(", ".join(run.suggestions[text]) for text in _TYPED)]
+        for run in runs
+    ]
+    typed = ["suggestions for", *(f"{text} ..." for text in _TYPED)]
+    return pages.page(
+        title,
+        "After the last round, on held-out clients:",
+        pages.table_of(header, lines),
+        pages.notes(*notes),
+        pages.table_of(typed, suggested, "l" * len(typed)),
+    )
 
 
 def _guarantee(run: Run) -> tuple[str, str]:
@@ -285,32 +280,6 @@ def _guarantee(run: Run) -> tuple[str, str]:
     return rho, f"{epsilon} (delta {guarantee['delta']:g})"
 
 
-def _row(name: str, values: Sequence[float], privacy: Sequence) -> str:
+def _scores(values: Sequence[float]) -> list[str]:
     loss, *accuracies = values
-    cells = [name, f"{loss:.3f}", *[f"{value:.2%}" for value in accuracies], *privacy]
-    return f"| {' | '.join(str(cell) for cell in cells)} |"
-
-
-def plot(runs: Sequence[Run]) -> bytes:
-    """Plots loss and accuracies on held-out clients over rounds; returns a PNG."""
-    names = ("loss", "top1_in_vocabulary", "one_suggestion")
-    titles = {name: metric_names.title(name) for name in names}
-    figure, panels = plots.stacked(list(titles.values()), "round")
-    for axes, name in zip(panels, titles, strict=True):
-        for run in runs:
-            shown = run.metrics[run.metrics[f"held_out_{name}"].notna()]
-            axes.plot(
-                shown["round"],
-                shown[f"held_out_{name}"],
-                marker="o",
-                ms=3,
-                color=run.setting.color,
-                linestyle=run.setting.line,
-                label=run.setting.label,
-            )
-        plots.straight_lines(axes, runs[0].baselines.set_index("baseline")[name])
-        if name != "loss":
-            axes.set_ylim(bottom=0)
-            plots.in_percent(axes.yaxis)
-    plots.legend(panels[-1], below=True)
-    return plots.png(figure)
+    return [f"{loss:.3f}", *[f"{value:.2%}" for value in accuracies]]

@@ -1,4 +1,4 @@
-"""What models are worth, from scratch and pretrained (Xu et al. 2023, sections 2.3, 3).
+"""Quality of models, from scratch and pretrained (Xu et al. 2023, sections 2.3, 3).
 
 Bloggers of ten shards train models of 10,000 words: without noise, with noise of a tree
 and with independent noise, from random weights and from a model of public chat; beside
@@ -16,7 +16,7 @@ import dataclasses
 import os
 import pathlib
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import pandas as pd
 
@@ -25,7 +25,7 @@ from federated_hh.options import option_flags
 from federated_hh.options.fields import option
 from federated_hh.populations.columns import prepared_data
 from federated_hh.run_directory import directory as run_directory
-from studies import study, training_runs
+from studies import study, study_options, training_runs
 from studies.xu_2023 import quality_report as xu_2023_quality_report
 from studies.xu_2023 import quality_steps as steps_lib
 from training.federated.options import TrainingOptions
@@ -90,10 +90,8 @@ _NOTES: Mapping[str, tuple[str, ...]] = {
 
 
 @dataclasses.dataclass(frozen=True)
-class Options:
+class Options(study_options.StudyOptions):
     """How the study is run; each field is a flag. The rest is in a flagfile."""
-
-    is_synthetic: ClassVar[bool] = False
 
     data_dir: str | None = option(
         None,
@@ -127,14 +125,11 @@ class Options:
     )
     num_repeats: int = option(3, "Runs of each, with other seeds.", least=1, most=1000)
 
-    def __post_init__(self):
-        options_lib.check(self)
-
     def chosen(self, steps: tuple[steps_lib.Step, ...]) -> tuple[steps_lib.Step, ...]:
         """Returns the steps that are run, those that others begin with among them.
 
         Args:
-            steps: Those that the study has.
+            steps: All steps of the study.
 
         Raises:
             OptionError: If it has not all that are wanted.
@@ -166,7 +161,7 @@ class QualityStudy(training_runs.TrainingStudy):
         flags: The flags of federated training on the bloggers.
         central: The run of central training on the bloggers' text.
         chat: The run of central training on the public text.
-        notes: What to know about the runs, a sentence or more each.
+        notes: Notes on the runs, a sentence or more each.
     """
 
     central: Sequence[str]
@@ -221,7 +216,7 @@ class QualityStudy(training_runs.TrainingStudy):
     def files(self, found: study.Tables, directory: pathlib.Path) -> dict[str, bytes]:
         """Returns the files of results by name; see `study.Study`."""
         del found
-        rounds, beside, judged, shared = [], [], [], []
+        rounds, baselines, judged, shared = [], [], [], []
         stated = collections.defaultdict(list)
         for (setting, repeat), path in self.paths(directory).items():
             assert isinstance(setting, steps_lib.Step)
@@ -233,7 +228,7 @@ class QualityStudy(training_runs.TrainingStudy):
                 of_ngrams = training_runs.read_baselines(path)
                 is_counted = of_ngrams["baseline"].isin(metric_names.NGRAMS)
                 is_best = of_ngrams["baseline"] == metric_names.BEST_POSSIBLE
-                beside.append(of_ngrams[is_counted | is_best])
+                baselines.append(of_ngrams[is_counted | is_best])
                 stated[setting.name].append(training_runs.read_privacy(path))
                 if setting.begins_with is not None:
                     shared.append(training_runs.read_shared_text(path))
@@ -243,7 +238,7 @@ class QualityStudy(training_runs.TrainingStudy):
                 self.settings,
                 _joined(rounds, "setting", "repeat", "round", "held_out_loss"),
                 judged,
-                _joined(beside, "baseline", *metric_names.LABELS),
+                _joined(baselines, "baseline", *metric_names.LABELS),
                 # Of repeats, what the weakest of them guarantees.
                 {name: max(of, key=_epsilon) for name, of in stated.items()},
             ),
@@ -266,10 +261,10 @@ def _epsilon(statement: Mapping[str, Any]) -> float:
 
 
 def _of_chat(shared: Sequence[Mapping[str, Any] | None]) -> list[str]:
-    """Returns what was found of the chat where the bloggers' runs began with it.
+    """Returns notes on the chat where the bloggers' runs began with it.
 
     Args:
-        shared: Of each such run: see `training_runs.read_shared_text`.
+        shared: Overlap of each such run: see `training_runs.read_shared_text`.
     """
     if not shared:
         return []
@@ -342,14 +337,7 @@ def _shards(data_dir: str, name: str) -> list[pathlib.Path]:
 def prepare(
     name: str, options: Options, *, seed: int, cache: str | os.PathLike[str]
 ) -> QualityStudy:
-    """Returns the study.
-
-    Args:
-        name: The study itself, the one that chooses its rates, or the one on a
-            language whose law is known.
-        options: How it is run.
-        seed: The seed of the first repeat, at least 0.
-        cache: Directory where populations are kept.
+    """Returns the study; see `studies`.
 
     Raises:
         OptionError: If text is needed, and not given, or an option is of no use.
@@ -410,8 +398,8 @@ def _lasting(
     """Returns a step with the rounds that are not those of the study's flags.
 
     Args:
-        step: As the study has it.
-        flags: Those of all federated runs.
+        step: Step of the study.
+        flags: Flags of all federated runs.
         num_rounds: Rounds of the study where those of its flags are not taken.
     """
     is_usual = step.times == 1 and num_rounds is None

@@ -1,4 +1,4 @@
-"""What the study of quality shows: tables of judges, and curves over rounds."""
+"""The page and the plots of the study of quality."""
 
 import dataclasses
 import math
@@ -12,12 +12,12 @@ import pandas as pd
 from federated_hh.files import tables
 from federated_hh.privacy import printed_numbers
 from federated_hh.reports import plots
-from studies import intervals, study, training_runs
+from studies import intervals, pages, study, training_runs
 from studies.xu_2023 import quality_steps as steps_lib
 from training.models import metric_names
 
 _GUARANTEE = ("z", "epsilon, one run")
-# Of one repeat, so of the same judges: what they differ in is not in its interval.
+# Differences in one repeat, so on the same held-out clients.
 ABOVE_TRIGRAM = "loss, less the trigram's"
 ABOVE_KNESER_NEY = "loss, less Kneser-Ney's"
 _ABOVE: Mapping[str, str] = {
@@ -44,7 +44,7 @@ OF_JUDGED = (
 
 
 def read_judged(path: pathlib.Path) -> pd.DataFrame:
-    """Returns what `training.evaluate_keyboard` found: a row a model.
+    """Returns the scores of `training.evaluate_keyboard`: a row a model.
 
     Args:
         path: Its run directory.
@@ -59,16 +59,16 @@ def read_judged(path: pathlib.Path) -> pd.DataFrame:
     return wide.reset_index()
 
 
-def beside_others(judged: pd.DataFrame) -> pd.DataFrame:
-    """Returns what is judged of a repeat, with its losses less those of some models.
+def with_differences(judged: pd.DataFrame) -> pd.DataFrame:
+    """Adds differences to a repeat's scores.
 
     Args:
         judged: From `read_judged`, or as `judged.csv` has it.
 
     Returns:
-        With a column for the loss less each trigram's, NaN where that was not judged;
-        and, where the law of the text is known, behind the names one for the regret:
-        less that of the best possible, at the same places.
+        The scores, with a column for the loss less each trigram's, NaN where that has
+        no score; and, where the law of the text is known, the regret after the names:
+        the loss less that of the best possible, on the same tokens.
     """
     losses = judged.set_index("model")["loss"]
     less = {c: judged["loss"] - losses.get(m, math.nan) for c, m in _ABOVE.items()}
@@ -82,14 +82,13 @@ def beside_others(judged: pd.DataFrame) -> pd.DataFrame:
 
 @dataclasses.dataclass(frozen=True)
 class Runs:
-    """What the runs of a study left.
+    """The results of a study's runs.
 
     Attributes:
-        settings: In the order of tables.
+        settings: Settings in the order of tables.
         rounds: A row a round of each federated run, with its setting and repeat.
-        judged: What is judged of each repeat, from the first on, by `read_judged`; none
-            before any is.
-        beside: What runs stand beside, from `training_runs.read_baselines`.
+        judged: Scores of each repeat, from the first on, by `read_judged`.
+        baselines: Baselines, from `training_runs.read_baselines`.
         privacy: The privacy of each setting of federated training: the statement of a
             run, as realised.
     """
@@ -97,12 +96,12 @@ class Runs:
     settings: Sequence[training_runs.Setting]
     rounds: pd.DataFrame
     judged: Sequence[pd.DataFrame]
-    beside: pd.DataFrame
+    baselines: pd.DataFrame
     privacy: Mapping[str, Mapping]
 
     @property
     def settings_with_rounds(self) -> list[training_runs.Setting]:
-        """Those that have rounds: of federated training, begun or done."""
+        """Settings of federated training, begun or done."""
         names = set(self.rounds["setting"])
         return [setting for setting in self.settings if setting.name in names]
 
@@ -111,9 +110,9 @@ def files_of(title: str, found: Runs, notes: Sequence[str]) -> dict[str, bytes]:
     """Returns the files of results by name.
 
     Args:
-        title: The title of the page.
-        found: What runs left.
-        notes: What to know about them, a sentence or more each.
+        title: Title of the page.
+        found: The runs' results.
+        notes: Notes on them, a sentence or more each.
     """
     files = {"runs.csv": tables.write(found.rounds).encode()}
     usual = [s for s in found.settings_with_rounds if s.name != steps_lib.PLATEAU]
@@ -123,27 +122,25 @@ def files_of(title: str, found: Runs, notes: Sequence[str]) -> dict[str, bytes]:
         files["plateau.png"] = plot(found, longer)
     if adaptive := _adaptive(found):
         files["clip.png"] = plot_clip(found, adaptive)
-    lines = [f"### {title}", ""]
     if found.judged:
         sizes = [len(judged) for judged in found.judged]
-        table = pd.concat(map(beside_others, found.judged), ignore_index=True)
+        table = pd.concat(map(with_differences, found.judged), ignore_index=True)
         csv = table.drop(columns=[*_ABOVE])
         csv.insert(1, "repeat", np.repeat(range(len(found.judged)), sizes))
         files["judged.csv"] = tables.write(csv).encode()
-        lines += _judged_rows(table, found.settings, found.privacy)
+        parts = _judged_rows(table, found.settings, found.privacy)
     else:
-        lines += _last_rows(found)
+        parts = _last_rows(found)
     saved = rounds_saved(found.rounds)
     if not saved.empty:
         files["rounds_saved.csv"] = tables.write(saved).encode()
-        lines += _saved_rows(saved, found.settings)
-    lines += ["", *[f"* {note}" for note in notes]]
-    files[study.PAGE] = ("\n".join(lines) + "\n").encode()
+        parts += _saved_rows(saved, found.settings)
+    files[study.PAGE] = pages.page(title, *parts, pages.notes(*notes))
     return files
 
 
 def rounds_saved(rounds: pd.DataFrame) -> pd.DataFrame:
-    """Returns how many rounds pretrained runs take to be as good as those from scratch.
+    """Returns the rounds after which pretrained runs match those from scratch.
 
     Args:
         rounds: A row a round of each run, with its setting and repeat.
@@ -179,25 +176,25 @@ def rounds_saved(rounds: pd.DataFrame) -> pd.DataFrame:
 
 def _saved_rows(
     saved: pd.DataFrame, settings: Sequence[training_runs.Setting]
-) -> list[str]:
+) -> list[str | list[str]]:
     """Returns the page's table of the rounds that pretraining saves."""
     labels = {setting.name: setting.label for setting in settings}
-    lines = [
-        "",
+    columns = ["repeat", "loss", "rounds from scratch", "rho", "rounds pretrained"]
+    return [
         "How soon the pretrained run is as good, by its loss on the same held-out "
         "clients, as the one from scratch at its end; and what that is in zCDP:",
-        "",
-        "| | repeat | loss | rounds from scratch | rho | rounds pretrained | rho |",
-        "|---|--:|--:|--:|--:|--:|--:|",
+        pages.table_of(
+            ["", *columns, "rho"],
+            [
+                [labels[row["setting"]], str(row["repeat"] + 1), *saved_cells(row)]
+                for row in saved.to_dict("records")
+            ],
+        ),
     ]
-    for row in saved.to_dict("records"):
-        cells = [labels[row["setting"]], str(row["repeat"] + 1), *saved_cells(row)]
-        lines.append(f"| {' | '.join(cells)} |")
-    return lines
 
 
 def saved_cells(row: Mapping[str, float]) -> list[str]:
-    """Returns a row of `rounds_saved` as tables have it, from its loss on."""
+    """Returns the cells of a row of `rounds_saved`, from its loss on."""
     by_then = ["never", ""]
     if not math.isnan(row["pretrained_rounds"]):
         by_then = [f"{row['pretrained_rounds']:.0f}", _rho(row["pretrained_rho"])]
@@ -212,57 +209,52 @@ def _judged_rows(
     table: pd.DataFrame,
     settings: Sequence[training_runs.Setting],
     privacy: Mapping[str, Mapping],
-) -> list[str]:
-    """Returns the page's table of what judges found."""
+) -> list[str | list[str]]:
+    """Returns the page's table of the models' metrics as a keyboard."""
     labels = {setting.name: setting.label for setting in settings}
     in_nats = (metric_names.REGRET, "loss", *_ABOVE)
     columns = {**{n: n for n in in_nats}, **metric_names.KEYBOARD_LABELS}
     labels_of = {name: label for name, label in columns.items() if name in table}
-    shown = ["repeats", *labels_of.values(), *_GUARANTEE]
-    lines = [
+    lines = []
+    for model, rows in table.groupby("model", sort=False):
+        cells = [_with_interval(rows[name], name in in_nats) for name in labels_of]
+        label = labels.get(str(model), str(model))
+        guarantee = _guarantee(privacy.get(str(model)))
+        lines.append([label, str(len(rows)), *cells, *guarantee])
+    return [
         "On held-out clients, as a keyboard uses the models; means of the repeats, "
         "with 95% intervals by Student's t:",
-        "",
-        f"| | {' | '.join(shown)} |",
-        f"|---|{'--:|' * len(shown)}",
+        pages.table_of(["", "repeats", *labels_of.values(), *_GUARANTEE], lines),
     ]
-    for model, rows in table.groupby("model", sort=False):
-        cells = [str(len(rows))]
-        for name in labels_of:
-            cells.append(_with_interval(rows[name], name in in_nats))
-        cells += _guarantee(privacy.get(str(model)))
-        lines.append(f"| {labels.get(str(model), model)} | {' | '.join(cells)} |")
-    return lines
 
 
-def _last_rows(found: Runs) -> list[str]:
-    """Returns the page's table of the last rounds, where no judge was asked."""
+def _last_rows(found: Runs) -> list[str | list[str]]:
+    """Returns the page's table of the last rounds, where nothing was judged."""
     columns = {f"held_out_{name}": label for name, label in metric_names.LABELS.items()}
-    lines = [
-        "After the last round, on held-out clients; means of the repeats, with 95% "
-        "intervals by Student's t:",
-        "",
-        f"| | {' | '.join(['repeats', *columns.values(), *_GUARANTEE])} |",
-        f"|---|{'--:|' * (1 + len(columns) + len(_GUARANTEE))}",
-    ]
+    lines = []
     for setting in found.settings:
         rows = found.rounds[found.rounds["setting"] == setting.name]
         if rows.empty:
             continue
         last = rows.groupby("repeat").last()
         cells = [_with_interval(last[c], c == _LOSS) for c in columns]
-        cells += _guarantee(found.privacy.get(setting.name))
-        lines.append(f"| {setting.label} | {len(last)} | {' | '.join(cells)} |")
-    # Runs of one repeat have the same judges, and so the same n-grams beside them.
-    for name, rows in found.beside.groupby("baseline", sort=False):
+        guarantee = _guarantee(found.privacy.get(setting.name))
+        lines.append([setting.label, str(len(last)), *cells, *guarantee])
+    table = pages.table_of(["", "repeats", *columns.values(), *_GUARANTEE], lines)
+    # Runs of one repeat have the same held-out clients, and so the same n-grams.
+    for name, rows in found.baselines.groupby("baseline", sort=False):
         values = {c: rows[c.removeprefix("held_out_")].unique() for c in columns}
         cells = [_with_interval(pd.Series(v), c == _LOSS) for c, v in values.items()]
-        lines.append(f"| {name} | | {' | '.join(cells)} | none | none |")
-    return lines
+        table.append(f"| {name} | | {' | '.join(cells)} | none | none |")
+    return [
+        "After the last round, on held-out clients; means of the repeats, with 95% "
+        "intervals by Student's t:",
+        table,
+    ]
 
 
 def _guarantee(statement: Mapping | None) -> list[str]:
-    """Returns what a run guaranteed, as realised: z and epsilon."""
+    """Returns a run's guarantee, as realised: z and epsilon."""
     if statement is None or not statement["guarantees"]:
         return ["none", "none"]
     guarantee, *_ = statement["guarantees"]
@@ -291,14 +283,16 @@ def plot(found: Runs, settings: Sequence[training_runs.Setting]) -> bytes:
     """Plots loss and one suggestion over rounds, mean and range; returns a PNG.
 
     Args:
-        found: What runs left.
-        settings: Those that are drawn.
+        found: The runs' results.
+        settings: Settings that are drawn.
     """
     panels = {
         _LOSS: metric_names.title("loss"),
         _SUGGESTION: metric_names.title("one_suggestion"),
     }
-    return training_runs.plot(found.rounds, settings, panels, found.beside, is_cut=True)
+    return training_runs.plot(
+        found.rounds, settings, panels, found.baselines, is_cut=True
+    )
 
 
 def _adaptive(found: Runs) -> list[training_runs.Setting]:
@@ -315,14 +309,14 @@ def _noisy(found: Runs) -> list[training_runs.Setting]:
 
 
 def plot_clip(found: Runs, adaptive: Sequence[training_runs.Setting]) -> bytes:
-    """Plots what Figure 3 of the paper does: a fixed and an adaptive clip norm.
+    """Plots Figure 3 of the paper: a fixed and an adaptive clip norm.
 
     Accuracy over rounds of runs with a tree's noise, and the clip norm of those whose
     norm adapts, with the estimate that it follows; means of the repeats. Returns a PNG.
 
     Args:
-        found: What runs left.
-        adaptive: The settings whose clip norm is adaptive; the others' is a line.
+        found: The runs' results.
+        adaptive: Settings with an adaptive clip norm; the others' is a line.
     """
     of_tree = _noisy(found)
     figure, (above, below) = plots.stacked(

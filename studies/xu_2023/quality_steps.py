@@ -1,4 +1,4 @@
-"""What the study of quality runs: ways of training, and settings that are tried.
+"""Runs of the study of quality: ways of training, and settings that are tried.
 
 `xu_2023_quality` runs them.
 """
@@ -29,9 +29,9 @@ class Step(training_runs.Setting):
     """A run of the study, of one program or another.
 
     Attributes:
-        program: What runs.
+        program: Module of its program.
         begins_with: The setting whose model it begins with; None for first weights.
-        times: How often the study's rounds, and participations of a client, it has.
+        times: Factor of the study's rounds, and of a client's participations.
     """
 
     program: str = TRAIN

@@ -1,4 +1,4 @@
-"""Scaling of noise (Xu et al. 2023, section 2.2): is z/m all that counts?
+"""Scaling of noise (Xu et al. 2023, section 2.2): does the model depend on z/m only?
 
 The paper's hypothesis: with noise and report goal growing in proportion, the model does
 not get worse. 500 clients a round at z = 0.54 learned what 6,500 at z = 7 did, or a
@@ -13,7 +13,6 @@ import math
 import os
 import pathlib
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
 
 import numpy as np
 import pandas as pd
@@ -23,7 +22,7 @@ from federated_hh.options import fields as options_lib
 from federated_hh.options.fields import option
 from federated_hh.populations.columns import prepared_data
 from federated_hh.reports import plots
-from studies import intervals, study, training_runs
+from studies import intervals, pages, study, study_options, training_runs
 from studies.xu_2023 import mechanisms as xu_2023
 from training.models import metric_names
 
@@ -41,10 +40,8 @@ _PRIVATE, _PLAIN = "dp_ftrl", "fedavg"
 
 
 @dataclasses.dataclass(frozen=True)
-class Options:
+class Options(study_options.StudyOptions):
     """How the study is run; each field is a flag."""
-
-    is_synthetic: ClassVar[bool] = False
 
     report_goals: tuple[str, ...] = option(
         (),
@@ -75,13 +72,13 @@ class Options:
     )
 
     def __post_init__(self):
-        options_lib.check(self)
+        super().__post_init__()
         goals = self.goals
         if not 1 <= len(goals) <= len(_COLORS) or sorted({*goals}) != list(goals):
             raise options_lib.OptionError(
                 self, "{report_goals=}: has to be one to four increasing integers"
             )
-        training_runs.check_noise(
+        study_options.check_noise(
             self,
             "{noise_per_client=} times a report goal",
             [self.noise_per_client * goal for goal in goals],
@@ -163,56 +160,56 @@ class ScalingStudy(training_runs.TrainingStudy):
             privacy[setting.name].append(training_runs.read_privacy(path))
             # The same of all settings: their runs have the same clients.
             of_repeats[repeat] = training_runs.read_baselines(path)
-        beside = pd.concat(of_repeats.values()).groupby("baseline", sort=False)
-        baselines = beside[["loss", "one_suggestion"]].mean().reset_index()
+        by_name = pd.concat(of_repeats.values()).groupby("baseline", sort=False)
+        baselines = by_name[["loss", "one_suggestion"]].mean().reset_index()
         table = pd.concat(runs, ignore_index=True)
         summary = summarize(table, self.settings, privacy)
         return {
             "runs.csv": tables.write(table).encode(),
             "summary.csv": tables.write(summary).encode(),
             "scaling.png": plot(table, self.settings),
-            study.PAGE: self._to_markdown(summary, baselines).encode(),
+            study.PAGE: self._page(summary, baselines),
         }
 
-    def _to_markdown(self, summary: pd.DataFrame, baselines: pd.DataFrame) -> str:
-        lines = [
-            f"### {self.title}",
-            "",
-            "After the last round, on held-out clients; mean of the repeats, with 95% "
-            "intervals by Student's t:",
-            "",
-            "| | repeats | loss | loss, less that without noise | one suggestion "
-            "| zCDP rho (realised) |",
-            "|---|--:|--:|--:|--:|--:|",
-        ]
+    def _page(self, summary: pd.DataFrame, baselines: pd.DataFrame) -> bytes:
         labels = {setting.name: setting.label for setting in self.settings}
+        lines = []
         for row in summary.itertuples():
             rho = "none" if math.isinf(row.rho) else f"{row.rho:.3g}"
             right, half = row.one_suggestion, row.one_suggestion_half
             cost = ""
             if not math.isnan(row.noise_costs):
                 cost = intervals.shown(row.noise_costs, row.noise_costs_half, ".4f")
-            lines.append(
-                f"| {labels[row.setting]} | {row.repeats} | "
-                f"{intervals.shown(row.loss, row.loss_half, '.3f')} | {cost} | "
-                f"{intervals.shown(right, half, '.2%')} | {rho} |"
-            )
+            loss = intervals.shown(row.loss, row.loss_half, ".3f")
+            shown = [loss, cost, intervals.shown(right, half, ".2%"), rho]
+            lines.append([labels[row.setting], str(row.repeats), *shown])
+        table = pages.table_of(
+            [
+                *("", "repeats", "loss", "loss, less that without noise"),
+                *("one suggestion", "zCDP rho (realised)"),
+            ],
+            lines,
+        )
         for row in baselines.itertuples():
-            lines.append(
+            table.append(
                 f"| {row.baseline} | | {row.loss:.3f} | | {row.one_suggestion:.2%} | |"
             )
-        lines += [
-            "",
-            f"* The noise multiplier is {self.noise_per_client:.3g} times the report "
-            "goal (the paper's 7 over 6,500 is 0.00108). Runs of one repeat differ in "
-            "report goal and noise alone. Repeats are of one population, with other "
-            "clients held out, other cohorts, first weights and noise.",
-            "* Each client is in one round at most, so larger rounds also read more "
-            "data; what that is worth shows in the runs without noise.",
-            "* What the noise costs is the difference of two runs of one repeat, so it "
-            "is known better than either loss.",
-        ]
-        return "\n".join(lines) + "\n"
+        return pages.page(
+            self.title,
+            "After the last round, on held-out clients; mean of the repeats, with 95% "
+            "intervals by Student's t:",
+            table,
+            pages.notes(
+                f"The noise multiplier is {self.noise_per_client:.3g} times the report "
+                "goal (the paper's 7 over 6,500 is 0.00108). Runs of one repeat differ "
+                "in report goal and noise alone. Repeats are of one population, with "
+                "other clients held out, other cohorts, first weights and noise.",
+                "Each client is in one round at most, so larger rounds also read more "
+                "data; what that is worth shows in the runs without noise.",
+                "What the noise costs is the difference of two runs of one repeat, so "
+                "it is known better than either loss.",
+            ),
+        )
 
 
 def summarize(
@@ -224,8 +221,8 @@ def summarize(
 
     Args:
         table: A row a round of each run, with its setting and repeat.
-        settings: In the order of the rows.
-        privacy: By setting: the statements of its runs.
+        settings: Settings in the order of the rows.
+        privacy: Statements of the runs by setting.
 
     Returns:
         `setting`, `repeats`, `loss`, `one_suggestion`, each with half of the 95%
@@ -275,13 +272,7 @@ def plot(table: pd.DataFrame, settings: Sequence[training_runs.Setting]) -> byte
 def prepare(
     name: str, options: Options, *, seed: int, cache: str | os.PathLike[str]
 ) -> ScalingStudy:
-    """Returns the study.
-
-    Args:
-        name: There is one study only.
-        options: How it is run.
-        seed: The seed of the first repeat, at least 0.
-        cache: Directory where populations are kept.
+    """Returns the study; see `studies`.
 
     Raises:
         PopulationError: If there are no posts of bloggers.

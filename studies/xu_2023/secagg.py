@@ -1,4 +1,4 @@
-"""What secure aggregation's few bits cost (Xu et al. 2023, section 2.4).
+"""The cost of secure aggregation's few bits (Xu et al. 2023, section 2.4).
 
 Runs that differ in the scale s of Algorithm 2 alone: the more of it, the more bits a
 parameter takes, and the less rounding adds to the loss and to the zCDP. Beside them
@@ -10,7 +10,6 @@ import dataclasses
 import math
 import os
 import pathlib
-from typing import ClassVar
 
 import pandas as pd
 
@@ -19,7 +18,7 @@ from federated_hh.options import fields as options_lib
 from federated_hh.options.fields import option
 from federated_hh.privacy.dp_ftrl import model_updates, rotated_updates
 from federated_hh.reports import plots
-from studies import study, training_runs
+from studies import pages, study, study_options, training_runs
 from training.models import metric_names
 
 _TITLE = "Bits of secure aggregation, loss and zCDP (Xu et al. 2023, section 2.4)"
@@ -35,10 +34,8 @@ _CLIP_NORM = 0.3
 
 
 @dataclasses.dataclass(frozen=True)
-class Options:
+class Options(study_options.ComputedOptions):
     """How the study is run; each field is a flag."""
-
-    is_synthetic: ClassVar[bool] = True
 
     scales: tuple[str, ...] = option(
         ("100", "300", "1000", "3000", "10000"),
@@ -55,7 +52,7 @@ class Options:
     )
 
     def __post_init__(self):
-        options_lib.check(self)
+        super().__post_init__()
         try:
             found = list(map(float, self.scales))
         except ValueError:
@@ -82,43 +79,39 @@ class SecAggStudy(training_runs.TrainingStudy):
             "summary.csv": tables.write(table).encode(),
             "bits.csv": tables.write(paper).encode(),
             "tradeoff.png": plot(table),
-            study.PAGE: self._to_markdown(table, paper).encode(),
+            study.PAGE: self._page(table, paper),
         }
 
-    def _to_markdown(self, table: pd.DataFrame, paper: pd.DataFrame) -> str:
-        lines = [
-            f"### {self.title}",
-            "",
+    def _page(self, table: pd.DataFrame, paper: pd.DataFrame) -> bytes:
+        of_runs: dict[str, pages.Cell] = {
+            "": lambda row: (
+                "exact sums" if row["setting"] == _EXACT else f"s = {row['scale']:g}"
+            ),
+            "bits a parameter": "{bits}",
+            "kB a client": lambda row: f"{row['upload_bytes'] / 1e3:,.0f}",
+            "C_inflated / C": "{norm_factor:.4f}",
+            "zCDP rho": "{rho:.4f}",
+            "loss": "{loss:.3f}",
+            "one suggestion": "{one_suggestion:.1%}",
+        }
+        of_paper: dict[str, pages.Cell] = {
+            "q": "{ratio:g}",
+            "C_inflated / C": "{norm_factor:.5f}",
+            "factor of rho": "{rho_factor:.4f}",
+            "C_inf": "{largest_coordinate}",
+            "log2 of the paper's M": "{log2_modulus:.1f}",
+            "bits": "{bits}",
+            "MB a client": lambda row: f"{row['upload_bytes'] / 1e6:.1f}",
+        }
+        return pages.page(
+            self.title,
             "After the last round, on held-out clients; all runs have the same cohorts "
             "and first weights, and noise of z C:",
-            "",
-            "| | bits a parameter | kB a client | C_inflated / C | zCDP rho | loss | "
-            "one suggestion |",
-            "|---|--:|--:|--:|--:|--:|--:|",
-        ]
-        for row in table.itertuples():
-            name = "exact sums" if row.setting == _EXACT else f"s = {row.scale:g}"
-            lines.append(
-                f"| {name} | {row.bits} | {row.upload_bytes / 1e3:,.0f} | "
-                f"{row.norm_factor:.4f} | {row.rho:.4f} | {row.loss:.3f} | "
-                f"{row.one_suggestion:.1%} |"
-            )
-        lines += [
-            "",
+            pages.table(of_runs, table.to_dict("records")),
             f"The bits of {_NUM_VALUES / 1e6:g} million parameters and "
             f"{_REPORT_GOAL:,} clients, by q = s C / sqrt(padded dimension):",
-            "",
-            "| q | C_inflated / C | factor of rho | C_inf | log2 of the paper's M | "
-            "bits | MB a client |",
-            "|--:|--:|--:|--:|--:|--:|--:|",
-        ]
-        lines += [
-            f"| {row.ratio:g} | {row.norm_factor:.5f} | {row.rho_factor:.4f} | "
-            f"{row.largest_coordinate} | {row.log2_modulus:.1f} | {row.bits} | "
-            f"{row.upload_bytes / 1e6:.1f} |"
-            for row in paper.itertuples()
-        ]
-        return "\n".join(lines) + "\n"
+            pages.table(of_paper, paper.to_dict("records"), "r"),
+        )
 
 
 def _row(setting: training_runs.Setting, path: pathlib.Path) -> dict[str, object]:
@@ -150,7 +143,7 @@ def _row(setting: training_runs.Setting, path: pathlib.Path) -> dict[str, object
 
 
 def of_the_paper() -> pd.DataFrame:
-    """Returns what the paper's model and report goal take, a row for each ratio."""
+    """Returns the sizes of the paper's model and report goal, a row for each ratio."""
     rows = []
     for ratio in _RATIOS:
         default = rotated_updates.RotatedUpdate.of(
@@ -201,14 +194,7 @@ def plot(table: pd.DataFrame) -> bytes:
 def prepare(
     name: str, options: Options, *, seed: int, cache: str | os.PathLike[str]
 ) -> SecAggStudy:
-    """Returns the study.
-
-    Args:
-        name: There is one study only.
-        options: How it is run.
-        seed: The seed of all runs, at least 0.
-        cache: Directory where populations are kept.
-    """
+    """Returns the study; see `studies`."""
     del name
     clients = options.cohort_size * options.num_rounds + _SPARE_CLIENTS
     settings = [training_runs.Setting(_EXACT, "exact sums", (), plots.INK)]

@@ -102,7 +102,7 @@ def _sfp(task: comparison.Task, epsilon: float) -> sfp.SequenceFragmentPuzzle:
 def _sfp_words(
     algorithm: sfp.SequenceFragmentPuzzle, state: sfp.SfpState
 ) -> Mapping[str, Sequence[str]]:
-    """Returns what the server finds with each T: the first fragments are the same."""
+    """Returns the server's findings with each T: the first fragments are the same."""
     assert state.fragments is not None
     return {f"T = {t}": algorithm.stitch(state.fragments.first(t)) for t in THRESHOLDS}
 

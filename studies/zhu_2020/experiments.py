@@ -3,12 +3,13 @@
 import dataclasses
 import os
 import pathlib
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from federated_hh.options import fields as options_lib
 from federated_hh.options.fields import option
 from federated_hh.populations.columns import prepared_data
 from federated_hh.populations.options import population_options
+from studies import study_options
 
 if TYPE_CHECKING:  # TensorFlow comes with these: it takes seconds to import
     from federated_hh.populations.columns import client_words
@@ -38,14 +39,12 @@ KS = tuple(range(10, 301, 10))
 
 
 @dataclasses.dataclass(frozen=True)
-class Options:
-    """How a study is run; each field is a flag.
+class Options(study_options.StudyOptions):
+    """Data and repeats of a study; each field is a flag.
 
     Raises:
         OptionError: If one is not allowed, or some do not go together.
     """
-
-    is_synthetic: ClassVar[bool] = False
 
     sentiment140: str | None = option(
         None,
@@ -86,12 +85,9 @@ class Options:
         0, "Seed of what is drawn from the data.", least=0, most=2**63 - 1
     )
 
-    def __post_init__(self):
-        options_lib.check(self)
-
 
 def _source(options: Options) -> tuple[str, dict[str, Any], Any]:
-    """Returns what the data are called, their flags, and their dictionary's file."""
+    """Returns the data's name, their options, and their dictionary's file."""
     dictionary = options.dictionary
     if dictionary is None and options.data_dir:
         dictionary = str(pathlib.Path(options.data_dir) / _DICTIONARY)
@@ -114,11 +110,11 @@ def _source(options: Options) -> tuple[str, dict[str, Any], Any]:
 def population_of(
     name: str, options: Options, cache: str | os.PathLike[str]
 ) -> tuple[str, "client_words.ClientWords", "client_words.ClientWords"]:
-    """Returns what the data are, the users that they have, and the clients of a study.
+    """Returns the data's description, their users, and the clients of a study.
 
     Args:
         name: The name of the study.
-        options: Which data.
+        options: The study's options.
         cache: Directory where populations are kept.
 
     Raises:
@@ -186,19 +182,9 @@ def _printed(
 
 
 def prepare(
-    name: str,
-    options: Options,
-    *,
-    seed: int,
-    cache: str | os.PathLike[str],
+    name: str, options: Options, *, seed: int, cache: str | os.PathLike[str]
 ) -> "comparison.Comparison":
-    """Returns a study of the paper.
-
-    Args:
-        name: One of `TITLES`.
-        options: How it is run.
-        seed: The seed of all runs, at least 0.
-        cache: Directory where populations are kept.
+    """Returns the study; see `studies`.
 
     Raises:
         ValueError: If the data cannot be read, or are too few for a setting.

@@ -83,7 +83,7 @@ def counts_file(
 
     Args:
         population: See `counts_with_tail`.
-        cache: Where it is kept.
+        cache: Directory of the file.
     """
     path = pathlib.Path(cache) / f"printed_oov_{population.fingerprint[:16]}.tsv"
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""What a study of Zhu et al. 2020 shows: its tables and figures beside the paper's."""
+"""Results of a study of Zhu et al. 2020: tables and figures beside the paper's."""
 
 import math
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ import pandas as pd
 from federated_hh.files import tables
 from federated_hh.privacy import printed_numbers
 from federated_hh.reports import plots
-from studies import comparison, intervals, study
+from studies import comparison, intervals, pages, study
 
 # Table 2: recall at 50, precision, by line and epsilon.
 PAPER_TABLE_2 = {
@@ -67,9 +67,9 @@ def files(
 
     Args:
         name: The name of the study.
-        study_: What was run.
+        study_: The study.
         found: See `comparison.Comparison.run_part`.
-        data: What the data are, for the table.
+        data: Description of the data, for the page.
     """
     scores = comparison.scores_of(found)
     runs = intervals.of_means(
@@ -136,37 +136,34 @@ def to_markdown(name: str, title: str, summary: pd.DataFrame, data: str) -> str:
         name: The name of the study.
         title: Its heading.
         summary: A row a line and epsilon.
-        data: What the data are.
+        data: Description of the data.
     """
     scores = {
         "zhu_figure4": ("f1_at_100", "F1 at 100"),
         "zhu_figure6": ("recall_at_200", "recall at 200"),
     }
     column, label = scores.get(name, ("recall_at_50", "recall at 50"))
-    lines = [
-        f"### {title}",
-        "",
-        f"Data: {data}.",
-        "",
-        "| algorithm | epsilon | local epsilon | stated | runs | words found | "
-        f"{label} | paper | precision | paper |",
-        "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
+    rows = [
+        row
+        | {
+            "local": _unless_nan(row["local_epsilon"], ".2f"),
+            "stated": printed_numbers.rounded_up_to(row["stated_epsilon"], 2),
+            "score": _with_interval(row, column),
+            "paper_score": _paper(name, row, "score"),
+            "shown_precision": _with_interval(row, "precision"),
+            "printed_precision": _paper(name, row, "precision"),
+        }
+        for row in summary.to_dict("records")
     ]
-    for row in summary.to_dict("records"):
-        local = row["local_epsilon"]
-        cells = [
-            row["line"],
-            f"{row['epsilon']:g}",
-            "" if math.isnan(local) else f"{local:.2f}",
-            printed_numbers.rounded_up_to(row["stated_epsilon"], 2),
-            f"{row['repeats']}",
-            f"{row['words_found']:,.0f}",
-            _with_interval(row, column),
-            _paper(name, row, "score"),
-            _with_interval(row, "precision"),
-            _paper(name, row, "precision"),
-        ]
-        lines.append(f"| {' | '.join(cells)} |")
+    header = ["algorithm", "epsilon", "local epsilon", "stated", "runs", "words found"]
+    cells = (
+        "{line} | {epsilon:g} | {local} | {stated} | {repeats} | {words_found:,.0f} | "
+        "{score} | {paper_score} | {shown_precision} | {printed_precision}"
+    )
+    table = pages.table_of(
+        [*header, label, "paper", "precision", "paper"],
+        [cells.format(**row).split(" | ") for row in rows],
+    )
     stated = (
         "`stated` is the smallest central epsilon that is proved for the run; it is "
         "below what was asked for where the paper's bound is loose."
@@ -174,8 +171,11 @@ def to_markdown(name: str, title: str, summary: pd.DataFrame, data: str) -> str:
     # As the paper has it for each.
     delta = "1/(300n)" if name == "zhu_figure6" else "1/n^2"
     notes = [note.replace("{delta}", delta) for note in (*_NOTES, stated)]
-    lines += ["", *[f"* {note}" for note in notes]]
-    return "\n".join(lines) + "\n"
+    return pages.page(title, f"Data: {data}.", table, pages.notes(*notes)).decode()
+
+
+def _unless_nan(value: float, form: str) -> str:
+    return "" if math.isnan(value) else format(value, form)
 
 
 def _with_interval(row: dict, column: str) -> str:

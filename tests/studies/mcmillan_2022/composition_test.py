@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+from unittest import mock
 
 import pandas as pd
 from absl.testing import absltest
@@ -13,12 +14,12 @@ from federated_hh.statistics.devices import budget
 from studies.mcmillan_2022 import composition
 from tests.federated_hh.statistics import cases
 
-_SETTING = composition.Setting("asymmetric", 3.0)
+_SETTING = ("asymmetric", 3.0)
 
 
 @functools.cache
 def _queries(cohort):
-    return composition.queries(_SETTING, cohort)
+    return composition.queries(*_SETTING, cohort)
 
 
 class QueriesTest(absltest.TestCase):
@@ -55,18 +56,20 @@ class QueriesTest(absltest.TestCase):
         found = _queries(20_000)
         self.assertGreater(found["renyi"], found["advanced"])
         for count, is_within in ((found["basic"], True), (found["basic"] + 1, False)):
-            epsilon = _SETTING.epsilon(20_000, 1e-6 / count)
+            epsilon = composition.epsilon(*_SETTING, 20_000, 1e-6 / count)
             self.assertEqual(count * epsilon <= 1, is_within)
 
     def test_files(self):
-        made = composition.CompositionStudy((10_000,), settings=(_SETTING,))
-        rows = made.run_part(_SETTING, 0, None)["queries"]
-        table = pd.DataFrame(rows).assign(setting=_SETTING.name, repeat=0)
+        options = composition.Options(cohorts_per_decade=1)
+        with mock.patch.object(composition.Options, "cohorts", (10_000,)):
+            made = composition.prepare("", options, seed=1, cache="")
+            rows = made.run_part(made.settings[0], 0, None)["queries"]
+        table = pd.DataFrame(rows).assign(setting=made.settings[0].name, repeat=0)
         files = made.files({"queries": table}, None)
         self.assertTrue(files["queries.png"].startswith(b"\x89PNG"))
         self.assertIn("| asymmetric | 3 | 10,000 |", files["table.md"].decode())
         self.assertEqual(
-            composition.Options(cohorts_per_decade=1).cohorts,
+            options.cohorts,
             (10**3, 10**4, 10**5, 10**6, 10**7),
         )
 

@@ -1,6 +1,7 @@
 """Tests of Figure 1 of McMillan et al. 2022 against other programs and exact laws."""
 
 import math
+from unittest import mock
 
 import numpy as np
 import pandas as pd
@@ -9,6 +10,7 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 from scipy import stats
 
 from federated_hh.privacy.shuffle import amplification as shuffling
+from studies import pages
 from studies.mcmillan_2022 import privacy as figure1
 from tests.federated_hh.privacy import enumeration
 
@@ -116,10 +118,11 @@ class ValuesTest(parameterized.TestCase):
 
 class StudyTest(absltest.TestCase):
     def test_files(self):
-        cohorts = figure1.Options(cohorts_per_decade=1).cohorts
-        self.assertEqual(cohorts, (100, 1000, 10**4, 10**5, 10**6, 10**7))
-        made = figure1.PrivacyStudy((1000,))
-        found = made.run_part(made.settings[0], 0, None)
+        options = figure1.Options(cohorts_per_decade=1)
+        self.assertEqual(options.cohorts, (100, 1000, 10**4, 10**5, 10**6, 10**7))
+        with mock.patch.object(figure1.Options, "cohorts", (1000,)):
+            made = figure1.prepare("", options, seed=1, cache="")
+            found = made.run_part(made.settings[0], 0, None)
         rows = {
             name: pd.DataFrame(found[name]).assign(setting="", repeat=0)
             for name in found
@@ -139,7 +142,7 @@ class StudyTest(absltest.TestCase):
             (0.00287817, "0.00288"),
             (math.nan, ""),
         ):
-            self.assertEqual(figure1.shown_epsilon(value), shown)
+            self.assertEqual(pages.upper_bound(value), shown)
 
 
 if __name__ == "__main__":

@@ -71,8 +71,8 @@ class NoiseTest(parameterized.TestCase):
 
 class StudyTest(absltest.TestCase):
     def test_measured_errors_are_those_of_the_formulas(self):
-        made = trust.TrustStudy(runs=40, seed=3)
-        rows = made.run_part(trust.Setting(_DEVICES), 0, None)["errors"]
+        made = trust.prepare("", trust.Options(runs=40), seed=3, cache="")
+        rows = made.compute(_DEVICES)["errors"]
         errors = pd.DataFrame(rows)
         for row in rows:
             # The mean of 40 times 272 squares: five standard errors are below 10%.

@@ -46,9 +46,17 @@ class CoverageStudyTest(parameterized.TestCase):
         super().setUpClass()
         cls.enterClassContext(runtime.tff_worker())
         cls.scratch = cls.enterClassContext(tempfile.TemporaryDirectory())
+        # Few words, and short ones: each round asks about all of the list.
+        words = pathlib.Path(cls.scratch, "words.txt")
+        letters = string.ascii_lowercase[:12]
+        words.write_text("".join(f"{a}{b}\n" for a in letters for b in letters))
         cls.population = population.prepare(
             population_options.PopulationOptions(
-                tokenizer="whitespace", num_clients=1_550, mean_words_per_client=8
+                tokenizer="whitespace",
+                num_clients=1_550,
+                mean_words_per_client=8,
+                common_words=str(words),
+                common_law="pitman_yor",
             ),
             os.path.join(cls.scratch, "cache"),
         )
@@ -112,8 +120,9 @@ class CoverageStudyTest(parameterized.TestCase):
         is_open = runs["setting"] == "open"
         self.assertTrue((runs["words_found"] == runs["words_real"])[is_open].all())
         self.assertTrue((runs["words_real"] > 0)[is_open].all())
-        self.check_interrupted(runs)
+        self.check_interrupted(runs[runs["repeat"] == 0])
         self.check_summary(last)
+        self.check_parts(directory.path)
 
     def check_interrupted(self, expected):
         save = run_directory.RunDirectory.save_checkpoint
@@ -134,13 +143,13 @@ class CoverageStudyTest(parameterized.TestCase):
                 ),
                 self.assertRaises(_InterruptedError),
             ):
-                list(study.run(self.study(), directory))
+                list(study.run(self.study(num_repeats=1), directory))
             part = pathlib.Path(self.scratch, name, "private_repeat_1")
             record = part / "simulator" / "rounds.jsonl"
             before = record.read_text().splitlines()
             self.assertLen(before, min(number, 2))
             with self.directory(name, resume=True) as directory:
-                *_, results = study.run(self.study(), directory)
+                (results,) = study.run(self.study(num_repeats=1), directory)
             pd.testing.assert_frame_equal(
                 results["runs"].drop(columns="seconds"),
                 expected.drop(columns="seconds"),
@@ -149,6 +158,16 @@ class CoverageStudyTest(parameterized.TestCase):
             after = record.read_text().splitlines()
             self.assertLen(after, 2)
             self.assertEqual(after[: len(before)], before)
+
+    def check_parts(self, directory):
+        """Parts keep apart who took part in other repeats."""
+        paths = sorted(directory.glob("*/simulator/rounds.jsonl"))
+        self.assertEqual(
+            [path.parts[-3] for path in paths],
+            ["open_repeat_1", "open_repeat_2", "private_repeat_1", "private_repeat_2"],
+        )
+        lines = [line for path in paths for line in path.read_text().splitlines()]
+        self.assertLen({json.loads(line)["cohort"] for line in lines}, 8)
 
     def check_summary(self, found):
         runs = found["runs"]
@@ -185,17 +204,6 @@ class CoverageStudyTest(parameterized.TestCase):
         )
         self.assertEqual(parameters["oov_production"][0].num_passes, 2)
         self.assertEqual({p.max_depth for p in parameters["oov_figure1"]}, {15})
-
-    def test_parts_keep_who_took_part_in_other_repeats_apart(self):
-        with self.directory("parts") as directory:
-            list(study.run(self.study(), directory))
-            paths = sorted(directory.path.glob("*/simulator/rounds.jsonl"))
-        self.assertEqual(
-            [path.parts[-3] for path in paths],
-            ["open_repeat_1", "open_repeat_2", "private_repeat_1", "private_repeat_2"],
-        )
-        lines = [line for path in paths for line in path.read_text().splitlines()]
-        self.assertLen({json.loads(line)["cohort"] for line in lines}, 8)
 
     def test_a_setting_that_cannot_be_run_is_refused_before_all_else(self):
         cache = pathlib.Path(self.scratch, "no_cache")

@@ -279,9 +279,9 @@ class TheoryTest(absltest.TestCase):
             }
             for f, n in ((1e-4, 10**7), (1e-2, 10**5))
         ]
-        made = zhu_2020_theory.TheoryStudy((1e-4, 1e-2)).files(
-            {"figure2": pd.DataFrame(rows)}, None
-        )
+        options = zhu_2020_theory.Options(num_frequencies=2)
+        study = zhu_2020_theory.prepare("", options, seed=1, cache="")
+        made = study.files({"figure2": pd.DataFrame(rows)}, None)
         page = made["table.md"].decode()
         self.assertEqual(page.count("| yes |"), 12)
         self.assertNotIn("| no |", page)
