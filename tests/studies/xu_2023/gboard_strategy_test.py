@@ -20,6 +20,7 @@ from studies import study, training_runs
 from studies.xu_2023 import gboard_flags, gboard_privacy
 from studies.xu_2023 import gboard_strategy as strategy
 from tests import forked_programs
+from tests.studies import forked_training
 from training.federated.options import TrainingOptions
 
 _KEY = noise_keys.NoiseKey.of_seed(1)
@@ -297,7 +298,10 @@ class StrategyTest(parameterized.TestCase):
         flags = [line for line in _BASE.splitlines() if line.startswith("--")]
         flags += ["--clip_norm=1", "--client_learning_rate=1e6", "--client_epochs=50"]
         path = self.scratch / "diverges"
-        with self.assertRaisesRegex(training_runs.NotFiniteError, "run of it in"):
+        with (
+            forked_training.patched(),
+            self.assertRaisesRegex(training_runs.NotFiniteError, "run of it in"),
+        ):
             training_runs.train(
                 path, [*flags, "--num_rounds=3"], self.scratch / "cache", "it"
             )

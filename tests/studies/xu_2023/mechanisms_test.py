@@ -23,7 +23,8 @@ from federated_hh.run_directory import record as run_record
 from studies import study, training_runs
 from studies.xu_2023 import mechanisms as xu_2023
 from tests import ROOT
-from training.federated import mechanisms
+from tests.studies import forked_training
+from training.federated import dp_ftrl_parameters
 from training.models import metric_names
 
 _KEY = noise_keys.NoiseKey.of_seed(1)
@@ -85,6 +86,7 @@ class StudyTest(absltest.TestCase):
             xu_2023.posts_file(cache, cache)
 
     def test_what_a_run_leaves(self):
+        self.enter_context(forked_training.patched())
         tree, *rest, plain = xu_2023.SETTINGS
         made = xu_2023.prepare(
             "training_blogs",
@@ -219,6 +221,7 @@ class StudyTest(absltest.TestCase):
             self.enter_context(
                 mock.patch.object(training_runs, "num_clients", return_value=100_000)
             )
+            self.enter_context(forked_training.patched())
             with self.assertRaisesRegex(RuntimeError, "DP-FTRL .* exit code 2"):
                 list(study.run(made, directory))
 
