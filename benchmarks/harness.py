@@ -9,11 +9,10 @@ import json
 import os
 import platform
 import re
-import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
@@ -197,17 +196,3 @@ def seconds(work: Callable[[], object]) -> float:
     start = time.perf_counter()
     work()
     return time.perf_counter() - start
-
-
-def spread(name: str, values: Sequence[float]) -> dict[str, float]:
-    """Returns the columns of a repeated measurement.
-
-    Args:
-        name: Column of the median; the least and the most have it with an ending.
-        values: Values, at least one.
-    """
-    return {
-        name: statistics.median(values),
-        f"{name}_least": min(values),
-        f"{name}_most": max(values),
-    }

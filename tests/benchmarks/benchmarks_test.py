@@ -26,11 +26,6 @@ class BenchmarksTest(parameterized.TestCase):
             "NumPy, report by report",
         ),
         (
-            "population",
-            "--num_clients=200 --num_repeats=1 --results_dir=results",
-            "as many distinct",
-        ),
-        (
             "randomizers",
             "--repeats=1 --most_one_by_one=10000 --client_reports=100 "
             "--results_dir=results",
