@@ -91,7 +91,7 @@ def part_name(setting: str, repeat: int) -> str:
     return f"{name}_repeat_{repeat + 1}"
 
 
-def places_of(study: Study) -> list[study_parts.Place]:
+def runs_of(study: Study) -> list[study_parts.StudyRun]:
     """Returns the repeats of settings in the order in which they run.
 
     Raises:
@@ -110,25 +110,25 @@ def places_of(study: Study) -> list[study_parts.Place]:
 def run(
     study: Study,
     directory: run_directory.RunDirectory,
-    share: Sequence[study_parts.Place] | None = None,
+    share: Sequence[study_parts.StudyRun] | None = None,
 ) -> Iterator[Tables]:
     """Runs the rest of a study.
 
     Args:
         study: The study.
         directory: Directory of a checkpoint after each run of a setting.
-        share: The part of `places_of` that is run here; None for all.
+        share: The part of `runs_of` that is run here; None for all.
 
     Yields:
         After each repeat of all settings, the tables so far.
     """
-    places = places_of(study)
-    share = places if share is None else share
+    runs = runs_of(study)
+    share = runs if share is None else share
     saved = directory.load_checkpoint() or {"done": [], "tables": {}}
     for repeat in range(study.num_repeats):
         for setting in study.settings:
-            place = [setting.name, repeat]
-            if place in saved["done"] or tuple(place) not in share:
+            one = [setting.name, repeat]
+            if one in saved["done"] or tuple(one) not in share:
                 continue
             logging.info("%s, repeat %d:", setting.name, repeat + 1)
             with directory.part(part_name(setting.name, repeat)) as part:
@@ -137,7 +137,7 @@ def run(
                 saved["tables"].setdefault(name, []).extend(
                     {"setting": setting.name, "repeat": repeat} | row for row in rows
                 )
-            saved["done"].append(place)
+            saved["done"].append(one)
             directory.save_checkpoint(saved)
         yield {name: pd.DataFrame(rows) for name, rows in saved["tables"].items()}
 
@@ -171,24 +171,24 @@ def perform(
             parts are not those of this study.
         ValueError: If the population is not enough; a new run leaves nothing behind.
     """
-    places = places_of(study)
+    runs = runs_of(study)
     # A resumed run has its directory, and parts may be gathered without a population.
     is_new = not arguments.resume and not parts
     if is_new and isinstance(study, StudyOfPopulation):
         study.check_clients()
     with arguments.open_run(program, dict(study.data)) as directory:
         if part is not None:
-            for _ in run(study, directory, part.of(places)):
+            for _ in run(study, directory, part.of(runs)):
                 pass
             directory.complete()
             print(f"Part {part.number} of {part.count}: {directory.path}")
             return
         if make_parts is not None:
-            parts = make_parts(directory, len(places))
+            parts = make_parts(directory, len(runs))
         if parts:
-            folders = [part_name(*place) for place in places]
+            folders = [part_name(*one) for one in runs]
             directory.save_checkpoint(
-                study_parts.gather(directory, places, folders, parts)
+                study_parts.gather(directory, runs, folders, parts)
             )
         folder = run_files.RunFiles(results)
         folder.make()

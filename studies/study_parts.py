@@ -3,7 +3,7 @@
     scripts/run reproduce --study=NAME --study_part=2/8 --output_dir=parts/2
     scripts/run reproduce --study=NAME --gather=parts/1,parts/2,...
 
-A repeat of a setting is in the part that its place says, the same wherever it is asked.
+A run, a repeat of a setting, is in one part, which follows from its number alone.
 """
 
 import dataclasses
@@ -17,10 +17,11 @@ from federated_hh.run_directory import directory as run_directory
 from federated_hh.run_directory import files as run_files
 from federated_hh.run_directory import record as run_record
 
-# What differs between parts, and what they are gathered into.
+# Flags that differ between parts, and from those of the run that gathers them.
 _OF_A_PART = re.compile("--(study_part|gather|results_dir)=.*")
 
-Place = tuple[str, int]
+# A setting's name, and the number of a repeat.
+StudyRun = tuple[str, int]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,8 +29,8 @@ class StudyPart:
     """One of the parts that a study is split into.
 
     Attributes:
-        number: From 1.
-        count: The count of the parts.
+        number: Number of the part, from 1.
+        count: Number of parts.
     """
 
     number: int
@@ -51,14 +52,14 @@ class StudyPart:
             )
         return cls(number, count)
 
-    def of(self, places: Sequence[Place]) -> list[Place]:
-        """Returns the part's share: every `count`-th place."""
-        return list(places[self.number - 1 :: self.count])
+    def of(self, runs: Sequence[StudyRun]) -> list[StudyRun]:
+        """Returns the part's share: every `count`-th run."""
+        return list(runs[self.number - 1 :: self.count])
 
 
 def gather(
     directory: run_directory.RunDirectory,
-    places: Sequence[Place],
+    runs: Sequence[StudyRun],
     folders: Sequence[str],
     paths: Sequence[str],
 ) -> dict[str, Any]:
@@ -67,8 +68,8 @@ def gather(
     Args:
         directory: The directory of the whole study; gets the folders of the parts'
             runs.
-        places: All of the study, in their order.
-        folders: The folder of the run of each place.
+        runs: All runs of the study, in their order.
+        folders: Folder of each run.
         paths: The run directories of the parts.
 
     Returns:
@@ -76,42 +77,42 @@ def gather(
 
     Raises:
         RunDirectoryError: If a part is of another study, data, flags or code, or does
-            not hold what it says, or places are missing or come twice.
+            not hold what it says, or runs are missing or come twice.
     """
-    rows: dict[str, dict[Place, list[Any]]] = {}
-    found: dict[Place, str] = {}
+    rows: dict[str, dict[StudyRun, list[Any]]] = {}
+    found: dict[StudyRun, str] = {}
     for path in paths:
         state = _state_of(path, directory)
         for setting, repeat in state["done"]:
-            place = (setting, repeat)
-            if place in found:
+            one = (setting, repeat)
+            if one in found:
                 raise run_files.RunDirectoryError(
-                    f"--gather: {path} and {found[place]} both have {setting}, repeat "
+                    f"--gather: {path} and {found[one]} both have {setting}, repeat "
                     f"{repeat + 1}; name each part once"
                 )
-            found[place] = path
+            found[one] = path
         for name, table in state["tables"].items():
             for row in table:
-                place = (row["setting"], row["repeat"])
-                rows.setdefault(name, {}).setdefault(place, []).append(row)
-    missing = [place for place in places if place not in found]
+                one = (row["setting"], row["repeat"])
+                rows.setdefault(name, {}).setdefault(one, []).append(row)
+    missing = [one for one in runs if one not in found]
     if missing:
         names = ", ".join(
             f"{name}, repeat {repeat + 1}" for name, repeat in missing[:5]
         )
         raise run_files.RunDirectoryError(
-            f"--gather: {len(missing)} of {len(places)} runs are in no part, as "
+            f"--gather: {len(missing)} of {len(runs)} runs are in no part, as "
             f"{names}; run the parts that are missing, or name them"
         )
-    for place, folder in zip(places, folders, strict=True):
-        source = pathlib.Path(found[place]) / folder
+    for one, folder in zip(runs, folders, strict=True):
+        source = pathlib.Path(found[one]) / folder
         if source.exists():
             shutil.copytree(source, directory.path / folder, dirs_exist_ok=True)
     return {
-        "done": [list(place) for place in places],
+        "done": [list(one) for one in runs],
         "tables": {
-            name: [row for place in places for row in of_place.get(place, [])]
-            for name, of_place in rows.items()
+            name: [row for one in runs for row in of_run.get(one, [])]
+            for name, of_run in rows.items()
         },
     }
 
