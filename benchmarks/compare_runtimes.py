@@ -27,7 +27,9 @@ class Options(harness.Options):
     """Device, and sizes of the rounds."""
 
     in_process_device: str | None = option(
-        None, "What computes in this program, such as /GPU:0; TensorFlow's choice."
+        None,
+        "Device that computes in this program, such as /GPU:0; by default "
+        "TensorFlow's choice.",
     )
     num_clients: int = option(
         200_000, "Clients of the population.", least=10_000, most=10**9

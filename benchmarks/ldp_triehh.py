@@ -51,7 +51,7 @@ class Options(harness.Options):
 
     results_dir: str = harness.results_dir("benchmark_ldp_triehh")
     cache_dir: str | None = option(
-        None, "Where the population is kept; by default it is not."
+        None, "Directory that keeps the population; by default it is not kept."
     )
     study_scale: float = option(
         1.0,

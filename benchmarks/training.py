@@ -64,13 +64,13 @@ class Options(harness.Options):
 
     results_dir: str | None = option(
         None,
-        "Where to write; results/benchmark_training where all parts are measured, and "
-        "nowhere where one is.",
+        "Folder of the results; by default results/benchmark_training where all parts "
+        "are measured, and none where one is.",
     )
     parts: str = option(
         _ALL,
-        "What to measure; noise takes half a minute, clients some six, threads some "
-        "five.",
+        "Parts that are measured; noise takes half a minute, clients some six, "
+        "threads some five.",
         choices=(_ALL, *_PARTS),
     )
     timed_clients: int = option(

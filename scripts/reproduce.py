@@ -3,8 +3,8 @@
 scripts/run reproduce --study=oov_table1 --scale=0.05
 
 Each study has flags of its own: `--study=NAME --help` shows them. Writes CSV, PNG, a
-Markdown table and how all of it was made to --results_dir. A study that was interrupted
-goes on with --resume and --output_dir.
+Markdown table and how all of it was made to --results_dir. An interrupted study
+is resumed with --resume and --output_dir.
 """
 
 import functools
@@ -32,12 +32,12 @@ _STUDY = flags.DEFINE_enum(
     "study",
     None,
     list(studies.MODULES),
-    "What to run; a run that is continued knows it.",
+    "Study to run; a resumed run knows its own.",
 )
 _RESULTS_DIR = flags.DEFINE_string(
     "results_dir",
     None,
-    "Where tables and plots go; results/STUDY in the working directory by default.",
+    "Folder of tables and plots; by default results/STUDY in the working directory.",
 )
 _CACHE = flags.DEFINE_string(
     "population_cache",

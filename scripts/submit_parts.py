@@ -24,12 +24,12 @@ from studies import study_jobs
 class Options:
     """How a study's parts are run."""
 
-    parts: int = option(REQUIRED, "How many jobs.", least=1, most=100_000)
+    parts: int = option(REQUIRED, "Number of jobs.", least=1, most=100_000)
     folder: str = option(
         REQUIRED, "Takes the parts' runs and the jobs' logs; all machines see it."
     )
     cluster: str = option(
-        "slurm", "What runs jobs.", choices=("slurm", "local", "debug")
+        "slurm", "System that runs the jobs.", choices=("slurm", "local", "debug")
     )
     partition: str | None = option(None, "A partition of Slurm.")
     cores: int = option(2, "Cores of a job.", least=1, most=10_000)

@@ -36,7 +36,7 @@ class Options(study_options.ComputedOptions):
 
     cohorts_per_decade: int = option(
         2,
-        "How many cohort sizes there are from each power of ten to the next.",
+        "Cohort sizes from each power of ten to the next.",
         least=1,
         most=100,
     )

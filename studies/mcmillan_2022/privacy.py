@@ -42,8 +42,8 @@ class Options(study_options.ComputedOptions):
 
     cohorts_per_decade: int = option(
         4,
-        "How many cohort sizes of Figure 1 there are from each power of ten to the "
-        "next; each takes ten seconds.",
+        "Cohort sizes of Figure 1 from each power of ten to the next; each takes ten "
+        "seconds.",
         least=1,
         most=100,
     )

@@ -29,9 +29,7 @@ _DEVICES = (10_000, 100_000, 1_000_000)
 class Options(study_options.ComputedOptions):
     """Number of runs."""
 
-    runs: int = option(
-        100, "How often each histogram is asked for.", least=2, most=100_000
-    )
+    runs: int = option(100, "Number of runs of each histogram.", least=2, most=100_000)
 
 
 def true_histogram(devices: int) -> np.ndarray:

@@ -112,7 +112,7 @@ class Options(study_options.ComputedOptions):
     )
     common_law: str = option(
         "pitman_yor",
-        "How likely the target words are: as in English, or, with 'pitman_yor', the "
+        "Law of the target words: as in English, or, with 'pitman_yor', the "
         "expected masses of such a law by rank. Then all words that a client types "
         "are target words.",
         choices=population_options.COMMON_LAWS,
@@ -144,7 +144,7 @@ class Options(study_options.ComputedOptions):
         below=1,
     )
     trending_words: int = option(
-        70, "How many target words are in fashion.", least=1, most=_LIST_WORDS
+        70, "Number of target words in fashion.", least=1, most=_LIST_WORDS
     )
     trending_exponent: float = option(
         0.3,

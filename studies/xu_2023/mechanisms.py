@@ -108,7 +108,7 @@ class Options(study_options.StudyOptions):
     )
     settings: tuple[str, ...] = option(
         tuple(setting.name for setting in SETTINGS),
-        "Which mechanisms are run, of " + ", ".join(s.name for s in SETTINGS) + ".",
+        "Mechanisms that are run, of " + ", ".join(s.name for s in SETTINGS) + ".",
     )
 
     def __post_init__(self):

@@ -105,7 +105,7 @@ class Options(study_options.StudyOptions):
     )
     steps: tuple[str, ...] = option(
         (),
-        "Which are run, of "
+        "Steps that are run, of "
         + ", ".join(step.name for step in steps_lib.STEPS)
         + "; the chat's comes with those that begin with it. Of the choice of rates, "
         "of clients_3_server_4 and its like. By default all.",

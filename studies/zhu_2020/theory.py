@@ -29,7 +29,7 @@ class Options(study_options.ComputedOptions):
 
     num_frequencies: int = option(
         5,
-        "How many frequencies of Figure 2, from 0.0001 to 0.01; each takes a minute.",
+        "Frequencies of Figure 2, from 0.0001 to 0.01; each takes a minute.",
         least=2,
         most=100,
     )
