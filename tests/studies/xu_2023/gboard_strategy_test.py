@@ -361,6 +361,10 @@ class StrategyTest(parameterized.TestCase):
         ),
         (dict(noises_per_client=("0",)), "noises_per_client=0: has to be one to 5"),
         (
+            dict(noises_per_client=("0.1", "1e9")),
+            "times small_report_goal=6: a noise multiplier of 6e",
+        ),
+        (
             dict(noises_per_client=("0.0001", "0.1")),
             r"noises_per_client=0.0001,0.1 times small_report_goal=6: a noise "
             r"multiplier of 0.0006; it has to be a number in \[0.001, ",
