@@ -134,12 +134,12 @@ def _of(
         by_hand = steps.Steps(
             algorithm, seed=_SEED, noise_key=noise_keys.NoiseKey.of_seed(_SEED)
         )
-        place = by_hand.begin()
-        while (query := algorithm.next_query(place.state)) is not None:
-            drawn = by_hand.draw(place)
-            total = by_hand.ask(place, query, drawn.cohort)
+        progress = by_hand.begin()
+        while (query := algorithm.next_query(progress.state)) is not None:
+            drawn = by_hand.draw(progress)
+            total = by_hand.ask(progress, query, drawn.cohort)
             yield {sums: total}
-            place = by_hand.update(place, query, drawn, total).place
+            progress = by_hand.update(progress, query, drawn, total).progress
 
     return Workload(name, clients, True, rounds)
 

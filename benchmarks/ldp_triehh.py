@@ -123,7 +123,7 @@ class Benchmark:
 
     Attributes:
         population: The clients.
-        place: State before level 2, once `stages` was measured.
+        progress: State before level 2, once `stages` was measured.
     """
 
     def __init__(self, options: Options, directory: str):
@@ -142,7 +142,7 @@ class Benchmark:
             directory,
         )
         self.clients = self.population.num_clients // options.max_depth
-        self.place: Any = None
+        self.progress: Any = None
 
     def algorithm(self, cohort_size: int, **options):
         """Returns LDP TrieHH with the paper's parameters and the random sampler."""
@@ -169,22 +169,22 @@ class Benchmark:
 
         algorithm = self.algorithm(self.clients)
         parts, rows = _steps_of(algorithm), []
-        place = parts.begin()
-        while (query := algorithm.next_query(place.state)) is not None:
+        progress = parts.begin()
+        while (query := algorithm.next_query(progress.state)) is not None:
             with resource_usage.Usage() as usage:
                 moments = [time.perf_counter()]
-                drawn = parts.draw(place)
+                drawn = parts.draw(progress)
                 moments.append(time.perf_counter())
-                total = parts.ask(place, query, drawn.cohort)
+                total = parts.ask(progress, query, drawn.cohort)
                 moments.append(time.perf_counter())
-                step = parts.update(place, query, drawn, total)
+                step = parts.update(progress, query, drawn, total)
                 moments.append(time.perf_counter())
             # Once more, as the step has the sum of the reports in it.
-            algorithm.update(place.state, step.released)
+            algorithm.update(progress.state, step.released)
             top_k = time.perf_counter() - moments[-1]
             cohort, select, update = (b - a for a, b in itertools.pairwise(moments))
-            place = step.place
-            self.place = self.place or place
+            progress = step.progress
+            self.progress = self.progress or progress
             counted = ("level", "clients", "reports", "candidates")
             rows.append(
                 {
@@ -232,11 +232,14 @@ class Benchmark:
                 num_blocks=num_blocks,
                 report_sampling=parameters.ReportSampling.PER_REPORT,
             )
-            parts, query = _steps_of(algorithm), algorithm.next_query(self.place.state)
+            parts, query = (
+                _steps_of(algorithm),
+                algorithm.next_query(self.progress.state),
+            )
             cohort = parts.draw(parts.begin()).cohort
-            parts.ask(self.place, query, cohort)  # builds the computation
+            parts.ask(self.progress, query, cohort)  # builds the computation
             with resource_usage.Usage() as usage:
-                votes = parts.ask(self.place, query, cohort)
+                votes = parts.ask(self.progress, query, cohort)
             randomizer = algorithm.parameters.randomizer(len(votes))
             size = randomizer.subset_size
             add(way, devices * _BOUND, votes.sum(), size, usage)
@@ -260,7 +263,7 @@ class Benchmark:
         algorithm = self.algorithm(self.clients, num_blocks=num_blocks)
         order = np.random.default_rng(_SEED).permutation(self.population.num_clients)
         sizes = [n for k in range(4, 10) for n in (10**k, 3 * 10**k) if n <= len(order)]
-        state, stream = self.place.state, streams.Stream(_SEED)
+        state, stream = self.progress.state, streams.Stream(_SEED)
         randomizer = algorithm.parameters.randomizer(state.trie.num_candidates)
         query = algorithm.next_query(state)
         query.ask(np.sort(order[:1000]), stream)  # builds the computation

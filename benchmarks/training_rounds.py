@@ -100,17 +100,17 @@ def _run(algorithm: "dp_ftrl.DpFtrl", num_rounds: int) -> Iterator[dict[str, Any
             algorithm,
             seed=SEED,
             noise_key=noise_keys.NoiseKey.of_seed(SEED),
-            parking_place=run_files.RunFiles(pathlib.Path(spilled)),
+            spill_folder=run_files.RunFiles(pathlib.Path(spilled)),
         )
-        place = by_hand.begin()
+        progress = by_hand.begin()
         for number in range(num_rounds + 1):
-            drawn = by_hand.draw(place)
+            drawn = by_hand.draw(progress)
             with resource_usage.Usage() as usage:
-                query = algorithm.next_query(place.state)
+                query = algorithm.next_query(progress.state)
                 assert query is not None
-                sums = by_hand.ask(place, query, drawn.cohort)
+                sums = by_hand.ask(progress, query, drawn.cohort)
                 clients_done = time.perf_counter()
-                place = by_hand.update(place, query, drawn, sums).place
+                progress = by_hand.update(progress, query, drawn, sums).progress
                 memory.return_freed()
                 server_seconds = time.perf_counter() - clients_done
             if not number:

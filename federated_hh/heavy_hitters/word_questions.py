@@ -123,11 +123,6 @@ class WordQuestions(algorithm.Algorithm[S, np.ndarray]):
                 [num_items].
         """
 
-    @functools.cached_property
-    def _words(self) -> list[str]:
-        """All words of the population, which take long to make for each round."""
-        return self.clients.words.to_pylist()
-
     def describe(self) -> dict[str, Any]:
         """Returns all that a sum depends on besides the plan; a subclass adds to it."""
         return {"population": self.clients.fingerprint, "items": self.num_items}

@@ -225,7 +225,7 @@ class _Loop(Generic[S]):
         asked = progress.repeat, progress.rounds + 1
         try:
             return self._steps.ask(progress, query, cohort, self._failed.count(*asked))
-        except Exception as error:
+        except RuntimeError as error:
             # Imported for this: what has no masks loads nothing of theirs.
             from federated_hh.runtime.masking import messages
 

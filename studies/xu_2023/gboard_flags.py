@@ -9,6 +9,7 @@ from federated_hh.command_line import path_flags
 from federated_hh.options import option_flags
 from studies.xu_2023.gboard_options import Options
 from studies.xu_2023.gboard_privacy import Decisions
+from training.federated import plans
 from training.federated.options import TrainingOptions
 
 # Flags that the strategy decides; those of the given flagfile do not count.

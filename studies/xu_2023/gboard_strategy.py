@@ -31,6 +31,7 @@ from studies import study, training_runs
 from studies.xu_2023 import gboard_flags, gboard_page, gboard_privacy
 from studies.xu_2023.gboard_options import Options, numbers
 from studies.xu_2023.gboard_privacy import Decisions
+from training.federated import plans
 from training.federated.options import TrainingOptions
 from training.models import metric_names
 

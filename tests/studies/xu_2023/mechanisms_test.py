@@ -24,7 +24,7 @@ from studies import study, training_runs
 from studies.xu_2023 import mechanisms as xu_2023
 from tests import ROOT
 from tests.studies import forked_training
-from training.federated import dp_ftrl_parameters
+from training.federated import mechanisms
 from training.models import metric_names
 
 _KEY = noise_keys.NoiseKey.of_seed(1)
