@@ -6,6 +6,6 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
     submod_attrs={
         "page": ["Page", "Section"],
-        "summary": ["Verdict"],
+        "summary": ["Summary"],
     },
 )

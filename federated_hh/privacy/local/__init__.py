@@ -7,7 +7,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
     submod_attrs={
         "device_policy": ["Limits", "Policy"],
         "device_reports_plan": ["DeviceReports", "MinimumCohort"],
-        "plan": ["LocalReports", "one_report"],
+        "reports": ["LdpTrieHHReports", "LocalReports", "OneReport"],
         "sketch_plan": ["SketchReports"],
     },
 )

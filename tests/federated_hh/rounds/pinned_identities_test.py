@@ -87,7 +87,7 @@ class PinnedTest(parameterized.TestCase):
     def test_every_part_of_the_house_has_an_identity(self):
         for root in ("federated_hh", "training"):
             for path in (ROOT / root).rglob("*.py"):
-                if "app.run(" not in path.read_text():
+                if "__main__" not in path.read_text():
                     module = path.relative_to(ROOT).with_suffix("")
                     importlib.import_module(".".join(module.parts))
         found = []
