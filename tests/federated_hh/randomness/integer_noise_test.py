@@ -209,6 +209,27 @@ class NoiseTest(parameterized.TestCase):
             for before in (base, *others[:i]):
                 self.assertLess(np.count_nonzero(before == other), 3)
 
+    @parameterized.parameters(noise.Tree, noise.Independent)
+    def test_nearby_scales_share_no_bits(self, kind):
+        # With shared bits all 2,000 would be within 2^10; else 1.2 within 2^20.
+        zeros = np.zeros(2000, np.int64)
+        stddevs = (2.0**30, 2.0**30 * (1 + 2.0**-30))
+        one, other = (
+            Process(kind, stddev).add(zeros, noise.NoiseState())[0]
+            for stddev in stddevs
+        )
+        self.assertLess(np.count_nonzero(abs(one - other) < 2**20), 20)
+
+    def test_a_node_is_the_sum_of_its_rounds_whatever_their_histories(self):
+        process = Process(noise.Tree, 2.0**40)
+        nodes = noise_of_nodes(process)  # refuses a node that is drawn in two ways
+        totals = np.arange(24).reshape(8, 3)
+        state = noise.NoiseState()
+        for number, total in enumerate(totals):
+            _, state = process.add(total, state, number.to_bytes(32, "big"))
+        (node,) = state.nodes
+        np.testing.assert_array_equal(node.total - nodes[0, 3, 0], totals.sum(axis=0))
+
     def test_it_is_the_tree_of_tensorflow_privacy_with_the_same_nodes(self):
         rounds = 21
         process = Process(noise.Tree, 1e6)

@@ -98,7 +98,15 @@ class DisjointCohortsTest(parameterized.TestCase):
         self.assertFalse(nobody.took_part.any())
 
     def test_a_client_takes_part_once(self):
-        self.assertEqual(samplers.DisjointCohorts(10, 2).limits(5).max_participation, 1)
+        limits = samplers.DisjointCohorts(10, 2).limits(5)
+        self.assertEqual((limits.max_participation, limits.min_separation), (1, 4))
+
+    def test_a_state_of_another_round(self):
+        sampler = samplers.DisjointCohorts(10, 2)
+        with self.assertRaisesRegex(
+            samplers.ClientTakesPartTwiceError, "round 2: 0 cohorts took part before"
+        ):
+            sampler.draw(sampler.initialize(), 1, streams.Stream(1))
 
 
 class EverybodyTest(absltest.TestCase):

@@ -96,6 +96,19 @@ class LimitsTest(parameterized.TestCase):
                 np.all(after.ready_at[cohort.cohort] == began + rule.timer_hours * 3600)
             )
 
+    def test_limits_are_those_that_the_rounds_allow(self):
+        rule = timers.Timers(
+            num_clients=60,
+            cohort_size=5,
+            num_rounds=36,
+            min_separation=5,
+            max_participation=9,
+        )
+        for rounds, most, separation in ((36, 6, 5), (7, 2, 5), (3, 1, 2)):
+            limits = rule.limits(rounds)
+            self.assertEqual(limits.max_participation, most)
+            self.assertEqual(limits.min_separation, separation)
+
     def test_the_tightest_min_separation_is_a_fixed_order(self):
         rule = timers.Timers(
             num_clients=12, cohort_size=3, num_rounds=20, min_separation=3
