@@ -161,6 +161,13 @@ class AccountantTest(parameterized.TestCase):
             self.assertIsNone(accountant.charge(1, _GRAMS, _asks(0.1)))
         self.assertEqual(accountant.charge(1, _GRAMS, _asks(1e-6)).check, 1)
 
+    def test_a_charge_is_on_disk_before_the_answer(self):
+        # What a power cut would show; 3 is "extra": the folder's entry is synced too.
+        path = os.path.join(self.create_tempdir().full_path, "spent.sqlite")
+        with budget.Accountant(cases.approval().policy, path) as accountant:
+            (level,) = accountant._database.execute("pragma synchronous").fetchone()
+        self.assertEqual(level, 3)
+
     def test_kept_when_the_device_stops_before_it_answers(self):
         path = os.path.join(self.create_tempdir().full_path, "spent.sqlite")
         root = str(ROOT)
