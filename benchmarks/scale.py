@@ -54,7 +54,7 @@ class Options(harness.Options):
 
     @property
     def backends(self) -> list[str]:
-        """What computes, by the names of `engine_workloads.computing`."""
+        """Runtimes, by the names of `engine_workloads.computing`."""
         ray = [f"ray {count}" for count in self.actors]
         return [engine_workloads.WORKER, engine_workloads.IN_PROCESS, *ray]
 

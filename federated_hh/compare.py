@@ -35,7 +35,7 @@ _PANELS_A_PICTURE = 6
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """Where the page is written."""
+    """Path of the page."""
 
     output: str = option("compare.html", "The page; another one there is replaced.")
 
@@ -53,9 +53,9 @@ class Compared:
     """A run, as far as it is compared.
 
     Attributes:
-        name: What the page calls it.
+        name: Name on the page.
         record: The record of `run.json`.
-        found: What it came to; empty where it is not finished.
+        found: Result; empty if the run is not finished.
         statement: The statement of privacy; None where it is not finished.
         metrics: A row a round: the simulator's view.
     """

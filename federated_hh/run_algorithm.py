@@ -34,7 +34,7 @@ _ALGORITHM = flags.DEFINE_string(
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """What any algorithm is run with."""
+    """Options of any algorithm's run."""
 
     num_repeats: int = option(
         1,

@@ -22,7 +22,7 @@ from studies import study_jobs
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """How a study's parts are run."""
+    """Options of a study's parts."""
 
     parts: int = option(REQUIRED, "Number of jobs.", least=1, most=100_000)
     folder: str = option(

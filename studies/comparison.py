@@ -71,7 +71,7 @@ class Contestant:
     Attributes:
         name: Name in tables and plots.
         make: Makes it for a task.
-        words: What it found, from its last state: the words, by the names of variants
+        words: Words found, from its last state, by the names of variants
             that differ in what the server makes of one run. The empty name is of the
             only one.
         worst_case: The least discovery rate of words, from its algorithm and how many

@@ -105,7 +105,7 @@ def shown(mean: float, half: float, form: str) -> str:
 
     Args:
         mean: The mean of the repeats.
-        half: From `half_of_mean`.
+        half: Half of the mean, from `half_of_mean`.
         form: Format of both, such as `.3f`.
     """
     text = format(mean, form)

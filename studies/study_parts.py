@@ -63,7 +63,7 @@ def gather(
     folders: Sequence[str],
     paths: Sequence[str],
 ) -> dict[str, Any]:
-    """Takes over what parts of a study have done.
+    """Copies the finished runs of a study's parts.
 
     Args:
         directory: The directory of the whole study; gets the folders of the parts'

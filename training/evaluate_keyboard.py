@@ -62,7 +62,7 @@ def _check_flags() -> None:
 
 
 def _take_population(models: Sequence[str]) -> None:
-    """Takes the flags of the population from the models' run; given ones stay."""
+    """Adopts the population's flags from the models' run; given ones stay."""
     from training.models import finished_runs as keyboard_runs
 
     runs = map(keyboard_runs.TrainingRun.of_model, models)

@@ -168,7 +168,7 @@ def check_central(
     Args:
         options: The options of the training.
         num_tokens: Size of the vocabulary with its special tokens.
-        num_parameters: From `parameters_of`.
+        num_parameters: Number of parameters, from `parameters_of`.
     """
     places = options.batch_size * (options.max_words + 1)
     # Weights and two moments, before and after, gradients, and a checkpoint of them.

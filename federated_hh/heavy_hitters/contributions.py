@@ -138,7 +138,7 @@ def _choose(
             2^31 - 1 counts as that; None for random ones.
         begins: int64, shape [block]: where the items of a device begin.
         held: int64, shape [block]: how many a device has.
-        bound: How many to choose.
+        bound: Number to choose.
         seed: int32, shape [2].
     """
     most = tf.reduce_max(tf.concat([held, [0]], axis=0))

@@ -118,7 +118,7 @@ class CountingTask:
         clients: np.ndarray,
         counted: np.ndarray | None = None,
     ):
-        """Takes a group of clients.
+        """Stores a group of clients.
 
         Args:
             population: The population.
@@ -148,7 +148,7 @@ class CountingTask:
 
         Args:
             word_sets: For each set the places of its words in the population's words.
-            population_size: How many clients the group was drawn from, for the finite
+            population_size: Clients that the group was drawn from, for the finite
                 population correction; None for the whole population.
 
         Returns:

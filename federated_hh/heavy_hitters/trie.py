@@ -50,7 +50,7 @@ class PrefixTrie:
     frontier node and symbol s has the index f * alphabet.num_symbols + s.
 
     Attributes:
-        alphabet: What the prefixes are made of.
+        alphabet: Alphabet of the prefixes.
         levels: The learned prefixes by length; levels[i] holds those of length i + 1.
     """
 

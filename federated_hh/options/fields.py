@@ -110,7 +110,7 @@ def option(
     mean is refused at once.
 
     Args:
-        default: What it is where it is not given; `REQUIRED` where it has to be given.
+        default: Value if it is not given; `REQUIRED` if it has to be given.
         help: Meaning, in a sentence.
         least: The smallest number that is allowed.
         most: The largest one.

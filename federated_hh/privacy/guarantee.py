@@ -21,7 +21,7 @@ class Guarantee:
             larger. False for an estimate or a lower bound.
         one_sided: Whether it holds from D to D' only, the direction that `adjacency`
             names; False where it holds in both directions.
-        adjacency: Which pairs of data sets are compared.
+        adjacency: Compared pairs of data sets.
         assumptions: What has to hold for these numbers, beyond the statement's own
             assumptions; may be empty.
         of_one_repeat: Whether it is of one repeat alone, of several that were run.

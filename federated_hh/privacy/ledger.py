@@ -50,7 +50,7 @@ def converted(guarantee: Guarantee, adjacency: Adjacency) -> Guarantee:
 
     Args:
         guarantee: Guarantee.
-        adjacency: What it is to be for.
+        adjacency: Wanted adjacency.
 
     Raises:
         ValueError: There is no such conversion, or it would leave no guarantee.
@@ -122,7 +122,7 @@ class Ledger:
         """Makes an empty ledger.
 
         Args:
-            adjacency: What the total is for.
+            adjacency: Adjacency of the total.
         """
         self.adjacency = adjacency
         self._entries: list[Entry] = []

@@ -115,7 +115,7 @@ def of_guarantee(epsilon: float, delta: float, count: int = 1) -> Mechanisms:
     Args:
         epsilon: The epsilon of each, above 0.
         delta: The delta of each, in [0, 1).
-        count: How many, 1 to 10^7.
+        count: Number of mechanisms, 1 to 10^7.
 
     Raises:
         ValueError: An argument is outside its range.
@@ -178,7 +178,7 @@ def composed_delta(
 
     Args:
         mechanisms: The mechanisms of one adjacency; at least one.
-        epsilon: Of all together, of any sign.
+        epsilon: Epsilon of all together, of any sign.
         points: Losses of each mechanism's law; fewer are faster and a looser bound.
 
     Returns:

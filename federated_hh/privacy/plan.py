@@ -57,7 +57,7 @@ class Draw(Generic[P]):
     Attributes:
         cohort: int64 [cohort_size], ascending, distinct.
         state: The state of the sampler after the draw.
-        metrics: What only the simulator knows of how they came together.
+        metrics: Metrics of the draw that only the simulator knows.
     """
 
     cohort: np.ndarray
@@ -265,7 +265,7 @@ class Plan(Generic[_SamplerT, _ContributionT, _MechanismT]):
 
     Attributes:
         sampler: Sampler of the cohorts.
-        contribution: What one client may send.
+        contribution: One client's message.
         mechanism: Mechanism that releases the sum.
 
     Raises:

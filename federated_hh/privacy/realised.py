@@ -26,7 +26,7 @@ class Round:
     Attributes:
         repeat: Number of the run among those on the population, from 0.
         number: The round of that run, from 1.
-        clients: How many clients were asked; at least 1.
+        clients: Number of clients asked, at least 1.
         cohort: SHA-256 of who was asked; see `of`. A secret where the sampling
             protects: a record is kept, and not published.
         code: Digest of what asked them: code and packages, plan, data and seed.
@@ -64,9 +64,9 @@ class Round:
         Args:
             repeat: From 0.
             number: From 1.
-            cohort: Who was asked: int64, shape [clients], indices of clients.
-            code: As in the class.
-            facts: As in the class.
+            cohort: Clients asked: int64 [clients], indices.
+            code: Digest of the code, as in the class.
+            facts: Facts, as in the class.
         """
         digest = cohort_digest(cohort)
         return cls(repeat, number, len(cohort), digest, code, dict(facts or {}))
@@ -78,7 +78,7 @@ class Realised:
 
     Attributes:
         rounds: Number of rounds, at least 1.
-        clients: How many clients they asked together, with repetition.
+        clients: Number of clients asked in all rounds, with repetition.
     """
 
     rounds: int

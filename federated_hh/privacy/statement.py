@@ -80,8 +80,8 @@ class PrivacyStatement:
         guarantees: Guarantees; empty only together with `no_guarantee_reason`.
         no_guarantee_reason: Why nothing is guaranteed; None where something is.
         parameters: Name to number or text, of all that the numbers depend on.
-        accounting: How the numbers were computed.
-        assumptions: What has to hold in the system for the guarantees.
+        accounting: Computation of the numbers.
+        assumptions: Assumptions on the system.
         not_counted: Data and events that the guarantees do not cover.
         verifiability: Ways for others to check the claims.
         realised: The rounds that the numbers are from; None where they are planned,

@@ -28,7 +28,7 @@ class AffineHashes:
         num_functions: Number of functions, in [1, 2^20].
         num_cells: A power of two in [2, 2^20].
         domain_size: In [2, 2^31 - 1].
-        seed: Which functions; at least 0. It is no secret.
+        seed: Public seed of the functions, at least 0.
 
     Raises:
         ValueError: If one is out of its range.
@@ -71,7 +71,7 @@ class AffineHashes:
         """Returns the cells of items.
 
         Args:
-            functions: Which function of each: integers, of a shape that fits `items`.
+            functions: Each item's function: integers, of a shape that fits `items`.
             items: Integers in [0, domain_size).
 
         Returns:

@@ -87,7 +87,7 @@ def exact(formula: Callable[[decimal.Decimal], decimal.Decimal], epsilon: float)
     """Evaluates a formula of e^epsilon to 60 digits.
 
     Args:
-        formula: Takes e^epsilon, gives a probability.
+        formula: Function from e^epsilon to a probability.
         epsilon: The exponent.
 
     Returns:

@@ -118,7 +118,7 @@ class CountMeanSketch(local_randomizer.LocalRandomizer):
             float64, of the shape of `true_counts`.
 
         Raises:
-            ValueError: See the base class.
+            ValueError: As in the base class.
         """
         return super().variance(true_counts, num_reports)
 

@@ -196,7 +196,7 @@ class LocalRandomizer(abc.ABC):
             items: Checked.
             seed: Checked.
             count: From reports to int64 counts of a shape.
-            shape: That one.
+            shape: Shape of the result.
             values_per_report: Numbers of a report in memory.
         """
         batch = max(1, _VALUES_AT_ONCE // values_per_report)

@@ -113,7 +113,7 @@ def curves(
     Args:
         axes: The axes to draw on.
         table: A table with the columns.
-        names: By column: what it is called, and its color.
+        names: Label and color, by column.
         **line: Their look, as for `Axes.plot`.
     """
     for column, (label, color) in names.items():
@@ -126,7 +126,7 @@ def straight_lines(axes: "axes_lib.Axes", values: Mapping[str, float]) -> None:
 
     Args:
         axes: The axes to draw on.
-        values: By what they are called.
+        values: Values by name.
     """
     looks = itertools.product((MUTED, INK, PURPLE), _DASHES)
     for (color, dashes), (label, value) in zip(looks, values.items(), strict=False):

@@ -38,7 +38,7 @@ class Answer:
     """The sums of a cohort.
 
     Attributes:
-        sums: By name.
+        sums: Sums by name.
         num_summed: Number of clients in them: all, or those who did not drop out
             of a masked sum.
     """

@@ -68,7 +68,7 @@ def read(
 
     Args:
         folder: Folder of the file.
-        saved: From `write`.
+        saved: Record, from `write`.
         keep: Is given each array with its path in the value, before the next one is
             read, and returns the array that is to be kept for it.
 

@@ -62,8 +62,8 @@ def decode(kind: Any, tree: Any, arrays: Mapping[str, np.ndarray]) -> Any:
 
     Args:
         kind: Its type, as an annotation has it.
-        tree: From `encode`.
-        arrays: From `encode`.
+        tree: Tree, from `encode`.
+        arrays: Arrays, from `encode`.
 
     Raises:
         ValueError: If they are of a value of another type.

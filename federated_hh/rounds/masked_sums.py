@@ -45,7 +45,7 @@ class MaskedSums:
     """The masks of a run's sums."""
 
     def __init__(self, options: SecureSumOptions):
-        """Takes the options.
+        """Stores the options.
 
         Args:
             options: Options that ask for masks.

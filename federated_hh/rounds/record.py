@@ -59,11 +59,11 @@ class RoundRecord:
         return self._digests[count]
 
     def take_over(self, count: int, digest: str) -> None:
-        """Takes over the rounds that a checkpoint is of.
+        """Restores a checkpoint's rounds.
 
         Args:
             count: Number of its rounds.
-            digest: From `digest`.
+            digest: Digest, from `digest`.
 
         Raises:
             RecordError: If the file has others.

@@ -168,7 +168,7 @@ class Steps(Generic[S]):
         Args:
             progress: The repeat's state.
             query: The round's query.
-            cohort: From `draw`.
+            cohort: Cohort, from `draw`.
             failed: Number of failed attempts at this round.
 
         Raises:
@@ -197,8 +197,8 @@ class Steps(Generic[S]):
         Args:
             progress: The repeat's state.
             query: The round's query.
-            drawn: From `draw`.
-            total: From `ask`.
+            drawn: Draw, from `draw`.
+            total: Sum, from `ask`.
 
         Raises:
             RunDirectoryError: If the mechanism's state cannot be spilled to disk.

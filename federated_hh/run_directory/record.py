@@ -49,7 +49,7 @@ def new(
     Args:
         program: The program's name.
         flags: All flags that decide a result, as `--name=value`.
-        facts: What else a result depends on, such as the population's fingerprint.
+        facts: Further facts that a result depends on, such as the data's fingerprint.
         noise_key: The noise key of the run.
     """
     return {

@@ -49,9 +49,9 @@ def write(
     Args:
         directory: The directory of the run.
         prepared: Run that was made.
-        state: At its end.
+        state: Final state.
         statement: Privacy statement.
-        max_k: What is found is compared with the true top K.
+        max_k: Largest K of the comparison with the true top K.
         device: Device whose log to show; None for no log.
 
     Returns:

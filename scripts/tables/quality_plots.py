@@ -66,7 +66,7 @@ def table_of(runs: pd.DataFrame) -> bytes:
     """Returns the table of the values that are drawn: means over seeds.
 
     Args:
-        runs: From `on_level`.
+        runs: Runs, from `on_level`.
     """
     drawn = runs[runs["setting"].isin([setting.name for setting in _DRAWN])]
     groups = drawn.rename(columns=_COLUMNS).groupby(_KEYS)

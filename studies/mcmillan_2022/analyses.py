@@ -1,4 +1,4 @@
-"""What interaction gains: McMillan et al. 2022, section 1, as measured figures.
+"""The gain of interaction (McMillan et al. 2022, section 1), measured.
 
 Each analysis of `federated_hh.run_statistics` against its static baseline, at the same
 total privacy of a device: the same cohort aggregate epsilon and delta of all that it
@@ -68,7 +68,7 @@ class Data:
 
     @functools.cached_property
     def stored(self) -> "events.NGramEvents":
-        """What the devices store."""
+        """Options of the devices' data."""
         from federated_hh.statistics.recipes import events
 
         stored = events.NGramEvents.of(self._text, self.vocabulary, _WORDS, 1)

@@ -39,7 +39,7 @@ GRIDS = tuple(
 
 @dataclasses.dataclass(frozen=True)
 class Options(study_options.StudyOptions):
-    """How the study is run; each field is a flag."""
+    """Options of the study; each field is a flag."""
 
     data_dir: str | None = option(
         None,

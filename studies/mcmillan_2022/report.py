@@ -98,7 +98,7 @@ def gains(summary: pd.DataFrame, analysis: str) -> pd.DataFrame:
     """Returns the gain of `interactive` over the best static way.
 
     Args:
-        summary: From `summarize`.
+        summary: Summary, from `summarize`.
         analysis: One of `MEASURES`.
 
     Returns:

@@ -66,7 +66,7 @@ SETTINGS = {
 
 @dataclasses.dataclass(frozen=True)
 class Options(study_options.ComputedOptions):
-    """How a study is run; each field is a flag."""
+    """Options of a study; each field is a flag."""
 
     scale: float = option(
         0.05, "Part of the paper's clients: 1 is 15 million of them.", above=0, most=1

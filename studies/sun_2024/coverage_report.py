@@ -79,7 +79,7 @@ def to_markdown(title: str, summary: pd.DataFrame, notes: Sequence[str]) -> str:
 
     Args:
         title: Its heading.
-        summary: From `summarize`.
+        summary: Summary, from `summarize`.
         notes: Notes on it, a sentence or more each.
     """
     columns: dict[str, pages.Cell] = {
@@ -115,7 +115,7 @@ def plot(title: str, summary: pd.DataFrame) -> bytes:
 
     Args:
         title: The title of the plot.
-        summary: From `summarize`. Where settings differ in epsilon, it is the x axis.
+        summary: From `summarize`. If settings differ in epsilon, it is the x axis.
     """
     epsilons = summary["epsilon"].to_numpy(float)
     is_curve = len(set(epsilons)) == len(epsilons) > 1

@@ -1,4 +1,4 @@
-"""What the production setting of Sun et al. 2024, Section 4.1, guaranteed."""
+"""The guarantee of the production setting of Sun et al. 2024, Section 4.1."""
 
 import pandas as pd
 

@@ -114,7 +114,7 @@ DATA_SETS = (
 
 @dataclasses.dataclass(frozen=True)
 class Options(study_options.StudyOptions):
-    """How the study is run; each field is a flag."""
+    """Options of the study; each field is a flag."""
 
     data_dir: str = option(
         REQUIRED,

@@ -14,7 +14,7 @@ _MOST_RATES, _MOST_QUANTILES = 5, 3
 
 @dataclasses.dataclass(frozen=True)
 class Options(study_options.StudyOptions):
-    """What the strategy is given; each field is a flag."""
+    """Options of the strategy; each field is a flag."""
 
     training_flagfile: str = option(
         REQUIRED,

@@ -101,7 +101,7 @@ def posts_file(
 
 @dataclasses.dataclass(frozen=True)
 class Options(study_options.StudyOptions):
-    """How the study is run; each field is a flag. Its settings are in a flagfile."""
+    """Options of the study; each field is a flag. Its settings are in a flagfile."""
 
     data_dir: str = option(
         REQUIRED, "The directory that holds the data set blog-authorship."

@@ -91,7 +91,7 @@ _NOTES: Mapping[str, tuple[str, ...]] = {
 
 @dataclasses.dataclass(frozen=True)
 class Options(study_options.StudyOptions):
-    """How the study is run; each field is a flag. The rest is in a flagfile."""
+    """Options of the study; each field is a flag. The rest is in a flagfile."""
 
     data_dir: str | None = option(
         None,

@@ -63,7 +63,7 @@ def with_differences(judged: pd.DataFrame) -> pd.DataFrame:
     """Adds differences to a repeat's scores.
 
     Args:
-        judged: From `read_judged`, or as `judged.csv` has it.
+        judged: Evaluations, from `read_judged` or `judged.csv`.
 
     Returns:
         The scores, with a column for the loss less each trigram's, NaN where that has

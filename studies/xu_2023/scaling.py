@@ -41,7 +41,7 @@ _PRIVATE, _PLAIN = "dp_ftrl", "fedavg"
 
 @dataclasses.dataclass(frozen=True)
 class Options(study_options.StudyOptions):
-    """How the study is run; each field is a flag."""
+    """Options of the study; each field is a flag."""
 
     report_goals: tuple[str, ...] = option(
         (),

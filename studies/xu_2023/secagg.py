@@ -35,7 +35,7 @@ _CLIP_NORM = 0.3
 
 @dataclasses.dataclass(frozen=True)
 class Options(study_options.ComputedOptions):
-    """How the study is run; each field is a flag."""
+    """Options of the study; each field is a flag."""
 
     scales: tuple[str, ...] = option(
         ("100", "300", "1000", "3000", "10000"),

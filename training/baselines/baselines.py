@@ -84,7 +84,7 @@ def of_ngrams(
     """Returns the scores of n-grams.
 
     Args:
-        models: By name.
+        models: Models by name.
         held_out_text: The positions of the held-out clients.
         made_of: The counted text, in words.
         source: Goes into the names, where it is not the training clients' text.
@@ -142,7 +142,7 @@ def of_language(
     """Returns the best possible scores, where the law of the text is known.
 
     Args:
-        language: From `language_of`.
+        language: Language, from `language_of`.
         vocabulary: Gives words their token ids.
         held_out_text: The positions of the held-out clients.
         max_words: The first words of a sentence that are used.

@@ -23,7 +23,7 @@ def write(
     """Writes n-grams next to an exported model.
 
     Args:
-        models: From `kneser_ney.by_name`.
+        models: Models, from `kneser_ney.by_name`.
         vocabulary: Their vocabulary.
         folder: The folder.
     """

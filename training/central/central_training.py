@@ -245,7 +245,7 @@ class CentralTraining(algorithm.Algorithm[CentralState, CentralState]):
     def update(
         self, state: CentralState, released: CentralState
     ) -> tuple[CentralState, Mapping[str, float | int]]:
-        """Takes over what the steps gave."""
+        """Copies the steps' results."""
         del state
         epochs = released.steps * self._sentences.batch_size / len(self._sentences)
         return released, {"steps": released.steps, "epochs": epochs}

@@ -213,7 +213,7 @@ class DpFtrl(algorithm.Algorithm[TrainingState, model_updates.UpdateSum]):
     def update(
         self, state: TrainingState, released: model_updates.ReleasedUpdate
     ) -> tuple[TrainingState, Mapping[str, float | int]]:
-        """Takes the optimizer's step along what was released.
+        """Applies the optimizer's step along the released update.
 
         Raises:
             NonFiniteModelError: If the step would spoil the model.

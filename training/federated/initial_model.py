@@ -44,7 +44,7 @@ class InitialModel:
     """A model to begin with.
 
     Attributes:
-        weights: By name, in the model's order: float32.
+        weights: Weights by name, in the model's order: float32.
         vocabulary_fingerprint: The fingerprint of the vocabulary that it was
             trained with.
     """
@@ -121,7 +121,7 @@ def check(
     """Raises `ValueError` unless a model can be where a run begins.
 
     Args:
-        model: From `read`.
+        model: Model, from `read`.
         weights: The run's own first weights.
         vocabulary: The run's.
     """

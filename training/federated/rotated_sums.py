@@ -53,7 +53,7 @@ class RotatedSums:
     """
 
     def __init__(self, contribution: rotated_updates.RotatedUpdate):
-        """Takes the numbers of a plan's contribution."""
+        """Stores the numbers of a plan's contribution."""
         self._of = contribution
         is_float32 = contribution.ratio <= _LARGEST_FLOAT32_RATIO
         self._float = tf.float32 if is_float32 else tf.float64
@@ -112,7 +112,7 @@ class RotatedSums:
             total: The sum so far, as from `begin`.
             delta: The update's parts, float64, finite.
             norm: float64 scalar: its L2 norm.
-            told: From `told`, with `place`: int64, the client's in the cohort.
+            told: Values of `told`, with `place`: int64, its position in the cohort.
 
         Returns:
             The sums: a client adds integers in [-C_inf, C_inf], of which the squared
@@ -201,7 +201,7 @@ class RotatedSums:
         """Returns the sum of updates, in units of C / 2^32, from what clients sent.
 
         Args:
-            sums: By the names of `largest`, `num_below` and `num_non_finite`.
+            sums: Sums named `largest`, `num_below` and `num_non_finite`.
             shapes: The shapes of the update's parts, by name.
             num_clients: Size of the cohort.
             num_summed: Number of clients in the sum.

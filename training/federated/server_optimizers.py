@@ -31,7 +31,7 @@ class ServerOptimizer(abc.ABC):
     """An optimizer of the server.
 
     Attributes:
-        options: Of a kind: the options that set its fields, by the options' names.
+        options: Options that set a kind's fields, by name.
         learning_rate: eta_s, above 0.
     """
 
@@ -64,7 +64,7 @@ class ServerOptimizer(abc.ABC):
         """Returns the state and the weights after a step.
 
         Args:
-            state: From `initial_state`, or the last step.
+            state: State, from `initial_state` or the last step.
             weights: The model's, by name: float32.
             update: The mean of the clients' updates, like the weights.
         """

@@ -49,7 +49,7 @@ class Scores:
     """Each client's part of the metrics of a model.
 
     Attributes:
-        sums: By name: float64 [clients].
+        sums: Sums by name: float64 [clients].
     """
 
     sums: Mapping[str, np.ndarray]

@@ -38,7 +38,7 @@ class KeyboardLayout:
 
         Args:
             name: Its name in reports and errors.
-            centers: By character, x and y of its key's center in widths of a key,
+            centers: Center of each character's key, x and y in widths of a key,
                 y downwards; at least one key.
 
         Raises:

@@ -42,8 +42,8 @@ def scores_table(
     """Returns all metrics of all models: a row each, with its 95% interval.
 
     Args:
-        evaluations: By model.
-        intervals: By model and metric; see `keyboard_evaluation.Scores.intervals`.
+        evaluations: Evaluations by model.
+        intervals: Intervals by model and metric; see `Scores.intervals`.
 
     Returns:
         `model`, `metric`, `value`, `low`, `high`.
@@ -77,7 +77,7 @@ def shown(scores: pd.DataFrame, thresholds: Mapping[str, float | None]) -> pd.Da
     """Returns the scores for people: a row a metric, a column a model.
 
     Args:
-        scores: From `scores_table`.
+        scores: Scores, from `scores_table`.
         thresholds: The thresholds of Smart Compose, by model.
     """
     columns: dict[str, list[str]] = {"metric": [*metric_names.KEYBOARD_LABELS.values()]}
@@ -110,8 +110,8 @@ def write(
 
     Args:
         directory: Their directory. No guarantee covers scores on the clients' text.
-        evaluations: By model.
-        scores: From `scores_table`.
+        evaluations: Evaluations by model.
+        scores: Scores, from `scores_table`.
         counts: The size of the evaluation.
         notes: Notes for the reader, a sentence or more each.
 

@@ -97,7 +97,7 @@ def metrics_of_sums(
     """Returns the metrics that the sums give.
 
     Args:
-        sums: By the names of `SUMS`.
+        sums: Sums named as in `SUMS`.
 
     Returns:
         `loss`: mean cross entropy of all places (words, out-of-vocabulary words and

@@ -22,7 +22,7 @@ class TrainingRun:
 
     Attributes:
         path: The path of its directory.
-        flags: By name.
+        flags: Flags by name.
         population: The fingerprint of its clients' text.
         program: The module that trained.
         may_have_read_held_out: Whether it began with a model that may have learned from

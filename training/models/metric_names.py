@@ -56,7 +56,7 @@ def text(metrics: Mapping[str, float]) -> str:
     """Returns metrics as a log has them: the loss in nats, the rest in percent.
 
     Args:
-        metrics: By the names of `KEYBOARD_LABELS`, or some of them.
+        metrics: Metrics named as in `KEYBOARD_LABELS`, or some of them.
     """
     return ", ".join(
         f"{label} {metrics[name]:.3f}"

@@ -211,7 +211,7 @@ def plot_accuracy(
 
     Args:
         metrics: The metrics of the run.
-        references: By name: metrics that do not depend on the round.
+        references: Metrics that do not depend on the round, by name.
     """
     title = "Accuracy on held-out clients; straight lines: of one suggestion"
     figure, axes = plots.single(title, _round(metrics), "accuracy")

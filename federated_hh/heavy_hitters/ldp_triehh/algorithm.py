@@ -95,7 +95,7 @@ def plan_of(
         parameters: Parameters of the run.
         num_clients: Clients of the population.
         report_sampling: Whether reports are drawn one by one, or their sum at once.
-        aggregation: How votes are kept from the server.
+        aggregation: Protection of votes from the server.
         population_has_empty_users: Whether users without an item are in the population.
     """
     smallest = parameters.randomizer(1)

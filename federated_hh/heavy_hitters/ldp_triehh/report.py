@@ -43,7 +43,7 @@ class RunSummary:
         statement: The privacy statement.
         anonymity: A row for each way to evaluate approximate k-anonymity; without
             rows where there is none.
-        anonymity_text: What to know about it, Markdown.
+        anonymity_text: Explanation, Markdown.
         findable: Words that can be found, known before the run: `detection.rows`.
     """
 

@@ -61,7 +61,7 @@ class Results:
             expected_false, how many words that nobody of a cohort reported on are
             released on average, at most.
         coverage: Means of `repeats` by pass with 95% intervals.
-        counting_clients: How many clients the estimates are from.
+        counting_clients: Number of clients behind the estimates.
     """
 
     words: pd.DataFrame

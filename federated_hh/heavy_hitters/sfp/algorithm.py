@@ -246,7 +246,7 @@ class SequenceFragmentPuzzle(algorithm.Algorithm[SfpState, np.ndarray]):
         of the fragments with that hash, at most T^positions.
 
         Args:
-            fragments: As a state has them, or the first of them.
+            fragments: A state's fragments, or the first of them.
 
         Returns:
             The words, in the order of their hashes and of their fragments' estimates,

@@ -120,7 +120,7 @@ class TrieHH(algorithm.Algorithm[TrieHHState, np.ndarray]):
 
         Args:
             population: The clients.
-            plan: From `plan_of`: what is done, and with it the guarantee.
+            plan: Plan, from `plan_of`.
             alphabet: Has all characters of the population's words.
             num_blocks: Into how many client values a cohort is cut; by default what
                 is fast. The result does not depend on it.

@@ -199,7 +199,7 @@ class TrieHHOptions:
         """Returns the words that a run can find, and settings that find more.
 
         Args:
-            parameters: From `parameters_for`.
+            parameters: Parameters, from `parameters_for`.
         """
         from federated_hh.privacy.triehh import detection as triehh_detection
 

@@ -44,7 +44,7 @@ class TableRow:
     Attributes:
         paper: Name of the paper.
         item: Name of the number.
-        printed: As printed; "-" for a number that the paper does not have.
+        printed: Printed number; "-" for one that the paper does not have.
         computed: Ours, in as many digits, or more.
         equal: "yes", "no", or "-" where nothing is printed.
         reason: Why not, or what else there is to know; may be empty.

@@ -51,7 +51,7 @@ class Run:
     Attributes:
         name: Name in messages.
         statement: Its privacy statement.
-        program: What ran; two programs need not mean the same by an item.
+        program: Program; two programs need not mean the same by an item.
         population: The fingerprint of its population; None where it is not known.
         warnings: Parts of its statement that could not be checked.
     """
@@ -238,7 +238,7 @@ def _add(book: ledger.Ledger, run: Run, share: float) -> Guarantee:
     """Adds the best of what a run's statement guarantees.
 
     Args:
-        book: Takes it.
+        book: Receives the section.
         run: The run.
         share: The largest delta that is wanted.
 

@@ -152,7 +152,7 @@ def zcdp(square: float, noise_multiplier: float, slack: float) -> float:
     Args:
         square: The squared sensitivity of C x, at least 0.
         noise_multiplier: z, above 0.
-        slack: From `numeric_slack`; not counted where nobody took part.
+        slack: Slack, from `numeric_slack`; not counted where nobody took part.
 
     Returns:
         (sqrt(square) / z + slack)^2 / 2, rounded upwards.

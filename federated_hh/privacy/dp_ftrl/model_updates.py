@@ -164,7 +164,7 @@ class UpdateState:
         clip_norm: C, to which the next round's updates are clipped.
         tracked_norm: The current estimate where the clip adapts; else the clip norm.
         noise: Name of the noise on updates.
-        count_noise: Where the noise on counts stands.
+        count_noise: State of the noise on counts.
     """
 
     round_number: int
@@ -186,7 +186,7 @@ class UpdateMechanism(plan_lib.Mechanism[UpdateState]):
         num_rounds: T, the rounds of a repeat; at least 1.
         clip_norm: C, or C^0 where it adapts; above 0, infinite only without noise.
         name: A short name, for statements.
-        about: What the mechanism is, for statements.
+        about: Description of the mechanism, for statements.
         planned: Way to compute the cost from limits, for statements.
         realised: Way to compute it from participations.
         verifiability: Ways for others to check the claims.

@@ -129,7 +129,7 @@ class Policy:
         fields: The limits of each data field; others are not to be read.
         randomizer: Local randomizer of the reports.
         delta: The delta of the aggregate of one query, in (0, 1).
-        composition: How the epsilons of several queries add up.
+        composition: Composition of several queries' epsilons.
         slack: delta' of the advanced and the Renyi composition, in (0, 1/2). Beyond
             exp(-1/2) the advanced one would admit a single report above its limit.
         order: The order of the Renyi composition, at least 2.
@@ -302,7 +302,7 @@ class Policy:
 
         Args:
             local_units: Epsilon of a report, for replacement, in millionths.
-            cohort: How many reports there are, at least 2.
+            cohort: Number of reports, at least 2.
         """
         return _cohort_epsilon(
             self.randomizer, local_units, min(cohort, _LARGEST_COHORT), self.delta

@@ -45,7 +45,7 @@ class DeviceReports(plan_lib.Contribution):
     Attributes:
         policy: Policy that ships with every device.
         max_queries: The most queries of a repeat, at least 1.
-        aggregation: Who adds the reports up, in statements.
+        aggregation: Aggregator of the reports, in statements.
     """
 
     policy: device_policy.Policy

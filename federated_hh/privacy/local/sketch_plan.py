@@ -85,7 +85,7 @@ class SketchReports(plan_lib.Contribution):
         num_groups: Into how many groups clients go, each equally likely; at least 1.
         draws_sum: Whether the simulation computes how many clients of each group have
             each item, of which the sketches are drawn, and not every report by itself.
-        algorithm: What the reports are for, in statements.
+        algorithm: Name of the algorithm, in statements.
         population_has_empty_users: Whether clients without an item are in the
             population.
     """

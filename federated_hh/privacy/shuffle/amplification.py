@@ -281,7 +281,7 @@ def minimum_reports(
         reports: The randomizer with its parameters.
         epsilon: Wanted central epsilon, above 0.
         delta: Wanted delta, in (0, 1).
-        method: As for `amplify`.
+        method: Method, as in `amplify`.
         honest_fraction: Share of honest reports, in (0, 1].
 
     Returns:
@@ -339,7 +339,7 @@ def largest_local_epsilon(
         epsilon: Wanted central epsilon, in (0, 100].
         delta: Wanted delta, in (0, 1).
         num_reports: Reports, at least 2.
-        domain_size: As in `Reports`.
+        domain_size: Domain size, as in `Reports`.
 
     Returns:
         The local epsilon within 1e-6, rounded downwards.

@@ -236,9 +236,9 @@ def subset_selection(
     """Returns the blanket of Subset Selection, kept for the next who needs it.
 
     Args:
-        local_epsilon: As for `SubsetSelectionBlanket`.
-        domain_size: As there.
-        num_reports: As there.
+        local_epsilon: Local epsilon, as in `SubsetSelectionBlanket`.
+        domain_size: Domain size, likewise.
+        num_reports: Number of reports, likewise.
     """
     return SubsetSelectionBlanket(local_epsilon, domain_size, num_reports)
 

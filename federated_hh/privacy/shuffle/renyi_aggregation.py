@@ -176,7 +176,7 @@ def _coordinate(
 
     Args:
         order: Renyi order.
-        local_epsilon: Which gives the share of fair coins.
+        local_epsilon: Local epsilon, which gives the share of fair coins.
         num_reports: Reports n.
         bits: How likely the victim's bit is 1 in the two worlds; in the second it is
             less likely.

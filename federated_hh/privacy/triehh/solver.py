@@ -103,7 +103,7 @@ class _Search:
         self._per_vote = 1.0
 
     def try_threshold(self, theta: int) -> bool:
-        """Takes a threshold if it needs fewer holders; returns whether it does."""
+        """Keeps a threshold if it needs fewer holders; returns whether it does."""
         cohort = self.fixed_cohort
         if cohort is None:
             cohort = self._largest_cohort(theta, _POINTS, _CLOSE)

@@ -84,7 +84,7 @@ class Alternative:
     """A setting to compare with.
 
     Attributes:
-        name: What is other in it, as "10 times the users".
+        name: Difference, such as "10 times the users".
         detection: Its law; None where it finds nothing.
     """
 
@@ -153,7 +153,7 @@ def sentences(table: Sequence[dict[str, Any]]) -> str:
     """Returns a table's main facts, in two or three sentences.
 
     Args:
-        table: From `rows`; its first setting is the user's own.
+        table: Table, from `rows`; its first setting is the user's own.
     """
     if not table:
         return "Words of one symbol, their end, are none: nothing is found."
@@ -192,7 +192,7 @@ def advice(num_found: int, part: float, table: Sequence[dict[str, Any]]) -> str:
     Args:
         num_found: Number of found words.
         part: Quality, from 0 to 1, as F1 or a coverage; nan if unknown.
-        table: From `rows`.
+        table: Table, from `rows`.
     """
     if num_found >= _ENOUGH and not part < _ENOUGH_OF_ALL:
         return ""

@@ -75,9 +75,9 @@ class Analysis(algorithm.Algorithm[S, device_reports_plan.Batch]):
         Args:
             devices: Devices of the cohort.
             approval: Approval that ships with each device.
-            sampler: Which of them a query is sent to: disjoint cohorts, or everybody.
+            sampler: Sampler of a query's devices: disjoint cohorts, or everybody.
             max_queries: The most queries, at least 1.
-            aggregation: Who adds reports up.
+            aggregation: Aggregator of reports.
             fingerprint: The fingerprint of the devices' data.
             drop_out: The share of the devices that will be gone before their reports
                 are summed, in [0, 1).
@@ -230,7 +230,7 @@ def query_epsilon(
         policy: The policy of the devices.
         queries: How many queries all of which every device is to answer, with equal
             epsilons; at least 1.
-        cohort_size: How many reports there will be of each.
+        cohort_size: Expected number of reports of each.
 
     Returns:
         In whole millionths.
@@ -303,7 +303,7 @@ def reports_expected(cohort_size: int, drop_out: float) -> int:
     """Returns the reports that a cohort sends at least, but for one time in 10^9.
 
     Args:
-        cohort_size: How many devices are asked.
+        cohort_size: Number of devices asked.
         drop_out: The probability with which each is gone.
     """
     stddev = math.sqrt(cohort_size * drop_out * (1 - drop_out))
@@ -325,7 +325,7 @@ def report_budget(
         delta: The delta of the aggregate.
         limit: The most that the local epsilon may be, for replacement.
         epsilon: The epsilon of the aggregate.
-        cohort_size: How many reports there will be.
+        cohort_size: Expected number of reports.
 
     Returns:
         (local epsilon in millionths, fewest reports).

@@ -92,7 +92,7 @@ class Distribution(analysis.Analysis[State]):
 
         Args:
             *args: See `Analysis`.
-            buckets: Which are asked about; with one query, a fixed grid of the first.
+            buckets: Buckets of the queries; with one query, a fixed grid of the first.
             max_queries: See `Analysis`.
             epsilon: The epsilon of the aggregate of each query.
             **options: See `Analysis`.

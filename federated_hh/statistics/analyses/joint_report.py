@@ -73,7 +73,7 @@ def evaluate(
 
     Args:
         algorithm: The analysis.
-        state: At its end.
+        state: Final state.
         stored: Contents of the devices.
         max_k: K: of the true pairs, the most frequent that count as popular.
 

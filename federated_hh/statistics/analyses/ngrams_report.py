@@ -16,9 +16,9 @@ def show(report: page.Page, algorithm: ngrams.NGrams, state: ngrams.State) -> No
     """Adds what was released.
 
     Args:
-        report: Takes it.
+        report: Receives the sections.
         algorithm: The analysis.
-        state: At its end.
+        state: Final state.
     """
     found = algorithm.results(state)["ngrams"]
     section = report.section("N-grams found", covered=True)
@@ -42,9 +42,9 @@ def show_truth(
     """Adds the comparison with the truth.
 
     Args:
-        report: Takes it.
+        report: Receives the sections.
         algorithm: The analysis.
-        state: At its end.
+        state: Final state.
         stored: Contents of the devices.
         max_k: See `evaluate`.
     """
@@ -80,7 +80,7 @@ def evaluate(
 
     Args:
         algorithm: The analysis.
-        state: At its end.
+        state: Final state.
         stored: Contents of the devices.
         max_k: K: of the true n-grams of a length, the most frequent that count as
             popular.

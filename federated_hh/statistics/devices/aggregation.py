@@ -41,12 +41,12 @@ class Aggregator(abc.ABC):
         Args:
             num_cells: The number of cells of each report.
             minimum_cohort: The fewest reports that are released.
-            stream: What it draws random numbers from, if any.
+            stream: Source of random numbers, if any.
         """
 
     @abc.abstractmethod
     def add(self, reports: np.ndarray, minimum_cohort: int) -> None:
-        """Takes reports.
+        """Receives reports.
 
         Args:
             reports: bool [reports, cells].
@@ -83,7 +83,7 @@ class SecureSum(Aggregator):
         self._largest = self._reports = 0
 
     def add(self, reports: np.ndarray, minimum_cohort: int) -> None:
-        """Takes reports; see `Aggregator`."""
+        """Receives reports; see `Aggregator`."""
         if reports.shape[1:] != (self._num_cells,):
             raise ValueError(
                 f"reports has the shape {reports.shape}; it has to be [reports, "

@@ -239,7 +239,7 @@ class Accountant(contextlib.AbstractContextManager):
         ]
 
     def forget(self, devices: Iterable[int]) -> None:
-        """Takes devices back to the beginning: of another simulated repeat."""
+        """Resets devices' budgets for another simulated repeat."""
         self._database.executemany(
             "delete from spent where device = ?", ((device,) for device in devices)
         )

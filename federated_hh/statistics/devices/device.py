@@ -121,8 +121,8 @@ class Devices:
     Attributes:
         approval: Approval that ships with each device.
         events: Their events.
-        sandbox: Where queries run; it holds one device's rows at a time.
-        accountant: What each has spent.
+        sandbox: Database that runs queries; it holds one device's rows at a time.
+        accountant: Spent budgets of the devices.
         log: Log that each shows its owner.
     """
 
@@ -200,7 +200,7 @@ def told(
     an analyst could find out with a device of his own that holds no data.
 
     Args:
-        approval: What ships with each device.
+        approval: Approval that ships with each device.
         recipe: The recipe.
         earlier: Those that devices were asked before.
     """

@@ -84,7 +84,7 @@ class DeviceLog(contextlib.AbstractContextManager):
         return pd.DataFrame(rows.fetchall(), columns=[*_COLUMNS])
 
     def forget(self, devices: Iterable[int]) -> None:
-        """Takes devices back to the beginning: of another simulated repeat."""
+        """Resets devices' budgets for another simulated repeat."""
         self._database.executemany(
             "delete from log where device = ?", ((device,) for device in devices)
         )

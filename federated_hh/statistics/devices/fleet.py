@@ -61,7 +61,7 @@ class Fleet(abc.ABC):
 
     @abc.abstractmethod
     def _forget(self, cohort: np.ndarray) -> None:
-        """Takes devices back to the beginning of a repeat."""
+        """Resets devices for another repeat."""
 
     @abc.abstractmethod
     def _charge(self, recipe: recipe_lib.Recipe, cohort: np.ndarray) -> None:
@@ -87,7 +87,7 @@ class DeviceFleet(Fleet):
         Args:
             approval: Approval that ships with each device.
             stored: Their events.
-            aggregator: Takes the reports.
+            aggregator: Aggregator of the reports.
         """
         super().__init__(stored.num_devices)
         self._approval = approval

@@ -13,7 +13,7 @@ class Holders:
     """The number of holders of each n-gram of known words, or each pair with a group.
 
     Attributes:
-        counts: By n-gram, or by n-gram and group, the most frequent first.
+        counts: Counts by n-gram, or by n-gram and group, the most frequent first.
     """
 
     counts: dict[str | tuple[str, str], int]

@@ -201,7 +201,7 @@ class Content:
     """The fields of a query's rows, and the cells of their combinations.
 
     Attributes:
-        types: By field, those of the combination's structure in its order.
+        types: Types by field, in the order of the combination's structure.
 
     Raises:
         ContentError: If it has more cells than a report.

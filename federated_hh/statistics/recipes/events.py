@@ -79,7 +79,7 @@ class NGramEvents:
         length: int,
         seed: int,
     ) -> "NGramEvents":
-        """Takes the n-grams from a population's sentences.
+        """Extracts the n-grams of a population's sentences.
 
         Args:
             text: The sentences, in the words of `vocabulary`.

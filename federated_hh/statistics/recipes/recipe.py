@@ -48,10 +48,10 @@ class Recipe:
     Attributes:
         identifier: Unique among the recipes of an analysis.
         version: The version of the format; a device knows some versions.
-        analysis: Which analysis the query is part of.
+        analysis: Analysis that the query is part of.
         query: A SELECT, whose columns are the fields of `content`.
         cohorts: Names of data that are not sensitive.
-        content: How a row of the query's becomes a cell.
+        content: Mapping from the query's rows to cells.
         local_units: Epsilon of a report, in millionths.
         aggregate_units: Epsilon of the aggregate, in millionths.
         minimum_cohort: The fewest reports that the aggregate may be of.

@@ -91,7 +91,7 @@ class EventStore(contextlib.AbstractContextManager):
         """Adds events of any devices.
 
         Args:
-            stream: Where to.
+            stream: Stream to write to.
             events: Each a device, a time in seconds, and the fields' values in order.
 
         Raises:

@@ -213,7 +213,7 @@ class Sandbox(contextlib.AbstractContextManager):
         return [tuple(row[place] for place in places) for row in found]
 
     def _fill(self, rows: Sequence[Sequence[Any]]) -> None:
-        """Takes away all rows and puts others there.
+        """Replaces all rows by others.
 
         Many rows go in at once, as each statement takes its time.
         """

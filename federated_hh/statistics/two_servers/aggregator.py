@@ -59,7 +59,7 @@ class TwoServers(aggregation.Aggregator):
         self._servers.step("open", first, second)
 
     def add(self, reports: np.ndarray, minimum_cohort: int) -> None:
-        """Takes reports; see `Aggregator`."""
+        """Receives reports; see `Aggregator`."""
         if reports.shape[1:] != (self._proof.num_cells,):
             raise ValueError(
                 f"reports has the shape {reports.shape}; it has to be [reports, "

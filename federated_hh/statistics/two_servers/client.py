@@ -67,7 +67,7 @@ class ClientBlock:
         """Returns each server's shares of the proofs.
 
         Args:
-            challenge: That the servers drew when they had the shares.
+            challenge: Challenge that the servers drew when they had the shares.
         """
         gammas = server.gammas_of(self._proof, challenge)
         proofs = self._proof.prove(self._tables, gammas)

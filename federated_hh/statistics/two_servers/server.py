@@ -125,7 +125,7 @@ class Server:
         return Answer({})
 
     def shares(self, uploads: list[bytes]) -> Talk:
-        """Takes shares of reports, and asks for their proofs.
+        """Receives shares of reports, and asks for their proofs.
 
         Shares without a proof from the call before are deleted.
 
@@ -152,7 +152,7 @@ class Server:
         return Answer(+refused, challenge, batch.accepted)
 
     def proofs(self, uploads: list[bytes]) -> Talk:
-        """Takes the proofs of the reports that were shared, and adds those that hold.
+        """Checks the proofs of shared reports, and adds those that hold.
 
         Args:
             uploads: As `messages` has them, of any length and content.

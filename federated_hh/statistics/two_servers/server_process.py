@@ -15,7 +15,7 @@ _STEPS = frozenset(["open", "shares", "proofs", "close"])
 
 
 def serve(index: int, connection, link) -> None:
-    """Takes steps until one of the connections ends.
+    """Serves steps until one of the connections ends.
 
     Args:
         index: The index of the server, 0 or 1.
