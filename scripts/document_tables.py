@@ -21,7 +21,7 @@ from scripts.tables import made_rows, quality_plots, render, xu_tables
 from scripts.tables.render import RESULTS, Table
 
 _WRITE = flags.DEFINE_bool(
-    "write", False, "Write the tables and plots that differ anew."
+    "write", False, "Write the tables and plots that differ again."
 )
 
 _ROOT = pathlib.Path(__file__).parent.parent

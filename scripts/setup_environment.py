@@ -25,7 +25,7 @@ def lock_hash(requirements: pathlib.Path) -> str:
 
 
 def make_environment(root: pathlib.Path) -> None:
-    """Creates `root/.venv` anew and installs `root/requirements.txt` into it."""
+    """Creates `root/.venv` again and installs `root/requirements.txt` into it."""
     environment = root / ".venv"
     requirements = root / "requirements.txt"
     marker = environment / _MARKER

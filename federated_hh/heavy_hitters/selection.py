@@ -18,7 +18,7 @@ class WordSelection(enum.Enum):
     # The single-word setting: its most frequent word, in every round.
     MOST_FREQUENT = "most_frequent"
     # The multi-word setting (Zhu et al. 2020, Algorithm 3): one of its words with
-    # probability proportional to how often it has it, anew each round.
+    # probability proportional to how often it has it, again each round.
     BY_FREQUENCY = "by_frequency"
 
 

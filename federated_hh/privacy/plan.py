@@ -29,7 +29,7 @@ Metrics = Mapping[str, float | int]
 class Sampling(enum.Enum):
     """The law by which a round's clients are chosen."""
 
-    # Each round a uniform sample without replacement of the whole population, anew.
+    # Each round a uniform sample without replacement of the whole population.
     UNIFORM = "uniform"
     # Nobody takes part twice; each cohort is a uniform sample of those who did not.
     DISJOINT = "disjoint"

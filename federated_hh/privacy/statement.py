@@ -37,7 +37,7 @@ SIMULATOR_KNOWLEDGE = (
 _LATER = {"is_comparison": False, "num_repeats": 1, "voting": None}
 
 # Of a secure sum, where no protocol computes it.
-SUMMED_IN_THE_OPEN = "the simulation computes it in the open"
+SUMMED_IN_THE_CLEAR = "the simulation computes it in the clear"
 
 # Units by how much is protected.
 _ORDER = (Unit.CLIENT, Unit.ITEM)

@@ -218,7 +218,7 @@ class MaskedSums:
             "somebody drops out must not depend on what is on the device."
         )
         setting = statement.setting.replace(
-            statement_lib.SUMMED_IN_THE_OPEN, "here a masking protocol computes it"
+            statement_lib.SUMMED_IN_THE_CLEAR, "here a masking protocol computes it"
         )
         return dataclasses.replace(
             statement,

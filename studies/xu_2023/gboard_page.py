@@ -58,8 +58,8 @@ def page(
         title,
         *(f"**{name}** {text}" for name, text in steps),
         "The final run: `scripts/run training --flagfile=final.flagfile`. "
-        f"Its seed is {found.seed}, which no experiment had: it draws anew who is held "
-        "out, so that it is not judged by the clients whose loss has chosen rate and "
+        f"Its seed is {found.seed}, which no experiment had: it draws other held-out "
+        "clients, so that it is not evaluated on those whose loss has chosen rate and "
         "noise (but for those that are drawn again).",
         pages.table(columns, last.to_dict("records")),
     )

@@ -3,7 +3,7 @@
 Bloggers of ten shards train models of 10,000 words: without noise, with noise of a tree
 and with independent noise, from random weights and from a model of public chat; beside
 them stand n-grams and the same model trained centrally. Held-out bloggers, on whom no
-setting was chosen, judge each model once, as a keyboard would use it. Settings are
+setting was chosen, evaluate each model once, as a keyboard would use it. Settings are
 chosen on bloggers of two other shards, by the study of that name.
 
 A round has 100 clients, and the noise of each of them is that of 6,500 clients at a
@@ -66,9 +66,9 @@ _NOTES: Mapping[str, tuple[str, ...]] = {
     "xu_quality": (
         *xu_2023_quality_report.NOTES,
         *xu_2023_quality_report.OF_JUDGED,
-        "The judges are bloggers on whom no run of their repeat trained; the curves "
-        "over rounds are of the same. Rates of clients and server come from the study "
-        f"`{CHOICE}`, on bloggers of two other shards, where the clip norm, 1, of an "
+        "Held-out clients are bloggers on whom no run of their repeat trained; the "
+        "curves over rounds are of the same. Rates of clients and server come from the "
+        f"study `{CHOICE}`, on bloggers of two other shards, where the clip norm, 1, of an "
         "earlier study of all shards, was tried beside others.",
         "FedAvg clips as DP-FTRL does: without a clip it diverged at the server's rate "
         "of the others, and at the lower one that was tried it was behind the best "
@@ -77,14 +77,14 @@ _NOTES: Mapping[str, tuple[str, ...]] = {
     ),
     CHOICE: (
         *xu_2023_quality_report.NOTES,
-        "Bloggers of two shards train and judge; what is chosen here is for bloggers "
-        "of ten others. A model is that of the last round.",
+        "Bloggers of two shards train and evaluate; the choice is for bloggers of ten "
+        "others. A model is that of the last round.",
     ),
     SYNTHETIC: (
         *xu_2023_quality_report.NOTES,
         *xu_2023_quality_report.OF_JUDGED,
-        "The judges are clients on whom no run trained. Clip norms and rates are those "
-        "of the study of bloggers, `xu_quality`.",
+        "Held-out clients are clients on whom no run trained. Clip norms and rates are "
+        "those of the study of bloggers, `xu_quality`.",
     ),
 }
 
@@ -147,7 +147,7 @@ class Options(study_options.StudyOptions):
             raise options_lib.OptionError(
                 self,
                 "{steps=}: has to name some that are trained on bloggers, too, whose "
-                "held-out ones judge",
+                "held-out ones evaluate",
             )
         needed = {step.begins_with for step in steps if step.name in self.steps}
         return tuple(s for s in steps if s.name in {*self.steps, *needed})

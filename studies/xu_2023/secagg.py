@@ -48,7 +48,7 @@ class Options(study_options.ComputedOptions):
         most=100_000,
     )
     cohort_size: int = option(
-        200, "Clients of a round.", least=1, most=100_000, why="they are drawn anew"
+        200, "Clients of a round.", least=1, most=100_000, why="they are drawn again"
     )
 
     def __post_init__(self):

@@ -60,7 +60,7 @@ def _tight_triehh(task: comparison.Task) -> triehh.TrieHH:
 
 
 def _worst_case(algorithm: triehh.TrieHH, holders: np.ndarray) -> np.ndarray:
-    """Proposition 1; nothing is known where clients draw words anew."""
+    """Proposition 1; nothing is known where clients draw words again."""
     if algorithm.word_selection is selection.WordSelection.BY_FREQUENCY:
         return np.full(len(holders), np.nan)
     return np.asarray(

@@ -270,7 +270,7 @@ def metrics(
 
     Args:
         model: The model.
-        places: The places of the clients who judge.
+        places: The places of the held-out clients.
 
     Returns:
         See `evaluation.metrics_of_sums`.
@@ -283,7 +283,7 @@ def sums(model: Model, places: windows_lib.Windows) -> dict[str, float]:
 
     Args:
         model: The model.
-        places: The places of the clients who judge.
+        places: The places of the held-out clients.
     """
     contexts, targets = places.contexts(model.order), places.targets
     distinct, inverse = np.unique(contexts, return_inverse=True)

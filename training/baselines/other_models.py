@@ -45,7 +45,7 @@ def evaluated(
     Raises:
         ValueError: If there is no exported model at a path, or it has another
             vocabulary, looks at fewer words of a sentence, or was trained by clients
-            who judge; or the record of its text is damaged.
+            held out; or the record of its text is damaged.
     """
     found, fingerprints = [], []
     for path, name in zip(paths, _names(paths), strict=True):

@@ -83,7 +83,7 @@ class TrieHHOptions:
     word_selection: str = option(
         "most_frequent",
         "The word that a client votes with: its most frequent one (the single-word "
-        "setting), or one drawn by local frequency anew each round (Algorithm 3).",
+        "setting), or one drawn by local frequency again each round (Algorithm 3).",
         choices=("most_frequent", "by_frequency"),
     )
     require_guarantee: bool = option(
@@ -149,7 +149,7 @@ class TrieHHOptions:
 
     @property
     def redraws_each_round(self) -> bool:
-        """Whether a client draws the word that it votes with anew each round."""
+        """Whether a client draws the word that it votes with again each round."""
         return self.word_selection == "by_frequency"
 
     def delta_for(self, num_clients: int) -> float:

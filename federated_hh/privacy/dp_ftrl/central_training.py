@@ -15,7 +15,7 @@ from federated_hh.randomness import identities
 @identities.identity("Text")
 @dataclasses.dataclass(frozen=True)
 class Text(plan_lib.Contribution):
-    """All that a client wrote, in the open."""
+    """All that a client wrote, in the clear."""
 
 
 class _Theorem(plan_lib.Theorem):

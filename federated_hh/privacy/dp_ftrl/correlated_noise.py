@@ -16,7 +16,7 @@ moves by a row of C times the client's contributions, but for what the roundings
 by, for which `numeric_slack` is added. All that follows from R is post-processing.
 
 What is remembered, the buffers, would give the exact sums to who knows what was
-released. So the state has them encrypted with the noise key, anew in each round.
+released. So the state has them encrypted with the noise key, again in each round.
 """
 
 import dataclasses
@@ -62,7 +62,7 @@ class Correlated(integer_noise.IntegerNoise):
     matrix: toeplitz.Matrix
 
     def restart(self, state: integer_noise.NoiseState) -> integer_noise.NoiseState:
-        """Returns the state with which the noise starts anew."""
+        """Returns the state with which the noise restarts."""
         return integer_noise.NoiseState(state.tree + 1)
 
     def add(
@@ -179,7 +179,7 @@ def worst_zcdp(
         num_rounds: Rounds T, at least 1.
         min_separation: MinS, rounds strictly between participations.
         max_participation: MaxP.
-        restart_rounds: Rounds (from 0, increasing) after which the noise starts anew.
+        restart_rounds: Rounds (from 0, increasing) after which the noise restarts.
 
     Raises:
         ValueError: An argument is outside its range.

@@ -304,17 +304,17 @@ def _accounting(plan: _Plan, is_planned: bool) -> str:
 
 def _sums(plan: _Plan) -> str:
     if plan.contribution.norm_factor is None:
-        return "Updates, which nothing bounds, are summed in the open."
+        return "Updates, which nothing bounds, are summed in the clear."
     if isinstance(plan.contribution, rotated_updates.RotatedUpdate):
         return (
             "Updates are clipped, rotated and rounded at random to small integers, "
             "which a secure sum modulo a power of two would hide from the server (Xu "
-            "et al. 2023, Algorithm 2); the simulation computes it in the open."
+            "et al. 2023, Algorithm 2); the simulation computes it in the clear."
         )
     return (
         "Updates are clipped, encoded as integers of at most the clip norm, and added "
         "by a secure sum, which would hide single ones from the server; "
-        f"{statement.SUMMED_IN_THE_OPEN}."
+        f"{statement.SUMMED_IN_THE_CLEAR}."
     )
 
 

@@ -229,7 +229,7 @@ def worst_column(values: np.ndarray, most: int, gap: int) -> np.ndarray:
 def square_sensitivity_of_blocks(
     matrix: Matrix, lengths: Sequence[int], max_participation: int, min_separation: int
 ) -> float:
-    """Bounds the squared sensitivity where the noise starts anew after each block.
+    """Bounds the squared sensitivity where the noise restarts after each block.
 
     C is block diagonal then, and the squared sensitivity the sum of the blocks'. The
     bound takes the worst way to divide MaxP among them, without asking whether MinS

@@ -140,7 +140,7 @@ class AddedNoise(model_updates.UpdateMechanism):
         sigma = fractions.Fraction(self.adaptive_clip.count_stddev)
         return 1 + fractions.Fraction(3, 4) * (fractions.Fraction(most) / sigma) ** 2
 
-    def starts_anew(self, number: int) -> bool:
+    def restarts_after(self, number: int) -> bool:
         """Returns whether a new tree, or clip norm, starts after a round, from 0."""
         del number
         return self.adaptive_clip is not None  # independent noise can always change
@@ -200,7 +200,7 @@ class AddedNoise(model_updates.UpdateMechanism):
         value, noise = self._add(total.parts, stddev, state, stream.at("updates"))
         tracked_norm, count_noise = self._track(total, state, stream.at("counts"))
         clip_norm = state.clip_norm
-        if self.starts_anew(state.round_number):
+        if self.restarts_after(state.round_number):
             # In the sum's integers the noise is the same for every clip norm.
             noise = self.kind.restart(noise)
             if self.adaptive_clip is not None:
@@ -275,10 +275,10 @@ class AddedNoise(model_updates.UpdateMechanism):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RestartedNoise(AddedNoise):
-    """Noise of one scale that starts anew after some rounds; see `TreeNoise`.
+    """Noise of one scale that restarts after some rounds; see `TreeNoise`.
 
     Attributes:
-        restart_rounds: Rounds (from 0, increasing) after which the noise starts anew;
+        restart_rounds: Rounds (from 0, increasing) after which the noise restarts;
             the only ones after which an adaptive clip norm changes.
     """
 
@@ -304,8 +304,8 @@ class RestartedNoise(AddedNoise):
             "restart rounds": ", ".join(restarts) or "none"
         }
 
-    def starts_anew(self, number: int) -> bool:
-        """Returns whether the noise starts anew after a round, from 0."""
+    def restarts_after(self, number: int) -> bool:
+        """Returns whether the noise restarts after a round, from 0."""
         return number in self.restart_rounds
 
     def restarts_before(self, num_rounds: int) -> tuple[int, ...]:

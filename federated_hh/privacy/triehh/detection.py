@@ -10,8 +10,8 @@ with probability
 
 exactly. A word that shares no prefix with another has W_i = W: the worst case, which
 with L symbols is Proposition 1 of Zhu et al. 2020. In the multi-word setting users
-draw their word anew; W is the sum of the shares that it has of each user's words, and a
-vote is one of m that are for the word with probability W / n.
+draw their word again; W is the sum of the shares that it has of each user's words,
+and a vote is one of m that are for the word with probability W / n.
 """
 
 import dataclasses

@@ -25,7 +25,7 @@ class OneVote(plan_lib.Contribution):
     """At most one vote a client and round, for one candidate.
 
     Attributes:
-        redraws_each_round: Whether a client draws one of its words anew in every round
+        redraws_each_round: Whether a client draws one of its words again in every round
             (Zhu et al. 2020, Algorithm 3); else it votes with the same one throughout.
         population_has_empty_users: Whether users without a word are counted in the
             population, as the adjacency has it.

@@ -78,7 +78,7 @@ def triehh_statement(
     Args:
         parameters: The runs' parameters.
         delta: Delta that a run's epsilon is stated for, in (0, 1).
-        redraws_each_round: Whether users who hold several words draw anew in every
+        redraws_each_round: Whether users who hold several words draw again in every
             round (Algorithm 3 of Zhu et al. 2020).
         extends_prefixes: Whether it is TrieHH. Else it is any algorithm with one vote
             a user and round, and the statement is of that.

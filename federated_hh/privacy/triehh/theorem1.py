@@ -61,7 +61,7 @@ def violated_condition(parameters: TrieHHParameters) -> str | None:
 def guarantee(parameters: TrieHHParameters) -> tuple[float, float]:
     """Computes Theorem 1's (epsilon, delta) of one run.
 
-    The paper states the same for users who draw a word anew in every round (Algorithm
+    The paper states the same for users who draw a word again in every round (Algorithm
     3, Corollary 2), and proves it for those who draw once (Theorem 2);
     docs/triehh_privacy.md proves it for all.
 

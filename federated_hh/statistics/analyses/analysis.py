@@ -338,7 +338,7 @@ def report_budget(
         randomizer, epsilon=epsilon, delta=delta, num_reports=cohort_size
     ) * (2 if twice else 1)
     units = device_policy.units_of(limit, "local_epsilon")
-    # A thousandth less, so that a device that bounds it anew does not need one more.
+    # A thousandth less, so that a device that bounds it again does not need one more.
     units = min(units, int(largest * 0.999 * device_policy.UNITS))
     minimum = device_policy.minimum_cohort(
         randomizer, units, device_policy.units_of(epsilon, "aggregate_epsilon"), delta

@@ -46,7 +46,7 @@ class BlockRoundTest(parameterized.TestCase):
         for weight in (1, -3):
             with self.assertRaises(runtime.SecureSumError):
                 self.ask(work, {"votes": 1}, np.arange(4), 2, weight=np.int64(weight))
-        # A sum in the open takes them.
+        # A sum in the clear takes them.
         sums = self.ask(work, {"votes": None}, np.arange(4), 2, weight=np.int64(1))
         self.assertEqual(int(sums["votes"]), 6)
 

@@ -443,7 +443,7 @@ class OptionsTest(parameterized.TestCase):
             update_noise.TreeNoise(num_rounds=1, clip_norm=1.0, noise_multiplier=1.0),
         )
         planned = plan.statement(None, 1e-6)
-        self.assertIn("in the open", planned.setting)
+        self.assertIn("in the clear", planned.setting)
         self.assertIn("masking protocol", _masking().stated(planned, 4).setting)
 
 

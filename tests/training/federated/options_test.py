@@ -97,7 +97,7 @@ class TrainingOptionsTest(parameterized.TestCase):
         self.assertAlmostEqual(found.noise_multiplier / expected, 1, places=places)
 
     @parameterized.parameters("dp_ftrl", "blt")
-    def test_noise_from_a_target_where_it_starts_anew(self, mechanism):
+    def test_noise_from_a_target_where_it_restarts_after(self, mechanism):
         restarts = {"first_restart": 7, "restart_period": 8, "adaptive_clip": True}
         restarts["clipped_count_stddev"] = 100.0
         values = dict(mechanism=mechanism, epsilon=3.0, delta=1e-7, **restarts)
