@@ -68,8 +68,8 @@ _NOTES: Mapping[str, tuple[str, ...]] = {
         *xu_2023_quality_report.OF_JUDGED,
         "Held-out clients are bloggers on whom no run of their repeat trained; the "
         "curves over rounds are of the same. Rates of clients and server come from the "
-        f"study `{CHOICE}`, on bloggers of two other shards, where the clip norm, 1, of an "
-        "earlier study of all shards, was tried beside others.",
+        f"study `{CHOICE}`, on bloggers of two other shards, which also tried the clip "
+        "norm, 1, of an earlier study of all shards.",
         "FedAvg clips as DP-FTRL does: without a clip it diverged at the server's rate "
         "of the others, and at the lower one that was tried it was behind the best "
         "with a clip (see the same study). Nothing was chosen for central training, "
