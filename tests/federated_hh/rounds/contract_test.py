@@ -28,7 +28,7 @@ from federated_hh.files import memory, software
 from federated_hh.privacy import plan as plan_lib
 from federated_hh.randomness import identities, noise_keys, streams
 from federated_hh.reports import page
-from federated_hh.rounds import codec, experiment, record, steps
+from federated_hh.rounds import codec, experiment, record, run, steps
 from federated_hh.run_directory import directory as run_directory
 from federated_hh.run_directory import files as run_files
 from federated_hh.runtime import runtime
@@ -395,6 +395,45 @@ class RefusedTest(ContractTestCase):
                 contents.write("".join(lines))
             with self.assertRaisesRegex(record.RecordError, message):
                 self.start(case, self.make(case), path, resume=True)
+
+    def test_a_loop_without_facts_knows_its_algorithm(self):
+        # `run.run` by itself, in a directory that records nothing of the algorithm.
+        path = pathlib.Path(self.new_folder())
+        same = {"program": "test", "facts": {}, "noise_key": _KEY}
+        options = {"seed": 3, "repeats": 2, "save_every": 1, "delta": 0.9}
+        with (
+            run_directory.RunDirectory.create(path, flags=(), **same) as directory,
+            mock.patch.object(
+                contract_cases.Tally, "update", self.fails_at_third_round()
+            ),
+            self.assertRaises(ArithmeticError),
+        ):
+            run.run(self.make("tally"), directory, **options)
+        with (
+            run_directory.RunDirectory.resume(path, **same) as directory,
+            self.assertRaisesRegex(record.RecordError, "began with another plan"),
+        ):
+            run.run(self.make("tally", data="b"), directory, **options)
+
+    def fails_at_third_round(self):
+        update = contract_cases.Tally.update
+
+        def wrapped(algorithm, state, released):
+            if state.rounds == 2:
+                raise ArithmeticError
+            return update(algorithm, state, released)
+
+        return wrapped
+
+    def test_more_rounds_on_file_than_the_run_comes_to(self):
+        whole = self.start("tally", self.make("tally")).path
+        lines = pathlib.Path(whole, "simulator", "rounds.jsonl").read_text()
+        *_, last = map(json.loads, lines.splitlines())
+        beyond = json.dumps(last | {"number": last["number"] + 1}) + "\n"
+        path = self.interrupted("tally")
+        pathlib.Path(path, "simulator", "rounds.jsonl").write_text(lines + beyond)
+        with self.assertRaisesRegex(record.RecordError, "1 more rounds than the run"):
+            self.start("tally", self.make("tally"), path, resume=True)
 
     def other_cohort(self, line):
         values = json.loads(line)
