@@ -12,6 +12,13 @@ from tests import ROOT
 
 _SCRIPTS = ROOT / "scripts"
 _NAMES = ("run", "test", "environment.sh", "setup_environment.py")
+# Makes environments without pip, which is faster.
+_UV = """#!/bin/sh
+echo "$@" >>"$UV_LOG"
+[ "$1" = venv ] || exit 0
+shift 5
+exec {python} -m venv --without-pip "$1"
+"""
 
 
 class SetUpTest(absltest.TestCase):
@@ -35,6 +42,16 @@ class SetUpTest(absltest.TestCase):
         path = [p for p in os.environ["PATH"].split(":") if not p.startswith(venv)]
         self.environment = {**os.environ, "PATH": ":".join(path)}
         self.environment.pop("PYTHONPATH", None)
+
+    def use_uv(self):
+        """Puts a uv on the path; returns the file of its calls."""
+        tools = self.root / "uv_tools"
+        tools.mkdir()
+        (tools / "uv").write_text(_UV.format(python=sys._base_executable))
+        (tools / "uv").chmod(0o755)
+        self.environment["PATH"] = f"{tools}:{self.environment['PATH']}"
+        self.environment["UV_LOG"] = str(tools / "calls")
+        return tools / "calls"
 
     def start(self, *flags, **options):
         options.setdefault("env", self.environment)
@@ -65,10 +82,19 @@ class SetUpTest(absltest.TestCase):
         with self.subTest("the second time is silent"):
             _, errors = self.start().communicate()
             self.assertEqual(errors, "")
-        with self.subTest("an interrupted set-up is begun anew"):
+        calls = self.use_uv()
+        with self.subTest("an interrupted set-up is begun again, with uv where it is"):
             (self.root / ".venv" / "requirements.sha256").unlink()
             _, errors = self.start().communicate()
             self.assertIn("unfinished", errors)
+            self.assertIn("with uv", errors)
+            venv, pip = (line.split() for line in calls.read_text().splitlines())
+            self.assertEqual(venv[0], "venv")
+            self.assertEqual(venv[-1], str(self.root / ".venv"))
+            self.assertEqual(
+                pip[:4], ["pip", "install", "--no-deps", "--require-hashes"]
+            )
+            self.assertEqual(pip[-1], str(self.root / ".venv" / "bin" / "python"))
         with self.subTest("a changed lock file is noticed"):
             (self.root / "requirements.txt").write_text("# nothing more\n")
             _, errors = self.start().communicate()
@@ -88,6 +114,7 @@ class SetUpTest(absltest.TestCase):
         (self.root / "pytest.py").write_text(
             "import os, sys; print(os.getcwd(), *sys.argv[1:])"
         )
+        self.use_uv()
         elsewhere = pathlib.Path(self.create_tempdir().full_path).resolve()
         (elsewhere / "some_test.py").write_text("")
         self.command = [str(self.root / "scripts" / "test")]
