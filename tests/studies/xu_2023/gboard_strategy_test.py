@@ -10,7 +10,7 @@ from unittest import mock
 import pandas as pd
 from absl.testing import absltest, parameterized
 
-from federated_hh.command_line import exit_codes
+from federated_hh.command_line import exit_codes, experiment_flags
 from federated_hh.files import tables
 from federated_hh.options import option_flags
 from federated_hh.randomness import noise_keys
@@ -183,24 +183,27 @@ class StrategyTest(parameterized.TestCase):
         self.assertLen(lines, len(made.settings))
 
     def test_a_real_walk_and_its_final_run(self):
-        results = self.scratch / "results"
-        cache = f"--population_cache={self.scratch / 'cache'}"
-        done = forked_programs.run(
-            "scripts.reproduce",
-            "--study=gboard_strategy",
-            f"--training_flagfile={self.base}",
-            "--largest_report_goal=12",
-            "--target_rho=9",
-            "--num_rounds=8",
-            "--small_report_goal=4",
-            "--server_learning_rates=1",
-            "--noises_per_client=0.1",
-            "--seed=5",
-            f"--output_dir={self.scratch / 'walk'}",
-            f"--results_dir={results}",
-            cache,
+        # `reproduce_test` has the program of studies.
+        results, cache = self.scratch / "results", str(self.scratch / "cache")
+        options = strategy.Options(
+            training_flagfile=str(self.base),
+            largest_report_goal=12,
+            target_rho=9,
+            num_rounds=8,
+            small_report_goal=4,
+            server_learning_rates=("1",),
+            noises_per_client=("0.1",),
         )
-        self.assertEqual(done.returncode, 0, done.stderr)
+        arguments = experiment_flags.Arguments(
+            output_dir=str(self.scratch / "walk"),
+            resume=False,
+            seed=5,
+            noise_key=_KEY,
+            flags=(),
+        )
+        made = strategy.prepare("gboard_strategy", options, seed=5, cache=cache)
+        with forked_training.patched():
+            study.perform(made, arguments, "t", results)
         page = (results / study.PAGE).read_text()
         for step in _STEPS:
             self.assertIn(f"**{step} ", page)
@@ -219,7 +222,7 @@ class StrategyTest(parameterized.TestCase):
             "training.run_training",
             f"--flagfile={results / strategy.FLAGFILE}",
             f"--output_dir={run}",
-            cache,
+            f"--population_cache={cache}",
         )
         self.assertEqual(done.returncode, 0, done.stderr)
         said = json.loads((run / "privacy_planned.json").read_text())
