@@ -82,6 +82,12 @@ class Options(harness.Options):
     timed_words: int = option(
         10_000, "Vocabulary of the parts clients and threads.", least=10, most=100_000
     )
+    timed_units: int = option(
+        _LARGE.num_units,
+        "Units of the model of the parts clients and threads.",
+        least=2,
+        most=10_000,
+    )
     timed_repeats: int = option(
         3, "Rounds of the part clients, for each way.", least=1, most=1000
     )
@@ -238,8 +244,14 @@ def measure_clients(options: Options, scratch: str) -> Found:
             f"pfl-research is left out, as {' and '.join(missing)} cannot be imported: "
             f"env/bin/pip install --no-deps {' '.join(training_with_pfl.REQUIREMENTS)}"
         )
-    work = options.timed_clients, options.timed_words, options.timed_repeats, scratch
-    return {"clients": training_ways.measure(*work)}, {}
+    table = training_ways.measure(
+        options.timed_clients,
+        options.timed_words,
+        options.timed_units,
+        options.timed_repeats,
+        scratch,
+    )
+    return {"clients": table}, {}
 
 
 def measure_threads(options: Options, scratch: str) -> Found:
@@ -249,7 +261,11 @@ def measure_threads(options: Options, scratch: str) -> Found:
     # Twice as many: a round is cut into four blocks, and two cores have the same work
     # only where these are equal, as they are of 20 clients and not of ten.
     threads = training_ways.measure_threads(
-        2 * options.timed_clients, options.timed_words, options.thread_repeats, scratch
+        2 * options.timed_clients,
+        options.timed_words,
+        options.timed_units,
+        options.thread_repeats,
+        scratch,
     )
     return {"threads": threads}, training_ways.threads_gain(threads)
 

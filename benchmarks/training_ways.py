@@ -281,14 +281,16 @@ def _in_process(process: _Process, work: Callable[[], Any]) -> Any:
     return in_a_process(work, functools.partial(_settle, process))
 
 
-def _task(workload: Workload, num_clients: int, num_words: int, scratch: str) -> _Task:
+def _task(
+    workload: Workload, num_clients: int, num_words: int, num_units: int, scratch: str
+) -> _Task:
     from federated_hh.populations import vocabulary
     from training.models import model
     from training.text import examples
 
     num_tokens = num_words + len(vocabulary.SPECIAL_TOKENS)
     return _Task(
-        model.cifg_language_model(num_tokens),
+        model.cifg_language_model(num_tokens, num_units=num_units),
         _clients(workload, num_clients, num_tokens),
         examples.ClientLimits(),
         scratch,
@@ -296,12 +298,17 @@ def _task(workload: Workload, num_clients: int, num_words: int, scratch: str) ->
 
 
 def _rows(
-    process: _Process, num_clients: int, num_words: int, repeats: int, scratch: str
+    process: _Process,
+    num_clients: int,
+    num_words: int,
+    num_units: int,
+    repeats: int,
+    scratch: str,
 ) -> list[dict[str, Any]]:
     """Returns a row for each workload, repeat and way of a process; see `measure`."""
     rows = []
     for workload in WORKLOADS:
-        task = _task(workload, num_clients, num_words, scratch)
+        task = _task(workload, num_clients, num_words, num_units, scratch)
         words = sum(len(s) for sentences in task.clients for s in sentences)
         for way in _ways():
             if way.process is not process:
@@ -327,13 +334,14 @@ def _rows(
 
 
 def measure(
-    num_clients: int, num_words: int, repeats: int, scratch: str
+    num_clients: int, num_words: int, num_units: int, repeats: int, scratch: str
 ) -> "pd.DataFrame":
     """Returns a table: a client's cost, by workload, way and repeat.
 
     Args:
         num_clients: Clients of a round, at least 1.
         num_words: Words of the vocabulary.
+        num_units: Units of the model.
         repeats: Rounds that are measured, after one that builds the computation.
         scratch: Directory for the clients' text.
     """
@@ -342,7 +350,7 @@ def measure(
     rows = []
     for process in _Process:
         work = functools.partial(
-            _rows, process, num_clients, num_words, repeats, scratch
+            _rows, process, num_clients, num_words, num_units, repeats, scratch
         )
         rows += _in_process(process, work)
     workloads = [workload.name for workload in WORKLOADS]
@@ -354,25 +362,28 @@ def measure(
 
 
 def measure_threads(
-    num_clients: int, num_words: int, repeats: int, scratch: str
+    num_clients: int, num_words: int, num_units: int, repeats: int, scratch: str
 ) -> "pd.DataFrame":
     """Returns a table of `rounds_on_cores`, measured in a process of its own.
 
     A program that trains has one too. Threads that other ways leave behind in theirs
     take time from a round on two cores.
     """
-    work = functools.partial(rounds_on_cores, num_clients, num_words, repeats, scratch)
+    work = functools.partial(
+        rounds_on_cores, num_clients, num_words, num_units, repeats, scratch
+    )
     return _in_process(_Process.ONE_THREAD, work)
 
 
 def rounds_on_cores(
-    num_clients: int, num_words: int, repeats: int, scratch: str
+    num_clients: int, num_words: int, num_units: int, repeats: int, scratch: str
 ) -> "pd.DataFrame":
     """Returns a table: seconds of a round on one core and on two, turn by turn.
 
     Args:
         num_clients: Clients of a round.
         num_words: Words of the vocabulary.
+        num_units: Units of the model.
         repeats: Rounds on each, with a worker of their own, after one that builds the
             computation.
         scratch: Directory for the clients' text.
@@ -384,7 +395,7 @@ def rounds_on_cores(
     import pandas as pd
 
     cores = sorted(os.sched_getaffinity(0))
-    task = _task(WORKLOADS[0], num_clients, num_words, scratch)
+    task = _task(WORKLOADS[0], num_clients, num_words, num_units, scratch)
     rows = []
     try:
         for repeat in range(repeats):

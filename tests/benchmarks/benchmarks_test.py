@@ -90,8 +90,8 @@ class BenchmarksTest(parameterized.TestCase):
     def test_a_part_of_training_is_kept_where_asked_for(self):
         directory = pathlib.Path(self.create_tempdir().full_path)
         self.run_training(
-            "--parts=clients --timed_clients=1 --timed_words=10 --timed_repeats=1 "
-            "--results_dir=results",
+            "--parts=clients --timed_clients=4 --timed_words=10 --timed_units=64 "
+            "--timed_repeats=1 --results_dir=results",
             directory,
         )
         kept = directory / "results"
@@ -116,8 +116,8 @@ class BenchmarksTest(parameterized.TestCase):
     def test_rounds_on_one_core_and_on_two(self):
         directory = pathlib.Path(self.create_tempdir().full_path)
         self.run_training(
-            "--parts=threads --timed_clients=1 --timed_words=10 --thread_repeats=1 "
-            "--results_dir=results",
+            "--parts=threads --timed_clients=1 --timed_words=10 --timed_units=4 "
+            "--thread_repeats=1 --results_dir=results",
             directory,
         )
         kept = directory / "results"

@@ -60,7 +60,7 @@ class ThreadsTest(absltest.TestCase):
             yield lambda: seen.append(None)
 
         with mock.patch.object(training_ways, "_ours", trained):
-            found = training_ways.rounds_on_cores(2, 20, 3, "")
+            found = training_ways.rounds_on_cores(2, 20, 4, 3, "")
         turn = [{*cores[:1]}, None, None]
         if len(cores) > 1:
             turn += [{*cores[:2]}, None, None]
