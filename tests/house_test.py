@@ -7,6 +7,7 @@ import importlib
 import itertools
 import json
 import os
+import pathlib
 import re
 import subprocess
 import sys
@@ -234,4 +235,6 @@ class HouseTest(absltest.TestCase):
 
 
 if __name__ == "__main__":
+    # The folder of this file, in which tests/federated_hh would be federated_hh.
+    sys.path[:] = [path for path in sys.path if pathlib.Path(path).name != "tests"]
     absltest.main()
