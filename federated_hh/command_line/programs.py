@@ -24,7 +24,13 @@ _OTHERS = ("benchmarks/*.py", "scripts/document_tables.py", "scripts/submit_part
 
 
 def modules() -> dict[str, str]:
-    """Returns the modules of all programs, by what `scripts/run` calls them."""
+    """Returns the modules of all programs, by what `scripts/run` calls them.
+
+    Of installed packages those are the registered ones; a folder of the same name
+    beside them is somebody else's.
+    """
+    if installation.is_installed():
+        return registry.PROGRAMS
     found = {**registry.PROGRAMS, **registry.IN_A_CHECKOUT}
     for path in itertools.chain(*map(_ROOT.glob, _OTHERS)):
         if "app.run(" in path.read_text():
@@ -79,7 +85,7 @@ def suggestion(name: str) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Answers, or runs a module that is no program of ours; returns an exit code."""
+    """Answers, or runs a program or another module; returns an exit code."""
     from federated_hh.files import software
 
     first = arguments[0] if arguments else ""
@@ -92,18 +98,22 @@ def main(arguments: Sequence[str]) -> int:
         print(completion.for_bash())
     elif first == "--complete":
         print("\n".join(completion.completed(" ".join(arguments[1:]), modules())))
-    elif (
-        not first.startswith("-")
-        and "/" not in first
-        and (first in modules() or _is_there(first))
-    ):
+    elif module := _module_of(first):
         sys.argv = [*arguments]
-        module = modules().get(first, first)
         runpy.run_module(module, run_name="__main__", alter_sys=True)
     else:
         print(suggestion(first), file=sys.stderr)
         return 2
     return 0
+
+
+def _module_of(name: str) -> str | None:
+    """Returns the module that a name runs; None where there is no such program."""
+    if name.startswith("-") or "/" in name:
+        return None
+    # The registered names first: the others take reading all benchmarks.
+    module = registry.PROGRAMS.get(name) or modules().get(name)
+    return module or (name if _is_there(name) else None)
 
 
 def _is_there(name: str) -> bool:
