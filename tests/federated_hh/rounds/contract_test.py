@@ -188,6 +188,16 @@ class ContractTestCase(parameterized.TestCase):
         path = path or self.new_folder()
         return experiment.run_experiment(algorithm, path, **values | options)
 
+    def fails_at(self, rounds):
+        update = contract_cases.Tally.update
+
+        def wrapped(state, released):
+            if state.rounds == rounds:
+                raise ArithmeticError
+            return update(mock.Mock(), state, released)
+
+        return wrapped
+
     def bytes_of(self, path):
         """Returns all files but those that have times in them."""
         found = {}
@@ -297,16 +307,6 @@ class KilledTest(ContractTestCase):
         self.start("tally", algorithm, path, resume=True)
         self.assertEqual(self.bytes_of(path), expected)
 
-    def fails_at(self, rounds):
-        update = contract_cases.Tally.update
-
-        def wrapped(state, released):
-            if state.rounds == rounds:
-                raise ArithmeticError
-            return update(mock.Mock(), state, released)
-
-        return wrapped
-
 
 class RefusedTest(ContractTestCase):
     def interrupted(self, case):
@@ -401,29 +401,18 @@ class RefusedTest(ContractTestCase):
         path = pathlib.Path(self.new_folder())
         same = {"program": "test", "facts": {}, "noise_key": _KEY}
         options = {"seed": 3, "repeats": 2, "save_every": 1, "delta": 0.9}
+        algorithm = self.make("tally")
         with (
             run_directory.RunDirectory.create(path, flags=(), **same) as directory,
-            mock.patch.object(
-                contract_cases.Tally, "update", self.fails_at_third_round()
-            ),
+            mock.patch.object(algorithm, "update", side_effect=self.fails_at(2)),
             self.assertRaises(ArithmeticError),
         ):
-            run.run(self.make("tally"), directory, **options)
+            run.run(algorithm, directory, **options)
         with (
             run_directory.RunDirectory.resume(path, **same) as directory,
             self.assertRaisesRegex(record.RecordError, "began with another plan"),
         ):
             run.run(self.make("tally", data="b"), directory, **options)
-
-    def fails_at_third_round(self):
-        update = contract_cases.Tally.update
-
-        def wrapped(algorithm, state, released):
-            if state.rounds == 2:
-                raise ArithmeticError
-            return update(algorithm, state, released)
-
-        return wrapped
 
     def test_more_rounds_on_file_than_the_run_comes_to(self):
         whole = self.start("tally", self.make("tally")).path
