@@ -1,7 +1,6 @@
 """Runs an algorithm of your own: flags, resume, metrics, report and statement included.
 
-scripts/run algorithm --algorithm=examples.histogram:Histogram
---epsilon=2
+scripts/run algorithm --algorithm=examples.histogram:Histogram --epsilon=2
 
 The class derives from `federated_hh.rounds.algorithm.Algorithm` and has `Options`, a
 dataclass of `federated_hh.options.fields.option` fields, of which its flags are made,

@@ -7,27 +7,26 @@ says otherwise: a word with another character is an error then, unless
 --out_of_alphabet=drop leaves it out.
 """
 
-from absl import app, flags, logging
+from absl import flags, logging
 
-from federated_hh.command_line import experiment_flags
+from federated_hh.command_line import experiment_flags, program_flags
 from federated_hh.heavy_hitters.ldp_triehh import options as ldp_triehh_options
-from federated_hh.options import help_text, option_flags
-from federated_hh.populations import population_flags
+from federated_hh.heavy_hitters.ldp_triehh.options import LdpTrieHHOptions
 
-_PROGRAM = "federated_hh.run_ldp_triehh"
-
-_OPTIONS = option_flags.define(ldp_triehh_options.LdpTrieHHOptions, title="The words")
-_POPULATION = population_flags.PopulationFlags("words")
-flags.adopt_module_key_flags(experiment_flags)
-help_text.first(
-    *("population", "epsilon", "central_epsilon", "cohort_size", "max_depth"),
-    *("contribution_bound", "randomizer", "sampler", "output_dir", "resume"),
+_PROGRAM = program_flags.Program(
+    "federated_hh.run_ldp_triehh",
+    ((LdpTrieHHOptions, "The words"),),
+    "words",
+    first=(
+        *("population", "epsilon", "central_epsilon", "cohort_size", "max_depth"),
+        *("contribution_bound", "randomizer", "sampler", "output_dir", "resume"),
+    ),
 )
 
 
 def _check_flags() -> None:
-    option_flags.check_all(_OPTIONS.read, _POPULATION.read)
-    options, population = _OPTIONS.read(), _POPULATION.read()
+    _PROGRAM.check()
+    options, population = _PROGRAM.read(LdpTrieHHOptions), _PROGRAM.population.read()
     options.check_memory(len(ldp_triehh_options.characters_of(population)))
     if population.is_synthetic:
         options.check_population(population.num_clients)
@@ -71,17 +70,17 @@ def _make_algorithm(options, population_options, population):
 
 def run(arguments: experiment_flags.Arguments) -> None:
     """Runs the experiment that the flags describe."""
-    options = _OPTIONS.read()
+    options = _PROGRAM.read(LdpTrieHHOptions)
     if options.central_epsilon is not None:
         print(
             f"Local epsilon {options.local_epsilon:.6g}, for a central epsilon of at "
             f"most {options.central_epsilon:g} at delta {options.delta:g} for an item "
             "in all repeats together."
         )
-    characters = ldp_triehh_options.characters_of(_POPULATION.read())
+    characters = ldp_triehh_options.characters_of(_PROGRAM.population.read())
     if warning := options.noise_warning(len(characters)):
         logging.warning("%s", warning)
-    population = _POPULATION.prepare_words()
+    population = _PROGRAM.population.prepare_words()
     options.check_population(population.num_clients)
 
     # TensorFlow comes last: it takes seconds to import.
@@ -91,7 +90,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
     from federated_hh.privacy.triehh import wanted_detection as detection
     from federated_hh.rounds import experiment
 
-    algorithm = _make_algorithm(options, _POPULATION.read(), population)
+    algorithm = _make_algorithm(options, _PROGRAM.population.read(), population)
     findable = ldp_triehh_privacy.what_is_found(algorithm)
     logging.info(
         "%s clients, %s a level of %d, local epsilon %g: %s",
@@ -124,7 +123,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
 
     done = experiment.run_experiment(
         algorithm,
-        program=_PROGRAM,
+        program=_PROGRAM.name,
         repeats=options.num_repeats,
         delta=options.delta,
         report=report,
@@ -133,7 +132,5 @@ def run(arguments: experiment_flags.Arguments) -> None:
     print(done.summary)
 
 
-main = experiment_flags.main_of(_PROGRAM, _check_flags, run, _POPULATION)
-
 if __name__ == "__main__":
-    app.run(main, flags_parser=option_flags.parse)
+    _PROGRAM.main(run, _check_flags)

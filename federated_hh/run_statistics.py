@@ -3,45 +3,33 @@
 scripts/run statistics --flagfile=configs/statistics_ngrams.flagfile
 """
 
-from absl import app, flags, logging
+from absl import logging
 
-from federated_hh.command_line import experiment_flags
-from federated_hh.options import help_text, option_flags
-from federated_hh.populations import population_flags
+from federated_hh.command_line import experiment_flags, program_flags
 from federated_hh.populations.options.population_options import LanguageOptions
 from federated_hh.statistics.options import StatisticsOptions
 
-_PROGRAM = "federated_hh.run_statistics"
-
-_OPTIONS = option_flags.define(StatisticsOptions, title="The questions")
-_LANGUAGE = option_flags.define(LanguageOptions)
-_POPULATION = population_flags.PopulationFlags("sentences", {"empty_clients": "drop"})
-flags.adopt_module_key_flags(experiment_flags)
-help_text.first(
-    *("population", "analysis", "strategy", "recipe", "epsilon", "local_epsilon"),
-    *("delta", "cohorts", "output_dir", "resume"),
+_PROGRAM = program_flags.Program(
+    "federated_hh.run_statistics",
+    ((StatisticsOptions, "The questions"), LanguageOptions),
+    "sentences",
+    first=(
+        *("population", "analysis", "strategy", "recipe", "epsilon", "local_epsilon"),
+        *("delta", "cohorts", "output_dir", "resume"),
+    ),
+    defaults={"empty_clients": "drop"},
 )
-
-
-_check_flags = experiment_flags.check_of(_OPTIONS, _LANGUAGE, _POPULATION)
 
 
 def run(arguments: experiment_flags.Arguments) -> None:
     """Runs the analysis that the flags describe."""
-    from federated_hh.populations import client_sentences, vocabulary
-    from federated_hh.populations.languages import sentence_tokenizers
+    from federated_hh.populations import vocabulary
     from federated_hh.statistics.recipes import recipe
 
-    options = _OPTIONS.read()
+    options = _PROGRAM.read(StatisticsOptions)
     recipes = [recipe.Recipe.read(path) for path in options.recipe]
     tokens = vocabulary.Vocabulary.from_english(options.num_tokens)
-    text = client_sentences.prepare(
-        _POPULATION.read(),
-        tokens,
-        sentence_tokenizers.get_sentence_tokenizer("keyboard"),
-        _POPULATION.cache,
-        _LANGUAGE.read(),
-    )
+    text = _PROGRAM.prepare_text(tokens)
     # TensorFlow comes last: it takes seconds to import.
     from federated_hh.rounds import experiment
     from federated_hh.statistics import preparation
@@ -65,7 +53,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
 
     done = experiment.run_experiment(
         algorithm,
-        program=_PROGRAM,
+        program=_PROGRAM.name,
         delta=options.delta,
         report=report,
         **vars(arguments),
@@ -79,7 +67,5 @@ def run(arguments: experiment_flags.Arguments) -> None:
         raise ValueError(f"{options.recipe[number]}: {reason}")
 
 
-main = experiment_flags.main_of(_PROGRAM, _check_flags, run, _POPULATION)
-
 if __name__ == "__main__":
-    app.run(main, flags_parser=option_flags.parse)
+    _PROGRAM.main(run)

@@ -5,33 +5,29 @@ scripts/run triehh --flagfile=configs/triehh_demo.flagfile
 
 from typing import Any
 
-from absl import app, flags, logging
+from absl import logging
 
-from federated_hh.command_line import experiment_flags
+from federated_hh.command_line import experiment_flags, program_flags
 from federated_hh.heavy_hitters.triehh.options import TrieHHOptions
-from federated_hh.options import help_text, option_flags
-from federated_hh.populations import population_flags
 from federated_hh.rounds.secure_sum_options import SecureSumOptions
 
-_PROGRAM = "federated_hh.run_triehh"
-
-_OPTIONS = option_flags.define(TrieHHOptions, title="The words")
-_SECURE_SUM = option_flags.define(SecureSumOptions, title="The secure sum")
-_POPULATION = population_flags.PopulationFlags("words")
-flags.adopt_module_key_flags(experiment_flags)
-help_text.first(
-    *("population", "epsilon", "delta", "num_clients", "cohort_size", "threshold"),
-    *("max_length", "word_selection", "output_dir", "resume"),
+_PROGRAM = program_flags.Program(
+    "federated_hh.run_triehh",
+    ((TrieHHOptions, "The words"), (SecureSumOptions, "The secure sum")),
+    "words",
+    first=(
+        *("population", "epsilon", "delta", "num_clients", "cohort_size", "threshold"),
+        *("max_length", "word_selection", "output_dir", "resume"),
+    ),
 )
-
-
-_check_flags = experiment_flags.check_of(_OPTIONS, _SECURE_SUM, _POPULATION)
 
 
 def run(arguments: experiment_flags.Arguments) -> None:
     """Runs the experiment that the flags describe."""
-    options, population_options = _OPTIONS.read(), _POPULATION.read()
-    population = _POPULATION.prepare_words()
+    options = _PROGRAM.read(TrieHHOptions)
+    secure_sum = _PROGRAM.read(SecureSumOptions)
+    population_options = _PROGRAM.population.read()
+    population = _PROGRAM.population.prepare_words()
     delta = options.delta_for(population.num_clients)
     parameters = options.parameters_for(population.num_clients)
     from federated_hh.privacy.triehh import wanted_detection as detection
@@ -48,10 +44,10 @@ def run(arguments: experiment_flags.Arguments) -> None:
 
     observers: list[Any] = [triehh.vote_metrics]
     masking, facts = None, {}
-    if _SECURE_SUM.read().is_masked:
+    if secure_sum.is_masked:
         from federated_hh.rounds import masked_sums
 
-        masking = masked_sums.MaskedSums(_SECURE_SUM.read())
+        masking = masked_sums.MaskedSums(secure_sum)
         facts = masked_sums.facts(masking)
         observers.append(masking.metrics)
     algorithm = triehh.TrieHH(
@@ -74,7 +70,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
 
     done = experiment.run_experiment(
         algorithm,
-        program=_PROGRAM,
+        program=_PROGRAM.name,
         repeats=options.num_repeats,
         delta=delta,
         observers=observers,
@@ -103,7 +99,5 @@ def _summary(parameters, delta: float) -> str:
     )
 
 
-main = experiment_flags.main_of(_PROGRAM, _check_flags, run, _POPULATION)
-
 if __name__ == "__main__":
-    app.run(main, flags_parser=option_flags.parse)
+    _PROGRAM.main(run)

@@ -151,35 +151,6 @@ def look_ahead(arguments: Sequence[str], name: str) -> tuple[str | None, bool]:
     return (values[0] if values else None), False
 
 
-def check_of(*options: Any) -> Callable[[], None]:
-    """Returns the check of a program's flags, which tells all that is wrong at once.
-
-    Args:
-        *options: Flags of the program, as `option_flags.define` returns them.
-    """
-    return lambda: option_flags.check_all(*(each.read for each in options))
-
-
-def main_of(
-    program: str,
-    check_flags: Callable[[], None],
-    run: Callable[[Arguments], None],
-    population: Any,
-) -> Callable[[Sequence[str]], None]:
-    """Returns an experiment program's `main`.
-
-    Args:
-        program: See `run_program`.
-        check_flags: See `run_program`.
-        run: See `run_program`.
-        population: Flags of the program's population.
-    """
-    is_synthetic = population.is_synthetic
-    return lambda argv: run_program(
-        argv, program, check_flags, run, is_synthetic=is_synthetic
-    )
-
-
 def run_program(
     argv: Sequence[str],
     program: str,

@@ -25,6 +25,9 @@ from federated_hh.options import option_flags
 name = sys.argv[1]
 module = importlib.import_module(name)
 parse = getattr(module, "parse_flags", option_flags.parse)
+# A check that a program adds to that of its options, or theirs alone.
+of_options = getattr(getattr(module, "_PROGRAM", None), "check", lambda: None)
+check_flags = getattr(module, "_check_flags", of_options)
 if "--algorithm=" in sys.argv[2]:
     import tensorflow_federated  # once, and not in each fork
 if name == "scripts.reproduce":
@@ -40,8 +43,8 @@ for arguments, is_whole, is_run in json.loads(sys.argv[2]):
             with contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
                 sys.argv = [module.__file__]
                 parse([name, *arguments])
-                if is_whole and hasattr(module, "_check_flags"):
-                    module._check_flags()
+                if is_whole:
+                    check_flags()
                 if is_run:
                     module.main([name])
                     assert any(map(str.isdigit, said.getvalue())), "no number"

@@ -30,7 +30,9 @@ if hasattr(module, "define_study_flags"):
     module.define_study_flags(given)
 sys.argv = [module.__file__]
 flags.FLAGS(given)
-module._check_flags()  # so that what is refused below is refused for its value
+# A check that a program adds to that of its options, or theirs alone.
+check_flags = getattr(module, "_check_flags", None) or module._PROGRAM.check
+check_flags()  # so that what is refused below is refused for its value
 tried, taken = 0, []
 for name in [f.name for f in flags.FLAGS.get_key_flags_for_module(module.__name__)]:
     kind = flags.FLAGS[name].flag_type()
@@ -44,7 +46,7 @@ for name in [f.name for f in flags.FLAGS.get_key_flags_for_module(module.__name_
         try:
             flags.FLAGS([*given, f"--{name}={value}"])
             experiment_flags.check_numbers([name])
-            module._check_flags()
+            check_flags()
             taken.append((name, value))
         except (flags.Error, ValueError):
             pass

@@ -26,11 +26,9 @@ _SCRIPT = """
 import importlib
 for name in {names}:
     assert importlib.import_module(name).MINE, name
-from absl import app
-from federated_hh import run_triehh
+import runpy
 from training.federated import dp_ftrl
-if __name__ == "__main__":
-    app.run(run_triehh.main)
+runpy.run_module("federated_hh.run_triehh", run_name="__main__")
 """
 # Refuses to import what the base does not install.
 _LIGHT = """
