@@ -2,10 +2,10 @@
 
     scripts/run benchmarks.encoding
 
-Processor milliseconds of updates of 2.4 million parameters on one thread: of Algorithm
-2 of Xu et al. 2023, at several q = s C / sqrt(padded dimension), and of exact integers;
-the least and the mean of the repeats. `rotation` is the Hadamard product alone, which
-is a part of the client's; `server` is the decoding of a round's sum.
+Processor milliseconds on one thread for updates of 2.4 million parameters: minimum and
+mean over the repeats. Measured are exact integers and Algorithm 2 of Xu et al. 2023, at
+several q = s C / sqrt(padded dimension). `rotation` is the Hadamard product alone, a
+part of the client's time; `server` is the decoding of a round's sum.
 """
 
 import dataclasses

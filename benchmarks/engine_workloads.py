@@ -34,7 +34,7 @@ class Workload:
     Attributes:
         name: Name in tables.
         clients: Number of clients of all rounds together.
-        is_exact: Whether its sums are of integers, and so the same to the bit.
+        is_exact: Whether sums are of integers, and so equal to the bit.
         rounds: Yields the sums of each round; called within `computing`.
     """
 
@@ -151,7 +151,7 @@ def training(
 
     Args:
         scratch: Directory for the clients' text.
-        num_clients: Number of clients, all of whom train and are scored.
+        num_clients: Number of clients; all train, and all are evaluated.
         num_units: Number of units of the model, an LSTM with coupled gates.
         num_blocks: Number of values into which the clients are cut.
     """

@@ -55,8 +55,8 @@ def time_sum(options: Options, num_clients: int, neighbours: int, size: int, bit
     Args:
         options: Shares of clients that drop out and collude.
         num_clients: Number of clients of the cohort.
-        neighbours: Neighbours of a client, a majority of whom opens its secrets; 0 for
-            as many as it takes, with a threshold to match.
+        neighbours: Neighbours of a client; a majority opens its secrets. 0 takes as
+            many as are needed, with a threshold to match.
         size: Length of a vector.
         bits: Bits of the modulus.
 

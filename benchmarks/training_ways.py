@@ -211,7 +211,7 @@ def _with_pfl(task: _Task, num_threads: int | None = None) -> _Trained:
 
 
 class _Process(enum.Enum):
-    """A kind of process: how TensorFlow computes in it.
+    """TensorFlow's settings of a measured process.
 
     TFF's worker has one thread for an operation, whoever starts it.
     """
