@@ -17,7 +17,7 @@ def room(name, programs = [], deps = [], data = []):
     py_library(
         name = name,
         srcs = native.glob(["*.py"]),
-        data = data + native.glob(["*.csv", "*.html", "*.json"]),
+        data = data + native.glob(["*.csv", "*.html", "*.json", "*.toml"]),
         visibility = ["//visibility:public"],
         deps = deps,
     )
