@@ -4,8 +4,10 @@ Examples: one for each mechanism, what runs cost together, all numbers of the pa
 
   scripts/run accounting --mechanism=dp_ftrl --noise_multiplier=7 \
       --num_rounds=930 --min_separation=212 --max_participation=4 --delta=1e-10
-  scripts/run accounting --mechanism=blt --noise_multiplier=4 \
-      --num_rounds=930 --min_separation=212 --max_participation=4 --delta=1e-10
+  scripts/run accounting --mechanism=blt --population=5e6 --cohort_size=6500 \
+      --num_rounds=1000 --epsilon=8
+  scripts/run accounting --mechanism=blt --population=5e6 --cohort_size=6500 \
+      --num_rounds=1000 --epsilon=8 --vary=epsilon,population --plot=noise.png
   scripts/run accounting --mechanism=tree_against_blt --delta=1e-10 \
       --noise_multiplier=7 --num_rounds=930 --min_separation=212 --max_participation=4
   scripts/run accounting --mechanism=tree_against_blt --table=xu_2023 \
@@ -41,8 +43,8 @@ from typing import Any, NoReturn
 from absl import app, flags
 
 from federated_hh.options import help_text, option_flags
-from federated_hh.privacy.accounting import arguments, run_totals
-from federated_hh.privacy.accounting.answers import ANSWERS
+from federated_hh.privacy.accounting import arguments, run_totals, varied
+from federated_hh.privacy.accounting.answers import ANSWERS, QUANTITIES
 
 _MECHANISM = flags.DEFINE_enum("mechanism", None, list(ANSWERS), "What to account for.")
 _PAPER_TABLES = flags.DEFINE_bool(
@@ -54,6 +56,12 @@ _COMPOSE = flags.DEFINE_list(
     "Run directories, with commas between: print what the runs guarantee together at "
     "--delta, one total for each unit of privacy, or why there is none.",
 )
+_VARY = flags.DEFINE_list(
+    "vary",
+    None,
+    "One or two flags, as NAME or NAME=LOW:HIGH, with a comma between: a table of the "
+    "answer over them, and with --plot a drawing.",
+)
 _FORMAT = flags.DEFINE_enum(
     "format", "text", ["text", "json", "csv"], "Format of the output."
 )
@@ -62,8 +70,8 @@ _OPTIONS: option_flags.OptionFlags = option_flags.define(
     arguments.options_class(ANSWERS.values())
 )
 help_text.first(
-    *("mechanism", "epsilon", "delta", "population", "detectable", "noise_multiplier"),
-    *("num_rounds", "local_epsilon", "num_reports", "compose"),
+    *("mechanism", "population", "cohort_size", "num_rounds", "epsilon", "delta"),
+    *("noise_multiplier", "local_epsilon", "vary", "compose"),
 )
 
 
@@ -135,6 +143,15 @@ def _answer() -> list[dict[str, Any]]:
         raise ValueError(
             f"say --mechanism= one of {', '.join(ANSWERS)}, --compose or --paper_tables"
         )
+    if _VARY.value is not None:
+        path = values.pop("plot", None)
+        quantity = QUANTITIES.get(mechanism, "")
+        rows = varied.table(
+            ANSWERS[mechanism], mechanism, values, _VARY.value, quantity
+        )
+        if path is not None:
+            varied.plot(path, rows)
+        return rows
     return arguments.call(ANSWERS[mechanism], mechanism, values)
 
 

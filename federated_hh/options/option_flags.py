@@ -211,9 +211,19 @@ class _OptionParser(flags.ArgumentParser):
 
 
 class _IntParser(_OptionParser, flags.IntegerParser):
-    """Parses an integer that is an option."""
+    """Parses an integer that is an option, such as 5000000 or 5e6."""
 
-    convert = flags.IntegerParser.convert
+    def convert(self, argument):
+        """See base class."""
+        try:
+            number = float(argument)
+        except (TypeError, ValueError, OverflowError):
+            return flags.IntegerParser.convert(self, argument)
+        # Floats hold no larger integers exactly.
+        is_whole = number.is_integer() and abs(number) <= 2**53
+        if isinstance(argument, str) and "e" in argument.lower() and is_whole:
+            return int(number)
+        return flags.IntegerParser.convert(self, argument)
 
 
 class _FloatParser(_OptionParser, flags.FloatParser):

@@ -7,6 +7,7 @@ import json
 import math
 import pathlib
 
+import numpy as np
 from absl.testing import absltest, parameterized
 
 from federated_hh.options import fields
@@ -37,6 +38,14 @@ def _values(*arguments: str) -> dict[str, list]:
     return values
 
 
+def _answer(mechanism: str, **values) -> dict[str, list]:
+    """Asks the answer itself: quantity to its values, in order."""
+    found: dict[str, list] = {}
+    for row in arguments.call(answers.ANSWERS[mechanism], mechanism, values):
+        found.setdefault(row["quantity"], []).append(row["value"])
+    return found
+
+
 class AnswersTest(parameterized.TestCase):
     def test_dp_ftrl(self):
         values = _values(
@@ -50,12 +59,130 @@ class AnswersTest(parameterized.TestCase):
             "--count_stddev=325",
         )
         self.assertEqual(values["squared sensitivity (S2)"], [47])
-        self.assertAlmostEqual(values["zCDP (rho)"][0], 47 / 98, places=12)
-        self.assertAlmostEqual(values["zCDP (rho)"][1], 4 * 47 / 98, places=12)
+        # For zero-out, an emptied and a replaced client, and a user with two devices.
+        for found, factor in zip(values["zCDP (rho)"], (1, 1, 4, 4), strict=True):
+            self.assertAlmostEqual(found, factor * 47 / 98, places=12)
         self.assertAlmostEqual(
             values["noise multiplier of the deltas"][0], 7.000406, places=5
         )
-        self.assertLen(values["epsilon at delta = 1e-10"], 4)
+        self.assertLen(values["epsilon at delta = 1e-10"], 6)
+
+    @parameterized.parameters("dp_ftrl", "blt", "banded", "dp_fedavg")
+    def test_a_plan_needs_only_population_cohort_and_rounds(self, mechanism):
+        sizes = {"population": 50_000, "cohort_size": 500, "num_rounds": 200}
+        values = _answer(mechanism, **sizes, epsilon=4.0)
+        self.assertEqual(values["min separation (MinS)"], [99])
+        self.assertEqual(values["max participation (MaxP)"], [2])
+        self.assertAlmostEqual(values["epsilon to quote"][0], 4, places=6)
+        (noise,) = values["noise multiplier (z)"]
+        # What the limits say by hand has the same noise.
+        by_hand = _answer(mechanism, num_rounds=200, min_separation=99, epsilon=4.0)
+        self.assertEqual(by_hand["noise multiplier (z)"], [noise])
+        several = _answer(mechanism, **sizes)
+        self.assertEqual(several["noise multiplier (z) for epsilon 4"], [noise])
+
+    @parameterized.product(
+        mechanism=("dp_ftrl", "blt", "dp_fedavg"),
+        name=("population", "cohort_size", "num_rounds"),
+    )
+    def test_the_number_that_is_left_out(self, mechanism, name):
+        sizes = {"population": 20_000, "cohort_size": 100, "num_rounds": 300}
+        title = {"population": "population (n)", "cohort_size": "cohort size (m)"}
+
+        def epsilon(number):
+            found = _answer(mechanism, **{**sizes, name: number}, noise_multiplier=8.0)
+            return found["epsilon at delta = 1e-10"][0]
+
+        given = {key: value for key, value in sizes.items() if key != name}
+        found = _answer(mechanism, **given, noise_multiplier=8.0, epsilon=3.0)
+        (number,) = found[title.get(name, "rounds (T)")]
+        self.assertLessEqual(epsilon(number), 3)
+        worse = number - 1 if name == "population" else number + 1
+        self.assertGreater(epsilon(worse), 3)
+
+    def test_numbers_with_an_exponent(self):
+        given = ("--mechanism=dp_ftrl", "--population=5e6", "--cohort_size=6500")
+        values = _values(*given, "--num_rounds=1e3", "--noise_multiplier=7")
+        self.assertEqual(values["min separation (MinS)"], [768])
+        done = accounting_program.run(*given[:2], "--cohort_size=6.5e0")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("--cohort_size=6.5e0: has to be a whole number", done.stderr)
+
+    def test_holders_of_ldp_triehh(self):
+        given = ("--mechanism=ldp_triehh", "--population=4727", "--local_epsilon=10")
+        sizes = ("--max_depth=12", "--kept_prefixes=300", "--alphabet_size=28")
+        values = _values(*given, *sizes)
+        done = accounting_program.run(*given, *sizes, "--detectable", "--format=json")
+        holders = [
+            row["holders"]
+            for row in json.loads(done.stdout)
+            if row["setting"] == "as given" and row["probability"] == 0.9
+        ]
+        asked = [v for name, v in values.items() if name.startswith("holders")]
+        self.assertEqual(asked, [[number] for number in holders])
+
+    @parameterized.parameters(
+        ("asymmetric_one_hot", 3), ("symmetric_one_hot", 3), ("asymmetric_one_hot", 1)
+    )
+    def test_a_count_of_holders_stands_out(self, randomizer, queries):
+        clients, trials = 30_000, 20_000
+        values = _answer(
+            "statistics", population=clients, num_queries=queries, randomizer=randomizer
+        )
+        local = values["local epsilon of a report"][0]
+        own = 0.5
+        if randomizer == "symmetric_one_hot":
+            local /= 2
+            own = math.exp(local) / (1 + math.exp(local))
+        other = 1 / (1 + math.exp(local))
+        cohort = clients // queries
+        random = np.random.default_rng(7)
+        holders = values["holders for a discovery rate of 0.9"][0]
+        asked = random.hypergeometric(holders, clients - holders, cohort, trials)
+        votes = random.binomial(asked, own) + random.binomial(cohort - asked, other)
+        estimates = (votes - cohort * other) / (own - other)
+        error = math.sqrt(cohort * other * (1 - other)) / (own - other)
+        self.assertAlmostEqual(
+            values["standard error of an empty cell"][0], error, places=6
+        )
+        # A standard error of the share is 0.002; the normal law is off by as much.
+        self.assertBetween((estimates >= 3 * error).mean(), 0.885, 0.92)
+
+    def test_tables_over_flags(self):
+        folder = pathlib.Path(self.create_tempdir().full_path)
+        given = ("--mechanism=dp_ftrl", "--population=50000", "--cohort_size=500")
+        wanted = ("--num_rounds=200", "--epsilon=4", f"--plot={folder / 'z.png'}")
+        done = accounting_program.run(
+            *given, *wanted, "--vary=epsilon=1:16,population", "--format=csv"
+        )
+        self.assertEqual(done.returncode, 0, done.stderr)
+        rows = list(csv.DictReader(io.StringIO(done.stdout)))
+        self.assertEqual([float(row["epsilon"]) for row in rows], [1, 2, 4, 8, 16])
+        self.assertEqual({row["quantity"] for row in rows}, {"noise multiplier (z)"})
+        single = _values(*given, *wanted[:2])["noise multiplier (z)"][0]
+        self.assertEqual(float(rows[2]["population = 50,000"]), single)
+        self.assertTrue((folder / "z.png").read_bytes().startswith(b"\x89PNG"))
+        done = accounting_program.run(
+            *("--mechanism=triehh", "--population=1000", "--max_length=3"),
+            *("--epsilon=4", "--delta=1e-2", "--vary=epsilon=2:8", "--format=csv"),
+        )
+        self.assertEqual(done.returncode, 0, done.stderr)
+        holders = [float(r["value"]) for r in csv.DictReader(io.StringIO(done.stdout))]
+        self.assertEqual(holders, sorted(holders, reverse=True))
+
+    @parameterized.parameters(
+        ("--vary=plot", "has to be a number that --mechanism=triehh takes: .*epsilon"),
+        ("--vary=epsilon=3", "has to be epsilon=LOW:HIGH"),
+        ("--vary=epsilon=3:1", "LOW has to be above 0 and below HIGH"),
+        ("--vary=epsilon=1:5000", "epsilon=5000 has to be a number in"),
+        ("--vary=threshold", "give --threshold, around which it varies"),
+        ("--vary=epsilon,epsilon", "epsilon is given twice"),
+        ("--vary=epsilon,delta,population", "one or two"),
+    )
+    def test_wrong_tables_are_refused(self, vary, message):
+        done = accounting_program.run(*_TRIEHH, "--epsilon=2", "--delta=1e-10", vary)
+        self.assertEqual(done.returncode, 2)
+        self.assertRegex(done.stderr, message)
 
     def test_what_can_be_found(self):
         path = pathlib.Path(self.create_tempdir().full_path) / "found.png"
@@ -124,10 +251,11 @@ class AnswersTest(parameterized.TestCase):
         square = sum(value**2 for value in column)
         values = _values(*run, *given)
         self.assertAlmostEqual(values["squared sensitivity"][0], square, places=9)
-        rho, replaced = values["zCDP (rho)"]
+        rho, emptied, replaced = values["zCDP (rho)"]
+        self.assertEqual(emptied, rho)
         self.assertAlmostEqual(rho / (square / 8), 1, places=4)
         self.assertEqual(replaced, 4 * rho)
-        self.assertLen(values["epsilon at delta = 1e-06"], 4)
+        self.assertLen(values["epsilon at delta = 1e-06"], 5)
         best = _values(*run, *given[:3])
         self.assertLen(best["weights"][0].split(","), 2)
         self.assertEqual(best, _values(*run, *given[:3], "--buffers=2"))
@@ -293,7 +421,32 @@ class AnswersTest(parameterized.TestCase):
 class BadInputTest(parameterized.TestCase):
     @parameterized.parameters(
         ((), "--mechanism"),
-        (("--mechanism=dp_ftrl",), "--noise_multiplier is needed"),
+        (("--mechanism=dp_ftrl",), "population and cohort_size and .* are missing"),
+        (
+            ("--mechanism=blt", "--min_separation=3", "--noise_multiplier=1"),
+            "with min_separation, num_rounds and one of noise_multiplier and epsilon",
+        ),
+        (
+            (
+                *("--mechanism=dp_ftrl", "--population=100", "--cohort_size=10"),
+                *("--num_rounds=5", "--noise_multiplier=1", "--epsilon=1"),
+            ),
+            "leave out the one that is to be found",
+        ),
+        (
+            (
+                *("--mechanism=banded", "--population=100", "--cohort_size=101"),
+                *("--num_rounds=5", "--epsilon=1"),
+            ),
+            "num_clients is 100; it has to be at least 101",
+        ),
+        (
+            (
+                *("--mechanism=dp_ftrl", "--population=100", "--cohort_size=10"),
+                *("--noise_multiplier=1", "--epsilon=0.01"),
+            ),
+            "no num_rounds gives epsilon 0.01 at delta 1e-10",
+        ),
         (("--mechanism=tree_against_blt", "--delta=1e-9"), "give noise_multiplier"),
         (
             (

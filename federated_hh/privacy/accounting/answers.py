@@ -1,11 +1,15 @@
 """The answers of the command line: rows of quantity, value and basis, by mechanism."""
 
+import math
 from collections.abc import Callable
+
+from scipy import special
 
 from federated_hh.privacy.accounting import arguments as of
 from federated_hh.privacy.accounting import dp_ftrl_answers, triehh_answers
 from federated_hh.privacy.accounting.arguments import Rows, row
-from federated_hh.privacy.local import anonymity
+from federated_hh.privacy.dp_ftrl import planning
+from federated_hh.privacy.local import anonymity, ldp_triehh_detection
 from federated_hh.privacy.shuffle import amplification as shuffling
 from federated_hh.privacy.shuffle.amplification import Method, Reports
 
@@ -119,6 +123,82 @@ def cohort_size(
     ]
 
 
+def statistics(
+    *,
+    population: of.Population,
+    epsilon: of.Epsilon = 1.0,
+    delta: of.Delta = 1e-6,
+    local_epsilon: of.LocalEpsilon = 6.0,
+    num_queries: of.NumQueries = 3,
+    randomizer: of.Randomizer = "asymmetric_one_hot",
+    min_standard_errors: of.MinStandardErrors = 3.0,
+    discovery_rate: of.DiscoveryRate = 0.9,
+) -> Rows:
+    """Answers how many clients must share a value for a count to stand out.
+
+    Returns:
+        The holders that a value needs, the noise on a count, the cohort size of a
+        query and its local epsilon, and the guarantee in each adjacency.
+
+    Raises:
+        ValueError: An argument is outside its range.
+    """
+    kind = shuffling.Randomizer(randomizer)
+    halves = {
+        shuffling.Randomizer.ASYMMETRIC_ONE_HOT: 1,
+        shuffling.Randomizer.SYMMETRIC_ONE_HOT: 2,
+    }
+    if kind not in halves:
+        names = " or ".join(known.value for known in halves)
+        raise ValueError(f"randomizer is {randomizer}; devices send {names}")
+    cohort = population // num_queries
+    if cohort < 2:
+        raise ValueError(
+            f"population is {population:,}; it has to be at least {2 * num_queries:,}, "
+            "two clients for each query"
+        )
+    local = local_epsilon / halves[kind]
+    reports = shuffling.Reports(randomizer=kind, local_epsilon=local)
+    spent = shuffling.amplify(reports, num_reports=cohort, delta=delta)
+    if spent.epsilon > epsilon:
+        local = shuffling.largest_local_epsilon(
+            kind, epsilon=epsilon, delta=delta, num_reports=cohort
+        )
+        reports = shuffling.Reports(randomizer=kind, local_epsilon=local)
+        spent = shuffling.amplify(reports, num_reports=cohort, delta=delta)
+    own, other = ldp_triehh_detection.probabilities_of(randomizer, local)(2)
+    empty = math.sqrt(cohort * other * (1 - other)) / (own - other)
+    quantile = special.ndtri(discovery_rate)
+
+    def stands_out(holders: int) -> bool:
+        asked = holders / num_queries
+        noise = min(asked, cohort) * own * (1 - own)
+        noise += max(0.0, cohort - asked) * other * (1 - other)
+        chosen = asked * (1 - 1 / num_queries) * (own - other) ** 2
+        spread = math.sqrt(noise + chosen) / (own - other)
+        return asked - quantile * spread >= min_standard_errors * empty
+
+    needed = planning.smallest(stands_out, 1, population)
+    return [
+        row(
+            f"holders for a discovery rate of {discovery_rate:g}",
+            "not possible" if needed is None else needed,
+            f"among all clients; a count stands out at {min_standard_errors:g} "
+            "standard errors of an empty cell; every holder reports it; normal "
+            "approximation",
+        ),
+        row("standard error of an empty cell", empty, "of one query, in clients"),
+        row("cohort size of a query", cohort, f"{num_queries} disjoint cohorts"),
+        row("local epsilon of a report", reports.replacement_epsilon, "replacement"),
+        row(
+            f"epsilon to quote at delta = {delta:g}",
+            spent.epsilon,
+            f"{spent.adjacency.value}, of all queries: a client is asked once; "
+            f"{spent.bound}",
+        ),
+    ]
+
+
 def _reports(name: str, local_epsilon: float, domain_size: int | None) -> Reports:
     return Reports(
         randomizer=shuffling.Randomizer(name),
@@ -131,10 +211,16 @@ def _reports(name: str, local_epsilon: float, domain_size: int | None) -> Report
 ANSWERS: dict[str, Callable[..., Rows]] = {
     "dp_ftrl": dp_ftrl_answers.dp_ftrl,
     "blt": dp_ftrl_answers.blt,
+    "banded": dp_ftrl_answers.banded,
+    "dp_fedavg": dp_ftrl_answers.dp_fedavg,
     "tree_against_blt": dp_ftrl_answers.tree_against_blt,
     "shuffle": shuffle,
     "triehh": triehh_answers.triehh,
     "ldp_triehh": triehh_answers.ldp_triehh,
+    "statistics": statistics,
     "k_anonymity": k_anonymity,
     "cohort_size": cohort_size,
 }
+
+# Beginning of the quantity that --vary shows, where it is not the answer's first.
+QUANTITIES = {"triehh": "holders", "ldp_triehh": "holders"}

@@ -39,12 +39,15 @@ NoiseMultiplier = Annotated[
 NumRounds = Annotated[int, "T, rounds of training.", "[1, 1e9]", _ROUNDS]
 MaxParticipation = Annotated[
     int,
-    "MaxP, rounds a device takes part in at most; what MinS allows if not set.",
+    "MaxP, rounds a client takes part in at most; what MinS allows if not set.",
     "[1, 1e9]",
     _ROUNDS,
 ]
 MinSeparation = Annotated[
-    int, "MinS, rounds strictly between two of a device.", "[0, 1e9]", _ROUNDS
+    int,
+    "MinS, rounds strictly between two of a client; not needed with --population.",
+    "[0, 1e9]",
+    _ROUNDS,
 ]
 RestartFirst = Annotated[
     int, "First round after which the noise restarts.", "[1, 1e9]", _ROUNDS
@@ -94,10 +97,14 @@ DomainSize = Annotated[
     "[1, 2147483647]",
     "items are numbered with 31 bits",
 ]
-HonestFraction = Annotated[float, "Share of honest reports; 1 if not set.", "(0, 1]"]
-Population = Annotated[
-    int, "n, users of a TrieHH or LDP TrieHH run.", "[1, 1e12]", _CLIENTS
+NumQueries = Annotated[
+    int,
+    "Queries of an analyst, each to an equal part of the clients; 3 if not set.",
+    "[1, 1000]",
+    "more leave no cohorts",
 ]
+HonestFraction = Annotated[float, "Share of honest reports; 1 if not set.", "(0, 1]"]
+Population = Annotated[int, "n, clients of the run.", "[1, 1e12]", _CLIENTS]
 MaxLength = Annotated[
     int,
     "L, symbols of the longest word, its end included.",
@@ -109,7 +116,7 @@ Threshold = Annotated[
 ]
 CohortSize = Annotated[
     int,
-    "m, for the guarantee of given parameters; --epsilon finds it if not set.",
+    "m, clients of a round. TrieHH and training find it if it is not set.",
     "[1, 1e12]",
     _CLIENTS,
 ]

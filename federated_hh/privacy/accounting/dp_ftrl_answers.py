@@ -1,8 +1,9 @@
 """The command line's answers on training: a noise tree, BLT, and both compared."""
 
+import dataclasses
 import math
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from federated_hh.options import checks
 from federated_hh.privacy import conversions, neighbours
@@ -13,12 +14,26 @@ from federated_hh.privacy.dp_ftrl import blt as blt_lib
 from federated_hh.privacy.dp_ftrl import (
     correlated_noise,
     noise_calibration,
+    planning,
     toeplitz,
     tree_aggregation,
+    worst_participation,
 )
 
 _UNIT = neighbours.Adjacency.ZERO_OUT.value
 _REPLACED = neighbours.Adjacency.REPLACE_CLIENT.value
+_EMPTIED = neighbours.Adjacency.EMPTIED.value
+_QUOTE = f"{_UNIT}: the one to quote, as Xu et al. 2023 do"
+# Delta of the guarantees of Xu et al. 2023.
+_DELTA = 1e-10
+# Of an answer to neither epsilon nor noise multiplier.
+_EPSILONS = (1.0, 2.0, 4.0, 8.0, 16.0)
+_NAMES = {
+    "population": "population (n)",
+    "cohort_size": "cohort size (m)",
+    "num_rounds": "rounds (T)",
+}
+_MOST_CLIENTS = 10**12
 # The search for a matrix looks at all of them many hundred times.
 _MOST_ROUNDS = 100_000
 # Restarts beyond these are as many trees.
@@ -28,10 +43,13 @@ _SHOWN_TREES = 20
 
 def dp_ftrl(
     *,
-    noise_multiplier: of.NoiseMultiplier,
-    num_rounds: of.NumRounds,
-    min_separation: of.MinSeparation,
-    delta: of.Delta,
+    num_rounds: of.NumRounds | None = None,
+    noise_multiplier: of.NoiseMultiplier | None = None,
+    epsilon: of.Epsilon | None = None,
+    delta: of.Delta = _DELTA,
+    population: of.Population | None = None,
+    cohort_size: of.CohortSize | None = None,
+    min_separation: of.MinSeparation | None = None,
     max_participation: of.MaxParticipation | None = None,
     restart_first: of.RestartFirst | None = None,
     restart_period: of.RestartPeriod | None = None,
@@ -41,27 +59,31 @@ def dp_ftrl(
     """Answers for a DP-FTRL run: S2, zCDP, epsilons by all conversions, and z_delta.
 
     Raises:
-        ValueError: An argument is outside its range.
+        ValueError: An argument is outside its range, or too few or too many are given.
     """
     checks.integer(group_size=group_size, least=1)
-    run = tree_aggregation.TreeAggregation(
-        noise_multiplier=noise_multiplier,
-        num_rounds=num_rounds,
-        min_separation=min_separation,
-        max_participation=max_participation,
-        restart_rounds=_restart_rounds(num_rounds, restart_first, restart_period),
-    )
-    rows = [
-        row("max participation (MaxP)", run.max_participation, _UNIT),
-        row("rounds of each tree", _abridged(run.tree_lengths), ""),
-        row("squared sensitivity (S2)", run.square_sum, "exact worst case"),
-        *_zcdp(run.rho, delta, _UNIT),
+
+    def restarts(rounds: int) -> tuple[int, ...]:
+        return _restart_rounds(rounds, restart_first, restart_period)
+
+    question = _Question("dp_ftrl", noise_multiplier, epsilon, delta, restarts)
+    limits = (min_separation, max_participation)
+    rows, plan, z = question.answer(num_rounds, population, cohort_size, *limits)
+    rows += [
+        row("max participation (MaxP)", plan.max_participation, _UNIT),
+        row("rounds of each tree", _abridged(plan.lengths), ""),
+        row("squared sensitivity (S2)", plan.square_sensitivity, "exact worst case"),
     ]
+    if z is None:
+        return rows
+    rho = plan.rho(z)
+    rows += _all_adjacencies(rho, delta)
     if group_size > 1:
-        rho = conversions.group_zcdp(run.rho, group_size)
-        rows += _best_zcdp(rho, delta, f"user with {group_size} devices")
+        grouped = conversions.group_zcdp(rho, group_size)
+        rows += _best_zcdp(grouped, delta, f"user with {group_size} devices")
+    rows += _noise(plan, z, cohort_size)
     if count_stddev is not None:
-        split = noise_calibration.delta_noise_multiplier(noise_multiplier, count_stddev)
+        split = noise_calibration.delta_noise_multiplier(z, count_stddev)
         rows.append(
             row("noise multiplier of the deltas", split, "Xu et al. 2023, Theorem 1")
         )
@@ -70,10 +92,13 @@ def dp_ftrl(
 
 def blt(
     *,
-    noise_multiplier: of.NoiseMultiplier,
-    num_rounds: of.NumRounds,
-    min_separation: of.MinSeparation,
-    delta: of.Delta,
+    num_rounds: of.NumRounds | None = None,
+    noise_multiplier: of.NoiseMultiplier | None = None,
+    epsilon: of.Epsilon | None = None,
+    delta: of.Delta = _DELTA,
+    population: of.Population | None = None,
+    cohort_size: of.CohortSize | None = None,
+    min_separation: of.MinSeparation | None = None,
     max_participation: of.MaxParticipation | None = None,
     restart_first: of.RestartFirst | None = None,
     restart_period: of.RestartPeriod | None = None,
@@ -88,40 +113,255 @@ def blt(
         and the noise on the worst prefix sum.
 
     Raises:
-        ValueError: An argument is outside its range.
+        ValueError: An argument is outside its range, or too few or too many are given.
     """
-    restarts = _restart_rounds(num_rounds, restart_first, restart_period)
-    lengths = tree_aggregation.tree_lengths(num_rounds, restarts)
-    most = tree_aggregation.largest_participation(num_rounds, min_separation)
-    if max_participation is not None:
-        why = "what MinS allows"
-        most = checks.integer(1, most, why, max_participation=max_participation)
-    if forgotten is None and weights is None:
-        matrix = _best_matrix(max(lengths), min_separation, most, buffers)
-    elif buffers is not None or forgotten is None or weights is None:
-        raise ValueError("give forgotten and weights, or buffers, or none of them")
-    else:
-        matrix = blt_lib.Blt(
-            _numbers("forgotten", forgotten), _numbers("weights", weights)
-        )
-    square = toeplitz.square_sensitivity_of_blocks(
-        matrix, lengths, most, min_separation
-    )
-    slack = correlated_noise.numeric_slack(matrix, num_rounds)
-    rho = correlated_noise.zcdp(square, noise_multiplier, slack)
-    squares = [toeplitz.largest_error(matrix, length) ** 2 for length in lengths]
-    noise = noise_multiplier * math.sqrt(sum(squares))
-    worst = "exact worst case" if len(lengths) == 1 else "bound over the blocks"
-    return [
-        row("max participation (MaxP)", most, _UNIT),
-        row("rounds of each block", _abridged(lengths), ""),
-        row("forgotten a round", _listed(matrix.forgotten), "1 - q of each buffer"),
-        row("weights", _listed(matrix.weights), "w of each buffer"),
-        row("squared sensitivity", square, worst),
-        *_zcdp(rho, delta, _UNIT),
-        *_best_zcdp(4 * rho, delta, _REPLACED),
-        row("noise on the worst prefix sum", noise, "in clip norms"),
+
+    def restarts(rounds: int) -> tuple[int, ...]:
+        return _restart_rounds(rounds, restart_first, restart_period)
+
+    def matrix(rounds: int, separation: int, most: int) -> blt_lib.Blt:
+        if forgotten is not None and weights is not None and buffers is None:
+            return blt_lib.Blt(
+                _numbers("forgotten", forgotten), _numbers("weights", weights)
+            )
+        if forgotten is not None or weights is not None:
+            raise ValueError("give forgotten and weights, or buffers, or none of them")
+        return _best_matrix(rounds, separation, most, buffers)
+
+    question = _Question("blt", noise_multiplier, epsilon, delta, restarts, matrix)
+    limits = (min_separation, max_participation)
+    rows, plan, z = question.answer(num_rounds, population, cohort_size, *limits)
+    assert isinstance(plan.matrix, blt_lib.Blt)
+    worst = "exact worst case" if len(plan.lengths) == 1 else "bound over the blocks"
+    forgotten = _listed(plan.matrix.forgotten)
+    rows += [
+        row("max participation (MaxP)", plan.max_participation, _UNIT),
+        row("rounds of each block", _abridged(plan.lengths), ""),
+        row("forgotten a round", forgotten, "1 - q of each buffer"),
+        row("weights", _listed(plan.matrix.weights), "w of each buffer"),
+        row("squared sensitivity", plan.square_sensitivity, worst),
     ]
+    if z is None:
+        return rows
+    rows += _all_adjacencies(plan.rho(z), delta)
+    return rows + _noise(plan, z, cohort_size)
+
+
+def banded(
+    *,
+    num_rounds: of.NumRounds | None = None,
+    noise_multiplier: of.NoiseMultiplier | None = None,
+    epsilon: of.Epsilon | None = None,
+    delta: of.Delta = _DELTA,
+    population: of.Population | None = None,
+    cohort_size: of.CohortSize | None = None,
+    min_separation: of.MinSeparation | None = None,
+    max_participation: of.MaxParticipation | None = None,
+) -> Rows:
+    """Answers for a run with banded noise, of MinS + 1 bands.
+
+    Raises:
+        ValueError: An argument is outside its range, or too few or too many are given.
+    """
+    question = _Question("banded", noise_multiplier, epsilon, delta)
+    limits = (min_separation, max_participation)
+    return question.plain(num_rounds, population, cohort_size, *limits)
+
+
+def dp_fedavg(
+    *,
+    num_rounds: of.NumRounds | None = None,
+    noise_multiplier: of.NoiseMultiplier | None = None,
+    epsilon: of.Epsilon | None = None,
+    delta: of.Delta = _DELTA,
+    population: of.Population | None = None,
+    cohort_size: of.CohortSize | None = None,
+    min_separation: of.MinSeparation | None = None,
+    max_participation: of.MaxParticipation | None = None,
+) -> Rows:
+    """Answers for a run with independent noise in each round.
+
+    Raises:
+        ValueError: An argument is outside its range, or too few or too many are given.
+    """
+    question = _Question("dp_fedavg", noise_multiplier, epsilon, delta)
+    limits = (min_separation, max_participation)
+    return question.plain(num_rounds, population, cohort_size, *limits)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Question:
+    """A question about a training run, of which one number may be left out.
+
+    Attributes:
+        mechanism: One of `planning.MECHANISMS`.
+        noise_multiplier: z; None if it is not given.
+        epsilon: Wanted epsilon; None if it is not given.
+        delta: Delta of the guarantee.
+        restarts: Returns the restarts of a run of so many rounds.
+        matrix: Returns the noise's matrix for rounds, MinS and MaxP; None for the
+            mechanism's best.
+    """
+
+    mechanism: str
+    noise_multiplier: float | None
+    epsilon: float | None
+    delta: float
+    restarts: Callable[[int], tuple[int, ...]] = lambda rounds: ()
+    matrix: Callable[[int, int, int], toeplitz.Matrix] | None = None
+
+    def answer(
+        self,
+        num_rounds: int | None,
+        population: int | None,
+        cohort_size: int | None,
+        min_separation: int | None,
+        max_participation: int | None,
+    ) -> tuple[Rows, planning.TrainingPlan, float | None]:
+        """Returns the answer's first rows, the plan, and z where there is one."""
+        if population is None and cohort_size is None and min_separation is not None:
+            return self._of_limits(num_rounds, min_separation, max_participation)
+        if min_separation is not None or max_participation is not None:
+            raise ValueError(
+                "min_separation and max_participation follow from population, "
+                "cohort_size and num_rounds; give either the former or the latter"
+            )
+        sizes = {
+            "population": population,
+            "cohort_size": cohort_size,
+            "num_rounds": num_rounds,
+        }
+        missing = [name for name, value in sizes.items() if value is None]
+        wanted = [self.noise_multiplier, self.epsilon]
+        if len(missing) > 1 or (missing and None in wanted):
+            names = " and ".join([*missing, "epsilon or noise_multiplier"])
+            raise ValueError(
+                f"{names} are missing: of population, cohort_size, num_rounds, epsilon "
+                "and noise_multiplier one may be left out, and is found; or give "
+                "num_rounds, min_separation and noise_multiplier"
+            )
+        if not missing and None not in wanted:
+            raise ValueError(
+                "population, cohort_size, num_rounds, epsilon and noise_multiplier "
+                "are all given: leave out the one that is to be found"
+            )
+        rows = []
+        if missing:
+            name, found = missing[0], self._solve(missing[0], sizes)
+            sizes[name] = found
+            which = "most" if name != "population" else "fewest"
+            why = f"the {which} for epsilon {self.epsilon:g} at z = {wanted[0]:g}"
+            rows.append(row(_NAMES[name], found, why))
+        plan = self._plan(sizes)
+        z = self.noise_multiplier
+        if not missing and self.epsilon is not None:
+            z = plan.noise_multiplier(self.epsilon, self.delta)
+            why = f"the least for epsilon {self.epsilon:g} at delta = {self.delta:g}"
+            rows.append(row("noise multiplier (z)", z, why))
+        elif not missing and z is not None:
+            spent = conversions.zcdp_to_epsilon(plan.rho(z), self.delta)
+            rows.append(row(f"epsilon at delta = {self.delta:g}", spent, _QUOTE))
+        elif not missing:
+            rows += [self._noise_for(plan, epsilon) for epsilon in _EPSILONS]
+        why = (
+            "the largest that the population allows; the run has to enforce it "
+            "(--min_separation)"
+        )
+        return [*rows, row("min separation (MinS)", plan.min_separation, why)], plan, z
+
+    def _noise_for(self, plan: planning.TrainingPlan, epsilon: float) -> dict[str, Any]:
+        """Returns the row of the least noise for an epsilon."""
+        z = plan.noise_multiplier(epsilon, self.delta)
+        replaced = conversions.zcdp_to_epsilon(4 * plan.rho(z), self.delta)
+        return row(
+            f"noise multiplier (z) for epsilon {epsilon:g}",
+            z,
+            f"{_QUOTE}, at delta = {self.delta:g}; {_EMPTIED}: the same; {_REPLACED}: "
+            f"epsilon {replaced:.4g}",
+        )
+
+    def plain(self, *sizes: int | None) -> Rows:
+        """Returns the answer where the mechanism has no parameters of its own."""
+        rows, plan, z = self.answer(*sizes)
+        rows += [
+            row("max participation (MaxP)", plan.max_participation, _UNIT),
+            row("squared sensitivity", plan.square_sensitivity, "exact worst case"),
+        ]
+        if z is None:
+            return rows
+        rows += _all_adjacencies(plan.rho(z), self.delta)
+        return rows + _noise(plan, z, sizes[2])
+
+    def _of_limits(
+        self, num_rounds: int | None, min_separation: int, max_participation: int | None
+    ) -> tuple[Rows, planning.TrainingPlan, float]:
+        """Answers for given MinS and MaxP."""
+        if num_rounds is None or (self.noise_multiplier is None) == (
+            self.epsilon is None
+        ):
+            raise ValueError(
+                "with min_separation, num_rounds and one of noise_multiplier and "
+                "epsilon are needed"
+            )
+        plan = self._of(num_rounds, min_separation, max_participation)
+        if self.noise_multiplier is not None:
+            return [], plan, self.noise_multiplier
+        assert self.epsilon is not None
+        z = plan.noise_multiplier(self.epsilon, self.delta)
+        why = f"the least for epsilon {self.epsilon:g} at delta = {self.delta:g}"
+        return [row("noise multiplier (z)", z, why)], plan, z
+
+    def _plan(self, sizes: Mapping[str, Any]) -> planning.TrainingPlan:
+        limits = planning.limits_of_population(
+            sizes["population"], sizes["cohort_size"], sizes["num_rounds"]
+        )
+        return self._of(
+            sizes["num_rounds"], limits.min_separation, limits.max_participation
+        )
+
+    def _of(
+        self, rounds: int, separation: int, most: int | None
+    ) -> planning.TrainingPlan:
+        restarts = self.restarts(rounds)
+        matrix = None
+        if self.matrix is not None:
+            block = max(tree_aggregation.tree_lengths(rounds, restarts))
+            possible = tree_aggregation.largest_participation(rounds, separation)
+            matrix = self.matrix(block, separation, most or possible)
+        return planning.TrainingPlan(
+            mechanism=self.mechanism,
+            num_rounds=rounds,
+            min_separation=separation,
+            max_participation=most,
+            restart_rounds=restarts,
+            matrix=matrix,
+        )
+
+    def _solve(self, name: str, sizes: Mapping[str, Any]) -> int:
+        """Returns the most rounds or clients a round, or the smallest population."""
+        z, epsilon = self.noise_multiplier, self.epsilon
+        assert z is not None and epsilon is not None
+
+        def is_private(number: int) -> bool:
+            try:
+                plan = self._plan({**sizes, name: number})
+                rho = plan.rho(z)
+            except (planning.TooFewClientsError, worst_participation.LongSearchError):
+                return False
+            return conversions.zcdp_to_epsilon(rho, self.delta) <= epsilon
+
+        if name == "population":
+            found = planning.smallest(is_private, sizes["cohort_size"], _MOST_CLIENTS)
+        else:
+            most = _MOST_ROUNDS if name == "num_rounds" else sizes["population"]
+            found = planning.smallest(lambda n: not is_private(n), 1, most)
+            found = most if found is None else found - 1
+        if not found:
+            raise ValueError(
+                f"noise_multiplier is {z:g}: no {name} gives epsilon {epsilon:g} at "
+                f"delta {self.delta:g}; raise noise_multiplier or epsilon"
+            )
+        return found
 
 
 def tree_against_blt(
@@ -265,6 +505,30 @@ def _best_matrix(
         max_participation=most,
         num_buffers=2 if buffers is None else buffers,
     )
+
+
+def _all_adjacencies(rho: float, delta: float) -> Rows:
+    """Returns the guarantee of each adjacency, and the one to quote."""
+    quoted = conversions.zcdp_to_epsilon(rho, delta)
+    return [
+        *_zcdp(rho, delta, _UNIT),
+        *_best_zcdp(rho, delta, f"{_EMPTIED}, with a fixed clip norm"),
+        *_best_zcdp(4 * rho, delta, _REPLACED),
+        row("epsilon to quote", quoted, _QUOTE),
+    ]
+
+
+def _noise(
+    plan: planning.TrainingPlan, noise_multiplier: float, cohort_size: int | None
+) -> Rows:
+    """Returns the noise on sums and, where the cohort is known, on a round's mean."""
+    worst = noise_multiplier * plan.prefix_error
+    rows = [row("noise on the worst prefix sum", worst, "in clip norms")]
+    if cohort_size is not None:
+        mean = noise_multiplier / cohort_size
+        why = "per parameter, in clip norms; times the root of their number for all"
+        rows.append(row("noise on a round's mean update", mean, why))
+    return rows
 
 
 def _zcdp(rho: float, delta: float, unit: str) -> Rows:

@@ -107,7 +107,6 @@ def triehh(
 
 def ldp_triehh(
     *,
-    detectable: of.Detectable,
     population: of.Population,
     local_epsilon: of.LocalEpsilon,
     contribution_bound: of.ContributionBound = 60,
@@ -122,12 +121,14 @@ def ldp_triehh(
     competing_prefixes: of.CompetingPrefixes = 0,
     word_length: of.WordLength | None = None,
     discovery_rate: of.DiscoveryRate | None = None,
+    detectable: of.Detectable = False,
     plot: of.Plot | None = None,
 ) -> Rows:
     """Answers which words an LDP TrieHH run can find.
 
     Returns:
-        See `detection.rows`; as given, and in settings that find more. The first row
+        The holders that a word needs; with detectable the rows of `detection.rows`, as
+        given and in settings that find more. The first row
         has the basis of all. By default cohorts are the largest that n allows, words
         have 6 characters or the most that can be found, and are found with probability
         0.5 and 0.9.
@@ -135,11 +136,8 @@ def ldp_triehh(
     Raises:
         ValueError: An argument is outside its range.
     """
-    if not detectable:
-        raise ValueError(
-            "--mechanism=ldp_triehh answers --detectable; for its guarantee ask "
-            "--mechanism=shuffle, for anonymity --mechanism=k_anonymity"
-        )
+    if plot is not None and not detectable:
+        raise ValueError("--plot is for --detectable and --vary")
     checks.integer(alphabet_size=alphabet_size, least=2)
     if competing_prefixes >= kept_prefixes:
         raise ValueError(
@@ -169,6 +167,8 @@ def ldp_triehh(
         reported_share=reported_share,
         competing=competing_prefixes,
     )
+    if not detectable:
+        return _ldp_holders(own, 0.9 if discovery_rate is None else discovery_rate)
     settings = ldp_triehh_detection.alternatives(
         own,
         epsilon=local_epsilon,
@@ -179,6 +179,29 @@ def ldp_triehh(
     at_size = functools.partial(ldp_triehh_detection.at_population, own)
     title = f"LDP TrieHH, local epsilon {local_epsilon:g}"
     return _findable(settings, at_size, title, word_length, discovery_rate, plot)
+
+
+def _ldp_holders(own: ldp_triehh_detection.LdpTrieHHDetection, rate: float) -> Rows:
+    """Returns the holders that a word of a usual and of the largest length needs."""
+    basis = "; ".join(own.assumptions)
+    rows = [
+        row(
+            f"holders for a discovery rate of {rate:g}, "
+            f"{found['characters']} characters",
+            "not possible" if found["holders"] is None else found["holders"],
+            basis,
+        )
+        for found in detection.rows([detection.Alternative("", own)], (rate,), None)
+    ]
+    return [
+        *rows,
+        row(
+            "cohort size of a level", own.settings.cohort_size, "of other clients each"
+        ),
+        row(
+            "guarantee", "-", "--mechanism=shuffle has the client's, for these reports"
+        ),
+    ]
 
 
 def _findable(

@@ -32,6 +32,10 @@ LARGEST_JOINS = 20_000_000
 _Front = tuple[tuple[int, int], ...]
 
 
+class LongSearchError(ValueError):
+    """The exact worst case is a search that would take minutes."""
+
+
 def square_sum(
     lengths: Sequence[int], max_participation: int, min_separation: int
 ) -> int:
@@ -52,8 +56,8 @@ def square_sum(
         The largest sum over all trees' nodes of (participations in it)^2.
 
     Raises:
-        ValueError: An argument is outside its range, or the search would take
-            minutes.
+        ValueError: An argument is outside its range.
+        LongSearchError: The search would take minutes.
     """
     most = checks.integer(max_participation=max_participation, least=1)
     gap = checks.integer(min_separation=min_separation, least=0) + 1
@@ -66,7 +70,7 @@ def square_sum(
     limit = LARGEST_SEARCH if largest == possible else LARGEST_SEARCH // 2
     if largest * min(largest, gap) > limit:
         enough = max(LARGEST_SEARCH // 2 // gap, math.isqrt(LARGEST_SEARCH // 2))
-        raise ValueError(
+        raise LongSearchError(
             f"max_participation is {largest}; it has to be at most {enough} for "
             f"min_separation = {gap - 1}: the exact worst case is a search that would "
             "take minutes. min_separation = 0 has a closed form, which is a bound for "
@@ -112,7 +116,7 @@ def _check_joins(lengths: Sequence[int], most: int, gap: int) -> None:
         range(1, most), LARGEST_JOINS, key=lambda count: _joins(runs, count, gap)
     )
     allowed = f"max_participation is {most}; it has to be at most {enough}"
-    raise ValueError(
+    raise LongSearchError(
         f"{allowed if enough else 'restarts have to be fewer'} for min_separation = "
         f"{gap - 1} and {len(lengths)} trees: the exact worst case is a search that "
         "would take minutes. Restart less often, or take min_separation = 0, which has "

@@ -1,0 +1,161 @@
+"""Tables and plots of an answer over one or two of its arguments."""
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from federated_hh.options import fields
+from federated_hh.privacy.accounting import arguments
+from federated_hh.privacy.accounting.arguments import Rows
+
+# Values of an argument without a range: from a tenth of the given one to ten times it.
+_FACTORS = (0.1, 10.0)
+_STEPS = 5
+_COLORS = ("#2563ab", "#d05f3b", "#39803f", "#7a4fa3", "#8a6d1d")
+_MARKERS = "os^Dv"
+
+
+def table(
+    answer: Callable[..., Rows],
+    mechanism: str,
+    values: Mapping[str, Any],
+    vary: Sequence[str],
+    quantity: str = "",
+) -> Rows:
+    """Returns a quantity over one or two arguments of an answer.
+
+    Args:
+        answer: The answer.
+        mechanism: The answer's mechanism, for messages.
+        values: Values of the flags that were set, by name.
+        vary: One or two of "NAME" or "NAME=LOW:HIGH", the first down the rows, the
+            second across the columns. Without a range the values go from a tenth to
+            ten times the given one.
+        quantity: Beginning of the quantity's name; by default the answer's first.
+
+    Returns:
+        A row for each value of the first argument, with the quantity's name; "-"
+        where there is no answer.
+
+    Raises:
+        ValueError: An argument cannot be varied, or there is no answer at all.
+    """
+    if not 1 <= len(vary) <= 2:
+        raise ValueError(f"--vary={','.join(vary)}: give one or two names of flags")
+    axes = dict(_axis(text, answer, mechanism, values) for text in vary)
+    (first, down), *rest = axes.items()
+    if len(axes) < len(vary):
+        raise ValueError(f"--vary={','.join(vary)}: {first} is given twice")
+    other, across = rest[0] if rest else (None, [None])
+    name, errors, rows = quantity, [], []
+    for value in down:
+        row: dict[str, Any] = {"quantity": "", first: value}
+        for column in across:
+            given = {**values, first: value}
+            if other is not None:
+                given[other] = column
+            try:
+                found = arguments.call(answer, mechanism, given)
+            except ValueError as error:
+                errors.append(error)
+                row[_column(other, column)] = "-"
+                continue
+            named = next(r for r in found if r["quantity"].startswith(quantity))
+            name = named["quantity"]
+            row[_column(other, column)] = named["value"]
+        rows.append(row)
+    if all(cell == "-" for row in rows for cell in list(row.values())[2:]):
+        raise errors[0]
+    return [{**row, "quantity": name} for row in rows]
+
+
+def plot(path: str, rows: Rows) -> None:
+    """Draws a table.
+
+    Args:
+        path: The path of a PNG, PDF or SVG file.
+        rows: Rows of `table`.
+
+    Raises:
+        ValueError: The file cannot be written.
+    """
+    from matplotlib import figure as figure_lib
+
+    figure = figure_lib.Figure(figsize=(7.5, 4.6), layout="constrained")
+    axes = figure.add_subplot()
+    _, first, *columns = rows[0]
+    for number, column in enumerate(columns):
+        points = [(row[first], row[column]) for row in rows if row[column] != "-"]
+        if points:
+            axes.plot(
+                *zip(*points, strict=True),
+                color=_COLORS[number % len(_COLORS)],
+                marker=_MARKERS[number % len(_MARKERS)],
+                label=column,
+            )
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xlabel(first.replace("_", " "))
+    axes.set_ylabel(rows[0]["quantity"])
+    axes.grid(color="#e3e6e8", lw=0.7)
+    axes.spines[["top", "right"]].set_visible(False)
+    if len(columns) > 1:
+        axes.legend(frameon=False, fontsize=9)
+    try:
+        figure.savefig(path, dpi=150)
+    except (OSError, ValueError) as error:
+        raise ValueError(f"--plot={path}: {error}") from error
+
+
+def _axis(
+    text: str, answer: Callable[..., Rows], mechanism: str, values: Mapping[str, Any]
+) -> tuple[str, list[Any]]:
+    """Returns an argument's name and the values that it takes."""
+    name, equals, bounds = text.strip().partition("=")
+    name = name.removeprefix("--")
+    options = fields.fields_of(arguments.options_class([answer]))
+    field = options.get(name)
+    if field is None or field.kind not in (int, float):
+        numbers = [n for n, known in options.items() if known.kind in (int, float)]
+        raise ValueError(
+            f"--vary={text}: it has to be a number that --mechanism={mechanism} takes: "
+            f"{', '.join(numbers)}"
+        )
+    low, _, high = bounds.partition(":")
+    try:
+        ends = [float(low), float(high)]
+    except ValueError:
+        if equals:
+            raise ValueError(
+                f"--vary={text}: has to be {name}=LOW:HIGH, such as {name}=1:100"
+            ) from None
+        default = inspect.signature(answer).parameters[name].default
+        centre = values.get(name, default)
+        if not isinstance(centre, int | float):
+            raise ValueError(
+                f"--vary={text}: give --{name}, around which it varies, or "
+                f"--vary={name}=LOW:HIGH"
+            ) from None
+        ends = [factor * centre for factor in _FACTORS]
+    if not 0 < ends[0] < ends[1]:
+        raise ValueError(f"--vary={text}: LOW has to be above 0 and below HIGH")
+    spaced = [float(f"{value:.3g}") for value in np.geomspace(ends[0], ends[1], _STEPS)]
+    if field.kind is int:
+        spaced = sorted({max(1, round(value)) for value in spaced})
+    # A tenth, or ten times, may lie outside the argument's range.
+    kept = []
+    for value in spaced:
+        try:
+            kept.append(field.accept(value))
+        except ValueError as error:
+            if equals:
+                raise ValueError(f"--vary={text}: {name}={value:g} {error}") from None
+    return name, kept
+
+
+def _column(name: str | None, value: Any) -> str:
+    if name is None:
+        return "value"
+    return f"{name} = {value:,}" if isinstance(value, int) else f"{name} = {value:g}"
