@@ -167,6 +167,9 @@ def train(
         return
     given = [f"--output_dir={path}", f"--population_cache={cache}"]
     begun = (path / run_record.RUN_FILE).exists()
+    if program == "training.run_training":
+        # A study shows what noise does, however much it is.
+        flags = [*flags, "--allow_useless_noise"]
     done = subprocess.run(
         [
             *(sys.executable, "-P", "-m", program),

@@ -3,7 +3,7 @@
 scripts/run training --flagfile=configs/training_demo.flagfile
 """
 
-from absl import logging
+from absl import flags, logging
 
 from federated_hh.command_line import experiment_flags, program_flags
 from federated_hh.populations.options.population_options import LanguageOptions
@@ -100,7 +100,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
     """Runs the experiment that the flags describe."""
     from federated_hh.files import memory
     from training import memory_needs
-    from training.federated import plans
+    from training.federated import plans, sizing
 
     options = _PROGRAM.read(TrainingOptions)
     if options.onednn:
@@ -118,6 +118,15 @@ def run(arguments: experiment_flags.Arguments) -> None:
     if not arguments.resume:
         needs.check_disk(arguments.output_dir, _CHECKPOINTS_KEPT)
     text = _PROGRAM.prepare_text(vocabulary)
+    num_training = text.num_clients - options.num_held_out_clients
+    if num_training > 0:  # fewer are refused with the clients
+        options = sizing.within_population(options, num_training)
+        mechanism = plans.mechanism(options, num_parameters)
+    noise = sizing.NoiseCheck.of(
+        options, mechanism, max(num_training, 1), num_parameters
+    )
+    if noise is not None:
+        noise.check()
     # TensorFlow comes last: it takes seconds to import.
     from federated_hh.privacy.dp_ftrl import plan as plan_lib
     from federated_hh.rounds import experiment, masked_sums
@@ -159,6 +168,8 @@ def run(arguments: experiment_flags.Arguments) -> None:
         f"{prepared.network.num_parameters():,}",
         f"{len(clients.held_out):,}",
     )
+    if noise is not None:
+        logging.info("%s", noise.line())
     found, others = _baselines(prepared, text, vocabulary, options, arguments.seed)
 
     def report(directory, outcome, statement):
@@ -189,6 +200,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
             planned,
             found,
             average=average,
+            noise=noise,
             may_know_held_out=first_text.may_know_held_out,
         )
 
@@ -219,9 +231,48 @@ def run(arguments: experiment_flags.Arguments) -> None:
     print(done.summary)
 
 
+def _choose_sizes() -> None:
+    """Sets the flags of sizes that are not given, by the number of clients."""
+    from training.federated import sizing
+
+    given = flags.FLAGS
+    chosen = sizing.sensible(1)
+    if given.mechanism == "fedavg":
+        del chosen["clip_norm"]
+    if given.model or given.initial_model:
+        del chosen["num_units"], chosen["embedding_size"]
+    if given.vocabulary or given.initial_model:
+        del chosen["vocabulary_size"]
+    chosen = {k: v for k, v in chosen.items() if not given[k].present}
+    if given.resume or not chosen:
+        return
+    for name, value in chosen.items():
+        given[name].value = value
+    _PROGRAM.check()  # before data are read
+    population = _PROGRAM.population.read()
+    num_clients = population.num_clients
+    if not population.is_synthetic:
+        # Fewer words are encoded where there turn out to be few clients.
+        if "vocabulary_size" in chosen:
+            given["vocabulary_size"].value = sizing.sensible(10**6)["vocabulary_size"]
+        vocabulary, _ = _PROGRAM.read(TrainingOptions).read_vocabulary()
+        num_clients = _PROGRAM.prepare_text(vocabulary).num_clients
+    num_training = max(1, num_clients - given.num_held_out_clients)
+    rounds = None if "num_rounds" in chosen else given.num_rounds
+    sensible = sizing.sensible(num_training, rounds)
+    for name in chosen:
+        given[name].value = sensible[name]
+    logging.info(
+        "Not given, and chosen for %s training clients: %s.",
+        f"{num_training:,}",
+        " ".join(f"--{name}={sensible[name]}" for name in chosen),
+    )
+
+
 def _check_flags() -> None:
     from training.federated import plans
 
+    _choose_sizes()
     _PROGRAM.check()
     # Settings that do not fit the smallest model fit none.
     plans.mechanism(_PROGRAM.read(TrainingOptions), num_values=1)

@@ -78,6 +78,14 @@ class DiurnalAvailability:
                 f"mean_charging is {self.mean_charging}."
             )
 
+    @property
+    def dependable_share(self) -> float:
+        """Share of the clients that some hours of every night have available.
+
+        Two thirds of the mean at the best hour, so that few clients suffice.
+        """
+        return (self.mean_charging + self.amplitude) * self.idle_share * 2 / 3
+
     def charging_share(self, seconds: int) -> float:
         """Returns the share of devices that charge at a simulated time.
 

@@ -44,6 +44,7 @@ _SMALLER = {
     "training.run_training": (
         *(*_MODEL, "--cohort_size=5", "--num_rounds=2", "--num_blocks=1"),
         *("--min_separation=0", "--max_participation=2", "--evaluate_every=1"),
+        "--allow_useless_noise",
     ),
     "training.evaluate_keyboard": ("--num_resamples=100",),
 }

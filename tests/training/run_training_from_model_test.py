@@ -20,6 +20,7 @@ _FLAGS = (
     "--cohort_size=4",
     "--num_rounds=2",
     "--noise_multiplier=0.5",
+    "--allow_useless_noise",
     "--clip_norm=0.5",
     "--num_blocks=1",
     "--nodiurnal",

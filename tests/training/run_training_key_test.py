@@ -21,6 +21,7 @@ _SMALL = (
     "--cohort_size=3",
     "--num_rounds=2",
     "--noise_multiplier=1",
+    "--allow_useless_noise",
     "--clip_norm=0.5",
     "--adaptive_clip",
     "--clipped_count_stddev=2",

@@ -25,6 +25,7 @@ _SMALL = (
     "--cohort_size=5",
     "--num_rounds=7",
     "--noise_multiplier=0.5",
+    "--allow_useless_noise",
     "--clip_norm=0.5",
     "--adaptive_clip",
     "--clipped_count_stddev=2",
@@ -252,7 +253,7 @@ class RunTrainingTest(absltest.TestCase):
         table = self.scratch / "a.csv"
         table.write_text("user,text\n" + "".join(f"u{i},See you.\n" for i in range(40)))
         cases = (
-            (("--clip_norm=1",), "give --cohort_size"),
+            (("--clip_norm=1", "--population=no_such_file.csv"), "no_such_file.csv"),
             (
                 (*self.flags, "--mechanism=fedavg"),
                 "fedavg has no noise to estimate",

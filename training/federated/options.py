@@ -63,7 +63,9 @@ class TrainingOptions(ModelOptions):
     )
     cohort_size: int = option(
         REQUIRED,
-        "Clients in the sum of a round: the report goal (m).",
+        "Clients in the sum of a round: the report goal (m). The program chooses it, "
+        "--num_rounds, --clip_norm and the model's size by the population where they "
+        "are not given.",
         least=1,
         most=2**29 - 1,
         why="the secure sum has 62 bits, and an update takes 33",
@@ -88,10 +90,15 @@ class TrainingOptions(ModelOptions):
     epsilon: float | None = option(
         None,
         "Instead of --noise_multiplier: the wanted epsilon at --delta. Takes the "
-        "least noise that keeps the worst participation within it, of those that "
-        "--num_rounds, --min_separation and --max_participation allow.",
+        "least noise for it. Without --min_separation clients take part as seldom as "
+        "the population allows.",
         above=0,
         most=1000,
+        group="Privacy",
+    )
+    allow_useless_noise: bool = option(
+        False,
+        "Run even if the noise drowns what clients can teach the model.",
         group="Privacy",
     )
     clip_norm: float | None = option(
@@ -166,7 +173,7 @@ class TrainingOptions(ModelOptions):
     min_separation: int | None = option(
         None,
         "Enforced MinS: rounds strictly between two participations of a client. By "
-        "default it is measured.",
+        "default the most that the population allows with --epsilon, else measured.",
         least=0,
         most=LARGEST_COUNT,
         group="Clients and rounds",

@@ -12,7 +12,7 @@ from federated_hh.reports import summary as summary_lib
 from federated_hh.rounds import masked_sums
 from federated_hh.run_directory import directory as run_directory
 from training.baselines import baselines as baselines_lib
-from training.federated import model_average
+from training.federated import model_average, sizing
 from training.models import evaluation, metric_names
 
 if TYPE_CHECKING:  # imported with the first figure
@@ -58,6 +58,7 @@ def write(
     baselines: Sequence[baselines_lib.Baseline],
     *,
     average: model_average.ModelAverage | None = None,
+    noise: sizing.NoiseCheck | None = None,
     may_know_held_out: bool = False,
 ) -> summary_lib.Summary:
     """Writes the statements, the plots, and `report.html`.
@@ -70,6 +71,7 @@ def write(
         planned: The statement of the worst case that was planned.
         baselines: The model's baselines.
         average: The average of models that it is; None for the last one.
+        noise: The run's noise; None without any.
         may_know_held_out: Whether the model that training began with may have learned
             from any of the run's clients.
 
@@ -80,7 +82,7 @@ def write(
     report = page.Page(directory, "Training")
     report.summary(
         how_good(metrics.iloc[-1], baselines),
-        advice=advice(metrics.iloc[-1], baselines),
+        advice=advice(metrics.iloc[-1], baselines, noise),
         next_command='training.predict_next_word --model={run} "how are"',
     )
     model = report.section("The model", covered=False)
@@ -114,12 +116,17 @@ def write(
     return report.write()
 
 
-def advice(last: pd.Series, baselines: Sequence[baselines_lib.Baseline]) -> str:
+def advice(
+    last: pd.Series,
+    baselines: Sequence[baselines_lib.Baseline],
+    noise: sizing.NoiseCheck | None = None,
+) -> str:
     """Returns advice for a model that n-grams beat, or nothing.
 
     Args:
         last: The metrics of the last round.
         baselines: The model's baselines.
+        noise: The run's noise; None without any.
     """
     better = [
         baseline.name
@@ -129,10 +136,14 @@ def advice(last: pd.Series, baselines: Sequence[baselines_lib.Baseline]) -> str:
     ]
     if not better:
         return ""
-    return (
-        f"{', '.join(better)}: better, by counting words alone. More rounds, more "
-        "clients a round, or public text to begin with (training.pretrain) would help."
+    change = (
+        "More rounds, more clients a round, or public text to begin with "
+        "(scripts/run pretrain) would help."
     )
+    if noise is not None:
+        has_public_text = noise.options.initial_model is not None
+        change = noise.advice(has_public_text=has_public_text)
+    return f"{', '.join(better)}: better, by counting words alone. {change}"
 
 
 def how_good(last: pd.Series, baselines: Sequence[baselines_lib.Baseline]) -> str:

@@ -242,14 +242,7 @@ class CorrelatedNoise(update_noise.RestartedNoise):
         }
 
     def prefix_stddev(self, num_rounds: int) -> float:
-        """Returns the standard deviation of a coordinate of the worst prefix sum.
-
-        Args:
-            num_rounds: Rounds done.
-
-        Returns:
-            In units of the clip norm, if that does not change.
-        """
+        """See base class."""
         squares = [
             toeplitz.largest_error(self.matrix, length) ** 2
             for length in self._lengths(num_rounds)

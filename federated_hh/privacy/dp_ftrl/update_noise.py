@@ -127,6 +127,17 @@ class AddedNoise(model_updates.UpdateMechanism):
             self.multiplier(number), self.adaptive_clip.count_stddev
         )
 
+    def prefix_stddev(self, num_rounds: int) -> float:
+        """Returns the standard deviation of a coordinate of the worst prefix sum.
+
+        Args:
+            num_rounds: Rounds done.
+
+        Returns:
+            In units of the clip norm, if that does not change.
+        """
+        return math.hypot(*(self.delta_multiplier(n) for n in range(num_rounds)))
+
     @property
     def emptied_factor(self) -> fractions.Fraction:
         """Upper bound on the zCDP of emptying a client over that of zero-out.
@@ -345,6 +356,13 @@ class TreeNoise(RestartedNoise):
         "(federated_hh.privacy.dp_ftrl.tree_aggregation.observed_zcdp). "
         "The run itself is a simulation."
     )
+
+    def prefix_stddev(self, num_rounds: int) -> float:
+        """See base class; of the estimates that `integer_noise.Tree` makes."""
+        lengths = tree_aggregation.tree_lengths(
+            num_rounds, self.restarts_before(num_rounds)
+        )
+        return self.delta_multiplier(0) * tree_aggregation.largest_error(lengths)
 
     def zcdp(self, limits: plan_lib.Limits, num_rounds: int) -> float:
         """Returns rho in the worst case; see `model_updates.UpdateMechanism`."""

@@ -223,6 +223,7 @@ class StrategyTest(parameterized.TestCase):
             f"--flagfile={results / strategy.FLAGFILE}",
             f"--output_dir={run}",
             f"--population_cache={cache}",
+            "--allow_useless_noise",
         )
         self.assertEqual(done.returncode, 0, done.stderr)
         said = json.loads((run / "privacy_planned.json").read_text())

@@ -305,6 +305,7 @@ class CustomModelTest(parameterized.TestCase):
             "training.run_training",
             *flags,
             *("--num_rounds=2", "--noise_multiplier=0.5", "--cohort_size=4"),
+            "--allow_useless_noise",
             *("--clip_norm=0.5", "--nodiurnal", "--timer_hours=0", "--num_blocks=1"),
             *(f"--population={self.scratch}/u.csv", f"--output_dir={out}"),
             f"--initial_model={public}",

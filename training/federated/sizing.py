@@ -1,0 +1,318 @@
+"""Sizes of a private run: those that suit its clients, and what its noise leaves."""
+
+import dataclasses
+import math
+
+from federated_hh.options.fields import OptionError
+from federated_hh.privacy import conversions
+from federated_hh.privacy.dp_ftrl import model_updates, planning, update_noise
+from federated_hh.rounds import timers
+from training.federated import options as options_lib
+
+# Ratios of the noise on the model after the last round to the longest way that clipped
+# updates can take it. Measured with the model of configs/training_demo.flagfile, whose
+# loss by word frequencies is 4.21: it ends at 3.75 where the ratio is 0.1, at 4.13
+# where it is 1, and at 4.24 where it is 2.
+LEARNS = 0.1
+DROWNS = 1.0
+# Of the noise of one round, in clip norms: a few rounds of less leave the model whole.
+_LARGE = 4.0
+# Standard deviation of the noise on a weight. The same model learns at 0.085; at 0.28
+# its loss grows to 141.
+_LARGEST_STEP, _GOOD_STEP = 0.15, 0.05
+# Up to these, a cohort is a third of the clients, and the model small.
+_FEW_CLIENTS, _SOME_CLIENTS = 10_000, 30_000
+# Words, memory cells and embedding size of models for such populations.
+_SMALL, _MEDIUM = (1_000, 64, 32), (5_000, 256, 64)
+# Settings that `best` tries: rounds, and participations of a client.
+_ROUNDS = (25, 50, 100, 200, 400)
+_PASSES = (1, 2, 4, 8)
+
+
+def sensible(num_clients: int, num_rounds: int | None = None) -> dict[str, int | float]:
+    """Returns settings that make sense for a number of training clients.
+
+    Few clients take part often, in large cohorts and few rounds, as that needs the
+    least noise; of many a simulation takes a part, in as many rounds as a small
+    machine trains in an hour or so.
+
+    Args:
+        num_clients: Number of training clients.
+        num_rounds: Rounds, where they are given.
+
+    Returns:
+        Values by the options' names.
+    """
+    is_few = num_clients < _FEW_CLIENTS
+    rounds = num_rounds or (25 if is_few else 200)
+    cohort = num_clients // 3 if is_few else min(500, num_clients // rounds)
+    words, units, embedding = _SMALL if num_clients < _SOME_CLIENTS else _MEDIUM
+    return {
+        "cohort_size": max(1, cohort),
+        "num_rounds": rounds,
+        "clip_norm": 0.5,
+        "vocabulary_size": words,
+        "num_units": units,
+        "embedding_size": embedding,
+    }
+
+
+def within_population(
+    options: options_lib.TrainingOptions, num_clients: int
+) -> options_lib.TrainingOptions:
+    """Returns options with the participation limits that an epsilon is asked for with.
+
+    Where an epsilon is given and MinS is not, clients take part as seldom as the
+    population allows, so that what was asked for is what is spent.
+
+    Args:
+        options: The run's settings.
+        num_clients: Number of training clients.
+    """
+    if options.epsilon is None or options.min_separation is not None:
+        return options
+    limits = _limits(options, num_clients)
+    return dataclasses.replace(
+        options,
+        min_separation=limits.min_separation,
+        max_participation=limits.max_participation,
+    )
+
+
+def _limits(options: options_lib.TrainingOptions, num_clients: int):
+    share = 1.0
+    if options.diurnal:
+        share = timers.DiurnalAvailability().dependable_share
+    picked = math.ceil(options.cohort_size * options.over_selection)
+    # Where not even one round can count on enough clients, they may be asked each time.
+    possible = max(share, min(1.0, picked / num_clients))
+    return planning.limits_of_population(
+        num_clients,
+        options.cohort_size,
+        options.num_rounds,
+        num_picked=min(picked, num_clients),
+        available_share=possible,
+        max_participation=options.max_participation,
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """Settings of a run, with its noise ratio.
+
+    Attributes:
+        cohort_size: Clients in a round's sum.
+        num_rounds: Rounds.
+        ratio: See `NoiseCheck.ratio`.
+    """
+
+    cohort_size: int
+    num_rounds: int
+    ratio: float
+
+
+@dataclasses.dataclass(frozen=True)
+class NoiseCheck:
+    """A private run's noise, before its first round.
+
+    Attributes:
+        options: The run's settings.
+        mechanism: The run's mechanism.
+        num_clients: Number of training clients.
+        num_parameters: Number of the model's parameters.
+    """
+
+    options: options_lib.TrainingOptions
+    mechanism: update_noise.AddedNoise
+    num_clients: int
+    num_parameters: int
+
+    @classmethod
+    def of(
+        cls,
+        options: options_lib.TrainingOptions,
+        mechanism: model_updates.UpdateMechanism,
+        num_clients: int,
+        num_parameters: int,
+    ) -> "NoiseCheck | None":
+        """Returns the check of a run; None where the mechanism adds no noise."""
+        if not isinstance(mechanism, update_noise.AddedNoise):
+            return None
+        return cls(options, mechanism, num_clients, num_parameters)
+
+    @property
+    def ratio(self) -> float:
+        """Norm of the noise on the model over the longest way of clipped updates."""
+        rounds = self.options.num_rounds
+        stddev = self.mechanism.prefix_stddev(rounds)
+        way = self.options.cohort_size * rounds
+        return stddev * math.sqrt(self.num_parameters) / way
+
+    @property
+    def length(self) -> float:
+        """Norm of the noise on a round's mean update, in clip norms."""
+        stddev = self.mechanism.delta_multiplier(0)
+        return stddev * math.sqrt(self.num_parameters) / self.options.cohort_size
+
+    @property
+    def epsilon(self) -> float:
+        """Epsilon of the worst case that the run's limits allow, for zero-out."""
+        if self.options.epsilon is not None:
+            return self.options.epsilon
+        from training.federated import plans
+
+        rounds = self.options.num_rounds
+        limits = plans.sampler(self.options, self.num_clients).limits(rounds)
+        rho = self.mechanism.zcdp(limits, rounds)
+        return conversions.zcdp_to_epsilon(rho, self.options.delta)
+
+    def line(self) -> str:
+        """Returns the run's noise in a line."""
+        options = self.options
+        z = self.mechanism.multiplier(0)
+        limits = "MinS and MaxP as measured"
+        if options.min_separation is not None or options.max_participation is not None:
+            limits = f"MinS {options.min_separation or 0:,}"
+            if options.max_participation is not None:
+                limits += f", MaxP {options.max_participation:,}"
+        return (
+            f"Noise multiplier z = {z:.4g}, {limits}. A round's noise is as long as "
+            f"{self.length:.3g} clipped updates; after {options.num_rounds:,} rounds "
+            f"it is {self.ratio:.2g} of the longest way that clipped updates can take "
+            "the model "
+            f"(at {LEARNS:g} a model learns, above {DROWNS:g} it does not)."
+        )
+
+    @property
+    def step(self) -> float:
+        """Standard deviation of the noise on a weight; 0 where it is not known."""
+        options = self.options
+        is_known = options.server_optimizer == "sgdm" and not options.adaptive_clip
+        if not is_known or options.clip_norm is None:
+            return 0.0
+        stddev = self.mechanism.prefix_stddev(options.num_rounds) * options.clip_norm
+        return stddev * options.server_learning_rate / options.cohort_size
+
+    def check(self) -> None:
+        """Refuses a run whose noise drowns it, or whose steps are too long for it.
+
+        Raises:
+            OptionError: The noise is too large, and `allow_useless_noise` is not set.
+        """
+        if self.options.allow_useless_noise or self.length <= _LARGE:
+            return
+        if self.ratio > DROWNS:
+            raise OptionError(
+                self.options,
+                "the noise drowns this run: {line} {help} {allow_useless_noise} runs "
+                "it as it is",
+                line=self.line(),
+                help=self.help(),
+            )
+        if self.step > _LARGEST_STEP:
+            rate = self.options.server_learning_rate * _GOOD_STEP / self.step
+            raise OptionError(
+                self.options,
+                "{server_learning_rate=} is too high for this noise, which would have "
+                "a standard deviation of {step:.2g} on each weight: take "
+                "{flag}={rate:.1g}. {line} {allow_useless_noise} runs it as it is",
+                step=self.step,
+                flag="--server_learning_rate",
+                rate=rate,
+                line=self.line(),
+            )
+
+    def advice(self, *, has_public_text: bool) -> str:
+        """Returns the change that would help the model most, with its effect.
+
+        Args:
+            has_public_text: Whether training began with a public model.
+        """
+        epsilon = self.epsilon
+        if self.ratio <= LEARNS / 2 or not 0 < epsilon <= 500:
+            if has_public_text:
+                return "The noise hardly limits it; a larger model may help most."
+            return (
+                "The noise hardly limits it; public text to begin with (scripts/run "
+                "pretrain) would help most."
+            )
+        best = self.best(epsilon)
+        change = (
+            f"--mechanism=blt --cohort_size={best.cohort_size} "
+            f"--num_rounds={best.num_rounds} at the same epsilon"
+        )
+        ratio = best.ratio
+        if ratio > self.ratio / 2:
+            change, ratio = "ten times the clients, in cohorts as large", ratio / 10
+        return (
+            f"The noise limits it: {self.ratio:.2g} of the longest way that clients "
+            f"can take the model. Most would help {change}: {ratio:.2g}."
+        )
+
+    def help(self) -> str:
+        """Returns the settings that would work, or what would have to change."""
+        epsilon = self.epsilon
+        if not 0 < epsilon <= 1000:
+            return "A smaller {noise_multiplier} would guarantee nothing."
+        best = self.best(epsilon)
+        told = (
+            f"{self.num_clients:,} clients and epsilon {epsilon:.3g}: the best "
+            f"settings found, --mechanism=blt --cohort_size={best.cohort_size} "
+            f"--num_rounds={best.num_rounds} --epsilon={epsilon:.3g}, have "
+            f"{best.ratio:.2g}."
+        )
+        if best.ratio <= LEARNS:
+            return f"{told} They would work."
+        hope = "They learn a little" if best.ratio <= DROWNS else "No setting saves it"
+        clients = self.num_clients * best.ratio / LEARNS
+        parameters = self.num_parameters * (LEARNS / best.ratio) ** 2
+        return (
+            f"{told} {hope}: a useful model needs about {_rounded(clients):,} clients, "
+            f"or at most about {_rounded(parameters):,} parameters instead of "
+            f"{self.num_parameters:,} (--vocabulary_size, --num_units, "
+            "--embedding_size), or public text to begin with (--initial_model)."
+        )
+
+    def best(self, epsilon: float) -> Settings:
+        """Returns the settings with the smallest ratio, of some that are usual."""
+        found = []
+        for rounds in _ROUNDS:
+            for passes in _PASSES:
+                cohort = passes * self.num_clients // rounds
+                tried = self._tried(cohort, rounds, epsilon)
+                if tried is not None:
+                    found.append(tried)
+        if not found:
+            return Settings(
+                self.options.cohort_size, self.options.num_rounds, self.ratio
+            )
+        return min(found, key=lambda settings: settings.ratio)
+
+    def _tried(self, cohort: int, rounds: int, epsilon: float) -> Settings | None:
+        if cohort < 1:
+            return None
+        options = dataclasses.replace(
+            self.options,
+            cohort_size=cohort,
+            num_rounds=rounds,
+            min_separation=None,
+            max_participation=None,
+        )
+        try:
+            limits = _limits(options, self.num_clients)
+        except ValueError:
+            return None
+        plan = planning.TrainingPlan(
+            mechanism="blt",
+            num_rounds=rounds,
+            min_separation=limits.min_separation,
+            max_participation=limits.max_participation,
+        )
+        z = plan.noise_multiplier(epsilon, self.options.delta)
+        length = z * plan.prefix_error * math.sqrt(self.num_parameters)
+        return Settings(cohort, rounds, length / (cohort * rounds))
+
+
+def _rounded(number: float) -> int:
+    """Returns a number with two digits."""
+    return int(float(f"{number:.2g}"))
