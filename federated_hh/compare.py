@@ -16,13 +16,11 @@ from collections.abc import Sequence
 import pandas as pd
 from absl import app
 
-from federated_hh.command_line import exit_codes
-from federated_hh.files import atomic_files, cells, tables
+from federated_hh.files import atomic_files, installation, tables
 from federated_hh.options import option_flags
 from federated_hh.options.fields import check, option
 from federated_hh.privacy import statement as statement_lib
 from federated_hh.reports import metric_labels, page, page_blocks, plots
-from federated_hh.reports import summary as summary_lib
 from federated_hh.run_directory import record as run_record
 
 _COLORS = (plots.BLUE, plots.ORANGE, plots.GREEN, plots.PURPLE, plots.INK)
@@ -199,7 +197,7 @@ def _last(runs: Sequence[Compared]) -> page_blocks.Section:
         row: dict[str, object] = {"metric": _label(name)}
         for run in runs:
             values = _numeric(run).get(name, pd.Series(dtype=float)).dropna()
-            row[run.name] = cells.cell(float(values.iloc[-1])) if len(values) else ""
+            row[run.name] = tables.shown(float(values.iloc[-1])) if len(values) else ""
         rows.append(row)
     if not rows:
         return section.text("No run has a round yet.")
@@ -246,7 +244,7 @@ def main(argv: list[str]) -> None:
             f"{len(runs)} runs side by side",
             ", ".join(run.name for run in runs),
             sections(runs),
-            summary_lib.Summary(
+            page.Summary(
                 found=" ".join(f"{r.name}: {r.found}" for r in runs if r.found),
                 privacy="",
                 report=output,
@@ -254,12 +252,12 @@ def main(argv: list[str]) -> None:
         )
     except (ValueError, RuntimeError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
-        sys.exit(exit_codes.WRONG_USE)
+        sys.exit(installation.WRONG_USE)
     try:
         atomic_files.write_file(output, text.encode())
     except OSError as error:
         print(f"error: --output: {error}", file=sys.stderr)
-        sys.exit(exit_codes.FAILED)
+        sys.exit(installation.FAILED)
     print(f"Report: {output}")
 
 

@@ -15,11 +15,10 @@ from typing import Any
 
 from absl import app, flags
 
-from federated_hh.command_line import experiment_flags
+from federated_hh.command_line import experiment_flags, program_flags
 from federated_hh.files import custom_parts
 from federated_hh.options import help_text, option_flags
 from federated_hh.options.fields import check, option
-from federated_hh.populations import population_flags
 from federated_hh.runtime.worker import startup
 
 _PROGRAM = "federated_hh.run_algorithm"
@@ -62,7 +61,7 @@ class _Chosen:
     def __init__(self, name: str):
         self.kind = load(name)
         self.options = option_flags.define(self.kind.Options)
-        self.population = population_flags.PopulationFlags(self.kind.contents)
+        self.population = program_flags.PopulationFlags(self.kind.contents)
 
 
 _CHOSEN: list[_Chosen] = []

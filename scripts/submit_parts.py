@@ -14,7 +14,7 @@ import sys
 
 from absl import app
 
-from federated_hh.command_line import exit_codes
+from federated_hh.files import installation
 from federated_hh.options import option_flags
 from federated_hh.options.fields import REQUIRED, check, option
 from studies import study_jobs
@@ -54,7 +54,7 @@ def main(argv: list[str]) -> None:
             raise ValueError("give the study's flags after --, as -- --study=NAME")
     except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
-        sys.exit(exit_codes.WRONG_USE)
+        sys.exit(installation.WRONG_USE)
     try:
         import submitit
     except ImportError:
@@ -62,7 +62,7 @@ def main(argv: list[str]) -> None:
             "error: this needs the package submitit: pip install submitit",
             file=sys.stderr,
         )
-        sys.exit(exit_codes.FAILED)
+        sys.exit(installation.FAILED)
     folder = pathlib.Path(options.folder).absolute()
     executor = submitit.AutoExecutor(folder=folder / "logs", cluster=options.cluster)
     executor.update_parameters(

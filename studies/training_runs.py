@@ -17,8 +17,7 @@ from typing import Any
 
 import pandas as pd
 
-from federated_hh.command_line import exit_codes
-from federated_hh.files import tables
+from federated_hh.files import installation, tables
 from federated_hh.options import option_flags
 from federated_hh.populations import client_sentences
 from federated_hh.populations.languages import sentence_tokenizers
@@ -179,7 +178,7 @@ def train(
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         check=False,
     )
-    if done.returncode == exit_codes.NOT_FINITE:
+    if done.returncode == installation.NOT_FINITE:
         raise NotFiniteError(
             f"the run of {label} in {path} cannot go on, its model would no longer be "
             "finite; begin a new study with what it says"

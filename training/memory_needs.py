@@ -86,7 +86,7 @@ class Needs:
         """The most bytes of the noise's state that wait on disk for the next round.
 
         A tree has an integer and a float a level and parameter, correlated noise an
-        integer a buffer and parameter. See `federated_hh.rounds.spilled_arrays`.
+        integer a buffer and parameter. See `federated_hh.rounds.steps`.
         """
         numbers = 2 * self.tree_rounds.bit_length() + self.buffers
         return 8 * numbers * self.num_parameters

@@ -15,7 +15,7 @@ from typing import Any
 import studies as studies_lib
 from federated_hh.command_line import experiment_flags
 from federated_hh.command_line import programs as program_list
-from federated_hh.files import programs as registry
+from federated_hh.files import installation as registry
 from federated_hh.options import fields
 from federated_hh.populations.options import population_options
 

@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 
-from federated_hh.files import programs as registry
+from federated_hh.files import installation as registry
 
 # Bash ends words at an equals sign, so that what is offered is what stands after it.
 _BASH = """_federated_hh() {{

@@ -11,7 +11,6 @@ import runpy
 import sys
 
 from federated_hh.files import installation
-from federated_hh.files import programs as registry
 
 
 def main() -> None:
@@ -27,7 +26,7 @@ def main() -> None:
     # Algorithms, models and randomizers of the user's own stand in the directory; they
     # come last, so that no folder there hides one of these packages.
     sys.path.append(os.getcwd())
-    module = registry.console_scripts()[name]
+    module = installation.console_scripts()[name]
     try:
         runpy.run_module(module, run_name="__main__", alter_sys=True)
     except ModuleNotFoundError as error:

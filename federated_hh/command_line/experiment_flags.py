@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from absl import flags, logging
 
-from federated_hh.command_line import exit_codes, path_flags
+from federated_hh.files import installation
 from federated_hh.options import help_text, option_flags
 from federated_hh.options.fields import OptionError, check, option
+from federated_hh.populations.options import population_options
 from federated_hh.runtime.worker import engine_options, startup
 
 if TYPE_CHECKING:  # imports NumPy
@@ -162,7 +163,8 @@ def run_program(
     """Runs an experiment's main part, with its errors as one line and an exit code.
 
     The code is the error's `exit_code` where it has one, else 2 where flags or data do
-    not fit and no run was begun, and 1 for all that goes wrong later; see `exit_codes`.
+    not fit and no run was begun, and 1 for all that goes wrong later; see
+    `installation`.
 
     Args:
         argv: The program and its arguments that are no flags, from `app.run`.
@@ -234,7 +236,7 @@ def run_program(
         begun = checked and os.path.exists(os.path.join(output_dir or "", "run.json"))
         is_of_use = not checked or isinstance(error, ValueError | flags.Error)
         is_wrong_use = is_of_use and not begun
-        code = exit_codes.WRONG_USE if is_wrong_use else exit_codes.FAILED
+        code = installation.WRONG_USE if is_wrong_use else installation.FAILED
         sys.exit(getattr(error, "exit_code", code))
 
 
@@ -303,12 +305,12 @@ def _noise_key(options: RunOptions, is_synthetic: bool) -> "noise_keys.NoiseKey"
 
 def _make_paths_absolute() -> None:
     """Makes a run independent of the directory that it was begun in."""
-    for name in path_flags.NAMES:
+    for name in population_options.PATH_FLAGS:
         path = flags.FLAGS[name].value if name in flags.FLAGS else None
         if isinstance(path, list | tuple):
             flags.FLAGS[name].value = [os.path.abspath(one) for one in path]
         elif path is not None:
-            flags.FLAGS[name].value = path_flags.absolute(path)
+            flags.FLAGS[name].value = population_options.absolute_path(path)
 
 
 def _recorded_names() -> list[str]:

@@ -17,7 +17,6 @@ from collections.abc import Sequence
 
 from federated_hh.command_line import completion
 from federated_hh.files import installation
-from federated_hh.files import programs as registry
 
 _ROOT = installation.HOME
 _OTHERS = ("benchmarks/*.py", "scripts/document_tables.py", "scripts/submit_parts.py")
@@ -30,8 +29,8 @@ def modules() -> dict[str, str]:
     beside them is somebody else's.
     """
     if installation.is_installed():
-        return registry.PROGRAMS
-    found = {**registry.PROGRAMS, **registry.IN_A_CHECKOUT}
+        return installation.PROGRAMS
+    found = {**installation.PROGRAMS, **installation.IN_A_CHECKOUT}
     for path in itertools.chain(*map(_ROOT.glob, _OTHERS)):
         if "app.run(" in path.read_text():
             module = ".".join(path.relative_to(_ROOT).with_suffix("").parts)
@@ -112,7 +111,7 @@ def _module_of(name: str) -> str | None:
     if name.startswith("-") or "/" in name:
         return None
     # The registered names first: the others take reading all benchmarks.
-    module = registry.PROGRAMS.get(name) or modules().get(name)
+    module = installation.PROGRAMS.get(name) or modules().get(name)
     return module or (name if _is_there(name) else None)
 
 

@@ -1,4 +1,4 @@
-"""The location of this code: a checkout, or an environment's packages."""
+"""The installation: the programs, their exit codes, and the location of the code."""
 
 import importlib.metadata
 import os
@@ -8,11 +8,47 @@ import shutil
 import sys
 import sysconfig
 
-from federated_hh.files import programs
-
 _DISTRIBUTION = "federated-hh"
 
 HOME = pathlib.Path(__file__).resolve().parents[2]
+
+# Exit codes, for programs that run others; 130 is that of an interrupt.
+FAILED = 1
+# Flags or data do not fit, as absl has it: no run was begun.
+WRONG_USE = 2
+# A model would no longer be finite: the same flags end there again.
+NOT_FINITE = 3
+
+# The one list of programs: what `scripts/run` takes first, and the module that it runs.
+PROGRAMS = {
+    "triehh": "federated_hh.run_triehh",
+    "ldp_triehh": "federated_hh.run_ldp_triehh",
+    "statistics": "federated_hh.run_statistics",
+    "algorithm": "federated_hh.run_algorithm",
+    "training": "training.run_training",
+    "pretrain": "training.pretrain",
+    "predict_next_word": "training.predict_next_word",
+    "evaluate_keyboard": "training.evaluate_keyboard",
+    "accounting": "federated_hh.run_accounting",
+    "fit_population": "federated_hh.fit_population",
+    "compare": "federated_hh.compare",
+}
+# In a checkout only.
+IN_A_CHECKOUT = {"reproduce": "scripts.reproduce"}
+
+
+def short_name(module: str) -> str:
+    """Returns what `scripts/run` calls a module's program: the module, of others."""
+    names = {module: name for name, module in {**PROGRAMS, **IN_A_CHECKOUT}.items()}
+    return names.get(module, module)
+
+
+def console_scripts() -> dict[str, str]:
+    """Returns the modules by the names that pyproject.toml installs them under."""
+    return {
+        module.rpartition(".")[2].replace("_", "-"): module
+        for module in PROGRAMS.values()
+    }
 
 
 def is_installed() -> bool:
@@ -31,7 +67,7 @@ def command(module: str) -> str:
     Args:
         module: The program's module.
     """
-    name = module if is_installed() else programs.short_name(module)
+    name = module if is_installed() else short_name(module)
     return f"{launcher()} {name}"
 
 

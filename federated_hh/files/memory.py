@@ -1,12 +1,14 @@
-"""Checks of memory and disk, so that work stops before the system stops it."""
+"""Memory and disk: checks before the system stops the work, caches, freed memory."""
 
 import contextlib
 import ctypes
+import functools
 import gc
 import os
 import pathlib
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
 
 from federated_hh.files import population_error
 
@@ -151,3 +153,30 @@ def return_large_at_once() -> None:
     choose = getattr(ctypes.CDLL(None), "mallopt", None)
     if choose is not None and "MALLOC_MMAP_THRESHOLD_" not in os.environ:
         choose(_M_MMAP_THRESHOLD, 4 << 20)
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+_KEPT: list[Any] = []
+
+
+def cached(maxsize: int | None) -> Callable[[F], F]:
+    """Returns a decorator: `functools.lru_cache` until `forget` is called.
+
+    For caches that serve the preparation of data.
+
+    Args:
+        maxsize: Largest number of kept results; None for all.
+    """
+
+    def decorate(function: F) -> F:
+        kept: Any = functools.lru_cache(maxsize=maxsize)(function)
+        _KEPT.append(kept)
+        return kept
+
+    return decorate
+
+
+def forget() -> None:
+    """Clears all caches of `cached`; what is asked for again is computed again."""
+    for kept in _KEPT:
+        kept.cache_clear()

@@ -11,7 +11,7 @@ import enum
 import numpy as np
 import tensorflow as tf
 
-from federated_hh.heavy_hitters import mapped_columns
+from federated_hh.heavy_hitters import selection
 from federated_hh.randomizers import local_randomizer
 
 # The bits of the keys that items are chosen by: a count above, a tie-breaker below.
@@ -28,7 +28,7 @@ class ItemSampler(enum.Enum):
     RANDOM = "random"
 
 
-class MappedItems(mapped_columns.MappedColumns):
+class MappedItems(selection.MappedColumns):
     """The items of a population's clients, as the worker reads them.
 
     A device's words stand in the order of their spelling, so that those which share a

@@ -17,7 +17,6 @@ from federated_hh.populations.options.population_options import (
     SYNTHETIC,
     PopulationOptions,
 )
-from federated_hh.populations.readers import sources
 
 if TYPE_CHECKING:
     from federated_hh.populations.columns import client_words
@@ -57,6 +56,9 @@ def describe(
     if options.source == SYNTHETIC:
         source["wordfreq"] = _version("wordfreq")
     else:
+        # Readers are loaded for files alone.
+        from federated_hh.populations.readers import sources
+
         source = sources.state_of(options)
     # Through JSON and back, so that it compares equal to what was stored.
     return json.loads(
@@ -92,11 +94,13 @@ def prepare(
         PopulationError: If the source cannot be read, has more bad rows than allowed,
             leaves no words, or cannot be written; if a prepared population is damaged.
     """
-    from federated_hh.populations.columns import client_words, column_writer
+    from federated_hh.populations.columns import client_words
 
     identity = describe(options, tokenizer)
 
     def make(directory: pathlib.Path, origin: dict[str, Any]) -> None:
+        from federated_hh.populations.columns import column_writer
+
         with column_writer.new_population(directory) as writer:
             metadata = _build(writer, options, tokenizer, identity)
             if describe(options, tokenizer) != identity:
@@ -106,6 +110,8 @@ def prepare(
     if options.is_synthetic:
         stem = f"{SYNTHETIC}-{options.num_clients}"
     else:
+        from federated_hh.populations.readers import sources
+
         stem = sources.stem_of(options)
     directory = prepared_data.find_or_make(cache_dir, stem, identity, make)
     return prepared_data.open_prepared(

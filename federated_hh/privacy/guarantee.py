@@ -4,7 +4,7 @@ import dataclasses
 import math
 
 from federated_hh.options import checks
-from federated_hh.privacy import field_checks, printed_numbers
+from federated_hh.privacy import printed_numbers
 from federated_hh.privacy import voting_rounds as triehh_curve
 from federated_hh.privacy.neighbours import Adjacency, Unit
 
@@ -52,15 +52,15 @@ class Guarantee:
     is_comparison: bool = False
 
     def __post_init__(self):
-        field_checks.number(self, "epsilon", 0.0, math.inf)
-        field_checks.number(self, "delta", 0.0, 1.0)
+        checks.number_field(self, "epsilon", 0.0, math.inf)
+        checks.number_field(self, "delta", 0.0, 1.0)
         if (self.rho is None) != (self.noise_rounds is None):
             raise ValueError(
                 f"rho is {self.rho!r} and noise_rounds {self.noise_rounds!r}: both "
                 "have to be numbers, or neither"
             )
         if self.rho is not None:
-            field_checks.number(self, "rho", 0.0, math.inf)
+            checks.number_field(self, "rho", 0.0, math.inf)
             checks.integer(noise_rounds=self.noise_rounds, least=1)
             if self.one_sided:
                 raise ValueError("one_sided is True; it has to be False with rho")
@@ -69,12 +69,12 @@ class Guarantee:
             if not isinstance(value, bool):
                 raise ValueError(f"{name} is {value!r}; it has to be True or False")
         if self.voting is not None:
-            field_checks.kind(self, "voting", triehh_curve.VotingRounds)
+            checks.kind_field(self, "voting", triehh_curve.VotingRounds)
             if not self.one_sided:
                 raise ValueError("one_sided is False; it has to be True with voting")
-        field_checks.text(self, "bound")
-        field_checks.kind(self, "adjacency", Adjacency)
-        field_checks.texts(self, "assumptions", may_be_empty=True)
+        checks.text_field(self, "bound")
+        checks.kind_field(self, "adjacency", Adjacency)
+        checks.texts_field(self, "assumptions", may_be_empty=True)
 
     @property
     def unit(self) -> Unit:

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from federated_hh.options import checks
-from federated_hh.privacy import field_checks, printed_numbers
+from federated_hh.privacy import printed_numbers
 from federated_hh.privacy.guarantee import Guarantee
 from federated_hh.privacy.neighbours import Adjacency, Unit
 from federated_hh.privacy.realised import Realised
@@ -123,13 +123,13 @@ class PrivacyStatement:
             "accounting",
             "verifiability",
         ):
-            field_checks.text(self, name)
-        field_checks.kind(self, "adjacency", Adjacency)
-        field_checks.texts(self, "assumptions")
-        field_checks.texts(self, "not_counted")
+            checks.text_field(self, name)
+        checks.kind_field(self, "adjacency", Adjacency)
+        checks.texts_field(self, "assumptions")
+        checks.texts_field(self, "not_counted")
         self._check_guarantees()
-        field_checks.mapping(self, "parameters", (str, numbers.Real))
-        field_checks.mapping(self, "software", (str,))
+        checks.mapping_field(self, "parameters", (str, numbers.Real))
+        checks.mapping_field(self, "software", (str,))
         if self.realised is not None and not isinstance(self.realised, Realised):
             raise ValueError(
                 f"realised is {self.realised!r}; it has to be None or a Realised"
@@ -174,7 +174,7 @@ class PrivacyStatement:
                 "no_guarantee_reason has to be None where guarantees exist"
             )
         if not self.guarantees:
-            field_checks.text(
+            checks.text_field(
                 self, "no_guarantee_reason", " where the list of guarantees is empty"
             )
 

@@ -17,7 +17,6 @@ from federated_hh.populations.fit import options as fit_options
 from federated_hh.populations.options import population_options
 from federated_hh.populations.synthetic import word_list
 from federated_hh.reports import page, plots
-from federated_hh.reports import summary as summary_lib
 from federated_hh.run_directory import directory as run_directory
 from federated_hh.run_directory import record as run_record
 
@@ -201,7 +200,7 @@ class FitReport:
         directory: run_directory.RunDirectory,
         wanted: fit_options.FitOptions,
         rng: np.random.Generator,
-    ) -> summary_lib.Summary:
+    ) -> page.Summary:
         """Writes the page, its tables and plots, and the flagfile.
 
         Args:

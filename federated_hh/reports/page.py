@@ -16,6 +16,7 @@ run's guarantee, else into the simulator's part.
 `write_default` makes such a page for an algorithm that has none of its own.
 """
 
+import dataclasses
 import functools
 import pathlib
 import shlex
@@ -27,9 +28,35 @@ import pandas as pd
 
 from federated_hh.files import installation
 from federated_hh.reports import page_blocks, plots
-from federated_hh.reports import summary as summary_lib
 from federated_hh.run_directory import directory as run_directory
 from federated_hh.run_directory import record as run_record
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Summary:
+    """A run's result, its cost in privacy, and the next step.
+
+    Attributes:
+        found: The result, or its quality, in a sentence or two.
+        privacy: The line "Privacy: ...", of what is guaranteed or why nothing is;
+            empty where privacy is not what the run is about.
+        report: The path of the page.
+        advice: Why little was found and what would help; empty where enough was.
+        next_command: The next command; empty where nothing follows.
+    """
+
+    found: str
+    privacy: str
+    report: str
+    advice: str = ""
+    next_command: str = ""
+
+    def __str__(self) -> str:
+        named = {"Report": self.report, "Next": self.next_command}
+        lines = [line for line in (self.found, self.advice, self.privacy) if line]
+        lines += [f"{name}: {text}" for name, text in named.items() if text]
+        return "\n".join(lines)
+
 
 if TYPE_CHECKING:  # imported with the first figure
     from matplotlib import figure as figure_lib
@@ -276,7 +303,7 @@ class Page:
             raise ValueError(f"{name!r} is already a name of a {part} file of the page")
         self._writes[covered, name] = write
 
-    def write(self) -> summary_lib.Summary:
+    def write(self) -> Summary:
         """Writes all files, and last of all `report.html`.
 
         Returns:
@@ -287,7 +314,7 @@ class Page:
         """
         for write in self._writes.values():
             write()
-        summary = summary_lib.Summary(
+        summary = Summary(
             **{"found": "", **self._summary},
             privacy=self._privacy,
             report=str(self._directory.path / run_directory.REPORT_FILE),
@@ -305,7 +332,7 @@ def html(
     title: str,
     subtitle: str,
     sections: Sequence[page_blocks.Section],
-    summary: summary_lib.Summary | None = None,
+    summary: Summary | None = None,
 ) -> str:
     """Returns a page that needs no other file.
 
@@ -348,7 +375,7 @@ def write_default(
     released_metrics: pd.DataFrame,
     simulator_metrics: pd.DataFrame,
     statement: run_directory.Statement,
-) -> summary_lib.Summary:
+) -> Summary:
     """Writes the report of an algorithm for which nobody wrote one.
 
     Args:

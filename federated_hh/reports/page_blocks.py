@@ -12,7 +12,7 @@ import markupsafe
 import numpy as np
 import pandas as pd
 
-from federated_hh.files import cells
+from federated_hh.files import tables
 from federated_hh.reports import plots
 
 if TYPE_CHECKING:  # imported with the first figure
@@ -87,7 +87,7 @@ class Table:
     def rows(self) -> list[list[str]]:
         """The cells as text."""
         columns = [
-            cells.aligned(list(self._shown[name]))
+            tables.aligned(list(self._shown[name]))
             if name in self.printed
             else _column(self._shown[name])
             for name in self._shown.columns
@@ -102,10 +102,10 @@ def _column(values: pd.Series) -> list[str]:
         decimals = _decimals(known) if len(known) else 0
         if decimals is not None:
             return [
-                f"{value:,.{decimals}f}" if np.isfinite(value) else cells.cell(value)
+                f"{value:,.{decimals}f}" if np.isfinite(value) else tables.shown(value)
                 for value in values
             ]
-    return [cells.cell(value) for value in values]
+    return [tables.shown(value) for value in values]
 
 
 def _decimals(known: pd.Series) -> int | None:

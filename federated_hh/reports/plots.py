@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from federated_hh.files import cells
+from federated_hh.files import tables
 
 if TYPE_CHECKING:
     from matplotlib import axes as axes_lib
@@ -211,7 +211,7 @@ def told_and_drawn(
             value = known[name].iloc[0]
             if known[name].nunique() > 1:
                 value = float(known[name].mean())
-            words = f"{name.replace('_', ' ')} {cells.cell(value)}"
+            words = f"{name.replace('_', ' ')} {tables.shown(value)}"
             told.setdefault(place, []).append(words)
     return " ".join(f"{k}: {', '.join(v)}." for k, v in told.items()), drawn
 

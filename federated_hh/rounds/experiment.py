@@ -11,11 +11,10 @@ from typing import Any, Generic, TypeVar
 
 import pandas as pd
 
-from federated_hh.files import preparation_caches
+from federated_hh.files import memory
 from federated_hh.privacy import statement as statement_lib
 from federated_hh.randomness import noise_keys
 from federated_hh.reports import page
-from federated_hh.reports import summary as summary_lib
 from federated_hh.rounds import run, steps
 from federated_hh.rounds.algorithm import Algorithm
 from federated_hh.run_directory import directory as run_directory
@@ -40,7 +39,7 @@ class Experiment(Generic[S]):
     outcome: run.Outcome[S]
     statement: statement_lib.PrivacyStatement
     metrics: pd.DataFrame
-    summary: summary_lib.Summary | None
+    summary: page.Summary | None
 
 
 Report = Callable[
@@ -49,7 +48,7 @@ Report = Callable[
         run.Outcome[Any],
         statement_lib.PrivacyStatement,
     ],
-    summary_lib.Summary | None,
+    page.Summary | None,
 ]
 
 
@@ -98,7 +97,7 @@ def run_experiment(
     """
     kind = type(algorithm)
     program = program or f"{kind.__module__}:{kind.__qualname__}"
-    preparation_caches.forget()
+    memory.forget()
     # What cannot be stated is refused before anybody is asked.
     algorithm.plan.statement(None, delta, repeats=repeats)
     # Compared on resume, also in a run without flags.
@@ -139,7 +138,7 @@ def _write_default(
     directory: run_directory.RunDirectory,
     outcome: run.Outcome[S],
     statement: statement_lib.PrivacyStatement,
-) -> summary_lib.Summary:
+) -> page.Summary:
     tables: dict[str, list[pd.DataFrame]] = {}
     for repeat, state in enumerate(outcome.states):
         for name, table in algorithm.results(state).items():

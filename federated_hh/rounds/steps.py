@@ -14,6 +14,7 @@ A caller may look at states between any two of them.
 import dataclasses
 import hashlib
 import json
+import mmap
 from collections.abc import Mapping
 from typing import Any, Generic, TypeVar
 
@@ -21,7 +22,7 @@ import numpy as np
 
 from federated_hh.privacy import plan as plan_lib
 from federated_hh.randomness import identities, noise_keys, streams
-from federated_hh.rounds import codec, spilled_arrays
+from federated_hh.rounds import codec
 from federated_hh.rounds.algorithm import Algorithm, Query
 from federated_hh.run_directory import files as run_files
 
@@ -235,7 +236,7 @@ class Steps(Generic[S]):
         """
         if self._spill_folder is None:
             return noise
-        return spilled_arrays.spilled(noise, self._spill_folder)
+        return spilled(noise, self._spill_folder)
 
     def _check(self, cohort: np.ndarray) -> None:
         sampler = self._plan.sampler
@@ -254,3 +255,63 @@ class Steps(Generic[S]):
 
     def _stream(self, repeat: int) -> streams.Stream:
         return streams.Stream(self._key, ("run", self._identity, repeat))
+
+
+# Large arrays are spilled to disk until the next round needs them: a noise tree has two
+# vectors a node, each as large as the model, over hundreds of rounds more than
+# everything else in memory. Their file has no name and is deleted with the last array
+# that uses it, so a killed run leaves nothing behind.
+T = TypeVar("T")
+_LEAST_BYTES = 1 << 20
+_ALIGNMENT = 64
+
+
+def spilled(value: T, folder: run_files.RunFiles) -> T:
+    """Returns a value whose large arrays are mapped from a file.
+
+    Arrays that are already mapped stay in their file.
+
+    Args:
+        value: A dataclass, as for `codec`.
+        folder: Folder of the file.
+
+    Raises:
+        RunDirectoryError: If the file cannot be written, as on a full disk.
+    """
+    arrays: dict[str, np.ndarray] = {}
+    tree = codec.encode(value, arrays)
+    large = {
+        name: np.ascontiguousarray(array)
+        for name, array in arrays.items()
+        if array.nbytes >= _LEAST_BYTES and not is_spilled(array)
+    }
+    if not large:
+        return value
+    offsets = {}
+    with folder.nameless_file() as file:
+        for name, array in large.items():
+            offsets[name] = file.seek(-file.tell() % _ALIGNMENT, 1)
+            file.write(array.data.cast("B"))
+        file.flush()
+        # Private: some file systems of users' own take no shared mapping.
+        mapped = mmap.mmap(
+            file.fileno(), 0, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ
+        )
+    for name, array in large.items():
+        flat = np.frombuffer(mapped, array.dtype, array.size, offsets[name])
+        arrays[name] = flat.reshape(array.shape)
+    return codec.decode(type(value), tree, arrays)
+
+
+def is_spilled(array: Any) -> bool:
+    """Returns whether an array, or the base of a view, is mapped from a file."""
+    return file_of(array) is not None
+
+
+def file_of(array: Any) -> mmap.mmap | None:
+    """Returns the mapped file of an array; None of an array in memory."""
+    while isinstance(array, np.ndarray):
+        array = array.base
+    if isinstance(array, memoryview):
+        array = array.obj
+    return array if isinstance(array, mmap.mmap) else None

@@ -31,8 +31,7 @@ from federated_hh.files import software
 from federated_hh.randomness import noise_keys
 from federated_hh.run_directory import files as run_files
 from federated_hh.run_directory import record as run_record
-from federated_hh.run_directory.files import RunDirectoryError, RunFiles
-from federated_hh.run_directory.round_metrics import RoundMetrics
+from federated_hh.run_directory.files import RoundMetrics, RunDirectoryError, RunFiles
 
 _CHECKPOINT_FILE = "checkpoint.jsonl"
 _METRICS_FILE = "metrics.csv"

@@ -9,8 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from federated_hh.run_directory.files import RunDirectoryError
-from federated_hh.run_directory.round_metrics import RoundMetrics
+from federated_hh.run_directory.files import RoundMetrics, RunDirectoryError
 
 _PLACE = ("repeat", "round")  # of a point: no curves of their own
 

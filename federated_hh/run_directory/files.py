@@ -1,5 +1,6 @@
 """Files that a run writes: each under its name only when it is whole."""
 
+import collections
 import contextlib
 import dataclasses
 import io
@@ -7,7 +8,8 @@ import json
 import os
 import pathlib
 import tempfile
-from collections.abc import Iterator
+import types
+from collections.abc import Iterator, Mapping
 from typing import Any, BinaryIO
 
 import pandas as pd
@@ -151,3 +153,33 @@ def parse_json(path: str | os.PathLike[str], contents: bytes) -> Any:
             f"{path} is damaged, it is not readable as JSON: {error}. Restore it, or "
             "begin a new run"
         ) from error
+
+
+@dataclasses.dataclass(frozen=True)
+class RoundMetrics:
+    """The metrics of a round, in two parts that are kept apart.
+
+    Attributes:
+        released: Metrics that the run's guarantee covers, or that are public anyway,
+            by name; read-only.
+        simulator: The simulator's knowledge, such as exact sums before noise or
+            thresholds, and measured times, by name; read-only. No guarantee covers it.
+
+    Raises:
+        ValueError: A name is in both parts.
+    """
+
+    released: Mapping[str, int | float]
+    simulator: Mapping[str, int | float]
+
+    def __post_init__(self):
+        for name in self.released:
+            if name in self.simulator:
+                raise ValueError(f"{name} is in both parts: released and simulator")
+        for part in ("released", "simulator"):
+            copy = types.MappingProxyType(dict(getattr(self, part)))
+            object.__setattr__(self, part, copy)
+
+    def combined(self) -> collections.OrderedDict[str, int | float]:
+        """Returns all metrics by name, the released ones first."""
+        return collections.OrderedDict(**self.released, **self.simulator)

@@ -7,7 +7,6 @@ import pandas as pd
 
 from federated_hh.privacy import statement as statement_lib
 from federated_hh.reports import page
-from federated_hh.reports import summary as summary_lib
 from federated_hh.run_directory import directory as run_directory
 from federated_hh.statistics import preparation
 from federated_hh.statistics.analyses import (
@@ -43,7 +42,7 @@ def write(
     *,
     max_k: int,
     device: int | None,
-) -> summary_lib.Summary:
+) -> page.Summary:
     """Writes the tables, plots, privacy statement and report of a run.
 
     Args:

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from federated_hh.command_line import path_flags
 from federated_hh.options import option_flags
+from federated_hh.populations.options import population_options
 from studies.xu_2023.gboard_options import Options
 from studies.xu_2023.gboard_privacy import Decisions
 from training.federated import plans
@@ -77,10 +77,10 @@ def given_lines(options: Options) -> list[str]:
 def _with_absolute_path(line: str) -> str:
     """Returns a flag so that it means the same file in any directory."""
     name, equals, value = line.removeprefix("--").partition("=")
-    if not equals or name not in path_flags.NAMES:
+    if not equals or name not in population_options.PATH_FLAGS:
         return line
     paths = value.split(",") if name == "compare_with" else [value]
-    return f"--{name}={','.join(map(path_flags.absolute, paths))}"
+    return f"--{name}={','.join(map(population_options.absolute_path, paths))}"
 
 
 def final_lines(

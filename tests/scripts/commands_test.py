@@ -9,7 +9,7 @@ import sys
 
 from absl.testing import absltest, parameterized
 
-from federated_hh.files import programs as registry
+from federated_hh.files import installation as registry
 from tests.scripts import documented_commands
 
 _ROOT = documented_commands.ROOT

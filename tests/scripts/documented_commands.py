@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Iterator
 
 from federated_hh.command_line import programs
-from federated_hh.files import programs as registry
+from federated_hh.files import installation as registry
 from scripts import document_tables
 from tests import ROOT
 

@@ -15,7 +15,7 @@ import zipfile
 
 from absl.testing import absltest
 
-from federated_hh.files import programs as registry
+from federated_hh.files import installation as registry
 from tests import ROOT
 
 _PACKAGES = ("federated_hh", "training")

@@ -21,8 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from federated_hh.command_line import exit_codes
-from federated_hh.files import memory
+from federated_hh.files import installation, memory
 from federated_hh.privacy import plan as plan_lib
 from federated_hh.privacy.dp_ftrl import model_updates, rotated_updates
 from federated_hh.randomness import identities, streams
@@ -41,7 +40,7 @@ Weights = collections.OrderedDict[str, np.ndarray]
 class NonFiniteModelError(RuntimeError):
     """A step would make the global model infinite or NaN."""
 
-    exit_code = exit_codes.NOT_FINITE
+    exit_code = installation.NOT_FINITE
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,7 +6,6 @@ import pandas as pd
 from matplotlib import figure as figure_lib
 
 from federated_hh.reports import page, plots
-from federated_hh.reports import summary as summary_lib
 from federated_hh.run_directory import directory as run_directory
 from training.keyboard import evaluation as keyboard_evaluation
 from training.models import metric_names
@@ -105,7 +104,7 @@ def write(
     scores: pd.DataFrame,
     counts: Mapping[str, int],
     notes: Sequence[str],
-) -> summary_lib.Summary:
+) -> page.Summary:
     """Writes `scores.csv`, `smart_compose.csv`, a plot, and `report.html`.
 
     Args:

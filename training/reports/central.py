@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 from federated_hh.privacy import statement as statement_lib
 from federated_hh.reports import page
-from federated_hh.reports import summary as summary_lib
 from federated_hh.run_directory import directory as run_directory
 from training.baselines import baselines as baselines_lib
 from training.federated import model_average
@@ -21,7 +20,7 @@ def write(
     batch_size: int,
     average: model_average.ModelAverage | None = None,
     may_know_held_out: bool = False,
-) -> summary_lib.Summary:
+) -> page.Summary:
     """Writes the statement that nothing is guaranteed, the plots, and `report.html`.
 
     Args:

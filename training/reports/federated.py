@@ -8,7 +8,6 @@ import pandas as pd
 
 from federated_hh.privacy import statement as statement_lib
 from federated_hh.reports import page, plots
-from federated_hh.reports import summary as summary_lib
 from federated_hh.rounds import masked_sums
 from federated_hh.run_directory import directory as run_directory
 from training.baselines import baselines as baselines_lib
@@ -60,7 +59,7 @@ def write(
     average: model_average.ModelAverage | None = None,
     noise: sizing.NoiseCheck | None = None,
     may_know_held_out: bool = False,
-) -> summary_lib.Summary:
+) -> page.Summary:
     """Writes the statements, the plots, and `report.html`.
 
     Args:

@@ -15,7 +15,6 @@ from federated_hh.heavy_hitters.ldp_triehh.results import Results
 from federated_hh.privacy import statement as statement_lib
 from federated_hh.privacy.triehh import wanted_detection as detection
 from federated_hh.reports import page, plots
-from federated_hh.reports import summary as summary_lib
 from federated_hh.run_directory import directory as run_directory
 
 _NUM_SHOWN = 1000  # words in the report
@@ -56,7 +55,7 @@ class RunSummary:
 
 def write(
     directory: run_directory.RunDirectory, results: Results, summary: RunSummary
-) -> summary_lib.Summary:
+) -> page.Summary:
     """Writes the tables, plots, privacy statement and report of a run.
 
     Returns:

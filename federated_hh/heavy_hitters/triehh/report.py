@@ -17,7 +17,6 @@ from federated_hh.privacy.triehh import detection as triehh_detection
 from federated_hh.privacy.triehh import guarantees as triehh_privacy
 from federated_hh.privacy.triehh import wanted_detection as detection
 from federated_hh.reports import page, plots
-from federated_hh.reports import summary as summary_lib
 from federated_hh.run_directory import directory as run_directory
 
 _NUM_LISTED = 1000  # words in discovery_rate.csv
@@ -137,7 +136,7 @@ def write(
     results: Results,
     statement: statement_lib.PrivacyStatement,
     findable: Sequence[dict[str, Any]],
-) -> summary_lib.Summary:
+) -> page.Summary:
     """Writes the tables, plots, privacy statement and report of a run.
 
     Args:

@@ -1,8 +1,8 @@
 """Turns a stream of (client, word) occurrences into the rows of a population."""
 
-import dataclasses
-
 import numpy as np
+
+from federated_hh.populations.columns.packed_entries import Rows
 
 
 def grouped_by(clients: np.ndarray) -> np.ndarray | None:
@@ -83,31 +83,6 @@ def _totals(
     if len(starts) == len(positions):
         return ordered
     return np.add.reduceat(ordered, starts)
-
-
-@dataclasses.dataclass(frozen=True)
-class Rows:
-    """Clients with their words in canonical order.
-
-    Attributes:
-        word_ids: int64 [entries]: ascending within a client.
-        counts: int64 [entries]: how often the client has the word.
-        row_lengths: int64 [clients].
-        favorites: int64 [clients]: the word that the client has most often, of equally
-            frequent ones the one that came first; -1 for a client without words.
-    """
-
-    word_ids: np.ndarray
-    counts: np.ndarray
-    row_lengths: np.ndarray
-    favorites: np.ndarray
-
-    def without_empty(self) -> "Rows":
-        """Returns the clients that have a word."""
-        kept = self.row_lengths > 0
-        return dataclasses.replace(
-            self, row_lengths=self.row_lengths[kept], favorites=self.favorites[kept]
-        )
 
 
 def rows(

@@ -27,7 +27,11 @@ import numpy as np
 import pyarrow as pa
 
 from federated_hh.files import atomic_files
-from federated_hh.populations.columns import column_checks, column_metadata, raw_columns
+from federated_hh.populations.columns import (
+    column_metadata,
+    raw_column_writer,
+    raw_columns,
+)
 
 SCHEMA_VERSION = 2
 COLUMNS: dict[str, np.dtype] = {
@@ -75,17 +79,17 @@ class ClientText:
             files,
             columns={
                 "tokens": raw_columns.Column(
-                    int32, tokens, column_checks.Values(int32, 0, 2**31 - 1)
+                    int32, tokens, raw_columns.Values(int32, 0, 2**31 - 1)
                 ),
                 "sentence_splits": raw_columns.Column(
                     int64,
                     sentences + 1,
-                    column_checks.Splits(int64, sentences, tokens, least=1),
+                    raw_columns.Splits(int64, sentences, tokens, least=1),
                 ),
                 "client_splits": raw_columns.Column(
                     int64,
                     clients + 1,
-                    column_checks.Splits(int64, clients, sentences, least=0),
+                    raw_columns.Splits(int64, clients, sentences, least=0),
                 ),
             },
             strings={"client_id": clients},
@@ -230,7 +234,7 @@ class ClientTextWriter:
     """Writes the files of a `ClientText` into an existing directory."""
 
     def __init__(self, directory: pathlib.Path):
-        self._columns = raw_columns.RawColumnWriter(directory, COLUMNS)
+        self._columns = raw_column_writer.RawColumnWriter(directory, COLUMNS)
         self._num_clients = self._num_sentences = self._num_tokens = 0
         for name in ("sentence_splits", "client_splits"):
             self._columns.append(name, np.zeros(1, np.int64))

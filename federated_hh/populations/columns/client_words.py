@@ -29,10 +29,7 @@ import numpy as np
 import pyarrow as pa
 
 from federated_hh.populations.columns import (
-    canonical_rows,
-    column_checks,
     column_metadata,
-    column_writer,
     derived_columns,
     packed_entries,
     raw_columns,
@@ -75,7 +72,7 @@ class ClientWords:
                 `verified_files`.
         """
         directory = os.path.abspath(directory)
-        metadata, files = column_metadata.read(directory, column_writer.SCHEMA_VERSION)
+        metadata, files = column_metadata.read(directory, packed_entries.SCHEMA_VERSION)
         clients, words, entries = column_metadata.sizes_of(
             directory, metadata, ("num_clients", "num_words", "num_entries")
         )
@@ -84,16 +81,16 @@ class ClientWords:
             directory,
             files,
             columns={
-                column_writer.ENTRIES: raw_columns.Column(
-                    packing.dtype, entries, column_checks.Entries(packing, words)
+                packed_entries.ENTRIES: raw_columns.Column(
+                    packing.dtype, entries, raw_columns.Entries(packing, words)
                 ),
                 "row_splits": raw_columns.Column(
                     _INT64,
                     clients + 1,
-                    column_checks.Splits(_INT64, clients, entries, least=0),
+                    raw_columns.Splits(_INT64, clients, entries, least=0),
                 ),
                 "favorites": raw_columns.Column(
-                    _INT32, clients, column_checks.Values(_INT32, -1, words - 1)
+                    _INT32, clients, raw_columns.Values(_INT32, -1, words - 1)
                 ),
             },
             strings={"word": words, "client_id": clients},
@@ -122,6 +119,9 @@ class ClientWords:
             ValueError: On a repeated client id or a count out of range.
             FileExistsError: If `directory` exists.
         """
+        # Most processes only read populations.
+        from federated_hh.populations.columns import canonical_rows, column_writer
+
         ids: dict[str, int] = {}
         found: dict[str, int] = {}
         flat: list[tuple[int, int, int]] = []
@@ -177,7 +177,7 @@ class ClientWords:
     @functools.cached_property
     def entries(self) -> np.ndarray:
         """Words with their counts, packed: [num_entries], memory-mapped."""
-        return self._map(column_writer.ENTRIES)
+        return self._map(packed_entries.ENTRIES)
 
     @functools.cached_property
     def word_ids(self) -> packed_entries.Unpacked:
@@ -203,13 +203,13 @@ class ClientWords:
     def words(self) -> pa.LargeStringArray:
         """The distinct words by spelling, memory-mapped; not all may be held."""
         return raw_columns.read_strings(
-            os.path.join(self.directory, column_writer.WORDS_FILE)
+            os.path.join(self.directory, packed_entries.WORDS_FILE)
         )
 
     @functools.cached_property
     def client_ids(self) -> pa.LargeStringArray | None:
         """The clients' ids, memory-mapped; None if they are "0", "1", ..."""
-        name = column_writer.CLIENT_IDS_FILE
+        name = packed_entries.CLIENT_IDS_FILE
         if name not in self.metadata["files"]:
             return None
         return raw_columns.read_strings(os.path.join(self.directory, name))
@@ -252,7 +252,7 @@ class ClientWords:
             totals += np.bincount(words, counts, self.num_words).astype(np.int64)
         return totals
 
-    def rows(self, clients: np.ndarray) -> canonical_rows.Rows:
+    def rows(self, clients: np.ndarray) -> packed_entries.Rows:
         """Returns the words of some clients.
 
         Args:
@@ -264,7 +264,7 @@ class ClientWords:
         places = np.repeat(starts - (ends - lengths), lengths)
         places += np.arange(len(places))
         entries = self.entries[places]
-        return canonical_rows.Rows(
+        return packed_entries.Rows(
             self.packing.word_ids(entries).astype(np.int64),
             self.packing.counts(entries).astype(np.int64),
             lengths,
@@ -277,7 +277,7 @@ class ClientWords:
         Args:
             name: "entries", "row_splits" or "favorites".
         """
-        names = [column_writer.ENTRIES, *column_writer.COLUMNS]
+        names = [packed_entries.ENTRIES, *packed_entries.COLUMNS]
         if name not in names:
             raise ValueError(f"name is {name!r}; it has to be one of {sorted(names)}.")
         return os.path.join(self.directory, f"{name}.bin")
@@ -321,7 +321,7 @@ class ClientWords:
         )
 
     def _map(self, name: str) -> np.ndarray:
-        dtypes = {column_writer.ENTRIES: self.packing.dtype} | column_writer.COLUMNS
+        dtypes = {packed_entries.ENTRIES: self.packing.dtype} | packed_entries.COLUMNS
         return raw_columns.map_column(self.column_path(name), dtypes[name])
 
 

@@ -13,22 +13,12 @@ import pyarrow.compute as pc
 from federated_hh.files import atomic_files
 from federated_hh.populations.columns import (
     arrow_text,
-    canonical_rows,
     column_metadata,
     packed_entries,
-    raw_columns,
+    raw_column_writer,
 )
 
-SCHEMA_VERSION = 4
 MAX_COUNT = packed_entries.MAX_COUNT
-WORDS_FILE = "words.arrow"
-CLIENT_IDS_FILE = "client_ids.arrow"
-# Beside the entries, whose dtype is that of their packing.
-COLUMNS: dict[str, np.dtype] = {
-    "row_splits": np.dtype("<i8"),
-    "favorites": np.dtype("<i4"),
-}
-ENTRIES = "entries"
 
 
 class ColumnWriter:
@@ -47,7 +37,9 @@ class ColumnWriter:
         self._num_entries = 0
         self._num_words = 0
         self._packing: packed_entries.Packing | None = None
-        self._columns = raw_columns.RawColumnWriter(directory, COLUMNS)
+        self._columns = raw_column_writer.RawColumnWriter(
+            directory, packed_entries.COLUMNS
+        )
         self._columns.append("row_splits", np.zeros(1, np.int64))
 
     def set_words(self, words: Sequence[str] | pa.Array) -> None:
@@ -69,9 +61,9 @@ class ColumnWriter:
         self._columns.write_strings("word", spelled)
         self._num_words = len(words)
         self._packing = packed_entries.Packing.of(len(words))
-        self._columns.add(ENTRIES, self._packing.dtype)
+        self._columns.add(packed_entries.ENTRIES, self._packing.dtype)
 
-    def append_rows(self, rows: canonical_rows.Rows) -> None:
+    def append_rows(self, rows: packed_entries.Rows) -> None:
         """Appends clients.
 
         Args:
@@ -114,7 +106,9 @@ class ColumnWriter:
                 raise ValueError("word_ids have to ascend within each row.")
             if counts.max() > self._packing.max_count:
                 self._widen(self._packing)
-            self._columns.append(ENTRIES, self._packing.pack(word_ids, counts))
+            self._columns.append(
+                packed_entries.ENTRIES, self._packing.pack(word_ids, counts)
+            )
         self._columns.append("row_splits", row_ends)
         self._columns.append("favorites", rows.favorites)
         self._num_clients += len(row_lengths)
@@ -124,7 +118,7 @@ class ColumnWriter:
         """Packs the written entries again, so that every count fits."""
         wide = packed_entries.Packing.wide()
         self._columns.convert(
-            ENTRIES,
+            packed_entries.ENTRIES,
             wide.dtype,
             lambda entries: wide.pack(narrow.word_ids(entries), narrow.counts(entries)),
         )
@@ -156,7 +150,7 @@ class ColumnWriter:
         self._columns.finish(
             dict(
                 metadata,
-                schema_version=SCHEMA_VERSION,
+                schema_version=packed_entries.SCHEMA_VERSION,
                 num_clients=self._num_clients,
                 num_words=self._num_words,
                 num_entries=self._num_entries,
@@ -196,7 +190,7 @@ def new_population(directory: str | os.PathLike[str]) -> Iterator[ColumnWriter]:
 
 def write_columns(
     directory: str | os.PathLike[str],
-    chunks: Iterable[canonical_rows.Rows],
+    chunks: Iterable[packed_entries.Rows],
     words: Sequence[str] | pa.Array,
     client_ids: Sequence[str] | pa.Array | None,
     metadata: Mapping[str, Any],

@@ -1,8 +1,8 @@
-"""A word of a client and how often it has it, in one integer.
+"""The layout of a population of words: packed entries, rows, columns.
 
-An entry is `word_id << count_bits | count`. Its bits are those of four bytes where all
-words and counts of a population fit, which halves the disk and the memory traffic of a
-population of millions, and of eight bytes otherwise.
+An entry is a client's word and its count in one integer: `word_id << count_bits |
+count`. It has four bytes where all words and counts of a population fit, which halves
+the disk and the memory traffic of a population of millions, and eight otherwise.
 """
 
 import dataclasses
@@ -10,6 +10,15 @@ from typing import Self
 
 import numpy as np
 
+SCHEMA_VERSION = 4
+WORDS_FILE = "words.arrow"
+CLIENT_IDS_FILE = "client_ids.arrow"
+ENTRIES = "entries"
+# The other columns; the entries' dtype is that of their packing.
+COLUMNS: dict[str, np.dtype] = {
+    "row_splits": np.dtype("<i8"),
+    "favorites": np.dtype("<i4"),
+}
 MAX_COUNT = int(np.iinfo(np.int32).max)
 # Without the sign, which the worker's integers have.
 _NARROW_BITS = 31
@@ -115,3 +124,28 @@ class Unpacked:
 
     def __array__(self, dtype=None) -> np.ndarray:
         return np.asarray(self[:], dtype)
+
+
+@dataclasses.dataclass(frozen=True)
+class Rows:
+    """Clients with their words in canonical order.
+
+    Attributes:
+        word_ids: int64 [entries]: ascending within a client.
+        counts: int64 [entries]: how often the client has the word.
+        row_lengths: int64 [clients].
+        favorites: int64 [clients]: the word that the client has most often, of equally
+            frequent ones the one that came first; -1 for a client without words.
+    """
+
+    word_ids: np.ndarray
+    counts: np.ndarray
+    row_lengths: np.ndarray
+    favorites: np.ndarray
+
+    def without_empty(self) -> "Rows":
+        """Returns the clients that have a word."""
+        kept = self.row_lengths > 0
+        return dataclasses.replace(
+            self, row_lengths=self.row_lengths[kept], favorites=self.favorites[kept]
+        )

@@ -7,115 +7,100 @@ has it is whole.
 """
 
 import dataclasses
-import hashlib
-import io
 import os
-import pathlib
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
 
-from federated_hh.files import atomic_files, verified_files
-from federated_hh.populations.columns import arrow_text, column_metadata
-
-_VALUES_AT_ONCE = 1 << 22
+from federated_hh.files import verified_files
+from federated_hh.populations.columns import column_metadata, packed_entries
 
 
-class RawColumnWriter:
-    """Writes the files of one directory.
+class Values:
+    """Checks that all values of a column lie in a range."""
 
-    Attributes:
-        directory: Directory to write to.
-    """
-
-    def __init__(self, directory: pathlib.Path, columns: Mapping[str, np.dtype]):
-        """Starts with empty columns.
+    def __init__(self, dtype: np.dtype, low: int, high: int):
+        """Starts a check.
 
         Args:
-            directory: An existing directory.
-            columns: The columns' names and their little-endian dtypes.
+            dtype: The dtype of the column.
+            low: The least value allowed.
+            high: The largest.
         """
-        self.directory = directory
-        self._dtypes: dict[str, np.dtype] = {}
-        self._hashes: dict[str, Any] = {}
-        self._files: dict[str, io.FileIO] = {}
-        for name, dtype in columns.items():
-            self.add(name, dtype)
+        self._dtype, self._low, self._high = dtype, low, high
 
-    def add(self, name: str, dtype: np.dtype) -> None:
-        """Adds a column, empty.
+    def __call__(self, chunk: memoryview) -> None:
+        """Checks the next values; raises `ValueError` if one lies outside."""
+        array = np.frombuffer(chunk, self._dtype)
+        if array.min() < self._low or array.max() > self._high:
+            raise ValueError(
+                f"values lie in {array.min()}..{array.max()}; they have to be in "
+                f"{self._low}..{self._high}"
+            )
+
+
+class Entries:
+    """Checks that all entries have a word that there is, and a count."""
+
+    def __init__(self, packing: packed_entries.Packing, num_words: int):
+        """Starts a check.
 
         Args:
-            name: The column's.
-            dtype: Its little-endian dtype.
+            packing: Packing of the entries.
+            num_words: Number of words.
         """
-        self._dtypes[name] = dtype
-        self._hashes[name] = hashlib.sha256()
-        self._files[name] = (self.directory / f"{name}.bin").open("wb", buffering=0)
+        self._packing, self._num_words = packing, num_words
 
-    def convert(
-        self,
-        name: str,
-        dtype: np.dtype,
-        of: Callable[[np.ndarray], np.ndarray],
-    ) -> None:
-        """Turns a column into one of another dtype: what is written, piece by piece.
+    def __call__(self, chunk: memoryview) -> None:
+        """Checks the next entries; raises `ValueError` if one is wrong."""
+        entries = np.frombuffer(chunk, self._packing.dtype)
+        self._packing.check(entries, self._num_words)
+
+
+class Splits:
+    """Checks a column that says where rows start, and last where they end."""
+
+    def __init__(self, dtype: np.dtype, rows: int, end: int, least: int):
+        """Starts a check.
 
         Args:
-            name: The column's.
-            dtype: Its new dtype.
-            of: Returns new values of old ones.
+            dtype: The dtype of the column.
+            rows: Number of rows.
+            end: End of the last row; the first starts at 0.
+            least: The least length of a row.
         """
-        self._files[name].close()
-        path = self.directory / f"{name}.bin"
-        old = path.with_suffix(".old")
-        with atomic_files.naming(path):
-            path.rename(old)
-            before = map_column(str(old), self._dtypes[name])
-            self.add(name, dtype)
-        for first in range(0, len(before), _VALUES_AT_ONCE):
-            self.append(name, of(before[first : first + _VALUES_AT_ONCE]))
-        old.unlink()
+        self._dtype, self._rows, self._end, self._least = dtype, rows, end, least
+        self._seen = 0
+        self._before: int | None = None
 
-    def append(self, name: str, array: np.ndarray) -> None:
-        """Appends values to a column."""
-        data = np.ascontiguousarray(array, self._dtypes[name]).view(np.uint8).data
-        written = 0
-        with atomic_files.naming(self.directory / f"{name}.bin"):
-            while written < len(data):  # a raw write may take a part only
-                written += self._files[name].write(data[written:])
-        self._hashes[name].update(data)
-
-    def write_strings(self, name: str, values: Sequence[str] | pa.Array) -> None:
-        """Writes `<name>s.arrow`, a table with the one column `name`."""
-        table = pa.Table.from_arrays([arrow_text.column(values)], names=[name])
-        path = str(self.directory / f"{name}s.arrow")
-        with (
-            atomic_files.naming(path),
-            pa.OSFile(path, "wb") as sink,
-            pa.ipc.new_file(sink, table.schema) as out,
-        ):
-            out.write_table(table.combine_chunks())
-
-    def finish(self, metadata: Mapping[str, Any]) -> None:
-        """Writes the metadata, with what was written into each file."""
-        self.close()
-        files = {}
-        for path in sorted(self.directory.iterdir()):
-            if path.suffix == ".bin":
-                digest = self._hashes[path.stem].hexdigest()
-            else:
-                with path.open("rb") as file:
-                    digest = hashlib.file_digest(file, "sha256").hexdigest()
-            files[path.name] = verified_files.WrittenFile(path.stat().st_size, digest)
-        column_metadata.write(self.directory, metadata, files)
-
-    def close(self) -> None:
-        """Closes the column files; also done by `finish`."""
-        for file in self._files.values():
-            file.close()
+    def __call__(self, chunk: memoryview) -> None:
+        """Checks the next values; raises `ValueError` if they make no rows."""
+        array = np.frombuffer(chunk, self._dtype)
+        # Before differences are taken, which could overflow.
+        if array.min() < 0 or array.max() > self._end:
+            raise ValueError(
+                f"rows start in {array.min()}..{array.max()}; they have to be in "
+                f"0..{self._end}"
+            )
+        if self._before is None and array[0] != 0:
+            raise ValueError(f"the first row starts at {array[0]}; it has to be 0")
+        before = (
+            array[:1] - self._least
+            if self._before is None
+            else np.array([self._before], self._dtype)
+        )
+        shortest = np.diff(array, prepend=before).min()
+        if shortest < self._least:
+            raise ValueError(
+                f"a row has length {shortest}; it has to be at least {self._least}"
+            )
+        self._before = int(array[-1])
+        self._seen += len(array)
+        if self._seen == self._rows + 1 and self._before != self._end:
+            raise ValueError(
+                f"the rows end at {self._before}; they have to be {self._end}"
+            )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -125,7 +110,7 @@ class Column:
     Attributes:
         dtype: The dtype of its values.
         length: Number of values.
-        check: The check of the values; see `column_checks`. For one reading.
+        check: The check of the values, such as `Values`. For one reading.
     """
 
     dtype: np.dtype

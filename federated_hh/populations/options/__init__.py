@@ -5,7 +5,7 @@ import lazy_loader
 __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
     submod_attrs={
-        "formats": ["FORMATS", "Format"],
+        "file_options": ["FORMATS", "Format"],
         "population_options": ["PopulationOptions"],
     },
 )

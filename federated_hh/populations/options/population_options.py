@@ -4,6 +4,7 @@ Imports nothing heavy, so that flags can be parsed and wrong ones refused at onc
 """
 
 import dataclasses
+import os
 from typing import Any
 
 from federated_hh.options.fields import OptionError, check, option
@@ -11,6 +12,20 @@ from federated_hh.populations.languages import tokenizers
 from federated_hh.populations.options import file_options
 
 SYNTHETIC = "synthetic"
+# Flags that name files, made independent of the working directory.
+PATH_FLAGS = (
+    "population",
+    "known_words",
+    "only_words",
+    "common_words",
+    "words_per_client",
+    "data_dir",
+    "vocabulary",
+    "initial_model",
+    "compare_with",
+    "recipe",
+    "training_flagfile",
+)
 CLIENT_LAWS = ("independent", "pitman_yor")
 COMMON_LAWS = ("frequencies", "pitman_yor")
 OUT_OF_ALPHABET = ("drop", "refuse")
@@ -32,7 +47,7 @@ _WORDS_ONLY = {"contents": "words"}
 
 @dataclasses.dataclass(frozen=True)
 class PopulationOptions(file_options.FileOptions):
-    """Options of a population; `populations.population_flags` has the flags."""
+    """Options of a population; `program_flags` of the command line has the flags."""
 
     source: str = option(
         SYNTHETIC,
@@ -332,3 +347,13 @@ class LanguageOptions:
 
     def __post_init__(self):
         check(self)
+
+
+def absolute_path(path: str) -> str:
+    """Returns the value of a path flag so that it means the same in any directory.
+
+    Args:
+        path: A path, or "synthetic"; what is blank stays, for others to refuse.
+    """
+    is_path = path.strip() and path != SYNTHETIC
+    return os.path.abspath(path) if is_path else path

@@ -10,7 +10,7 @@ import numpy as np
 
 from federated_hh.files import population_error
 from federated_hh.populations.columns import column_writer
-from federated_hh.populations.options import formats, population_options
+from federated_hh.populations.options import file_options, population_options
 from federated_hh.populations.readers import bad_rows, opening
 
 _SHORT = reprlib.Repr()  # of values for messages, which may have any length
@@ -44,7 +44,7 @@ class Fields:
             file_format: Name of the file's format.
         """
         word, count = options.word_column, options.count_column
-        by_format = formats.FORMATS[file_format].columns
+        by_format = file_options.FORMATS[file_format].columns
         if word is None and by_format is not None:
             word, count = by_format
         if word is None:

@@ -9,7 +9,7 @@ from typing import Any
 from federated_hh.files import population_error
 from federated_hh.populations.columns import column_writer
 from federated_hh.populations.languages import tokenizers
-from federated_hh.populations.options import formats, population_options
+from federated_hh.populations.options import file_options, population_options
 from federated_hh.populations.readers import (
     bad_rows,
     building,
@@ -38,7 +38,7 @@ def read_rows(
     """
     paths = sources.files_of(options)
     found = sources.format_of(options)
-    if options.split is not None and not formats.FORMATS[found].has_splits:
+    if options.split is not None and not file_options.FORMATS[found].has_splits:
         raise population_error.PopulationError(
             f"--population_split={options.split}: {paths[0]} is {found}, which has no "
             "splits; leave it out."
@@ -59,7 +59,7 @@ def _rows(
     bad: bad_rows.BadRows,
 ) -> Iterator[fields.Rows]:
     """Yields the rows of files, one file after the other."""
-    read = formats.FORMATS[found].read()
+    read = file_options.FORMATS[found].read()
     for path in paths:
         bad.start_file(path)
         for rows in read(path, options, wanted, bad):

@@ -6,7 +6,7 @@ from typing import Any
 
 from federated_hh.files import population_error
 from federated_hh.populations.columns import prepared_data
-from federated_hh.populations.options import formats, population_options
+from federated_hh.populations.options import file_options, population_options
 from federated_hh.populations.readers import opening
 
 _FLAG = "population"
@@ -132,13 +132,16 @@ def _of_directory(directory: str, wanted: str) -> list[str]:
     ]
     files = [path for path in paths if not os.path.isdir(path)]
     known = [
-        path for path in files if wanted != "auto" or _suffix(path) in formats.BY_SUFFIX
+        path
+        for path in files
+        if wanted != "auto" or _suffix(path) in file_options.BY_SUFFIX
     ]
     if not known:
         shown = ", ".join(map(os.path.basename, paths[:5])) or "nothing"
+        known_suffixes = ", ".join(file_options.BY_SUFFIX)
         raise population_error.PopulationError(
             f"{_FLAG}: the directory {directory} has no file of a known format "
-            f"({', '.join(formats.BY_SUFFIX)}); it has {shown}. Name the files by a "
+            f"({known_suffixes}); it has {shown}. Name the files by a "
             "pattern such as 'DIR/*.txt' and their format by --population_format; "
             "files in directories below it are 'DIR/**/*.csv'."
         )
@@ -155,16 +158,17 @@ def _format(path: str, wanted: str) -> str:
     _, compression = opening.split_compression(path)
     found = wanted
     if wanted == "auto":
-        if _suffix(path) not in formats.BY_SUFFIX:
+        if _suffix(path) not in file_options.BY_SUFFIX:
+            known = ", ".join(file_options.BY_SUFFIX)
             raise population_error.PopulationError(
                 f"{path}: the name does not tell the format (known: "
-                f"{', '.join(formats.BY_SUFFIX)}, all but Parquet and SQLite also with "
+                f"{known}, all but Parquet and SQLite also with "
                 f"{', '.join(opening.COMPRESSIONS)}); say which it is with "
                 "--population_format: "
-                f"{', '.join(formats.FORMATS)}."
+                f"{', '.join(file_options.FORMATS)}."
             )
-        found = formats.BY_SUFFIX[_suffix(path)].name
-    why = formats.FORMATS[found].uncompressed_why
+        found = file_options.BY_SUFFIX[_suffix(path)].name
+    why = file_options.FORMATS[found].uncompressed_why
     if why and compression:
         raise population_error.PopulationError(
             f"{path}: {why} cannot be read from {compression}; decompress it first."

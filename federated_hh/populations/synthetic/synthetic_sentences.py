@@ -25,7 +25,7 @@ from typing import Any, Self
 import numpy as np
 import pyarrow as pa
 
-from federated_hh.files import memory, population_error, preparation_caches, progress
+from federated_hh.files import memory, population_error, progress
 from federated_hh.populations.columns import client_text
 from federated_hh.populations.languages import sentence_tokenizers
 from federated_hh.populations.options import population_options
@@ -152,7 +152,7 @@ class SyntheticLanguage:
         return following
 
 
-@preparation_caches.cached(maxsize=2)
+@memory.cached(maxsize=2)
 def _english_frequencies(
     tokenizer: sentence_tokenizers.SentenceTokenizer,
 ) -> Mapping[str, float]:

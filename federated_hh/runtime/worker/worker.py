@@ -9,8 +9,11 @@ and one that does not answer any more is ended.
 
 import atexit
 import contextlib
+import fcntl
 import os
+import pathlib
 import select
+import shutil
 import socket
 import subprocess
 import sys
@@ -24,7 +27,7 @@ import tensorflow_federated as tff
 from absl import logging
 from tensorflow_federated.proto.v0 import executor_pb2, executor_pb2_grpc
 
-from federated_hh.runtime.worker import socket_directory, startup, worker_launcher
+from federated_hh.runtime.worker import startup
 
 ANSWER_TIMEOUT_SECONDS = 120.0
 _WORKER_BINARY = os.path.join(os.path.dirname(tff.__file__), "data", "worker_binary")
@@ -39,6 +42,11 @@ _CHANNEL_OPTIONS = (
 )
 # Not shared with the channel of the calls, whose messages are large.
 _PING_OPTIONS = (*_CHANNEL_OPTIONS, ("grpc.use_local_subchannel_pool", 1))
+# A program of its own.
+_LAUNCHER = str(pathlib.Path(__file__).with_name("worker_launcher.py"))
+_SOCKETS_PREFIX = "tff-worker-"
+_SOCKETS_LOCK = "lock"
+_MAX_SOCKETS_PARENT = 70  # characters; the kernel takes 107 bytes of a socket's path
 
 
 class WorkerError(RuntimeError):
@@ -93,7 +101,7 @@ class Worker:
         self.port = portpicker.pick_unused_port()
         try:
             self._log = tempfile.TemporaryFile()  # noqa: SIM115 (for the worker's life)
-            self._directory = socket_directory.SocketDirectory()
+            self._directory = SocketDirectory()
             why_not = self._start(max_concurrent_calls)
         except OSError as error:
             raise WorkerError(f"the TFF worker cannot be started: {error}") from error
@@ -127,7 +135,7 @@ class Worker:
                 server.bind(self._socket_path)
                 server.listen()
                 listener = server.fileno()
-            command = [sys.executable, "-I", "-S", worker_launcher.__file__]
+            command = [sys.executable, "-I", "-S", _LAUNCHER]
             command += map(str, (os.getpid(), write, listener, self.port))
             command += [_WORKER_BINARY, f"--port={self.port}"]
             calls = max_concurrent_calls
@@ -273,3 +281,63 @@ def _answers(stub: executor_pb2_grpc.ExecutorGroupStub, patience: float) -> bool
     except ValueError:  # the channel was closed meanwhile
         pass
     return True
+
+
+class SocketDirectory:
+    """A directory for unix sockets, which only this process's user can enter.
+
+    A program that is killed cannot remove its directory. Each is locked by its program
+    as long as that lives, so that the next one removes those that nobody holds any
+    more.
+
+    Attributes:
+        path: Path of the directory.
+    """
+
+    def __init__(self):
+        """Makes it, and removes what killed programs of this user left.
+
+        Raises:
+            OSError: If there is no place for it.
+        """
+        parent = _parent_of_sockets()
+        _remove_abandoned(parent)
+        # It has its name only when it is locked.
+        made = pathlib.Path(tempfile.mkdtemp(prefix=f".{_SOCKETS_PREFIX}", dir=parent))
+        self._lock = os.open(made / _SOCKETS_LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        self.path = made.with_name(made.name.removeprefix("."))
+        made.rename(self.path)
+
+    def close(self) -> None:
+        """Removes it; does nothing the second time."""
+        if self._lock >= 0:
+            shutil.rmtree(self.path, ignore_errors=True)
+            os.close(self._lock)
+            self._lock = -1
+
+
+def _parent_of_sockets() -> pathlib.Path:
+    candidates = (tempfile.gettempdir(), "/tmp", "/dev/shm")
+    for parent in candidates:
+        if len(os.fsencode(parent)) <= _MAX_SOCKETS_PARENT and os.access(
+            parent, os.W_OK
+        ):
+            return pathlib.Path(parent)
+    raise OSError(
+        "there is no writable directory with a short name for a socket: tried "
+        f"{', '.join(candidates)}; set TMPDIR"
+    )
+
+
+def _remove_abandoned(parent: pathlib.Path) -> None:
+    for directory in parent.glob(f"{_SOCKETS_PREFIX}*"):
+        with contextlib.suppress(OSError):  # another user's, or gone meanwhile
+            if directory.stat().st_uid != os.geteuid():
+                continue
+            lock = os.open(directory / _SOCKETS_LOCK, os.O_RDWR | os.O_NOFOLLOW)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(directory, ignore_errors=True)
+            finally:
+                os.close(lock)

@@ -21,7 +21,7 @@ from federated_hh.populations.columns import (
     column_metadata,
     column_writer,
     prepared_data,
-    raw_columns,
+    raw_column_writer,
 )
 from federated_hh.populations.readers import grouping, sentences
 
@@ -55,12 +55,12 @@ class FullDiskTest(absltest.TestCase):
 
     def test_raw_column(self):
         dtype = np.dtype("<i4")
-        writer = raw_columns.RawColumnWriter(self.parent, {"entries": dtype})
+        writer = raw_column_writer.RawColumnWriter(self.parent, {"entries": dtype})
         with self._error_names(self.parent / "entries.bin"):
             writer.append("entries", np.ones(_MANY))
 
     def test_strings(self):
-        writer = raw_columns.RawColumnWriter(self.parent, {})
+        writer = raw_column_writer.RawColumnWriter(self.parent, {})
         with self._error_names(self.parent / "words.arrow"):
             writer.write_strings("word", ["abc" * 10] * _MANY)
 

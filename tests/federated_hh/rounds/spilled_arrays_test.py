@@ -15,7 +15,7 @@ from absl.testing import absltest
 from federated_hh.files import memory
 from federated_hh.populations.synthetic import word_list
 from federated_hh.randomness import integer_noise, noise_keys
-from federated_hh.rounds import experiment, spilled_arrays, steps
+from federated_hh.rounds import experiment, steps
 from federated_hh.run_directory import files as run_files
 from tests.federated_hh.rounds import contract_cases
 
@@ -39,7 +39,7 @@ class ParkedTest(absltest.TestCase):
         self.state = integer_noise.NoiseState(1, 5, self.nodes, (np.arange(_SIZE),))
 
     def test_a_value_stays_what_it_is(self):
-        found = spilled_arrays.spilled(self.state, self.folder)
+        found = steps.spilled(self.state, self.folder)
         self.assertEqual(found.tree, 1)
         self.assertEqual([node.history for node in found.nodes], [b"one", b"two"])
         pairs = zip(
@@ -51,10 +51,7 @@ class ParkedTest(absltest.TestCase):
             self.assertEqual(array.dtype, expected.dtype)
             np.testing.assert_array_equal(array, expected)
         self.assertEqual(
-            [
-                spilled_arrays.is_spilled(array)
-                for array in (*nodes_of(found), *found.hidden)
-            ],
+            [steps.is_spilled(array) for array in (*nodes_of(found), *found.hidden)],
             [True, True, False, False, True],
         )
         with self.assertRaisesRegex(ValueError, "read-only"):
@@ -65,20 +62,20 @@ class ParkedTest(absltest.TestCase):
         given = arrays.T, arrays[:, ::-1]
         state = integer_noise.NoiseState(hidden=given)
         for found, array in zip(
-            spilled_arrays.spilled(state, self.folder).hidden, given, strict=True
+            steps.spilled(state, self.folder).hidden, given, strict=True
         ):
             np.testing.assert_array_equal(found, array)
 
     def test_what_is_there_stays_there(self):
-        self.assertFalse(spilled_arrays.is_spilled(np.arange(3)))
+        self.assertFalse(steps.is_spilled(np.arange(3)))
         small = integer_noise.NoiseState(nodes=self.nodes[1:])
-        self.assertIs(spilled_arrays.spilled(small, self.folder), small)
-        once = spilled_arrays.spilled(self.state, self.folder)
-        self.assertIs(spilled_arrays.spilled(once, self.folder), once)
+        self.assertIs(steps.spilled(small, self.folder), small)
+        once = steps.spilled(self.state, self.folder)
+        self.assertIs(steps.spilled(once, self.folder), once)
         more = dataclasses.replace(once, hidden=(*once.hidden, np.ones(_SIZE)))
-        twice = spilled_arrays.spilled(more, self.folder)
+        twice = steps.spilled(more, self.folder)
         self.assertIs(twice.nodes[0].total, once.nodes[0].total)
-        self.assertTrue(spilled_arrays.is_spilled(twice.hidden[1][5:]))
+        self.assertTrue(steps.is_spilled(twice.hidden[1][5:]))
 
     def test_memory_is_free_and_the_folder_empty(self):
         process = psutil.Process()
@@ -92,7 +89,7 @@ class ParkedTest(absltest.TestCase):
         arrays = tuple(np.ones(4_000_000) for _ in range(4))
         state = integer_noise.NoiseState(hidden=arrays)
         self.assertGreater(own_bytes() - before, 120 * _MIB)
-        state = spilled_arrays.spilled(state, self.folder)
+        state = steps.spilled(state, self.folder)
         del arrays
         self.assertLess(own_bytes() - before, 20 * _MIB)
         self.assertEqual(sum(array.sum() for array in state.hidden), 16_000_000)
@@ -107,7 +104,7 @@ class ParkedTest(absltest.TestCase):
                 run_files.RunDirectoryError,
                 f"{self.folder.path} cannot hold .* continue with --resume",
             ):
-                spilled_arrays.spilled(self.state, self.folder)
+                steps.spilled(self.state, self.folder)
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, limits)
         self.assertEmpty(os.listdir(self.folder.path))
@@ -130,7 +127,7 @@ class RunTest(absltest.TestCase):
 
         def watched(self, place, *arguments):
             nodes = nodes_of(place.mechanism_state.noise)
-            seen.append([spilled_arrays.is_spilled(array) for array in nodes])
+            seen.append([steps.is_spilled(array) for array in nodes])
             return update(self, place, *arguments)
 
         order = []
@@ -145,7 +142,7 @@ class RunTest(absltest.TestCase):
             self.enter_context(mock.patch.object(of, name, called))
 
         # The algorithm's step, whose arrays are as large, finds room.
-        in_order(spilled_arrays, "spilled")
+        in_order(steps, "spilled")
         in_order(sums, "update")
         word_list.english()
         folder = pathlib.Path(self.create_tempdir().full_path) / "run"
@@ -178,8 +175,8 @@ class RunTest(absltest.TestCase):
             if not began:
                 nodes = nodes_of(place.mechanism_state.noise)
                 # Each in a file of its own, which ends with it.
-                files.update(id(spilled_arrays.file_of(array)) for array in nodes)
-                of_nodes = [spilled_arrays.is_spilled(array) for array in nodes]
+                files.update(id(steps.file_of(array)) for array in nodes)
+                of_nodes = [steps.is_spilled(array) for array in nodes]
                 began.append((place.rounds, of_nodes))
                 alive.append(weakref.ref(place.state.total))
             step = update(self, place, *arguments)

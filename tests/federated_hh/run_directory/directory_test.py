@@ -13,8 +13,8 @@ from absl.testing import absltest, parameterized
 from federated_hh.files import software, tables
 from federated_hh.randomness import noise_keys
 from federated_hh.run_directory import directory as run_directory
+from federated_hh.run_directory import files
 from federated_hh.run_directory import record as run_record
-from federated_hh.run_directory import round_metrics
 from tests import ROOT
 
 _FACTS = {"population": "abc"}
@@ -22,7 +22,7 @@ _KEY = noise_keys.NoiseKey(2**127 + 5, is_secret=True)
 
 
 def _row(votes):
-    return round_metrics.RoundMetrics({"votes": votes}, {"exact": votes + 0.5})
+    return files.RoundMetrics({"votes": votes}, {"exact": votes + 0.5})
 
 
 def _create(path, program="p", facts=_FACTS):

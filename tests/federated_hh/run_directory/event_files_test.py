@@ -9,7 +9,7 @@ from tensorboard.backend.event_processing import event_multiplexer
 
 from federated_hh.randomness import noise_keys
 from federated_hh.run_directory import directory as run_directory
-from federated_hh.run_directory import event_files, round_metrics
+from federated_hh.run_directory import event_files, files
 
 _KEY = noise_keys.NoiseKey(2**127 + 5, is_secret=True)
 _REPEATS, _ROUNDS = 3, 4
@@ -20,7 +20,7 @@ def _value(repeat, number):
 
 
 def _metrics(repeat, number):
-    return round_metrics.RoundMetrics(
+    return files.RoundMetrics(
         {"repeat": repeat, "round": number, "kept": _value(repeat, number)},
         {"seconds": 0.5},
     )

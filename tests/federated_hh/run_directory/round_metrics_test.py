@@ -2,13 +2,13 @@
 
 from absl.testing import absltest
 
-from federated_hh.run_directory import round_metrics
+from federated_hh.run_directory import files
 
 
 class RoundMetricsTest(absltest.TestCase):
     def test_parts_are_kept_apart_and_cannot_be_changed(self):
         released = {"round": 3, "kept": 2}
-        metrics = round_metrics.RoundMetrics(released, {"votes": 17})
+        metrics = files.RoundMetrics(released, {"votes": 17})
         released["votes"] = 17
         self.assertEqual(metrics.released, {"round": 3, "kept": 2})
         with self.assertRaises(TypeError):
@@ -19,7 +19,7 @@ class RoundMetricsTest(absltest.TestCase):
 
     def test_a_name_is_in_one_part_only(self):
         with self.assertRaisesRegex(ValueError, "votes is in both parts"):
-            round_metrics.RoundMetrics({"votes": 1}, {"votes": 17})
+            files.RoundMetrics({"votes": 1}, {"votes": 17})
 
 
 if __name__ == "__main__":

@@ -10,8 +10,8 @@ from unittest import mock
 import pandas as pd
 from absl.testing import absltest, parameterized
 
-from federated_hh.command_line import exit_codes, experiment_flags
-from federated_hh.files import tables
+from federated_hh.command_line import experiment_flags
+from federated_hh.files import installation, tables
 from federated_hh.options import option_flags
 from federated_hh.randomness import noise_keys
 from federated_hh.run_directory import directory as run_directory
@@ -311,7 +311,7 @@ class StrategyTest(parameterized.TestCase):
             )
         # The clients are counted in a run that did not end, too.
         self.assertEqual(training_runs.read_num_clients(path), 320)
-        other = subprocess.CompletedProcess([], exit_codes.FAILED)
+        other = subprocess.CompletedProcess([], installation.FAILED)
         with (
             mock.patch.object(subprocess, "run", return_value=other),
             self.assertRaisesRegex(RuntimeError, "exit code 1; mend") as caught,

@@ -20,7 +20,7 @@ from federated_hh.populations.columns import (
     canonical_rows,
     client_words,
     column_writer,
-    raw_columns,
+    raw_column_writer,
 )
 from tests import ROOT
 
@@ -109,7 +109,7 @@ class ClientWordsTest(parameterized.TestCase):
         # As written in pieces: what came before the large count is packed anew.
         one = self.parent / "pieces"
         with (
-            mock.patch.object(raw_columns, "_VALUES_AT_ONCE", 7),
+            mock.patch.object(raw_column_writer, "_VALUES_AT_ONCE", 7),
             column_writer.new_population(one) as writer,
         ):
             writer.set_words(["moon", "star", "sun"])

@@ -17,8 +17,8 @@ from federated_hh.files import population_error, verified_files
 from federated_hh.populations.columns import (
     client_text,
     client_words,
-    column_checks,
     column_metadata,
+    raw_columns,
 )
 
 _ROWS = [("ann", [("sun", 2), ("moon", 1)]), ("bob", []), ("cid", [("sea", 7)])]
@@ -323,8 +323,8 @@ class HostileColumnsTest(parameterized.TestCase):
         for _ in range(200):
             lengths = rng.integers(0, 4, rng.integers(1, 30))
             splits = np.concatenate(([0], np.cumsum(lengths)))
-            whole = column_checks.Splits(splits.dtype, len(lengths), splits[-1], 0)
-            parts = column_checks.Splits(splits.dtype, len(lengths), splits[-1], 0)
+            whole = raw_columns.Splits(splits.dtype, len(lengths), splits[-1], 0)
+            parts = raw_columns.Splits(splits.dtype, len(lengths), splits[-1], 0)
             bad = splits.copy()
             place = rng.integers(len(bad))
             bad[place] += rng.choice([-1, 1]) * rng.integers(1, 5)
@@ -334,7 +334,7 @@ class HostileColumnsTest(parameterized.TestCase):
                 parts(memoryview(np.ascontiguousarray(part)))
             # By the definition: from 0 to the end, never back.
             is_bad = bad[0] != 0 or bad[-1] != splits[-1] or (np.diff(bad) < 0).any()
-            check = column_checks.Splits(splits.dtype, len(lengths), splits[-1], 0)
+            check = raw_columns.Splits(splits.dtype, len(lengths), splits[-1], 0)
             found = False
             try:
                 for part in (bad[:cut], bad[cut:]):

@@ -8,21 +8,22 @@ import sys
 from absl import flags
 from absl.testing import absltest, flagsaver, parameterized
 
-from federated_hh.populations import population, population_flags
+from federated_hh.command_line import program_flags
+from federated_hh.populations import population
 from federated_hh.populations.columns import client_words
 from tests import ROOT
 
 _PROGRAM = """
 import sys
 from absl import app
-from federated_hh.populations import population_flags
-population = population_flags.PopulationFlags("words")
+from federated_hh.command_line import program_flags
+population = program_flags.PopulationFlags("words")
 heavy = {"numpy", "pyarrow", "pandas", "wordfreq", "tensorflow", "scipy", "tqdm"}
 assert not heavy & set(sys.modules), heavy & set(sys.modules)
 app.run(lambda _: print(population.read()))
 """
 
-_FLAGS = population_flags.PopulationFlags("words")
+_FLAGS = program_flags.PopulationFlags("words")
 
 
 def _run(*arguments):
