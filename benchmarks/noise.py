@@ -47,7 +47,7 @@ def measure(options: Options, run: harness.Run) -> None:
     import pandas as pd
 
     from federated_hh.randomness import integer_noise, streams
-    from federated_hh.rounds import codec
+    from federated_hh.rounds import checkpoints
 
     total = np.zeros(options.parameters, np.int64)
     stddev = options.noise_multiplier * 2**32
@@ -66,7 +66,7 @@ def measure(options: Options, run: harness.Run) -> None:
     rows = []
     for name, measured in seconds.items():
         arrays: dict[str, np.ndarray] = {}
-        codec.encode(states[name], arrays)
+        checkpoints.encode(states[name], arrays)
         vectors = sum(array.nbytes for array in arrays.values()) / total.nbytes
         # Without the first round, in which tables are made.
         best, mean = min(measured[1:]), np.mean(measured[1:])

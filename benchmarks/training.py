@@ -124,12 +124,7 @@ def measure_noise(options: Options, scratch: str) -> Found:
     import pandas as pd
     import tensorflow as tf
 
-    from federated_hh.randomness import (
-        discrete_gaussian,
-        integer_noise,
-        keyed_bits,
-        streams,
-    )
+    from federated_hh.randomness import discrete_gaussian, integer_noise, streams
     from training import memory_needs
 
     seed = training_rounds.SEED
@@ -145,7 +140,7 @@ def measure_noise(options: Options, scratch: str) -> Found:
             _, state = tree.add(total, sampler.stddev, state, of_round)
 
     def integers(number):
-        sampler.sample(keyed_bits.KeyedBits(seed, "benchmark", number), size)
+        sampler.sample(streams.KeyedBits(seed, "benchmark", number), size)
 
     def float32(number):
         tf.random.stateless_normal([size], [seed, number], stddev=7.0).numpy()

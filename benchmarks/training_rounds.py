@@ -88,14 +88,14 @@ def _run(algorithm: "dp_ftrl.DpFtrl", num_rounds: int) -> Iterator[dict[str, Any
     """
     import numpy as np
 
-    from federated_hh.files import memory
+    from federated_hh.files import freed_memory
     from federated_hh.randomness import noise_keys
     from federated_hh.rounds import steps
     from federated_hh.run_directory import files as run_files
 
     text = algorithm.rounds.mapped.text
     splits = text.sentence_splits[text.client_splits]
-    with tempfile.TemporaryDirectory() as spilled, memory.quick_collections():
+    with tempfile.TemporaryDirectory() as spilled, freed_memory.quick_collections():
         by_hand = steps.Steps(
             algorithm,
             seed=SEED,
@@ -111,7 +111,7 @@ def _run(algorithm: "dp_ftrl.DpFtrl", num_rounds: int) -> Iterator[dict[str, Any
                 sums = by_hand.ask(progress, query, drawn.cohort)
                 clients_done = time.perf_counter()
                 progress = by_hand.update(progress, query, drawn, sums).progress
-                memory.return_freed()
+                freed_memory.return_freed()
                 server_seconds = time.perf_counter() - clients_done
             if not number:
                 continue
@@ -146,10 +146,10 @@ def measure(
     """
     import pandas as pd
 
-    from federated_hh.files import memory
+    from federated_hh.files import freed_memory
     from federated_hh.runtime import runtime
 
-    memory.return_large_at_once()  # as training.run_training does
+    freed_memory.return_large_at_once()  # as training.run_training does
     algorithm = _build(directory, cohort, sizes, words_per_client)
     with runtime.tff_worker():
         return pd.DataFrame(_run(algorithm, num_rounds))

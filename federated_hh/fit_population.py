@@ -35,20 +35,20 @@ def run(arguments: experiment_flags.Arguments) -> None:
     population = _PROGRAM.population.prepare_words()
 
     from federated_hh.populations.fit import fitted_law
-    from federated_hh.randomness import seeds
+    from federated_hh.randomness import streams
     from federated_hh.reports import fit_report
 
     rows = fit_report.rows_of(
         population,
         options.max_clients_fitted,
-        seeds.generator(arguments.seed, "clients looked at"),
+        streams.generator(arguments.seed, "clients looked at"),
     )
     logging.info("Fitting the law to %s clients.", f"{rows.num_clients:,}")
     facts = {"population": population.fingerprint}
     with arguments.open_run(_PROGRAM.name, facts) as directory:
         fit = fitted_law.fit(
             rows,
-            seeds.generator(arguments.seed, "simulated populations"),
+            streams.generator(arguments.seed, "simulated populations"),
             options.num_simulations,
             own_lengths=options.words_law == "own",
         )
@@ -56,7 +56,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
         summary = report.write(
             directory,
             options,
-            seeds.generator(arguments.seed, "clients drawn again"),
+            streams.generator(arguments.seed, "clients drawn again"),
         )
         directory.complete()
     print(summary)

@@ -82,13 +82,13 @@ def run(arguments: experiment_flags.Arguments) -> None:
 
 
 def _summary(parameters, delta: float) -> str:
-    from federated_hh.privacy import printed_numbers
+    from federated_hh.privacy import rounding
 
     try:
         epsilon = parameters.voting_rounds().epsilon(delta)
         guarantee = (
-            f"epsilon {printed_numbers.rounded_up(epsilon)}, delta "
-            f"{printed_numbers.rounded_up(delta)}, one-sided"
+            f"epsilon {rounding.rounded_up(epsilon)}, delta "
+            f"{rounding.rounded_up(delta)}, one-sided"
         )
     except ValueError:
         guarantee = "no guarantee"

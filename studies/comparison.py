@@ -22,7 +22,6 @@ from federated_hh.heavy_hitters import alphabet as alphabet_lib
 from federated_hh.heavy_hitters import evaluation, selection
 from federated_hh.populations.columns import client_words
 from federated_hh.privacy import guarantee as guarantee_lib
-from federated_hh.privacy import neighbours
 from federated_hh.privacy import plan as plan_lib
 from federated_hh.randomness import noise_keys
 from federated_hh.rounds import algorithm as algorithm_lib
@@ -150,7 +149,7 @@ def _of_a_client(
     return [
         guarantee
         for guarantee in plan.statement(None, delta).guarantees
-        if guarantee.unit is neighbours.Unit.CLIENT or one_item
+        if guarantee.unit is guarantee_lib.Unit.CLIENT or one_item
     ]
 
 

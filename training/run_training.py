@@ -98,7 +98,7 @@ def _baselines(prepared, text, vocabulary, options, seed):
 
 def run(arguments: experiment_flags.Arguments) -> None:
     """Runs the experiment that the flags describe."""
-    from federated_hh.files import memory
+    from federated_hh.files import freed_memory
     from training import memory_needs
     from training.federated import plans, sizing
 
@@ -107,7 +107,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
         startup.use_onednn()
     if engine_options.chosen().runtime.runtime is engine_options.Runtime.WORKER:
         # Sums and noise; clients' work, with its many arrays, is elsewhere.
-        memory.return_large_at_once()
+        freed_memory.return_large_at_once()
     vocabulary, public_data = options.read_vocabulary()
     network = options.custom_network(vocabulary.num_tokens, arguments.seed)
     num_parameters = memory_needs.parameters_of(options, vocabulary.num_tokens, network)

@@ -1,13 +1,7 @@
-"""Help of programs: their flags by topic, the ten first ones on top."""
+"""The topics of a program's flags, and its most important flags; see `help_page`."""
 
 import dataclasses
-import shutil
-import sys
-import textwrap
-from collections.abc import Iterable, Sequence
-from typing import Any
-
-from absl import flags
+from collections.abc import Iterable
 
 from federated_hh.options import fields as fields_lib
 
@@ -21,22 +15,26 @@ LAST = (
     RUN,
 )
 
-_MOST_COLUMNS = 100
-_INDENT = 30
-
 
 @dataclasses.dataclass
-class _Group:
+class Group:
+    """Flags of one topic.
+
+    Attributes:
+        title: The topic.
+        fields: The options of the flags.
+    """
+
     title: str
     fields: list[fields_lib.OptionField]
 
 
-_GROUPS: list[_Group] = []
-_FIRST: list[str] = []
+GROUPS: list[Group] = []
+FIRST: list[str] = []
 
 
 def add(title: str, fields: Iterable[fields_lib.OptionField]) -> None:
-    """Adds flags to what `text` tells.
+    """Adds flags to the help.
 
     Args:
         title: Topic of the flags without a topic of their own.
@@ -44,133 +42,18 @@ def add(title: str, fields: Iterable[fields_lib.OptionField]) -> None:
     """
     for field in fields:
         name = field.group or title
-        group = next((g for g in _GROUPS if g.title == name), None)
+        group = next((g for g in GROUPS if g.title == name), None)
         if group is None:
-            group = _Group(name, [])
-            _GROUPS.append(group)
+            group = Group(name, [])
+            GROUPS.append(group)
         group.fields.append(field)
 
 
 def first(*names: str) -> None:
     """Says which flags of the program matter most: they come first in its help."""
-    _FIRST[:] = names
+    FIRST[:] = names
 
 
 def title_of(options_class: type) -> str:
     """Returns what a class of options is about: the first words of its docstring."""
     return (options_class.__doc__ or "").split("\n")[0].split(";")[0].rstrip(".")
-
-
-def text(whole: bool, program: Any = None) -> str:
-    """Returns the help of the program that runs.
-
-    Args:
-        whole: All of each flag's help and range, or its first sentence.
-        program: The program's module; `__main__` by default.
-    """
-    program = program or sys.modules["__main__"]
-    width = min(shutil.get_terminal_size().columns, _MOST_COLUMNS)
-    known = flags.FLAGS.get_key_flags_for_module(program)
-    names = {flag.name: flag for flag in known}
-    lines = [(program.__doc__ or "").strip()]
-    shown = set()
-
-    def tell(title: str, fields: Sequence[fields_lib.OptionField]) -> None:
-        lines.append(f"\n{title}")
-        for field in fields:
-            shown.add(field.flag)
-            default = names[field.flag].default_as_str
-            lines.extend(_of_flag(field, default, whole, width))
-
-    groups = [
-        _Group(group.title, [f for f in group.fields if f.flag in names])
-        for group in sorted(_GROUPS, key=lambda group: _place(group.title))
-    ]
-    by_name = {field.flag: field for group in groups for field in group.fields}
-    if _FIRST:
-        lines.append("\nThe first to decide")
-    for name in _FIRST:
-        shown.add(name)
-        if name in by_name:
-            default = names[name].default_as_str
-            lines.extend(_of_flag(by_name[name], default, whole, width))
-        else:
-            lines.extend(_of_other(names[name], width))
-    for group in groups:
-        left = [field for field in group.fields if field.flag not in shown]
-        if left:
-            tell(group.title, left)
-    others = sorted(set(names) - shown)
-    if others:
-        lines.append("\nOthers")
-    for name in others:
-        lines.extend(_of_other(names[name], width))
-    lines.append(
-        "\n--flagfile=FILE takes flags from a file, a line each. "
-        + ("" if whole else "--helpfull tells all of each flag.")
-    )
-    return "\n".join(line.rstrip() for line in lines)
-
-
-def _place(title: str) -> int:
-    return LAST.index(title) if title in LAST else -1
-
-
-def _of_flag(
-    field: fields_lib.OptionField, default: str | None, whole: bool, width: int
-) -> list[str]:
-    kinds: dict[Any, str] = {
-        int: "=INTEGER",
-        float: "=NUMBER",
-        tuple: "=A,B,...",
-        bool: "",
-    }
-    name = f"--[no]{field.flag}" if field.kind is bool else f"--{field.flag}"
-    name += kinds.get(field.kind, "=TEXT")
-    told = field.help if whole else _first_sentence(field.help)
-    if field.choices:
-        name = f"--{field.flag}={'|'.join(field.choices)}"
-    elif whole and field.kind in (int, float):
-        told += f" It has to be {field.range}."
-    if default not in (None, "", "''"):
-        told += f" [{str(default).strip(chr(39))}]"
-    return _described(name, told, width)
-
-
-def _of_other(flag: flags.Flag, width: int) -> list[str]:
-    """Returns the lines of a flag that is no option."""
-    choices = getattr(flag.parser, "enum_values", ["TEXT"])
-    spelled = f"--{flag.name}={'|'.join(choices)}"
-    if flag.boolean:
-        spelled = f"--[no]{flag.name}"
-    # absl puts choices in front of what the program says.
-    told = (flag.help or "").removeprefix(f"<{'|'.join(choices)}>: ")
-    return _described(spelled, told, width)
-
-
-def _described(name: str, told: str, width: int) -> list[str]:
-    """Returns a flag's name with its help, next to it or below."""
-    wrapped = textwrap.wrap(" ".join(told.split()), max(width - _INDENT, 30)) or [""]
-    name = f"  {name}"
-    if len(name) < _INDENT:
-        wrapped[0] = f"{name:<{_INDENT}}{wrapped[0]}"
-        return [wrapped[0], *(" " * _INDENT + line for line in wrapped[1:])]
-    # Of many choices, each line but the last ends in |.
-    spelled = textwrap.wrap(
-        name.replace("|", "| "),
-        width,
-        subsequent_indent=" " * 6,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
-    names = [line.replace("| ", "|") for line in spelled]
-    return [*names, *(" " * _INDENT + line for line in wrapped)]
-
-
-def _first_sentence(told: str) -> str:
-    """Returns a text up to its first full stop, colon or semicolon that ends words."""
-    for place, character in enumerate(told):
-        ends = character == "." and told[place + 1 : place + 2] in ("", " ")
-        if ends and told.count("(", 0, place) == told.count(")", 0, place):
-            return told[: place + 1]
-    return told

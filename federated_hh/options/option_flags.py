@@ -140,7 +140,9 @@ def parse(arguments: Sequence[str], *, takes_words: bool = False) -> list[str]:
     """
     asked = {argument.lstrip("-") for argument in arguments[1:] if argument[:1] == "-"}
     if asked & {"help", "helpshort", "h", "?", "helpfull"}:
-        _show(help_text.text(whole="helpfull" in asked))
+        from federated_hh.options import help_page  # needed by no run
+
+        _show(help_page.text(whole="helpfull" in asked))
         sys.exit(0)
     rest, error = _parsed(arguments)
     if not error and (takes_words or len(rest) < 2):

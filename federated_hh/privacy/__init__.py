@@ -11,9 +11,8 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
             "renyi_to_epsilon",
             "zcdp_to_epsilon",
         ],
-        "guarantee": ["Guarantee"],
+        "guarantee": ["Adjacency", "Guarantee", "Unit"],
         "ledger": ["Ledger"],
-        "neighbours": ["Adjacency", "Unit"],
         "plan": [
             "Contribution",
             "Draw",

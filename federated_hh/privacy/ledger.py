@@ -8,8 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from federated_hh.options import checks
 from federated_hh.privacy import conversions, drawn_noise, loss_composition, rounding
-from federated_hh.privacy.guarantee import Guarantee
-from federated_hh.privacy.neighbours import Adjacency
+from federated_hh.privacy.guarantee import Adjacency, Guarantee
 
 # Share of delta that is left to larger losses of Gaussian noise.
 _BEYOND = 1e-4

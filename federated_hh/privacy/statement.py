@@ -17,9 +17,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from federated_hh.options import checks
-from federated_hh.privacy import printed_numbers
-from federated_hh.privacy.guarantee import Guarantee
-from federated_hh.privacy.neighbours import Adjacency, Unit
+from federated_hh.privacy import rounding
+from federated_hh.privacy.guarantee import Adjacency, Guarantee, Unit
 from federated_hh.privacy.realised import Realised
 from federated_hh.privacy.voting_rounds import VotingRounds
 
@@ -349,7 +348,7 @@ class PrivacyStatement:
         lines += ["", "## Transparency and verifiability", "", self.verifiability, ""]
         lines += ["| parameter | value |", "|---|---|"]
         lines += [
-            f"| {_cell(name)} | {_cell(printed_numbers.readable(value))} |"
+            f"| {_cell(name)} | {_cell(rounding.readable(value))} |"
             for name, value in self.parameters.items()
         ]
         versions = ", ".join(f"{name} {text}" for name, text in self.software.items())

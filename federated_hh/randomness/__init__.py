@@ -7,8 +7,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
     submod_attrs={
         "identities": ["canonical", "identity"],
         "integer_noise": ["Independent", "IntegerNoise", "Tree"],
-        "keyed_bits": ["KeyedBits"],
         "noise_keys": ["NoiseKey", "NoiseKeyError"],
-        "streams": ["Stream"],
+        "streams": ["KeyedBits", "Stream"],
     },
 )

@@ -22,7 +22,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from federated_hh.randomness import keyed_bits
+from federated_hh.randomness import streams
 
 # The variance, beyond that of the continuous Gaussian, that rounding at random adds;
 # also the least variance of the conditional law in a step of the sum.
@@ -82,7 +82,7 @@ class DiscreteGaussian:
         self.largest = _CENTRE * sum(self.step**i for i in range(self.levels))
         self._thresholds, self._rests, self._values = _alias_table(narrow)
 
-    def sample(self, bits: keyed_bits.KeyedBits, size: int) -> np.ndarray:
+    def sample(self, bits: streams.KeyedBits, size: int) -> np.ndarray:
         """Draws numbers.
 
         Args:
@@ -95,7 +95,7 @@ class DiscreteGaussian:
         return joined(self.parts(bits, size), size)
 
     def parts(
-        self, bits: keyed_bits.KeyedBits, size: int
+        self, bits: streams.KeyedBits, size: int
     ) -> Iterator[tuple[slice, np.ndarray]]:
         """Draws the numbers of `sample` a part at a time.
 

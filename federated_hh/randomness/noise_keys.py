@@ -17,7 +17,7 @@ from typing import Self
 
 import numpy as np
 
-from federated_hh.randomness import seeds
+from federated_hh.randomness import streams
 
 _BITS = 128
 _DIGITS = _BITS // 4
@@ -37,7 +37,7 @@ def derived(key: int, *path: str | int) -> int:
     Returns:
         128 bits, in [0, 2^128).
     """
-    words = seeds.derive(key, *path).generate_state(2, np.uint64)
+    words = streams.derive(key, *path).generate_state(2, np.uint64)
     return int(words[0]) << 64 | int(words[1])
 
 

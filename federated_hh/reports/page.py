@@ -13,7 +13,7 @@ run's guarantee, else into the simulator's part.
     report.how_it_was_made()
     report.write()
 
-`write_default` makes such a page for an algorithm that has none of its own.
+`default_page` makes such a page for an algorithm that has none of its own.
 """
 
 import dataclasses
@@ -61,13 +61,12 @@ class Summary:
 if TYPE_CHECKING:  # imported with the first figure
     from matplotlib import figure as figure_lib
 
-_NUM_SHOWN = 1000  # rows of a table on a page that nobody wrote
 _NUM_PANELS = 5  # of one picture
 # What a run directory holds of itself, in either part.
 _OWN_FILES = {"run.json", "flags.txt", "facts.json", "metrics.csv", "report.html"}
 _OWN_FILES |= {"checkpoint.jsonl", "README.txt", "summary.json"}
 SUMMARY_FILE = "summary.json"
-_KEYS = ("repeat", "round")  # columns that say which round a row of metrics is of
+KEYS = ("repeat", "round")  # columns that say which round a row of metrics is of
 
 
 class Section(page_blocks.Section):
@@ -145,7 +144,7 @@ class Section(page_blocks.Section):
         """
         if "round" not in metrics:
             raise ValueError(f"metrics has no column round, only {list(metrics)}")
-        known = metrics.drop(columns=[*_KEYS], errors="ignore")
+        known = metrics.drop(columns=[*KEYS], errors="ignore")
         known = known.select_dtypes("number").dropna(axis="columns", how="all")
         told, names = plots.told_and_drawn(metrics, list(known))
         if told:
@@ -364,71 +363,3 @@ def _template() -> jinja2.Template:
         trim_blocks=True,
     )
     return environment.get_template("page.html")
-
-
-def write_default(
-    directory: run_directory.RunDirectory,
-    title: str,
-    *,
-    released: Mapping[str, pd.DataFrame],
-    simulator: Mapping[str, pd.DataFrame],
-    released_metrics: pd.DataFrame,
-    simulator_metrics: pd.DataFrame,
-    statement: run_directory.Statement,
-) -> Summary:
-    """Writes the report of an algorithm for which nobody wrote one.
-
-    Args:
-        directory: The directory of the run.
-        title: The page's heading.
-        released: Tables of results that the guarantee covers, by name: `words` is
-            written as `words.csv`. The page shows the first rows.
-        simulator: Tables that it does not cover, likewise.
-        released_metrics: A row a round, with columns `repeat` and `round`, of what
-            the guarantee covers. The page shows curves of the numeric columns.
-        simulator_metrics: Likewise, of what it does not cover. Columns that
-            `released_metrics` has too are left out.
-        statement: A `federated_hh.privacy.statement.PrivacyStatement`.
-
-    Returns:
-        The run's summary.
-
-    Raises:
-        ValueError: If metrics have no column `round`, or a name is taken.
-        RunDirectoryError: If a file cannot be written.
-    """
-    page = Page(directory, title)
-    tables = {**released, **simulator}
-    sizes = [
-        f"{len(table):,} {name.replace('_', ' ')}" for name, table in tables.items()
-    ]
-    page.summary(
-        f"Found: {', '.join(sizes)}." if sizes else "",
-        next_command="federated_hh.compare {run} ANOTHER_RUN",
-    )
-    _add_part(page, "Released", released, released_metrics, covered=True)
-    repeated = [
-        name
-        for name in released_metrics
-        if name in simulator_metrics and name not in _KEYS
-    ]
-    others = simulator_metrics.drop(columns=repeated)
-    _add_part(page, "Simulator's", simulator, others, covered=False)
-    page.statement(statement)
-    page.how_it_was_made()
-    return page.write()
-
-
-def _add_part(page, whose: str, results, metrics: pd.DataFrame, covered: bool) -> None:
-    """Adds the sections of what is released, or of what only the simulator knows."""
-    if results:
-        section = page.section(f"{whose} results", covered=covered)
-        for name, table in results.items():
-            caption = name.replace("_", " ")
-            if len(table) > _NUM_SHOWN:
-                caption += f": the first {_NUM_SHOWN} of {len(table):,} rows"
-            shown = table.head(_NUM_SHOWN)
-            section.table(f"{name}.csv", table, caption, shown=shown)
-    if set(metrics.select_dtypes("number")) - {*_KEYS}:
-        section = page.section(f"{whose} metrics, round by round", covered=covered)
-        section.metrics(metrics)

@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 
 import pandas as pd
 
-from federated_hh.files import memory
+from federated_hh.files import freed_memory
 from federated_hh.privacy import statement as statement_lib
 from federated_hh.randomness import noise_keys
 from federated_hh.reports import page
@@ -97,7 +97,7 @@ def run_experiment(
     """
     kind = type(algorithm)
     program = program or f"{kind.__module__}:{kind.__qualname__}"
-    memory.forget()
+    freed_memory.forget()
     # What cannot be stated is refused before anybody is asked.
     algorithm.plan.statement(None, delta, repeats=repeats)
     # Compared on resume, also in a run without flags.
@@ -139,6 +139,9 @@ def _write_default(
     outcome: run.Outcome[S],
     statement: statement_lib.PrivacyStatement,
 ) -> page.Summary:
+    # Most algorithms have a page of their own.
+    from federated_hh.reports import default_page
+
     tables: dict[str, list[pd.DataFrame]] = {}
     for repeat, state in enumerate(outcome.states):
         for name, table in algorithm.results(state).items():
@@ -146,7 +149,7 @@ def _write_default(
                 table = table.copy()
                 table.insert(0, "repeat", repeat)
             tables.setdefault(name, []).append(table)
-    return page.write_default(
+    return default_page.write(
         directory,
         type(algorithm).__name__,
         released={name: pd.concat(parts) for name, parts in tables.items()},

@@ -15,11 +15,11 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from absl import logging
 
-from federated_hh.files import memory, software
+from federated_hh.files import freed_memory, software
 from federated_hh.options import checks
 from federated_hh.privacy import plan as plan_lib
 from federated_hh.privacy import realised
-from federated_hh.rounds import checkpoints, codec, record, steps
+from federated_hh.rounds import checkpoints, record, steps
 from federated_hh.rounds.algorithm import Algorithm, Query
 from federated_hh.run_directory import directory as run_directory
 from federated_hh.run_directory.files import RoundMetrics
@@ -145,7 +145,7 @@ class _Loop(Generic[S]):
         restored = [found for found in (self._restore(),) if found is not None]
         if len(self._finished) < self._repeats:
             self._record.check_code(self._code)
-            with memory.quick_collections(), self._algorithm.worker():
+            with freed_memory.quick_collections(), self._algorithm.worker():
                 while len(self._finished) < self._repeats:
                     # Only what runs the rounds holds where they began.
                     self._finish(
@@ -192,7 +192,7 @@ class _Loop(Generic[S]):
         )
         total = self._ask(progress, query, drawn.cohort)
         step = self._steps.update(progress, query, drawn, total)
-        memory.return_freed()
+        freed_memory.return_freed()
         following = self._algorithm.next_query(step.progress.state)
         seen = Observed(
             progress.repeat,
@@ -350,8 +350,8 @@ class _Loop(Generic[S]):
 
 def _like(first: Any, tree: Any, arrays: Mapping[str, np.ndarray]) -> Any:
     """Returns a saved value of the type that a repeat begins with."""
-    value = codec.decode(type(first), tree, arrays)
-    codec.freeze(value)
+    value = checkpoints.decode(type(first), tree, arrays)
+    checkpoints.freeze(value)
     return value
 
 

@@ -22,7 +22,7 @@ import numpy as np
 
 from federated_hh.privacy import plan as plan_lib
 from federated_hh.randomness import identities, noise_keys, streams
-from federated_hh.rounds import codec
+from federated_hh.rounds import checkpoints
 from federated_hh.rounds.algorithm import Algorithm, Query
 from federated_hh.run_directory import files as run_files
 
@@ -132,7 +132,7 @@ class Steps(Generic[S]):
     def begin(self, repeat: int = 0) -> Progress[S]:
         """Returns a repeat's first state."""
         state = self._algorithm.initialize(repeat)
-        codec.freeze(state)
+        checkpoints.freeze(state)
         return Progress(
             repeat,
             0,
@@ -183,7 +183,7 @@ class Steps(Generic[S]):
         if failed:
             stream = stream.at("failed", failed)
         total = query.ask(cohort, stream)
-        codec.freeze(total)
+        checkpoints.freeze(total)
         return total
 
     def update(
@@ -206,7 +206,7 @@ class Steps(Generic[S]):
         """
         stream = self._stream(progress.repeat)
         # Keyed, because a plain digest in a checkpoint would confirm a guessed sum.
-        bits = stream.at("history").of(progress.history).bits(codec.digest(total))
+        bits = stream.at("history").of(progress.history).bits(checkpoints.digest(total))
         history = bits.bytes(0, streams.HISTORY_BYTES)
         release = self._plan.release(
             total,
@@ -217,9 +217,9 @@ class Steps(Generic[S]):
         released, noise, of_release = release.value, release.state, release.metrics
         del release  # its arrays are as large as the model
         noise = self.spilled(noise)
-        codec.freeze(released)
+        checkpoints.freeze(released)
         state, metrics = self._algorithm.update(progress.state, released)
-        codec.freeze(state)
+        checkpoints.freeze(state)
         following = Progress(
             progress.repeat, progress.rounds + 1, history, state, noise, drawn.state
         )
@@ -272,14 +272,14 @@ def spilled(value: T, folder: run_files.RunFiles) -> T:
     Arrays that are already mapped stay in their file.
 
     Args:
-        value: A dataclass, as for `codec`.
+        value: A dataclass, as for `checkpoints.encode`.
         folder: Folder of the file.
 
     Raises:
         RunDirectoryError: If the file cannot be written, as on a full disk.
     """
     arrays: dict[str, np.ndarray] = {}
-    tree = codec.encode(value, arrays)
+    tree = checkpoints.encode(value, arrays)
     large = {
         name: np.ascontiguousarray(array)
         for name, array in arrays.items()
@@ -300,7 +300,7 @@ def spilled(value: T, folder: run_files.RunFiles) -> T:
     for name, array in large.items():
         flat = np.frombuffer(mapped, array.dtype, array.size, offsets[name])
         arrays[name] = flat.reshape(array.shape)
-    return codec.decode(type(value), tree, arrays)
+    return checkpoints.decode(type(value), tree, arrays)
 
 
 def is_spilled(array: Any) -> bool:

@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from federated_hh.files import tables
-from federated_hh.privacy import printed_numbers
-from federated_hh.privacy.triehh import guarantees as triehh
+from federated_hh.privacy import rounding
 from federated_hh.privacy.triehh import solver as triehh_solver
 from federated_hh.privacy.triehh import theorem1 as triehh_theorem1
 from federated_hh.runtime.masking import graph
@@ -160,7 +159,7 @@ def triehh_parameters() -> Iterator[Found]:
                 delta=10.0**-digits,
             )
             row[name] = f"{found.threshold}, {found.cohort_size:,}"
-            row[f"{name}_holders"] = triehh.holders_needed(found, 0.9)
+            row[f"{name}_holders"] = triehh_solver.holders_needed(found, 0.9)
         yield row
 
 
@@ -277,8 +276,8 @@ def _baselines(file: str) -> list[Found]:
 def training_demo() -> list[Found]:
     """Returns the demo of training beside n-grams and, last, the best possible."""
     last = _held_out(rows("training_demo/metrics")[-1])
-    epsilon = printed_numbers.rounded_up_to(last["epsilon"], 1)
-    rho = printed_numbers.rounded_up_to(last["rho"], 2)
+    epsilon = rounding.rounded_up_to(last["epsilon"], 1)
+    rho = rounding.rounded_up_to(last["rho"], 2)
     name = f"DP-FTRL, epsilon {epsilon} at delta 1e-10 (zCDP {rho})"
     *counted, best = _baselines("training_demo/baselines")
     return [*counted, {**last, "name": name}, best]
@@ -287,7 +286,7 @@ def training_demo() -> list[Found]:
 def gboard_strategy() -> list[Found]:
     """Returns the final run of the walk of section 2.5 of Xu et al., and baselines."""
     last = _held_out(rows("xu_gboard_strategy/final_metrics")[-1])
-    epsilon, rho = (printed_numbers.rounded_up(last[n]) for n in ("epsilon", "rho"))
+    epsilon, rho = (rounding.rounded_up(last[n]) for n in ("epsilon", "rho"))
     name = f"the final run, epsilon {epsilon} (zCDP {rho})"
     baselines = _baselines("xu_gboard_strategy/final_baselines")
     return [{**last, "name": name}, *baselines]
@@ -319,7 +318,7 @@ def training_blogs() -> Iterator[Found]:
         "FedAvg with the same clip, not private": last["fedavg"],
     }.items():
         epsilon = row.get("epsilon", math.inf)
-        shown = printed_numbers.rounded_up_to(epsilon, 1)
+        shown = rounding.rounded_up_to(epsilon, 1)
         shown = "none" if math.isinf(epsilon) else shown
         yield {**_held_out(row), "name": name, "shown_epsilon": shown}
     yield from _baselines("training_blogs/baselines")

@@ -31,7 +31,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from federated_hh.files import tables
-from federated_hh.privacy import printed_numbers
+from federated_hh.privacy import rounding
 from studies import pages
 
 RESULTS = pathlib.Path(__file__).parents[2] / "results"
@@ -190,8 +190,8 @@ def _up(value: float, places: str) -> str:
     if places == "digits":
         return pages.upper_bound(value)
     if places:
-        return printed_numbers.rounded_up_to(value, int(places))
-    return printed_numbers.rounded_up(value)
+        return rounding.rounded_up_to(value, int(places))
+    return rounding.rounded_up(value)
 
 
 def _time(value: float) -> str:

@@ -6,7 +6,7 @@ from federated_hh.files import tables
 from federated_hh.heavy_hitters import alphabet as alphabet_lib
 from federated_hh.heavy_hitters.ldp_triehh import parameters as ldp_triehh_parameters
 from federated_hh.heavy_hitters.ldp_triehh import privacy as ldp_triehh_privacy
-from federated_hh.privacy import neighbours, printed_numbers
+from federated_hh.privacy import guarantee, rounding
 from federated_hh.privacy import statement as statement_lib
 from studies.sun_2024 import coverage_study
 
@@ -65,14 +65,14 @@ def _guarantee_row(
     found: statement_lib.Guarantee, local_epsilon: float
 ) -> dict[str, str]:
     paper = ""
-    if found.unit is neighbours.Unit.ITEM:
+    if found.unit is guarantee.Unit.ITEM:
         if found.delta == 0 and found.epsilon == local_epsilon:
             paper = "epsilon 10"
         if found.bound.startswith("clones"):
             paper = "epsilon 0.315 (same bound, from a coarser computation)"
     epsilon, estimate = f"{found.epsilon:.4g}", " (no proved upper bound)"
     if found.is_upper_bound:
-        epsilon, estimate = printed_numbers.rounded_up_to(found.epsilon, 4), ""
+        epsilon, estimate = rounding.rounded_up_to(found.epsilon, 4), ""
     return {
         "guarantee": f"{found.unit.value} level: {found.bound}"
         + ("; of one repeat" if found.of_one_repeat else ""),

@@ -18,7 +18,8 @@ import pandas as pd
 from federated_hh.files import tables
 from federated_hh.options.fields import REQUIRED, option
 from federated_hh.populations.options import population_options
-from federated_hh.privacy import neighbours, printed_numbers
+from federated_hh.privacy import guarantee as guarantee_lib
+from federated_hh.privacy import rounding
 from studies import study, study_options
 from studies.sun_2024 import case_study as sun_2024
 
@@ -263,7 +264,7 @@ def _note(
     central = [
         guarantee
         for guarantee in guaranteed.guarantees
-        if guarantee.unit is neighbours.Unit.ITEM
+        if guarantee.unit is guarantee_lib.Unit.ITEM
         and guarantee.is_upper_bound
         and guarantee.delta
     ]
@@ -271,7 +272,7 @@ def _note(
     if central:
         # The first is of all repeats together, the smallest of one of them.
         together, alone = (
-            printed_numbers.rounded_up_to(epsilon, 2)
+            rounding.rounded_up_to(epsilon, 2)
             for epsilon in (central[0].epsilon, min(g.epsilon for g in central))
         )
         amplified = (

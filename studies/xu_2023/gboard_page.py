@@ -5,7 +5,7 @@ from typing import Any
 
 import pandas as pd
 
-from federated_hh.privacy import drawn_noise, printed_numbers
+from federated_hh.privacy import drawn_noise, rounding
 from studies import pages
 from studies.xu_2023.gboard_options import Options
 from studies.xu_2023.gboard_privacy import Decisions
@@ -170,8 +170,8 @@ def _clip(options, found, table) -> tuple[str, str]:
 
 def _privacy(options, found, epsilon) -> tuple[str, str]:
     choice = found.choice
-    rho = printed_numbers.rounded_up_to(choice.rho, 4)
-    shown = printed_numbers.rounded_up_to(epsilon.epsilon, 2)
+    rho = rounding.rounded_up_to(choice.rho, 4)
+    shown = rounding.rounded_up_to(epsilon.epsilon, 2)
     kind = "" if epsilon.is_proved else " (an estimate; zCDP is that of Gaussian noise)"
     return (
         "(7) Privacy.",

@@ -16,11 +16,10 @@ import pandas as pd
 from federated_hh.files import tables
 from federated_hh.options import fields as options_lib
 from federated_hh.options.fields import REQUIRED, option
-from federated_hh.populations.columns import prepared_data
-from federated_hh.privacy import printed_numbers
+from federated_hh.privacy import rounding
 from federated_hh.reports import plots
 from federated_hh.run_directory import record as run_record
-from studies import pages, study, study_options, training_runs
+from studies import data_parts, pages, study, study_options, training_runs
 from studies.training_runs import Setting
 from training.models import metric_names
 
@@ -95,8 +94,8 @@ def posts_file(
     Raises:
         PopulationError: If there are no posts.
     """
-    files = prepared_data.parts_of(data_dir, _FILES)
-    return prepared_data.join_parts(files, cache, "blogs.jsonl.xz")
+    files = data_parts.parts_of(data_dir, _FILES)
+    return data_parts.join_parts(files, cache, "blogs.jsonl.xz")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -149,7 +148,7 @@ def prepare(
     posts = posts_file(options.data_dir, cache)
     return LearningStudy(
         flags=(f"--flagfile={training_runs.ROOT / _FLAGFILE}", f"--population={posts}"),
-        data={"posts": prepared_data.fingerprint(posts)},
+        data={"posts": data_parts.fingerprint(posts)},
         cache=cache,
         settings=[s for s in SETTINGS if s.name in options.settings],
         seed=seed,
@@ -275,8 +274,8 @@ def _guarantee(run: Run) -> tuple[str, str]:
     if not run.privacy["guarantees"]:
         return "none", "none"
     guarantee, *_ = run.privacy["guarantees"]
-    rho = printed_numbers.rounded_up_to(guarantee["rho"], 4)
-    epsilon = printed_numbers.rounded_up_to(guarantee["epsilon"], 2)
+    rho = rounding.rounded_up_to(guarantee["rho"], 4)
+    epsilon = rounding.rounded_up_to(guarantee["epsilon"], 2)
     return rho, f"{epsilon} (delta {guarantee['delta']:g})"
 
 

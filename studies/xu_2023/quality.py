@@ -25,7 +25,7 @@ from federated_hh.options import option_flags
 from federated_hh.options.fields import option
 from federated_hh.populations.columns import prepared_data
 from federated_hh.run_directory import directory as run_directory
-from studies import study, study_options, training_runs
+from studies import data_parts, study, study_options, training_runs
 from studies.xu_2023 import quality_report as xu_2023_quality_report
 from studies.xu_2023 import quality_steps as steps_lib
 from training.federated.options import TrainingOptions
@@ -304,15 +304,15 @@ def _blogs(
             name=name,
         )
     files = _shards(options.data_dir, name)
-    posts = prepared_data.join_parts(files, cache, "bloggers.jsonl.xz")
-    [chat] = prepared_data.parts_of(options.data_dir, _MESSAGES)
+    posts = data_parts.join_parts(files, cache, "bloggers.jsonl.xz")
+    [chat] = data_parts.parts_of(options.data_dir, _MESSAGES)
     common = flags_of(BLOGS_FLAGFILE, _OF_TEXT)
     return steps, {
         "title": f"Models of 10,000 words from bloggers' text ({options.size})",
         "flags": (f"--flagfile={BLOGS_FLAGFILE}", f"--population={posts}"),
         "central": (f"--population={posts}", *common),
         "chat": (f"--population={chat}", *common, *_OF_CHAT),
-        "data": {path.name: prepared_data.fingerprint(path) for path in (posts, chat)},
+        "data": {path.name: data_parts.fingerprint(path) for path in (posts, chat)},
     }
 
 
@@ -321,7 +321,7 @@ def _shards(data_dir: str, name: str) -> list[pathlib.Path]:
     numbers = {f"posts-{number:02d}-" for number in _SHARDS[name]}
     files = [
         path
-        for path in prepared_data.parts_of(data_dir, _POSTS)
+        for path in data_parts.parts_of(data_dir, _POSTS)
         if path.name[: len("posts-00-")] in numbers
     ]
     missing = numbers - {path.name[: len("posts-00-")] for path in files}

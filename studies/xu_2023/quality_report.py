@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from federated_hh.files import tables
-from federated_hh.privacy import printed_numbers
+from federated_hh.privacy import rounding
 from federated_hh.reports import plots
 from studies import intervals, pages, study, training_runs
 from studies.xu_2023 import quality_steps as steps_lib
@@ -258,7 +258,7 @@ def _guarantee(statement: Mapping | None) -> list[str]:
     if statement is None or not statement["guarantees"]:
         return ["none", "none"]
     guarantee, *_ = statement["guarantees"]
-    epsilon = printed_numbers.rounded_up_to(guarantee["epsilon"], 1)
+    epsilon = rounding.rounded_up_to(guarantee["epsilon"], 1)
     noise = statement["parameters"]["noise multiplier z"]
     kind = "" if guarantee["is_upper_bound"] else ", an estimate"
     return [f"{noise:.3g}", f"{epsilon} (delta {guarantee['delta']:g}{kind})"]

@@ -20,9 +20,8 @@ import pandas as pd
 from federated_hh.files import tables
 from federated_hh.options import fields as options_lib
 from federated_hh.options.fields import option
-from federated_hh.populations.columns import prepared_data
 from federated_hh.reports import plots
-from studies import intervals, pages, study, study_options, training_runs
+from studies import data_parts, intervals, pages, study, study_options, training_runs
 from studies.xu_2023 import mechanisms as xu_2023
 from training.models import metric_names
 
@@ -291,7 +290,7 @@ def prepare(
         )
     else:
         posts = xu_2023.posts_file(options.data_dir, cache)
-        data["posts"] = prepared_data.fingerprint(posts)
+        data["posts"] = data_parts.fingerprint(posts)
         flagfile = f"--flagfile={training_runs.ROOT / _BLOGS}"
         flags = (flagfile, f"--population={posts}", *rounds)
     return ScalingStudy(

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from federated_hh.options import fields as options_lib
 from federated_hh.options.fields import option
-from federated_hh.populations.columns import prepared_data
 from federated_hh.populations.options import population_options
-from studies import study_options
+from studies import data_parts, study_options
 
 if TYPE_CHECKING:  # TensorFlow comes with these: it takes seconds to import
     from federated_hh.populations.columns import client_words
@@ -102,7 +101,7 @@ def _source(options: Options) -> tuple[str, dict[str, Any], Any]:
             dictionary,
         )
     if options.data_dir:
-        (file,) = prepared_data.parts_of(options.data_dir, _TWEETS)
+        (file,) = data_parts.parts_of(options.data_dir, _TWEETS)
         return "Sentiment140, 57,198 of its tweets", {"source": str(file)}, dictionary
     return "synthetic English", {"num_clients": _SYNTHETIC_CLIENTS}, dictionary
 

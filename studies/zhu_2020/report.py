@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from federated_hh.files import tables
-from federated_hh.privacy import printed_numbers
+from federated_hh.privacy import rounding
 from federated_hh.reports import plots
 from studies import comparison, intervals, pages, study
 
@@ -147,7 +147,7 @@ def to_markdown(name: str, title: str, summary: pd.DataFrame, data: str) -> str:
         row
         | {
             "local": _unless_nan(row["local_epsilon"], ".2f"),
-            "stated": printed_numbers.rounded_up_to(row["stated_epsilon"], 2),
+            "stated": rounding.rounded_up_to(row["stated_epsilon"], 2),
             "score": _with_interval(row, column),
             "paper_score": _paper(name, row, "score"),
             "shown_precision": _with_interval(row, "precision"),

@@ -9,8 +9,7 @@ from absl.testing import absltest, flagsaver
 
 from federated_hh import compare
 from federated_hh.privacy import statement
-from federated_hh.privacy.guarantee import Guarantee
-from federated_hh.privacy.neighbours import Adjacency
+from federated_hh.privacy.guarantee import Adjacency, Guarantee
 from federated_hh.randomness import noise_keys
 from federated_hh.reports import page
 from federated_hh.run_directory import directory as run_directory

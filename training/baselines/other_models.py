@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from federated_hh.populations import vocabulary as vocabulary_lib
 from federated_hh.populations.columns import client_text
-from federated_hh.privacy import printed_numbers
+from federated_hh.privacy import rounding
 from training.baselines import baselines, ngram_files
 from training.federated import initial_model, shared_text
 from training.models import (
@@ -180,7 +180,7 @@ def _stated(folder: pathlib.Path) -> str:
         return "its training had no guarantee"
     epsilon, delta = (guarantees[0][name] for name in ("epsilon", "delta"))
     kind = "" if guarantees[0].get("is_upper_bound") else ", an estimate"
-    shown = printed_numbers.rounded_up_to(epsilon, 2)
+    shown = rounding.rounded_up_to(epsilon, 2)
     return f"its training had epsilon {shown} at delta {delta:g}{kind}"
 
 

@@ -19,8 +19,8 @@ from federated_hh.options import checks
 from federated_hh.populations import vocabulary
 from federated_hh.populations.columns import client_text
 from federated_hh.privacy.dp_ftrl import central_training as central_plan
-from federated_hh.randomness import identities, seeds, streams
-from federated_hh.rounds import algorithm, codec, run, samplers
+from federated_hh.randomness import identities, streams
+from federated_hh.rounds import algorithm, checkpoints, run, samplers
 from federated_hh.runtime.worker import startup
 from training.federated import dp_ftrl, model_average, server_optimizers
 from training.models import central_evaluation, metric_names
@@ -105,7 +105,7 @@ class Sentences:
         return self._rows(np.concatenate(chosen))
 
     def _order_of(self, epoch: int) -> np.ndarray:
-        return seeds.generator(self._seed, "epoch", epoch).permutation(len(self))
+        return streams.generator(self._seed, "epoch", epoch).permutation(len(self))
 
     def _rows(self, sentences: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         most = self._limits.max_words
@@ -176,7 +176,7 @@ class CentralTraining(algorithm.Algorithm[CentralState, CentralState]):
         return {
             **self._identity,
             **self._adam.describe(),
-            "begins_with": codec.digest(self._first).hex(),
+            "begins_with": checkpoints.digest(self._first).hex(),
             "num_steps": self._num_steps,
             "steps_per_round": self._steps_per_round,
             "onednn": startup.onednn_is_used(),

@@ -19,7 +19,7 @@ import tensorflow as tf
 from federated_hh.options import checks
 from federated_hh.privacy.dp_ftrl import model_updates, rotated_updates
 from federated_hh.randomness import identities, streams
-from federated_hh.rounds import block_round, codec, masked_sums
+from federated_hh.rounds import block_round, checkpoints, masked_sums
 from federated_hh.runtime.worker import startup
 from training.federated import rotated_sums, update_sums
 from training.models import evaluation
@@ -122,7 +122,7 @@ class FederatedRounds:
         return {
             "num_tokens": self.model.num_tokens,
             "weights": {name: list(part.shape) for name, part in weights.items()},
-            "first_weights": codec.digest(weights).hex(),
+            "first_weights": checkpoints.digest(weights).hex(),
             "population": self.mapped.text.fingerprint,
             "limits": identities.settings(self.mapped.limits),
             "training": identities.settings(self.training),

@@ -21,11 +21,11 @@ from typing import Any
 
 import numpy as np
 
-from federated_hh.files import installation, memory
+from federated_hh.files import freed_memory, installation
 from federated_hh.privacy import plan as plan_lib
 from federated_hh.privacy.dp_ftrl import model_updates, rotated_updates
 from federated_hh.randomness import identities, streams
-from federated_hh.rounds import algorithm, codec, run
+from federated_hh.rounds import algorithm, checkpoints, run
 from training.federated import (
     client_update,
     model_average,
@@ -164,8 +164,8 @@ class DpFtrl(algorithm.Algorithm[TrainingState, model_updates.UpdateSum]):
         """Returns the facts that a sum of updates depends on, besides the plan."""
         return {
             **self.rounds.describe(),
-            "begins_with": codec.digest(self._first).hex(),
-            "clients": codec.digest(self.clients).hex(),
+            "begins_with": checkpoints.digest(self._first).hex(),
+            "clients": checkpoints.digest(self.clients).hex(),
             **self._optimizer.describe(),
             **({} if self._average is None else self._average.describe()),
         }
@@ -192,7 +192,7 @@ class DpFtrl(algorithm.Algorithm[TrainingState, model_updates.UpdateSum]):
         self, state: TrainingState, cohort: np.ndarray, stream: streams.Stream
     ) -> model_updates.UpdateSum:
         """Returns the sum of a cohort's updates."""
-        memory.return_freed()  # of the last round's step and evaluation
+        freed_memory.return_freed()  # of the last round's step and evaluation
         sums = self.rounds.train(
             state.weights,
             self.clients[cohort],
@@ -201,7 +201,7 @@ class DpFtrl(algorithm.Algorithm[TrainingState, model_updates.UpdateSum]):
             stream,
             self._rotated,
         )
-        memory.return_freed()  # of messages, each as large as the model
+        freed_memory.return_freed()  # of messages, each as large as the model
         if sums.num_non_finite == sums.num_summed:
             raise NonFiniteModelError(
                 f"round {state.round_number}: no client's update is finite; lower the "

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from federated_hh.options import checks
-from federated_hh.randomness import seeds
+from federated_hh.randomness import streams
 from federated_hh.rounds import run
 from training.federated import client_update, dp_ftrl
 from training.models import evaluation
@@ -39,7 +39,7 @@ class Clients:
                 f"--num_held_out_clients is {num_held_out}; it has to be in "
                 f"1..{num_clients - 1} for {num_clients:,} clients."
             )
-        order = seeds.generator(seed, "held-out clients").permutation(num_clients)
+        order = streams.generator(seed, "held-out clients").permutation(num_clients)
         return cls(np.sort(order[num_held_out:]), np.sort(order[:num_held_out]))
 
 

@@ -12,7 +12,7 @@ from absl import logging
 from federated_hh.populations import vocabulary as vocabulary_lib
 from federated_hh.populations.columns import client_text
 from federated_hh.populations.synthetic import synthetic_sentences
-from federated_hh.randomness import seeds
+from federated_hh.randomness import streams
 from federated_hh.run_directory import directory as run_directory
 from training.baselines import language_law
 from training.federated import shared_text
@@ -229,7 +229,7 @@ class Comparison:
             known = {k: v for k, v in scores.metrics().items() if not math.isnan(v)}
             logging.info("%s: %s.", name, metric_names.text(known))
             # The same clients for all models: their differences are of models.
-            rng = seeds.generator(self.seed, "judges drawn again")
+            rng = streams.generator(self.seed, "judges drawn again")
             intervals[name] = scores.intervals(rng, self.num_resamples)
         table = keyboard_report.scores_table(evaluations, intervals)
         notes = [*self.notes, *_above_picked_rate(evaluations, self.task.compose)]

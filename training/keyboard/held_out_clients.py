@@ -7,7 +7,7 @@ import numpy as np
 
 from federated_hh.populations import vocabulary as vocabulary_lib
 from federated_hh.populations.columns import client_text
-from federated_hh.randomness import seeds
+from federated_hh.randomness import streams
 from training.baselines import baselines, ngrams
 from training.federated import held_out, initial_model
 from training.keyboard import options as keyboard_options
@@ -149,7 +149,7 @@ def _some(clients: np.ndarray, most: int, seed: int) -> np.ndarray:
     """Returns clients, or as many as are wanted of them, drawn uniformly."""
     if len(clients) <= most:
         return clients
-    rng = seeds.generator(seed, "judges")
+    rng = streams.generator(seed, "judges")
     return np.sort(rng.choice(clients, most, replace=False))
 
 

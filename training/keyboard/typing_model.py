@@ -11,7 +11,7 @@ import dataclasses
 import numpy as np
 
 from federated_hh.populations import vocabulary as vocabulary_lib
-from federated_hh.randomness import seeds
+from federated_hh.randomness import streams
 from training.keyboard import layout as keyboard_layout
 from training.keyboard import options as keyboard_options
 
@@ -129,7 +129,7 @@ class TouchTypist:
         """Returns the errors of all touches: float64 [touches, 2]."""
         owners, totals = np.unique(np.repeat(clients, count), return_counts=True)
         parts = [
-            seeds.generator(seed, "touches", owner).standard_normal((total, 2))
+            streams.generator(seed, "touches", owner).standard_normal((total, 2))
             for owner, total in zip(owners.tolist(), totals.tolist(), strict=True)
         ]
         return self._options.touch_stddev * np.concatenate([np.zeros((0, 2)), *parts])

@@ -18,7 +18,7 @@ import tensorflow as tf
 from tensorflow_federated.python.learning.models import functional
 
 from federated_hh.files import custom_parts
-from federated_hh.randomness import seeds
+from federated_hh.randomness import streams
 from training.models import custom_model_checks
 from training.models import model as model_lib
 from training.text import examples
@@ -103,7 +103,7 @@ def _made(
 def _drawn_by_seed(make: Callable[[], tf.keras.Model], seed: int) -> tf.keras.Model:
     """Returns a model whose weights a seed decides; leaves other generators alone."""
     before = random.getstate(), np.random.get_state()
-    keras_seed = seeds.generator(seed, "initial weights", "keras").integers(2**31)
+    keras_seed = streams.generator(seed, "initial weights", "keras").integers(2**31)
     tf.keras.utils.set_random_seed(int(keras_seed))
     try:
         # TensorFlow that was imported after absl's `app.run` does not know that it is

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 import tensorflow as tf
 
-from federated_hh.randomness import seeds
+from federated_hh.randomness import streams
 
 # Of what has no "Random" in its name.
 _LOTTERIES = frozenset(
@@ -75,7 +75,7 @@ def check_logits(
         ValueError: If they do, are probabilities, or are no numbers. A token's may be
             minus infinity at all places.
     """
-    rng = seeds.generator(0, "a causal model")
+    rng = streams.generator(0, "a causal model")
     tried = [
         (array + rng.normal(0, _STDDEV, array.shape)).astype(np.float32)
         for array in weights

@@ -13,7 +13,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from federated_hh.options import checks
-from federated_hh.randomness import seeds
+from federated_hh.randomness import streams
 from training.models import cifg, evaluation, places
 from training.text import examples
 
@@ -155,7 +155,7 @@ def cifg_language_model(
             # Glorot's range for matrices; an embedding's row is picked by one input.
             fan_in = 1 if name.endswith("embedding") else shape[0]
             limit = np.sqrt(6 / (fan_in + shape[1]))
-            random = seeds.generator(seed, "initial weights", name)
+            random = streams.generator(seed, "initial weights", name)
             weights[name] = random.uniform(-limit, limit, shape).astype(np.float32)
         weights["gate_bias"][:num_units] = 1  # remember at first
         return weights

@@ -4,7 +4,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from federated_hh.options.fields import OptionError, check, option
-from federated_hh.privacy import printed_numbers
+from federated_hh.privacy import rounding
 
 if TYPE_CHECKING:  # imports NumPy
     from federated_hh.privacy.triehh import wanted_detection as detection
@@ -37,7 +37,7 @@ class TrieHHOptions:
         "1/n^2",
         "Delta of a run: a number, or 1/n^2 or 1/(300n) for n clients.",
         group="Privacy",
-        is_valid=lambda text: printed_numbers.delta_of(text, 10**6) is not None,
+        is_valid=lambda text: rounding.delta_of(text, 10**6) is not None,
         form="a number above 0 and below 1, 1/n^2 or 1/(300n)",
     )
     parameters: str = option(
@@ -158,7 +158,7 @@ class TrieHHOptions:
         Args:
             num_clients: The number of clients of the population, at least 1.
         """
-        delta = printed_numbers.delta_of(self.delta, num_clients)
+        delta = rounding.delta_of(self.delta, num_clients)
         assert delta is not None  # as was checked
         return delta
 

@@ -27,11 +27,7 @@ import numpy as np
 import pyarrow as pa
 
 from federated_hh.files import atomic_files
-from federated_hh.populations.columns import (
-    column_metadata,
-    raw_column_writer,
-    raw_columns,
-)
+from federated_hh.populations.columns import raw_column_writer, raw_columns
 
 SCHEMA_VERSION = 2
 COLUMNS: dict[str, np.dtype] = {
@@ -67,10 +63,12 @@ class ClientText:
             ValueError: If it is damaged, or holds something else.
         """
         directory = os.path.abspath(directory)
-        metadata, files = column_metadata.read(directory, SCHEMA_VERSION, "sentences")
+        metadata, files = raw_columns.read_metadata(
+            directory, SCHEMA_VERSION, "sentences"
+        )
         if metadata.get("contents") != "sentences":
             raise ValueError(f"{directory}/population.json: it holds no sentences.")
-        clients, sentences, tokens = column_metadata.sizes_of(
+        clients, sentences, tokens = raw_columns.sizes_of(
             directory, metadata, ("num_clients", "num_sentences", "num_tokens")
         )
         int32, int64 = COLUMNS["tokens"], COLUMNS["client_splits"]
@@ -227,7 +225,7 @@ def new_text(
         raises `FileExistsError` if `directory` exists, and `ValueError` if no writer
         was finished.
     """
-    return atomic_files.new_directory(directory, last=column_metadata.METADATA_FILE)
+    return atomic_files.new_directory(directory, last=raw_columns.METADATA_FILE)
 
 
 class ClientTextWriter:

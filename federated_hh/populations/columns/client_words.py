@@ -29,7 +29,6 @@ import numpy as np
 import pyarrow as pa
 
 from federated_hh.populations.columns import (
-    column_metadata,
     derived_columns,
     packed_entries,
     raw_columns,
@@ -72,8 +71,10 @@ class ClientWords:
                 `verified_files`.
         """
         directory = os.path.abspath(directory)
-        metadata, files = column_metadata.read(directory, packed_entries.SCHEMA_VERSION)
-        clients, words, entries = column_metadata.sizes_of(
+        metadata, files = raw_columns.read_metadata(
+            directory, packed_entries.SCHEMA_VERSION
+        )
+        clients, words, entries = raw_columns.sizes_of(
             directory, metadata, ("num_clients", "num_words", "num_entries")
         )
         packing = _packing_of(directory, metadata)
@@ -327,12 +328,12 @@ class ClientWords:
 
 def _packing_of(directory: str, metadata: Mapping[str, Any]) -> packed_entries.Packing:
     names = ("num_words", "entry_bytes", "count_bits")
-    num_words, *found = column_metadata.sizes_of(directory, metadata, names)
+    num_words, *found = raw_columns.sizes_of(directory, metadata, names)
     packings = (packed_entries.Packing.of(num_words), packed_entries.Packing.wide())
     for packing in packings:
         if found == [packing.dtype.itemsize, packing.count_bits]:
             return packing
-    raise column_metadata.damaged(
+    raise raw_columns.damaged(
         directory,
         f"entry_bytes and count_bits are {found}; of {num_words} words they have to be "
         + " or ".join(f"[{p.dtype.itemsize}, {p.count_bits}]" for p in packings),

@@ -13,9 +13,9 @@ import pyarrow.compute as pc
 from federated_hh.files import atomic_files
 from federated_hh.populations.columns import (
     arrow_text,
-    column_metadata,
     packed_entries,
     raw_column_writer,
+    raw_columns,
 )
 
 MAX_COUNT = packed_entries.MAX_COUNT
@@ -181,7 +181,7 @@ def new_population(directory: str | os.PathLike[str]) -> Iterator[ColumnWriter]:
     """
     with (
         atomic_files.new_directory(
-            directory, last=column_metadata.METADATA_FILE
+            directory, last=raw_columns.METADATA_FILE
         ) as partial,
         contextlib.closing(ColumnWriter(partial)) as writer,
     ):

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from federated_hh.files import atomic_files, verified_files
-from federated_hh.populations.columns import arrow_text, column_metadata, raw_columns
+from federated_hh.populations.columns import arrow_text, raw_columns
 
 _VALUES_AT_ONCE = 1 << 22
 
@@ -102,7 +102,7 @@ class RawColumnWriter:
                 with path.open("rb") as file:
                     digest = hashlib.file_digest(file, "sha256").hexdigest()
             files[path.name] = verified_files.WrittenFile(path.stat().st_size, digest)
-        column_metadata.write(self.directory, metadata, files)
+        raw_columns.write_metadata(self.directory, metadata, files)
 
     def close(self) -> None:
         """Closes the column files; also done by `finish`."""

@@ -4,7 +4,7 @@ import dataclasses
 import re
 from collections.abc import Callable
 
-from federated_hh.files import memory
+from federated_hh.files import freed_memory
 
 # Where a sentence ends: after ".", "!", "?" or "…" and closing quotes or brackets, if
 # white space follows; and at the end of a line.
@@ -34,7 +34,7 @@ class SentenceTokenizer:
 
 
 # Few distinct tokens make up most of a text. The bound keeps the memory small.
-@memory.cached(maxsize=1 << 17)
+@freed_memory.cached(maxsize=1 << 17)
 def _words_of_token(token: str) -> tuple[str, ...]:
     if token.startswith(_NOT_TYPED):
         return ()

@@ -7,7 +7,7 @@ import numpy as np
 
 from federated_hh.populations.options import population_options
 from federated_hh.populations.synthetic import pitman_yor
-from federated_hh.randomness import seeds
+from federated_hh.randomness import streams
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Trends:
             return weights
         mixed = (1 - self.share) * weights / weights.sum()
         number = min(self.num_words, len(weights))
-        rng = seeds.generator(self.seed, "words in fashion")
+        rng = streams.generator(self.seed, "words in fashion")
         places = rng.choice(len(weights), number, replace=False)
         shares = np.arange(1, number + 1, dtype=np.float64) ** -self.exponent
         mixed[places] += self.share * shares / shares.sum()

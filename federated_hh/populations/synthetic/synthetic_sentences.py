@@ -25,12 +25,12 @@ from typing import Any, Self
 import numpy as np
 import pyarrow as pa
 
-from federated_hh.files import memory, population_error, progress
+from federated_hh.files import freed_memory, memory, population_error, progress
 from federated_hh.populations.columns import client_text
 from federated_hh.populations.languages import sentence_tokenizers
 from federated_hh.populations.options import population_options
 from federated_hh.populations.synthetic import alias_table, synthetic_english, word_list
-from federated_hh.randomness import seeds
+from federated_hh.randomness import streams
 
 # Of a chunk. Part of the law of the random numbers: a change makes other populations of
 # the same seed.
@@ -85,7 +85,7 @@ class SyntheticLanguage:
         self.follower_weights = drawn[: options.num_followers]
         shape = (options.context_words, options.num_followers)
         self.followers = self._from_frequencies.draw(
-            seeds.generator(seed, "followers"), math.prod(shape)
+            streams.generator(seed, "followers"), math.prod(shape)
         ).reshape(shape)
 
     @classmethod
@@ -152,7 +152,7 @@ class SyntheticLanguage:
         return following
 
 
-@memory.cached(maxsize=2)
+@freed_memory.cached(maxsize=2)
 def _english_frequencies(
     tokenizer: sentence_tokenizers.SentenceTokenizer,
 ) -> Mapping[str, float]:
@@ -236,7 +236,7 @@ def build(
     try:
         with bar:
             for first in range(0, num_clients, chunk_size):
-                random = seeds.generator(options.seed, "sentences", first)
+                random = streams.generator(options.seed, "sentences", first)
                 size = min(chunk_size, num_clients - first)
                 client_lengths = law.draw(random, size)
                 lengths = language.draw_lengths(random, int(client_lengths.sum()))

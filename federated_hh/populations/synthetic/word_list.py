@@ -5,14 +5,14 @@ import re
 import types
 from collections.abc import Mapping
 
-from federated_hh.files import memory, population_error
+from federated_hh.files import freed_memory, population_error
 from federated_hh.populations.readers import opening
 
 # The English list has all numbers of as many digits as one: "0000" is a year.
 _NUMBER = re.compile("[0-9][0-9.,]")
 
 
-@memory.cached(maxsize=1)
+@freed_memory.cached(maxsize=1)
 def english() -> Mapping[str, float]:
     """Returns the words of English with frequencies, the most frequent first.
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from federated_hh.options import checks
-from federated_hh.privacy import conversions, neighbours
+from federated_hh.privacy import conversions, guarantee
 from federated_hh.privacy.accounting import arguments as of
 from federated_hh.privacy.accounting import paper_tables
 from federated_hh.privacy.accounting.arguments import Rows, row
@@ -20,9 +20,9 @@ from federated_hh.privacy.dp_ftrl import (
     worst_participation,
 )
 
-_UNIT = neighbours.Adjacency.ZERO_OUT.value
-_REPLACED = neighbours.Adjacency.REPLACE_CLIENT.value
-_EMPTIED = neighbours.Adjacency.EMPTIED.value
+_UNIT = guarantee.Adjacency.ZERO_OUT.value
+_REPLACED = guarantee.Adjacency.REPLACE_CLIENT.value
+_EMPTIED = guarantee.Adjacency.EMPTIED.value
 _QUOTE = f"{_UNIT}: the one to quote, as Xu et al. 2023 do"
 # Delta of the guarantees of Xu et al. 2023.
 _DELTA = 1e-10

@@ -14,13 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from federated_hh.privacy import drawn_noise, printed_numbers
+from federated_hh.privacy import drawn_noise, rounding
 from federated_hh.privacy import plan as plan_lib
 from federated_hh.privacy.dp_ftrl import update_noise
-from federated_hh.privacy.guarantee import Guarantee
+from federated_hh.privacy.guarantee import Adjacency, Guarantee
 from federated_hh.privacy.local import device_reports_plan, sketch_plan
 from federated_hh.privacy.local import plan as local_plan
-from federated_hh.privacy.neighbours import Adjacency
 from federated_hh.privacy.statement import PrivacyStatement
 from federated_hh.privacy.triehh import statement as triehh_statement
 
@@ -107,7 +106,7 @@ def _check_flags(parameters: Mapping[str, Any], flags: Sequence[str]) -> None:
         text = given[flag]
         clients = parameters.get(_CLIENTS)
         if flag == "delta" and isinstance(clients, int):
-            text = str(printed_numbers.delta_of(text, max(1, clients)))
+            text = str(rounding.delta_of(text, max(1, clients)))
         try:
             same = math.isclose(float(text), float(parameters[name]))
         except ValueError:

@@ -10,8 +10,7 @@ from typing import Any
 from federated_hh.options import checks
 from federated_hh.privacy import ledger
 from federated_hh.privacy.accounting import recomputation
-from federated_hh.privacy.guarantee import Guarantee
-from federated_hh.privacy.neighbours import Adjacency, Unit
+from federated_hh.privacy.guarantee import Adjacency, Guarantee, Unit
 from federated_hh.privacy.statement import PrivacyStatement
 
 # What a total is for, what says the most first.

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from federated_hh.options import checks
-from federated_hh.privacy import neighbours
+from federated_hh.privacy import guarantee
 from federated_hh.privacy.accounting import arguments as of
 from federated_hh.privacy.accounting import detection_plot
 from federated_hh.privacy.accounting.arguments import Rows, row
@@ -249,7 +249,7 @@ def _triehh_at(solve, request, redraws: bool, size: int) -> detection.Detection 
 
 
 def _holders(chosen, rate: float, where: str = "") -> dict[str, Any]:
-    needed = triehh_lib.holders_needed(chosen, rate)
+    needed = solver.holders_needed(chosen, rate)
     return row(
         f"holders for a discovery rate of {rate:g}{where}",
         "not possible" if needed is None else needed,
@@ -274,7 +274,7 @@ def _guarantees(
     parameters, epsilon: float | None, delta: float | None, redraws: bool
 ) -> Rows:
     """Returns the curve's guarantee and the paper's, for the same parameters."""
-    emptied = neighbours.Adjacency.EMPTIED.value
+    emptied = guarantee.Adjacency.EMPTIED.value
     who = f"{emptied}, one-sided (from D to D' only)"
     rounds, curve = parameters.voting_rounds(), triehh_statement.BOUND
     if delta is not None:
@@ -293,10 +293,10 @@ def _guarantees(
             f"about one client with probability at most {right}",
         ),
     ]
-    violated = theorem1.violated_condition(parameters)
+    violated = triehh_lib.theorem1_violation(parameters)
     name = "Zhu et al. 2020, " + ("Corollary 2" if redraws else "Theorem 1")
     if violated is not None:
         return [*rows, row("epsilon", "-", f"{name} does not apply: {violated}")]
-    epsilon, delta = theorem1.guarantee(parameters)
+    epsilon, delta = triehh_lib.theorem1(parameters)
     rows.append(row("epsilon", epsilon, f"{name}; {who}"))
     return [*rows, row("delta", delta, f"{name}; {who}")]

@@ -8,7 +8,7 @@ import dataclasses
 
 from federated_hh.privacy import plan as plan_lib
 from federated_hh.privacy import statement
-from federated_hh.privacy.neighbours import Adjacency
+from federated_hh.privacy.guarantee import Adjacency
 from federated_hh.randomness import identities
 
 

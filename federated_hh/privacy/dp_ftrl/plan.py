@@ -11,14 +11,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
-from federated_hh.privacy import (
-    conversions,
-    drawn_noise,
-    printed_numbers,
-    realised,
-    rounding,
-    statement,
-)
+from federated_hh.privacy import conversions, drawn_noise, realised, rounding, statement
 from federated_hh.privacy import plan as plan_lib
 from federated_hh.privacy.dp_ftrl import (
     correlated_noise,
@@ -27,8 +20,7 @@ from federated_hh.privacy.dp_ftrl import (
     update_noise,
 )
 from federated_hh.privacy.dp_ftrl.participation_table import ParticipationTable
-from federated_hh.privacy.guarantee import Guarantee
-from federated_hh.privacy.neighbours import Adjacency
+from federated_hh.privacy.guarantee import Adjacency, Guarantee
 
 _Plan: TypeAlias = plan_lib.Plan[
     Any, model_updates.Update, model_updates.UpdateMechanism
@@ -353,7 +345,7 @@ def _guarantee(
     drawn = drawn_noise.zcdp_to_epsilon(rho, delta, participation.num_rounds)
     bound = f"zCDP, converted by the {conversions.ZcdpConversion.GAUSSIAN.value}"
     if why:
-        times = printed_numbers.rounded_up(float(factor))
+        times = rounding.rounded_up(float(factor))
         bound = f"rho of zero_out times {times}, as {why}; {bound}"
     if not drawn.is_proved:
         bound += (

@@ -16,9 +16,8 @@ import numpy as np
 from federated_hh.options import checks
 from federated_hh.privacy import plan as plan_lib
 from federated_hh.privacy import statement
-from federated_hh.privacy.guarantee import Guarantee
+from federated_hh.privacy.guarantee import Adjacency, Guarantee
 from federated_hh.privacy.local import device_policy
-from federated_hh.privacy.neighbours import Adjacency
 from federated_hh.privacy.shuffle import amplification as shuffling
 from federated_hh.randomness import identities, streams
 

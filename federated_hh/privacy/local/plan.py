@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 from federated_hh.options import checks
 from federated_hh.privacy import plan as plan_lib
 from federated_hh.privacy import realised, statement
-from federated_hh.privacy.guarantee import Guarantee
+from federated_hh.privacy.guarantee import Adjacency, Guarantee
 from federated_hh.privacy.local import report_guarantees
 from federated_hh.privacy.local.report_guarantees import ReportRounds
 from federated_hh.privacy.local.reports import (
@@ -22,7 +22,6 @@ from federated_hh.privacy.local.reports import (
     LocalReports,
     OneReport,
 )
-from federated_hh.privacy.neighbours import Adjacency
 
 __all__ = ["CANDIDATES", "REPORTS", "LdpTrieHHReports", "LocalReports", "OneReport"]
 

@@ -16,9 +16,8 @@ from collections.abc import Callable, Sequence
 
 from federated_hh.options import checks
 from federated_hh.privacy import loss_composition, realised
-from federated_hh.privacy.guarantee import Guarantee
+from federated_hh.privacy.guarantee import Adjacency, Guarantee
 from federated_hh.privacy.local import emptied_client
-from federated_hh.privacy.neighbours import Adjacency
 from federated_hh.privacy.shuffle import amplification as shuffling
 from federated_hh.privacy.shuffle import blanket, clones, closed_forms
 

@@ -15,11 +15,10 @@ import numpy as np
 from federated_hh.options import checks
 from federated_hh.privacy import plan as plan_lib
 from federated_hh.privacy import statement
-from federated_hh.privacy.guarantee import Guarantee
+from federated_hh.privacy.guarantee import Adjacency, Guarantee
 from federated_hh.privacy.local import plan as local_plan
 from federated_hh.privacy.local import report_guarantees
 from federated_hh.privacy.local import reports as reports_lib
-from federated_hh.privacy.neighbours import Adjacency
 from federated_hh.privacy.shuffle import closed_forms
 from federated_hh.randomness import identities, streams
 

@@ -14,8 +14,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from federated_hh.options import checks
-from federated_hh.privacy.guarantee import Guarantee
-from federated_hh.privacy.neighbours import Adjacency
+from federated_hh.privacy.guarantee import Adjacency, Guarantee
 from federated_hh.privacy.shuffle import (
     blanket,
     clones,

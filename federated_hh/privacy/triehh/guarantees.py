@@ -16,14 +16,16 @@ is emptied, nothing is found with probability above 0.04.
 import dataclasses
 import math
 from collections.abc import Callable
+from fractions import Fraction
 
 import numpy as np
 
 from federated_hh.options import checks
-from federated_hh.privacy import hypergeometric
 from federated_hh.privacy import voting_rounds as triehh_curve
 
-# Relative slack that covers the few roundings of a rate, upwards.
+# Theorem 1 of Zhu et al. holds from here on.
+SMALLEST_PROVED_THRESHOLD = 4
+# Relative slack that covers the few roundings of an epsilon, upwards.
 _ROUND_UP = 1 + 2**-50
 
 
@@ -139,34 +141,83 @@ def worst_case_discovery_rate(
     return float(rates) if holders.ndim == 0 else rates
 
 
-def holders_needed(parameters: TrieHHParameters, discovery_rate: float) -> int | None:
-    """Finds how many users have to hold a sequence for it to be found.
+def theorem1_violation(parameters: TrieHHParameters) -> str | None:
+    """Says why Theorem 1 does not apply.
 
     Args:
-        parameters: The run's parameters.
-        discovery_rate: Wanted probability that all L rounds keep it, in (0, 1), for a
-            sequence that shares no prefix with another (Proposition 1).
+        parameters: The parameters of a run.
 
     Returns:
-        The smallest number of holders; None if not even a sequence that all users
-        hold is found.
+        The first condition of Theorem 1 that is not met, in words with its numbers;
+        None where the theorem applies.
     """
-    rate = rate_of_a_round(discovery_rate, parameters.max_length)
-    n, m, theta = (
+    n, m = parameters.population_size, parameters.cohort_size
+    theta = parameters.threshold
+    root = math.sqrt(n)
+    if theta < SMALLEST_PROVED_THRESHOLD or theta * theta > n:
+        return (
+            "4 <= threshold <= sqrt(population_size) is needed, got threshold = "
+            f"{theta} with sqrt(population_size) = {root:.6g}"
+        )
+    if m * m < n:
+        return (
+            "gamma = cohort_size / sqrt(population_size) >= 1 is needed, got "
+            f"gamma = {parameters.gamma:.6g} (cohort_size = {m}; at least "
+            f"{math.isqrt(n - 1) + 1} is needed)"
+        )
+    if m * (theta + 1) > n:
+        return (
+            "gamma <= sqrt(population_size) / (threshold + 1) is needed, got "
+            f"gamma = {parameters.gamma:.6g} above {root / (theta + 1):.6g} "
+            f"(cohort_size = {m}; at most {n // (theta + 1)} is allowed)"
+        )
+    return None
+
+
+def theorem1(parameters: TrieHHParameters) -> tuple[float, float]:
+    """Computes Theorem 1's (epsilon, delta) of one run.
+
+    The paper states the same for users who draw a word again in every round (Algorithm
+    3, Corollary 2), and proves it for those who draw once (Theorem 2);
+    docs/triehh_privacy.md proves it for all.
+
+    Args:
+        parameters: The parameters of the run.
+
+    Returns:
+        (epsilon, delta), both rounded upwards.
+
+    Raises:
+        ValueError: Theorem 1 does not apply; the message names the condition.
+    """
+    violated = theorem1_violation(parameters)
+    if violated is not None:
+        raise ValueError(f"Theorem 1 of Zhu et al. 2020 does not apply: {violated}")
+    epsilon = theorem1_epsilon(
         parameters.population_size,
         parameters.cohort_size,
         parameters.threshold,
+        parameters.max_length,
     )
-    if theta > m:
-        return None
-    return 1 + last_true(
-        lambda holders: hypergeometric.upper_tail(n, holders, m, theta).low < rate,
-        0,
-        n,
-    )
+    return epsilon, _round_up(theorem1_delta(parameters.threshold))
 
 
-def rate_of_a_round(discovery_rate: float, max_length: int) -> float:
-    """Returns the rate of each of L rounds for a discovery rate, rounded upwards."""
-    discovery_rate = checks.probability(discovery_rate=discovery_rate)
-    return min(1.0, discovery_rate ** (1 / max_length) * _ROUND_UP)
+def theorem1_epsilon(n: int, cohort: int, theta: int, length: int) -> float:
+    """Theorem 1's epsilon, rounded upwards; infinite where m theta >= n.
+
+    `1 + 1 / (sqrt(n) / (gamma theta) - 1)` is `1 + m theta / (n - m theta)`, whose
+    terms are exact integers: nothing cancels.
+    """
+    if cohort * theta >= n:
+        return math.inf
+    return length * math.log1p(cohort * theta / (n - cohort * theta)) * _ROUND_UP
+
+
+def theorem1_delta(theta: int) -> Fraction:
+    """Theorem 1's delta, exactly."""
+    return Fraction(theta - 2, (theta - 3) * math.factorial(theta))
+
+
+def _round_up(value: Fraction) -> float:
+    nearest = float(value)
+    return nearest if Fraction(nearest) >= value else math.nextafter(nearest, math.inf)

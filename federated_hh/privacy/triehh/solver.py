@@ -13,6 +13,9 @@ _STEPS = 8
 _POINTS, _CLOSE = 64, 2**-12
 _FINAL_CLOSE = 1e-4
 
+# Relative slack that covers the few roundings of a rate, upwards.
+_ROUND_UP = 1 + 2**-50
+
 
 def solve_parameters(
     *,
@@ -40,7 +43,7 @@ def solve_parameters(
 
     Returns:
         Parameters whose epsilon at this delta is at most this one, with which the
-        fewest holders are found at the wanted rate (`triehh.holders_needed`), as far
+        fewest holders are found at the wanted rate (`holders_needed`), as far
         as that number falls and then rises with the threshold.
 
     Raises:
@@ -53,7 +56,7 @@ def solve_parameters(
     delta = checks.probability(delta=delta)
     if cohort_size is not None:
         checks.integer(cohort_size=cohort_size, least=1, most=n, why="population_size")
-    rate = triehh.rate_of_a_round(discovery_rate, length)
+    rate = rate_of_a_round(discovery_rate, length)
     search = _Search(n, length, epsilon, delta, rate, cohort_size)
     theta, at = 1, 1
     while theta <= (cohort_size or n) and theta < search.needed:
@@ -180,3 +183,38 @@ class _Search:
         mechanisms = rounds.mechanisms()
         found = loss_composition.composed_delta([mechanisms], self.epsilon, points)
         return found <= self.delta
+
+
+def holders_needed(
+    parameters: triehh.TrieHHParameters, discovery_rate: float
+) -> int | None:
+    """Finds how many users have to hold a sequence for it to be found.
+
+    Args:
+        parameters: The run's parameters.
+        discovery_rate: Wanted probability that all L rounds keep it, in (0, 1), for a
+            sequence that shares no prefix with another (Proposition 1).
+
+    Returns:
+        The smallest number of holders; None if not even a sequence that all users
+        hold is found.
+    """
+    rate = rate_of_a_round(discovery_rate, parameters.max_length)
+    n, m, theta = (
+        parameters.population_size,
+        parameters.cohort_size,
+        parameters.threshold,
+    )
+    if theta > m:
+        return None
+    return 1 + triehh.last_true(
+        lambda holders: hypergeometric.upper_tail(n, holders, m, theta).low < rate,
+        0,
+        n,
+    )
+
+
+def rate_of_a_round(discovery_rate: float, max_length: int) -> float:
+    """Returns the rate of each of L rounds for a discovery rate, rounded upwards."""
+    discovery_rate = checks.probability(discovery_rate=discovery_rate)
+    return min(1.0, discovery_rate ** (1 / max_length) * _ROUND_UP)

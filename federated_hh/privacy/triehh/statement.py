@@ -5,10 +5,9 @@ import math
 from typing import Any
 
 from federated_hh.options import checks
-from federated_hh.privacy import printed_numbers, realised, statement
-from federated_hh.privacy.guarantee import Guarantee
-from federated_hh.privacy.neighbours import Adjacency
-from federated_hh.privacy.triehh import theorem1 as triehh_theorem1
+from federated_hh.privacy import realised, rounding, statement
+from federated_hh.privacy.guarantee import Adjacency, Guarantee
+from federated_hh.privacy.triehh import guarantees as triehh
 from federated_hh.privacy.triehh.guarantees import TrieHHParameters
 
 BOUND = "the curve of the rounds (docs/triehh_privacy.md)"
@@ -221,8 +220,8 @@ def _guarantees(
         ]
     except ValueError as error:
         return (), f"{error}."
-    if extends_prefixes and triehh_theorem1.violated_condition(parameters) is None:
-        epsilon, larger = triehh_theorem1.guarantee(parameters)
+    if extends_prefixes and triehh.theorem1_violation(parameters) is None:
+        epsilon, larger = triehh.theorem1(parameters)
         paper = Guarantee(
             epsilon=epsilon,
             delta=larger,
@@ -243,7 +242,7 @@ def chance_of_being_right(distance: float) -> str:
     Args:
         distance: The total variation distance of their outputs, in [0, 1].
     """
-    return f"{printed_numbers.rounded_up(50 * (1 + distance))}%"
+    return f"{rounding.rounded_up(50 * (1 + distance))}%"
 
 
 def _of_runs(

@@ -1,4 +1,4 @@
-"""TrieHH by the paper: Theorem 1's guarantee and Corollary 1's parameters.
+"""TrieHH by the paper: Corollary 1's parameters.
 
 Source: Zhu, Kairouz, McMahan, Sun, Li, "Federated Heavy Hitters Discovery with
 Differential Privacy" (AISTATS 2020), "Zhu et al." below. The exact curve of the rounds
@@ -16,74 +16,8 @@ import math
 from fractions import Fraction
 
 from federated_hh.options import checks
+from federated_hh.privacy.triehh import guarantees
 from federated_hh.privacy.triehh.guarantees import TrieHHParameters
-
-# Theorem 1 of Zhu et al. holds from here on.
-_SMALLEST_PROVED_THRESHOLD = 4
-
-# Relative slack that covers the few roundings of an epsilon, upwards.
-_ROUND_UP = 1 + 2**-50
-
-
-def violated_condition(parameters: TrieHHParameters) -> str | None:
-    """Says why Theorem 1 does not apply.
-
-    Args:
-        parameters: The parameters of a run.
-
-    Returns:
-        The first condition of Theorem 1 that is not met, in words with its numbers;
-        None where the theorem applies.
-    """
-    n, m = parameters.population_size, parameters.cohort_size
-    theta = parameters.threshold
-    root = math.sqrt(n)
-    if theta < _SMALLEST_PROVED_THRESHOLD or theta * theta > n:
-        return (
-            "4 <= threshold <= sqrt(population_size) is needed, got threshold = "
-            f"{theta} with sqrt(population_size) = {root:.6g}"
-        )
-    if m * m < n:
-        return (
-            "gamma = cohort_size / sqrt(population_size) >= 1 is needed, got "
-            f"gamma = {parameters.gamma:.6g} (cohort_size = {m}; at least "
-            f"{math.isqrt(n - 1) + 1} is needed)"
-        )
-    if m * (theta + 1) > n:
-        return (
-            "gamma <= sqrt(population_size) / (threshold + 1) is needed, got "
-            f"gamma = {parameters.gamma:.6g} above {root / (theta + 1):.6g} "
-            f"(cohort_size = {m}; at most {n // (theta + 1)} is allowed)"
-        )
-    return None
-
-
-def guarantee(parameters: TrieHHParameters) -> tuple[float, float]:
-    """Computes Theorem 1's (epsilon, delta) of one run.
-
-    The paper states the same for users who draw a word again in every round (Algorithm
-    3, Corollary 2), and proves it for those who draw once (Theorem 2);
-    docs/triehh_privacy.md proves it for all.
-
-    Args:
-        parameters: The parameters of the run.
-
-    Returns:
-        (epsilon, delta), both rounded upwards.
-
-    Raises:
-        ValueError: Theorem 1 does not apply; the message names the condition.
-    """
-    violated = violated_condition(parameters)
-    if violated is not None:
-        raise ValueError(f"Theorem 1 of Zhu et al. 2020 does not apply: {violated}")
-    epsilon = _epsilon(
-        parameters.population_size,
-        parameters.cohort_size,
-        parameters.threshold,
-        parameters.max_length,
-    )
-    return epsilon, _round_up(_delta(parameters.threshold))
 
 
 def smallest_threshold(delta: float, minimum: int = 10) -> int:
@@ -102,7 +36,9 @@ def smallest_threshold(delta: float, minimum: int = 10) -> int:
         ValueError: An argument is outside its range.
     """
     delta = checks.probability(delta=delta)
-    checks.integer(minimum=minimum, least=_SMALLEST_PROVED_THRESHOLD, why="Theorem 1")
+    checks.integer(
+        minimum=minimum, least=guarantees.SMALLEST_PROVED_THRESHOLD, why="Theorem 1"
+    )
     return _smallest_threshold(Fraction(delta), minimum)
 
 
@@ -124,7 +60,9 @@ def largest_gamma(
         ValueError: An argument is outside its range.
     """
     n = checks.integer(population_size=population_size, least=2)
-    theta = checks.integer(threshold=threshold, least=_SMALLEST_PROVED_THRESHOLD)
+    theta = checks.integer(
+        threshold=threshold, least=guarantees.SMALLEST_PROVED_THRESHOLD
+    )
     length = checks.integer(max_length=max_length, least=1)
     epsilon = checks.positive(epsilon=epsilon)
     return -math.expm1(-epsilon / length) * math.sqrt(n) / theta
@@ -147,7 +85,7 @@ def solve_parameters(
 
     Returns:
         The parameters with the smallest threshold and then the largest cohort whose
-        `guarantee` is at most (epsilon, delta).
+        `guarantees.theorem1` is at most (epsilon, delta).
 
     Raises:
         ValueError: An argument is outside its range, or Theorem 1 allows no such
@@ -184,10 +122,12 @@ def solve_parameters(
     )
     # The formula's rounding is settled by the very function that the caller will
     # read the guarantee from.
-    while cohort > 0 and _epsilon(n, cohort, theta, length) > epsilon:
+    while (
+        cohort > 0 and guarantees.theorem1_epsilon(n, cohort, theta, length) > epsilon
+    ):
         cohort -= 1
     while (cohort + 1) * (theta + 1) <= n and (
-        _epsilon(n, cohort + 1, theta, length) <= epsilon
+        guarantees.theorem1_epsilon(n, cohort + 1, theta, length) <= epsilon
     ):
         cohort += 1
     if cohort * cohort < n:
@@ -202,29 +142,8 @@ def solve_parameters(
     return TrieHHParameters(n, cohort, theta, length)
 
 
-def _epsilon(n: int, cohort: int, theta: int, length: int) -> float:
-    """Theorem 1's epsilon, rounded upwards; infinite where m theta >= n.
-
-    `1 + 1 / (sqrt(n) / (gamma theta) - 1)` is `1 + m theta / (n - m theta)`, whose
-    terms are exact integers: nothing cancels.
-    """
-    if cohort * theta >= n:
-        return math.inf
-    return length * math.log1p(cohort * theta / (n - cohort * theta)) * _ROUND_UP
-
-
-def _delta(theta: int) -> Fraction:
-    """Theorem 1's delta, exactly."""
-    return Fraction(theta - 2, (theta - 3) * math.factorial(theta))
-
-
 def _smallest_threshold(delta: Fraction, minimum: int) -> int:
     theta = minimum
-    while _delta(theta) > delta:
+    while guarantees.theorem1_delta(theta) > delta:
         theta += 1
     return theta
-
-
-def _round_up(value: Fraction) -> float:
-    nearest = float(value)
-    return nearest if Fraction(nearest) >= value else math.nextafter(nearest, math.inf)

@@ -6,7 +6,7 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric import x25519
 from cryptography.hazmat.primitives.ciphers import aead
 
-from federated_hh.randomness import keyed_bits
+from federated_hh.randomness import streams
 from federated_hh.runtime.masking import masks, messages, shamir
 
 # A key seals one message, so that all of them have the same nonce.
@@ -56,7 +56,7 @@ def _sealing_purpose(sender: int, receiver: int) -> bytes:
 class Client:
     """A client in one sum; its methods are called once each, in this order."""
 
-    def __init__(self, number: int, terms: Terms, bits: keyed_bits.KeyedBits):
+    def __init__(self, number: int, terms: Terms, bits: streams.KeyedBits):
         """Draws its secrets.
 
         Args:

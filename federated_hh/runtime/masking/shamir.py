@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from federated_hh.randomness import keyed_bits
+from federated_hh.randomness import streams
 
 PRIME = 65537
 SECRET_BYTES = 32
@@ -25,7 +25,7 @@ def share(
     secrets: Sequence[bytes],
     num_shares: int,
     threshold: int,
-    bits: keyed_bits.KeyedBits,
+    bits: streams.KeyedBits,
 ) -> list[list[bytes]]:
     """Shares secrets.
 
@@ -73,7 +73,7 @@ def _encode(values: np.ndarray) -> list[bytes]:
     return [row.tobytes() for row in rows]
 
 
-def _uniform(size: int, bits: keyed_bits.KeyedBits) -> np.ndarray:
+def _uniform(size: int, bits: streams.KeyedBits) -> np.ndarray:
     """Returns uniform numbers modulo p."""
     block = 0
     words = bits.words(block, size, "polynomials")

@@ -22,7 +22,7 @@ from scipy import special
 from federated_hh.options import checks
 from federated_hh.populations import vocabulary as vocabulary_lib
 from federated_hh.populations.columns import client_text
-from federated_hh.randomness import seeds
+from federated_hh.randomness import streams
 from federated_hh.statistics.recipes import contents, store
 
 STREAM = store.EventStream(
@@ -183,7 +183,7 @@ def _mean_lengths(
 
 def _ages(mean_lengths: np.ndarray, seed: int) -> np.ndarray:
     """Draws ages, which go with the words' lengths: int64 [devices]."""
-    generator = seeds.generator(seed, "synthetic ages")
+    generator = streams.generator(seed, "synthetic ages")
     num = len(mean_lengths)
     ranks = np.empty(num)
     # Equal lengths in a random order.
@@ -197,7 +197,7 @@ def _ages(mean_lengths: np.ndarray, seed: int) -> np.ndarray:
 
 def _seconds(splits: np.ndarray, seed: int) -> np.ndarray:
     """Draws the seconds before each word: float32 [events]."""
-    generator = seeds.generator(seed, "synthetic seconds")
+    generator = streams.generator(seed, "synthetic seconds")
     num = int(splits[-1])
     median, spread = DEVICE_LAW
     devices = np.log(median) + spread * generator.standard_normal(len(splits) - 1)

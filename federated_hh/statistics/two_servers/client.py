@@ -5,7 +5,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from federated_hh.randomness import keyed_bits, streams
+from federated_hh.randomness import streams
 from federated_hh.statistics.two_servers import messages, proof, server
 
 # Messages for server 0 and for server 1, one a report.
@@ -84,5 +84,5 @@ class ClientBlock:
         second = field.random(self._bits(purpose), *values.shape)
         return field.subtract(values, second), second
 
-    def _bits(self, purpose: str) -> keyed_bits.KeyedBits:
+    def _bits(self, purpose: str) -> streams.KeyedBits:
         return self._stream.bits(purpose, self._of_reports)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from federated_hh.options import checks
-from federated_hh.randomness import keyed_bits
+from federated_hh.randomness import streams
 
 # Odd exponents of Mersenne primes; the small ones let tests enumerate everything.
 EXPONENTS = (3, 5, 7, 13, 17, 19, 31, 61)
@@ -108,7 +108,7 @@ class Field:
         high = self.times_power_of_two(self.reduce(high), 32)
         return self.add(self.reduce(low), high)
 
-    def random(self, bits: keyed_bits.KeyedBits, *shape: int) -> np.ndarray:
+    def random(self, bits: streams.KeyedBits, *shape: int) -> np.ndarray:
         """Returns uniform values that only the holder of the key can tell from chance.
 
         Args:

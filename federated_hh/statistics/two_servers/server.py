@@ -14,7 +14,7 @@ from typing import TypeAlias
 import numpy as np
 
 from federated_hh.options import checks
-from federated_hh.randomness import keyed_bits
+from federated_hh.randomness import streams
 from federated_hh.statistics.two_servers import field as field_lib
 from federated_hh.statistics.two_servers import messages, proof
 
@@ -253,20 +253,20 @@ class Server:
         batch.accepted += int(is_good.sum())
 
     def _random(self, batch: _Batch, purpose: str) -> bytes:
-        bits = keyed_bits.KeyedBits(batch.terms.key, "server", purpose)
+        bits = streams.KeyedBits(batch.terms.key, "server", purpose)
         return bits.bytes(batch.blocks, _KEY_BYTES)
 
 
 def gammas_of(bit_proof: proof.BitProof, challenge: bytes) -> np.ndarray:
     """Returns the coefficients that a challenge stands for: uint64 [wires]."""
-    bits = keyed_bits.KeyedBits(int.from_bytes(challenge, "little"), "gammas")
+    bits = streams.KeyedBits(int.from_bytes(challenge, "little"), "gammas")
     return bit_proof.field.random(bits, bit_proof.wires)
 
 
 def _point_of(bit_proof: proof.BitProof, challenge: bytes) -> int:
     """Returns the point that a challenge stands for, uniform among those allowed."""
     number = allowed = bit_proof.field.modulus - bit_proof.gates
-    bits = keyed_bits.KeyedBits(int.from_bytes(challenge, "little"), "point")
+    bits = streams.KeyedBits(int.from_bytes(challenge, "little"), "point")
     block = 0
     while number >= allowed:
         drawn = int.from_bytes(bits.bytes(block, 8), "little")

@@ -18,12 +18,12 @@ from federated_hh.populations.columns import (
     canonical_rows,
     client_text,
     client_words,
-    column_metadata,
     column_writer,
-    prepared_data,
     raw_column_writer,
+    raw_columns,
 )
 from federated_hh.populations.readers import grouping, sentences
+from studies import data_parts
 
 _LIMIT = 4096
 _MANY = 10_000
@@ -66,7 +66,7 @@ class FullDiskTest(absltest.TestCase):
 
     def test_metadata(self):
         with self._error_names(self.parent / "population.json"):
-            column_metadata.write(self.parent, {"a": "b" * _MANY}, {})
+            raw_columns.write_metadata(self.parent, {"a": "b" * _MANY}, {})
 
     def test_scratch_of_words(self):
         grouper = grouping.Grouper(self.parent, entries_in_memory=_MANY)
@@ -84,7 +84,7 @@ class FullDiskTest(absltest.TestCase):
         part = self.parent / "posts.jsonl.xz"
         part.write_bytes(os.urandom(_MANY))
         with self._error_names(self.parent / "blogs-"):
-            prepared_data.join_parts([part], self.parent, "blogs.jsonl.xz")
+            data_parts.join_parts([part], self.parent, "blogs.jsonl.xz")
 
     def test_derived_columns(self):
         words = client_words.ClientWords.from_rows(

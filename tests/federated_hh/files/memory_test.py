@@ -13,7 +13,7 @@ import numpy as np
 import psutil
 from absl.testing import absltest
 
-from federated_hh.files import memory, population_error
+from federated_hh.files import freed_memory, memory, population_error
 from federated_hh.populations import client_sentences, population, vocabulary
 from federated_hh.populations.languages import sentence_tokenizers
 from federated_hh.populations.options import population_options
@@ -25,7 +25,7 @@ _MIB = 1 << 20
 _FREES_BLOCKS = """
 import numpy as np
 import psutil
-from federated_hh.files import memory
+from federated_hh.files import freed_memory, memory
 
 process = psutil.Process()
 
@@ -40,7 +40,7 @@ def returned():
 for _ in range(3):
     np.ones(3_000_000).sum()
 kept = returned()
-memory.return_large_at_once()
+freed_memory.return_large_at_once()
 returned()
 print(kept, returned())
 """
@@ -182,14 +182,14 @@ class ReturnFreedTest(absltest.TestCase):
         last = blocks.pop()
         before = process.memory_info().rss
         blocks.clear()
-        memory.return_freed()
+        freed_memory.return_freed()
         self.assertGreater(before - process.memory_info().rss, 100 * _MIB)
         self.assertEqual(last.sum(), 8000)
 
     def test_what_refers_to_itself_goes_back(self):
         process = psutil.Process()
-        with memory.quick_collections():
-            with memory.quick_collections():
+        with freed_memory.quick_collections():
+            with freed_memory.quick_collections():
                 pass
             self.assertGreater(gc.get_freeze_count(), 1000)
             kept, lost = [[np.ones(20_000_000)] for _ in range(2)]
@@ -197,7 +197,7 @@ class ReturnFreedTest(absltest.TestCase):
             lost.append(lost)
             before = process.memory_info().rss
             del lost
-            memory.return_freed()
+            freed_memory.return_freed()
             self.assertGreater(before - process.memory_info().rss, 140 * _MIB)
             self.assertEqual(kept[0].sum(), 20_000_000)
         self.assertEqual(gc.get_freeze_count(), 0)

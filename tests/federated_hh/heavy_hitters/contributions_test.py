@@ -15,7 +15,7 @@ from scipy import stats
 from federated_hh.heavy_hitters import alphabet as alphabet_lib
 from federated_hh.heavy_hitters import contributions, trie
 from federated_hh.populations.columns import client_words
-from federated_hh.randomness import seeds
+from federated_hh.randomness import streams
 
 _GREEDY = contributions.ItemSampler.GREEDY
 _RANDOM = contributions.ItemSampler.RANDOM
@@ -113,7 +113,7 @@ class EqualityTest(ContributionsTestCase):
         total = collections.Counter()
         for number, words in enumerate(clients):
             held = reference_items(words, set(level.names), known)
-            seed = seeds.stateless_seed(number, "device")
+            seed = streams.stateless_seed(number, "device")
             items = level.items(mapped, sampler, [number], bound, seed, known)
             self.assertLen(items, min(bound, len(held)))
             self.assertLen(set(items), len(items))
@@ -125,7 +125,7 @@ class EqualityTest(ContributionsTestCase):
                 )
             total.update(held.keys())
         everyone = list(range(len(clients)))
-        seed = seeds.stateless_seed(0, "block")
+        seed = streams.stateless_seed(0, "block")
         items = level.items(mapped, sampler, everyone, 100, seed, known)
         self.assertEqual(collections.Counter(items), total)
         items = level.items(mapped, sampler, everyone, bound, seed, known)
@@ -137,7 +137,7 @@ class EqualityTest(ContributionsTestCase):
     def test_a_known_word_does_not_part_those_around_it(self, sampler):
         mapped = self.mapped([{"aaa": 2, "aab": 9, "aac": 2, "aba": 3}])
         level = Level(_ABC, [[0, 1, 2]])  # candidates of two symbols
-        seed = seeds.stateless_seed(1)
+        seed = streams.stateless_seed(1)
         items = level.items(mapped, sampler, [0], 9, seed, ["aab"])
         self.assertCountEqual(items, ["aa", "ab"])
         most_often = level.items(mapped, _GREEDY, [0], 1, seed, ["aab"])
@@ -147,7 +147,7 @@ class EqualityTest(ContributionsTestCase):
         clients = [{"a": 1}, {}, {"b": 1}, {"c": 1}, {}]
         mapped = self.mapped(clients)
         level = Level(_ABC)
-        seed = seeds.stateless_seed(0, "block")
+        seed = streams.stateless_seed(0, "block")
         for chosen, expected in (
             ([3, 0], ["c", "a"]),
             ([1, 4], []),
@@ -165,7 +165,7 @@ class EqualityTest(ContributionsTestCase):
             _RANDOM,
             range(len(clients)),
             3,
-            seeds.stateless_seed(0, "block"),
+            streams.stateless_seed(0, "block"),
         )
         self.assertEqual(items, [])
 
@@ -179,7 +179,7 @@ class EqualityTest(ContributionsTestCase):
         ]
         mapped = self.mapped(clients)
         level = Level(_ABC, [range(16), range(64), range(256)])
-        seed = seeds.stateless_seed(0, "block")
+        seed = streams.stateless_seed(0, "block")
         for number in [0, 4095, 4096, 4097, 8191, 8192, 9999]:
             held = reference_items(clients[number], set(level.names))
             for bound in range(1, 4):
@@ -195,7 +195,7 @@ class GreedyTest(ContributionsTestCase):
     def test_counts_of_a_shared_prefix_add_up(self):
         # No word with a is as frequent as b, but all of them together are.
         mapped = self.mapped([{"ab": 2, "aca": 2, "a": 1, "bc": 4, "c": 3}])
-        seed = seeds.stateless_seed(1, "test")
+        seed = streams.stateless_seed(1, "test")
         items = Level(_ABC).items(mapped, _GREEDY, [0], 1, seed)
         self.assertEqual(items, ["a"])
         items = Level(_ABC).items(mapped, _GREEDY, [0], 2, seed)
@@ -209,13 +209,13 @@ class GreedyTest(ContributionsTestCase):
         # By spelling, ba stands between the two; b was not learned.
         mapped = self.mapped([{"ab": 1, "ba": 100, "ca": 2, "cb": 1}])
         level = Level(_ABC, [[0, 2]])
-        seed = seeds.stateless_seed(1, "test")
+        seed = streams.stateless_seed(1, "test")
         self.assertEqual(level.items(mapped, _GREEDY, [0], 1, seed), ["ca"])
 
     def test_large_counts_are_told_apart(self):
         clients = [{"a": 10**9, "b": 10**9 + 1, "c": 10**9 - 1}] * 64
         items = Level(_ABC).items(
-            self.mapped(clients), _GREEDY, range(64), 1, seeds.stateless_seed(1, "t")
+            self.mapped(clients), _GREEDY, range(64), 1, streams.stateless_seed(1, "t")
         )
         self.assertEqual(collections.Counter(items), {"b": 64})
 
@@ -228,7 +228,7 @@ class GreedyTest(ContributionsTestCase):
         mapped = self.mapped([words] * n)
         for bound in (2, 3):
             items = Level(_LETTERS).items(
-                mapped, _GREEDY, range(n), bound, seeds.stateless_seed(bound, "t")
+                mapped, _GREEDY, range(n), bound, streams.stateless_seed(bound, "t")
             )
             counts = collections.Counter(items)
             self.assertEqual(set(counts), set("abcd"))
@@ -283,7 +283,7 @@ class RandomTest(ContributionsTestCase):
         level = Level(_LETTERS, [range(8)])
         mapped = self.mapped([five, eight] * n)
         items = level.items(
-            mapped, _RANDOM, range(2 * n), 2, seeds.stateless_seed(1, "block")
+            mapped, _RANDOM, range(2 * n), 2, streams.stateless_seed(1, "block")
         )
         counts = collections.Counter(items)
         self.assertEqual(counts.total(), 4 * n)
@@ -299,7 +299,7 @@ class RandomTest(ContributionsTestCase):
         mapped = self.mapped([{c: 1 for c in "abcdefgh"}] * 50)
         draws = [
             Level(_LETTERS).items(
-                mapped, _RANDOM, range(50), 3, seeds.stateless_seed(number, "t")
+                mapped, _RANDOM, range(50), 3, streams.stateless_seed(number, "t")
             )
             for number in (1, 1, 2)
         ]

@@ -7,7 +7,7 @@ import numpy as np
 from absl.testing import absltest, parameterized
 from scipy import stats
 
-from federated_hh.privacy import hypergeometric
+from federated_hh.privacy import hypergeometric, voting_rounds
 
 
 def _exact(population: int, holders: int, cohort: int, threshold: int) -> Fraction:
@@ -75,7 +75,7 @@ class UpperTailTest(parameterized.TestCase):
 class PointUpperTest(parameterized.TestCase):
     def assert_above(self, population, holders, cohort, votes):
         held = np.array(holders)
-        found = hypergeometric.point_upper(population, held, cohort, votes)
+        found = voting_rounds.point_upper(population, held, cohort, votes)
         self.assertEqual(found.shape, held.shape)
         for k, chance in zip(held.tolist(), found.tolist(), strict=True):
             exact = Fraction(0)
@@ -111,7 +111,7 @@ class PointUpperTest(parameterized.TestCase):
     )
     def test_large_populations(self, population, cohort, votes):
         for k in (votes, votes + 1, 417, 2000):
-            found = hypergeometric.point_upper(
+            found = voting_rounds.point_upper(
                 population, np.array([k]), cohort, votes
             ).item()
             # C(k, x) (m)_x (n - m)_(k - x) / (n)_k, in falling factorials.
@@ -123,7 +123,7 @@ class PointUpperTest(parameterized.TestCase):
             self.assertLess(Fraction(found), exact * (1 + Fraction(2e-9)) + 1e-300)
 
     def test_probabilities_below_the_smallest_float(self):
-        found = hypergeometric.point_upper(10**6, np.array([2000]), 2000, 300).item()
+        found = voting_rounds.point_upper(10**6, np.array([2000]), 2000, 300).item()
         self.assertBetween(found, 1e-308, 1e-307)
 
 

@@ -11,8 +11,7 @@ from scipy import stats
 
 from federated_hh.privacy import drawn_noise, ledger
 from federated_hh.privacy.dp_ftrl import tree_aggregation
-from federated_hh.privacy.guarantee import Guarantee
-from federated_hh.privacy.neighbours import Adjacency
+from federated_hh.privacy.guarantee import Adjacency, Guarantee
 from federated_hh.privacy.triehh import guarantees as triehh
 from tests.federated_hh.privacy import enumeration
 from tests.federated_hh.privacy.triehh import triehh_law

@@ -6,7 +6,7 @@ import math
 import numpy as np
 from absl.testing import absltest, parameterized
 
-from federated_hh.privacy import printed_numbers
+from federated_hh.privacy import rounding
 
 
 class RoundedUpToTest(parameterized.TestCase):
@@ -25,13 +25,13 @@ class RoundedUpToTest(parameterized.TestCase):
         (200.5, 0, "201"),
     )
     def test_cases(self, value, places, shown):
-        self.assertEqual(printed_numbers.rounded_up_to(value, places), shown)
+        self.assertEqual(rounding.rounded_up_to(value, places), shown)
 
     def test_a_bound_stays_one_and_near(self):
         random = np.random.default_rng(0)
         for value in 10 ** random.uniform(-6, 12, 500):
             for places in (0, 1, 2, 4):
-                shown = printed_numbers.rounded_up_to(value, places)
+                shown = rounding.rounded_up_to(value, places)
                 found = fractions.Fraction(shown.replace(",", ""))
                 step = fractions.Fraction(1, 10**places)
                 self.assertGreaterEqual(found, value * (1 - 2e-12))
@@ -40,7 +40,7 @@ class RoundedUpToTest(parameterized.TestCase):
 
     def test_four_digits(self):
         for value, shown in ((1.23401, "1.235"), (2 + 1e-14, "2"), (1e-10, "1e-10")):
-            self.assertEqual(printed_numbers.rounded_up(value), shown)
+            self.assertEqual(rounding.rounded_up(value), shown)
 
 
 if __name__ == "__main__":

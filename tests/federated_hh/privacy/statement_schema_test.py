@@ -11,9 +11,8 @@ import math
 import jsonschema
 from absl.testing import absltest, parameterized
 
-from federated_hh.privacy import neighbours, realised, statement
-from federated_hh.privacy.guarantee import Guarantee
-from federated_hh.privacy.neighbours import Adjacency
+from federated_hh.privacy import guarantee, realised, statement
+from federated_hh.privacy.guarantee import Adjacency, Guarantee
 from tests import ROOT
 
 _FILE = ROOT / "federated_hh/privacy" / "statement.schema.json"
@@ -104,8 +103,8 @@ class StatementSchemaTest(parameterized.TestCase):
     def test_it_knows_all_names_of_units_and_adjacencies(self):
         definitions = self.schema["$defs"]
         for name, members in (
-            ("unit", neighbours.Unit),
-            ("adjacency", neighbours.Adjacency),
+            ("unit", guarantee.Unit),
+            ("adjacency", guarantee.Adjacency),
         ):
             self.assertEqual(
                 definitions[name]["enum"], [member.value for member in members]

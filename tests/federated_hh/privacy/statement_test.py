@@ -7,14 +7,12 @@ import math
 import numpy as np
 from absl.testing import absltest, parameterized
 
-from federated_hh.privacy import neighbours, realised, statement
+from federated_hh.privacy import guarantee, realised, statement
 from federated_hh.privacy import plan as plan_lib
-from federated_hh.privacy.guarantee import Guarantee
-from federated_hh.privacy.neighbours import Adjacency
+from federated_hh.privacy.guarantee import Adjacency, Guarantee
 from federated_hh.privacy.triehh import guarantees as triehh
 from federated_hh.privacy.triehh import plan as triehh_plan
 from federated_hh.privacy.triehh import statement as triehh_statement
-from federated_hh.privacy.triehh import theorem1 as triehh_theorem1
 from federated_hh.rounds import samplers
 
 _ROUNDS = realised.RealisedRounds(
@@ -97,7 +95,7 @@ class StatementTest(parameterized.TestCase):
         )
         for text in fields["definitions"].values():
             self.assertEqual(made.to_markdown().count(text), 1)
-        names = [each.value for each in (*neighbours.Unit, *Adjacency)]
+        names = [each.value for each in (*guarantee.Unit, *Adjacency)]
         self.assertLen(set(names), 6)
 
     def test_markdown_rounds_upper_bounds_up_and_names_all_points(self):
@@ -338,7 +336,7 @@ class TrieHHStatementTest(parameterized.TestCase):
         self.assertLess(all_runs.epsilon, 3 * one.epsilon)
         self.assertEqual(
             (printed.epsilon, printed.delta),
-            triehh_theorem1.guarantee(self.parameters),
+            triehh.theorem1(self.parameters),
         )
         self.assertIn("Theorem 1", printed.bound)
         self.assertIn("5 runs together", made.protected)

@@ -18,7 +18,7 @@ from unittest import mock
 import numpy as np
 from absl.testing import absltest, parameterized
 
-from federated_hh.privacy import hypergeometric, loss_composition
+from federated_hh.privacy import loss_composition
 from federated_hh.privacy import voting_rounds as triehh_curve
 from federated_hh.privacy.triehh import guarantees as triehh
 from tests.federated_hh.privacy.triehh import triehh_law
@@ -357,7 +357,7 @@ class MutantTest(parameterized.TestCase):
         self.assert_noticed(_changed(old, new))
 
     @parameterized.parameters(
-        (hypergeometric, "_LOG_SLACK"),
+        (triehh_curve, "_LOG_SLACK"),
         (loss_composition, "_RAISED"),
         (loss_composition, "_SLACK"),
     )

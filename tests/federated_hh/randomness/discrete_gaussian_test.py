@@ -12,7 +12,7 @@ import numpy as np
 from absl.testing import absltest, parameterized
 from scipy import stats
 
-from federated_hh.randomness import discrete_gaussian, keyed_bits
+from federated_hh.randomness import discrete_gaussian, streams
 
 _BINS = 1 << 15
 
@@ -144,7 +144,7 @@ class RoundedGaussianTest(parameterized.TestCase):
 
 class SampleTest(parameterized.TestCase):
     def _bits(self, *path):
-        return keyed_bits.KeyedBits(11, "sample", *path)
+        return streams.KeyedBits(11, "sample", *path)
 
     @parameterized.parameters(0.5, 3.0, 40.0)
     def test_small_ones(self, stddev):

@@ -8,7 +8,7 @@ from absl.testing import absltest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from scipy import stats
 
-from federated_hh.randomness import keyed_bits
+from federated_hh.randomness import streams
 
 
 class KeyedBitsTest(absltest.TestCase):
@@ -24,12 +24,12 @@ class KeyedBitsTest(absltest.TestCase):
             (b"i", b"3"),
         ):
             text += kind + bytes([len(data)]) + bytes(7) + data
-        bits = keyed_bits.KeyedBits(5, "noise", 7, b"\1\2")
+        bits = streams.KeyedBits(5, "noise", 7, b"\1\2")
         self.assertEqual(bits.bytes(3, 50), hashlib.shake_256(text).digest(50))
 
     def test_streams_differ(self):
         streams = [
-            keyed_bits.KeyedBits(*path).bytes(block, 16, purpose)
+            streams.KeyedBits(*path).bytes(block, 16, purpose)
             for path in (
                 (1,),
                 (2,),
@@ -44,13 +44,13 @@ class KeyedBitsTest(absltest.TestCase):
             for block, purpose in itertools.product((0, 1), ("", "x"))
         ]
         self.assertLen(set(streams), 36)
-        bits = keyed_bits.KeyedBits(1)
+        bits = streams.KeyedBits(1)
         np.testing.assert_array_equal(bits.words(4, 9)[:5], bits.words(4, 5))
 
     def test_words_are_uniform(self):
         # 2^20 words, each of their bytes: chi-square with 255 degrees of freedom,
         # false alarms below 1e-6 in all.
-        words = keyed_bits.KeyedBits(3, "uniform").words(0, 1 << 20)
+        words = streams.KeyedBits(3, "uniform").words(0, 1 << 20)
         for column in words.view(np.uint8).reshape(-1, 4).T:
             counts = np.bincount(column, minlength=256)
             self.assertGreater(stats.chisquare(counts).pvalue, 1e-7)
@@ -58,20 +58,20 @@ class KeyedBitsTest(absltest.TestCase):
     def test_encryption(self):
         # AES-256 of the counter 0, 1, ... under the stream's bytes, by hand.
         numbers = np.arange(-3, 1002)
-        bits = keyed_bits.KeyedBits(7, "state")
+        bits = streams.KeyedBits(7, "state")
         found = bits.encrypted(numbers)
         np.testing.assert_array_equal(bits.encrypted(found), numbers)
         counters = b"".join(i.to_bytes(16, "big") for i in range(503))
         block = Cipher(algorithms.AES(bits.bytes(0, 32, "cipher")), modes.ECB())
         pad = np.frombuffer(block.encryptor().update(counters), np.int64)[:1005]
         np.testing.assert_array_equal(found, numbers ^ pad)
-        other = keyed_bits.KeyedBits(7, "state", 1).encrypted(numbers)
+        other = streams.KeyedBits(7, "state", 1).encrypted(numbers)
         self.assertFalse(np.any(other == found))
 
     def test_bad_keys(self):
         for key in (-1, 2**128):
             with self.assertRaisesRegex(ValueError, r"to be in \[0, 2\^128\)"):
-                keyed_bits.KeyedBits(key)
+                streams.KeyedBits(key)
 
 
 if __name__ == "__main__":

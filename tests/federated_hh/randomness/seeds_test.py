@@ -3,7 +3,7 @@
 import numpy as np
 from absl.testing import absltest, parameterized
 
-from federated_hh.randomness import seeds
+from federated_hh.randomness import streams
 
 
 class SeedsTest(parameterized.TestCase):
@@ -19,20 +19,20 @@ class SeedsTest(parameterized.TestCase):
             (1, "a", 1, 0),
             (1, "a", 1, 0, 0),
         ]
-        states = {seeds.derive(*name).generate_state(4).tobytes() for name in names}
+        states = {streams.derive(*name).generate_state(4).tobytes() for name in names}
         self.assertLen(states, len(names))
 
     def test_same_name_same_stream(self):
         self.assertEqual(
-            seeds.generator(7, "x", 3).random(), seeds.generator(7, "x", 3).random()
+            streams.generator(7, "x", 3).random(), streams.generator(7, "x", 3).random()
         )
-        seed = seeds.stateless_seed(7, "x", 3)
+        seed = streams.stateless_seed(7, "x", 3)
         self.assertEqual((seed.dtype, seed.shape), (np.int32, (2,)))
 
     @parameterized.parameters(((-1, "a"),), ((1, -2),))
     def test_negative_numbers_are_refused(self, name):
         with self.assertRaisesRegex(ValueError, "-"):
-            seeds.derive(*name)
+            streams.derive(*name)
 
 
 if __name__ == "__main__":

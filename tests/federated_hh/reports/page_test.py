@@ -16,7 +16,7 @@ from absl.testing import absltest
 
 from federated_hh.files import installation, tables
 from federated_hh.randomness import noise_keys
-from federated_hh.reports import page, page_blocks, plots
+from federated_hh.reports import default_page, page, page_blocks, plots
 from federated_hh.run_directory import directory as run_directory
 from tests import ROOT
 
@@ -304,7 +304,7 @@ class PageTest(PageTestCase):
 class DefaultPageTest(PageTestCase):
     def write(self, metrics, simulator_metrics):
         words = pd.DataFrame({"word": [f"w{i}" for i in range(45)]})
-        page.write_default(
+        default_page.write(
             self.directory,
             "My algorithm",
             released={"heavy_hitters": words},

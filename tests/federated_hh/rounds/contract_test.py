@@ -24,11 +24,11 @@ import tensorflow as tf
 import tensorflow_federated as tff
 from absl.testing import absltest, parameterized
 
-from federated_hh.files import memory, software
+from federated_hh.files import freed_memory, memory, software
 from federated_hh.privacy import plan as plan_lib
 from federated_hh.randomness import identities, noise_keys, streams
 from federated_hh.reports import page
-from federated_hh.rounds import codec, experiment, record, run, steps
+from federated_hh.rounds import checkpoints, experiment, record, run, steps
 from federated_hh.run_directory import directory as run_directory
 from federated_hh.run_directory import files as run_files
 from federated_hh.runtime import runtime
@@ -137,7 +137,7 @@ class ContractTestCase(parameterized.TestCase):
     def setUpClass(cls):
         super().setUpClass()
         # Each of hundreds of runs would look at all that is imported.
-        cls.enterClassContext(memory.quick_collections())
+        cls.enterClassContext(freed_memory.quick_collections())
 
     def setUp(self):
         super().setUp()
@@ -248,8 +248,8 @@ class KilledTest(ContractTestCase):
                     done = self.start(case, algorithm, path, resume=resume)
                 self.assertEqual(self.bytes_of(path), expected)
                 self.assertEqual(
-                    [codec.digest(state) for state in done.outcome.states],
-                    [codec.digest(state) for state in whole.outcome.states],
+                    [checkpoints.digest(state) for state in done.outcome.states],
+                    [checkpoints.digest(state) for state in whole.outcome.states],
                 )
                 self.assertEqual(
                     self.steps_in_tensorboard(path),
@@ -574,7 +574,7 @@ class StatementTest(ContractTestCase):
         def spoil(observed):
             arrays = {}
             seen = (observed.state, observed.total, observed.released)
-            codec.encode(seen, arrays)
+            checkpoints.encode(seen, arrays)
             for array in arrays.values():
                 with self.assertRaises(ValueError):
                     array[...] = 0
@@ -584,7 +584,7 @@ class StatementTest(ContractTestCase):
         observers = (*contract_cases.CASES[case].observers, spoil)
         found = self.start(case, self.make(case), observers=observers).outcome.states
         for one, other in zip(expected, found, strict=True):
-            self.assertEqual(codec.digest(one), codec.digest(other))
+            self.assertEqual(checkpoints.digest(one), checkpoints.digest(other))
 
 
 def _smallest_epsilons(made):

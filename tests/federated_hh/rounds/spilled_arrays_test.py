@@ -12,7 +12,7 @@ import numpy as np
 import psutil
 from absl.testing import absltest
 
-from federated_hh.files import memory
+from federated_hh.files import freed_memory
 from federated_hh.populations.synthetic import word_list
 from federated_hh.randomness import integer_noise, noise_keys
 from federated_hh.rounds import experiment, steps
@@ -81,7 +81,7 @@ class ParkedTest(absltest.TestCase):
         process = psutil.Process()
 
         def own_bytes():
-            memory.return_freed()
+            freed_memory.return_freed()
             found = process.memory_info()
             return found.rss - found.shared
 

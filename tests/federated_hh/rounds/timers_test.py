@@ -14,7 +14,7 @@ from scipy import stats
 
 from federated_hh.privacy.dp_ftrl import participation_table
 from federated_hh.randomness import streams
-from federated_hh.rounds import checkpoints, codec, timers
+from federated_hh.rounds import checkpoints, timers
 from federated_hh.run_directory import files as run_files
 
 _ALARM = 1e-6
@@ -189,12 +189,14 @@ class LimitsTest(parameterized.TestCase):
         folder = run_files.RunFiles(pathlib.Path(self.create_tempdir()))
         saved = checkpoints.write(folder, "state.npz", states[5])
         tree, arrays = checkpoints.read(folder.path, saved)
-        state = codec.decode(timers.Participation, tree, arrays)
+        state = checkpoints.decode(timers.Participation, tree, arrays)
         continued, again = run(rule, 7, state, first=5)
         for one, other in zip(cohorts[5:], again, strict=True):
             np.testing.assert_array_equal(one.cohort, other.cohort)
             self.assertEqual(one.metrics, other.metrics)
-        self.assertEqual(codec.digest(continued[-1]), codec.digest(states[-1]))
+        self.assertEqual(
+            checkpoints.digest(continued[-1]), checkpoints.digest(states[-1])
+        )
 
     def test_metrics_are_those_of_the_table(self):
         rule = timers.Timers(num_clients=50, cohort_size=4, num_rounds=30)

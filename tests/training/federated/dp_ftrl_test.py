@@ -13,9 +13,9 @@ from federated_hh.populations.columns import client_text
 from federated_hh.privacy import plan as plan_lib
 from federated_hh.privacy.dp_ftrl import model_updates, update_noise
 from federated_hh.privacy.dp_ftrl import plan as training_plan
-from federated_hh.privacy.neighbours import Adjacency
+from federated_hh.privacy.guarantee import Adjacency
 from federated_hh.randomness import identities, integer_noise, noise_keys
-from federated_hh.rounds import codec, masked_sums, steps, timers
+from federated_hh.rounds import checkpoints, masked_sums, steps, timers
 from federated_hh.rounds.secure_sum_options import SecureSumOptions
 from tests.training import training_test_case as common
 from training.federated import client_update, dp_ftrl, model_average, server_optimizers
@@ -409,7 +409,7 @@ class NoiseOfOtherRunsTest(parameterized.TestCase):
             server = Server(noise_key=noise_key)
             server.update(random_sums(1))
             arrays = {}
-            codec.encode(server.place, arrays)
+            checkpoints.encode(server.place, arrays)
             arrays["history"] = np.frombuffer(server.place.history, np.uint8)
             found.append(arrays)
         names = [

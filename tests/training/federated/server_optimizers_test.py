@@ -6,7 +6,7 @@ import numpy as np
 import tensorflow as tf
 from absl.testing import absltest, parameterized
 
-from federated_hh.rounds import codec
+from federated_hh.rounds import checkpoints
 from training.federated import server_optimizers as lib
 
 _SHAPES = {"b": (3, 2), "a": (4,)}
@@ -72,12 +72,12 @@ class ServerOptimizersTest(parameterized.TestCase):
     def test_it_goes_on_from_what_was_saved(self, kind):
         optimizer = kind(0.1)
         saved = {}
-        tree = codec.encode(walk(optimizer, 4), saved)
+        tree = checkpoints.encode(walk(optimizer, 4), saved)
         arrays = collections.OrderedDict[str, np.ndarray]
-        begin = codec.decode(tuple[arrays, arrays], tree, saved)
+        begin = checkpoints.decode(tuple[arrays, arrays], tree, saved)
         found = walk(optimizer, 7, first=4, begin=begin)
         expected = walk(optimizer, 7)
-        self.assertEqual(codec.digest(found), codec.digest(expected))
+        self.assertEqual(checkpoints.digest(found), checkpoints.digest(expected))
         # The settings are the run's, and in no checkpoint.
         names = {"accumulator/a", "accumulator/b"}
         if kind is not lib.Sgdm:

@@ -10,8 +10,9 @@ from absl.testing import absltest, parameterized
 from scipy import linalg
 
 from examples import decaying_noise
-from federated_hh.privacy import neighbours, realised
+from federated_hh.privacy import guarantee as guarantee_lib
 from federated_hh.privacy import plan as plan_lib
+from federated_hh.privacy import realised
 from federated_hh.privacy.dp_ftrl import (
     blt,
     correlated_noise,
@@ -81,7 +82,7 @@ def so_far(record):
     ]
 
 
-def rho_of(statement, adjacency=neighbours.Adjacency.ZERO_OUT):
+def rho_of(statement, adjacency=guarantee_lib.Adjacency.ZERO_OUT):
     (found,) = [g for g in statement.guarantees if g.adjacency is adjacency]
     return found.rho
 
@@ -260,14 +261,14 @@ class AdjacencyTest(parameterized.TestCase):
         is_adaptive = bool(options)
         units = update_noise.COUNT_UNIT
         count_noise = mechanism.count_stddev() if is_adaptive else math.inf
-        worst = dict.fromkeys(neighbours.Adjacency, 0.0)
+        worst = dict.fromkeys(guarantee_lib.Adjacency, 0.0)
         # A client's update, in one of two directions, and its bit, in an integer sum
         # of twice the number of clients below, less their number.
         held = [(u, bit) for u in (-1, 0, 1) for bit in (-1, 1)]
         moves = {
-            neighbours.Adjacency.ZERO_OUT: {(u, bit) for u, bit in held},
-            neighbours.Adjacency.EMPTIED: {(u, bit - 1) for u, bit in held},
-            neighbours.Adjacency.REPLACE_CLIENT: {
+            guarantee_lib.Adjacency.ZERO_OUT: {(u, bit) for u, bit in held},
+            guarantee_lib.Adjacency.EMPTIED: {(u, bit - 1) for u, bit in held},
+            guarantee_lib.Adjacency.REPLACE_CLIENT: {
                 (u - v, bit - other) for u, bit in held for v, other in held
             },
         }
@@ -307,7 +308,7 @@ class AdjacencyTest(parameterized.TestCase):
         exact = sum(
             1 / mechanism.delta_multiplier(t) ** 2 + 1 / 1.5**2 for t in range(3)
         )
-        emptied = rho_of(statement, neighbours.Adjacency.EMPTIED)
+        emptied = rho_of(statement, guarantee_lib.Adjacency.EMPTIED)
         self.assertBetween(emptied, exact / 2, 7 / 3 * rho_of(statement) * (1 + 1e-9))
 
     def test_where_clients_without_sentences_are_left_out(self):
@@ -421,7 +422,7 @@ class PlannedTest(parameterized.TestCase):
         self.assertEqual(emptied.epsilon, guarantee.epsilon)
         self.assertAlmostEqual(guarantee.rho, 60 / 98)
         self.assertAlmostEqual(guarantee.epsilon, 7.3199, places=3)
-        self.assertIs(guarantee.adjacency, neighbours.Adjacency.ZERO_OUT)
+        self.assertIs(guarantee.adjacency, guarantee_lib.Adjacency.ZERO_OUT)
         self.assertEqual(guarantee.noise_rounds, 1300)
         self.assertEqual(statement.parameters["MaxP"], 4)
         self.assertIn("Algorithm 1", statement.to_markdown())

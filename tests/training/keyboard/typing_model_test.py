@@ -7,7 +7,7 @@ from absl.testing import absltest, parameterized
 from scipy import stats
 
 from federated_hh.populations import vocabulary
-from federated_hh.randomness import seeds
+from federated_hh.randomness import streams
 from training.keyboard import layout as keyboard_layout
 from training.keyboard import options as keyboard_options
 from training.keyboard import typing_model as keyboard_typing
@@ -93,7 +93,7 @@ class TouchTypistTest(parameterized.TestCase):
         """Every word of the right length at every place, the best ones first."""
         layout = keyboard_layout.KeyboardLayout.qwerty()
         total = sum(len(words[token - 4]) for token in wanted)
-        errors = seeds.generator(seed, "touches", client).standard_normal((total, 2))
+        errors = streams.generator(seed, "touches", client).standard_normal((total, 2))
         for token in wanted:
             word = words[token - 4]
             error, errors = errors[: len(word)], errors[len(word) :]

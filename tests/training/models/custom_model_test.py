@@ -12,14 +12,14 @@ import pandas as pd
 import tensorflow as tf
 from absl.testing import absltest, parameterized
 
-from federated_hh.files import custom_code
+from federated_hh.files import software
 from federated_hh.populations import vocabulary as vocabulary_lib
 from federated_hh.populations.columns import client_text
 from federated_hh.privacy.dp_ftrl import plan as training_plan
 from federated_hh.privacy.dp_ftrl import update_noise
 from federated_hh.randomness import noise_keys
 from federated_hh.reports import plots
-from federated_hh.rounds import codec, experiment, timers
+from federated_hh.rounds import checkpoints, experiment, timers
 from tests import ROOT, forked_programs
 from tests.training import training_test_case as common
 from training.federated import initial_model, preparation, server_optimizers
@@ -267,16 +267,16 @@ class CustomModelTest(parameterized.TestCase):
         # As of another process: the model is made again.
         again = experiment.run_experiment(self.algorithm(), cut, seed=1, resume=True)
         found, expected = (one.outcome.states[0].weights for one in (again, done))
-        self.assertEqual(codec.digest(found), codec.digest(expected))
+        self.assertEqual(checkpoints.digest(found), checkpoints.digest(expected))
         first = algorithm.initialize(0).weights
-        self.assertNotEqual(codec.digest(first), codec.digest(expected))
+        self.assertNotEqual(checkpoints.digest(first), checkpoints.digest(expected))
 
     def test_its_code_is_the_runs(self):
-        digest = custom_code.digest([self.algorithm()])
-        self.assertEqual(custom_code.digest([self.algorithm()]), digest)
+        digest = software.custom_digest([self.algorithm()])
+        self.assertEqual(software.custom_digest([self.algorithm()]), digest)
         with open(self.scratch / "gru_model.py", "a") as file:
             file.write("# another\n")
-        self.assertNotEqual(custom_code.digest([self.algorithm()]), digest)
+        self.assertNotEqual(software.custom_digest([self.algorithm()]), digest)
 
     def test_the_program(self):
         # The example of the guide, as it says: trained on public text, then by a run

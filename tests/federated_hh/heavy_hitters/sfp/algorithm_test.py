@@ -20,8 +20,8 @@ from federated_hh.heavy_hitters.sfp import options as sfp_options
 from federated_hh.populations.columns import client_words
 from federated_hh.populations.options import population_options
 from federated_hh.privacy import plan as plan_lib
+from federated_hh.privacy.guarantee import Unit
 from federated_hh.privacy.local import sketch_plan
-from federated_hh.privacy.neighbours import Unit
 from federated_hh.privacy.shuffle import closed_forms
 from federated_hh.randomness import noise_keys, streams
 from federated_hh.rounds import steps

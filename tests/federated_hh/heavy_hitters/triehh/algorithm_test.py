@@ -17,7 +17,7 @@ from federated_hh.heavy_hitters import selection as selection_lib
 from federated_hh.heavy_hitters.triehh import algorithm as triehh
 from federated_hh.populations.columns import client_words
 from federated_hh.privacy.triehh import guarantees as triehh_privacy
-from federated_hh.randomness import noise_keys, seeds
+from federated_hh.randomness import noise_keys, streams
 from federated_hh.rounds import steps
 from federated_hh.runtime import runtime
 
@@ -228,7 +228,7 @@ class SelectionTest(TrieHHTestCase):
         self.assertGreater(stats.chisquare(votes.ravel(), expected).pvalue, 1e-6)
 
     def test_bits_of_a_place_do_not_depend_on_the_block(self):
-        seed = seeds.stateless_seed(3, "test")
+        seed = streams.stateless_seed(3, "test")
         whole = selection_lib.random_bits(seed, np.int64(0), np.int32(1000))
         parts = [
             selection_lib.random_bits(seed, np.int64(first), np.int32(count))

@@ -14,12 +14,7 @@ import pyarrow as pa
 from absl.testing import absltest, parameterized
 
 from federated_hh.files import population_error, verified_files
-from federated_hh.populations.columns import (
-    client_text,
-    client_words,
-    column_metadata,
-    raw_columns,
-)
+from federated_hh.populations.columns import client_text, client_words, raw_columns
 
 _ROWS = [("ann", [("sun", 2), ("moon", 1)]), ("bob", []), ("cid", [("sea", 7)])]
 _TEXT = [("ann", [[0, 1], [2]]), ("bob", [[2**31 - 1]])]
@@ -223,7 +218,7 @@ class HostileColumnsTest(parameterized.TestCase):
         }
         digest = hashlib.sha256(contents).hexdigest()
         files[name] = verified_files.WrittenFile(len(contents), digest)
-        column_metadata.write(self.directory, metadata, files)
+        raw_columns.write_metadata(self.directory, metadata, files)
 
     @parameterized.parameters(
         ("row_splits", np.int64([0, 2, 1, 3]), "a row has length -1"),
@@ -277,7 +272,7 @@ class HostileColumnsTest(parameterized.TestCase):
             for file, written in metadata["files"].items()
         }
         metadata |= {"entry_bytes": entry_bytes, "count_bits": count_bits}
-        column_metadata.write(self.directory, metadata, files)
+        raw_columns.write_metadata(self.directory, metadata, files)
         with self.assertRaisesRegex(
             population_error.PopulationError, "population.json is damaged"
         ):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from federated_hh.files import population_error
 from federated_hh.populations import population
-from federated_hh.populations.columns import client_text, client_words, column_metadata
+from federated_hh.populations.columns import client_text, client_words, raw_columns
 from federated_hh.populations.options import population_options
 
 _ROWS = [("ann", [("sun", 2), ("moon", 1)]), ("bob", []), ("cid", [("sea", 7)])]
@@ -81,7 +81,7 @@ class HostileMetadataTest(parameterized.TestCase):
         self._check_refused()
 
     def test_a_directory_and_a_giant_in_its_place(self):
-        with mock.patch.object(column_metadata, "_MAX_BYTES", 10):
+        with mock.patch.object(raw_columns, "_MAX_BYTES", 10):
             self._check_refused()
         self.file.unlink()
         self.file.mkdir()
@@ -116,7 +116,7 @@ class HostileMetadataTest(parameterized.TestCase):
             if name not in written or value == written[name]:
                 continue
             metadata = dict(written, **{name: value})
-            metadata["digest"] = column_metadata._digest(metadata)
+            metadata["digest"] = raw_columns._digest(metadata)
             file = directory / "population.json"
             file.write_text(json.dumps(metadata))
             with self.assertRaisesRegex(ValueError, str(directory)):
@@ -127,7 +127,7 @@ class HostileMetadataTest(parameterized.TestCase):
         outside.write_bytes(b"")
         metadata = copy.deepcopy(self.written)
         metadata["files"]["../outside.bin"] = metadata["files"]["entries.bin"]
-        metadata["digest"] = column_metadata._digest(metadata)
+        metadata["digest"] = raw_columns._digest(metadata)
         self.file.write_text(json.dumps(metadata))
         with self.assertRaisesRegex(ValueError, "is no name of a column's file"):
             client_words.ClientWords.open(self.directory)

@@ -7,7 +7,7 @@ import pathlib
 from absl.testing import absltest
 
 from federated_hh.files import population_error
-from federated_hh.populations.columns import prepared_data
+from studies import data_parts
 
 
 class JoinPartsTest(absltest.TestCase):
@@ -21,10 +21,10 @@ class JoinPartsTest(absltest.TestCase):
         for number, text in enumerate(texts):
             path = self.folder / folder / f"posts-{number}.jsonl.xz"
             path.write_bytes(lzma.compress(text.encode()))
-        return prepared_data.parts_of(self.folder, f"{folder}/posts-*.jsonl.xz")
+        return data_parts.parts_of(self.folder, f"{folder}/posts-*.jsonl.xz")
 
     def _joined(self, *parts: pathlib.Path) -> pathlib.Path:
-        return prepared_data.join_parts(parts, self.cache, "posts.jsonl.xz")
+        return data_parts.join_parts(parts, self.cache, "posts.jsonl.xz")
 
     def test_lines_of_all_parts_in_order(self):
         joined = self._joined(*self._parts("data", "one\ntwo\n", "three\n"))
@@ -62,7 +62,7 @@ class JoinPartsTest(absltest.TestCase):
         with self.assertRaisesRegex(population_error.PopulationError, "lost"):
             self._joined(one, lost)
         with self.assertRaisesRegex(population_error.PopulationError, "no file"):
-            prepared_data.parts_of(self.folder, "data/letters-*")
+            data_parts.parts_of(self.folder, "data/letters-*")
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from federated_hh.files import memory, population_error
+from federated_hh.files import freed_memory, population_error
 from federated_hh.populations.columns import client_words, column_writer
 from federated_hh.populations.languages import tokenizers
 from federated_hh.populations.options import population_options
@@ -123,7 +123,7 @@ class WordListTest(absltest.TestCase):
         wordfreq.get_frequency_dict("en", "large")
         words = word_list.english()
         self.assertIs(word_list.english(), words)
-        memory.forget()
+        freed_memory.forget()
         self.assertIsNot(word_list.english(), words)
         self.assertEqual(word_list.english(), words)
         # The package itself keeps nothing.

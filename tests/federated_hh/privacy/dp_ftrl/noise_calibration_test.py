@@ -4,7 +4,6 @@ import math
 
 from absl.testing import absltest, parameterized
 
-from federated_hh.privacy import neighbours
 from federated_hh.privacy.dp_ftrl import noise_calibration
 from federated_hh.privacy.dp_ftrl.tree_aggregation import TreeAggregation
 
@@ -110,7 +109,7 @@ class LocalEpsilonTest(parameterized.TestCase):
             of_all = [
                 guarantee.epsilon
                 for guarantee in stated
-                if guarantee.unit is neighbours.Unit.ITEM
+                if guarantee.unit is guarantee.Unit.ITEM
                 and guarantee.delta
                 and not guarantee.of_one_repeat
             ]

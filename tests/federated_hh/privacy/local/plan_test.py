@@ -9,8 +9,8 @@ from absl.testing import absltest, parameterized
 
 from federated_hh.privacy import plan as plan_lib
 from federated_hh.privacy import realised
+from federated_hh.privacy.guarantee import Unit
 from federated_hh.privacy.local import plan as local_reports_plan
-from federated_hh.privacy.neighbours import Unit
 from federated_hh.privacy.shuffle import clones
 from federated_hh.randomness import noise_keys, streams
 from federated_hh.rounds import samplers, steps

@@ -6,10 +6,11 @@ from unittest import mock
 
 from absl.testing import absltest, parameterized
 
-from federated_hh.privacy import neighbours, statement
+from federated_hh.privacy import guarantee as guarantee_lib
+from federated_hh.privacy import statement
+from federated_hh.privacy.guarantee import Unit
 from federated_hh.privacy.local import plan as local_plan
 from federated_hh.privacy.local import report_guarantees
-from federated_hh.privacy.neighbours import Unit
 from federated_hh.privacy.shuffle import amplification as shuffling
 from tests.federated_hh.privacy import enumeration
 
@@ -86,7 +87,7 @@ class LdpTrieHHStatementTest(parameterized.TestCase):
                     found[bound].delta, 0 if bound == "local DP" else 1e-10
                 )
                 self.assertIs(
-                    found[bound].adjacency, neighbours.Adjacency.REPLACE_ONE_ITEM
+                    found[bound].adjacency, guarantee_lib.Adjacency.REPLACE_ONE_ITEM
                 )
 
     def test_the_worst_level_counts_wherever_it_is(self):
@@ -183,7 +184,7 @@ class LdpTrieHHStatementTest(parameterized.TestCase):
             if "For all 3 repeats together." in g.assumptions
         ]
         central_user, emptied, central, local_user, local = together
-        self.assertIs(emptied.adjacency, neighbours.Adjacency.EMPTIED)
+        self.assertIs(emptied.adjacency, guarantee_lib.Adjacency.EMPTIED)
         # 18.3 and 26.1: emptying moves one total by B; replacing may move two by B.
         self.assertBetween(
             emptied.epsilon, 0.65 * central_user.epsilon, 0.71 * central_user.epsilon
@@ -219,7 +220,7 @@ class LdpTrieHHStatementTest(parameterized.TestCase):
     def test_no_word_of_an_emptied_client_without_a_smaller_bound(self, **changes):
         found = _statement(**{"domain_sizes": [10_001], **changes}).guarantees
         self.assertNotIn(
-            neighbours.Adjacency.EMPTIED, [each.adjacency for each in found]
+            guarantee_lib.Adjacency.EMPTIED, [each.adjacency for each in found]
         )
 
     def test_participation_over_repeats(self):

@@ -6,7 +6,7 @@ import os
 import numpy as np
 from absl.testing import absltest, parameterized
 
-from federated_hh.privacy import neighbours
+from federated_hh.privacy import guarantee
 from federated_hh.privacy.shuffle import amplification as shuffling
 from federated_hh.privacy.shuffle import blanket, clones
 from federated_hh.privacy.shuffle.amplification import Method, Randomizer, Reports
@@ -175,7 +175,7 @@ class AmplifyTest(parameterized.TestCase):
             ).epsilon
         self.assertEqual(best.epsilon, min(named.values()))
         self.assertEqual(named[best.bound], best.epsilon)
-        self.assertIs(best.adjacency, neighbours.Adjacency.REPLACE_ONE_ITEM)
+        self.assertIs(best.adjacency, guarantee.Adjacency.REPLACE_ONE_ITEM)
 
     def test_no_amplification_is_local_dp(self):
         reports = Reports(randomizer=Randomizer.SYMMETRIC_ONE_HOT, local_epsilon=5.0)

@@ -8,6 +8,7 @@ from absl.testing import absltest, parameterized
 
 from federated_hh.privacy import voting_rounds as triehh_curve
 from federated_hh.privacy.triehh import guarantees as triehh
+from federated_hh.privacy.triehh import solver as triehh_solver
 
 
 def _tail(n: int, holders: int, cohort: int, threshold: int) -> fractions.Fraction:
@@ -75,11 +76,11 @@ class DiscoveryRateTest(parameterized.TestCase):
     def test_holders_needed_is_the_smallest(self):
         parameters = triehh.TrieHHParameters(300, 60, 8, 5)
         for rate in (0.05, 0.5, 0.9, 0.999):
-            needed = triehh.holders_needed(parameters, rate)
+            needed = triehh_solver.holders_needed(parameters, rate)
             self.assertGreaterEqual(_tail(300, needed, 60, 8) ** 5, rate)
             self.assertLess(_tail(300, needed - 1, 60, 8) ** 5, rate)
         nothing = triehh.TrieHHParameters(300, 7, 8, 5)
-        self.assertIsNone(triehh.holders_needed(nothing, 0.9))
+        self.assertIsNone(triehh_solver.holders_needed(nothing, 0.9))
 
 
 if __name__ == "__main__":

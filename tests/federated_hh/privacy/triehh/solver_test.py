@@ -93,7 +93,7 @@ class SolveTest(parameterized.TestCase):
             (tight, ours[2]),
             (given, holders),
         ):
-            self.assertEqual(triehh.holders_needed(parameters, 0.9), needed)
+            self.assertEqual(triehh_solver.holders_needed(parameters, 0.9), needed)
             self.assertGreaterEqual(_rate(needed, parameters), 0.9)
             self.assertLess(_rate(needed - 1, parameters), 0.9)
             self.assertLessEqual(parameters.voting_rounds().epsilon(delta), epsilon)
@@ -118,7 +118,7 @@ class SolveTest(parameterized.TestCase):
             discovery_rate=rate,
         )
         self.assertEqual(
-            triehh.holders_needed(parameters, rate),
+            triehh_solver.holders_needed(parameters, rate),
             _fewest_holders(n, length, epsilon, delta, rate),
         )
 

@@ -61,7 +61,7 @@ class Theorem1Test(parameterized.TestCase):
 
     def test_closed_form_as_printed(self):
         parameters = triehh.TrieHHParameters(10**6, 12084, 15, 10)
-        epsilon, delta = theorem1.guarantee(parameters)
+        epsilon, delta = triehh.theorem1(parameters)
         printed = 10 * math.log(1 + 1 / (1000 / (parameters.gamma * 15) - 1))
         self.assertAlmostEqual(epsilon, printed, places=12)
         self.assertAlmostEqual(
@@ -99,14 +99,14 @@ class Theorem1Test(parameterized.TestCase):
             except ValueError:
                 continue
             solved += 1
-            got = theorem1.guarantee(parameters)
+            got = triehh.theorem1(parameters)
             self.assertLessEqual(got[0], epsilon)
             self.assertLessEqual(got[1], delta)
             larger = triehh.TrieHHParameters(
                 n, parameters.cohort_size + 1, parameters.threshold, length
             )
-            if theorem1.violated_condition(larger) is None:
-                self.assertGreater(theorem1.guarantee(larger)[0], epsilon)
+            if triehh.theorem1_violation(larger) is None:
+                self.assertGreater(triehh.theorem1(larger)[0], epsilon)
         self.assertGreater(solved, 700)
 
     def test_refuses_outside_theorem_1(self):
@@ -117,9 +117,9 @@ class Theorem1Test(parameterized.TestCase):
             ((10**4, 910, 10, 10), "gamma <= sqrt"),
         ):
             with self.assertRaisesRegex(ValueError, condition):
-                theorem1.guarantee(triehh.TrieHHParameters(*parameters))
+                triehh.theorem1(triehh.TrieHHParameters(*parameters))
         for parameters in ((10**4, 100, 10, 10), (10**4, 909, 10, 10)):
-            theorem1.guarantee(triehh.TrieHHParameters(*parameters))
+            triehh.theorem1(triehh.TrieHHParameters(*parameters))
 
     @parameterized.parameters(
         ({"epsilon": -1.0}, "epsilon"),
@@ -149,7 +149,7 @@ class ExactLawTest(parameterized.TestCase):
     @parameterized.parameters((30, 6, 4), (36, 6, 4), (40, 8, 4), (54, 9, 5))
     def test_delta_is_never_above_theorem_1(self, n, cohort, threshold):
         parameters = triehh.TrieHHParameters(n, cohort, threshold, 3)
-        epsilon, delta = theorem1.guarantee(parameters)
+        epsilon, delta = triehh.theorem1(parameters)
         generator = np.random.default_rng(n)
         for mine in _WORDS:
             shares = generator.dirichlet(np.full(len(_WORDS) + 1, 0.7))
@@ -165,7 +165,7 @@ class ExactLawTest(parameterized.TestCase):
     def test_redrawing_users_stay_within_the_same_delta(self):
         # Corollary 2 of Zhu et al.
         parameters = triehh.TrieHHParameters(36, 6, 4, 3)
-        epsilon, delta = theorem1.guarantee(parameters)
+        epsilon, delta = triehh.theorem1(parameters)
         half = fractions.Fraction(1, 2)
         generator = np.random.default_rng(5)
         for pair in itertools.combinations(_WORDS, 2):
@@ -186,10 +186,10 @@ class ExactLawTest(parameterized.TestCase):
             theta = int(generator.integers(4, 30))
             cohort = int(n ** generator.uniform(0.5, 0.9))
             parameters = triehh.TrieHHParameters(n, cohort, theta, 10)
-            if theorem1.violated_condition(parameters) is not None:
+            if triehh.theorem1_violation(parameters) is not None:
                 continue
             compared += 1
-            epsilon, delta = theorem1.guarantee(parameters)
+            epsilon, delta = triehh.theorem1(parameters)
             rounds = parameters.voting_rounds()
             self.assertLess(rounds.delta(epsilon), delta)
             self.assertLessEqual(rounds.epsilon(delta), epsilon)

@@ -70,11 +70,11 @@ class TrieHHDetectionTest(parameterized.TestCase):
         }
         given, users, epsilon = by_setting.values()
         # The command of the accounting and the solver's own search agree.
-        needed = triehh.holders_needed(own.parameters, 0.9)
+        needed = triehh_solver.holders_needed(own.parameters, 0.9)
         self.assertEqual(given["holders"], needed)
         self.assertEqual(users["population"], 200_000)
         more = solve(**request | {"population_size": 200_000, "delta": 1 / 200_000**2})
-        self.assertEqual(users["holders"], triehh.holders_needed(more, 0.9))
+        self.assertEqual(users["holders"], triehh_solver.holders_needed(more, 0.9))
         self.assertLess(users["share"], given["share"] / 5)
         self.assertLess(epsilon["share"], given["share"])
         text = detection.sentences(table)
@@ -91,7 +91,7 @@ class TrieHHDetectionTest(parameterized.TestCase):
         settings = triehh_detection.alternatives(own, solve, request)
         self.assertEqual(settings[-1].name, f"cohorts of {best.cohort_size:,}")
         table = detection.rows(settings, [0.9], 5)
-        self.assertEqual(table[-1]["holders"], triehh.holders_needed(best, 0.9))
+        self.assertEqual(table[-1]["holders"], triehh_solver.holders_needed(best, 0.9))
         self.assertLess(table[-1]["holders"], table[0]["holders"])
 
 

@@ -6,7 +6,7 @@ from unittest import mock
 import numpy as np
 from absl.testing import absltest, parameterized
 
-from federated_hh.randomness import keyed_bits
+from federated_hh.randomness import streams
 from federated_hh.runtime.masking import shamir
 
 _P = 65537
@@ -33,7 +33,7 @@ def _at_zero(points, values):
 class ShamirTest(parameterized.TestCase):
     def setUp(self):
         super().setUp()
-        self.bits = keyed_bits.KeyedBits(5, "shamir")
+        self.bits = streams.KeyedBits(5, "shamir")
 
     @parameterized.parameters(bytes(32), b"\xff" * 32, bytes(range(32)))
     def test_any_threshold_of_shares_opens(self, secret):

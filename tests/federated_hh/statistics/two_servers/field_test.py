@@ -3,7 +3,7 @@
 import numpy as np
 from absl.testing import absltest, parameterized
 
-from federated_hh.randomness import keyed_bits
+from federated_hh.randomness import streams
 from federated_hh.statistics.two_servers import field as field_lib
 
 
@@ -61,7 +61,7 @@ class FieldTest(parameterized.TestCase):
 
     def test_random_values_are_uniform_and_a_function_of_the_stream(self):
         field = field_lib.Field(3)
-        bits = keyed_bits.KeyedBits(5, "values")
+        bits = streams.KeyedBits(5, "values")
         drawn = field.random(bits, 7000, 3)
         self.assertEqual(drawn.shape, (7000, 3))
         counts = np.bincount(drawn.reshape(-1).astype(int), minlength=8)
@@ -69,7 +69,7 @@ class FieldTest(parameterized.TestCase):
         # Five standard deviations of a count.
         self.assertLess(np.abs(counts[:7] - 3000).max(), 5 * np.sqrt(3000))
         np.testing.assert_array_equal(drawn, field.random(bits, 7000, 3))
-        other = field.random(keyed_bits.KeyedBits(5, "others"), 7000, 3)
+        other = field.random(streams.KeyedBits(5, "others"), 7000, 3)
         self.assertLess((drawn == other).mean(), 0.2)
         large = field_lib.Field().random(bits, 1000)
         self.assertGreater(int(large.max()), 2**60)

@@ -1,0 +1,80 @@
+"""The page of an algorithm that has none of its own."""
+
+from collections.abc import Mapping
+
+import pandas as pd
+
+from federated_hh.reports import page
+from federated_hh.run_directory import directory as run_directory
+
+_NUM_SHOWN = 1000  # rows of a table
+
+
+def write(
+    directory: run_directory.RunDirectory,
+    title: str,
+    *,
+    released: Mapping[str, pd.DataFrame],
+    simulator: Mapping[str, pd.DataFrame],
+    released_metrics: pd.DataFrame,
+    simulator_metrics: pd.DataFrame,
+    statement: run_directory.Statement,
+) -> page.Summary:
+    """Writes the report of an algorithm for which nobody wrote one.
+
+    Args:
+        directory: The directory of the run.
+        title: The page's heading.
+        released: Tables of results that the guarantee covers, by name: `words` is
+            written as `words.csv`. The page shows the first rows.
+        simulator: Tables that it does not cover, likewise.
+        released_metrics: A row a round, with columns `repeat` and `round`, of what
+            the guarantee covers. The page shows curves of the numeric columns.
+        simulator_metrics: Likewise, of what it does not cover. Columns that
+            `released_metrics` has too are left out.
+        statement: A `federated_hh.privacy.statement.PrivacyStatement`.
+
+    Returns:
+        The run's summary.
+
+    Raises:
+        ValueError: If metrics have no column `round`, or a name is taken.
+        RunDirectoryError: If a file cannot be written.
+    """
+    report = page.Page(directory, title)
+    tables = {**released, **simulator}
+    sizes = [
+        f"{len(table):,} {name.replace('_', ' ')}" for name, table in tables.items()
+    ]
+    report.summary(
+        f"Found: {', '.join(sizes)}." if sizes else "",
+        next_command="federated_hh.compare {run} ANOTHER_RUN",
+    )
+    _add_part(report, "Released", released, released_metrics, covered=True)
+    repeated = [
+        name
+        for name in released_metrics
+        if name in simulator_metrics and name not in page.KEYS
+    ]
+    others = simulator_metrics.drop(columns=repeated)
+    _add_part(report, "Simulator's", simulator, others, covered=False)
+    report.statement(statement)
+    report.how_it_was_made()
+    return report.write()
+
+
+def _add_part(
+    report, whose: str, results, metrics: pd.DataFrame, covered: bool
+) -> None:
+    """Adds the sections of what is released, or of what only the simulator knows."""
+    if results:
+        section = report.section(f"{whose} results", covered=covered)
+        for name, table in results.items():
+            caption = name.replace("_", " ")
+            if len(table) > _NUM_SHOWN:
+                caption += f": the first {_NUM_SHOWN} of {len(table):,} rows"
+            shown = table.head(_NUM_SHOWN)
+            section.table(f"{name}.csv", table, caption, shown=shown)
+    if set(metrics.select_dtypes("number")) - {*page.KEYS}:
+        section = report.section(f"{whose} metrics, round by round", covered=covered)
+        section.metrics(metrics)
