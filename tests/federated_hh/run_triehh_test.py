@@ -34,6 +34,23 @@ _SMALL = (
     "--max_k=20",
 )
 
+# What a run of threshold and cohort size may load of this library, with a prepared
+# population.
+_MOST_MODULES, _MOST_LINES = 86, 14_800
+_NOT_LOADED = (
+    "federated_hh.heavy_hitters.ldp_triehh",
+    "federated_hh.heavy_hitters.sfp",
+    "federated_hh.populations.readers",
+    "federated_hh.populations.synthetic",
+    "federated_hh.privacy.dp_ftrl",
+    "federated_hh.privacy.ledger",
+    "federated_hh.privacy.local",
+    "federated_hh.privacy.shuffle",
+    "federated_hh.runtime.engines",
+    "federated_hh.runtime.masking",
+    "federated_hh.statistics",
+)
+
 
 def _command(*flags):
     return [sys.executable, "-P", "-m", _MODULE, *flags]
@@ -59,6 +76,8 @@ class RunTrieHHTest(parameterized.TestCase):
         self.assertEqual(first.returncode, 0, first.stderr)
         self.assertIn("words found", first.stdout)
         self.check_run_directory(whole)
+        with self.subTest("a run loads what it uses"):
+            self.check_loaded_modules()
 
         self.kill_after_a_round(*_SMALL, f"--output_dir={killed}")
         self.assertFalse((killed / "heavy_hitters.csv").exists())
@@ -100,6 +119,32 @@ class RunTrieHHTest(parameterized.TestCase):
             third = _run(*_SMALL, "--seed=7", self.cache, f"--output_dir={whole}")
             self.assertEqual(third.returncode, 2)
             self.assertIn("choose another directory", third.stderr)
+
+    def check_loaded_modules(self):
+        parameters = ["--threshold=10", "--cohort_size=2000", "--delta=1e-4"]
+        flags = [*parameters, "--num_clients=20000", "--max_length=6", self.cache]
+        done = subprocess.run(
+            [sys.executable, "-X", "importtime", *_command(*flags)[1:]],
+            env=_environment(),
+            cwd=self.scratch,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        lines = [line for line in done.stderr.splitlines() if "import time:" in line]
+        names = {line.rpartition("|")[2].strip() for line in lines} | {_MODULE}
+        loaded = sorted(name for name in names if name.startswith("federated_hh"))
+        files = [ROOT / name.replace(".", "/") for name in loaded]
+        files = [
+            path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+            for path in files
+        ]
+        lines = sum(len(path.read_text().splitlines()) for path in files)
+        self.assertContainsSubset(["federated_hh.rounds.run"], loaded)
+        self.assertLessEqual(len(loaded), _MOST_MODULES, loaded)
+        self.assertLessEqual(lines, _MOST_LINES, loaded)
+        for family in _NOT_LOADED:
+            self.assertFalse([name for name in loaded if name.startswith(family)])
 
     def kill_after_a_round(self, *flags):
         path = pathlib.Path(flags[-1].partition("=")[2])

@@ -28,7 +28,7 @@ class KeyedBitsTest(absltest.TestCase):
         self.assertEqual(bits.bytes(3, 50), hashlib.shake_256(text).digest(50))
 
     def test_streams_differ(self):
-        streams = [
+        found = [
             streams.KeyedBits(*path).bytes(block, 16, purpose)
             for path in (
                 (1,),
@@ -43,7 +43,7 @@ class KeyedBitsTest(absltest.TestCase):
             )
             for block, purpose in itertools.product((0, 1), ("", "x"))
         ]
-        self.assertLen(set(streams), 36)
+        self.assertLen(set(found), 36)
         bits = streams.KeyedBits(1)
         np.testing.assert_array_equal(bits.words(4, 9)[:5], bits.words(4, 5))
 

@@ -316,7 +316,7 @@ class DefaultPageTest(PageTestCase):
         return self.read()
 
     def test_is_complete(self):
-        self.enter_context(mock.patch.object(page, "_NUM_SHOWN", 30))
+        self.enter_context(mock.patch.object(default_page, "_NUM_SHOWN", 30))
         keys = pd.DataFrame(
             {"repeat": np.repeat([0, 1], 3), "round": np.tile([1, 2, 3], 2)}
         )
