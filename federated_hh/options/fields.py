@@ -137,6 +137,43 @@ def option(
     )
 
 
+# What a new bound replaces.
+_REPLACED = {"least": "above", "above": "least", "most": "below", "below": "most"}
+_SAME: Any = object()
+
+
+def option_of(
+    options_class: type, name: str, default: Any = _SAME, help: str = "", **changes: Any
+) -> Any:
+    """Returns a dataclass's field that is an option of another dataclass.
+
+    It has the other's range, unit, choices, form and flag; not its topic in --help, nor
+    its marks.
+
+    Args:
+        options_class: The other dataclass.
+        name: The field's name there.
+        default: Another default; the same one where it is left out.
+        help: Another meaning, in a sentence; the same one where it is empty.
+        **changes: Other arguments of `option`. A new bound replaces the old one and the
+            reason for the range.
+
+    Raises:
+        ValueError: If there is no such field.
+    """
+    fields = {each.name: each for each in dataclasses.fields(options_class)}
+    if name not in fields:
+        raise ValueError(f"name is {name!r}; it has to be one of {sorted(fields)}")
+    field = fields[name]
+    taken = dict(vars(field.metadata[_METADATA]))
+    del taken["group"]
+    for bound in _REPLACED.keys() & changes.keys():
+        taken |= {_REPLACED[bound]: None, "why": ""}
+    taken["help"] = help or taken["help"]
+    default = field.default if default is _SAME else default
+    return option(default, **(taken | changes))
+
+
 @dataclasses.dataclass(frozen=True)
 class OptionField:
     """An option of a class.

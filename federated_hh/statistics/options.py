@@ -1,8 +1,13 @@
 """The options of interactive statistics; `run_statistics` has the flags."""
 
 import dataclasses
+import functools
 
 from federated_hh.options.fields import OptionError, check, option
+
+# Options of a topic in --help.
+_kept_option = functools.partial(option, group="What is measured and kept")
+_privacy_option = functools.partial(option, group="Privacy")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -49,21 +54,19 @@ class StatisticsOptions:
         least=1,
         most=100_000,
     )
-    false_positives: float = option(
+    false_positives: float = _kept_option(
         0.1,
         "How many n-grams, or pairs with an age, that no device has a query finds on "
         "average, at most.",
         above=0,
         most=1000,
-        group="What is measured and kept",
     )
-    max_seconds: float = option(
+    max_seconds: float = _kept_option(
         600.0,
         "Where the last bucket of a distribution begins; the first begins at 0.",
         above=0,
         most=1e9,
         unit="seconds",
-        group="What is measured and kept",
     )
     distribution_queries: int = option(
         4, "Queries of an interactive distribution.", least=1, most=50
@@ -91,56 +94,49 @@ class StatisticsOptions:
         "among the queries.",
         choices=("disjoint", "everybody"),
     )
-    epsilon: float = option(
+    epsilon: float = _privacy_option(
         1.0,
         "Epsilon of all cohort aggregates that a device's reports are in; a device "
         "answers nothing beyond it. At most six digits behind the point.",
         above=0,
         most=10,
-        group="Privacy",
     )
-    local_epsilon: float = option(
+    local_epsilon: float = _privacy_option(
         6.0,
         "The most that a report may have as its local epsilon (replacement); less is "
         "used where --epsilon needs it. At most six digits behind the point.",
         above=0,
         most=20,
-        group="Privacy",
     )
-    delta: float = option(
+    delta: float = _privacy_option(
         1e-6,
         "Delta of the cohort aggregate of a query.",
         least=1e-30,
         below=1,
-        group="Privacy",
     )
-    composition: str = option(
+    composition: str = _privacy_option(
         "basic",
         "How devices add up what their answers cost; 'advanced' costs --delta once "
         "more, 'renyi' costs it once in all.",
         choices=("basic", "advanced", "renyi"),
-        group="Privacy",
     )
-    randomizer: str = option(
+    randomizer: str = _privacy_option(
         "asymmetric",
         "How reports are randomized.",
         choices=("asymmetric", "symmetric"),
-        group="Privacy",
     )
-    devices: str = option(
+    devices: str = _privacy_option(
         "real",
         "real: each device has a store, verifies queries, and keeps its budget and its "
         "log. vectorised: the same decisions in arrays, for a million devices; the sum "
         "of reports is drawn.",
         choices=("real", "vectorised"),
-        group="Privacy",
     )
-    aggregation: str = option(
+    aggregation: str = _privacy_option(
         "secure_sum",
         "Who adds reports up. secure_sum: TFF's secure sum. two_servers: two processes "
         "that each get a share of a report and check its proof, with --devices=real.",
         choices=("secure_sum", "two_servers"),
-        group="Privacy",
     )
     drop_out: float = option(
         0.0,
@@ -149,20 +145,18 @@ class StatisticsOptions:
         least=0,
         below=1,
     )
-    show_device_log: int | None = option(
+    show_device_log: int | None = _privacy_option(
         None,
         "Show the log of this device, from 0, with --devices=real: every query that it "
         "got, what became of it, and what left the device.",
         least=0,
         most=2**31 - 1,
-        group="Privacy",
     )
-    max_k: int = option(
+    max_k: int = _kept_option(
         100,
         "N-grams found are compared with the true top K.",
         least=1,
         most=1_000_000,
-        group="What is measured and kept",
     )
 
     def __post_init__(self):

@@ -1,12 +1,14 @@
 """Options and settings of the case study of Sun et al. 2024, Section 4."""
 
 import dataclasses
+import functools
 import math
 from typing import TYPE_CHECKING
 
 from federated_hh.options import fields as options_lib
-from federated_hh.options.fields import option
+from federated_hh.options.fields import option, option_of
 from federated_hh.populations.options import population_options
+from federated_hh.privacy.local import ldp_triehh_settings
 from studies import study_options
 
 if TYPE_CHECKING:  # TensorFlow comes with these: it takes seconds to import
@@ -17,6 +19,8 @@ if TYPE_CHECKING:  # TensorFlow comes with these: it takes seconds to import
 # The clients of the paper's settings are 15 million; some more take part in the
 # counting task, and a few type no target word.
 _CLIENTS = 15_500_000
+_of_population = functools.partial(option_of, population_options.PopulationOptions)
+_of_ldp_triehh = functools.partial(option_of, ldp_triehh_settings.LdpTrieHHSettings)
 # Words of the English list.
 _LIST_WORDS = 318_465
 # Clients who are people who blogged.
@@ -77,57 +81,53 @@ class Options(study_options.ComputedOptions):
         least=1,
         most=1000,
     )
-    mean_words_per_client: float = option(
+    mean_words_per_client: float = _of_population(
+        "mean_words_per_client",
         132.0,
         "Mean number of words that a client types: of target words, or, with "
         "--common_law=frequencies, of all words, of which --target_share are target "
         "words.",
         least=2,
-        most=population_options.MAX_MEAN_WORDS,
     )
-    words_per_client_sigma: float = option(
+    words_per_client_sigma: float = _of_population(
+        "words_per_client_sigma",
         1.11,
         "Standard deviation of the logarithm of that number: how heavy its tail is.",
-        least=0,
-        most=population_options.MAX_SIGMA,
     )
-    client_law: str = option(
+    client_law: str = _of_population(
+        "client_law",
         "pitman_yor",
         "Law of the words of a client, as of any synthetic population: with "
         "'pitman_yor' a client has habits, as real users do. With 'bloggers' clients "
         "are the bloggers of --data_dir, drawn with replacement.",
         choices=(*population_options.CLIENT_LAWS, BLOGGERS),
     )
-    client_discount: float = option(
+    client_discount: float = _of_population(
+        "client_discount",
         0.81,
         "With --client_law=pitman_yor: the discount of a client's process.",
-        least=0,
-        below=1,
     )
-    client_concentration: float = option(
+    client_concentration: float = _of_population(
+        "client_concentration",
         22.0,
         "With --client_law=pitman_yor: its concentration.",
-        above=-1,
-        most=population_options.MAX_CONCENTRATION,
     )
-    common_law: str = option(
+    common_law: str = _of_population(
+        "common_law",
         "pitman_yor",
         "Law of the target words: as in English, or, with 'pitman_yor', the "
         "expected masses of such a law by rank. Then all words that a client types "
         "are target words.",
-        choices=population_options.COMMON_LAWS,
     )
-    common_discount: float = option(
+    common_discount: float = _of_population(
+        "common_discount",
         0.095,
         "With --common_law=pitman_yor: its discount.",
-        least=0,
-        below=1,
     )
-    common_concentration: float = option(
+    common_concentration: float = _of_population(
+        "common_concentration",
         15_030.0,
         "With --common_law=pitman_yor: its concentration.",
-        above=-1,
-        most=population_options.MAX_CONCENTRATION,
     )
     data_dir: str | None = option(
         None,
@@ -135,22 +135,24 @@ class Options(study_options.ComputedOptions):
         "words are then those of the dictionary in the lowest --target_share of what "
         "bloggers typed, the paper's rule; without it, those of the English list.",
     )
-    trending_share: float = option(
+    trending_share: float = _of_population(
+        "trending_share",
         0.0,
         "Share of the target words typed that are words in fashion, a stress test: "
         "those are far more frequent than the paper's rule allows. The others come by "
         "the common law.",
-        least=0,
-        below=1,
+        why="",
     )
-    trending_words: int = option(
-        70, "Number of target words in fashion.", least=1, most=_LIST_WORDS
+    trending_words: int = _of_population(
+        "trending_words",
+        70,
+        "Number of target words in fashion.",
+        most=_LIST_WORDS,
     )
-    trending_exponent: float = option(
+    trending_exponent: float = _of_population(
+        "trending_exponent",
         0.3,
         "The k-th word in fashion is typed k**-exponent times as often as the first.",
-        least=0,
-        most=population_options.MAX_TRENDING_EXPONENT,
     )
     target_share: float = option(
         0.05,
@@ -165,21 +167,23 @@ class Options(study_options.ComputedOptions):
         least=1,
         most=_LIST_WORDS,
     )
-    max_depth: int = option(15, "Levels of a pass (D).", least=1, most=100)
-    max_prefixes: int = option(
+    max_depth: int = _of_ldp_triehh("max_depth", 15, "Levels of a pass (D).", most=100)
+    max_prefixes: int = _of_ldp_triehh(
+        "max_prefixes",
         10_000,
         "Prefixes that a level keeps (eta_max); the next level's candidates are 101 "
         "times as many, and each takes 100 bytes.",
-        least=1,
         most=1_000_000,
     )
-    contribution_bound: int = option(
+    contribution_bound: int = _of_ldp_triehh(
+        "contribution_bound",
         60,
         "Reports of a client (B); more than clients have items are padding.",
-        least=1,
         most=100_000,
     )
-    population_seed: int = option(0, "Seed of the population.", least=0, most=2**63 - 1)
+    population_seed: int = _of_population(
+        "seed", 0, "Seed of the population.", most=2**63 - 1
+    )
 
     def __post_init__(self):
         super().__post_init__()

@@ -5,6 +5,7 @@ overflow.
 """
 
 import dataclasses
+import functools
 from typing import Any
 
 from federated_hh.options.fields import REQUIRED, OptionError, check, option
@@ -25,6 +26,11 @@ _ADAPTIVE = {
     "first_restart": 128,
     "restart_period": 1024,
 }
+# Options of a topic in --help.
+_privacy_option = functools.partial(option, group="Privacy")
+_rounds_option = functools.partial(option, group="Clients and rounds")
+_learning_option = functools.partial(option, group="How the model learns")
+_kept_option = functools.partial(option, group="What is measured and kept")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -35,7 +41,7 @@ class TrainingOptions(ModelOptions):
         OptionError: If an option is not allowed, or options do not go together.
     """
 
-    mechanism: str = option(
+    mechanism: str = _privacy_option(
         "dp_ftrl",
         "Noise on the sums of updates: "
         + "; ".join(f"{name}, {kind.help}" for name, kind in mechanisms.BY_NAME.items())
@@ -43,25 +49,22 @@ class TrainingOptions(ModelOptions):
         "--max_participation and --min_separation (by default what --timer_hours "
         "makes of it); the guarantee of any other participation is accounted, too.",
         choices=tuple(mechanisms.BY_NAME),
-        group="Privacy",
     )
-    blt_buffers: int | None = option(
+    blt_buffers: int | None = _privacy_option(
         None,
         "Largest number of vectors in the state of --mechanism=blt; 2 by default.",
         least=1,
         most=4,
         why="a fifth is of no use",
-        group="Privacy",
     )
-    bands: int | None = option(
+    bands: int | None = _privacy_option(
         None,
         "With --mechanism=banded: rounds that share noise; its state is a vector for "
         "each but one. By default MinS + 1.",
         least=1,
         most=LARGEST_COUNT,
-        group="Privacy",
     )
-    cohort_size: int = option(
+    cohort_size: int = _rounds_option(
         REQUIRED,
         "Clients in the sum of a round: the report goal (m). The program chooses it, "
         "--num_rounds, --clip_norm and the model's size by the population where they "
@@ -69,45 +72,38 @@ class TrainingOptions(ModelOptions):
         least=1,
         most=2**29 - 1,
         why="the secure sum has 62 bits, and an update takes 33",
-        group="Clients and rounds",
     )
-    num_rounds: int = option(
+    num_rounds: int = _rounds_option(
         100,
         "Rounds (T).",
         least=1,
         most=100_000,
         why="some fifty times the longest run of Xu et al. 2023",
-        group="Clients and rounds",
     )
-    noise_multiplier: float | None = option(
+    noise_multiplier: float | None = _privacy_option(
         None,
         "z of the guarantee; 7 by default. Not used by fedavg.",
         least=_LEAST_NOISE,
         most=LARGEST_NOISE_MULTIPLIER,
         why="less guarantees nothing, and more does not fit into 64 bits",
-        group="Privacy",
     )
-    epsilon: float | None = option(
+    epsilon: float | None = _privacy_option(
         None,
         "Instead of --noise_multiplier: the wanted epsilon at --delta. Takes the "
         "least noise for it. Without --min_separation clients take part as seldom as "
         "the population allows.",
         above=0,
         most=1000,
-        group="Privacy",
     )
-    allow_useless_noise: bool = option(
-        False,
-        "Run even if the noise drowns what clients can teach the model.",
-        group="Privacy",
+    allow_useless_noise: bool = _privacy_option(
+        False, "Run even if the noise drowns what clients can teach the model."
     )
-    clip_norm: float | None = option(
+    clip_norm: float | None = _privacy_option(
         None,
         "Clip norm C, or C^0 with --adaptive_clip. fedavg: may be unset.",
         least=1e-15,
         most=1e15,
         why="squares and sums of updates have to be float32's",
-        group="Privacy",
     )
     update_encoding: str = option(
         "exact",
@@ -126,198 +122,172 @@ class TrainingOptions(ModelOptions):
         most=1e30,
         why="more than an integer of 64 bits holds",
     )
-    client_learning_rate: float = option(
+    client_learning_rate: float = _learning_option(
         0.5,
         "The learning rate of clients' SGD (eta_c).",
         above=0,
         most=LARGEST_RATE,
-        group="How the model learns",
     )
-    client_epochs: int = option(
+    client_epochs: int = _learning_option(
         1,
         "Passes of a client over its sentences.",
         least=1,
         most=10_000,
-        group="How the model learns",
     )
-    over_selection: float = option(
+    over_selection: float = _rounds_option(
         1.0,
         "Clients selected for each client of the report goal.",
         least=1,
         most=1000,
-        group="Clients and rounds",
     )
-    drop_out: float = option(
+    drop_out: float = _rounds_option(
         0.0,
         "Probability that a selected client does not report.",
         least=0,
         below=1,
-        group="Clients and rounds",
     )
-    timer_hours: int = option(
+    timer_hours: int = _rounds_option(
         24,
         "Simulated time until a client may be selected again.",
         least=0,
         most=10 * 365 * 24,
         unit="hours",
-        group="Clients and rounds",
     )
-    round_minutes: int = option(
+    round_minutes: int = _rounds_option(
         10,
         "Simulated length of a round.",
         least=1,
         most=7 * 24 * 60,
         unit="minutes",
-        group="Clients and rounds",
     )
-    min_separation: int | None = option(
+    min_separation: int | None = _rounds_option(
         None,
         "Enforced MinS: rounds strictly between two participations of a client. By "
         "default the most that the population allows with --epsilon, else measured.",
         least=0,
         most=LARGEST_COUNT,
-        group="Clients and rounds",
     )
-    max_participation: int | None = option(
+    max_participation: int | None = _rounds_option(
         None,
         "Enforced MaxP. By default it is measured.",
         least=1,
         most=LARGEST_COUNT,
-        group="Clients and rounds",
     )
-    diurnal: bool = option(
+    diurnal: bool = _rounds_option(
         True,
         "Clients are available while they charge and are idle, mostly at night. "
         "Otherwise always.",
-        group="Clients and rounds",
     )
-    delta: float = option(
+    delta: float = _privacy_option(
         1e-10,
         "Delta of the guarantee.",
         above=0,
         below=1,
-        group="Privacy",
     )
-    evaluate_every: int = option(
+    evaluate_every: int = _kept_option(
         10,
         "Rounds between evaluations on held-out clients.",
         least=1,
         most=LARGEST_COUNT,
-        group="What is measured and kept",
     )
-    checkpoint_every: int = option(
+    checkpoint_every: int = _kept_option(
         10,
         "Rounds between checkpoints.",
         least=1,
         most=LARGEST_COUNT,
-        group="What is measured and kept",
     )
-    num_blocks: int = option(
+    num_blocks: int = _kept_option(
         4,
         "Number of TFF client values that a cohort is cut into: as many cores train at "
         "once, and memory grows with them.",
         least=1,
         most=10_000,
         why="each costs a quarter of a millisecond and more",
-        group="What is measured and kept",
     )
-    server_learning_rate: float = option(
+    server_learning_rate: float = _learning_option(
         1.0,
         "The learning rate of the server (eta_s).",
         above=0,
         most=LARGEST_RATE,
-        group="How the model learns",
     )
-    server_optimizer: str = option(
+    server_optimizer: str = _learning_option(
         "sgdm",
         "The server's step along the noisy mean of updates: gradient descent with "
         "momentum (Algorithm 1), Adam, or Yogi.",
         choices=tuple(server_optimizers.BY_NAME),
-        group="How the model learns",
     )
-    momentum: float | None = option(
+    momentum: float | None = _learning_option(
         None,
         "The momentum of --server_optimizer=sgdm (beta); 0.9 by default.",
         least=0,
         below=1,
-        group="How the model learns",
     )
-    server_beta1: float | None = option(
+    server_beta1: float | None = _learning_option(
         None,
         "With --server_optimizer=adam and yogi: decay of the mean of updates; 0.9 by "
         "default.",
         least=0,
         below=1,
-        group="How the model learns",
     )
-    server_beta2: float | None = option(
+    server_beta2: float | None = _learning_option(
         None,
         "With --server_optimizer=adam and yogi: decay of the mean of their squares; "
         "0.99 by default.",
         least=0,
         below=1,
-        group="How the model learns",
     )
-    server_epsilon: float | None = option(
+    server_epsilon: float | None = _learning_option(
         None,
         "With --server_optimizer=adam and yogi: added to the root of that mean; 0.001 "
         "by default.",
         least=1e-15,
         most=LARGEST_RATE,
-        group="How the model learns",
     )
-    model_average: float | None = option(
+    model_average: float | None = _learning_option(
         None,
         "Evaluates and exports an exponential moving average of the rounds' models "
         "with this decay (0.98: over some 50 rounds) instead of the last model, from "
         "which clients continue. It costs no privacy.",
         above=0,
         below=1,
-        group="How the model learns",
     )
-    adaptive_clip: bool = option(
+    adaptive_clip: bool = _privacy_option(
         False,
         "Estimate the clip norm as a quantile of the updates' norms (Algorithm 1). "
         "With dp_ftrl, blt and banded it changes after rounds 128 + 1024 i, or "
         "--first_restart and so on.",
-        group="Privacy",
     )
-    target_quantile: float | None = option(
+    target_quantile: float | None = _privacy_option(
         None,
         "The quantile that --adaptive_clip aims at (gamma); 0.5 by default.",
         above=0,
         below=1,
-        group="Privacy",
     )
-    clip_learning_rate: float | None = option(
+    clip_learning_rate: float | None = _privacy_option(
         None,
         "The learning rate of --adaptive_clip (eta_gamma); 0.2 by default.",
         above=0,
         most=LARGEST_RATE,
-        group="Privacy",
     )
-    clipped_count_stddev: float | None = option(
+    clipped_count_stddev: float | None = _privacy_option(
         None,
         "Noise on the clipped counts (sigma_b) of --adaptive_clip. By default a "
         "twentieth of the report goal. Has to be above half of the "
         "noise multiplier.",
         least=_LEAST_NOISE,
         most=2.0**30,
-        group="Privacy",
     )
-    first_restart: int | None = option(
+    first_restart: int | None = _privacy_option(
         None,
         "Round of the first restart with --adaptive_clip; 128 by default.",
         least=0,
         most=LARGEST_COUNT,
-        group="Privacy",
     )
-    restart_period: int | None = option(
+    restart_period: int | None = _privacy_option(
         None,
         "Rounds between restarts with --adaptive_clip; 1,024 by default.",
         least=1,
         most=LARGEST_COUNT,
-        group="Privacy",
     )
 
     def __post_init__(self):

@@ -5,7 +5,8 @@
 
 import dataclasses
 
-from federated_hh.options.fields import OptionError, check, option
+from federated_hh.options.fields import OptionError, check, option, option_of
+from training.models.model_options import ModelOptions
 
 HELD_OUT, ALL = "held_out", "all"
 _DEFAULT_THRESHOLD = 0.5
@@ -174,12 +175,12 @@ class EvaluationOptions:
         least=1,
         most=2**31 - 1,
     )
-    max_sentences: int | None = option(
+    max_sentences: int | None = option_of(
+        ModelOptions,
+        "max_sentences",
         None,
         "The first sentences of a client that are used. By default as many as the run "
         "used, so that its report has the same numbers; else 256.",
-        least=1,
-        most=2**31 - 1,
     )
     num_resamples: int = option(
         1000,

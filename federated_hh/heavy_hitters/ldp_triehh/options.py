@@ -28,6 +28,9 @@ _VISIBLE_DEVIATIONS = 3
 # Of a level, where the sum of its reports is drawn: 190 at epsilon 10 and 320 at 2, by
 # measurement, and as much again for what the trie and the results hold.
 _BYTES_A_CANDIDATE = 600
+# Options of a topic in --help.
+_privacy_option = functools.partial(option, group="Privacy")
+_kept_option = functools.partial(option, group="What is measured and kept")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -38,7 +41,7 @@ class LdpTrieHHOptions(ldp_triehh_settings.LdpTrieHHSettings):
         OptionError: If an option is not allowed, or options do not go together.
     """
 
-    epsilon: float | None = option(
+    epsilon: float | None = _privacy_option(
         None,
         "Local epsilon of a report; 'inf' for true votes without local privacy. 10 if "
         "neither this nor --central_epsilon is set.",
@@ -46,9 +49,8 @@ class LdpTrieHHOptions(ldp_triehh_settings.LdpTrieHHSettings):
         most=_MAX_EPSILON,
         or_infinite=True,
         why="with less, the votes of 2^31 clients are nothing but noise",
-        group="Privacy",
     )
-    central_epsilon: float | None = option(
+    central_epsilon: float | None = _privacy_option(
         None,
         "Instead of --epsilon: the epsilon wanted for an item in the sums of all "
         "repeats together, at --delta. The largest local epsilon is used that has it "
@@ -57,14 +59,12 @@ class LdpTrieHHOptions(ldp_triehh_settings.LdpTrieHHSettings):
         most=_MAX_EPSILON,
         why="with less, the votes of 2^31 clients are nothing but noise, and more than "
         "the largest local one needs a local one",
-        group="Privacy",
     )
-    delta: float = option(
+    delta: float = _privacy_option(
         1e-10,
         "Delta of the central guarantees in the privacy statement.",
         above=0,
         below=1,
-        group="Privacy",
     )
     sampler: str = option(
         "greedy",
@@ -72,50 +72,44 @@ class LdpTrieHHOptions(ldp_triehh_settings.LdpTrieHHSettings):
         "often, or a uniformly random subset.",
         choices=("greedy", "random"),
     )
-    randomizer: str = option(
+    randomizer: str = _privacy_option(
         "subset_selection",
         "The local randomizer: subset_selection, k_ary, asymmetric_one_hot, "
         "symmetric_one_hot, or a class of your own as module:Class.",
-        group="Privacy",
     )
-    report_sampling: str = option(
+    report_sampling: str = _privacy_option(
         "aggregate",
         "Draw the sum of a level's reports at once, or every report as a device would; "
         "the law of the sum is the same.",
         choices=("aggregate", "per_report"),
-        group="Privacy",
     )
-    aggregation: str = option(
+    aggregation: str = _privacy_option(
         "secure_sum",
         "How votes are kept from the server: a secure sum, or votes that are forgotten "
         "once they are added up.",
         choices=("secure_sum", "ephemeral"),
-        group="Privacy",
     )
-    counting_clients: int | None = option(
+    counting_clients: int | None = _kept_option(
         None,
         "Clients of the counting task that estimates coverage; they take part in no "
         "level. By default all that take part in no level.",
         least=0,
         most=ldp_triehh_settings.MOST,
         why="clients are numbered with 31 bits",
-        group="What is measured and kept",
     )
-    anonymity_alpha: float = option(
+    anonymity_alpha: float = _privacy_option(
         0.95,
         "Alpha of the approximate k-anonymity to find k for.",
         above=0,
         below=1,
-        group="Privacy",
     )
-    num_repeats: int = option(
+    num_repeats: int = _kept_option(
         1,
         "How often LDP TrieHH is run, each time with cohorts of its own from the same "
         "clients. The privacy statement is about all of them together.",
         least=1,
         most=1000,
         why="their losses of privacy are composed one by one",
-        group="What is measured and kept",
     )
 
     def __post_init__(self):

@@ -1,6 +1,7 @@
 """The options of a TrieHH run; `federated_hh.run_triehh` has the flags."""
 
 import dataclasses
+import functools
 from typing import TYPE_CHECKING, Any
 
 from federated_hh.options.fields import OptionError, check, option
@@ -12,6 +13,9 @@ if TYPE_CHECKING:  # imports NumPy
 
 # No population has more clients.
 _MOST_CLIENTS = 2**31 - 1
+# Options of a topic in --help.
+_privacy_option = functools.partial(option, group="Privacy")
+_kept_option = functools.partial(option, group="What is measured and kept")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -24,31 +28,28 @@ class TrieHHOptions:
         OptionError: If an option is not allowed, or options do not go together.
     """
 
-    epsilon: float | None = option(
+    epsilon: float | None = _privacy_option(
         None,
         "Epsilon of a run; with --delta it gives the threshold and the cohort size, as "
         "--parameters says. Or give --threshold and --cohort_size.",
         above=0,
         most=22_000,
         why="1,000 levels of ln(2^31): no run can spend more",
-        group="Privacy",
     )
-    delta: str = option(
+    delta: str = _privacy_option(
         "1/n^2",
         "Delta of a run: a number, or 1/n^2 or 1/(300n) for n clients.",
-        group="Privacy",
         is_valid=lambda text: rounding.delta_of(text, 10**6) is not None,
         form="a number above 0 and below 1, 1/n^2 or 1/(300n)",
     )
-    parameters: str = option(
+    parameters: str = _privacy_option(
         "tight",
         "How --epsilon and --delta give threshold and cohort size. tight: those that "
         "find the rarest words, by the curve that docs/triehh_privacy.md proves. "
         "corollary1: those of Zhu et al. 2020, for the paper's numbers.",
         choices=("tight", "corollary1"),
-        group="Privacy",
     )
-    discovery_rate: float = option(
+    discovery_rate: float = _privacy_option(
         0.9,
         "The probability with which --parameters=tight finds words of as few clients "
         "as possible.",
@@ -56,22 +57,19 @@ class TrieHHOptions:
         most=0.999999,
         why="1 word in a million is missed at most, and the search for parameters "
         "would take long beyond",
-        group="Privacy",
     )
-    threshold: int | None = option(
+    threshold: int | None = _privacy_option(
         None,
         "Votes that a prefix needs (theta); a population has at most 2^31 - 1 clients.",
         least=1,
         most=_MOST_CLIENTS,
-        group="Privacy",
     )
-    cohort_size: int | None = option(
+    cohort_size: int | None = _privacy_option(
         None,
         "Clients that vote in a round (m), at most 2^31 - 1. Without it, --epsilon "
         "takes the size that finds the rarest words.",
         least=1,
         most=_MOST_CLIENTS,
-        group="Privacy",
     )
     max_length: int = option(
         10,
@@ -86,27 +84,24 @@ class TrieHHOptions:
         "setting), or one drawn by local frequency again each round (Algorithm 3).",
         choices=("most_frequent", "by_frequency"),
     )
-    require_guarantee: bool = option(
+    require_guarantee: bool = _privacy_option(
         True,
         "Refuse --threshold and --cohort_size that guarantee nothing at --delta.",
-        group="Privacy",
     )
-    num_repeats: int = option(
+    num_repeats: int = _kept_option(
         1,
         "How often TrieHH is run, each time with cohorts of its own. The privacy "
         "statement is about one of them and about all.",
         least=1,
         most=10_000,
         why="each round saves the words of all repeats before it",
-        group="What is measured and kept",
     )
-    max_k: int = option(
+    max_k: int = _kept_option(
         300,
         "Scores are computed for the top 1 to the top K words.",
         least=1,
         most=100_000,
         why="each is a row of scores.csv",
-        group="What is measured and kept",
     )
 
     def __post_init__(self):

@@ -6,6 +6,7 @@ imported before a file of its format is read.
 """
 
 import dataclasses
+import functools
 import importlib
 import re
 from typing import Any
@@ -80,90 +81,80 @@ CSV_HEADERS = ("auto", "present", "absent")
 MAX_BAD_ROWS = 100_000
 # A field so marked decides nothing of a population that is no file.
 _FILE_ONLY = {"source": "file"}
+# Options of a topic in --help, or of one kind of population.
+_file_option = functools.partial(option, marks=_FILE_ONLY)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FileOptions:
     """Options of files; `population_options.PopulationOptions` checks them."""
 
-    format: str = option(
+    format: str = _file_option(
         "auto",
         f"Format of the file. 'auto' goes by its name. {HELP}.",
         choices=CHOICES,
         flag="population_format",
-        marks=_FILE_ONLY,
     )
-    encoding: str = option(
+    encoding: str = _file_option(
         "utf-8",
         "Text encoding of the file (not of Parquet), such as utf-8 or iso-8859-1.",
-        marks=_FILE_ONLY,
     )
-    user_column: str = option(
+    user_column: str = _file_option(
         "user",
         "Column that says which user (client) a row is of: a name, or a number from 0. "
         "JSON lines: the name of a field.",
-        marks=_FILE_ONLY,
     )
-    text_column: str = option(
+    text_column: str = _file_option(
         "text",
         "Column with the text that is cut into words: a name or a number.",
-        marks=_FILE_ONLY,
     )
-    word_column: str | None = option(
+    word_column: str | None = _file_option(
         None,
         "Column with a word, taken as it is, for files that hold words instead of "
         "text.",
-        marks=_FILE_ONLY,
     )
-    count_column: str | None = option(
+    count_column: str | None = _file_option(
         None,
         "Column with how often the user has the word of --word_column; without it, "
         "a row counts one.",
-        marks=_FILE_ONLY,
     )
-    csv_columns: tuple[str, ...] = option(
+    csv_columns: tuple[str, ...] = _file_option(
         (),
         "Names of all columns of a CSV, TSV or word count file that has no header, "
         "such as polarity,id,date,query,user,text for the original Sentiment140 file.",
-        marks=_FILE_ONLY,
     )
-    drop_pattern: str | None = option(
+    drop_pattern: str | None = _file_option(
         None,
         "Regular expression (Python's) of what is no text: each place that it matches "
         "becomes a blank before the text is cut, as 'urlLink|&[a-z]+;' takes the marks "
         "of links and characters out. Of a file of words, words that it matches whole "
         "are left out.",
-        marks=_FILE_ONLY,
     )
-    drop_users: str | None = option(
+    drop_users: str | None = _file_option(
         None,
         "Regular expression of users who are none: rows of those whose whole name it "
         "matches are left out, such as 'ubot(tu|u|3)' of the bots of a channel.",
-        marks=_FILE_ONLY,
     )
-    csv_header: str = option(
+    csv_header: str = _file_option(
         "auto",
         "Whether the first row of a CSV or TSV file is a header. 'auto': it is, unless "
         "--csv_columns names the columns or all columns are given by number.",
         choices=CSV_HEADERS,
-        marks=_FILE_ONLY,
     )
-    split: str | None = option(
+    split: str | None = _file_option(
         None,
         "In a file of TFF's SqlClientData (.sqlite): whose examples are read, such as "
         "'train' of Stack Overflow; all by default. Users are its clients, and "
         "--text_column names a feature, such as 'tokens'.",
         flag="population_split",
-        marks=_FILE_ONLY,
     )
-    max_bad_rows: int = option(
+    max_bad_rows: int = _file_option(
         100,
         "How many rows may be unreadable. They are left out and listed with their line "
         "numbers; one more stops with an error.",
         least=0,
         most=MAX_BAD_ROWS,
         why="each is listed in a file that is read at every start",
-        marks=_FILE_ONLY,
     )
 
     def _check_columns(self) -> None:

@@ -4,6 +4,7 @@ Imports nothing heavy, so that flags can be parsed and wrong ones refused at onc
 """
 
 import dataclasses
+import functools
 import os
 from typing import Any
 
@@ -43,6 +44,15 @@ MAX_SEED = 2**64 - 1  # more bits than this decide nothing that can be told apar
 # every population.
 _SYNTHETIC_ONLY = {"source": "synthetic"}
 _WORDS_ONLY = {"contents": "words"}
+# Options of a topic in --help, or of one kind of population.
+_words_option = functools.partial(option, marks=_WORDS_ONLY)
+_synthetic_option = functools.partial(
+    option, marks=_SYNTHETIC_ONLY, group="A synthetic population"
+)
+_synthetic_words_option = functools.partial(
+    option, marks=_SYNTHETIC_ONLY | _WORDS_ONLY, group="A synthetic population"
+)
+_language_option = functools.partial(option, group="A synthetic population")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,7 +68,7 @@ class PopulationOptions(file_options.FileOptions):
         "commas between.",
         flag="population",
     )
-    tokenizer: str = option(
+    tokenizer: str = _words_option(
         tokenizers.DEFAULT,
         "How text is cut into words. 'words': lower case, brackets, quotes and all "
         "other punctuation stripped from both ends, no links, letters, digits and '- "
@@ -66,32 +76,27 @@ class PopulationOptions(file_options.FileOptions):
         "from both ends, at least 3 characters, no links, letters and _@#-;()*:.'/ "
         "only. 'whitespace': printable ASCII between white space.",
         choices=tokenizers.TOKENIZER_NAMES,
-        marks=_WORDS_ONLY,
     )
-    alphabet: str | None = option(
+    alphabet: str | None = _words_option(
         None,
         "The characters that words may have, written one after the other; by default "
         "those of the tokenizer.",
-        marks=_WORDS_ONLY,
     )
-    out_of_alphabet: str = option(
+    out_of_alphabet: str = _words_option(
         "drop",
         "What becomes of a word with another character: 'drop' leaves it out and "
         "counts it, 'refuse' stops with an error that names the first ones.",
         choices=OUT_OF_ALPHABET,
-        marks=_WORDS_ONLY,
     )
-    known_words: str | None = option(
+    known_words: str | None = _words_option(
         None,
         "Dictionary (one word a line, UTF-8; also .gz, .xz, .zst) whose words are left "
         "out, compared in lower case: what remains is out of vocabulary.",
-        marks=_WORDS_ONLY,
     )
-    only_words: str | None = option(
+    only_words: str | None = _words_option(
         None,
         "Dictionary, likewise, whose words alone are kept, such as the target words of "
         "a case study.",
-        marks=_WORDS_ONLY,
     )
     empty_clients: str = option(
         "drop",
@@ -100,137 +105,107 @@ class PopulationOptions(file_options.FileOptions):
         "say.",
         choices=EMPTY_CLIENTS,
     )
-    num_clients: int = option(
+    num_clients: int = _synthetic_option(
         1_000_000,
         "Synthetic population: number of clients that type. Those left without words "
         "may be dropped then.",
         least=1,
         most=MAX_CLIENTS,
-        marks=_SYNTHETIC_ONLY,
-        group="A synthetic population",
     )
-    mean_words_per_client: float = option(
+    mean_words_per_client: float = _synthetic_option(
         20.0,
         "Synthetic population: mean number of words a client types, before the "
         "tokenizer leaves out short ones.",
         least=1,
         most=MAX_MEAN_WORDS,
-        marks=_SYNTHETIC_ONLY,
-        group="A synthetic population",
     )
-    words_per_client_sigma: float = option(
+    words_per_client_sigma: float = _synthetic_option(
         1.0,
         "Synthetic population: spread of that number, the standard deviation of its "
         "logarithm (before rounding). 0: everyone types the same number.",
         least=0,
         most=MAX_SIGMA,
-        marks=_SYNTHETIC_ONLY,
-        group="A synthetic population",
     )
-    words_per_client: str | None = option(
+    words_per_client: str | None = _synthetic_words_option(
         None,
         "Synthetic population: file of numbers of words, one a line. A client types as "
         "many words as one of them says, each as likely, in place of the law of the "
         "mean and sigma; so the numbers of a population of one's own can be drawn.",
-        marks=_SYNTHETIC_ONLY | _WORDS_ONLY,
-        group="A synthetic population",
     )
-    client_law: str = option(
+    client_law: str = _synthetic_words_option(
         "independent",
         "Synthetic population: law of the words that a client has. 'independent': each "
         "drawn from the common law. 'pitman_yor': a client has habits; a word typed is "
         "one of its own again, or a new draw from the common law, by a Pitman-Yor "
         "process.",
         choices=CLIENT_LAWS,
-        marks=_SYNTHETIC_ONLY | _WORDS_ONLY,
-        group="A synthetic population",
     )
-    client_discount: float = option(
+    client_discount: float = _synthetic_words_option(
         0.8,
         "With --client_law=pitman_yor: the discount of a client's process: how fast "
         "its distinct words grow with what it types.",
         least=0,
         below=1,
-        marks=_SYNTHETIC_ONLY | _WORDS_ONLY,
-        group="A synthetic population",
     )
-    client_concentration: float = option(
+    client_concentration: float = _synthetic_words_option(
         20.0,
         "With --client_law=pitman_yor: its concentration, above minus the discount: "
         "how many words are new draws before the first ones come again.",
         above=-1,
         most=MAX_CONCENTRATION,
-        marks=_SYNTHETIC_ONLY | _WORDS_ONLY,
-        group="A synthetic population",
     )
-    common_words: str | None = option(
+    common_words: str | None = _synthetic_words_option(
         None,
         "Synthetic population: list of words in place of English: a word a line, or "
         "word<TAB>count; UTF-8, also .gz, .xz, .zst. It goes through the tokenizer, "
         "the alphabet and the known words.",
-        marks=_SYNTHETIC_ONLY | _WORDS_ONLY,
-        group="A synthetic population",
     )
-    common_law: str = option(
+    common_law: str = _synthetic_words_option(
         "frequencies",
         "Synthetic population: how likely the words are that clients draw. "
         "'frequencies': as the list has them. 'pitman_yor': the list's words have, by "
         "rank, the expected masses of a Pitman-Yor law, and all words typed are kept.",
         choices=COMMON_LAWS,
-        marks=_SYNTHETIC_ONLY | _WORDS_ONLY,
-        group="A synthetic population",
     )
-    common_discount: float = option(
+    common_discount: float = _synthetic_words_option(
         0.1,
         "With --common_law=pitman_yor: its discount.",
         least=0,
         below=1,
-        marks=_SYNTHETIC_ONLY | _WORDS_ONLY,
-        group="A synthetic population",
     )
-    common_concentration: float = option(
+    common_concentration: float = _synthetic_words_option(
         15_000.0,
         "With --common_law=pitman_yor: its concentration, above minus the discount.",
         above=-1,
         most=MAX_CONCENTRATION,
-        marks=_SYNTHETIC_ONLY | _WORDS_ONLY,
-        group="A synthetic population",
     )
-    trending_share: float = option(
+    trending_share: float = _synthetic_words_option(
         0.0,
         "Synthetic population: share of the words kept that are words in fashion.",
         least=0,
         below=1,
         why="some words are not in fashion",
-        marks=_SYNTHETIC_ONLY | _WORDS_ONLY,
-        group="A synthetic population",
     )
-    trending_words: int = option(
+    trending_words: int = _synthetic_words_option(
         100,
         "Synthetic population: how many words are in fashion, drawn from the words "
         "kept by the seed, all equally likely.",
         least=1,
         most=MAX_TRENDING_WORDS,
-        marks=_SYNTHETIC_ONLY | _WORDS_ONLY,
-        group="A synthetic population",
     )
-    trending_exponent: float = option(
+    trending_exponent: float = _synthetic_words_option(
         0.5,
         "Synthetic population: the k-th word in fashion is typed k**-exponent times as "
         "often as the first.",
         least=0,
         most=MAX_TRENDING_EXPONENT,
-        marks=_SYNTHETIC_ONLY | _WORDS_ONLY,
-        group="A synthetic population",
     )
-    seed: int = option(
+    seed: int = _synthetic_option(
         0,
         "Synthetic population: seed; the same one gives the same population.",
         least=0,
         most=MAX_SEED,
         flag="population_seed",
-        marks=_SYNTHETIC_ONLY,
-        group="A synthetic population",
     )
 
     def __post_init__(self):
@@ -313,36 +288,32 @@ class PopulationOptions(file_options.FileOptions):
 class LanguageOptions:
     """Options of the language of synthetic clients."""
 
-    mean_sentence_words: float = option(
+    mean_sentence_words: float = _language_option(
         8.0,
         "Synthetic population: mean number of words of a sentence. A sentence ends "
         "after each word with the same probability.",
         least=1,
         most=1000,
-        group="A synthetic population",
     )
-    context_strength: float = option(
+    context_strength: float = _language_option(
         0.7,
         "Synthetic population: probability that a word with followers of its own is "
         "followed by one of them, and not by a word drawn from the frequencies.",
         least=0,
         most=1,
-        group="A synthetic population",
     )
-    num_followers: int = option(
+    num_followers: int = _language_option(
         4,
         "Synthetic population: followers of each word that has some.",
         least=1,
         most=1000,
-        group="A synthetic population",
     )
-    context_words: int = option(
+    context_words: int = _language_option(
         1000,
         "Synthetic population: how many words have followers of their own, the most "
         "frequent ones. All should be in the vocabulary, so that they can be learned.",
         least=1,
         most=1_000_000,
-        group="A synthetic population",
     )
 
     def __post_init__(self):

@@ -9,7 +9,14 @@ from absl import flags
 from absl.testing import absltest, flagsaver, parameterized
 
 from federated_hh.options import option_flags
-from federated_hh.options.fields import REQUIRED, OptionError, check, fields_of, option
+from federated_hh.options.fields import (
+    REQUIRED,
+    OptionError,
+    check,
+    fields_of,
+    option,
+    option_of,
+)
 
 
 class Colour(enum.Enum):
@@ -118,6 +125,40 @@ class OptionsTest(parameterized.TestCase):
             made = dataclasses.make_dataclass("Made", [("odd", hint, value)])
             with self.assertRaisesRegex(TypeError, "option"):
                 fields_of(made)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TourOptions:
+    """Options of which each is another's."""
+
+    walk_steps: int = option_of(WalkOptions, "walk_steps", 5, "Of the tour.", most=9)
+    steps_left: int = option_of(WalkOptions, "walk_steps", 1)
+    part: float = option_of(WalkOptions, "share", above=0)
+    stride: float | None = option_of(WalkOptions, "stride", group="Feet")
+    gait: str = option_of(WalkOptions, "gait")
+
+
+class OptionOfTest(absltest.TestCase):
+    def test_what_is_not_changed_is_the_others(self):
+        walk, tour = fields_of(WalkOptions), fields_of(TourOptions)
+        self.assertEqual(tour["walk_steps"].range, "an integer in [1, 9]")
+        self.assertEqual(tour["steps_left"].range, walk["walk_steps"].range)
+        self.assertEqual(tour["part"].range, "a number in (0, 1)")
+        self.assertEqual(tour["stride"].range, walk["stride"].range)
+        self.assertEqual(tour["gait"].choices, ("trot", "run"))
+        self.assertEqual(tour["part"].flag, "walk_share")
+        self.assertEqual(tour["stride"].group, "Feet")
+        self.assertIsNone(tour["gait"].group)
+        self.assertEqual(
+            [(field.default, field.help) for field in tour.values()],
+            [(5, "Of the tour."), (1, "Steps."), (0.5, "Uphill.")]
+            + [(None, "Of a step."), ("trot", "How.")],
+        )
+        self.assertEqual(fields_of(WalkOptions), walk)
+
+    def test_an_unknown_option(self):
+        with self.assertRaisesRegex(ValueError, "steps"):
+            option_of(WalkOptions, "steps")
 
 
 class OptionFlagsTest(parameterized.TestCase):
