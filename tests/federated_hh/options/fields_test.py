@@ -151,8 +151,13 @@ class OptionOfTest(absltest.TestCase):
         self.assertIsNone(tour["gait"].group)
         self.assertEqual(
             [(field.default, field.help) for field in tour.values()],
-            [(5, "Of the tour."), (1, "Steps."), (0.5, "Uphill.")]
-            + [(None, "Of a step."), ("trot", "How.")],
+            [
+                (5, "Of the tour."),
+                (1, "Steps."),
+                (0.5, "Uphill."),
+                (None, "Of a step."),
+                ("trot", "How."),
+            ],
         )
         self.assertEqual(fields_of(WalkOptions), walk)
 
