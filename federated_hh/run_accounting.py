@@ -42,7 +42,7 @@ from typing import Any, NoReturn
 
 from absl import app, flags
 
-from federated_hh.options import help_text, option_flags
+from federated_hh.options import option_flags
 from federated_hh.privacy.accounting import arguments, run_totals, varied
 from federated_hh.privacy.accounting.answers import ANSWERS, QUANTITIES
 
@@ -69,7 +69,7 @@ _FORMAT = flags.DEFINE_enum(
 _OPTIONS: option_flags.OptionFlags = option_flags.define(
     arguments.options_class(ANSWERS.values())
 )
-help_text.first(
+option_flags.first(
     *("mechanism", "population", "cohort_size", "num_rounds", "epsilon", "delta"),
     *("noise_multiplier", "local_epsilon", "vary", "compose"),
 )

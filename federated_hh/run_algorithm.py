@@ -17,7 +17,7 @@ from absl import app, flags
 
 from federated_hh.command_line import experiment_flags, program_flags
 from federated_hh.files import custom_parts
-from federated_hh.options import help_text, option_flags
+from federated_hh.options import option_flags
 from federated_hh.options.fields import check, option
 from federated_hh.runtime.worker import startup
 
@@ -50,7 +50,7 @@ class Options:
 
 _RUN = option_flags.define(Options)
 flags.adopt_module_key_flags(experiment_flags)
-help_text.first(
+option_flags.first(
     *("algorithm", "num_repeats", "delta", "seed", "output_dir", "resume", "engine")
 )
 

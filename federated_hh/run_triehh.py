@@ -9,7 +9,7 @@ from absl import logging
 
 from federated_hh.command_line import experiment_flags, program_flags
 from federated_hh.heavy_hitters.triehh.options import TrieHHOptions
-from federated_hh.rounds.secure_sum_options import SecureSumOptions
+from federated_hh.runtime.worker.engine_options import SecureSumOptions
 
 _PROGRAM = program_flags.Program(
     "federated_hh.run_triehh",

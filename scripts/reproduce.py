@@ -19,7 +19,7 @@ from absl import app, flags
 
 import studies
 from federated_hh.command_line import experiment_flags
-from federated_hh.options import help_text, option_flags
+from federated_hh.options import option_flags
 from federated_hh.populations.columns import prepared_data
 from federated_hh.runtime.worker import engine_options
 
@@ -56,7 +56,7 @@ _GATHER = flags.DEFINE_list(
     "Run nothing, and make the results of these run directories: one of each part.",
 )
 flags.adopt_module_key_flags(experiment_flags)
-help_text.first(
+option_flags.first(
     *("study", "results_dir", "output_dir", "resume", "population_cache", "engine"),
     *("study_part", "gather"),
 )

@@ -7,8 +7,8 @@ from absl import flags, logging
 
 from federated_hh.command_line import experiment_flags, program_flags
 from federated_hh.populations.options.population_options import LanguageOptions
-from federated_hh.rounds.secure_sum_options import SecureSumOptions
 from federated_hh.runtime.worker import engine_options, startup
+from federated_hh.runtime.worker.engine_options import SecureSumOptions
 from training.baselines.other_models_options import OtherModelsOptions
 from training.federated.options import TrainingOptions
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from absl import flags, logging
 
 from federated_hh.files import installation
-from federated_hh.options import help_text, option_flags
+from federated_hh.options import option_flags
 from federated_hh.options.fields import OptionError, check, option
 from federated_hh.populations.options import population_options
 from federated_hh.runtime.worker import engine_options, startup
@@ -60,7 +60,7 @@ class RunOptions:
         check(self)
 
 
-_OPTIONS = option_flags.define(RunOptions, title=help_text.RUN)
+_OPTIONS = option_flags.define(RunOptions, title=option_flags.RUN)
 _RUNTIME = option_flags.define(engine_options.RuntimeOptions, title="Where it computes")
 _ENGINE = option_flags.define(engine_options.EngineOptions, title="Where it computes")
 

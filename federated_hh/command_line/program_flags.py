@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from absl import app, flags, logging
 
 from federated_hh.command_line import experiment_flags
-from federated_hh.options import help_text, option_flags
+from federated_hh.options import option_flags
 from federated_hh.options.fields import OptionError, option
 from federated_hh.populations import population
 from federated_hh.populations.columns import prepared_data
@@ -83,7 +83,7 @@ class PopulationFlags:
             defaults={"empty_clients": "keep", **(defaults or {})},
             title="The population",
         )
-        self._cache = option_flags.define(_CacheOptions, title=help_text.RUN)
+        self._cache = option_flags.define(_CacheOptions, title=option_flags.RUN)
 
     def read(self) -> PopulationOptions:
         """Returns the options that the flags give.
@@ -173,7 +173,7 @@ class Program:
             self._flags[kind] = option_flags.define(kind, title=title)
         self.population = PopulationFlags(contents, defaults)
         flags.adopt_module_key_flags(experiment_flags)
-        help_text.first(*first)
+        option_flags.first(*first)
 
     def read(self, kind: type[_Options]) -> _Options:
         """Returns the options of a class that the flags give.

@@ -3,22 +3,37 @@
 import shutil
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from absl import flags
 
 from federated_hh.options import fields as fields_lib
-from federated_hh.options import help_text
+
+# What stands at the end, where there is so much else.
+_LAST = (
+    "A synthetic population",
+    "What is measured and kept",
+    "The secure sum",
+    "Where it computes",
+    "The run",
+)
 
 _MOST_COLUMNS = 100
 _INDENT = 30
 
 
-def text(whole: bool, program: Any = None) -> str:
+def text(
+    topics: Mapping[str, Sequence[fields_lib.OptionField]],
+    first: Sequence[str],
+    whole: bool,
+    program: Any = None,
+) -> str:
     """Returns the help of the program that runs.
 
     Args:
+        topics: The program's options by topic, in the order of their definition.
+        first: Names of the flags that come first.
         whole: All of each flag's help and range, or its first sentence.
         program: The program's module; `__main__` by default.
     """
@@ -36,24 +51,24 @@ def text(whole: bool, program: Any = None) -> str:
             default = names[field.flag].default_as_str
             lines.extend(_of_flag(field, default, whole, width))
 
-    groups = [
-        help_text.Group(group.title, [f for f in group.fields if f.flag in names])
-        for group in sorted(help_text.GROUPS, key=lambda group: _place(group.title))
-    ]
-    by_name = {field.flag: field for group in groups for field in group.fields}
-    if help_text.FIRST:
+    groups = {
+        title: [field for field in topics[title] if field.flag in names]
+        for title in sorted(topics, key=_place)
+    }
+    by_name = {field.flag: field for group in groups.values() for field in group}
+    if first:
         lines.append("\nThe first to decide")
-    for name in help_text.FIRST:
+    for name in first:
         shown.add(name)
         if name in by_name:
             default = names[name].default_as_str
             lines.extend(_of_flag(by_name[name], default, whole, width))
         else:
             lines.extend(_of_other(names[name], width))
-    for group in groups:
-        left = [field for field in group.fields if field.flag not in shown]
+    for title, group in groups.items():
+        left = [field for field in group if field.flag not in shown]
         if left:
-            tell(group.title, left)
+            tell(title, left)
     others = sorted(set(names) - shown)
     if others:
         lines.append("\nOthers")
@@ -67,7 +82,7 @@ def text(whole: bool, program: Any = None) -> str:
 
 
 def _place(title: str) -> int:
-    return help_text.LAST.index(title) if title in help_text.LAST else -1
+    return _LAST.index(title) if title in _LAST else -1
 
 
 def _of_flag(

@@ -9,7 +9,6 @@ from typing import Any, Generic, NoReturn, TypeVar
 from absl import flags
 
 from federated_hh.options import fields as fields_lib
-from federated_hh.options import help_text
 
 # So that flags belong to the module that asks for them.
 flags.disclaim_key_flags()
@@ -19,6 +18,12 @@ _KINDS = {
     "invalid literal for int": "a whole number",
     "could not convert string to float": "a number",
 }
+
+# A topic of flags that programs share.
+RUN = "The run"
+# For --help: the flags' options by topic, and the most important flags.
+_TOPICS: dict[str, list[fields_lib.OptionField]] = {}
+_FIRST: list[str] = []
 
 Options = TypeVar("Options")
 
@@ -84,8 +89,20 @@ def define(
     """
     fields = fields_lib.fields_of(options_class)
     chosen = [fields[name] for name in (fields if only is None else only)]
-    help_text.add(title or help_text.title_of(options_class), chosen)
+    title = title or _title_of(options_class)
+    for field in chosen:
+        _TOPICS.setdefault(field.group or title, []).append(field)
     return OptionFlags(options_class, chosen, defaults or {})
+
+
+def first(*names: str) -> None:
+    """Says which flags of the program matter most: they come first in its help."""
+    _FIRST[:] = names
+
+
+def _title_of(options_class: type) -> str:
+    """Returns the subject of a class of options: the first words of its docstring."""
+    return (options_class.__doc__ or "").split("\n")[0].split(";")[0].rstrip(".")
 
 
 def check_all(*checks: Callable[[], Any]) -> None:
@@ -142,7 +159,7 @@ def parse(arguments: Sequence[str], *, takes_words: bool = False) -> list[str]:
     if asked & {"help", "helpshort", "h", "?", "helpfull"}:
         from federated_hh.options import help_page  # needed by no run
 
-        _show(help_page.text(whole="helpfull" in asked))
+        _show(help_page.text(_TOPICS, _FIRST, "helpfull" in asked))
         sys.exit(0)
     rest, error = _parsed(arguments)
     if not error and (takes_words or len(rest) < 2):

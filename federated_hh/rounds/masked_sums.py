@@ -23,10 +23,10 @@ from federated_hh.privacy import statement as statement_lib
 from federated_hh.randomness import streams
 from federated_hh.reports import page
 from federated_hh.rounds import run
-from federated_hh.rounds.secure_sum_options import SecureSumOptions
 from federated_hh.runtime.masking import costs, graph, protocol
 from federated_hh.runtime.masking.messages import Step
 from federated_hh.runtime.worker import engine_options
+from federated_hh.runtime.worker.engine_options import SecureSumOptions
 
 # Of a cohort, who may drop out where nothing else is said.
 _LEAST_TOLERATED = 0.05

@@ -19,14 +19,7 @@ from federated_hh.privacy.dp_ftrl import model_updates, rotated_updates, update_
 from federated_hh.privacy.dp_ftrl import plan as training_plan
 from federated_hh.privacy.triehh import guarantees as triehh_privacy
 from federated_hh.randomness import noise_keys, streams
-from federated_hh.rounds import (
-    block_round,
-    experiment,
-    masked_sums,
-    secure_sum_options,
-    steps,
-    timers,
-)
+from federated_hh.rounds import block_round, experiment, masked_sums, steps, timers
 from federated_hh.runtime import runtime
 from federated_hh.runtime.masking import messages, protocol
 from federated_hh.runtime.masking.messages import Step
@@ -41,7 +34,7 @@ _STREAM = streams.Stream(1)
 
 def _masking(**options):
     values = {"secure_sum": "masked", **options}
-    return masked_sums.MaskedSums(secure_sum_options.SecureSumOptions(**values))
+    return masked_sums.MaskedSums(engine_options.SecureSumOptions(**values))
 
 
 @contextlib.contextmanager
@@ -394,8 +387,8 @@ class OptionsTest(parameterized.TestCase):
         with self.assertRaisesRegex(
             ValueError, "dropout_rate=0.1 is for secure_sum=ma"
         ):
-            secure_sum_options.SecureSumOptions(dropout_rate=0.1)
-        ideal = secure_sum_options.SecureSumOptions()
+            engine_options.SecureSumOptions(dropout_rate=0.1)
+        ideal = engine_options.SecureSumOptions()
         self.assertIsNone(masked_sums.MaskedSums.of(ideal))
         with self.assertRaisesRegex(ValueError, "it has to be 'masked'"):
             masked_sums.MaskedSums(ideal)

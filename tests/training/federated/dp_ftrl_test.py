@@ -16,7 +16,7 @@ from federated_hh.privacy.dp_ftrl import plan as training_plan
 from federated_hh.privacy.guarantee import Adjacency
 from federated_hh.randomness import identities, integer_noise, noise_keys
 from federated_hh.rounds import checkpoints, masked_sums, steps, timers
-from federated_hh.rounds.secure_sum_options import SecureSumOptions
+from federated_hh.runtime.worker.engine_options import SecureSumOptions
 from tests.training import training_test_case as common
 from training.federated import client_update, dp_ftrl, model_average, server_optimizers
 from training.text import examples
