@@ -6,7 +6,7 @@ import pathlib
 from collections.abc import Iterator, Sequence
 
 from federated_hh.files import atomic_files
-from federated_hh.files.population_error import PopulationError
+from federated_hh.files.verified_files import PopulationError
 from federated_hh.populations.columns import prepared_data
 
 

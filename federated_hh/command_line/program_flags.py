@@ -115,7 +115,7 @@ class PopulationFlags:
         """Returns the population that the flags describe, made on first use.
 
         Raises:
-            population_error.PopulationError: If it cannot be made.
+            verified_files.PopulationError: If it cannot be made.
         """
         prepared = population.prepare(self.read(), self.cache)
         unspelled = prepared.metadata.get("dropped_words", {}).get("out_of_alphabet", 0)

@@ -6,8 +6,8 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
     submod_attrs={
         "custom_parts": ["load", "load_function"],
-        "population_error": ["PopulationError"],
         "progress": ["Progress"],
         "tables": ["read", "write"],
+        "verified_files": ["PopulationError"],
     },
 )

@@ -3,7 +3,7 @@
 import pathlib
 import shutil
 
-from federated_hh.files import population_error
+from federated_hh.files import verified_files
 
 # Below this, the next steps (table growth, sorting) may no longer fit.
 RESERVE_BYTES = 512 << 20
@@ -55,7 +55,7 @@ def check(num_words: int, num_clients: int) -> None:
     """
     available = available_bytes()
     if available is not None and available < RESERVE_BYTES:
-        raise population_error.PopulationError(
+        raise verified_files.PopulationError(
             f"only {readable(available)} of memory are left, with {num_words:,} "
             f"distinct words and {num_clients:,} client ids held in memory (about 150 "
             "bytes each) while reading. Run on a machine with more memory, end other "
@@ -75,7 +75,7 @@ def check_needed(needed: int, what: str) -> None:
     """
     available = available_bytes()
     if available is not None and needed > available - RESERVE_BYTES:
-        raise population_error.PopulationError(
+        raise verified_files.PopulationError(
             f"{what} takes about {readable(needed)} of memory, and "
             f"{readable(available)} are left (of which {readable(RESERVE_BYTES)} "
             "are kept free). Ask for less, or run on a machine with more memory."
@@ -95,7 +95,7 @@ def check_disk(directory: pathlib.Path, needed: int, what: str) -> None:
     """
     free = shutil.disk_usage(directory).free
     if needed > free:
-        raise population_error.PopulationError(
+        raise verified_files.PopulationError(
             f"{what} takes about {readable(needed)} on disk, and {readable(free)} "
             f"are free in {directory.parent}. Ask for less, free some space, or choose "
             "another place with --population_cache."

@@ -18,8 +18,6 @@ from typing import Any
 
 from absl import logging
 
-from federated_hh.files import population_error
-
 NOTE_FILE = ".verified.json"
 _CHUNK_BYTES = 8 << 20
 _MAX_THREADS = 4  # more than that read no faster from a disk
@@ -30,7 +28,11 @@ _SETTLED_NS = 2_000_000_000
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
-class DamagedFileError(population_error.PopulationError):
+class PopulationError(OSError, ValueError):
+    """The data cannot be made into a population; the message says what to do."""
+
+
+class DamagedFileError(PopulationError):
     """A file is not what was written; the message names it and says what to do."""
 
 

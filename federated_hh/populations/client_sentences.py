@@ -7,7 +7,7 @@ import pathlib
 from importlib import metadata
 from typing import Any
 
-from federated_hh.files import population_error
+from federated_hh.files import verified_files
 from federated_hh.populations import vocabulary as vocabulary_lib
 from federated_hh.populations.columns import client_text, prepared_data
 from federated_hh.populations.languages import sentence_tokenizers
@@ -96,7 +96,7 @@ def prepare(
                 partial, options, tokenizer, vocabulary.encode, origin
             )
             if describe(options, vocabulary, tokenizer, language) != identity:
-                raise population_error.PopulationError(
+                raise verified_files.PopulationError(
                     prepared_data.changed_while_read(options.source)
                 )
 

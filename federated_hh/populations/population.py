@@ -10,7 +10,7 @@ import pathlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from federated_hh.files.population_error import PopulationError
+from federated_hh.files.verified_files import PopulationError
 from federated_hh.populations.columns import prepared_data
 from federated_hh.populations.languages import tokenizers
 from federated_hh.populations.options.population_options import (

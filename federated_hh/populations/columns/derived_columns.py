@@ -14,7 +14,7 @@ from typing import BinaryIO
 
 import numpy as np
 
-from federated_hh.files import atomic_files, population_error, verified_files
+from federated_hh.files import atomic_files, verified_files
 
 _FOLDER = "derived"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
@@ -52,10 +52,10 @@ def find_or_build(
             with atomic_files.locked(paths[0], f"computing {', '.join(names)}"):
                 if not all(map(_is_there, paths)):
                     _write(paths, fingerprint, build())
-    except population_error.PopulationError:
+    except verified_files.PopulationError:
         raise
     except OSError as error:
-        raise population_error.PopulationError(
+        raise verified_files.PopulationError(
             f"{error.filename or folder}: {error.strerror or error}, while columns "
             "were derived from the population. Nothing of them was kept; free some "
             "space, or choose another place with --population_cache."

@@ -16,7 +16,7 @@ from typing import Any, Protocol, TypeVar
 from absl import logging
 
 from federated_hh.files import atomic_files, installation
-from federated_hh.files.population_error import PopulationError
+from federated_hh.files.verified_files import PopulationError
 from federated_hh.populations.options.population_options import SYNTHETIC
 
 DEFAULT_CACHE = installation.cache() / "populations"

@@ -4,7 +4,7 @@ from typing import Any
 
 from absl import logging
 
-from federated_hh.files import population_error
+from federated_hh.files import verified_files
 
 _SHOWN_IN_ERROR = 10
 _MAX_REASON = 200  # characters: a reason may quote a value of any length
@@ -51,7 +51,7 @@ class BadRows:
             whole = self._path
             if self._num_files > 1:
                 whole = f"the population of {self._num_files} files"
-            raise population_error.PopulationError(
+            raise verified_files.PopulationError(
                 f"{whole} has more than {self._limit} bad rows "
                 f"(--max_bad_rows={self._limit}): {self.summary()}. Mend the file or "
                 "the options that say how to read it, or allow more bad rows."

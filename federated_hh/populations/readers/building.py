@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from federated_hh.files import memory, population_error
+from federated_hh.files import memory, verified_files
 from federated_hh.populations.columns import canonical_rows, column_writer
 from federated_hh.populations.languages import tokenizers
 from federated_hh.populations.readers import (
@@ -118,7 +118,7 @@ class PopulationBuilder:
         names = list(self._clients)
         if not self._table.num_words:
             dropped = ", ".join(f"{n} {why}" for why, n in self._table.dropped.items())
-            raise population_error.PopulationError(
+            raise verified_files.PopulationError(
                 f"the population is empty: {self._num_rows} rows of {len(names)} "
                 f"clients leave no word (left out: {dropped})."
             )
@@ -155,7 +155,7 @@ class PopulationBuilder:
             entry = int(counts.argmax())
             ends = np.cumsum(rows.row_lengths)
             client = int(np.searchsorted(ends, entry, side="right"))
-            raise population_error.PopulationError(
+            raise verified_files.PopulationError(
                 f"client {names[client]!r} has the word "
                 f"{words[rows.word_ids[entry]]!r} {counts[entry]} times in "
                 f"all; it has to be at most {column_writer.MAX_COUNT}."

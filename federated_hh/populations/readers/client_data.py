@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from federated_hh.files import population_error, progress
+from federated_hh.files import progress, verified_files
 from federated_hh.populations.columns import client_words, column_writer
 from federated_hh.populations.languages import tokenizers
 from federated_hh.populations.options import population_options
@@ -32,7 +32,7 @@ def texts(element: Any, text_feature: str, client_id: str) -> Iterator[str]:
     """
     if isinstance(element, dict):
         if text_feature not in element:
-            raise population_error.PopulationError(
+            raise verified_files.PopulationError(
                 f"text_feature is {text_feature!r}; the elements have "
                 f"{', '.join(map(str, element))}."
             )
@@ -40,14 +40,14 @@ def texts(element: Any, text_feature: str, client_id: str) -> Iterator[str]:
     # A scalar string, or a batch of them.
     for value in np.asarray(element, object).reshape(-1).tolist():
         if not isinstance(value, bytes):
-            raise population_error.PopulationError(
+            raise verified_files.PopulationError(
                 f"client {client_id!r} has an element of type {type(value).__name__}; "
                 "it has to be a string, or a mapping with a string feature."
             )
         try:
             yield value.decode("utf-8")
         except UnicodeDecodeError:
-            raise population_error.PopulationError(
+            raise verified_files.PopulationError(
                 f"client {client_id!r} has text that is not UTF-8: {value[:40]!r}."
             ) from None
 

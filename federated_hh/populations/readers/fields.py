@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from federated_hh.files import population_error
+from federated_hh.files import verified_files
 from federated_hh.populations.columns import column_writer
 from federated_hh.populations.options import file_options, population_options
 from federated_hh.populations.readers import bad_rows, opening
@@ -83,7 +83,7 @@ class Fields:
             if len(matches) != 1:
                 state = "no column" if not matches else f"{len(matches)} columns"
                 listed = ", ".join(names) if names else "without names"
-                raise population_error.PopulationError(
+                raise verified_files.PopulationError(
                     f"{path} has {state} {column!r} (--{flag}); its {width} columns "
                     f"are {listed}. Give a name or a number from 0 to {width - 1}; "
                     "--csv_columns names the columns of a CSV file without header."

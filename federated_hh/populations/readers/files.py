@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from federated_hh.files import population_error
+from federated_hh.files import verified_files
 from federated_hh.populations.columns import column_writer
 from federated_hh.populations.languages import tokenizers
 from federated_hh.populations.options import file_options, population_options
@@ -39,7 +39,7 @@ def read_rows(
     paths = sources.files_of(options)
     found = sources.format_of(options)
     if options.split is not None and not file_options.FORMATS[found].has_splits:
-        raise population_error.PopulationError(
+        raise verified_files.PopulationError(
             f"--population_split={options.split}: {paths[0]} is {found}, which has no "
             "splits; leave it out."
         )
@@ -121,10 +121,10 @@ def build(
         builder.add(rows)
     try:
         metadata = builder.finish(options.empty_clients)
-    except population_error.PopulationError as error:
+    except verified_files.PopulationError as error:
         if bad.summary():
-            error = population_error.PopulationError(
+            error = verified_files.PopulationError(
                 f"{error} Bad rows: {bad.summary()}."
             )
-        raise population_error.PopulationError(f"{options.source}: {error}") from None
+        raise verified_files.PopulationError(f"{options.source}: {error}") from None
     return metadata | {"bad_rows": bad.report()}

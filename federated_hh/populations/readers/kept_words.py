@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from federated_hh.files import population_error
+from federated_hh.files import verified_files
 from federated_hh.populations.columns import derived_columns
 from federated_hh.populations.languages import tokenizers
 from federated_hh.populations.readers import word_codes, word_table
@@ -83,7 +83,7 @@ class KeptWords:
                 reason = word_table.REASONS[int(codes[starts[place]])]
             dropped[reason] = dropped.get(reason, 0.0) + float(frequencies[place])
         if not is_kept.any():
-            raise population_error.PopulationError(
+            raise verified_files.PopulationError(
                 "nothing of the word list is kept: no word passes the "
                 "tokenizer, the alphabet and the known words."
             )

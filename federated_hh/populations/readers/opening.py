@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-from federated_hh.files import population_error, progress
+from federated_hh.files import progress, verified_files
 
 COMPRESSIONS = (".gz", ".xz", ".zst")
 # A record of this size is no record: the file has other line ends, or is not text.
@@ -108,11 +108,11 @@ def open_blocks(
             utf_8 = codecs.lookup(encoding).name == "utf-8"
             decoder = codecs.getincrementaldecoder("utf-8-sig" if utf_8 else encoding)
         except OSError as error:
-            raise population_error.PopulationError(
+            raise verified_files.PopulationError(
                 f"{path} cannot be read: {error}"
             ) from None
         except LookupError:
-            raise population_error.PopulationError(
+            raise verified_files.PopulationError(
                 f"encoding is {encoding!r}; it has to be a text encoding that Python "
                 "knows, "
                 "such as utf-8 or iso-8859-1."
@@ -149,7 +149,7 @@ def _blocks(path: str, binary: Any, decoder: codecs.IncrementalDecoder) -> Itera
         # Only the first line can be longer than a block.
         first = text.find("\n") + 1 or len(text) + 1
         if first > MAX_LINE_CHARACTERS:
-            raise population_error.PopulationError(
+            raise verified_files.PopulationError(
                 f"{path}:{number + 1}: the line is longer than {MAX_LINE_CHARACTERS} "
                 "characters; is this a text file with one record a line?"
             )
@@ -159,7 +159,7 @@ def _blocks(path: str, binary: Any, decoder: codecs.IncrementalDecoder) -> Itera
             yield block
         number += block.count("\n")
         if error:
-            raise population_error.PopulationError(
+            raise verified_files.PopulationError(
                 f"{path}: reading stopped after line {number}: "
                 f"{error or type(error).__name__}"
             ) from error

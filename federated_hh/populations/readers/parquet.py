@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from federated_hh.files import population_error, progress
+from federated_hh.files import progress, verified_files
 from federated_hh.populations.columns import arrow_text
 from federated_hh.populations.options import population_options
 from federated_hh.populations.readers import bad_rows, fields
@@ -26,7 +26,7 @@ def _check_type(path: str, flag: str, field: pa.Field) -> None:
     allowed = {"user_column": is_text or is_integer, "count_column": is_integer}
     if not allowed.get(flag, is_text):
         expected = {"user_column": "text or integers", "count_column": "integers"}
-        raise population_error.PopulationError(
+        raise verified_files.PopulationError(
             f"{path}: column {field.name!r} (--{flag}) has type {field.type}, must "
             f"hold {expected.get(flag, 'text')}."
         )
@@ -138,8 +138,8 @@ def read(
                     number += len(columns[0])
                     bar.set(number)
     except (pa.ArrowException, OSError) as error:
-        if isinstance(error, population_error.PopulationError):
+        if isinstance(error, verified_files.PopulationError):
             raise
-        raise population_error.PopulationError(
+        raise verified_files.PopulationError(
             f"{path} cannot be read as Parquet: {error}"
         ) from error

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from federated_hh.files import atomic_files, memory, population_error, progress
+from federated_hh.files import atomic_files, memory, progress, verified_files
 from federated_hh.populations.columns import client_text
 from federated_hh.populations.languages import sentence_tokenizers
 from federated_hh.populations.options import population_options
@@ -106,7 +106,7 @@ class SentenceBuilder:
         self.close()
         names = list(self._clients)
         if not self._lengths:
-            raise population_error.PopulationError(
+            raise verified_files.PopulationError(
                 f"the population is empty: no text of its {len(names)} clients has a "
                 "sentence with a word."
             )
@@ -169,13 +169,13 @@ def open_files(
         PopulationError: If there is no such text.
     """
     if options.source == population_options.SYNTHETIC:
-        raise population_error.PopulationError(
+        raise verified_files.PopulationError(
             "the synthetic population is not a file: give a file of text "
             "(--population)."
         )
     rows, wanted, bad = files.read_rows(options)
     if wanted.content_flag != "text_column":
-        raise population_error.PopulationError(
+        raise verified_files.PopulationError(
             f"{options.source} is read as words (--word_column or word counts), which "
             "have no sentences: give a column of text (--text_column)."
         )
@@ -208,9 +208,9 @@ def build_from_files(
         try:
             report = dict(metadata, bad_rows=bad.report())
             builder.finish(report, options.empty_clients)
-        except population_error.PopulationError as error:
+        except verified_files.PopulationError as error:
             shown = f" Bad rows: {bad.summary()}." if bad.summary() else ""
-            raise population_error.PopulationError(
+            raise verified_files.PopulationError(
                 f"{options.source}: {error}{shown}"
             ) from None
 

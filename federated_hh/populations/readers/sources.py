@@ -4,7 +4,7 @@ import glob
 import os
 from typing import Any
 
-from federated_hh.files import population_error
+from federated_hh.files import verified_files
 from federated_hh.populations.columns import prepared_data
 from federated_hh.populations.options import file_options, population_options
 from federated_hh.populations.readers import opening
@@ -31,7 +31,7 @@ def files_of(options: population_options.PopulationOptions) -> list[str]:
         for path in _expand(part, options.format):
             real = os.path.realpath(path)
             if real in found:
-                raise population_error.PopulationError(
+                raise verified_files.PopulationError(
                     f"{_FLAG}: {path} comes twice: by {found[real]!r} and by {part!r}. "
                     "Its rows would count twice; name it once."
                 )
@@ -54,7 +54,7 @@ def format_of(options: population_options.PopulationOptions) -> str:
     formats = [_format(path, options.format) for path in paths]
     for path, other in zip(paths, formats, strict=True):
         if other != formats[0]:
-            raise population_error.PopulationError(
+            raise verified_files.PopulationError(
                 f"{_FLAG}: {paths[0]} is {formats[0]} by its name, and {path} is "
                 f"{other}; all files have to be of one format. Give some of them, or "
                 "say with --population_format what all are."
@@ -104,7 +104,7 @@ def _expand(part: str, wanted: str) -> list[str]:
         match for match in glob.glob(path, recursive=True) if not os.path.isdir(match)
     )
     if not found:
-        raise population_error.PopulationError(
+        raise verified_files.PopulationError(
             f"{_FLAG}: no file matches the pattern {part!r} (looked in "
             f"{os.path.abspath(_fixed_part(path))})."
         )
@@ -122,7 +122,7 @@ def _of_directory(directory: str, wanted: str) -> list[str]:
     try:
         names = sorted(os.listdir(directory))
     except OSError as error:
-        raise population_error.PopulationError(
+        raise verified_files.PopulationError(
             f"{_FLAG}: {directory} cannot be read: {error.strerror}."
         ) from None
     paths = [
@@ -139,7 +139,7 @@ def _of_directory(directory: str, wanted: str) -> list[str]:
     if not known:
         shown = ", ".join(map(os.path.basename, paths[:5])) or "nothing"
         known_suffixes = ", ".join(file_options.BY_SUFFIX)
-        raise population_error.PopulationError(
+        raise verified_files.PopulationError(
             f"{_FLAG}: the directory {directory} has no file of a known format "
             f"({known_suffixes}); it has {shown}. Name the files by a "
             "pattern such as 'DIR/*.txt' and their format by --population_format; "
@@ -160,7 +160,7 @@ def _format(path: str, wanted: str) -> str:
     if wanted == "auto":
         if _suffix(path) not in file_options.BY_SUFFIX:
             known = ", ".join(file_options.BY_SUFFIX)
-            raise population_error.PopulationError(
+            raise verified_files.PopulationError(
                 f"{path}: the name does not tell the format (known: "
                 f"{known}, all but Parquet and SQLite also with "
                 f"{', '.join(opening.COMPRESSIONS)}); say which it is with "
@@ -170,7 +170,7 @@ def _format(path: str, wanted: str) -> str:
         found = file_options.BY_SUFFIX[_suffix(path)].name
     why = file_options.FORMATS[found].uncompressed_why
     if why and compression:
-        raise population_error.PopulationError(
+        raise verified_files.PopulationError(
             f"{path}: {why} cannot be read from {compression}; decompress it first."
         )
     return found

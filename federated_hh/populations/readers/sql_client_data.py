@@ -10,7 +10,7 @@ import sqlite3
 import urllib.parse
 from collections.abc import Iterator
 
-from federated_hh.files import population_error, progress
+from federated_hh.files import progress, verified_files
 from federated_hh.populations.options import population_options
 from federated_hh.populations.readers import bad_rows, fields
 
@@ -47,7 +47,7 @@ def read(
         ("user_column", wanted.user, "user"),
     ):
         if named != usual:
-            raise population_error.PopulationError(
+            raise verified_files.PopulationError(
                 f"{path}: --{flag}={named}: users are the clients of TFF's database, "
                 "and examples have no counts; leave it out."
             )
@@ -70,7 +70,7 @@ def read(
                     number += len(batch)
                     bar.set(number)
     except sqlite3.Error as error:
-        raise population_error.PopulationError(
+        raise verified_files.PopulationError(
             f"{path} cannot be read as a database of TFF's SqlClientData: {error}"
         ) from error
 
@@ -81,7 +81,7 @@ def _check(path: str, cursor: sqlite3.Cursor, split: str | None) -> int:
         found = [row[1] for row in cursor.execute(f"PRAGMA table_info({table})")]
         missing = [name for name in names if name not in found]
         if missing:
-            raise population_error.PopulationError(
+            raise verified_files.PopulationError(
                 f"{path} is no database of TFF's SqlClientData: its table {table} "
                 f"lacks {', '.join(missing)}."
             )
@@ -91,7 +91,7 @@ def _check(path: str, cursor: sqlite3.Cursor, split: str | None) -> int:
         ).fetchall()
     )
     if split is not None and split not in counts:
-        raise population_error.PopulationError(
+        raise verified_files.PopulationError(
             f"{path} has no split {split!r} (--population_split); it has "
             f"{', '.join(map(str, counts)) or 'none'}."
         )

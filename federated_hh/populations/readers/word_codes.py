@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pyarrow as pa
 
-from federated_hh.files import population_error
+from federated_hh.files import verified_files
 from federated_hh.populations.languages import tokenizers
 from federated_hh.populations.readers import opening, word_table
 
@@ -142,7 +142,7 @@ class WordCodes:
         except word_table.NotAWordError as error:
             at = next(i for i, word in enumerate(words) if word is error.word)
             text = int(np.searchsorted(np.cumsum(lengths), at, side="right"))
-            raise population_error.PopulationError(f"{place(text)}: {error}") from None
+            raise verified_files.PopulationError(f"{place(text)}: {error}") from None
         if self._table.refuses:
             ends = np.cumsum(lengths)
             for at in np.flatnonzero(codes == word_table.OUT_OF_ALPHABET).tolist():

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from federated_hh.files import population_error
+from federated_hh.files import verified_files
 from federated_hh.populations.readers import opening
 
 # In place of the id of a word that is left out.
@@ -40,14 +40,14 @@ def read_dictionary(path: str | None) -> frozenset[str]:
     with opening.open_text(path, "utf-8") as lines:
         for number, line in enumerate(lines, 1):
             if opening.has_undecodable(line):
-                raise population_error.PopulationError(
+                raise verified_files.PopulationError(
                     f"{path}:{number}: a dictionary has to be UTF-8 text with one word "
                     "a line; this line is not UTF-8."
                 )
             words.add(line.strip().lower())
     words.discard("")
     if not words:
-        raise population_error.PopulationError(f"{path}: the dictionary has no words.")
+        raise verified_files.PopulationError(f"{path}: the dictionary has no words.")
     return frozenset(words)
 
 
@@ -134,7 +134,7 @@ class WordTable:
     def check_refused(self) -> None:
         """Raises the error about refused words if there were any."""
         if self._offenders:
-            raise population_error.PopulationError(
+            raise verified_files.PopulationError(
                 "words with a character outside the alphabet "
                 f"{self._alphabet!r}: {', '.join(self._offenders)}. "
                 "Widen --alphabet, or drop such words with --out_of_alphabet=drop."

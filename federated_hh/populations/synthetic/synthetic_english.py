@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from federated_hh.files import memory, ordered_work, population_error, progress
+from federated_hh.files import memory, ordered_work, progress, verified_files
 from federated_hh.populations.columns import (
     canonical_rows,
     column_writer,
@@ -300,7 +300,7 @@ def build(
             writer.append_rows(rows)
             bar.set(min((index + 1) * chunk_size, num_clients))
     if empty == num_clients:
-        raise population_error.PopulationError(
+        raise verified_files.PopulationError(
             f"none of the {num_clients} clients has a word left after the tokenizer, "
             "the alphabet and the known words; take more clients or words a client."
         )

@@ -25,7 +25,7 @@ from typing import Any, Self
 import numpy as np
 import pyarrow as pa
 
-from federated_hh.files import freed_memory, memory, population_error, progress
+from federated_hh.files import freed_memory, memory, progress, verified_files
 from federated_hh.populations.columns import client_text
 from federated_hh.populations.languages import sentence_tokenizers
 from federated_hh.populations.options import population_options
@@ -180,7 +180,7 @@ def sentences_per_client(
     mean = words / language.mean_sentence_words
     if mean <= 1 if sigma > 0 else mean < 1 or mean != int(mean):
         wanted = "above 1" if sigma > 0 else "a whole number from 1 on"
-        raise population_error.PopulationError(
+        raise verified_files.PopulationError(
             f"mean_words_per_client is {words:g} and mean_sentence_words "
             f"{language.mean_sentence_words:g}: that makes {mean:g} sentences a "
             f"client; it has to be {wanted} where words_per_client_sigma is {sigma:g}."

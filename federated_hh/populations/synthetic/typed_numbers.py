@@ -4,7 +4,7 @@ import os
 
 import numpy as np
 
-from federated_hh.files import population_error
+from federated_hh.files import verified_files
 from federated_hh.populations.readers import opening
 
 MAX_WORDS_PER_CLIENT = 100_000
@@ -48,11 +48,11 @@ def read(path: str) -> TypedNumbers:
             text = line.strip()
             number = int(text) if text.isascii() and text.isdigit() else 0
             if not 1 <= number <= MAX_WORDS_PER_CLIENT:
-                raise population_error.PopulationError(
+                raise verified_files.PopulationError(
                     f"{path}:{place}: {text!r:.40} is no number of words in "
                     f"1..{MAX_WORDS_PER_CLIENT}."
                 )
             numbers.append(number)
     if not numbers:
-        raise population_error.PopulationError(f"{path}: there are no numbers.")
+        raise verified_files.PopulationError(f"{path}: there are no numbers.")
     return TypedNumbers(np.array(numbers))

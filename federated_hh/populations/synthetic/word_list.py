@@ -5,7 +5,7 @@ import re
 import types
 from collections.abc import Mapping
 
-from federated_hh.files import freed_memory, population_error
+from federated_hh.files import freed_memory, verified_files
 from federated_hh.populations.readers import opening
 
 # The English list has all numbers of as many digits as one: "0000" is a year.
@@ -67,10 +67,10 @@ def read(path: str, needs_counts: bool) -> dict[str, float]:
             elif needs_counts and not (tab and _is_count(count)):
                 wrong = "the word has no count: has to be word<TAB>count, above 0"
             if wrong:
-                raise population_error.PopulationError(f"{path}:{number}: {wrong}.")
+                raise verified_files.PopulationError(f"{path}:{number}: {wrong}.")
             found[word] = float(count) if needs_counts else -number
     if not found:
-        raise population_error.PopulationError(f"{path}: the list has no words.")
+        raise verified_files.PopulationError(f"{path}: the list has no words.")
     if needs_counts:
         return dict(sorted(found.items(), key=lambda item: -item[1]))
     return {word: float(place + len(found) + 1) for word, place in found.items()}

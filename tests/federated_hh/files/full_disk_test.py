@@ -12,7 +12,7 @@ from unittest import mock
 import numpy as np
 from absl.testing import absltest
 
-from federated_hh.files import population_error
+from federated_hh.files import verified_files
 from federated_hh.populations import population
 from federated_hh.populations.columns import (
     canonical_rows,
@@ -91,7 +91,7 @@ class FullDiskTest(absltest.TestCase):
             self.parent / "p", [("ann", [("sun", 1)])]
         )
         derived = self.parent / "p" / "derived"
-        with self._error_names(derived / "one.bin", population_error.PopulationError):
+        with self._error_names(derived / "one.bin", verified_files.PopulationError):
             words.derived_column("one", lambda: np.ones(_MANY))
         self.assertEmpty(os.listdir(derived))
         words.derived_column("one", lambda: np.ones(_MANY))
@@ -102,14 +102,14 @@ class FullDiskTest(absltest.TestCase):
         )
         (self.parent / "p" / "derived").write_text("")  # in its place
         with self.assertRaisesRegex(
-            population_error.PopulationError, f"{self.parent}/p/derived: "
+            verified_files.PopulationError, f"{self.parent}/p/derived: "
         ):
             words.derived_column("one", lambda: np.ones(1))
 
     def test_prepared_population(self):
         cache = self.parent / "cache"
         options = population.PopulationOptions(num_clients=_MANY)
-        with self._error_names(cache, population_error.PopulationError):
+        with self._error_names(cache, verified_files.PopulationError):
             population.prepare(options, cache)
         # What is kept of the word list would not fit either.
         self.assertEqual(os.listdir(cache), ["word-lists"])

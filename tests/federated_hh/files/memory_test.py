@@ -13,7 +13,7 @@ import numpy as np
 import psutil
 from absl.testing import absltest
 
-from federated_hh.files import freed_memory, memory, population_error
+from federated_hh.files import freed_memory, memory, verified_files
 from federated_hh.populations import client_sentences, population, vocabulary
 from federated_hh.populations.languages import sentence_tokenizers
 from federated_hh.populations.options import population_options
@@ -90,7 +90,7 @@ class MemoryTest(absltest.TestCase):
         memory.check(10, 20)
         self._machine(511)
         with self.assertRaisesRegex(
-            population_error.PopulationError,
+            verified_files.PopulationError,
             "only 0.5 GiB of memory are left, with 10 distinct words and 20 client ids",
         ):
             memory.check(10, 20)
@@ -99,7 +99,7 @@ class MemoryTest(absltest.TestCase):
         self._machine(1024)
         memory.check_needed(512 * _MIB, "a thing (--size)")
         with self.assertRaisesRegex(
-            population_error.PopulationError,
+            verified_files.PopulationError,
             r"a thing \(--size\) takes about 0.5 GiB of memory, and 1.0 GiB are left",
         ):
             memory.check_needed(512 * _MIB + 1, "a thing (--size)")
@@ -109,7 +109,7 @@ class MemoryTest(absltest.TestCase):
         free = shutil.disk_usage(directory).free
         memory.check_disk(directory, free // 2, "a thing")
         with self.assertRaisesRegex(
-            population_error.PopulationError, f"are free in {directory.parent}"
+            verified_files.PopulationError, f"are free in {directory.parent}"
         ):
             memory.check_disk(directory, 2 * free, "a thing")
 
@@ -152,7 +152,7 @@ class HugePopulationsTest(absltest.TestCase):
         if free > 12 * self.options.num_clients * 100:
             self.skipTest("the disk may take it")
         with self.assertRaisesRegex(
-            population_error.PopulationError,
+            verified_files.PopulationError,
             "2,147,483,647 clients .* 10000 words each .* GiB on disk",
         ):
             population.prepare(self.options, self.cache)
@@ -160,7 +160,7 @@ class HugePopulationsTest(absltest.TestCase):
 
     def test_sentences(self):
         with self.assertRaisesRegex(
-            population_error.PopulationError, "2,147,483,647 clients .* GiB "
+            verified_files.PopulationError, "2,147,483,647 clients .* GiB "
         ):
             client_sentences.prepare(
                 self.options,

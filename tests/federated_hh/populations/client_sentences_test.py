@@ -5,7 +5,7 @@ import pathlib
 
 from absl.testing import absltest
 
-from federated_hh.files import population_error
+from federated_hh.files import verified_files
 from federated_hh.populations import client_sentences, population, vocabulary
 from federated_hh.populations.languages import sentence_tokenizers
 from federated_hh.populations.options import population_options
@@ -113,14 +113,14 @@ class ClientSentencesTest(absltest.TestCase):
             return [[text]]
 
         tokenizer = sentence_tokenizers.SentenceTokenizer("meddling", meddle)
-        with self.assertRaisesRegex(population_error.PopulationError, "changed while"):
+        with self.assertRaisesRegex(verified_files.PopulationError, "changed while"):
             self._prepare(tokenizer=tokenizer)
         self.source.write_text("user,text\nann,?\n")
         with self.assertRaisesRegex(
-            population_error.PopulationError, "a.csv: the population is empty"
+            verified_files.PopulationError, "a.csv: the population is empty"
         ):
             self._prepare()
-        with self.assertRaisesRegex(population_error.PopulationError, "no file"):
+        with self.assertRaisesRegex(verified_files.PopulationError, "no file"):
             self._prepare(source=str(self.directory / "none.csv"))
         self.assertEmpty(os.listdir(self.cache))
 

@@ -5,7 +5,7 @@ import pathlib
 
 from absl.testing import absltest, parameterized
 
-from federated_hh.files import population_error
+from federated_hh.files import verified_files
 from federated_hh.populations import vocabulary
 from federated_hh.populations.languages import sentence_tokenizers
 from federated_hh.populations.options import population_options
@@ -57,7 +57,7 @@ class VocabularyTest(parameterized.TestCase):
             vocabulary.Vocabulary.read(path)
 
     def test_missing_file(self):
-        with self.assertRaisesRegex(population_error.PopulationError, "No such file"):
+        with self.assertRaisesRegex(verified_files.PopulationError, "No such file"):
             vocabulary.Vocabulary.read(self.directory / "none.txt")
 
     def test_english(self):

@@ -12,7 +12,7 @@ from unittest import mock
 import pandas as pd
 from absl.testing import absltest
 
-from federated_hh.files import population_error, tables
+from federated_hh.files import tables, verified_files
 from federated_hh.privacy import plan as plan_lib
 from federated_hh.privacy.dp_ftrl import blt, model_updates, tree_aggregation
 from federated_hh.privacy.dp_ftrl import plan as training_plan
@@ -81,7 +81,7 @@ class StudyTest(absltest.TestCase):
             half = len(self.lines) // 2
             self.assertEqual(posts.readlines(), [*self.lines[:half], "{}\n"])
         with self.assertRaisesRegex(
-            population_error.PopulationError, "no file blog-authorship/posts"
+            verified_files.PopulationError, "no file blog-authorship/posts"
         ):
             xu_2023.posts_file(cache, cache)
 

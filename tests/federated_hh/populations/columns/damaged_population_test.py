@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from absl.testing import absltest, parameterized
 
-from federated_hh.files import population_error, verified_files
+from federated_hh.files import verified_files
 from federated_hh.populations.columns import client_text, client_words, raw_columns
 
 _ROWS = [("ann", [("sun", 2), ("moon", 1)]), ("bob", []), ("cid", [("sea", 7)])]
@@ -67,7 +67,7 @@ class DamagedFilesTest(parameterized.TestCase):
         client_words.ClientWords.from_rows(self.words, _ROWS)
         _DAMAGES[damage](self.words / name)
         with self.assertRaisesRegex(
-            population_error.PopulationError,
+            verified_files.PopulationError,
             f"{self.words / name} .*remove its directory and prepare it again",
         ):
             client_words.ClientWords.open(self.words)
@@ -79,7 +79,7 @@ class DamagedFilesTest(parameterized.TestCase):
         client_text.ClientText.from_rows(self.text, _TEXT)
         _DAMAGES[damage](self.text / name)
         with self.assertRaisesRegex(
-            population_error.PopulationError,
+            verified_files.PopulationError,
             f"{self.text / name} .*remove its directory and prepare it again",
         ):
             client_text.ClientText.open(self.text)
@@ -97,7 +97,7 @@ class DamagedFilesTest(parameterized.TestCase):
         _DAMAGES[damage](path)
         if damage != "missing":
             with self.assertRaisesRegex(
-                population_error.PopulationError, f"{path} .*remove the folder"
+                verified_files.PopulationError, f"{path} .*remove the folder"
             ):
                 derive()
             shutil.rmtree(self.words / "derived")
@@ -114,7 +114,7 @@ class DamagedFilesTest(parameterized.TestCase):
         record = self.words / "derived" / "one.json"
         record.write_text(contents)
         with self.assertRaisesRegex(
-            population_error.PopulationError, f"{record} is damaged.*remove it"
+            verified_files.PopulationError, f"{record} is damaged.*remove it"
         ):
             words.derived_column("one", lambda: np.arange(5))
 
@@ -124,7 +124,7 @@ class DamagedFilesTest(parameterized.TestCase):
         second = client_words.ClientWords.from_rows(self.parent / "second", _ROWS[:1])
         shutil.copytree(self.words / "derived", self.parent / "second" / "derived")
         with self.assertRaisesRegex(
-            population_error.PopulationError, "not of this population"
+            verified_files.PopulationError, "not of this population"
         ):
             second.derived_column("one", lambda: np.arange(5))
 
@@ -236,7 +236,7 @@ class HostileColumnsTest(parameterized.TestCase):
     def test_words(self, name, array, message):
         client_words.ClientWords.from_rows(self.directory, _ROWS)
         self._forge(f"{name}.bin", array.tobytes())
-        with self.assertRaisesRegex(population_error.PopulationError, message):
+        with self.assertRaisesRegex(verified_files.PopulationError, message):
             client_words.ClientWords.open(self.directory)
 
     def test_wide_entries(self):
@@ -249,7 +249,7 @@ class HostileColumnsTest(parameterized.TestCase):
         ):
             client_words.ClientWords.from_rows(self.directory, rows)
             self._forge("entries.bin", np.int64([entry, 1 << 31 | 1]).tobytes())
-            with self.assertRaisesRegex(population_error.PopulationError, message):
+            with self.assertRaisesRegex(verified_files.PopulationError, message):
                 client_words.ClientWords.open(self.directory)
             shutil.rmtree(self.directory)
 
@@ -274,7 +274,7 @@ class HostileColumnsTest(parameterized.TestCase):
         metadata |= {"entry_bytes": entry_bytes, "count_bits": count_bits}
         raw_columns.write_metadata(self.directory, metadata, files)
         with self.assertRaisesRegex(
-            population_error.PopulationError, "population.json is damaged"
+            verified_files.PopulationError, "population.json is damaged"
         ):
             client_words.ClientWords.open(self.directory)
 
@@ -287,7 +287,7 @@ class HostileColumnsTest(parameterized.TestCase):
     def test_sentences(self, name, array, message):
         client_text.ClientText.from_rows(self.directory, _TEXT)
         self._forge(f"{name}.bin", array.tobytes())
-        with self.assertRaisesRegex(population_error.PopulationError, message):
+        with self.assertRaisesRegex(verified_files.PopulationError, message):
             client_text.ClientText.open(self.directory)
 
     @parameterized.parameters(
@@ -309,7 +309,7 @@ class HostileColumnsTest(parameterized.TestCase):
             contents = sink.getvalue()
         self._forge("words.arrow", contents)
         for _ in range(2):  # and it is not taken for verified afterwards
-            with self.assertRaisesRegex(population_error.PopulationError, message):
+            with self.assertRaisesRegex(verified_files.PopulationError, message):
                 client_words.ClientWords.open(self.directory)
             time.sleep(_OLD if table is None else 0)
 

@@ -9,7 +9,7 @@ from absl.testing import absltest, parameterized
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from federated_hh.files import population_error
+from federated_hh.files import verified_files
 from federated_hh.populations import population
 from federated_hh.populations.columns import client_text, client_words, raw_columns
 from federated_hh.populations.options import population_options
@@ -172,7 +172,7 @@ class PreparedTest(parameterized.TestCase):
         file = pathlib.Path(prepared.directory) / "population.json"
         file.write_text(contents)
         with self.assertRaisesRegex(
-            population_error.PopulationError, f"{file}.*prepare it again"
+            verified_files.PopulationError, f"{file}.*prepare it again"
         ):
             population.prepare(self.options, self.cache)
 
@@ -180,7 +180,7 @@ class PreparedTest(parameterized.TestCase):
         prepared = population.prepare(self.options, self.cache)
         (pathlib.Path(prepared.directory) / "population.json").unlink()
         with self.assertRaisesRegex(
-            population_error.PopulationError, f"{prepared.directory} .*prepare"
+            verified_files.PopulationError, f"{prepared.directory} .*prepare"
         ):
             population.prepare(self.options, self.cache)
 
@@ -196,7 +196,7 @@ class PreparedTest(parameterized.TestCase):
         directory.rename(self.cache / "aside")
         pathlib.Path(other.directory).rename(directory)
         with self.assertRaisesRegex(
-            population_error.PopulationError,
+            verified_files.PopulationError,
             f"{directory} holds another population than its name says",
         ):
             population.prepare(self.options, self.cache)

@@ -6,7 +6,7 @@ import pathlib
 
 from absl.testing import absltest
 
-from federated_hh.files import population_error
+from federated_hh.files import verified_files
 from studies import data_parts
 
 
@@ -59,9 +59,9 @@ class JoinPartsTest(absltest.TestCase):
     def test_a_missing_part_is_named(self):
         [one] = self._parts("data", "one\n")
         lost = one.with_name("lost.jsonl.xz")
-        with self.assertRaisesRegex(population_error.PopulationError, "lost"):
+        with self.assertRaisesRegex(verified_files.PopulationError, "lost"):
             self._joined(one, lost)
-        with self.assertRaisesRegex(population_error.PopulationError, "no file"):
+        with self.assertRaisesRegex(verified_files.PopulationError, "no file"):
             data_parts.parts_of(self.folder, "data/letters-*")
 
 

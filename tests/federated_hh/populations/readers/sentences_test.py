@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import tensorflow_federated as tff
 from absl.testing import absltest, parameterized
 
-from federated_hh.files import population_error
+from federated_hh.files import verified_files
 from federated_hh.populations.columns import client_text
 from federated_hh.populations.languages import sentence_tokenizers
 from federated_hh.populations.options import population_options
@@ -133,7 +133,7 @@ class SentencesTest(parameterized.TestCase):
         path = self.directory / "a.csv"
         path.write_text("user,text\nann,?!\n")
         options = {"source": str(path)} | options
-        with self.assertRaisesRegex(population_error.PopulationError, regex):
+        with self.assertRaisesRegex(verified_files.PopulationError, regex):
             self._build(**options)
 
     def test_client_data(self):
@@ -150,7 +150,7 @@ class SentencesTest(parameterized.TestCase):
         self.assertEqual(self._as_dict(text), expected | {"bob": []})
         self.assertTrue(text.keeps_empty_clients)
         with self.assertRaisesRegex(
-            population_error.PopulationError, "text_feature is 'text'"
+            verified_files.PopulationError, "text_feature is 'text'"
         ):
             sentences.from_client_data(
                 data, self.directory / "other", encode, _KEYBOARD

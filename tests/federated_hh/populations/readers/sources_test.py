@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from absl.testing import absltest, parameterized
 
-from federated_hh.files import population_error
+from federated_hh.files import verified_files
 from federated_hh.populations import client_sentences, vocabulary
 from federated_hh.populations.languages import sentence_tokenizers
 from federated_hh.populations.options import population_options
@@ -99,7 +99,7 @@ class SourcesTest(files_test_case.FilesTestCase):
         ]
         self.assertEqual(places, [("a.csv", 2), ("b.csv", 3)])
         with self.assertRaisesRegex(
-            population_error.PopulationError,
+            verified_files.PopulationError,
             "2 files has more than 1 bad rows .*a.csv:2: 1 fields .*b.csv:3: 1 fields",
         ):
             self.read(f"{self.directory}/*.csv", max_bad_rows=1)

@@ -8,7 +8,7 @@ import zlib
 import tensorflow_federated as tff
 from absl.testing import absltest, parameterized
 
-from federated_hh.files import population_error
+from federated_hh.files import verified_files
 from federated_hh.populations.columns import client_text
 from federated_hh.populations.languages import sentence_tokenizers
 from federated_hh.populations.options import population_options
@@ -87,7 +87,7 @@ class SqlClientDataTest(parameterized.TestCase):
         (dict(user_column="who"), "--user_column=who: users are the clients"),
     )
     def test_what_it_does_not_have(self, options, regex):
-        with self.assertRaisesRegex(population_error.PopulationError, regex):
+        with self.assertRaisesRegex(verified_files.PopulationError, regex):
             self.build(**options)
 
     def test_words(self):
@@ -99,7 +99,7 @@ class SqlClientDataTest(parameterized.TestCase):
         found = rows(word_column="type", split="test")
         self.assertEqual(found, [("synthetic_3", "answer")] * 2)
         with self.assertRaisesRegex(
-            population_error.PopulationError, "--count_column=n: .* no counts"
+            verified_files.PopulationError, "--count_column=n: .* no counts"
         ):
             rows(word_column="type", count_column="n")
 
@@ -112,13 +112,13 @@ class SqlClientDataTest(parameterized.TestCase):
             (other.read_bytes(), "examples lacks serialized_example_proto"),
         ):
             other.write_bytes(contents)
-            with self.assertRaisesRegex(population_error.PopulationError, regex):
+            with self.assertRaisesRegex(verified_files.PopulationError, regex):
                 self.build(other)
         table = self.directory / "a.csv"
         table.write_text("user,tokens\nann,see you\n")
-        with self.assertRaisesRegex(population_error.PopulationError, "no splits"):
+        with self.assertRaisesRegex(verified_files.PopulationError, "no splits"):
             self.build(table, split="train")
-        with self.assertRaisesRegex(population_error.PopulationError, "decompress"):
+        with self.assertRaisesRegex(verified_files.PopulationError, "decompress"):
             compressed = self.directory / "a.sqlite.xz"
             compressed.write_bytes(b"")
             self.build(compressed)
@@ -132,7 +132,7 @@ class SqlClientDataTest(parameterized.TestCase):
             )
         whole, found = self.build(), self.build(damaged, max_bad_rows=1)
         self.assertLess(sum(map(len, found.values())), sum(map(len, whole.values())))
-        with self.assertRaises(population_error.PopulationError):
+        with self.assertRaises(verified_files.PopulationError):
             self.build(damaged, max_bad_rows=0)
 
 

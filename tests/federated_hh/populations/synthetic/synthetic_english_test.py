@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from federated_hh.files import freed_memory, population_error
+from federated_hh.files import freed_memory, verified_files
 from federated_hh.populations.columns import client_words, column_writer
 from federated_hh.populations.languages import tokenizers
 from federated_hh.populations.options import population_options
@@ -397,7 +397,7 @@ class SyntheticEnglishTest(parameterized.TestCase):
             ("", "there are no numbers"),
         ):
             path = self.create_tempfile(content=content).full_path
-            with self.assertRaisesRegex(population_error.PopulationError, message):
+            with self.assertRaisesRegex(verified_files.PopulationError, message):
                 self._build(words_per_client=path)
 
     def test_common_law_by_rank(self):
@@ -428,17 +428,17 @@ class SyntheticEnglishTest(parameterized.TestCase):
     )
     def test_bad_lists(self, content, options, message):
         path = self.create_tempfile(content=content).full_path
-        with self.assertRaisesRegex(population_error.PopulationError, message):
+        with self.assertRaisesRegex(verified_files.PopulationError, message):
             self._build(common_words=path, **options)
 
     def test_nothing_left(self):
-        with self.assertRaisesRegex(population_error.PopulationError, "is kept"):
+        with self.assertRaisesRegex(verified_files.PopulationError, "is kept"):
             self._build(table=_table("☃"), num_clients=10)
 
     def test_refused_words_are_named(self):
         table = _table("abcdefghijklmnopqrstuvwxyz", refuse=True)
         with self.assertRaisesRegex(
-            population_error.PopulationError,
+            verified_files.PopulationError,
             r"outside the alphabet.*\(entry \d+ of the word list\)",
         ):
             self._build(table=table, num_clients=10)

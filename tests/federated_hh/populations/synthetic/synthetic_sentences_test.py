@@ -10,7 +10,7 @@ import numpy as np
 from absl.testing import absltest, parameterized
 from scipy import stats
 
-from federated_hh.files import population_error
+from federated_hh.files import verified_files
 from federated_hh.populations.columns import client_text
 from federated_hh.populations.languages import sentence_tokenizers
 from federated_hh.populations.options import population_options
@@ -201,7 +201,7 @@ class BuildTest(parameterized.TestCase):
         ),
     )
     def test_too_few_words_for_sentences(self, options, regex):
-        with self.assertRaisesRegex(population_error.PopulationError, regex):
+        with self.assertRaisesRegex(verified_files.PopulationError, regex):
             self._build("a", **options)
 
 
