@@ -9,7 +9,7 @@ import fractions
 import math
 
 from federated_hh.options import checks
-from federated_hh.privacy import hockey_stick, rounding
+from federated_hh.privacy import loss_composition, rounding
 
 # Below this mean the two terms of a Gaussian's delta are too much alike to subtract.
 _SMALL_MEAN = 1e-3
@@ -50,7 +50,7 @@ def zcdp_to_epsilon(
         return simple * (1 + 1e-15)
     if conversion is ZcdpConversion.RENYI:
         return _best_renyi_order(rho, delta)
-    return hockey_stick.smallest_epsilon(
+    return loss_composition.smallest_epsilon(
         lambda epsilon: gaussian_delta(rho, epsilon), delta, simple, guess=simple
     )
 

@@ -32,7 +32,7 @@ import math
 import numpy as np
 
 from federated_hh.options import checks
-from federated_hh.privacy import binomial_grid, hockey_stick
+from federated_hh.privacy import binomial_grid, loss_composition
 from federated_hh.privacy.shuffle import clones
 
 _DIGITS = 60
@@ -224,7 +224,7 @@ class SubsetSelectionBlanket:
         guess = clones.ClonePair(
             self.local_epsilon, self.num_reports, stronger=False
         ).epsilon(delta)
-        return hockey_stick.smallest_epsilon(
+        return loss_composition.smallest_epsilon(
             self.delta, delta, self.local_epsilon, guess=guess
         )
 

@@ -22,7 +22,7 @@ import math
 import numpy as np
 
 from federated_hh.options import checks
-from federated_hh.privacy import binomial_grid, hockey_stick
+from federated_hh.privacy import binomial_grid, loss_composition
 
 # Above this local epsilon a report tells all, for every purpose.
 LARGEST_LOCAL_EPSILON = 100.0
@@ -100,7 +100,7 @@ class ClonePair:
             ValueError: delta is outside its range.
         """
         delta = checks.probability(delta=delta)
-        return hockey_stick.smallest_epsilon(self.delta, delta, self.local_epsilon)
+        return loss_composition.smallest_epsilon(self.delta, delta, self.local_epsilon)
 
 
 def given_clones(

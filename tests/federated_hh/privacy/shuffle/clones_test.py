@@ -6,7 +6,7 @@ import numpy as np
 from absl.testing import absltest, parameterized
 from scipy import stats
 
-from federated_hh.privacy import hockey_stick
+from federated_hh.privacy import loss_composition
 from federated_hh.privacy.shuffle import amplification as shuffling
 from federated_hh.privacy.shuffle import clones, closed_forms
 from federated_hh.privacy.shuffle.amplification import Randomizer
@@ -151,15 +151,19 @@ class ClonesTest(parameterized.TestCase):
 class SmallestEpsilonTest(parameterized.TestCase):
     def test_inverts_a_known_function(self):
         for delta in (1e-15, 1e-3, 0.4):
-            found = hockey_stick.smallest_epsilon(
+            found = loss_composition.smallest_epsilon(
                 lambda e: 0.5 * math.exp(-7 * e), delta, 10.0
             )
             self.assertAlmostEqual(found, math.log(0.5 / delta) / 7, places=6)
             self.assertLessEqual(0.5 * math.exp(-7 * found), delta * (1 + 1e-12))
 
     def test_ends(self):
-        self.assertEqual(hockey_stick.smallest_epsilon(lambda e: 1e-9, 0.1, 3.0), 0.0)
-        self.assertEqual(hockey_stick.smallest_epsilon(lambda e: 0.5, 0.1, 3.0), 3.0)
+        self.assertEqual(
+            loss_composition.smallest_epsilon(lambda e: 1e-9, 0.1, 3.0), 0.0
+        )
+        self.assertEqual(
+            loss_composition.smallest_epsilon(lambda e: 0.5, 0.1, 3.0), 3.0
+        )
 
 
 if __name__ == "__main__":
