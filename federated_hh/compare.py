@@ -20,6 +20,7 @@ from federated_hh.files import atomic_files, installation, tables
 from federated_hh.options import option_flags
 from federated_hh.options.fields import check, option
 from federated_hh.privacy import statement as statement_lib
+from federated_hh.privacy import written_statement
 from federated_hh.reports import metric_labels, page, page_blocks, plots
 from federated_hh.run_directory import record as run_record
 
@@ -83,7 +84,7 @@ class Compared:
         if stated.exists():
             try:
                 text = stated.read_text()
-                statement = statement_lib.PrivacyStatement.from_json(text)
+                statement = written_statement.read(text)
             except ValueError as error:
                 raise ValueError(f"{stated}: {error}") from None
         rounds = directory / "simulator" / "metrics.csv"

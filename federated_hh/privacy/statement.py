@@ -13,14 +13,13 @@ import json
 import math
 import numbers
 import platform
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from federated_hh.options import checks
 from federated_hh.privacy import rounding
 from federated_hh.privacy.guarantee import Adjacency, Guarantee, Unit
 from federated_hh.privacy.realised import Realised
-from federated_hh.privacy.voting_rounds import VotingRounds
 
 SCHEMA_VERSION = 3
 
@@ -33,7 +32,7 @@ SIMULATOR_KNOWLEDGE = (
 )
 
 # Fields that JSON has only where they are not so: earlier releases did not know them.
-_LATER = {"is_comparison": False, "num_repeats": 1, "voting": None}
+LATER_FIELDS = {"is_comparison": False, "num_repeats": 1, "voting": None}
 
 # Of a secure sum, where no protocol computes it.
 SUMMED_IN_THE_CLEAR = "the simulation computes it in the clear"
@@ -157,6 +156,12 @@ class PrivacyStatement:
         return tuple(dict.fromkeys([self.adjacency, *of_guarantees]))
 
     @property
+    def definitions(self) -> dict[str, str]:
+        """The texts of the units and adjacencies that it names."""
+        named = (*self._units, *self._adjacencies)
+        return {member.value: member.text for member in named}
+
+    @property
     def _units(self) -> tuple[Unit, ...]:
         return tuple(dict.fromkeys(each.unit for each in self._adjacencies))
 
@@ -240,74 +245,13 @@ class PrivacyStatement:
             have full precision; infinity is the string "inf".
         """
         fields = {"basis": self.basis, **dataclasses.asdict(self)}
-        fields["definitions"] = _definitions(self._units + self._adjacencies)
+        fields["definitions"] = self.definitions
         for found in (fields, *fields["guarantees"]):
             found["unit"] = found["adjacency"].unit
-            for name, default in _LATER.items():
+            for name, default in LATER_FIELDS.items():
                 if name in found and found[name] == default:
                     del found[name]
         return json.dumps(_jsonable(fields), indent=2) + "\n"
-
-    @classmethod
-    def from_json(cls, text: str) -> "PrivacyStatement":
-        """Reads a statement that `to_json` wrote.
-
-        Args:
-            text: JSON.
-
-        Returns:
-            The statement, equal to the one that was written.
-
-        Raises:
-            ValueError: The text is no JSON object, has another schema version, or a
-                field is missing, unknown or out of range; the message names it.
-        """
-        fields = json.loads(text)
-        if not isinstance(fields, dict):
-            raise ValueError("a privacy statement has to be a JSON object")
-        version = fields.get("schema_version")
-        if version != SCHEMA_VERSION:
-            raise ValueError(
-                f"schema_version is {version!r}; it has to be {SCHEMA_VERSION} for "
-                "this release: the statement is of another one, and has to be made "
-                "again from its run's flags"
-            )
-        _check_names(cls, fields, "the statement", "basis", "unit", "definitions")
-        basis, definitions = fields.pop("basis"), fields.pop("definitions")
-        _take_adjacency(fields, "the statement")
-        guarantees = fields["guarantees"]
-        if not isinstance(guarantees, list):
-            raise ValueError(f"guarantees is {guarantees!r}; it has to be a list")
-        for index, guarantee in enumerate(guarantees):
-            where = f"guarantees[{index}]"
-            if not isinstance(guarantee, dict):
-                raise ValueError(f"{where} is {guarantee!r}; it has to be an object")
-            _check_names(Guarantee, guarantee, where, "unit")
-            _take_adjacency(guarantee, where)
-            if isinstance(guarantee.get("voting"), dict):
-                _check_names(VotingRounds, guarantee["voting"], f"voting of {where}")
-                guarantee["voting"] = VotingRounds(**guarantee["voting"])
-        fields["guarantees"] = [
-            Guarantee(**_with_infinities(guarantee, ("epsilon", "rho")))
-            for guarantee in guarantees
-        ]
-        if isinstance(fields["realised"], dict):
-            _check_names(Realised, fields["realised"], "realised")
-            fields["realised"] = Realised(**fields["realised"])
-        if isinstance(fields["parameters"], dict):
-            parameters = fields["parameters"]
-            fields["parameters"] = _with_infinities(parameters, parameters)
-        made = cls(**fields)
-        if basis != made.basis:
-            raise ValueError(
-                f"basis is {basis!r}, but realised says {made.basis!r}: one of them "
-                "was changed"
-            )
-        if definitions != _definitions(made._units + made._adjacencies):
-            raise ValueError(
-                f"definitions is {definitions!r}; it has to have those of this release"
-            )
-        return made
 
     def to_markdown(self) -> str:
         """Renders the statement for people.
@@ -403,25 +347,6 @@ def _explained(member: Unit | Adjacency) -> str:
     return f"{member.value}: {member.text}"
 
 
-def _definitions(members: Iterable[Unit | Adjacency]) -> dict[str, str]:
-    return {member.value: member.text for member in members}
-
-
-def _take_adjacency(fields: dict[str, Any], where: str) -> None:
-    """Makes a field a member, and takes away the unit that follows from it."""
-    by_name = {adjacency.value: adjacency for adjacency in Adjacency}
-    name = fields["adjacency"]
-    if name not in by_name:
-        raise ValueError(
-            f"adjacency of {where} is {name!r}; it has to be one of "
-            f"{', '.join(by_name)}"
-        )
-    fields["adjacency"] = by_name[name]
-    unit, expected = fields.pop("unit"), fields["adjacency"].unit.value
-    if unit != expected:
-        raise ValueError(f"unit of {where} is {unit!r}; it has to be {expected!r}")
-
-
 def _cell(text: str) -> str:
     return text.replace("|", "\\|").replace("\n", " ")
 
@@ -436,20 +361,3 @@ def _jsonable(value: Any) -> Any:
     if isinstance(value, Unit | Adjacency):
         return value.value
     return value
-
-
-def _with_infinities(fields: Mapping[str, Any], names: Any) -> dict[str, Any]:
-    return {
-        name: math.inf if value == "inf" and name in names else value
-        for name, value in fields.items()
-    }
-
-
-def _check_names(kind: type, fields: Mapping[str, Any], where: str, *more: str):
-    expected = {*more, *(field.name for field in dataclasses.fields(kind))}
-    for problem, names in (
-        ("is missing", expected - fields.keys() - _LATER.keys()),
-        ("is unknown", fields.keys() - expected),
-    ):
-        for name in sorted(names):
-            raise ValueError(f"field {name} of {where} {problem}")

@@ -121,33 +121,9 @@ class ClientWords:
             FileExistsError: If `directory` exists.
         """
         # Most processes only read populations.
-        from federated_hh.populations.columns import canonical_rows, column_writer
+        from federated_hh.populations.columns import column_writer
 
-        ids: dict[str, int] = {}
-        found: dict[str, int] = {}
-        flat: list[tuple[int, int, int]] = []
-        for client_id, words in rows:
-            if client_id in ids:
-                raise ValueError(f"rows: client id {client_id!r} comes twice.")
-            ids[client_id] = len(ids)
-            for word, count in words:
-                if count < 1:
-                    raise ValueError(
-                        f"rows: count of {word!r} at client {client_id!r} is "
-                        f"{count}; it has to be in 1..{column_writer.MAX_COUNT}."
-                    )
-                flat.append((ids[client_id], found.setdefault(word, len(found)), count))
-        spelled = sorted(found)
-        places = {word: place for place, word in enumerate(spelled)}
-        id_of_word = np.array([places[word] for word in found], np.int64)
-        clients, occurrences, counts = np.array(flat, np.int64).reshape(-1, 3).T
-        column_writer.write_columns(
-            directory,
-            [canonical_rows.rows(clients, id_of_word[occurrences], counts, len(ids))],
-            words=spelled,
-            client_ids=list(ids),
-            metadata={"source": {"kind": "rows"}},
-        )
+        column_writer.write_rows(directory, rows)
         return cls.open(directory)
 
     @property

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from federated_hh.files import atomic_files
 from federated_hh.populations.columns import (
     arrow_text,
+    canonical_rows,
     packed_entries,
     raw_column_writer,
     raw_columns,
@@ -209,3 +210,35 @@ def write_columns(
         for rows in chunks:
             writer.append_rows(rows)
         writer.finish(client_ids, metadata)
+
+
+def write_rows(
+    directory: str | os.PathLike[str],
+    rows: Iterable[tuple[str, Iterable[tuple[str, int]]]],
+) -> None:
+    """Writes a small population given in Python; see `ClientWords.from_rows`."""
+    ids: dict[str, int] = {}
+    found: dict[str, int] = {}
+    flat: list[tuple[int, int, int]] = []
+    for client_id, words in rows:
+        if client_id in ids:
+            raise ValueError(f"rows: client id {client_id!r} comes twice.")
+        ids[client_id] = len(ids)
+        for word, count in words:
+            if count < 1:
+                raise ValueError(
+                    f"rows: count of {word!r} at client {client_id!r} is "
+                    f"{count}; it has to be in 1..{MAX_COUNT}."
+                )
+            flat.append((ids[client_id], found.setdefault(word, len(found)), count))
+    spelled = sorted(found)
+    places = {word: place for place, word in enumerate(spelled)}
+    id_of_word = np.array([places[word] for word in found], np.int64)
+    clients, occurrences, counts = np.array(flat, np.int64).reshape(-1, 3).T
+    write_columns(
+        directory,
+        [canonical_rows.rows(clients, id_of_word[occurrences], counts, len(ids))],
+        words=spelled,
+        client_ids=list(ids),
+        metadata={"source": {"kind": "rows"}},
+    )

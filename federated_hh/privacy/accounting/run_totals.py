@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from federated_hh.options import checks
-from federated_hh.privacy import ledger
+from federated_hh.privacy import ledger, written_statement
 from federated_hh.privacy.accounting import recomputation
 from federated_hh.privacy.guarantee import Adjacency, Guarantee, Unit
 from federated_hh.privacy.statement import PrivacyStatement
@@ -90,7 +90,7 @@ def read_run(directory: str) -> Run:
         file, digest = statement_file, run.get("privacy_sha256")
         if digest is not None and hashlib.sha256(written).hexdigest() != digest:
             raise ValueError(f"{_RUN_FILE} has another SHA-256 of it: it was edited")
-        statement = PrivacyStatement.from_json(written.decode())
+        statement = written_statement.read(written.decode())
         is_known = recomputation.check(
             statement, run["flags"], is_whole=digest is not None
         )

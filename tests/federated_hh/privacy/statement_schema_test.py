@@ -11,7 +11,7 @@ import math
 import jsonschema
 from absl.testing import absltest, parameterized
 
-from federated_hh.privacy import guarantee, realised, statement
+from federated_hh.privacy import guarantee, realised, statement, written_statement
 from federated_hh.privacy.guarantee import Adjacency, Guarantee
 from tests import ROOT
 
@@ -120,7 +120,7 @@ class StatementSchemaTest(parameterized.TestCase):
                     with self.assertRaises(jsonschema.ValidationError):
                         self.check(fields)
                     with self.assertRaises(ValueError):
-                        statement.PrivacyStatement.from_json(json.dumps(fields))
+                        written_statement.read(json.dumps(fields))
 
     @parameterized.named_parameters(
         (what.replace(" ", "_"), *wrong) for what, wrong in _WRONG.items()
@@ -133,7 +133,7 @@ class StatementSchemaTest(parameterized.TestCase):
             self.check(fields)
         # By the reader of this house, too.
         with self.assertRaises((ValueError, TypeError)):
-            statement.PrivacyStatement.from_json(json.dumps(fields))
+            written_statement.read(json.dumps(fields))
 
 
 def _inside(fields, path):

@@ -7,7 +7,7 @@ import math
 import numpy as np
 from absl.testing import absltest, parameterized
 
-from federated_hh.privacy import guarantee, realised, statement
+from federated_hh.privacy import guarantee, realised, statement, written_statement
 from federated_hh.privacy import plan as plan_lib
 from federated_hh.privacy.guarantee import Adjacency, Guarantee
 from federated_hh.privacy.triehh import guarantees as triehh
@@ -63,7 +63,7 @@ class StatementTest(parameterized.TestCase):
             _statement(guarantees=(), no_guarantee_reason="no noise"),
             _statement(parameters={"n": np.int64(3), "share": np.float32(0.5)}),
         ):
-            self.assertEqual(statement.PrivacyStatement.from_json(made.to_json()), made)
+            self.assertEqual(written_statement.read(made.to_json()), made)
 
     def test_json_is_standard_and_complete(self):
         text = _statement(guarantees=(_guarantee(epsilon=math.inf),)).to_json()
@@ -165,7 +165,7 @@ class StatementTest(parameterized.TestCase):
             [row["epsilon"] for row in made.guarantee_rows()],
             ["4", "1", "0.5", "2", "8", "0.1", "0.2"],
         )
-        self.assertEqual(statement.PrivacyStatement.from_json(made.to_json()), made)
+        self.assertEqual(written_statement.read(made.to_json()), made)
         self.assertNotIn("Bounds for comparison", _statement().to_markdown())
 
     @parameterized.named_parameters(
@@ -304,7 +304,7 @@ class StatementTest(parameterized.TestCase):
             changed = json.loads(json.dumps(fields))
             change(changed)
             with self.assertRaisesRegex(ValueError, message):
-                statement.PrivacyStatement.from_json(json.dumps(changed))
+                written_statement.read(json.dumps(changed))
 
 
 class TrieHHStatementTest(parameterized.TestCase):

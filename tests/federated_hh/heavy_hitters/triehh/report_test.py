@@ -9,7 +9,7 @@ from federated_hh.heavy_hitters import alphabet, selection
 from federated_hh.heavy_hitters.triehh import algorithm as triehh
 from federated_hh.heavy_hitters.triehh import report as triehh_report
 from federated_hh.populations.columns import client_words
-from federated_hh.privacy import statement as statement_lib
+from federated_hh.privacy import written_statement
 from federated_hh.privacy.triehh import detection as triehh_detection
 from federated_hh.privacy.triehh import guarantees as triehh_privacy
 from federated_hh.privacy.triehh import wanted_detection as detection
@@ -121,7 +121,7 @@ class ReportTest(ReportTestCase):
             self.assertIn(expected, page)
         written = (self.directory.path / "privacy.json").read_text()
         self.assertEqual(
-            statement_lib.PrivacyStatement.from_json(written).to_json(),
+            written_statement.read(written).to_json(),
             statement.to_json(),
         )
 

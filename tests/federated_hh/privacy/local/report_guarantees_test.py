@@ -7,7 +7,7 @@ from unittest import mock
 from absl.testing import absltest, parameterized
 
 from federated_hh.privacy import guarantee as guarantee_lib
-from federated_hh.privacy import statement
+from federated_hh.privacy import written_statement
 from federated_hh.privacy.guarantee import Unit
 from federated_hh.privacy.local import plan as local_plan
 from federated_hh.privacy.local import report_guarantees
@@ -297,7 +297,7 @@ class LdpTrieHHStatementTest(parameterized.TestCase):
             "The counting task",
         ):
             self.assertIn(part, text)
-        self.assertEqual(statement.PrivacyStatement.from_json(stated.to_json()), stated)
+        self.assertEqual(written_statement.read(stated.to_json()), stated)
 
     @parameterized.parameters(
         ({"local_epsilon": 0.0}, "local_epsilon is 0.0; it has to be above 0"),
