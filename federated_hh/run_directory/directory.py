@@ -332,12 +332,8 @@ class RunDirectory:
             RunDirectoryError: If TensorBoard's file cannot be written.
         """
         if self._events is None:
-            from federated_hh.run_directory import (
-                event_files,  # here: readers need no TensorFlow
-            )
-
             path = self.simulator.path / _TENSORBOARD_DIR
-            self._events = event_files.EventFiles(path)
+            self._events = run_files.EventFiles(path)
         self._events.add(step, metrics)
         self._rows.append((step, metrics))
 

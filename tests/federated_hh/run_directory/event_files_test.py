@@ -9,7 +9,7 @@ from tensorboard.backend.event_processing import event_multiplexer
 
 from federated_hh.randomness import noise_keys
 from federated_hh.run_directory import directory as run_directory
-from federated_hh.run_directory import event_files, files
+from federated_hh.run_directory import files
 
 _KEY = noise_keys.NoiseKey(2**127 + 5, is_secret=True)
 _REPEATS, _ROUNDS = 3, 4
@@ -98,7 +98,7 @@ class EventFilesTest(absltest.TestCase):
 
     def test_a_file_that_cannot_be_written_is_named(self):
         error = tf.errors.ResourceExhaustedError(None, None, "no space left")
-        events = event_files.EventFiles(self.path)
+        events = files.EventFiles(self.path)
         with (
             mock.patch.object(tf.summary, "create_file_writer", side_effect=error),
             self.assertRaisesRegex(
