@@ -20,7 +20,7 @@ from federated_hh.privacy.shuffle import amplification as shuffling
 from federated_hh.randomness import identities
 from federated_hh.rounds import algorithm
 from federated_hh.statistics.devices import device, fleet
-from federated_hh.statistics.recipes import contents
+from federated_hh.statistics.recipes import contents, events
 from federated_hh.statistics.recipes import recipe as recipe_lib
 
 S = TypeVar("S", bound="Asked")
@@ -36,8 +36,8 @@ class Asked:
         queries: Number of queries so far.
     """
 
-    recipes: tuple[str, ...]
-    queries: int
+    recipes: tuple[str, ...] = ()
+    queries: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,7 +57,13 @@ class Estimates:
 
 
 class Analysis(algorithm.Algorithm[S, device_reports_plan.Batch]):
-    """Asks a fleet of devices one recipe after another."""
+    """Asks a fleet of devices one recipe after another.
+
+    Attributes:
+        state_type: Class of the states; its defaults are the state before any answer.
+    """
+
+    state_type: type[S]
 
     def __init__(
         self,
@@ -96,6 +102,11 @@ class Analysis(algorithm.Algorithm[S, device_reports_plan.Batch]):
         )
         self._fingerprint, self._drop_out = fingerprint, drop_out
 
+    def initialize(self, repeat: int) -> S:
+        """Returns the state before any answer."""
+        del repeat
+        return self.state_type()
+
     @abc.abstractmethod
     def recipe(self, state: S) -> recipe_lib.Recipe | None:
         """Returns the next recipe; None where there is none left."""
@@ -121,18 +132,17 @@ class Analysis(algorithm.Algorithm[S, device_reports_plan.Batch]):
         return found | ({"drop_out": self._drop_out} if self._drop_out else {})
 
     def make_recipe(
-        self, state: Asked, query: str, content: contents.Content, epsilon: float
+        self, state: Asked, types: Mapping[str, contents.DataType], epsilon: float
     ) -> recipe_lib.Recipe:
         """Returns a recipe whose reports have as large an epsilon as is allowed.
 
         Args:
-            state: Before it is asked.
-            query: A SELECT of the fields of its content.
-            content: The content of its rows.
+            state: State before it is asked.
+            types: Types of the fields that it selects, by field.
             epsilon: The epsilon of the aggregate, in whole millionths.
         """
         policy = self.approval.policy
-        fields = (policy.fields[name] for name in content.types)
+        fields = (policy.fields[name] for name in types)
         limit = min(limits.local_epsilon for limits in (policy.limits, *fields))
         local_units, minimum = report_budget(
             policy.randomizer,
@@ -145,9 +155,9 @@ class Analysis(algorithm.Algorithm[S, device_reports_plan.Batch]):
             identifier=f"{50001 + state.queries}",
             version=policy.versions[0],
             analysis=policy.analysis,
-            query=query,
+            query=f"select {', '.join(types)} from {events.STREAM.name}",
             cohorts=(),
-            content=content,
+            content=contents.Content(types),
             local_units=local_units,
             aggregate_units=device_policy.units_of(epsilon, "epsilon"),
             minimum_cohort=minimum,

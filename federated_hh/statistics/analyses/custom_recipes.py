@@ -48,6 +48,8 @@ class State(analysis.Asked):
 class CustomRecipes(analysis.Analysis[State]):
     """Asks given recipes, whatever devices think of them."""
 
+    state_type = State
+
     def __init__(
         self, *args: Any, recipes: Sequence[recipe_lib.Recipe], **options: Any
     ):
@@ -65,11 +67,6 @@ class CustomRecipes(analysis.Analysis[State]):
         """Returns all that a sum depends on besides the plan."""
         recipes = [recipe.to_json() for recipe in self.recipes]
         return super().describe() | {"recipes": recipes}
-
-    def initialize(self, repeat: int) -> State:
-        """Returns that nothing is known."""
-        del repeat
-        return State((), 0)
 
     def recipe(self, state: State) -> recipe_lib.Recipe | None:
         """Returns the next."""

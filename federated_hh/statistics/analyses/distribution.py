@@ -15,7 +15,7 @@ import pandas as pd
 from federated_hh.randomness import identities
 from federated_hh.statistics.analyses import analysis, nested_histograms
 from federated_hh.statistics.devices import device
-from federated_hh.statistics.recipes import contents, events
+from federated_hh.statistics.recipes import contents
 from federated_hh.statistics.recipes import recipe as recipe_lib
 
 QUANTILES = np.arange(1, 20) / 20
@@ -80,6 +80,8 @@ class Buckets:
 class Distribution(analysis.Analysis[State]):
     """Estimates how the seconds between words are distributed."""
 
+    state_type = State
+
     def __init__(
         self,
         *args: Any,
@@ -108,13 +110,8 @@ class Distribution(analysis.Analysis[State]):
             "epsilon": self._epsilon,
         }
 
-    def initialize(self, repeat: int) -> State:
-        """Returns that nothing is known."""
-        del repeat
-        return State((), 0)
-
     def recipe(self, state: State) -> recipe_lib.Recipe | None:
-        """Returns that of the next buckets; none after a cohort that was too small."""
+        """Returns the next buckets' recipe; none after a cohort that was too small."""
         if state.queries == self.max_rounds or state.queries > len(state.histograms):
             return None
         boundaries = (
@@ -122,11 +119,8 @@ class Distribution(analysis.Analysis[State]):
             if state.histograms
             else self.buckets.begin()
         )
-        content = contents.Content(
-            {"seconds": contents.BucketedType(tuple(boundaries.tolist()))}
-        )
-        query = f"select seconds from {events.STREAM.name}"
-        return self.make_recipe(state, query, content, self._epsilon)
+        kind = contents.BucketedType(tuple(boundaries.tolist()))
+        return self.make_recipe(state, {"seconds": kind}, self._epsilon)
 
     def learn(
         self,
@@ -162,30 +156,23 @@ class Distribution(analysis.Analysis[State]):
             and its stderr, share_below its upper end and the stderr of that; quantiles:
             share, seconds, stderr. Both by all queries.
         """
-        if not state.histograms:
-            empty: list[float] = []
-            return {
-                "buckets": pd.DataFrame(dict.fromkeys(_BUCKET_COLUMNS, empty)),
-                "quantiles": pd.DataFrame(dict.fromkeys(_QUANTILE_COLUMNS, empty)),
-            }
-        found = nested_histograms.combine(state.histograms)
-        edges = [-np.inf, *found.boundaries, np.inf]
-        values, errors = found.quantiles(QUANTILES)
-        buckets = (
-            edges[:-1],
-            edges[1:],
-            found.shares,
-            found.share_stderrs,
-            np.append(found.below, 1.0),
-            np.append(found.stderrs, 0.0),
-        )
-        quantiles = (QUANTILES, values, errors)
-        return {
-            "buckets": pd.DataFrame(dict(zip(_BUCKET_COLUMNS, buckets, strict=True))),
-            "quantiles": pd.DataFrame(
-                dict(zip(_QUANTILE_COLUMNS, quantiles, strict=True))
-            ),
-        }
+        buckets: dict[str, Any] = dict.fromkeys(_BUCKET_COLUMNS, ())
+        quantiles: dict[str, Any] = dict.fromkeys(("share", "seconds", "stderr"), ())
+        if state.histograms:
+            found = nested_histograms.combine(state.histograms)
+            edges = [-np.inf, *found.boundaries, np.inf]
+            of_buckets = (
+                edges[:-1],
+                edges[1:],
+                found.shares,
+                found.share_stderrs,
+                np.append(found.below, 1.0),
+                np.append(found.stderrs, 0.0),
+            )
+            buckets = dict(zip(buckets, of_buckets, strict=True))
+            of_quantiles = (QUANTILES, *found.quantiles(QUANTILES))
+            quantiles = dict(zip(quantiles, of_quantiles, strict=True))
+        return {"buckets": pd.DataFrame(buckets), "quantiles": pd.DataFrame(quantiles)}
 
 
 _BUCKET_COLUMNS = (
@@ -196,4 +183,3 @@ _BUCKET_COLUMNS = (
     "share_below_end",
     "stderr_below_end",
 )
-_QUANTILE_COLUMNS = ("share", "seconds", "stderr")

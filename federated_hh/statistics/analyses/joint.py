@@ -60,22 +60,17 @@ class State(ngrams.State):
 class Joint(ngrams.NGrams):
     """Finds pairs of an age and an n-gram that stand out of the noise."""
 
+    state_type = State
+
     @property
     def lengths(self) -> range:
         """The lengths of the n-grams that queries ask about without an age."""
         return range(1, self.length) if self.is_interactive else range(0)
 
-    def initialize(self, repeat: int) -> State:
-        """Returns that nothing is known."""
-        del repeat
-        return State((), 0)
-
     def _ask(self, state: ngrams.State, tree: contents.PrefixTree) -> recipe_lib.Recipe:
         if state.queries < len(self.lengths):
             return super()._ask(state, tree)
-        content = contents.Content({"age": AGES, "ngrams": tree})
-        query = f"select age, ngrams from {events.STREAM.name}"
-        return self.make_recipe(state, query, content, self._epsilon)
+        return self.make_recipe(state, {"age": AGES, "ngrams": tree}, self._epsilon)
 
     def learn(
         self,

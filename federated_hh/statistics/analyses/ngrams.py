@@ -15,7 +15,7 @@ import pandas as pd
 
 from federated_hh.randomness import identities
 from federated_hh.statistics.analyses import analysis
-from federated_hh.statistics.recipes import contents, events
+from federated_hh.statistics.recipes import contents
 from federated_hh.statistics.recipes import recipe as recipe_lib
 
 
@@ -53,6 +53,8 @@ class State(analysis.Asked):
 @identities.identity("federated_hh.interactive.ngrams.NGrams")
 class NGrams(analysis.Analysis[State]):
     """Finds n-grams that are frequent enough to be told from the noise."""
+
+    state_type = State
 
     def __init__(
         self,
@@ -103,11 +105,6 @@ class NGrams(analysis.Analysis[State]):
             "epsilon": self._epsilon,
         }
 
-    def initialize(self, repeat: int) -> State:
-        """Returns that nothing is known."""
-        del repeat
-        return State((), 0)
-
     def recipe(self, state: State) -> recipe_lib.Recipe | None:
         """Returns the next level's, or the only one."""
         if state.queries == self.max_rounds:
@@ -125,9 +122,7 @@ class NGrams(analysis.Analysis[State]):
 
     def _ask(self, state: State, tree: contents.PrefixTree) -> recipe_lib.Recipe:
         """Returns the recipe about the n-grams of a tree."""
-        content = contents.Content({"ngrams": tree})
-        query = f"select ngrams from {events.STREAM.name}"
-        return self.make_recipe(state, query, content, self._epsilon)
+        return self.make_recipe(state, {"ngrams": tree}, self._epsilon)
 
     def learn(
         self,

@@ -180,7 +180,7 @@ class Accountant(contextlib.AbstractContextManager):
         decided: dict[tuple, tuple[Refusal | None, list[tuple]]] = {}
         refusals: list[Refusal | None] = []
         self._database.execute("begin immediate")
-        try:
+        with self._database:
             before = self._spent_by(devices, names)
             rows = []
             for device in devices:
@@ -195,10 +195,6 @@ class Accountant(contextlib.AbstractContextManager):
             self._database.executemany(
                 f"insert or replace into spent values ({places})", rows
             )
-            self._database.execute("commit")
-        except BaseException:
-            self._database.execute("rollback")
-            raise
         return refusals
 
     def _spent_by(
@@ -231,10 +227,7 @@ class Accountant(contextlib.AbstractContextManager):
             return refusal, []
         none, cost = device_policy.Spent(), cost_of(self._policy, recipe)
         return None, [
-            (
-                scope,
-                *dataclasses.astuple(before.get(scope, none).and_(cost)),
-            )
+            (scope, *dataclasses.astuple(before.get(scope, none).and_(cost)))
             for scope in scopes(fields)
         ]
 

@@ -22,8 +22,6 @@ _COLUMNS = (
     "minimum_cohort",
     "report",
 )
-
-
 # Cells of a report that is kept whole: 16 kB a device.
 _MOST_SHOWN = 2**16
 
@@ -84,7 +82,7 @@ class DeviceLog(contextlib.AbstractContextManager):
         return pd.DataFrame(rows.fetchall(), columns=[*_COLUMNS])
 
     def forget(self, devices: Iterable[int]) -> None:
-        """Resets devices' budgets for another simulated repeat."""
+        """Deletes devices' logs for another simulated repeat."""
         self._database.executemany(
             "delete from log where device = ?", ((device,) for device in devices)
         )
@@ -97,25 +95,17 @@ class DeviceLog(contextlib.AbstractContextManager):
     ) -> None:
         """Adds entries of a device, a reason and a report, in one transaction."""
         asked = (recipe.identifier, recipe.query, outcome)
-        budget = (
-            recipe.local_epsilon,
-            recipe.aggregate_epsilon,
-            recipe.minimum_cohort,
-        )
+        epsilons = (recipe.local_epsilon, recipe.aggregate_epsilon)
         self._database.execute("begin")
-        try:
+        with self._database:
             self._database.executemany(
                 f"insert into log ({', '.join(_COLUMNS)}) "
-                "values (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                f"values ({', '.join('?' * len(_COLUMNS))})",
                 (
-                    (device, *asked, reason, *budget, report)
+                    (device, *asked, reason, *epsilons, recipe.minimum_cohort, report)
                     for device, reason, report in entries
                 ),
             )
-        except BaseException:
-            self._database.execute("rollback")
-            raise
-        self._database.execute("commit")
 
     def __exit__(self, *exception) -> None:
         self._database.close()

@@ -74,7 +74,11 @@ class Fleet(abc.ABC):
 
 @identities.identity("DeviceFleet")
 class DeviceFleet(Fleet):
-    """Devices each with a store, a sandbox, an accountant and a log of its own."""
+    """Devices each with a store, a sandbox, an accountant and a log of its own.
+
+    Attributes:
+        devices: The devices.
+    """
 
     def __init__(
         self,
@@ -96,7 +100,7 @@ class DeviceFleet(Fleet):
         events_store = store.EventStore([events.STREAM])
         events_store.donate(events.STREAM.name, stored.rows())
         events_store.expire(self._now)
-        self._devices = device.Devices(
+        self.devices = device.Devices(
             approval,
             events_store,
             verification.Sandbox(approval.query_class),
@@ -104,24 +108,19 @@ class DeviceFleet(Fleet):
             device_log.DeviceLog(),
         )
 
-    @property
-    def devices(self) -> device.Devices:
-        """The devices."""
-        return self._devices
-
     def worker(self) -> contextlib.AbstractContextManager[Any]:
         """Returns the aggregator's context."""
         return self._aggregator.worker()
 
     def _forget(self, cohort: np.ndarray) -> None:
-        self._devices.accountant.forget(cohort.tolist())
-        self._devices.log.forget(cohort.tolist())
+        self.devices.accountant.forget(cohort.tolist())
+        self.devices.log.forget(cohort.tolist())
 
     def _charge(self, recipe: recipe_lib.Recipe, cohort: np.ndarray) -> None:
         for first in range(0, len(cohort), _DEVICES_AT_ONCE):
             block = cohort[first : first + _DEVICES_AT_ONCE]
-            admitted = self._devices.admitted(block.tolist(), recipe)
-            self._devices.log.answered_before(block[admitted].tolist(), recipe)
+            admitted = self.devices.admitted(block.tolist(), recipe)
+            self.devices.log.answered_before(block[admitted].tolist(), recipe)
 
     def _ask(self, recipe, cohort, chances, stream) -> Batch:
         num_cells = recipe.content.num_cells
@@ -131,12 +130,12 @@ class DeviceFleet(Fleet):
         size = min(max(1, _BITS_AT_ONCE // num_cells), _DEVICES_AT_ONCE)
         for first in range(0, len(cohort), size):
             block = slice(first, first + size)
-            admitted = self._devices.admitted(cohort[block].tolist(), recipe)
+            admitted = self.devices.admitted(cohort[block].tolist(), recipe)
             numbers = cohort[block][admitted].tolist()
             if not numbers:
                 continue
             cells = [
-                self._devices.true_cell(number, recipe, self._now, chance)
+                self.devices.true_cell(number, recipe, self._now, chance)
                 for number, chance in zip(
                     numbers, chances[block][admitted].tolist(), strict=True
                 )
@@ -145,6 +144,6 @@ class DeviceFleet(Fleet):
             # A recipe that is admitted has a local epsilon that the policy allows.
             randomizer = device.randomizer_of(self._approval.policy, recipe)
             reports = randomizer.randomize(np.array(cells, np.int32), seed).numpy()
-            self._devices.log.answered(numbers, recipe, reports)
+            self.devices.log.answered(numbers, recipe, reports)
             self._aggregator.add(reports, recipe.minimum_cohort)
         return self._aggregator.close()

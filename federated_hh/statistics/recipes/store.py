@@ -101,7 +101,8 @@ class EventStore(contextlib.AbstractContextManager):
         checks.one_of(self._streams, stream=stream)
         places = ", ".join("?" * (2 + len(self._streams[stream].fields)))
         try:
-            with self._transaction():
+            self._database.execute("begin")
+            with self._database:
                 self._database.executemany(
                     f"insert into {stream} values ({places})", events
                 )
@@ -125,23 +126,14 @@ class EventStore(contextlib.AbstractContextManager):
 
     def expire(self, now: float) -> int:
         """Deletes the events that are too old, and returns how many they were."""
-        with self._transaction():
+        self._database.execute("begin")
+        with self._database:
             return sum(
                 self._database.execute(
                     f"delete from {name} where time <= ?", (now - stream.retention,)
                 ).rowcount
                 for name, stream in self._streams.items()
             )
-
-    @contextlib.contextmanager
-    def _transaction(self):
-        self._database.execute("begin")
-        try:
-            yield
-        except BaseException:
-            self._database.execute("rollback")
-            raise
-        self._database.execute("commit")
 
     def __exit__(self, *exception) -> None:
         self._database.close()

@@ -51,14 +51,9 @@ class ClientBlock:
     def shares(self) -> Uploads:
         """Returns each server's shares of the reports."""
         tables = self._tables.reshape(len(self._tables), self._proof.table_size)
+        header = (self._batch, self._minimum_cohort, self._proof.num_cells)
         first, second = (
-            messages.encode_shares(
-                self._names,
-                self._batch,
-                self._minimum_cohort,
-                self._proof.num_cells,
-                part,
-            )
+            messages.encode(self._names, header, part)
             for part in self._split(tables, "shares of reports")
         )
         return first, second
@@ -73,7 +68,7 @@ class ClientBlock:
         proofs = self._proof.prove(self._tables, gammas)
         purpose = f"shares of proofs for {challenge.hex()}"
         first, second = (
-            messages.encode_proofs(self._names, self._batch, part)
+            messages.encode(self._names, (self._batch,), part)
             for part in self._split(proofs, purpose)
         )
         return first, second

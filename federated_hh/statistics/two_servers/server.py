@@ -198,19 +198,12 @@ class Server:
 
     def _fresh(self, batch, uploads, refused) -> tuple[list[bytes], np.ndarray]:
         """Returns names and tables of shares that are as they have to be."""
-        parsed = messages.parse_shares(uploads, batch.proof.table_size)
-        assert parsed.minima is not None and parsed.cells is not None
-        refused[MALFORMED] += parsed.malformed
-        is_late = parsed.batches != batch.terms.number
-        refused[LATE] += int(is_late.sum())
-        is_right = (
-            (parsed.minima <= batch.terms.minimum_cohort)
-            & (parsed.cells == batch.terms.num_cells)
-            & (parsed.values.max(axis=1, initial=0) < batch.proof.field.modulus)
-        )
-        refused[MALFORMED] += int((~is_right & ~is_late).sum())
+        parsed = messages.parse(uploads, 3, batch.proof.table_size)
+        _, minima, cells = parsed.headers.T
+        is_right = minima <= batch.terms.minimum_cohort
+        is_right &= cells == batch.terms.num_cells
         places = []
-        for place in np.flatnonzero(is_right & ~is_late).tolist():
+        for place in _usable(batch, parsed, is_right, refused):
             name = parsed.identifiers[place]
             if name in self._seen:
                 refused[DUPLICATE] += 1
@@ -225,15 +218,10 @@ class Server:
         self, batch, uploads, refused
     ) -> tuple[list[bytes], list[int], np.ndarray]:
         """Returns names, places among the tables, and values of proofs for them."""
-        parsed = messages.parse_proofs(uploads, batch.proof.proof_size)
-        refused[MALFORMED] += parsed.malformed
-        is_late = parsed.batches != batch.terms.number
-        refused[LATE] += int(is_late.sum())
-        is_right = parsed.values.max(axis=1, initial=0) < batch.proof.field.modulus
-        refused[MALFORMED] += int((~is_right & ~is_late).sum())
+        parsed = messages.parse(uploads, 1, batch.proof.proof_size)
         place_of = {name: place for place, name in enumerate(batch.waiting)}
         found: dict[bytes, int] = {}
-        for place in np.flatnonzero(is_right & ~is_late).tolist():
+        for place in _usable(batch, parsed, True, refused):
             name = parsed.identifiers[place]
             if name in found:
                 refused[DUPLICATE] += 1
@@ -255,6 +243,17 @@ class Server:
     def _random(self, batch: _Batch, purpose: str) -> bytes:
         bits = streams.KeyedBits(batch.terms.key, "server", purpose)
         return bits.bytes(batch.blocks, _KEY_BYTES)
+
+
+def _usable(batch: _Batch, parsed: messages.Parsed, is_right, refused) -> list[int]:
+    """Counts late and malformed messages; returns the places of the others."""
+    is_right = is_right & (
+        parsed.values.max(axis=1, initial=0) < batch.proof.field.modulus
+    )
+    is_late = parsed.headers[:, 0] != batch.terms.number
+    refused[MALFORMED] += parsed.malformed + int((~is_right & ~is_late).sum())
+    refused[LATE] += int(is_late.sum())
+    return np.flatnonzero(is_right & ~is_late).tolist()
 
 
 def gammas_of(bit_proof: proof.BitProof, challenge: bytes) -> np.ndarray:

@@ -177,7 +177,7 @@ class CheatingBlock(client.ClientBlock):
             table = self._tables[place].tolist()
             values[place] = oracle.proof(table, gammas.tolist(), _P)
         first, second = (
-            messages.encode_proofs(self._names, self._batch, part)
+            messages.encode(self._names, (self._batch,), part)
             for part in self._split(values, "proofs")
         )
         return first, second
