@@ -1,30 +1,29 @@
-"""TFF's execution context over an executor in this program's own TensorFlow.
+"""TFF's execution context over this program's own TensorFlow.
 
-TFF's worker computes on processors only. This executor computes on whatever the
+TFF's worker computes on processors only. This context computes on whatever the
 program's TensorFlow reaches: GPUs and TPUs, and under a debugger.
 """
 
-import collections
-import dataclasses
-from collections.abc import Callable, Mapping
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
 import tensorflow_federated as tff
-from tensorflow_federated.python.common_libs import structure
 from tensorflow_federated.python.core.environments.tensorflow_frontend import (
     tensorflow_computation,
 )
 from tensorflow_federated.python.core.impl.compiler import building_blocks
-from tensorflow_federated.python.core.impl.executors import (
-    executor_base,
-    executor_value_base,
+from tensorflow_federated.python.core.impl.executors import cardinalities_utils
+from tensorflow_federated.python.core.impl.types import (
+    type_analysis,
+    type_conversions,
 )
 
-from federated_hh.runtime.engines import interpreter, mergeable, tensorflow_functions
+from federated_hh.runtime.engines import interpreter, mergeable
 from federated_hh.runtime.worker import secure_sums
 
-# Compiled computations whose TensorFlow functions are kept.
+# Number of computations whose TensorFlow functions are kept.
 _KEPT = 32
 
 
@@ -33,7 +32,7 @@ class DeviceError(ValueError):
 
 
 def check_device(name: str | None) -> None:
-    """Raises `DeviceError` where TensorFlow has no device of a name, as `/GPU:0`."""
+    """Raises `DeviceError` if TensorFlow has no device of a name, as `/GPU:0`."""
     if name is None:
         return
     there = [device.name for device in tf.config.list_logical_devices()]
@@ -49,7 +48,7 @@ def check_device(name: str | None) -> None:
         )
 
 
-class Context(tff.framework.SyncExecutionContext):
+class Context(tff.framework.SyncContext):
     """Computes in this program."""
 
     def __init__(
@@ -68,165 +67,49 @@ class Context(tff.framework.SyncExecutionContext):
         check_device(device)
         # GPUs would multiply float32 with 10 bits, and count that as the same.
         tf.config.experimental.enable_tensor_float_32_execution(False)
-        super().__init__(
-            executor_fn=_ExecutorFactory(device, threads),
-            compiler_fn=None if is_compiled else _compile,
-            transform_args=tensorflow_computation.transform_args,
-            transform_result=tensorflow_computation.transform_result,
-        )
-
-    def invoke(self, comp, arg):
-        """Computes; see base class."""
-        with secure_sums.range_errors():
-            return super().invoke(comp, arg)
-
-
-def _compile(computation: mergeable.Computation) -> mergeable.Computation:
-    with_meaning = secure_sums.give_secure_sums_a_meaning(computation)
-    return mergeable.native(mergeable.with_one_aggregation(with_meaning))
-
-
-@dataclasses.dataclass
-class _Compiled:
-    """A computation, and what calls the TensorFlow computations in it, by their id."""
-
-    computation: mergeable.Computation
-    block: building_blocks.ComputationBuildingBlock
-    functions: dict[int, Callable[[Any], Any]]
-
-
-class _ExecutorFactory(tff.framework.ExecutorFactory):
-    def __init__(self, device: str | None, threads: int | None):
         self._device = device
         self._threads = threads
-        self._compiled: collections.OrderedDict[int, _Compiled] = (
-            collections.OrderedDict()
-        )
+        self._is_compiled = is_compiled
+        self._prepared = functools.lru_cache(_KEPT)(self._prepare)
 
-    def create_executor(self, cardinalities: Mapping[Any, int]) -> "_Executor":
-        return _Executor(self, cardinalities.get(tff.CLIENTS, 0), self._threads)
-
-    def clean_up_executor(self, cardinalities: Mapping[Any, int]) -> None:
-        """Does nothing: what was computed for a call ends with it."""
-
-    def compiled(self, computation: mergeable.Computation) -> _Compiled:
-        """Returns a computation's building block, with functions that it knows."""
-        key = id(computation)
-        if key not in self._compiled:
-            while len(self._compiled) >= _KEPT:
-                self._compiled.popitem(last=False)
-            block = computation.to_building_block()
-            self._compiled[key] = _Compiled(computation, block, {})
-        self._compiled.move_to_end(key)
-        return self._compiled[key]
-
-    def function(
-        self, known: dict[int, Callable[[Any], Any]], block: Any
-    ) -> Callable[[Any], Any]:
-        """Returns what calls a TensorFlow computation, made once."""
-        if id(block) not in known:
-            known[id(block)] = tensorflow_functions.function_of(
-                block.proto, self._device
-            )
-        return known[id(block)]
-
-
-class _Value(executor_value_base.ExecutorValue):
-    """A tensor, struct of values, value at the clients, or function."""
-
-    def __init__(self, value: Any, kind: tff.Type):
-        self._value = value
-        self._kind = kind
-
-    @property
-    def type_signature(self) -> tff.Type:
-        return self._kind
-
-    @property
-    def reference(self) -> Any:
-        return self._value
-
-    async def compute(self) -> Any:
-        return _named(self._value, self._kind)
-
-
-class _Executor(executor_base.Executor):
-    """Executes calls for one number of clients."""
-
-    def __init__(self, factory: _ExecutorFactory, num_clients: int, threads):
-        self._factory = factory
-        self._num_clients = num_clients
-        self._threads = threads
-
-    def close(self) -> None:
-        """Does nothing: nothing is held."""
-
-    async def create_value(self, value: Any, type_spec: Any = None) -> _Value:
-        kind = tff.to_type(type_spec)
-        if isinstance(kind, tff.FunctionType):
-            return _Value(self._function_of(value), kind)
-        return _Value(_ingested(value, kind), kind)
-
-    async def create_call(self, comp: Any, arg: Any = None) -> _Value:
-        argument = None if arg is None else arg.reference
-        return _Value(comp.reference(argument), comp.type_signature.result)
-
-    async def create_struct(self, elements: Any) -> _Value:
-        parts = structure.from_container(elements)
-        named = list(structure.iter_elements(parts))
-        kind = tff.StructType([(name, part.type_signature) for name, part in named])
-        return _Value(
-            structure.Struct((name, part.reference) for name, part in named), kind
-        )
-
-    async def create_selection(self, source: Any, index: int) -> _Value:
-        return _Value(source.reference[index], source.type_signature[index])
-
-    def _function_of(self, computation: mergeable.Computation) -> Callable[[Any], Any]:
-        known = self._factory.compiled(computation)
-        reader = interpreter.Interpreter(
-            lambda block: self._factory.function(known.functions, block),
-            self._num_clients,
-            self._threads,
-        )
-        return reader.evaluate(known.block, {})
-
-
-def _ingested(value: Any, kind: tff.Type) -> Any:
-    if isinstance(kind, tff.StructType):  # federated values may be parts of it
-        parts = structure.from_container(value)
-        return structure.Struct(
-            (name, _ingested(part, part_kind))
-            for part, (name, part_kind) in zip(
-                parts, structure.iter_elements(kind), strict=True
-            )
-        )
-    if not isinstance(kind, tff.FederatedType):
-        return tensorflow_functions.tensors_of(value, kind)
-    if kind.placement is tff.SERVER or kind.all_equal:
-        found = tensorflow_functions.tensors_of(value, kind.member)
-        if kind.placement is tff.SERVER:
-            return found
-        return interpreter.AtClients(lambda client, turn: found)
-    return interpreter.AtClients(
-        lambda client, turn: tensorflow_functions.tensors_of(value[client], kind.member)
-    )
-
-
-def _named(value: Any, kind: tff.Type) -> Any:
-    """Returns a value with the names that its type has."""
-    if isinstance(kind, tff.FederatedType):
-        if kind.placement is tff.CLIENTS:
+    def invoke(self, comp: mergeable.Computation, arg: Any) -> Any:
+        """Computes; see base class."""
+        kind = comp.type_signature
+        if type_analysis.contains(kind.result, _is_at_clients):
             raise ValueError(
-                f"a computation gives {kind}; in the program's own TensorFlow it has "
-                "to give values at the server: use --runtime=worker"
+                f"a computation gives {kind.result}; in the program's own TensorFlow "
+                "it has to give values at the server: use --runtime=worker"
             )
-        return _named(value, kind.member)
-    if isinstance(kind, tff.StructType):
-        return structure.Struct(
-            (name, _named(part, part_kind))
-            for part, (name, part_kind) in zip(
-                value, structure.iter_elements(kind), strict=True
-            )
+        cardinalities = cardinalities_utils.infer_cardinalities(arg, kind.parameter)
+        with secure_sums.range_errors():
+            block, functions = self._prepared(comp)
+            evaluate = interpreter.Interpreter(
+                functions, cardinalities.get(tff.CLIENTS, 0), self._threads
+            ).evaluate
+            argument = None
+            if kind.parameter is not None:
+                argument = interpreter.ingested(arg, kind.parameter)
+            found = evaluate(block, {})(argument)
+        return tensorflow_computation.transform_result(
+            type_conversions.type_to_py_container(found, kind.result)
         )
-    return value
+
+    def _prepare(
+        self, computation: mergeable.Computation
+    ) -> tuple[building_blocks.ComputationBuildingBlock, interpreter.Functions]:
+        """Returns a computation's building block, and its TensorFlow functions."""
+        if not self._is_compiled:
+            meaning = secure_sums.give_secure_sums_a_meaning(computation)
+            computation = mergeable.native(mergeable.with_one_aggregation(meaning))
+        known: dict[int, Callable[[Any], Any]] = {}
+
+        def function(block: building_blocks.CompiledComputation) -> Any:
+            if id(block) not in known:
+                known[id(block)] = interpreter.function_of(block, self._device)
+            return known[id(block)]
+
+        return computation.to_building_block(), function
+
+
+def _is_at_clients(kind: tff.Type) -> bool:
+    return isinstance(kind, tff.FederatedType) and kind.placement is tff.CLIENTS

@@ -1,26 +1,32 @@
-"""Evaluates TFF's building blocks: what federated values are, and what is done to them.
+"""Evaluation of TFF's building blocks in this program's own TensorFlow.
 
-A value at the server is that value; one at the clients computes itself, for a client
-whose turn it is in an aggregation, and is forgotten once it is added: a sum over
-clients holds the values of a few of them at a time.
+A value is a tensor, a `structure.Struct` of values without names (types have them), a
+function, or a value at the clients. That one is computed for a client whose turn it is
+in an aggregation, and forgotten once it is added: a sum over clients holds the values
+of a few of them at a time.
 """
 
 import functools
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeAlias
 
+import tensorflow as tf
+import tensorflow_federated as tff
 from tensorflow_federated.python.common_libs import structure
 from tensorflow_federated.python.core.impl.compiler import (
     building_blocks,
     intrinsic_defs,
 )
+from tensorflow_federated.python.core.impl.types import type_analysis
+from tensorflow_federated.python.core.impl.utils import tensorflow_utils
 
 from federated_hh.files import ordered_work
-from federated_hh.runtime.engines import tensorflow_functions
 
 _Scope = Mapping[str, Any]
 _Function = Callable[[Any], Any]
-# What was computed of a client in one turn, by the id of the value at the clients.
+# Gives the function of a TensorFlow computation.
+Functions: TypeAlias = Callable[[building_blocks.CompiledComputation], _Function]
+# Values computed for a client in one turn, by the id of the value at the clients.
 _Turn = dict[int, Any]
 
 
@@ -43,15 +49,15 @@ class Interpreter:
 
     def __init__(
         self,
-        functions: Callable[[building_blocks.CompiledComputation], _Function],
+        functions: Functions,
         num_clients: int,
         threads: int | None,
     ):
         """Stores settings that all computations share.
 
         Args:
-            functions: Gives what calls a TensorFlow computation.
-            num_clients: The number of clients of the federated values.
+            functions: Gives the function of a TensorFlow computation.
+            num_clients: Client count of the federated values.
             threads: Number of clients computed at once; None for one a core.
         """
         self._functions = functions
@@ -74,7 +80,7 @@ class Interpreter:
     def evaluate(
         self, block: building_blocks.ComputationBuildingBlock, scope: _Scope
     ) -> Any:
-        """Returns what a building block is.
+        """Returns a building block's value.
 
         Args:
             block: The block of a computation whose intrinsics have been replaced by
@@ -95,9 +101,8 @@ class Interpreter:
             case building_blocks.Selection():
                 return self._select(block, scope)
             case building_blocks.Struct():
-                return structure.Struct(
-                    (name, self.evaluate(element, scope))
-                    for name, element in structure.iter_elements(block)
+                return structure.Struct.unnamed(
+                    *(self.evaluate(element, scope) for element in block)
                 )
             case building_blocks.Block():
                 inner = dict(scope)
@@ -111,9 +116,7 @@ class Interpreter:
             case building_blocks.CompiledComputation():
                 return self._functions(block)
             case building_blocks.Literal():
-                return tensorflow_functions.tensors_of(
-                    block.value, block.type_signature
-                )
+                return ingested(block.value, block.type_signature)
             case building_blocks.Intrinsic() if block.uri in self._intrinsics:
                 return self._intrinsics[block.uri]
         what = getattr(block, "uri", type(block).__name__)
@@ -124,7 +127,7 @@ class Interpreter:
 
     def _select(self, block: building_blocks.Selection, scope: _Scope) -> Any:
         index = block.index
-        if index is None:  # what TensorFlow gave has no names
+        if index is None:
             names = structure.name_list_with_nones(block.source.type_signature)
             index = names.index(block.name)
         return self.evaluate(block.source, scope)[index]
@@ -159,9 +162,98 @@ def _zip_at_clients(values: structure.Struct) -> AtClients:
     def zipped(value: Any, client: int, turn: _Turn) -> Any:
         if isinstance(value, AtClients):
             return value.of(client, turn)
-        return structure.Struct(
-            (name, zipped(part, client, turn))
-            for name, part in structure.iter_elements(value)
-        )
+        return structure.Struct.unnamed(*(zipped(part, client, turn) for part in value))
 
     return AtClients(functools.partial(zipped, values))
+
+
+def function_of(
+    block: building_blocks.CompiledComputation, device: str | None
+) -> _Function:
+    """Returns the function of a TensorFlow computation; threads may share it.
+
+    Args:
+        block: The computation, a TensorFlow graph.
+        device: Device of its operations, as in `tf.device`; those that the
+            device cannot do are done by the processor. None: TensorFlow's choice.
+
+    Raises:
+        ValueError: If a parameter or the result is a sequence.
+    """
+    kind, computation = block.type_signature, block.proto.tensorflow
+    type_analysis.contains(kind, _check_no_sequence)
+    graph = tf.compat.v1.GraphDef()
+    computation.graph_def.Unpack(graph)
+    whole = tf.compat.v1.wrap_function(
+        lambda: tf.graph_util.import_graph_def(graph, name=""), []
+    )
+
+    def tensors(binding: Any) -> list[tf.Tensor]:
+        names = tensorflow_utils.extract_tensor_names_from_binding(binding)
+        return [whole.graph.get_tensor_by_name(name) for name in names]
+
+    takes_nothing = kind.parameter is None
+    feeds = [] if takes_nothing else tensors(computation.parameter)
+    call = whole.prune(feeds, tensors(computation.result))
+    initialize = None
+    if computation.initialize_op:
+        operation = whole.graph.as_graph_element(computation.initialize_op)
+        initialize = whole.prune([], operation)
+
+    def function(argument: Any) -> Any:
+        with tf.device(device):
+            if initialize is not None:
+                initialize()
+            found = call(*([] if takes_nothing else structure.flatten(argument)))
+        return _assembled(kind.result, iter(found))
+
+    return function
+
+
+def ingested(value: Any, kind: tff.Type) -> Any:
+    """Returns an argument, of plain Python, NumPy or TensorFlow, as a value.
+
+    Args:
+        value: Argument: a number, text, array or tensor, a container of those, or a
+            federated value, which is a list at the clients.
+        kind: Argument's type.
+
+    Raises:
+        TypeError: If the argument is not of the type.
+        ValueError: If the type has a sequence.
+    """
+    if isinstance(kind, tff.FederatedType):
+        if kind.placement is tff.SERVER:
+            return ingested(value, kind.member)
+        if kind.all_equal:
+            return _at_all_clients(ingested(value, kind.member))
+        return AtClients(lambda client, turn: ingested(value[client], kind.member))
+    if isinstance(kind, tff.StructType):
+        parts = structure.from_container(value)
+        if len(parts) != len(kind):
+            raise TypeError(f"a value of {len(parts)} parts is not of the type {kind}")
+        return structure.Struct.unnamed(*map(ingested, parts, kind))
+    _check_no_sequence(kind)
+    dtype = tf.dtypes.as_dtype(kind.dtype)
+    given = getattr(value, "dtype", None)
+    if given is not None and tf.dtypes.as_dtype(given) != dtype:
+        raise TypeError(f"a value of {given} is not of the type {kind}")
+    tensor = tf.convert_to_tensor(value, dtype)
+    if not tf.TensorShape(kind.shape).is_compatible_with(tensor.shape):
+        raise TypeError(f"a value of shape {tensor.shape} is not of the type {kind}")
+    return tensor
+
+
+def _check_no_sequence(kind: tff.Type) -> bool:
+    if isinstance(kind, tff.SequenceType):
+        raise ValueError(
+            f"a computation takes or gives {kind}; in the program's own TensorFlow it "
+            "has to be of tensors: use --runtime=worker"
+        )
+    return False
+
+
+def _assembled(kind: tff.Type, tensors: Iterator[tf.Tensor]) -> Any:
+    if not isinstance(kind, tff.StructType):
+        return next(tensors)
+    return structure.Struct.unnamed(*(_assembled(part, tensors) for part in kind))

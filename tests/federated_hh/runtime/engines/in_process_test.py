@@ -26,14 +26,12 @@ tf.config.set_logical_device_configuration(
 import tensorflow_federated as tff
 from federated_hh.runtime.worker import engine_options
 from federated_hh.runtime import runtime
-from federated_hh.runtime.engines import tensorflow_functions
-from tensorflow_federated.python.core.impl.computation import computation_impl
+from federated_hh.runtime.engines import interpreter
 @tff.tensorflow.computation(np.float32)
 def double(x):
     return 2 * x
-proto = computation_impl.ConcreteComputation.get_proto(double)
 for device in ("/CPU:0", "/CPU:1"):
-    function = tensorflow_functions.function_of(proto, device)
+    function = interpreter.function_of(double.to_building_block(), device)
     print(function(tf.constant(3.0)).device[-5:])
 engine_options.choose(engine_options.RuntimeOptions(
     engine_options.Runtime.IN_PROCESS, "/CPU:1"))
