@@ -107,18 +107,8 @@ class CountMeanSketch(local_randomizer.LocalRandomizer):
     def variance(self, true_counts: np.ndarray, num_reports: int) -> np.ndarray:
         """Returns the variance of the estimates where no two reports have one item.
 
-        Items that are held often add `variance_of_collisions`, as all of their reports
-        meet an item's cell under the same functions.
-
-        Args:
-            true_counts: See the base class.
-            num_reports: See the base class.
-
-        Returns:
-            float64, of the shape of `true_counts`.
-
-        Raises:
-            ValueError: As in the base class.
+        Frequent items add `variance_of_collisions`: all of their reports meet an item's
+        cell under the same functions. See the base class.
         """
         return super().variance(true_counts, num_reports)
 
@@ -173,17 +163,9 @@ class CountMeanSketch(local_randomizer.LocalRandomizer):
         items: tf.types.experimental.TensorLike,
         seed: tf.types.experimental.TensorLike,
     ) -> tf.Tensor:
-        """Draws the report of each item, and adds them up; see `sum_per_report`.
+        """Draws the report of each item; returns their sum: int64, `sketch_shape`.
 
-        Args:
-            items: See `randomize`.
-            seed: See `randomize`.
-
-        Returns:
-            int64, `sketch_shape`.
-
-        Raises:
-            ValueError: See `randomize`.
+        Arguments and errors are those of `randomize`; see `sum_per_report`.
         """
         items, seed = self._checked(items, seed)
         functions, columns = self.sketch_shape

@@ -1,5 +1,7 @@
 """k-ary randomized response."""
 
+import dataclasses
+
 from federated_hh.randomizers import local_randomizer, subset_selection
 from federated_hh.randomness import identities
 
@@ -15,24 +17,14 @@ class KAryRandomizedResponse(subset_selection.SubsetSelection):
     """
 
     def __init__(self, epsilon: float, domain_size: int):
-        """Checks and keeps the parameters.
-
-        Args:
-            epsilon: See `LocalRandomizer`.
-            domain_size: See `LocalRandomizer`.
-
-        Raises:
-            ValueError: If a parameter is out of its range.
-        """
+        """Checks and keeps the parameters; see `LocalRandomizer`."""
         super().__init__(epsilon, domain_size, subset_size=1)
 
     @property
     def guarantee(self) -> local_randomizer.LocalGuarantee:
         """Epsilon in the replacement model; see the base class."""
-        return local_randomizer.LocalGuarantee(
-            epsilon=self.epsilon,
-            model="replacement",
-            replacement_epsilon=self.epsilon,
+        return dataclasses.replace(
+            super().guarantee,
             amplification="k_ary",
             amplification_reason=(
                 "the privacy blanket of k-ary randomized response for this domain "

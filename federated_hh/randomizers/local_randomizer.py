@@ -165,17 +165,11 @@ class LocalRandomizer(abc.ABC):
         """Draws the report of each item, and counts them; the work of a client block.
 
         The same as `tally(randomize(items, seed))` in law. Reports are drawn in
-        batches, so that a block of any size fits in memory.
-
-        Args:
-            items: See `randomize`.
-            seed: See `randomize`.
+        batches, so that a block of any size fits in memory. Arguments and errors are
+        those of `randomize`.
 
         Returns:
             int64, shape [domain_size]: for each item, the reports that speak for it.
-
-        Raises:
-            ValueError: See `randomize`.
         """
         items, seed = self._checked(items, seed)
         return self._sum_in_batches(

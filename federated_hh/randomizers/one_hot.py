@@ -1,5 +1,6 @@
 """Private one-hot encodings (McMillan et al. 2022, appendices A and C)."""
 
+import dataclasses
 import fractions
 
 import numpy as np
@@ -77,15 +78,7 @@ class AsymmetricOneHotEncoding(_OneHotEncoding):
     """
 
     def __init__(self, epsilon: float, domain_size: int):
-        """Checks and keeps the parameters.
-
-        Args:
-            epsilon: See `LocalRandomizer`.
-            domain_size: See `LocalRandomizer`.
-
-        Raises:
-            ValueError: If a parameter is out of its range.
-        """
+        """Checks and keeps the parameters; see `LocalRandomizer`."""
         arguments.check_epsilon(epsilon)
         # Rounded up, so that a zero does not speak too clearly against an item.
         other = coins.Coin.at_least(coins.exact(lambda e: 1 / (e + 1), epsilon))
@@ -94,10 +87,8 @@ class AsymmetricOneHotEncoding(_OneHotEncoding):
     @property
     def guarantee(self) -> local_randomizer.LocalGuarantee:
         """Epsilon in the replacement model; see the base class."""
-        return local_randomizer.LocalGuarantee(
-            epsilon=self.epsilon,
-            model="replacement",
-            replacement_epsilon=self.epsilon,
+        return dataclasses.replace(
+            super().guarantee,
             amplification="asymmetric_one_hot",
             amplification_reason=(
                 "the 2022 clones bound, whose decomposition holds for the two "
@@ -118,15 +109,7 @@ class SymmetricOneHotEncoding(_OneHotEncoding):
     """
 
     def __init__(self, epsilon: float, domain_size: int):
-        """Checks and keeps the parameters.
-
-        Args:
-            epsilon: See `LocalRandomizer`.
-            domain_size: See `LocalRandomizer`.
-
-        Raises:
-            ValueError: If a parameter is out of its range.
-        """
+        """Checks and keeps the parameters; see `LocalRandomizer`."""
         arguments.check_epsilon(epsilon)
         # Rounded down, so that no bit is too likely to be right.
         own = coins.Coin.at_most(coins.exact(lambda e: e / (e + 1), epsilon))
@@ -135,8 +118,8 @@ class SymmetricOneHotEncoding(_OneHotEncoding):
     @property
     def guarantee(self) -> local_randomizer.LocalGuarantee:
         """Epsilon in the deletion model; see the base class."""
-        return local_randomizer.LocalGuarantee(
-            epsilon=self.epsilon,
+        return dataclasses.replace(
+            super().guarantee,
             model="deletion",
             replacement_epsilon=2 * self.epsilon,
             amplification="symmetric_one_hot",

@@ -14,6 +14,7 @@ Three things that would change the law in silence are kept out:
 So a subset is exactly uniform if the words of the generator are.
 """
 
+import bisect
 import dataclasses
 import math
 
@@ -73,13 +74,11 @@ class SubsetDraw:
         others, size = self.domain_size - 1, self.subset_size
         if size * (size - 1) / (2 * others) <= _FEW_REPEATS:
             return size
-        low, high = size, 2 * size
+        high = 2 * size
         while not self._suffice(high):
-            low, high = high, 2 * high
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (low, middle) if self._suffice(middle) else (middle, high)
-        return high
+            high *= 2
+        tried = range(high // 2 + 1, high)
+        return tried.start + bisect.bisect_left(tried, True, key=self._suffice)
 
     def _suffice(self, draws: int) -> bool:
         """Says whether so many draws nearly always have enough distinct items."""

@@ -1,7 +1,6 @@
 """The report of a fitted population: the data, the law, and its flagfile."""
 
 import dataclasses
-import functools
 import pathlib
 import shlex
 
@@ -110,21 +109,17 @@ class FitReport:
 
     @staticmethod
     def misses(numbers: pd.DataFrame) -> pd.DataFrame:
-        """Returns the rows in which the law is far from the data.
-
-        Args:
-            numbers: See `numbers`.
-        """
+        """Returns the rows of `numbers` in which the law is far from the data."""
         far = (numbers["law"] - numbers["data"]).abs()
         errors = np.hypot(numbers["standard_error"], numbers["law_spread"].fillna(0))
         is_far = (far > _FAR_ERRORS * errors) & (far > _FAR * numbers["data"].abs())
         return numbers[is_far]
 
     def parameters(self, numbers: pd.DataFrame) -> pd.DataFrame:
-        """Returns the law's parameters: parameter, value, standard_error, as_it_looks.
+        """Returns the law's parameters, with standard errors out of `numbers`.
 
-        Args:
-            numbers: See `numbers`.
+        Returns:
+            Columns parameter, value, standard_error, as_it_looks.
         """
         error = numbers.set_index("number")["standard_error"]
         errors = self.fit.errors | {
@@ -244,8 +239,9 @@ class FitReport:
         section = report.section("The data beside the law", covered=False)
         section.text(_NUMBERS.format(simulations=len(self.fit.simulated)))
         section.table("numbers.csv", numbers)
-        for name, draw in _PLOTS.items():
-            section.plot(f"{name}.png", draw(self.rows, self.fit.simulated[0]))
+        compared = (self.rows, self.fit.simulated[0])
+        for name, plot in _PLOTS.items():
+            section.plot(f"{name}.png", _draw(*plot, compared))
         section = report.section("Simulate it at any size", covered=False)
         section.text(_SIMULATE.format(path=files.path / _FLAGFILE, flagfile=flagfile))
         report.how_it_was_made()
@@ -307,16 +303,12 @@ def _flags(simulated: population_options.PopulationOptions) -> list[str]:
     return found
 
 
-_CURVES = (("data", plots.BLUE), ("law", plots.ORANGE))
-
-
-def _draw(
-    title: str, x_label: str, y_label: str, y_scale: str, points, data, law
-) -> figure_lib.Figure:
-    """Returns a plot of what `points` gives of the data's and of the law's rows."""
+def _draw(title, x_label, y_label, y_scale, points, rows) -> figure_lib.Figure:
+    """Returns a plot of the points of the data's and of the law's rows."""
     figure, axes = plots.single(title, x_label, y_label)
-    for rows, (label, color) in zip((data, law), _CURVES, strict=True):
-        axes.plot(*points(rows), label=label, color=color, lw=1.5)
+    data, law = map(points, rows)
+    axes.plot(*data, label="data", color=plots.BLUE, lw=1.5)
+    axes.plot(*law, label="law", color=plots.ORANGE, lw=1.5)
     axes.set_xscale("log")
     axes.set_yscale(y_scale)
     plots.legend(axes)
@@ -358,33 +350,30 @@ def _means(over: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray
     return x, np.bincount(place, values)[used] / number[used]
 
 
+# Of a plot: title, x, y, the scale of y, and the function that gives its points.
 _PLOTS = {
-    "words_of_a_client": functools.partial(
-        _draw,
+    "words_of_a_client": (
         "Words of a client",
         "words",
         "share of the clients with at least as many",
         "log",
         _words,
     ),
-    "distinct_words": functools.partial(
-        _draw,
+    "distinct_words": (
         "How distinct words grow",
         "words of a client",
         "distinct ones",
         "log",
         _distinct,
     ),
-    "holders": functools.partial(
-        _draw,
+    "holders": (
         "How clients share words",
         "rank of the word",
         "share of the clients that have it",
         "log",
         _holders,
     ),
-    "times": functools.partial(
-        _draw,
+    "times": (
         "How often a holder has a word",
         "clients that have the word",
         "times",
