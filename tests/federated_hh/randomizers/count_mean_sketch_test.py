@@ -9,6 +9,7 @@ import itertools
 import math
 
 import numpy as np
+import tensorflow as tf
 from absl.testing import absltest, parameterized
 
 from federated_hh.randomizers import count_mean_sketch
@@ -156,13 +157,14 @@ class LawOfSketchTest(parameterized.TestCase):
         num_hashes, histogram = case
         randomizer = _small(num_hashes=num_hashes)
         items = np.repeat(np.arange(3), histogram)
+        sketch = tf.function(randomizer.sketch_per_report)
         drawn = []
         for seed in range(600):
             if way == "sketch_of_histogram":
                 sequence = np.random.SeedSequence(seed)
                 drawn.append(randomizer.sketch_of_histogram(histogram, sequence))
             else:
-                drawn.append(randomizer.sketch_per_report(items, [seed, 1]).numpy())
+                drawn.append(sketch(items, tf.constant([seed, 1])).numpy())
         families = randomizer.hashes.columns.tolist()
         law = law_of_sketch(families, 2, items, randomizer.own_probability)
         outcomes = np.array(drawn).reshape(len(drawn), -1)

@@ -7,6 +7,7 @@ import os
 import pathlib
 import shutil
 import time
+import types
 from unittest import mock
 
 import numpy as np
@@ -20,7 +21,14 @@ _ROWS = [("ann", [("sun", 2), ("moon", 1)]), ("bob", []), ("cid", [("sea", 7)])]
 _TEXT = [("ann", [[0, 1], [2]]), ("bob", [[2**31 - 1]])]
 _WORDS_FILES = ("entries.bin", "row_splits.bin", "favorites.bin", "words.arrow")
 _TEXT_FILES = ("tokens.bin", "sentence_splits.bin", "client_splits.bin")
-_OLD = 3.0  # seconds: longer than a file takes to be believed to be at rest
+_OLD = 3_000_000_000  # ns: longer than a file takes to be believed to be at rest
+
+
+def _let_files_rest(test):
+    """Puts the clock of `verified_files` ahead, for the rest of a test."""
+    time.sleep(0.1)  # more than a tick of the file system's clock
+    ahead = types.SimpleNamespace(time_ns=lambda: time.time_ns() + _OLD)
+    test.enter_context(mock.patch.object(verified_files, "time", ahead))
 
 
 def _packed(word_ids, counts=None):
@@ -134,7 +142,7 @@ class DamagedFilesTest(parameterized.TestCase):
         # Just written: it may change once more within one tick of the clock.
         self.assertLen(opened, 5)
         self.assertLen(self._files_read(), 5)
-        time.sleep(_OLD)
+        _let_files_rest(self)
         self.assertLen(self._files_read(), 5)
         self.assertEmpty(self._files_read())
         # A change that leaves size and time of modification as they were.
@@ -149,7 +157,7 @@ class DamagedFilesTest(parameterized.TestCase):
 
     def test_a_copy_is_read(self):
         client_words.ClientWords.from_rows(self.words, _ROWS)
-        time.sleep(_OLD)
+        _let_files_rest(self)
         client_words.ClientWords.open(self.words)
         copy = self.parent / "copy"
         shutil.copytree(self.words, copy)  # with the notes, and the times
@@ -311,7 +319,8 @@ class HostileColumnsTest(parameterized.TestCase):
         for _ in range(2):  # and it is not taken for verified afterwards
             with self.assertRaisesRegex(verified_files.PopulationError, message):
                 client_words.ClientWords.open(self.directory)
-            time.sleep(_OLD if table is None else 0)
+            if table is None:
+                _let_files_rest(self)
 
     def test_checks_over_several_chunks(self):
         rng = np.random.default_rng(1)
