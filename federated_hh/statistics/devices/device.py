@@ -27,9 +27,6 @@ class Told(enum.Enum):
     )
 
 
-_CHECKS = {1: Told.CHECK_1, 2: Told.CHECK_2, 3: Told.CHECK_3}
-
-
 class RecipeRefusedError(ValueError):
     """A recipe must not be answered; the message is for the device's log.
 
@@ -216,5 +213,5 @@ def told(
                 reason = error.told
                 continue
             refusal = accountant.charge(0, fields, one)
-            reason = None if refusal is None else _CHECKS[refusal.check]
+            reason = None if refusal is None else Told[f"CHECK_{refusal.check}"]
     return None if reason is None else reason.value

@@ -233,12 +233,9 @@ class Sandbox(contextlib.AbstractContextManager):
         self, database: sqlite3.Connection, query: str
     ) -> tuple[list[str], list[tuple[Any, ...]]]:
         self._checks, self._selects = 0, 0
-        cursor = database.execute(query)
-        try:
+        with contextlib.closing(database.execute(query)) as cursor:
             names = [column[0] for column in cursor.description]
             return names, _found(cursor)
-        finally:
-            cursor.close()
 
     def _is_too_long(self) -> bool:
         self._checks += 1
