@@ -89,7 +89,7 @@ class NoiseTest(parameterized.TestCase):
         kind, noise = made.kind, integer_noise.NoiseState()
         unit = made.delta_multiplier(0) * 2.0**32
         total, longest = np.zeros(size), 0.0
-        for number in range(options.num_rounds):
+        for _ in range(options.num_rounds):
             zeros = np.zeros(size, np.int64)
             noisy, noise = kind.add(zeros, unit, noise, _stream(5))
             total += np.asarray(noisy, np.float64) / 2.0**32
