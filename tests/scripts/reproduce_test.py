@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import shutil
 
 from absl.testing import absltest, parameterized
 
@@ -43,42 +44,57 @@ class ReproduceTest(parameterized.TestCase):
         )
 
     def test_killed_in_a_setting_and_continued(self):
-        status, page, errors = self.finish(*_SMALL, *self.places("whole"))
+        process = self.start(*_SMALL, *self.places("run"))
+        # Half of the second setting's levels are done: its first checkpoint.
+        part = self.scratch / "run" / "random_one_pass_repeat_1" / "simulator"
+        process.kill_once((part / "checkpoint.jsonl").exists)
+        results = self.scratch / "run_results"
+        self.assertFalse((results / "table.md").exists())
+        shutil.copytree(self.scratch / "run", self.scratch / "tasks")
+        resume = ("--resume", "--population_cache=cache")
+        status, page, errors = self.finish(*resume, "--output_dir=run")
         self.assertEqual(status, 0, errors)
         self.assertIn("| random, two passes | 50 | 1 |", page)
-
-        process = self.start(*_SMALL, *self.places("cut"))
-        # Half of the second setting's levels are done: its first checkpoint.
-        part = self.scratch / "cut" / "random_one_pass_repeat_1" / "simulator"
-        process.kill_once((part / "checkpoint.jsonl").exists)
-        self.assertFalse((self.scratch / "cut_results" / "table.md").exists())
-        status, again, errors = self.finish(
-            "--resume", "--output_dir=cut", "--population_cache=cache"
-        )
-        self.assertEqual(status, 0, errors)
-        self.assertEqual(again.partition("Report:")[0], page.partition("Report:")[0])
-        # And each setting as a task of Ray's.
-        ray = ("--engine=ray", "--num_workers=2")
-        status, again, errors = self.finish(*_SMALL, *self.places("tasks"), *ray)
-        self.assertEqual(status, 0, errors)
-        self.assertEqual(again.partition("Report:")[0], page.partition("Report:")[0])
-        for part in (1, 2, 3):
-            told = (self.scratch / f"tasks/parts/part-{part}/run.json").read_text()
-            self.assertEqual(json.loads(told)["status"], "complete")
-        for name in ("runs", "levels", "summary"):
-            whole, cut, tasks = (
-                tables.read(self.scratch / f"{run}_results" / f"{name}.csv")
-                for run in ("whole", "cut", "tasks")
-            )
-            whole, cut, tasks = (
-                table.drop(columns=table.filter(regex="^seconds").columns)
-                for table in (whole, cut, tasks)
-            )
-            self.assertEqual(whole.to_csv(), cut.to_csv())
-            self.assertEqual(whole.to_csv(), tasks.to_csv())
-        told = (self.scratch / "cut_results" / "README.md").read_text()
+        told = (results / "README.md").read_text()
         self.assertIn("--study=oov_table1", told)
         self.assertIn("--scale=0.0001", told)
+        results.rename(self.scratch / "resumed")
+
+        # Each setting as a part, uninterrupted: two were run before as jobs, and a
+        # task of Ray's runs the third.
+        parts = self.scratch / "tasks" / "parts"
+        for number in (1, 2):
+            flags = (f"--study_part={number}/3", f"--output_dir={parts}/part-{number}")
+            flags = (*_SMALL, "--population_cache=cache", *flags)
+            status, _, errors = self.finish(*flags)
+            self.assertEqual(status, 0, errors)
+        before = self.last_changes(parts)
+        ray = ("--engine=ray", "--num_workers=2", "--output_dir=tasks")
+        status, again, errors = self.finish(*resume, *ray)
+        self.assertEqual(status, 0, errors)
+        self.assertEqual(again.partition("Report:")[0], page.partition("Report:")[0])
+        after = self.last_changes(parts)
+        self.assertLen(after, 3)
+        self.assertEqual(after, {**after, **before})  # those two are left alone
+        for name in ("runs", "levels", "summary"):
+            resumed, tasks = (
+                tables.read(folder / f"{name}.csv")
+                for folder in (self.scratch / "resumed", results)
+            )
+            resumed, tasks = (
+                table.drop(columns=table.filter(regex="^seconds").columns)
+                for table in (resumed, tasks)
+            )
+            self.assertEqual(resumed.to_csv(), tasks.to_csv())
+
+    def last_changes(self, parts):
+        """Returns when each part's record changed; all have to be complete."""
+        found = {}
+        for path in parts.glob("*/run.json"):
+            record = json.loads(path.read_text())
+            self.assertEqual(record["status"], "complete")
+            found[path.parent.name] = path.stat().st_mtime_ns
+        return found
 
     @parameterized.parameters(
         ((), 2, "error: --study is needed: one of "),

@@ -2,7 +2,7 @@
 
 import dataclasses
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -108,14 +108,15 @@ def _predicted_rates(
         algorithm.parameters,
         algorithm.word_selection is selection.WordSelection.BY_FREQUENCY,
     )
-    asked = [_prefixes(word, algorithm.parameters.max_length) for word in words]
+    asked = [list(_prefixes(word, algorithm.parameters.max_length)) for word in words]
     holders: dict[str, float] = dict.fromkeys(itertools.chain(*asked), 0.0)
     for word, count in zip(
         algorithm.population.words.to_pylist(), truth.counts.tolist(), strict=True
     ):
         for prefix in _prefixes(word, algorithm.parameters.max_length):
-            if prefix in holders:
-                holders[prefix] += count
+            if prefix not in holders:
+                break  # nor is a longer one
+            holders[prefix] += count
     return [
         law.word_rate([holders[prefix] for prefix in prefixes])
         if len(word) < algorithm.parameters.max_length
@@ -124,10 +125,11 @@ def _predicted_rates(
     ]
 
 
-def _prefixes(word: str, max_length: int) -> list[str]:
-    """Returns a word's prefixes of 1 symbol to max_length, its end written as NUL."""
+def _prefixes(word: str, max_length: int) -> Iterator[str]:
+    """Yields a word's prefixes of 1 symbol to max_length, its end written as NUL."""
     ended = f"{word}\0"
-    return [ended[:size] for size in range(1, min(len(ended), max_length) + 1)]
+    for size in range(1, min(len(ended), max_length) + 1):
+        yield ended[:size]
 
 
 def write(
