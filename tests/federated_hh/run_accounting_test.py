@@ -187,15 +187,15 @@ class AnswersTest(parameterized.TestCase):
     def test_what_can_be_found(self):
         path = pathlib.Path(self.create_tempdir().full_path) / "found.png"
         # Parameters are solved for 16 times, and this is where that is quick.
-        small = ("--mechanism=triehh", "--population=1000", "--max_length=3")
+        small = ("--mechanism=triehh", "--population=300", "--max_length=2")
         given = (*small, "--epsilon=4", "--delta=1e-2", "--discovery_rate=0.9")
-        asked = ("--detectable", "--word_length=2", "--format=csv", f"--plot={path}")
+        asked = ("--detectable", "--word_length=1", "--format=csv", f"--plot={path}")
         done = accounting_program.run(*given, *asked)
         self.assertEqual(done.returncode, 0, done.stderr)
         rows = list(csv.DictReader(io.StringIO(done.stdout)))
         needed = _values(*given)["holders for a discovery rate of 0.9"]
         self.assertEqual(int(rows[0]["holders"]), needed[0])
-        self.assertEqual(float(rows[0]["share"]), needed[0] / 1000)
+        self.assertEqual(float(rows[0]["share"]), needed[0] / 300)
         self.assertLen({row["setting"] for row in rows}, 3)
         self.assertTrue(path.read_bytes().startswith(b"\x89PNG"))
         done = accounting_program.run(

@@ -150,9 +150,9 @@ class WheelTest(absltest.TestCase):
                 done = subprocess.run(
                     [
                         *(sys.executable, str(script), "--num_clients=400"),
-                        *("--threshold=5", "--cohort_size=100", "--max_length=3"),
+                        *("--threshold=5", "--cohort_size=100", "--max_length=2"),
                         *("--tokenizer=triehh", f"--output_dir={folder}/run"),
-                        f"--population_cache={folder}/cache",
+                        f"--population_cache={self.wheel.parent}/cache",
                         "--norequire_guarantee",
                     ],
                     env={**os.environ, "PYTHONPATH": str(root)},

@@ -145,11 +145,10 @@ class RunTrainingFromModelTest(absltest.TestCase):
         # Of what private training has read nothing is known, and that is said.
         lines = "".join(f"w{user},so it was\n" for user in range(20))
         (self.scratch / "d.csv").write_text("user,text\n" + lines)
-        done = self.run_training(
-            "last", f"--population={self.scratch / 'd.csv'}", "--initial_model=private"
-        )
-        self.assertEqual(done.returncode, 0, done.stderr)
-        statement = json.loads((self.scratch / "last" / "privacy.json").read_text())
+        planned = self.scratch / "last" / "privacy_planned.json"
+        on_d = f"--population={self.scratch / 'd.csv'}"
+        self.start("last", on_d, "--initial_model=private").kill_once(planned.exists)
+        statement = json.loads(planned.read_text())
         self.assertRegex(statement["not_counted"][0], "whether there was any is not k")
 
     def test_a_vocabulary_of_another_directory(self):

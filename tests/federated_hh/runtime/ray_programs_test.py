@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import itertools
 import os
 import shutil
 import signal
@@ -90,23 +91,28 @@ class RayEngineTest(parameterized.TestCase):
         super().setUpClass()
         startup.silence_tensorflow()
         cls.scratch = cls.enterClassContext(tempfile.TemporaryDirectory())
-        words = engine_workloads.population(cls.scratch, 10_000)
+        words = engine_workloads.population(cls.scratch, 2000)
         cls.workloads = [
-            engine_workloads.votes(words, 1000),
+            engine_workloads.votes(words, 500),
             engine_workloads.reports(words, 200),
             *engine_workloads.training(cls.scratch, 5, 4, num_blocks=3),
         ]
         with runtime.tff_worker():
-            cls.expected = [list(workload.rounds()) for workload in cls.workloads]
+            cls.expected = [cls.rounds(workload) for workload in cls.workloads]
         cls.addClassCleanup(engine_options.choose)
         engine_options.choose(engine=_options(num_workers=2))
         cls.enterClassContext(ray_engine.cluster(_options(num_workers=2)))
         cls.actors = cls.enterClassContext(ray_engine.computing(-1))
 
+    @staticmethod
+    def rounds(workload):
+        # Each has candidates of its own, and later rounds differ in nothing else.
+        return list(itertools.islice(workload.rounds(), 3))
+
     def test_results_are_those_of_one_worker_to_the_bit(self):
         for workload, expected in zip(self.workloads, self.expected, strict=True):
             with self.subTest(workload.name):
-                found = list(workload.rounds())
+                found = self.rounds(workload)
                 self.assertEqual(engine_workloads.difference(expected, found), 0)
 
     @parameterized.parameters(
@@ -116,12 +122,12 @@ class RayEngineTest(parameterized.TestCase):
     )
     def test_a_process_that_fails_in_a_round(self, which, how):
         slow = _slow_round()
-        message = {"steps": np.int32(400)}
+        message = {"steps": np.int32(200)}
         stream = streams.Stream(1)
         slow({"steps": np.int32(1)}, np.arange(40), stream)  # compiles
         actor, worker = self._processes()
         victim = {"actor": actor, "worker": worker}[which]
-        killer = threading.Timer(0.3, os.kill, [victim, how])
+        killer = threading.Timer(0.2, os.kill, [victim, how])
         killer.start()
         found = slow(message, np.arange(40), stream)
         killer.join()

@@ -189,7 +189,7 @@ class StrategyTest(parameterized.TestCase):
             training_flagfile=str(self.base),
             largest_report_goal=12,
             target_rho=9,
-            num_rounds=8,
+            num_rounds=4,
             small_report_goal=4,
             server_learning_rates=("1",),
             noises_per_client=("0.1",),
@@ -210,10 +210,10 @@ class StrategyTest(parameterized.TestCase):
         # What was decided is what the experiments have measured.
         table = tables.read(results / "experiments.csv")
         self.assertEqual(
-            table["setting"].tolist(), ["rate_1_quantile_0.5"] * 8 + ["noise_0.1"] * 8
+            table["setting"].tolist(), ["rate_1_quantile_0.5"] * 4 + ["noise_0.1"] * 4
         )
-        adapting, fixed = table["clip_norm"][:8], table["clip_norm"][8:]
-        self.assertEqual([*fixed], [strategy.clip_norm(table["tracked_norm"][:8])] * 8)
+        adapting, fixed = table["clip_norm"][:4], table["clip_norm"][4:]
+        self.assertEqual([*fixed], [strategy.clip_norm(table["tracked_norm"][:4])] * 4)
         self.assertNotIn(fixed.iloc[0], [*adapting])
 
         # The run that it describes: its guarantee is what the page says.

@@ -97,7 +97,7 @@ class LocalEpsilonTest(parameterized.TestCase):
         found = noise_calibration.local_epsilon_for(
             1.0, 1e-8, num_reports=5 * clients, num_repeats=repeats
         )
-        for sizes in ([2], [3, 50], [102, 1_011], [10_101, 999_999]):
+        for sizes in ([2], [50, 999_999]):
             run = report_guarantees.ReportRounds(
                 local_epsilon=found,
                 cohort_size=1,  # an item's guarantee is of all reports

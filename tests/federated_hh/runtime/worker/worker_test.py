@@ -312,8 +312,8 @@ class SilenceTest(parameterized.TestCase):
         self.assertIn("has not answered for 1 s; it is ended after 2 s", str(log))
 
     def test_long_computations_are_waited_for(self):
-        # As many as the worker has threads for, and more.
-        clients = 8 * os.cpu_count()
+        # As many as the worker runs at once, and as many more.
+        clients = 2 * startup.calls_at_once()
         with runtime.tff_worker(answer_timeout_seconds=_TIMEOUT):
             begun = time.monotonic()
             self.assertEqual(_computing(1.5 * _TIMEOUT)([1] * clients), clients)
