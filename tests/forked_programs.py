@@ -60,14 +60,25 @@ for line in sys.stdin:
 """
 
 # What programs import: those that run something, and those that compute on one core.
-TENSORFLOW = """
+# wordfreq comes first: it looks through all modules that there are. A plot, as of most
+# programs, loads fonts.
+_PLOT = """
+from federated_hh.reports import plots
+plots.png(plots.single("", "", "")[0])
+"""
+TENSORFLOW = f"""
+import wordfreq
+from federated_hh.populations.synthetic import word_list
+word_list.english()
 from federated_hh.runtime.worker import startup
 startup.silence_tensorflow()
-import matplotlib.figure, pandas, scipy.stats
+import jinja2, pandas, pyarrow.csv, pyarrow.parquet, scipy.stats
 from federated_hh.runtime import runtime
+{_PLOT}
 """
-ACCOUNTING = """
-import absl.app, matplotlib.figure, scipy.stats
+ACCOUNTING = f"""
+import absl.app, scipy.stats
+{_PLOT}
 """
 
 _ONE_AT_A_TIME = threading.Lock()

@@ -5,8 +5,6 @@ law is in 7 of a million draws.
 """
 
 import pathlib
-import subprocess
-import sys
 
 import numpy as np
 import pandas as pd
@@ -16,7 +14,7 @@ from federated_hh.populations import population, population_numbers
 from federated_hh.populations.fit import fitted_law
 from federated_hh.populations.options import population_options
 from federated_hh.reports import fit_report
-from tests import ROOT
+from tests import ROOT, forked_programs
 
 _DEVIATE = 4.5
 
@@ -24,20 +22,13 @@ _DEVIATE = 4.5
 def _fit_of_program(test, *arguments):
     """Runs the program; returns its run directory and what it printed."""
     directory = pathlib.Path(test.create_tempdir().full_path) / "run"
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "federated_hh.fit_population",
-            f"--output_dir={directory}",
-            f"--population_cache={test.cache}",
-            "--num_simulations=4",
-            *arguments,
-        ],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
+    done = forked_programs.run(
+        "federated_hh.fit_population",
+        f"--output_dir={directory}",
+        f"--population_cache={test.cache}",
+        "--num_simulations=4",
+        *arguments,
+        directory=ROOT,
     )
     return directory, done
 

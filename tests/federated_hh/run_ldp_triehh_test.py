@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import re
+import signal
 import subprocess
 import sys
 
@@ -72,10 +73,11 @@ class RunLdpTrieHHTest(parameterized.TestCase):
                 )
 
     def kill_in_mid_run(self, path):
-        program = forked_programs.Program(
-            _MODULE, *_SMALL, self.cache, f"--output_dir={path}"
+        killed = forked_programs.run(
+            *("tests.killed_program", "checkpoint.jsonl", _MODULE, *_SMALL),
+            *(self.cache, f"--output_dir={path}"),
         )
-        program.kill_once((path / "simulator/checkpoint.jsonl").exists)
+        self.assertEqual(killed.returncode, -signal.SIGKILL, killed.stderr)
         run = json.loads((path / "run.json").read_text())
         self.assertEqual(run["status"], "running")
         self.assertFalse((path / "heavy_hitters.csv").exists())
