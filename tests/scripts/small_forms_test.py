@@ -28,7 +28,7 @@ _FEW_CLIENTS = ("--num_clients=40", "--context_words=30")
 # What makes each program's run small; what a command says besides stays.
 _SMALLER = {
     "federated_hh.run_triehh": (
-        *("--num_repeats=1", "--delta=1e-4", "--max_length=4", "--max_k=20"),
+        *("--num_repeats=1", "--delta=1e-2", "--max_length=3", "--max_k=9"),
     ),
     "federated_hh.run_ldp_triehh": (
         *("--max_depth=3", "--max_prefixes=20", "--contribution_bound=2"),
@@ -49,7 +49,7 @@ _SMALLER = {
     "training.evaluate_keyboard": ("--num_resamples=100",),
 }
 # Of an accounting whose plot has a point for many populations.
-_SMALLER_PLOT = ("--population=1000", "--epsilon=8", "--delta=1e-4", "--max_length=3")
+_SMALLER_PLOT = ("--population=300", "--epsilon=4", "--delta=1e-2", "--max_length=2")
 # Where no text is given.
 _SMALLER_SYNTHETIC = {
     "federated_hh.run_triehh": _CLIENTS,
@@ -218,7 +218,7 @@ class SmallFormsTest(parameterized.TestCase):
         shutil.copytree(self.scratch / "runs/first", self.scratch / "runs/model")
         done = forked_programs.run(
             "federated_hh.run_triehh",
-            *("--epsilon=8", "--delta=1e-7", "--num_clients=50000", "--max_length=4"),
+            *("--epsilon=8", "--delta=1e-7", "--num_clients=50000", "--max_length=2"),
             *("--mean_words_per_client=5", "--output_dir=runs/words"),
             "--population_cache=cache",
             directory=self.scratch,

@@ -12,6 +12,7 @@ import sys
 import tempfile
 import threading
 import time
+from unittest import mock
 
 import numpy as np
 import psutil
@@ -42,18 +43,6 @@ with runtime.computing():
     below = psutil.Process().children(recursive=True)
     print(*[process.pid for process in below], flush=True)
     time.sleep(60)
-"""
-_WITHOUT_RAY = """
-import sys
-sys.modules["ray"] = None
-from federated_hh.runtime.worker import engine_options
-from federated_hh.runtime import runtime
-engine_options.choose(engine=engine_options.EngineOptions(engine_options.Engine.RAY))
-try:
-    with runtime.computing():
-        pass
-except RuntimeError as error:
-    print(error)
 """
 
 
@@ -256,13 +245,14 @@ class ProcessesTest(absltest.TestCase):
         self.assertEqual(left, [])
 
     def test_without_ray(self):
-        done = subprocess.run(
-            [sys.executable, "-c", _WITHOUT_RAY],
-            env=_environment(),
-            capture_output=True,
-            text=True,
-        )
-        self.assertIn("needs the package ray", done.stdout, done.stderr)
+        engine_options.choose(engine=_options())
+        self.addCleanup(engine_options.choose)
+        with (
+            mock.patch.dict(sys.modules, ray=None),
+            self.assertRaisesRegex(RuntimeError, "needs the package ray"),
+            runtime.computing(),
+        ):
+            pass
 
 
 if __name__ == "__main__":
