@@ -8,6 +8,7 @@ import pathlib
 import re
 import shlex
 import shutil
+import signal
 import sqlite3
 
 import pyarrow as pa
@@ -133,6 +134,12 @@ def _commands(*programs: str) -> list[list[str]]:
     return found
 
 
+def _reads_a_file(arguments: list[str]) -> bool:
+    """Returns whether a command is of a user's text."""
+    given = [a for a in arguments if a.startswith("--population=")]
+    return bool(given) and given != ["--population=synthetic"]
+
+
 class SmallFormsTest(parameterized.TestCase):
     def setUp(self):
         super().setUp()
@@ -143,8 +150,21 @@ class SmallFormsTest(parameterized.TestCase):
         self._following = set()
         self._said = {}
 
-    def run_small(self, program: str, *arguments: str, output_dir: str = "") -> str:
-        """Runs a command in its small form; returns what it says."""
+    def run_small(
+        self,
+        program: str,
+        *arguments: str,
+        output_dir: str = "",
+        is_begun_only: bool = False,
+    ) -> str:
+        """Runs a command in its small form; returns what it says.
+
+        Args:
+            program: Its module.
+            *arguments: Its flags.
+            output_dir: Where it writes, if not in a folder of `runs`.
+            is_begun_only: Whether it is killed after its first round.
+        """
         given = list(arguments)
         if program in _SMALLER and "--resume" not in arguments:
             given += [*_SMALLER[program], "--population_cache=cache"]
@@ -162,14 +182,18 @@ class SmallFormsTest(parameterized.TestCase):
                 return self._said[key]
             # What follows a command looks where it says that it writes.
             if not any(a.startswith("--output_dir=") for a in arguments):
-                place = output_dir or f"runs/{next(self._number)}"
+                folder = "begun" if is_begun_only else "runs"
+                place = output_dir or f"{folder}/{next(self._number)}"
                 given.append(f"--output_dir={place}")
         else:
             key = program, *given
             if any(a.startswith("--plot=") for a in arguments):
                 given += _SMALLER_PLOT
-        done = forked_programs.run(program, *given, directory=self.scratch)
-        self.assertEqual(done.returncode, 0, done.stderr)
+        killed = ["tests.killed_program", "checkpoint.jsonl"] * is_begun_only
+        done = forked_programs.run(*killed, program, *given, directory=self.scratch)
+        self.assertEqual(
+            done.returncode, -signal.SIGKILL if is_begun_only else 0, done.stderr
+        )
         if following := re.search(r"^Next: \S*scripts/run (.*)$", done.stdout, re.M):
             self._following.add(following[1])
         self._said[key] = done.stdout
@@ -247,6 +271,10 @@ class SmallFormsTest(parameterized.TestCase):
                 ended = json.loads(record.read_text()) | {"status": "running"}
                 record.write_text(json.dumps(ended))
             with self.subTest(" ".join([program, *arguments])):
+                if program == "federated_hh.run_triehh" and _reads_a_file(arguments):
+                    # What comes after its text is read, the demo's run has.
+                    self.run_small(program, *arguments, is_begun_only=True)
+                    continue
                 self.assertIn("\nReport: ", self.run_small(program, *arguments))
         self.check_next_commands()
         self.check_pages()
