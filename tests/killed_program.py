@@ -24,7 +24,7 @@ def main() -> None:
         if name.rpartition("/")[2] == last:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    files.RunFiles.write_bytes = write_and_die  # type: ignore[method-assign]
+    files.RunFiles.write_bytes = write_and_die
     sys.argv = [module, *flags]
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 

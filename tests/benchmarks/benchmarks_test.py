@@ -3,11 +3,14 @@
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import sys
+from unittest import mock
 
 from absl.testing import absltest, parameterized
 
+from benchmarks import fault_trials
 from federated_hh.files import tables
 from tests import ROOT, forked_programs
 
@@ -80,6 +83,24 @@ class BenchmarksTest(parameterized.TestCase):
         )
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn(shown, done.stdout)
+
+    @parameterized.parameters(
+        ("actor killed", (3, signal.SIGKILL)),
+        ("TFF worker killed", (4, signal.SIGKILL)),
+        ("actor stopped", (3, signal.SIGSTOP)),
+        ("TFF worker stopped", (4, signal.SIGSTOP)),
+        ("node removed", None),
+    )
+    def test_what_fails_in_a_trial(self, kind, killed):
+        # A real one fails in the benchmark's run.
+        self.assertIn(kind, fault_trials.FAULTS)
+        nodes = mock.Mock()
+        with mock.patch.object(os, "kill") as kill:
+            fault_trials._fault(kind, (3, 4), nodes)()
+        self.assertEqual(
+            [call.args for call in kill.call_args_list], [killed] if killed else []
+        )
+        self.assertEqual(nodes.remove_one.call_count, int(not killed))
 
     def run_training(self, flags, directory):
         done = forked_programs.run(
