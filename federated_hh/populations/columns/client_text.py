@@ -37,19 +37,16 @@ COLUMNS: dict[str, np.dtype] = {
 }
 
 
-class ClientText:
+class ClientText(raw_columns.ColumnStore):
     """The sentences of many clients, read-only and memory-mapped.
 
     Open one with `ClientText.open`, or make a small one with `from_rows`.
 
     Attributes:
-        directory: Absolute path of the directory.
-        metadata: The contents of `population.json`.
+        dtypes: See base class.
     """
 
-    def __init__(self, directory: str, metadata: Mapping[str, Any]):
-        self.directory = directory
-        self.metadata = dict(metadata)
+    dtypes = COLUMNS
 
     @classmethod
     def open(cls, directory: str | os.PathLike[str]) -> Self:
@@ -77,17 +74,17 @@ class ClientText:
             files,
             columns={
                 "tokens": raw_columns.Column(
-                    int32, tokens, raw_columns.Values(int32, 0, 2**31 - 1)
+                    int32, tokens, raw_columns.Values(0, 2**31 - 1)
                 ),
                 "sentence_splits": raw_columns.Column(
                     int64,
                     sentences + 1,
-                    raw_columns.Splits(int64, sentences, tokens, least=1),
+                    raw_columns.Splits(sentences, tokens, least=1),
                 ),
                 "client_splits": raw_columns.Column(
                     int64,
                     clients + 1,
-                    raw_columns.Splits(int64, clients, sentences, least=0),
+                    raw_columns.Splits(clients, sentences, least=0),
                 ),
             },
             strings={"client_id": clients},
@@ -132,11 +129,6 @@ class ClientText:
         return cls.open(directory)
 
     @property
-    def num_clients(self) -> int:
-        """Number of clients."""
-        return self.metadata["num_clients"]
-
-    @property
     def num_sentences(self) -> int:
         """Number of sentences."""
         return self.metadata["num_sentences"]
@@ -151,31 +143,25 @@ class ClientText:
         """Whether clients without sentences stay in; False where that is not known."""
         return self.metadata.get("empty_clients") == "keep"
 
-    @property
-    def fingerprint(self) -> str:
-        """SHA-256 of the columns' contents, in hexadecimal."""
-        return self.metadata["fingerprint"]
-
     @functools.cached_property
     def tokens(self) -> np.ndarray:
         """All tokens: int32 [num_tokens], memory-mapped."""
-        return self._map("tokens")
+        return self.map("tokens")
 
     @functools.cached_property
     def sentence_splits(self) -> np.ndarray:
         """Start of each sentence's tokens: int64 [num_sentences + 1]."""
-        return self._map("sentence_splits")
+        return self.map("sentence_splits")
 
     @functools.cached_property
     def client_splits(self) -> np.ndarray:
         """Start of each client's sentences: int64 [num_clients + 1]."""
-        return self._map("client_splits")
+        return self.map("client_splits")
 
     @functools.cached_property
     def client_ids(self) -> pa.LargeStringArray:
         """The clients' ids, memory-mapped."""
-        path = os.path.join(self.directory, "client_ids.arrow")
-        return raw_columns.read_strings(path)
+        return self.strings("client_id")
 
     def client(self, index: int) -> list[list[int]]:
         """Returns a client's sentences.
@@ -186,30 +172,12 @@ class ClientText:
         Returns:
             Its sentences, each a list of token ids.
         """
-        if not 0 <= index < self.num_clients:
-            raise ValueError(
-                f"index is {index}; it has to be in 0..{self.num_clients - 1}."
-            )
+        self.check_index(index)
         first, last = self.client_splits[index : index + 2].tolist()
         splits = self.sentence_splits[first : last + 1].tolist()
         return [
             self.tokens[start:end].tolist() for start, end in itertools.pairwise(splits)
         ]
-
-    def column_path(self, name: str) -> str:
-        """Returns the absolute path of a raw column file.
-
-        Args:
-            name: "tokens", "sentence_splits" or "client_splits".
-        """
-        if name not in COLUMNS:
-            raise ValueError(
-                f"name is {name!r}; it has to be one of {sorted(COLUMNS)}."
-            )
-        return os.path.join(self.directory, f"{name}.bin")
-
-    def _map(self, name: str) -> np.ndarray:
-        return raw_columns.map_column(self.column_path(name), COLUMNS[name])
 
 
 def new_text(

@@ -28,6 +28,7 @@ from typing import Any, Self
 import numpy as np
 import pyarrow as pa
 
+from federated_hh.options import checks
 from federated_hh.populations.columns import (
     derived_columns,
     packed_entries,
@@ -38,20 +39,11 @@ _INT32, _INT64 = np.dtype("<i4"), np.dtype("<i8")
 _ENTRIES_AT_ONCE = 1 << 24
 
 
-class ClientWords:
+class ClientWords(raw_columns.ColumnStore):
     """The words of many clients, read-only and memory-mapped.
 
     Open one with `ClientWords.open`, or make a small one with `from_rows`.
-
-    Attributes:
-        directory: Absolute path of the directory.
-        metadata: The contents of `population.json`: sizes, where the data came from,
-            what was left out, the fingerprint.
     """
-
-    def __init__(self, directory: str, metadata: Mapping[str, Any]):
-        self.directory = directory
-        self.metadata = dict(metadata)
 
     @classmethod
     def open(cls, directory: str | os.PathLike[str]) -> Self:
@@ -83,15 +75,17 @@ class ClientWords:
             files,
             columns={
                 packed_entries.ENTRIES: raw_columns.Column(
-                    packing.dtype, entries, raw_columns.Entries(packing, words)
+                    packing.dtype,
+                    entries,
+                    functools.partial(packing.check, num_words=words),
                 ),
                 "row_splits": raw_columns.Column(
                     _INT64,
                     clients + 1,
-                    raw_columns.Splits(_INT64, clients, entries, least=0),
+                    raw_columns.Splits(clients, entries, least=0),
                 ),
                 "favorites": raw_columns.Column(
-                    _INT32, clients, raw_columns.Values(_INT32, -1, words - 1)
+                    _INT32, clients, raw_columns.Values(-1, words - 1)
                 ),
             },
             strings={"word": words, "client_id": clients},
@@ -127,11 +121,6 @@ class ClientWords:
         return cls.open(directory)
 
     @property
-    def num_clients(self) -> int:
-        """Number of clients, with or without words."""
-        return self.metadata["num_clients"]
-
-    @property
     def num_words(self) -> int:
         """Number of distinct words in the word table."""
         return self.metadata["num_words"]
@@ -141,20 +130,20 @@ class ClientWords:
         """Number of distinct (client, word) pairs."""
         return self.metadata["num_entries"]
 
-    @property
-    def fingerprint(self) -> str:
-        """SHA-256 of the columns' contents, in hexadecimal."""
-        return self.metadata["fingerprint"]
-
     @functools.cached_property
     def packing(self) -> packed_entries.Packing:
         """The packing of a word and its count as an entry."""
         return _packing_of(self.directory, self.metadata)
 
+    @property
+    def dtypes(self) -> Mapping[str, np.dtype]:
+        """Dtypes of the raw columns, by name; see base class."""
+        return {packed_entries.ENTRIES: self.packing.dtype} | packed_entries.COLUMNS
+
     @functools.cached_property
     def entries(self) -> np.ndarray:
         """Words with their counts, packed: [num_entries], memory-mapped."""
-        return self._map(packed_entries.ENTRIES)
+        return self.map(packed_entries.ENTRIES)
 
     @functools.cached_property
     def word_ids(self) -> packed_entries.Unpacked:
@@ -169,36 +158,33 @@ class ClientWords:
     @functools.cached_property
     def row_splits(self) -> np.ndarray:
         """Start of each client's entries: int64 [num_clients + 1]."""
-        return self._map("row_splits")
+        return self.map("row_splits")
 
     @functools.cached_property
     def favorites(self) -> np.ndarray:
         """Each client's most frequent word: int32 [num_clients], -1 for none."""
-        return self._map("favorites")
+        return self.map("favorites")
 
     @functools.cached_property
     def words(self) -> pa.LargeStringArray:
         """The distinct words by spelling, memory-mapped; not all may be held."""
-        return raw_columns.read_strings(
-            os.path.join(self.directory, packed_entries.WORDS_FILE)
-        )
+        return self.strings("word")
 
     @functools.cached_property
     def client_ids(self) -> pa.LargeStringArray | None:
         """The clients' ids, memory-mapped; None if they are "0", "1", ..."""
-        name = packed_entries.CLIENT_IDS_FILE
-        if name not in self.metadata["files"]:
-            return None
-        return raw_columns.read_strings(os.path.join(self.directory, name))
+        has_ids = "client_ids.arrow" in self.metadata["files"]
+        return self.strings("client_id") if has_ids else None
 
     def word(self, word_id: int) -> str:
         """Returns a word by its id in [0, num_words)."""
-        _check_index("word_id", word_id, self.num_words)
+        allowed = f"in 0..{self.num_words - 1}"
+        checks.holds(0 <= word_id < self.num_words, allowed, word_id=word_id)
         return self.words[int(word_id)].as_py()
 
     def client_id(self, index: int) -> str:
         """Returns the id of the client at `index` in [0, num_clients)."""
-        _check_index("index", index, self.num_clients)
+        self.check_index(index)
         ids = self.client_ids
         return str(index) if ids is None else ids[int(index)].as_py()
 
@@ -212,7 +198,7 @@ class ClientWords:
             Words and counts: the favorite, then the most frequent first, of equally
             frequent ones by spelling.
         """
-        _check_index("index", index, self.num_clients)
+        self.check_index(index)
         row = slice(*self.row_splits[index : index + 2].tolist())
         ids, counts = self.word_ids[row], self.counts[row]
         order = np.lexsort((ids, ids != self.favorites[index], -counts))
@@ -247,17 +233,6 @@ class ClientWords:
             lengths,
             self.favorites[clients].astype(np.int64),
         )
-
-    def column_path(self, name: str) -> str:
-        """Returns the absolute path of a raw column file.
-
-        Args:
-            name: "entries", "row_splits" or "favorites".
-        """
-        names = [packed_entries.ENTRIES, *packed_entries.COLUMNS]
-        if name not in names:
-            raise ValueError(f"name is {name!r}; it has to be one of {sorted(names)}.")
-        return os.path.join(self.directory, f"{name}.bin")
 
     def derived_column(self, name: str, build: Callable[[], np.ndarray]) -> str:
         """Returns the path of an array computed from the population, built once.
@@ -297,10 +272,6 @@ class ClientWords:
             self.directory, self.fingerprint, names, build
         )
 
-    def _map(self, name: str) -> np.ndarray:
-        dtypes = {packed_entries.ENTRIES: self.packing.dtype} | packed_entries.COLUMNS
-        return raw_columns.map_column(self.column_path(name), dtypes[name])
-
 
 def _packing_of(directory: str, metadata: Mapping[str, Any]) -> packed_entries.Packing:
     names = ("num_words", "entry_bytes", "count_bits")
@@ -314,8 +285,3 @@ def _packing_of(directory: str, metadata: Mapping[str, Any]) -> packed_entries.P
         f"entry_bytes and count_bits are {found}; of {num_words} words they have to be "
         + " or ".join(f"[{p.dtype.itemsize}, {p.count_bits}]" for p in packings),
     )
-
-
-def _check_index(name: str, value: int, size: int) -> None:
-    if not 0 <= value < size:
-        raise ValueError(f"{name} is {value}; it has to be in 0..{size - 1}.")

@@ -11,8 +11,6 @@ from typing import Self
 import numpy as np
 
 SCHEMA_VERSION = 4
-WORDS_FILE = "words.arrow"
-CLIENT_IDS_FILE = "client_ids.arrow"
 ENTRIES = "entries"
 # The other columns; the entries' dtype is that of their packing.
 COLUMNS: dict[str, np.dtype] = {

@@ -17,14 +17,14 @@ import json
 import os
 import pathlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from federated_hh.files import atomic_files, verified_files
-from federated_hh.populations.columns import packed_entries
+from federated_hh.options import checks
 
 METADATA_FILE = "population.json"
 REMEDY = "remove its directory and prepare it again"
@@ -170,89 +170,67 @@ def damaged(directory: str, what: str) -> verified_files.DamagedFileError:
     )
 
 
+@dataclasses.dataclass(frozen=True)
 class Values:
-    """Checks that all values of a column lie in a range."""
+    """Checks that all values of a column lie in a range.
 
-    def __init__(self, dtype: np.dtype, low: int, high: int):
-        """Starts a check.
+    Attributes:
+        low: Least allowed value.
+        high: Largest allowed value.
+    """
 
-        Args:
-            dtype: The dtype of the column.
-            low: The least value allowed.
-            high: The largest.
-        """
-        self._dtype, self._low, self._high = dtype, low, high
+    low: int
+    high: int
 
-    def __call__(self, chunk: memoryview) -> None:
+    def __call__(self, array: np.ndarray) -> None:
         """Checks the next values; raises `ValueError` if one lies outside."""
-        array = np.frombuffer(chunk, self._dtype)
-        if array.min() < self._low or array.max() > self._high:
+        if array.min() < self.low or array.max() > self.high:
             raise ValueError(
                 f"values lie in {array.min()}..{array.max()}; they have to be in "
-                f"{self._low}..{self._high}"
+                f"{self.low}..{self.high}"
             )
 
 
-class Entries:
-    """Checks that all entries have a word that there is, and a count."""
-
-    def __init__(self, packing: packed_entries.Packing, num_words: int):
-        """Starts a check.
-
-        Args:
-            packing: Packing of the entries.
-            num_words: Number of words.
-        """
-        self._packing, self._num_words = packing, num_words
-
-    def __call__(self, chunk: memoryview) -> None:
-        """Checks the next entries; raises `ValueError` if one is wrong."""
-        entries = np.frombuffer(chunk, self._packing.dtype)
-        self._packing.check(entries, self._num_words)
-
-
+@dataclasses.dataclass
 class Splits:
-    """Checks a column that says where rows start, and last where they end."""
+    """Checks a column that says where rows start, and last where they end.
 
-    def __init__(self, dtype: np.dtype, rows: int, end: int, least: int):
-        """Starts a check.
+    Attributes:
+        rows: Number of rows.
+        end: End of the last row; the first starts at 0.
+        least: Least length of a row.
+    """
 
-        Args:
-            dtype: The dtype of the column.
-            rows: Number of rows.
-            end: End of the last row; the first starts at 0.
-            least: The least length of a row.
-        """
-        self._dtype, self._rows, self._end, self._least = dtype, rows, end, least
+    rows: int
+    end: int
+    least: int
+
+    def __post_init__(self):
         self._seen = 0
         self._before: int | None = None
 
-    def __call__(self, chunk: memoryview) -> None:
+    def __call__(self, array: np.ndarray) -> None:
         """Checks the next values; raises `ValueError` if they make no rows."""
-        array = np.frombuffer(chunk, self._dtype)
         # Before differences are taken, which could overflow.
-        if array.min() < 0 or array.max() > self._end:
+        if array.min() < 0 or array.max() > self.end:
             raise ValueError(
                 f"rows start in {array.min()}..{array.max()}; they have to be in "
-                f"0..{self._end}"
+                f"0..{self.end}"
             )
-        if self._before is None and array[0] != 0:
-            raise ValueError(f"the first row starts at {array[0]}; it has to be 0")
-        before = (
-            array[:1] - self._least
-            if self._before is None
-            else np.array([self._before], self._dtype)
-        )
-        shortest = np.diff(array, prepend=before).min()
-        if shortest < self._least:
+        if self._before is None:
+            if array[0] != 0:
+                raise ValueError(f"the first row starts at {array[0]}; it has to be 0")
+            self._before = -self.least
+        shortest = np.diff(array, prepend=array.dtype.type(self._before)).min()
+        if shortest < self.least:
             raise ValueError(
-                f"a row has length {shortest}; it has to be at least {self._least}"
+                f"a row has length {shortest}; it has to be at least {self.least}"
             )
         self._before = int(array[-1])
         self._seen += len(array)
-        if self._seen == self._rows + 1 and self._before != self._end:
+        if self._seen == self.rows + 1 and self._before != self.end:
             raise ValueError(
-                f"the rows end at {self._before}; they have to be {self._end}"
+                f"the rows end at {self._before}; they have to be {self.end}"
             )
 
 
@@ -263,12 +241,16 @@ class Column:
     Attributes:
         dtype: The dtype of its values.
         length: Number of values.
-        check: The check of the values, such as `Values`. For one reading.
+        check: Check of one reading, such as `Values`; it gets the values in pieces.
     """
 
     dtype: np.dtype
     length: int
-    check: verified_files.ContentCheck
+    check: Callable[[np.ndarray], None]
+
+    def check_chunk(self, chunk: memoryview) -> None:
+        """Checks the next bytes of the file; raises `ValueError` if they are wrong."""
+        self.check(np.frombuffer(chunk, self.dtype))
 
 
 def verify(
@@ -312,8 +294,8 @@ def verify(
                 path = os.path.join(directory, f"{name}s.arrow")
                 _check_strings(path, length)
 
-    checks = {f"{name}.bin": column.check for name, column in columns.items()}
-    verified_files.verify(directory, files, checks, REMEDY, check_strings)
+    of_files = {f"{name}.bin": column.check_chunk for name, column in columns.items()}
+    verified_files.verify(directory, files, of_files, REMEDY, check_strings)
 
 
 def _check_strings(path: str, length: int) -> None:
@@ -329,6 +311,57 @@ def _check_strings(path: str, length: int) -> None:
         raise verified_files.DamagedFileError(
             f"{path} is damaged: {error}; {REMEDY}."
         ) from error
+
+
+class ColumnStore:
+    """Columns of many clients, read-only and memory-mapped.
+
+    Attributes:
+        directory: Absolute path of the directory.
+        metadata: The contents of `population.json`: sizes, where the data came from,
+            what was left out, the fingerprint.
+    """
+
+    def __init__(self, directory: str, metadata: Mapping[str, Any]):
+        self.directory = directory
+        self.metadata = dict(metadata)
+
+    @property
+    def num_clients(self) -> int:
+        """Number of clients, with or without data."""
+        return self.metadata["num_clients"]
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of the columns' contents, in hexadecimal."""
+        return self.metadata["fingerprint"]
+
+    @property
+    def dtypes(self) -> Mapping[str, np.dtype]:
+        """Dtypes of the raw columns, by name."""
+        raise NotImplementedError
+
+    def column_path(self, name: str) -> str:
+        """Returns the absolute path of a raw column file.
+
+        Args:
+            name: Column, one of `dtypes`.
+        """
+        checks.one_of(sorted(self.dtypes), name=name)
+        return os.path.join(self.directory, f"{name}.bin")
+
+    def map(self, name: str) -> np.ndarray:
+        """Returns a raw column as a read-only, memory-mapped array."""
+        return map_column(self.column_path(name), self.dtypes[name])
+
+    def strings(self, name: str) -> pa.LargeStringArray:
+        """Returns the table of strings `<name>s.arrow`, memory-mapped."""
+        return read_strings(os.path.join(self.directory, f"{name}s.arrow"))
+
+    def check_index(self, index: int) -> None:
+        """Raises `ValueError` if there is no client at an index."""
+        allowed = f"in 0..{self.num_clients - 1}"
+        checks.holds(0 <= index < self.num_clients, allowed, index=index)
 
 
 def map_column(path: str, dtype: np.dtype) -> np.ndarray:

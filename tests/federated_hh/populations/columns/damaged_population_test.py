@@ -327,22 +327,22 @@ class HostileColumnsTest(parameterized.TestCase):
         for _ in range(200):
             lengths = rng.integers(0, 4, rng.integers(1, 30))
             splits = np.concatenate(([0], np.cumsum(lengths)))
-            whole = raw_columns.Splits(splits.dtype, len(lengths), splits[-1], 0)
-            parts = raw_columns.Splits(splits.dtype, len(lengths), splits[-1], 0)
+            whole = raw_columns.Splits(len(lengths), splits[-1], 0)
+            parts = raw_columns.Splits(len(lengths), splits[-1], 0)
             bad = splits.copy()
             place = rng.integers(len(bad))
             bad[place] += rng.choice([-1, 1]) * rng.integers(1, 5)
             cut = rng.integers(1, len(splits))
-            whole(memoryview(splits))
+            whole(splits)
             for part in (splits[:cut], splits[cut:]):
-                parts(memoryview(np.ascontiguousarray(part)))
+                parts(part)
             # By the definition: from 0 to the end, never back.
             is_bad = bad[0] != 0 or bad[-1] != splits[-1] or (np.diff(bad) < 0).any()
-            check = raw_columns.Splits(splits.dtype, len(lengths), splits[-1], 0)
+            check = raw_columns.Splits(len(lengths), splits[-1], 0)
             found = False
             try:
                 for part in (bad[:cut], bad[cut:]):
-                    check(memoryview(np.ascontiguousarray(part)))
+                    check(part)
             except ValueError:
                 found = True
             self.assertEqual(found, is_bad, (splits, bad))
