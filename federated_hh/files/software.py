@@ -1,10 +1,11 @@
-"""Code that can change a result, besides flags: versions and a user's own code."""
+"""Code that can change a result, besides flags: versions and custom code."""
 
 import ast
 import functools
 import hashlib
 import importlib.metadata
 import importlib.util
+import itertools
 import json
 import pathlib
 import site
@@ -17,7 +18,7 @@ from typing import Any
 
 from federated_hh.files import installation
 
-# Where the code of this project is that can change a result.
+# Packages of this project whose code can change a result.
 ROOMS = ("examples", "federated_hh", "studies", "training")
 _HOUSE = pathlib.Path(__file__).resolve().parents[2]
 _INSTALLED = tuple(
@@ -31,18 +32,18 @@ _INSTALLED = tuple(
 
 
 def custom_digest(values: Iterable[Any]) -> str:
-    """Returns SHA-256 of the code of a user's own that values are made by.
+    """Returns the SHA-256 of the custom code behind some values.
 
     Args:
-        values: Classes, functions and objects. The modules of their classes count, of
-            what objects hold, and all modules of the user's that those import. Of what
-            is defined in a notebook its functions count, and what they name that is in
-            the notebook too.
+        values: Classes, functions and objects. The modules of their classes count,
+            those of the objects that they hold, and all custom modules that those
+            import. Of a class or function of a notebook its instructions count, and
+            everything of the notebook that it names.
     """
     cells: dict[str, Any] = {}
     names = {name for value in values for name in _modules_of(value, cells, {})}
     total = hashlib.sha256(repr(sorted(cells.items())).encode())
-    for file in sorted(_own_files(names)):
+    for file in sorted(_custom_files(names)):
         total.update(f"{file.name}\0".encode())
         total.update(hashlib.sha256(file.read_bytes()).digest())
     return total.hexdigest()
@@ -51,7 +52,7 @@ def custom_digest(values: Iterable[Any]) -> str:
 def _modules_of(
     value: Any, cells: dict[str, Any], seen: dict[int, Any]
 ) -> Iterator[str]:
-    """Finds the modules that a value comes from; what is in none goes to `cells`."""
+    """Yields the modules behind a value; adds what is in none to `cells`."""
     if id(value) in seen or isinstance(value, (str, bytes, int, float, type(None))):
         return
     seen[id(value)] = value  # kept, so that no other object gets its id
@@ -68,27 +69,24 @@ def _modules_of(
         yield base.__module__
         if base.__module__ == "__main__" and not _file_of("__main__"):
             yield from _collect(base, base.__qualname__, cells)
-    if kind is not value and _may_hold_own_code(kind.__module__):
+    if kind is not value and _may_hold_custom_code(kind.__module__):
         try:
-            held = vars(value)
+            held = dict(vars(value))
         except TypeError:  # it has slots
-            held = {name: getattr(value, name, None) for name in _slots(value)}
-        yield from _modules_of(dict(held), cells, seen)
+            slots = getattr(type(value), "__slots__", ())
+            names = (slots,) if isinstance(slots, str) else slots
+            held = {name: getattr(value, name, None) for name in names}
+        yield from _modules_of(held, cells, seen)
 
 
-def _slots(value: Any) -> tuple[str, ...]:
-    slots = getattr(type(value), "__slots__", ())
-    return (slots,) if isinstance(slots, str) else tuple(slots)
-
-
-def _may_hold_own_code(module: str) -> bool:
-    """Returns whether objects of a module's classes may hold a user's code."""
+def _may_hold_custom_code(module: str) -> bool:
+    """Returns whether objects of a module's classes may hold custom code."""
     file = _file_of(module)
     return file is None or not any(map(file.is_relative_to, _INSTALLED))
 
 
-def _own_files(names: Iterable[str]) -> set[pathlib.Path]:
-    """Returns the files of a user's modules, and of all of the user's they import."""
+def _custom_files(names: Iterable[str]) -> set[pathlib.Path]:
+    """Returns the files of custom modules, and of all custom modules they import."""
     waiting, seen, files = list(names), set(), set()
     others = (*_INSTALLED, *(_HOUSE / room for room in ROOMS))
     while waiting:
@@ -106,7 +104,7 @@ def _own_files(names: Iterable[str]) -> set[pathlib.Path]:
 
 
 def _file_of(module: str) -> pathlib.Path | None:
-    """Returns a module's file; None where there is none, as of a notebook."""
+    """Returns a module's file; None for a notebook or a built-in module."""
     if module.partition(".")[0] in sys.builtin_module_names:
         return None
     try:
@@ -117,44 +115,39 @@ def _file_of(module: str) -> pathlib.Path | None:
         else:
             file = loaded.__file__
         return pathlib.Path(file).resolve(strict=True) if file else None
-    except Exception:  # of whatever a user's module, or one that stands for it, raises
+    except Exception:  # a custom module, or its stand-in, may raise anything
         return None
 
 
 @functools.lru_cache(maxsize=1024)
 def _imported(source: bytes, package: str) -> tuple[str, ...]:
-    """Returns the names of modules that a package's module imports, wherever in it."""
+    """Returns the names of all modules that a package's module imports."""
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError):  # an extension module
         return ()
-    return tuple(_imports(tree, package))
-
-
-def _imports(tree: ast.Module, package: str) -> Iterator[str]:
+    found: list[str] = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
-                yield from _with_parents(alias.name)
+                found += _with_parents(alias.name)
         elif isinstance(node, ast.ImportFrom):
             base = node.module or ""
             if node.level:
                 parents = package.split(".")
                 kept = parents[: len(parents) - node.level + 1]
                 base = ".".join([*kept, base] if base else kept)
-            yield from _with_parents(base)
-            for alias in node.names:
-                yield f"{base}.{alias.name}"
+            found += _with_parents(base)
+            found += [f"{base}.{alias.name}" for alias in node.names]
+    return tuple(found)
 
 
 def _with_parents(name: str) -> Iterator[str]:
-    parts = name.split(".")
-    for length in range(1, len(parts) + 1):
-        yield ".".join(parts[:length])
+    return itertools.accumulate(name.split("."), "{}.{}".format)
 
 
 def _collect(value: Any, name: str, cells: dict[str, Any]) -> Iterator[str]:
-    """Adds what a value of a notebook does, by name; finds modules that it uses."""
+    """Adds a notebook's value to `cells`, by name; yields modules that it uses."""
     if name in cells:
         return
     cells[name] = ""
@@ -197,7 +190,7 @@ def _function_of(member: Any) -> Any:
 
 
 def _instructions(code: types.CodeType) -> tuple[Any, ...]:
-    """Returns what code does, without where it stands."""
+    """Returns the instructions of code, without file and line numbers."""
     constants = tuple(map(_constant, code.co_consts))
     return code.co_code, constants, code.co_names, code.co_varnames
 
@@ -282,10 +275,10 @@ def digest() -> str:
 
 
 def digest_with(*values: Any) -> str:
-    """Returns a hash of `digest` and of code of the user's own.
+    """Returns a hash of `digest` and of custom code.
 
     Args:
-        *values: What is made by it; see `own_code`.
+        *values: Classes, functions and objects; see `custom_digest`.
     """
     text = digest() + custom_digest(values)
     return hashlib.sha256(text.encode()).hexdigest()[:16]

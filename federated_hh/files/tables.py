@@ -25,7 +25,6 @@ So `'tis` is written `''tis` and `null` is written `'null`. Names of columns are
 import csv
 import decimal
 import io
-import math
 import numbers
 import os
 import pathlib
@@ -47,8 +46,6 @@ _MISSING_LIKE = {"none", "null", "nan", "na", "n/a", "#na", "#n/a", "#n/a n/a"}
 _MISSING_LIKE |= {"<na>", "#null!", "#name?", "#num!", "#value!", "#ref!", "#div/0!"}
 _RESERVED = _TRUTH_LIKE | _NUMBER_NAMES | _MISSING_LIKE
 _ESCAPE = re.compile(r"\\(\\|n|r|t|x[0-9a-f]{2}|u[0-9a-f]{4})")
-_SHORT = {"\\": r"\\", "\n": r"\n", "\r": r"\r", "\t": r"\t"}
-_LONG = {escape[1]: character for character, escape in _SHORT.items()}
 _WHOLE = re.compile(r"-?[0-9]+")
 _NUMBER = re.compile(r"-?(inf|[0-9]+(\.[0-9]+)?(e[+-]?[0-9]+)?)")
 _TRUTH = {"True": True, "False": False}
@@ -79,8 +76,7 @@ def write(table: pd.DataFrame, significant_digits: int | None = None) -> str:
     columns = [_cells(name, table[name], significant_digits) for name in names]
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(map(_escape, names))
-    writer.writerows(zip(*columns, strict=True))
+    writer.writerows([map(_escape, names), *zip(*columns, strict=True)])
     return buffer.getvalue()
 
 
@@ -138,39 +134,31 @@ def parse(text: str) -> pd.DataFrame:
 def _cells(name: str, column: pd.Series, significant_digits: int | None) -> list[str]:
     """Returns the cells of a column, or raises `TypeError`."""
     values = column.tolist()
-    kinds: set[str] = set()
-    cells = []
-    for value in values:
-        kind, cell = _cell(value, significant_digits)
-        if kind:
-            kinds.add(kind)
-        cells.append(cell)
+    cells = [_cell(value, significant_digits) for value in values]
+    kinds = {kind for kind, _ in cells if kind}
     if len(kinds) > 1 or "other" in kinds:
         found = sorted({type(value).__name__ for value in values})
         raise TypeError(
             f"column {name!r} of a table holds {', '.join(found)}; write words, truth "
             "values or numbers, one kind a column"
         )
-    return cells
+    return [cell for _, cell in cells]
 
 
 def _cell(value: Any, significant_digits: int | None) -> tuple[str, str]:
     """Returns the kind of a value and its cell."""
     if isinstance(value, str):
         return "word", _escape(value)
-    if value is None or value is pd.NA or value is pd.NaT:
+    if pd.api.types.is_scalar(value) and pd.isna(value):
         return "", ""
     if isinstance(value, bool | np.bool_):
         return "truth", str(bool(value))
     if isinstance(value, int | np.integer):
         return "number", str(int(value))
     if isinstance(value, float | np.floating):
-        number = float(value)
-        if math.isnan(number):
-            return "", ""
         if significant_digits is not None:
-            number = float(f"{number:.{significant_digits}g}")
-        return "number", repr(number)
+            value = f"{value:.{significant_digits}g}"
+        return "number", repr(float(value))
     return "other", ""
 
 
@@ -187,7 +175,10 @@ def _escape(word: str) -> str:
     ):
         return word
     return _QUOTE + "".join(
-        _code(character) if character == "\\" or _breaks(character) else character
+        # Python's own escapes: `\\`, `\n`, `\x00`, `\u2028`.
+        character.encode("unicode_escape").decode()
+        if character == "\\" or _breaks(character)
+        else character
         for character in word
     )
 
@@ -201,13 +192,6 @@ def _breaks(character: str) -> bool:
     )
 
 
-def _code(character: str) -> str:
-    if character in _SHORT:
-        return _SHORT[character]
-    code = ord(character)
-    return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
-
-
 def _unescape(cell: str, line: int) -> str:
     """Returns the word of a cell."""
     if not cell.startswith(_QUOTE):
@@ -218,9 +202,7 @@ def _unescape(cell: str, line: int) -> str:
             f"line {line}: {cell!r} has a backslash that escapes nothing; in a cell "
             r"that starts with an apostrophe a backslash is written \\"
         )
-    return _ESCAPE.sub(
-        lambda match: _LONG.get(match[1]) or chr(int(match[1][1:], 16)), word
-    )
+    return _ESCAPE.sub(lambda match: match[0].encode().decode("unicode_escape"), word)
 
 
 def _column(cells: list[str]) -> pd.Series:
@@ -229,8 +211,8 @@ def _column(cells: list[str]) -> pd.Series:
     if not present:
         return pd.Series([np.nan] * len(cells), dtype=float if cells else object)
     if all(cell in _TRUTH for cell in present):
-        truths = [_TRUTH.get(cell, pd.NA) for cell in cells]
-        return pd.Series(truths, dtype=_dtype(cells, "bool", "boolean"))
+        truths = pd.Series([_TRUTH.get(cell) for cell in cells], dtype="boolean")
+        return truths.astype(bool) if all(cells) else truths
     if all(_WHOLE.fullmatch(cell) for cell in present):
         return _whole_numbers(cells)
     if all(_NUMBER.fullmatch(cell) for cell in present):
@@ -242,16 +224,12 @@ def _column(cells: list[str]) -> pd.Series:
     return pd.Series(words, dtype=object)
 
 
-def _dtype(cells: list[str], whole: str, with_missing: str) -> str:
-    return whole if all(cells) else with_missing
-
-
 def _whole_numbers(cells: list[str]) -> pd.Series:
     numbers = [int(cell) if cell else pd.NA for cell in cells]
     for whole, with_missing in (("int64", "Int64"), ("uint64", "UInt64")):
         bounds = np.iinfo(whole)
         if all(bounds.min <= n <= bounds.max for n in numbers if n is not pd.NA):
-            return pd.Series(numbers, dtype=_dtype(cells, whole, with_missing))
+            return pd.Series(numbers, dtype=whole if all(cells) else with_missing)
     return pd.Series(numbers, dtype=object)
 
 
