@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from federated_hh.heavy_hitters import evaluation, selection
+from federated_hh.options import checks
 from federated_hh.populations.columns import (
     canonical_rows,
     client_words,
@@ -48,12 +49,8 @@ def resampled(
     Raises:
         ValueError: If `what` or a number is none of these.
     """
-    if what not in (FAVORITES, OCCURRENCES, CLIENTS):
-        raise ValueError(
-            f"what is {what!r}; it has to be {FAVORITES}, {OCCURRENCES} or {CLIENTS}"
-        )
-    if num_clients < 1:
-        raise ValueError(f"num_clients is {num_clients}; it has to be at least 1")
+    checks.one_of((FAVORITES, OCCURRENCES, CLIENTS), what=what)
+    checks.integer(num_clients=num_clients, least=1)
     identity = {
         "format_version": _FORMAT_VERSION,
         "source": {"kind": "resampled", "of": population.fingerprint},

@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import Self
 
+from federated_hh.options import checks
 from federated_hh.populations.languages import sentence_tokenizers
 from federated_hh.populations.options import population_options
 from federated_hh.populations.readers import opening, sentences
@@ -115,8 +116,7 @@ class Vocabulary:
             The top words of the English list (which sums up Wikipedia, subtitles, news,
             books and the web) that a keyboard's sentence tokenizer leaves whole.
         """
-        if not 1 <= size <= 100_000:
-            raise ValueError(f"size is {size}; it has to be in 1..100000.")
+        checks.integer(size=size, least=1, most=100_000)
         from federated_hh.populations.synthetic import word_list
 
         split = sentence_tokenizers.get_sentence_tokenizer("keyboard").split
@@ -151,8 +151,7 @@ class Vocabulary:
             ValueError: If the text has fewer distinct words.
             PopulationError: If it cannot be read.
         """
-        if size < 1:
-            raise ValueError(f"size is {size}; it has to be at least 1.")
+        checks.integer(size=size, least=1)
         counts: collections.Counter[str] = collections.Counter()
         batches, _ = sentences.open_files(options)
         for rows in batches:

@@ -15,6 +15,7 @@ from federated_hh.heavy_hitters import coverage
 from federated_hh.heavy_hitters.ldp_triehh import algorithm as ldp_triehh
 from federated_hh.heavy_hitters.ldp_triehh import parameters as ldp_triehh_parameters
 from federated_hh.heavy_hitters.ldp_triehh import results as ldp_triehh_results
+from federated_hh.options import checks
 from federated_hh.populations.columns import client_words
 from federated_hh.privacy import plan as plan_lib
 from federated_hh.privacy import realised, statement
@@ -76,10 +77,7 @@ class CoverageStudy:
     more_files: Callable[[study.Tables, pathlib.Path], dict[str, bytes]] | None = None
 
     def __post_init__(self):
-        if self.num_repeats < 1:
-            raise ValueError(
-                f"num_repeats is {self.num_repeats}; it has to be at least 1"
-            )
+        checks.integer(num_repeats=self.num_repeats, least=1)
         for setting in self.settings:
             check_sizes(
                 setting.name,

@@ -15,6 +15,7 @@ from collections.abc import Callable, Set
 from typing import TYPE_CHECKING
 
 from federated_hh.files import atomic_files
+from federated_hh.options import checks
 
 if TYPE_CHECKING:  # imports NumPy
     from federated_hh.populations.columns import client_words
@@ -40,16 +41,11 @@ def known_words(target_share: float, vocabulary_size: int | None = None) -> list
     Raises:
         ValueError: If an argument is out of its range.
     """
-    if not 0 < target_share < 1:
-        raise ValueError(f"target_share is {target_share}; it has to be in (0, 1)")
+    checks.holds(0 < target_share < 1, "in (0, 1)", target_share=target_share)
     words = words_by_frequency()
     if vocabulary_size is None:
         vocabulary_size = len(words)
-    if not 1 <= vocabulary_size <= len(words):
-        raise ValueError(
-            f"vocabulary_size is {vocabulary_size}; it has to be from 1 to the list's "
-            f"{len(words):,} words"
-        )
+    checks.integer(vocabulary_size=vocabulary_size, least=1, most=len(words))
     vocabulary = words[:vocabulary_size]
     total = sum(frequency for _, frequency in vocabulary)
     mass, head = 0.0, 0
@@ -80,8 +76,7 @@ def seldom_typed(
     """
     import numpy as np
 
-    if not 0 < target_share < 1:
-        raise ValueError(f"target_share is {target_share}; it has to be in (0, 1)")
+    checks.holds(0 < target_share < 1, "in (0, 1)", target_share=target_share)
     times = population.occurrences()
     words = population.words.to_pylist()
     in_dictionary = np.array([word.lower() in dictionary for word in words], bool)

@@ -6,6 +6,7 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric import x25519
 from cryptography.hazmat.primitives.ciphers import aead
 
+from federated_hh.options import checks
 from federated_hh.randomness import streams
 from federated_hh.runtime.masking import masks, messages, shamir
 
@@ -32,11 +33,8 @@ class Terms:
 
     def __post_init__(self):
         masks.dtype_of(self.bits)
-        for name, least in (("size", 1), ("threshold", 2)):
-            if getattr(self, name) < least:
-                raise ValueError(
-                    f"{name} is {getattr(self, name)}; it has to be at least {least}"
-                )
+        checks.integer(size=self.size, least=1)
+        checks.integer(threshold=self.threshold, least=2)
 
 
 def seed_purpose() -> bytes:

@@ -24,6 +24,8 @@ import math
 
 import numpy as np
 
+from federated_hh.options import checks
+
 # A share is the value of a polynomial at one of as many points.
 MOST_NEIGHBOURS = 1 << 16
 # Shares of a cohort are floats, such as 0.3, which is a bit less than 3 of 10.
@@ -55,17 +57,11 @@ class Needs:
     correctness_bits: int = 20
 
     def __post_init__(self):
-        least = {
-            "num_clients": 3,
-            "most_gone": 0,
-            "most_corrupt": 0,
-            "security_bits": 1,
-            "correctness_bits": 1,
-        }
-        for name, smallest in least.items():
-            value = getattr(self, name)
-            if value < smallest:
-                raise ValueError(f"{name} is {value}; it has to be at least {smallest}")
+        checks.integer(num_clients=self.num_clients, least=3)
+        checks.integer(most_gone=self.most_gone, least=0)
+        checks.integer(most_corrupt=self.most_corrupt, least=0)
+        checks.integer(security_bits=self.security_bits, least=1)
+        checks.integer(correctness_bits=self.correctness_bits, least=1)
         if self.honest_left < 2:
             raise ValueError(
                 f"num_clients is {self.num_clients}, of whom {self.most_gone} may drop "
@@ -119,19 +115,13 @@ class Graph:
 
     def __post_init__(self):
         others = self.needs.num_clients - 1
-        if not 2 <= self.neighbours <= min(others, MOST_NEIGHBOURS):
-            raise ValueError(
-                f"neighbours is {self.neighbours}; it has to be in [2, "
-                f"{min(others, MOST_NEIGHBOURS)}]"
-            )
+        most = min(others, MOST_NEIGHBOURS)
+        checks.integer(neighbours=self.neighbours, least=2, most=most)
         if self.neighbours < others and self.neighbours % 2:
             raise ValueError(
                 f"neighbours is {self.neighbours}; it has to be even, or {others}"
             )
-        if not 2 <= self.threshold <= self.neighbours:
-            raise ValueError(
-                f"threshold is {self.threshold}; it has to be in [2, {self.neighbours}]"
-            )
+        checks.integer(threshold=self.threshold, least=2, most=self.neighbours)
         n, k, t = self.needs.num_clients, self.neighbours, self.threshold
         opened = _log_tail(n, self.needs.most_corrupt, k, t)
         apart = _log_apart(n, self.needs.most_corrupt + self.needs.most_gone, k)

@@ -9,6 +9,8 @@ from cryptography.hazmat.primitives.asymmetric import x25519
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
+from federated_hh.options import checks
+
 KEY_BYTES = 16
 # Every key masks one vector of one round, so that all counters begin at 0.
 _COUNTER = modes.CTR(bytes(16))
@@ -23,8 +25,7 @@ def dtype_of(bits: int) -> np.dtype:
     Raises:
         ValueError: If `bits` is not in 1..64.
     """
-    if not 1 <= bits <= 64:
-        raise ValueError(f"bits is {bits}; it has to be in 1..64")
+    checks.integer(bits=bits, least=1, most=64)
     return np.dtype("<u4" if bits <= 32 else "<u8")
 
 

@@ -68,7 +68,7 @@ class VocabularyTest(parameterized.TestCase):
         split = sentence_tokenizers.get_sentence_tokenizer("keyboard").split
         self.assertEqual(split(" ".join(words.words)), [list(words.words)])
         for size in (0, 100_001):
-            with self.assertRaisesRegex(ValueError, "to be in 1..100000"):
+            with self.assertRaisesRegex(ValueError, "at least 1 and at most 100000"):
                 vocabulary.Vocabulary.from_english(size)
 
     def test_public_text(self):

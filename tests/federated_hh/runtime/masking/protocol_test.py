@@ -137,9 +137,9 @@ class SumTest(parameterized.TestCase):
 
     def test_bad_arguments(self):
         found = graph.choose(graph.Needs(4, 0, 0))
-        with self.assertRaisesRegex(ValueError, "bits is 65; it has to be in 1..64"):
+        with self.assertRaisesRegex(ValueError, "bits is 65; .* and at most 64"):
             _sum(found, _inputs(4, 2, 8), 65, {})
-        with self.assertRaisesRegex(ValueError, "size is 0; it has to be at least 1"):
+        with self.assertRaisesRegex(ValueError, "size is 0; .* of at least 1"):
             _sum(found, np.zeros((4, 0), np.uint64), 8, {})
         with self.assertRaisesRegex(ValueError, r"shape \(3,\); it has to be \[2\]"):
             protocol.masked_sum(
