@@ -28,7 +28,7 @@ def parts_of(data_dir: str | os.PathLike[str], pattern: str) -> list[pathlib.Pat
 
 
 def fingerprint(path: str | os.PathLike[str]) -> str:
-    """Returns what tells a file's content from another's: its SHA-256, as a text."""
+    """Returns the SHA-256 of a file's contents, as a text."""
     with open(path, "rb") as file:
         return f"SHA-256 {hashlib.file_digest(file, 'sha256').hexdigest()}"
 

@@ -55,14 +55,14 @@ def reading(path: pathlib.Path, what: str, mend: str) -> Iterator[np.lib.npyio.N
 
     Args:
         path: The file.
-        what: It holds, as in "the n-grams of a model's text".
-        mend: A sentence that says what to do where it is damaged.
+        what: Noun for the contents, such as "the n-grams of a model's text".
+        mend: Remedy for a damaged file, a sentence.
 
     Yields:
         The arrays by name, inside the `with` block.
 
     Raises:
-        ValueError: If the file, or what the block makes of it, is damaged.
+        ValueError: If the file is damaged, or the block says so.
     """
     try:
         with np.load(path, allow_pickle=False) as file:

@@ -175,10 +175,10 @@ def write_file(target: str | os.PathLike[str], contents: bytes | memoryview) -> 
 
 
 def remove_abandoned(parent: str | os.PathLike[str]) -> list[pathlib.Path]:
-    """Removes what killed writers of directories left in `parent`.
+    """Removes the remains of killed writers from a directory.
 
     Args:
-        parent: The directory whose `new_directory` children are looked after.
+        parent: Directory with children that `new_directory` made.
 
     Returns:
         The abandoned temporary directories that were removed.

@@ -1,4 +1,4 @@
-"""Parts of a user's own, by name: `module:Class`, or `module:function`.
+"""Custom parts, by name: `module:Class`, or `module:function`.
 
 Modules are those of the checkout, of installed packages, and of the working directory.
 """

@@ -14,10 +14,10 @@ _M_MMAP_THRESHOLD = -3
 
 @contextlib.contextmanager
 def quick_collections() -> Iterator[None]:
-    """Keeps what there is now out of collections of garbage, until the block ends.
+    """Keeps existing objects out of garbage collections, until the block ends.
 
     With TensorFlow, TFF and pandas there are a million objects, and a collection of all
-    takes 0.2 s; afterwards one looks at what the block has made.
+    takes 0.2 s; within the block one looks at newer objects only.
     """
     is_outermost = gc.get_freeze_count() == 0
     gc.collect()
@@ -32,10 +32,10 @@ def quick_collections() -> Iterator[None]:
 def return_freed() -> None:
     """Gives memory that is no longer in use back to the system.
 
-    Messages that nobody has any more may refer to themselves; and what was freed glibc
-    may keep for later. It takes milliseconds in `quick_collections`, and what is asked
-    for next some more; so for the end of a step whose arrays are large and differ from
-    those of the next one. Where there is no glibc, only garbage is freed.
+    Unused messages may refer to themselves, and glibc may keep freed memory for later.
+    The call takes milliseconds in `quick_collections`, and the next allocations some
+    more: call it after a step whose large arrays differ from the next one's. Without
+    glibc only garbage is freed.
     """
     gc.collect()
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
@@ -77,6 +77,6 @@ def cached(maxsize: int | None) -> Callable[[F], F]:
 
 
 def forget() -> None:
-    """Clears all caches of `cached`; what is asked for again is computed again."""
+    """Clears all caches of `cached`; values asked for later are computed again."""
     for kept in _KEPT:
         kept.cache_clear()

@@ -38,7 +38,7 @@ IN_A_CHECKOUT = {"reproduce": "scripts.reproduce"}
 
 
 def short_name(module: str) -> str:
-    """Returns what `scripts/run` calls a module's program: the module, of others."""
+    """Returns the short name of a module's program, or the module if it has none."""
     names = {module: name for name, module in {**PROGRAMS, **IN_A_CHECKOUT}.items()}
     return names.get(module, module)
 
@@ -62,7 +62,7 @@ def release() -> str:
 
 
 def command(module: str) -> str:
-    """Returns what runs a program of this house on a command line.
+    """Returns the command that runs a program of this project.
 
     Args:
         module: The program's module.
@@ -72,7 +72,7 @@ def command(module: str) -> str:
 
 
 def launcher() -> str:
-    """Returns what a module's name stands behind on a command line, where one is."""
+    """Returns the words before a module's name on a command line."""
     if is_installed():
         is_on_path = shutil.which("python") == sys.executable
         return f"{'python' if is_on_path else shlex.quote(sys.executable)} -m"
@@ -85,7 +85,7 @@ def launcher() -> str:
 def cache() -> pathlib.Path:
     """Returns the directory for data that can be made again.
 
-    In a checkout it is there; of installed packages it is the user's.
+    A checkout has its own; installed packages use the user's.
     """
     if not is_installed():
         return HOME / ".cache"

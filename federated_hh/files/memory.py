@@ -64,11 +64,11 @@ def check(num_words: int, num_clients: int) -> None:
 
 
 def check_needed(needed: int, what: str) -> None:
-    """Refuses what would not fit into memory.
+    """Raises an error if an amount of memory is not available.
 
     Args:
-        needed: About how many bytes it takes.
-        what: It, with the options that decide on it, for the message.
+        needed: Approximate number of bytes.
+        what: Noun for the message, with the options that decide on the size.
 
     Raises:
         PopulationError: If that is more than is available besides `RESERVE_BYTES`.
@@ -83,12 +83,12 @@ def check_needed(needed: int, what: str) -> None:
 
 
 def check_disk(directory: pathlib.Path, needed: int, what: str) -> None:
-    """Refuses what would not fit onto the disk.
+    """Raises an error if an amount of disk is not available.
 
     Args:
         directory: Directory of the file.
-        needed: About how many bytes it takes from now on.
-        what: It, with the options that decide on it, for the message.
+        needed: Approximate number of bytes from now on.
+        what: Noun for the message, with the options that decide on the size.
 
     Raises:
         PopulationError: If less is free there.

@@ -44,7 +44,7 @@ class Progress:
             self._bar.close()
 
     def set(self, done: int) -> None:
-        """Says how much work is done, out of `total`."""
+        """Shows the amount of work done, out of `total`."""
         if self._bar is not None:
             self._bar.update(done - self._done)
         elif time.monotonic() >= self._next_line:

@@ -285,7 +285,7 @@ def digest_with(*values: Any) -> str:
 
 
 def changed_versions(run: dict[str, Any]) -> list[str]:
-    """Returns what has another version now than when a run began, as texts.
+    """Returns the versions that changed since a run began, as texts.
 
     Args:
         run: Contents of the run's `run.json`.

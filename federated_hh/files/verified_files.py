@@ -1,4 +1,4 @@
-"""Files whose contents are checked before use: sizes, SHA-256 and what they may hold.
+"""Files whose contents are checked before use: size, SHA-256 and allowed values.
 
 Reading a large file costs seconds, so what was found whole is noted next to the files,
 in `.verified.json`, with their device, inode, size and times of change. The note of a
@@ -29,11 +29,11 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 class PopulationError(OSError, ValueError):
-    """The data cannot be made into a population; the message says what to do."""
+    """The data cannot be made into a population; the message has a remedy."""
 
 
 class DamagedFileError(PopulationError):
-    """A file is not what was written; the message names it and says what to do."""
+    """A file differs from the one written; the message names it and the remedy."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,7 +54,7 @@ class WrittenFile:
 
     @classmethod
     def from_json(cls, value: Any) -> "WrittenFile":
-        """Returns what `to_json` gave.
+        """Reads the result of `to_json`.
 
         Raises:
             ValueError: If it gave no such thing.
@@ -114,7 +114,7 @@ def verify(
     remedy: str,
     inspect: Callable[[], None] = lambda: None,
 ) -> None:
-    """Checks that files are what was written, reading those that are not known to be.
+    """Checks that files are as written; reads those not yet known to be whole.
 
     Args:
         directory: Absolute path of where they are.
@@ -182,7 +182,7 @@ def _verify(
 
 
 def _state(path: str, written: WrittenFile, remedy: str) -> list[int]:
-    """Returns what changes when a file changes, after checking its size."""
+    """Returns the marks that change with a file, after checking its size."""
     try:
         found = os.stat(path)
     except OSError as error:
@@ -207,7 +207,7 @@ def _state(path: str, written: WrittenFile, remedy: str) -> list[int]:
 def _read_whole(
     path: str, written: WrittenFile, check: ContentCheck | None, remedy: str
 ) -> None:
-    """Reads a file and raises `DamagedFileError` if it is not what was written."""
+    """Reads a file and raises `DamagedFileError` if it differs from the one written."""
     digest = hashlib.sha256()
     wrong = None
     buffer = memoryview(bytearray(_CHUNK_BYTES))

@@ -1,4 +1,4 @@
-"""Local randomizers: what a client sends, and the exact sum of reports."""
+"""Local randomizers: the reports of clients, and the exact sums of reports."""
 
 import lazy_loader
 

@@ -23,8 +23,8 @@ def randomizer(name: str) -> type[local_randomizer.LocalRandomizer]:
     """Returns a class of local randomizers.
 
     Args:
-        name: One of `NAMES`, or `module:Class` for a class of your own that is made
-            from epsilon and the size of the domain.
+        name: One of `NAMES`, or `module:Class` for a custom class, whose constructor
+            takes epsilon and the size of the domain.
 
     Raises:
         ValueError: If there is no such class.

@@ -1,4 +1,4 @@
-"""Biased coins whose chance of heads is known exactly.
+"""Biased coins with an exact chance of heads.
 
 A privacy guarantee is a statement about probabilities, so the ones in force have to be
 known to the last bit. A float32 uniform has 24 random bits: compared with the flip
@@ -39,12 +39,12 @@ class Coin:
 
     @classmethod
     def at_most(cls, probability: decimal.Decimal) -> Self:
-        """Returns the coin whose chance of heads is next at or below `probability`."""
+        """Returns the coin with the largest chance of heads up to `probability`."""
         return cls(_round(probability, decimal.ROUND_FLOOR))
 
     @classmethod
     def at_least(cls, probability: decimal.Decimal) -> Self:
-        """Returns the coin whose chance of heads is next at or above `probability`."""
+        """Returns the coin with the smallest chance of heads from `probability` on."""
         return cls(_round(probability, decimal.ROUND_CEILING))
 
     @property

@@ -30,8 +30,8 @@ class CountMeanSketch(local_randomizer.LocalRandomizer):
     cells with a 1.
 
     A report is an int32 row: j, and the m bits. The sum of reports is a *sketch*: for
-    each function, how many reports have a 1 in each cell, and, in its last column, how
-    many there are.
+    each function, the number of reports with a 1 in each cell, and, in its last column,
+    the number of reports.
     """
 
     def __init__(
@@ -183,7 +183,7 @@ class CountMeanSketch(local_randomizer.LocalRandomizer):
     def sketch_of_histogram(
         self, histogram: np.ndarray, seed: np.random.SeedSequence
     ) -> np.ndarray:
-        """Draws the sketch of independent reports, given how many hold each item.
+        """Draws the sketch of independent reports, given the holders of each item.
 
         Given the functions that reports chose, all bits are independent: the ones of a
         cell are two binomials, of the reports whose item it is and of the others. How

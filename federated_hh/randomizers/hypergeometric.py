@@ -75,12 +75,12 @@ def choose_from_columns(
 
     Args:
         generator: The source of random bits.
-        counts: int64, shape [urns, colours]: how many of each colour an urn has.
+        counts: int64, shape [urns, colours]: an urn's number of each colour.
         sample: int64, shape [urns]: the size of the sample from each urn, in
             [0, the urn's total].
 
     Returns:
-        int64, shape [urns, colours]: how many of each colour are in the sample, a
+        int64, shape [urns, colours]: the sample's number of each colour, a
         multivariate hypergeometric draw for each urn.
     """
     total = counts.sum(axis=1)

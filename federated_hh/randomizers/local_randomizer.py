@@ -1,11 +1,11 @@
 """The base class of local randomizers.
 
-A local randomizer turns one true item of a device into a report that is safe to send,
-and the sum of many reports back into estimates of how many devices hold each item. To
-add one of your own, derive from `LocalRandomizer` and say how a report is drawn
-(`_randomize`), which items it speaks for (`tally`) and with what probability it speaks
-for the true item and for another (`own_probability`, `other_probability`). The sum
-then works report by report; override `_sum_of_reports` where its law is known.
+A local randomizer turns a client's true item into a report that is safe to send, and
+the sum of many reports into estimates of each item's number of holders. A custom one
+derives from `LocalRandomizer` and defines the draw of a report (`_randomize`), the
+items that it speaks for (`tally`), and the probabilities that it speaks for the true
+item and for another (`own_probability`, `other_probability`). The sum then works report
+by report; override `_sum_of_reports` if its law is known.
 """
 
 import abc
@@ -35,9 +35,8 @@ class LocalGuarantee:
             e^epsilon of each other. "deletion": the law of the report of any item is
             within e^epsilon of one reference law, that of a device without an item.
         replacement_epsilon: The epsilon of the replacement model.
-        amplification: What `federated_hh.privacy.shuffle.amplification` knows the
-            randomizer as, a value of its `Randomizer`; this says which bounds hold for
-            many reports.
+        amplification: Randomizer's name in `privacy.shuffle.amplification`, a value
+            of its `Randomizer`: decides the bounds that hold for many reports.
         amplification_reason: Why those bounds apply.
     """
 
@@ -136,7 +135,7 @@ class LocalRandomizer(abc.ABC):
         items: tf.types.experimental.TensorLike,
         seed: tf.types.experimental.TensorLike,
     ) -> tf.Tensor:
-        """Draws the report of each item, as a device would send it.
+        """Draws the report of each item, as a client would send it.
 
         It works eagerly, in a `tf.function` and in a TFF client computation; the same
         items and seed give the same reports wherever it runs.
@@ -184,7 +183,7 @@ class LocalRandomizer(abc.ABC):
         shape: Sequence[int],
         values_per_report: int,
     ) -> tf.Tensor:
-        """Draws reports in batches, and adds up what is counted of each batch.
+        """Draws reports in batches, and adds up the counts of each batch.
 
         Args:
             items: Checked.
@@ -215,7 +214,7 @@ class LocalRandomizer(abc.ABC):
         histogram: np.ndarray,
         seed: int | np.random.SeedSequence,
     ) -> np.ndarray:
-        """Draws the sum of independent reports, given how many devices hold each item.
+        """Draws the sum of independent reports, given the holders of each item.
 
         Args:
             histogram: Integers, shape [domain_size]: the number of reports with each
@@ -265,7 +264,7 @@ class LocalRandomizer(abc.ABC):
         )
 
     def estimate(self, counts: np.ndarray, num_reports: int) -> np.ndarray:
-        """Estimates without bias how many of the reports have each true item.
+        """Estimates, without bias, the number of reports with each true item.
 
         Args:
             counts: The sum of the reports, or some items' part of it; any shape.
@@ -290,7 +289,7 @@ class LocalRandomizer(abc.ABC):
         """Returns the variance of the estimates.
 
         Args:
-            true_counts: How many of the reports have the item; any shape, each in
+            true_counts: Number of reports with the item; any shape, each in
                 [0, num_reports]. Estimates may stand in for them where they are.
             num_reports: Number of summed reports, at least 0.
 

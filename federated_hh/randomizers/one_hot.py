@@ -11,7 +11,7 @@ from federated_hh.randomness import identities
 
 
 class _OneHotEncoding(local_randomizer.LocalRandomizer):
-    """Sends a bit for each item, each drawn on its own.
+    """Sends a bit for each item, drawn independently.
 
     A report is a bool row of a value for each item of the domain.
     """
@@ -70,7 +70,7 @@ class AsymmetricOneHotEncoding(_OneHotEncoding):
     """Sends 1 for the true item with probability 1/2, else with 1 / (e^epsilon + 1).
 
     McMillan et al. 2022, Algorithm 1 and Theorem A.1: epsilon in the replacement model.
-    Of all encodings by independent bits the one of least variance for rare items.
+    No encoding by independent bits has less variance for rare items.
 
     `estimate` is not Algorithm 2 as printed, which is too large by n / (e^epsilon - 1)
     on average: the term to take off is 2 n / (e^epsilon - 1). `variance` is that of

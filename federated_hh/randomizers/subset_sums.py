@@ -1,20 +1,20 @@
 """The sum of uniform random subsets, at a cost that does not grow with their number.
 
-A report that is a uniform subset of the domain is not drawn, only how many reports have
-how many of their items, *picks*, in each part of the domain. The domain is halved until
-the parts are single items. A report with c picks in a part has a hypergeometric number
-of them in its left half, whatever the other reports do, so that the reports with c
-picks split by a multinomial; and the next halving needs nothing but how many reports
-have how many picks.
+A report that is a uniform subset of the domain is not drawn. Drawn are the numbers of
+reports with 1, 2, ... of their items, *picks*, in each part of the domain, which is
+halved until the parts are single items. A report with c picks in a part has a
+hypergeometric number of them in the part's left half, independently of the other
+reports. So the reports with c picks split by a multinomial, and the next halving needs
+nothing but the number of reports by their picks.
 
-To know how many subsets contain their own owner's item, a part has two histograms: of
+To count the subsets that contain their owner's item, a part has two histograms: of
 the reports whose owner's item lies in it, *residents*, and of all others, *visitors*.
 When a part is halved, its residents are alike but for their numbers of picks, so that
 those with an item in the left half are a uniform subset of them, which is multivariate
 hypergeometric. In the half without its owner's item a report is a visitor.
 
-Every step is exact in law. What is limited is the arithmetic: probabilities in float64,
-NumPy's rejection samplers, and tails that hold less than 10^-30.
+Every step is exact in law. The arithmetic is not: probabilities are float64, samplers
+NumPy's by rejection, and tails of less than 10^-30 are cut.
 """
 
 import dataclasses
@@ -57,15 +57,15 @@ def sum_of_subsets(
 
     Args:
         generator: The source of random bits.
-        anonymous: int64, shape [at most items + 1]: how many subsets without an owner
-            there are of size 0, 1, 2 ...
+        anonymous: int64, shape [at most items + 1]: number of subsets without an owner
+            of size 0, 1, 2 ...
         subset_size: The size of the subsets with an owner, in [0, items].
-        owners: int64, shape [items]: how many subsets have an owner with this item. A
+        owners: int64, shape [items]: number of subsets whose owner has this item. A
             subset is drawn without regard to its owner.
 
     Returns:
-        Two int64 arrays of shape [items]: how many subsets contain each item, those of
-        owners with this item left out; and how many of the latter contain it.
+        Two int64 arrays of shape [items]: the number of subsets that contain each item,
+        without those of its owners; and the number of the latter that contain it.
     """
     num_items = len(owners)
     # The owners with an item below each item give the owners of any part.

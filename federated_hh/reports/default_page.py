@@ -66,7 +66,7 @@ def write(
 def _add_part(
     report, whose: str, results, metrics: pd.DataFrame, covered: bool
 ) -> None:
-    """Adds the sections of what is released, or of what only the simulator knows."""
+    """Adds the sections of the released part, or of the simulator's."""
     if results:
         section = report.section(f"{whose} results", covered=covered)
         for name, table in results.items():

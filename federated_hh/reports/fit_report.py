@@ -70,7 +70,7 @@ def _advice(misses: pd.DataFrame) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class FitReport:
-    """A fit and what it was fitted to.
+    """A fit and its data.
 
     Attributes:
         population: The data.
@@ -149,7 +149,7 @@ class FitReport:
             directory: The folder of its word lists.
 
         Raises:
-            OptionError: If the law is out of the bounds of what is simulated.
+            OptionError: If the law cannot be simulated.
         """
         law, own = self.fit.law, self.options
         words = wanted.word_list
@@ -200,7 +200,7 @@ class FitReport:
 
         Args:
             directory: The directory of the run.
-            wanted: Which words, and how many, the flagfile's clients type.
+            wanted: Choice of the flagfile's words and of their number.
             rng: Draws clients for the standard errors.
 
         Returns:

@@ -13,7 +13,7 @@ run's guarantee, else into the simulator's part.
     report.how_it_was_made()
     report.write()
 
-`default_page` makes such a page for an algorithm that has none of its own.
+`default_page` makes such a page for an algorithm without a custom one.
 """
 
 import dataclasses
@@ -38,10 +38,10 @@ class Summary:
 
     Attributes:
         found: The result, or its quality, in a sentence or two.
-        privacy: The line "Privacy: ...", of what is guaranteed or why nothing is;
-            empty where privacy is not what the run is about.
+        privacy: The line "Privacy: ...", with the guarantee or the reason of none;
+            empty for a run without private data.
         report: The path of the page.
-        advice: Why little was found and what would help; empty where enough was.
+        advice: Reason of a poor result, and a remedy; empty for a good one.
         next_command: The next command; empty where nothing follows.
     """
 
@@ -136,7 +136,7 @@ class Section(page_blocks.Section):
 
         Args:
             metrics: A row a round, with columns `round` and, of more than one
-                repeat, `repeat`. What is the same in all rounds is said in a line.
+                repeat, `repeat`. Metrics that never change stand in a line.
             stem: The pictures are `<stem>.png`, `<stem>_2.png` and so on.
 
         Raises:
@@ -183,7 +183,7 @@ class Page:
 
         Args:
             found: The result, or its quality.
-            advice: Why little was found, and what would help.
+            advice: Reason of a poor result, and a remedy.
             next_command: The next command, a module and its flags; `{run}` is the
                 run's directory.
             privacy: A line that says why the page has no statement; left out where it
@@ -217,7 +217,7 @@ class Page:
         title: str = "Privacy",
         stem: str = "privacy",
     ) -> Section:
-        """Shows a privacy statement in a section of its own, and writes it.
+        """Shows a privacy statement in a new section, and writes it.
 
         Args:
             statement: A `federated_hh.privacy.statement.PrivacyStatement`.

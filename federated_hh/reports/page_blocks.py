@@ -51,7 +51,7 @@ class Table:
         caption: Above it.
         data: Its rows.
         printed: Columns of texts that are numbers, as bounds that were rounded up.
-        names: Columns whose names are nobody's words, as those of files.
+        names: Columns whose names are shown unchanged, as those of files.
     """
 
     caption: str
@@ -137,7 +137,7 @@ class Picture:
 
 @dataclasses.dataclass(frozen=True)
 class Tree:
-    """The prefixes of words, each in what opens it.
+    """The prefixes of words, each within its own prefix.
 
     Attributes:
         words: Distinct ones; of many, the first are shown.
@@ -164,7 +164,7 @@ class Tree:
 
 
 def _level(words: Sequence[str], depth: int) -> str:
-    """Returns the list of what follows the first `depth` characters of words.
+    """Returns the nodes below the first `depth` characters of words, as a list.
 
     Args:
         words: Sorted words with these characters in common, and longer.
@@ -194,7 +194,7 @@ def _node(prefix: str, is_word: bool) -> str:
 
 
 class Section:
-    """A part of a page, with what it shows; its methods return it.
+    """A part of a page, with its blocks; its methods return it.
 
     Attributes:
         title: Its heading.

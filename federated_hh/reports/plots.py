@@ -62,7 +62,7 @@ def _figure(titles, x_label, height):
 
 
 def legend(axes: "axes_lib.Axes", *, below: bool = False) -> None:
-    """Names what is drawn.
+    """Draws a legend.
 
     Args:
         axes: The axes to draw on.
@@ -98,7 +98,7 @@ def legend(axes: "axes_lib.Axes", *, below: bool = False) -> None:
 def band(
     axes: "axes_lib.Axes", low: pd.Series, high: pd.Series, color: str = BLUE
 ) -> None:
-    """Shades what lies between two curves, over their index."""
+    """Shades the area between two curves, over their index."""
     axes.fill_between(low.index, low, high, color=color, alpha=0.2, lw=0)
 
 

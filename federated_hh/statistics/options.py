@@ -12,7 +12,7 @@ _privacy_option = functools.partial(option, group="Privacy")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class StatisticsOptions:
-    """The questions to the devices, and the limits of what they allow.
+    """The questions to the devices, and the devices' limits.
 
     Raises:
         OptionError: If an option is not allowed, or options do not go together.

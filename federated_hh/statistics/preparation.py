@@ -115,8 +115,8 @@ def prepare(
         options: The options of the analysis.
         text: Text that the devices' owners typed.
         vocabulary: Vocabulary of the text: the known words.
-        seed: The seed of what is synthetic of the events.
-        recipes: An analyst's own, if any.
+        seed: Seed of the events' synthetic parts.
+        recipes: Custom recipes, if any.
 
     Raises:
         ValueError: If there are too few devices, or vectorised ones cannot answer a
@@ -137,8 +137,8 @@ def algorithm_of(
     Args:
         options: The options of the analysis.
         stored: The events; the known words are those of their vocabulary.
-        fingerprint: The fingerprint of what was typed.
-        recipes: An analyst's own, if any.
+        fingerprint: Fingerprint of the typed text.
+        recipes: Custom recipes, if any.
 
     Raises:
         ValueError: See `prepare`.

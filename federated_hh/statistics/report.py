@@ -54,7 +54,7 @@ def write(
         device: Device whose log to show; None for no log.
 
     Returns:
-        What the run comes to.
+        The run's summary.
     """
     report = page.Page(directory, "Interactive federated statistics")
     algorithm = prepared.algorithm

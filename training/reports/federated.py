@@ -36,7 +36,7 @@ def with_public_data(
     public_data: str,
     not_counted: tuple[str, ...] = (),
 ) -> statement_lib.PrivacyStatement:
-    """Returns a statement that names what a run took from elsewhere.
+    """Returns a statement that names the public data of a run.
 
     Args:
         statement: The plan's.
@@ -63,10 +63,10 @@ def write(
     """Writes the statements, the plots, and `report.html`.
 
     Args:
-        directory: Has the run's metrics. Takes `privacy.md` and `.json`, of what was
+        directory: Run directory with metrics. Receives `privacy.md` and `.json`, as
             realised; `privacy_planned.md` and `.json`; plots; and in `simulator`
             `baselines.csv`.
-        realised: The statement of what was realised.
+        realised: Statement of the realised guarantee.
         planned: The statement of the worst case that was planned.
         baselines: The model's baselines.
         average: The average of models that it is; None for the last one.

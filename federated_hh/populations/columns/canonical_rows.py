@@ -76,7 +76,7 @@ def _groups(
 def _totals(
     counts: np.ndarray | None, positions: np.ndarray, starts: np.ndarray
 ) -> np.ndarray:
-    """Returns how often each group of occurrences comes in all: int64 [groups]."""
+    """Returns the total count of each group of occurrences: int64 [groups]."""
     if counts is None:
         return np.diff(starts, append=len(positions))
     ordered = counts.astype(np.int64)[positions]

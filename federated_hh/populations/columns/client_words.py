@@ -58,9 +58,8 @@ class ClientWords(raw_columns.ColumnStore):
 
         Raises:
             FileNotFoundError: If there is no population at `directory`.
-            ValueError: If it has another schema version, or a file that is not what was
-                written; the message names it. Files are read once; see
-                `verified_files`.
+            ValueError: If it has another schema version, or a damaged file, which the
+                message names. Files are read once; see `verified_files`.
         """
         directory = os.path.abspath(directory)
         metadata, files = raw_columns.read_metadata(
@@ -206,7 +205,7 @@ class ClientWords(raw_columns.ColumnStore):
         return list(zip(words, counts[order].tolist(), strict=True))
 
     def occurrences(self) -> np.ndarray:
-        """Returns how often all clients together have each word: int64 [num_words]."""
+        """Returns the count of each word at all clients: int64 [num_words]."""
         totals = np.zeros(self.num_words, np.int64)
         for first in range(0, self.num_entries, _ENTRIES_AT_ONCE):
             entries = self.entries[first : first + _ENTRIES_AT_ONCE]
@@ -265,8 +264,8 @@ class ClientWords(raw_columns.ColumnStore):
             Absolute paths of raw little-endian files in C order.
 
         Raises:
-            PopulationError: If one cannot be written, as on a full disk, or is not what
-                was written; the message names it.
+            PopulationError: If one cannot be written, as on a full disk, or is damaged;
+                the message names it.
         """
         return derived_columns.find_or_build(
             self.directory, self.fingerprint, names, build

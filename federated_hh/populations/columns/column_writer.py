@@ -1,4 +1,4 @@
-"""Writes the files of a population of words; `client_words` says what they are."""
+"""Writes the files of a population of words; `client_words` describes them."""
 
 import contextlib
 import os
@@ -134,7 +134,7 @@ class ColumnWriter:
 
         Args:
             client_ids: One id a client; None for "0", "1", ...
-            metadata: JSON values stored with the sizes: origin, what was left out.
+            metadata: JSON values stored with the sizes: origin, rows left out.
 
         Raises:
             ValueError: If there are no words, or not as many ids as clients.

@@ -36,7 +36,7 @@ def find_or_build(
 
     Raises:
         ValueError: If a name has another character than letters, digits, "_", "-", ".".
-        DamagedFileError: If one is there, but not what was written.
+        DamagedFileError: If one is there, but damaged.
         PopulationError: If one cannot be written.
     """
     for name in names:
@@ -73,7 +73,7 @@ def _is_there(path: str) -> bool:
 
 
 def _verify(folder: str, fingerprint: str, names: Sequence[str]) -> None:
-    """Raises `DamagedFileError` unless the columns are what was written."""
+    """Raises `DamagedFileError` unless the columns are as written."""
     files = {}
     for name in names:
         record = os.path.join(folder, f"{name}.json")

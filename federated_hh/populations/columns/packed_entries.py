@@ -91,7 +91,7 @@ class Packing:
 
 
 class Unpacked:
-    """One half of packed entries, as a read-only array that unpacks what is asked for.
+    """One half of packed entries, as a read-only array that unpacks on access.
 
     A slice or an index gives an array of NumPy, and so does `np.asarray` of all; a
     comparison is that of all, as with an array.
@@ -100,7 +100,7 @@ class Unpacked:
     __hash__ = None  # type: ignore[assignment]
 
     def __init__(self, entries: np.ndarray, unpack):
-        """Starts with what is packed, usually a mapped file.
+        """Stores the packed entries, usually a mapped file.
 
         Args:
             entries: Shape [entries].
@@ -130,7 +130,7 @@ class Rows:
 
     Attributes:
         word_ids: int64 [entries]: ascending within a client.
-        counts: int64 [entries]: how often the client has the word.
+        counts: int64 [entries]: the client's count of the word.
         row_lengths: int64 [clients].
         favorites: int64 [clients]: the word that the client has most often, of equally
             frequent ones the one that came first; -1 for a client without words.

@@ -38,7 +38,7 @@ def find_or_make(
             repository.
         stem: Begins the directory's name.
         identity: JSON values with "format_version", "source" and "options", and
-            "contents" where it is not words: all that decides what is written.
+            "contents" other than words: all that decides on the columns.
         make: Given a directory that does not exist and what to keep in its
             `population.json`, makes it; it appears only when it is whole.
 
@@ -88,12 +88,12 @@ def open_prepared(
     identity: Mapping[str, Any],
     opener: Callable[[pathlib.Path], Prepared],
 ) -> Prepared:
-    """Opens what `find_or_make` found, and makes sure that it is what was asked for.
+    """Opens the result of `find_or_make`, and checks its identity.
 
     Args:
         directory: Directory of the prepared data.
         identity: Identity, as in `find_or_make`.
-        opener: Opens it; what it returns has its "identity" in its `metadata`.
+        opener: Opens it, with its "identity" in `metadata`.
 
     Raises:
         PopulationError: If it is damaged, or something else; the message names it.
@@ -126,7 +126,7 @@ def _directory_name(stem: str, identity: Mapping[str, Any]) -> str:
 
 
 def file_state(path: str | None, name: str) -> dict[str, Any] | None:
-    """Returns what tells whether a file has changed.
+    """Returns path, size and time of a file, by which a change is noticed.
 
     Args:
         path: The file; None for none.
@@ -165,7 +165,7 @@ def file_state(path: str | None, name: str) -> dict[str, Any] | None:
 
 
 def _reason(cache: pathlib.Path, identity: Mapping[str, Any]) -> str:
-    """Says why a new preparation is needed, from what earlier ones were made of."""
+    """Returns the reason of a new preparation, by the identities of earlier ones."""
     earlier = [
         (metadata["prepared_at"], metadata["identity"])
         for metadata in map(_metadata_of_earlier, cache.glob("*/population.json"))

@@ -53,7 +53,7 @@ class RawColumnWriter:
         dtype: np.dtype,
         of: Callable[[np.ndarray], np.ndarray],
     ) -> None:
-        """Turns a column into one of another dtype: what is written, piece by piece.
+        """Turns a column, as far as it is written, into one of another dtype.
 
         Args:
             name: The column's.
@@ -92,7 +92,7 @@ class RawColumnWriter:
             out.write_table(table.combine_chunks())
 
     def finish(self, metadata: Mapping[str, Any]) -> None:
-        """Writes the metadata, with what was written into each file."""
+        """Writes the metadata, with size and digest of each file."""
         self.close()
         files = {}
         for path in sorted(self.directory.iterdir()):

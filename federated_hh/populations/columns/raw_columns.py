@@ -3,7 +3,7 @@
 A directory holds raw little-endian arrays (`<name>.bin`), tables of strings
 (`<name>.arrow`), and `population.json`: size and SHA-256 of each file, a fingerprint of
 the contents, and where they came from. The last is written last, so a directory that
-has it is whole. Besides what its writer says of the data it holds
+has it is whole. Besides its writer's notes on the data it holds
 
     schema_version  version of the columns
     files           size and SHA-256 of each file, by name
@@ -60,7 +60,7 @@ def write_metadata(
 def read_metadata(
     directory: str, schema_version: int, contents: str | None = None
 ) -> tuple[dict[str, Any], dict[str, verified_files.WrittenFile]]:
-    """Returns the metadata of a directory, and what was written into its files.
+    """Returns the metadata of a directory, and its files' sizes and digests.
 
     Args:
         directory: Absolute path.
@@ -69,7 +69,7 @@ def read_metadata(
 
     Raises:
         FileNotFoundError: If there is none.
-        DamagedFileError: If it cannot be read, or is not what was written.
+        DamagedFileError: If it cannot be read, or differs from the one written.
         ValueError: If it has another schema version, or holds words.
     """
     path = os.path.join(directory, METADATA_FILE)
@@ -260,15 +260,15 @@ def verify(
     strings: Mapping[str, int],
     optional: Sequence[str] = (),
 ) -> None:
-    """Checks that the files of a directory are what was written, and fit each other.
+    """Checks that the files of a directory are as written, and fit each other.
 
-    What was read once is not read again; see `verified_files`.
+    Files are read once; see `verified_files`.
 
     Args:
         directory: Absolute path.
         files: Written files, from the metadata.
         columns: The raw columns, by name.
-        strings: The tables of strings, by name: how many each has.
+        strings: Number of strings of each table, by name.
         optional: Names of `strings` that may be absent.
 
     Raises:
@@ -318,8 +318,8 @@ class ColumnStore:
 
     Attributes:
         directory: Absolute path of the directory.
-        metadata: The contents of `population.json`: sizes, where the data came from,
-            what was left out, the fingerprint.
+        metadata: The contents of `population.json`: sizes, origin, number of rows
+            left out, fingerprint.
     """
 
     def __init__(self, directory: str, metadata: Mapping[str, Any]):

@@ -83,12 +83,12 @@ class Interpreter:
         """Returns a building block's value.
 
         Args:
-            block: The block of a computation whose intrinsics have been replaced by
-                bodies, as far as TFF has bodies for them.
-            scope: The values of the names that it refers to.
+            block: Block of a computation, its intrinsics replaced by bodies as far as
+                TFF has bodies for them.
+            scope: Values of the names that it refers to.
 
         Raises:
-            ValueError: If it holds what has no meaning here.
+            ValueError: If it holds a block or intrinsic without a meaning here.
         """
         match block:
             case building_blocks.Reference():

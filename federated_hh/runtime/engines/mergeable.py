@@ -1,7 +1,7 @@
 """TFF's mergeable form of a computation: client work, how sums are merged, the rest.
 
 Slices of the clients can be worked on anywhere. Their sums are merged in the order of
-the slices, and what follows is computed once.
+the slices, and the rest is computed once.
 """
 
 from collections.abc import Mapping
@@ -55,8 +55,8 @@ def form_of(computation: Computation) -> mergeable.MergeableCompForm:
 def with_one_aggregation(computation: Computation) -> Computation:
     """Returns a computation that adds all that it sums of a client at once.
 
-    What a client computes for several sums is computed once then. A computation in
-    which a sum depends on another stays as it is.
+    Work of a client that several sums share is done once then. A computation in which a
+    sum depends on another stays as it is.
 
     Args:
         computation: Any; its secure sums have to have a meaning already.
@@ -149,7 +149,7 @@ def arguments_of(computation: Computation, argument: Any) -> dict[int, Any]:
 
 
 def argument_of(computation: Computation, arguments: Mapping[int, Any]) -> Any:
-    """Returns the argument of a call, from what `arguments_of` gave."""
+    """Returns the argument of a call, from the result of `arguments_of`."""
     parameter = computation.type_signature.parameter
     if not isinstance(parameter, tff.StructType):
         return arguments[0]

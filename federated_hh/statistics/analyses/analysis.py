@@ -1,6 +1,6 @@
-"""An analysis: recipes that depend on what earlier ones gave, as rounds of the engine.
+"""An analysis: recipes that depend on earlier answers, as rounds of the loop.
 
-A subclass says what the next recipe is, and what follows from its estimates.
+A subclass gives the next recipe, and learns from its estimates.
 """
 
 import abc
@@ -45,7 +45,7 @@ class Estimates:
     """The estimates of a query.
 
     Attributes:
-        counts: float64 [cells], without bias: how many of the reports have each cell.
+        counts: float64 [cells], without bias: number of reports with each cell.
         stderrs: float64 [cells]: their standard errors (McMillan et al. 2022, Theorems
             A.2 and C.2).
         reports: Number of reports.
@@ -134,7 +134,7 @@ class Analysis(algorithm.Algorithm[S, device_reports_plan.Batch]):
     def make_recipe(
         self, state: Asked, types: Mapping[str, contents.DataType], epsilon: float
     ) -> recipe_lib.Recipe:
-        """Returns a recipe whose reports have as large an epsilon as is allowed.
+        """Returns a recipe with the largest allowed epsilon of a report.
 
         Args:
             state: State before it is asked.
@@ -238,12 +238,12 @@ def query_epsilon(
 
     Args:
         policy: The policy of the devices.
-        queries: How many queries all of which every device is to answer, with equal
-            epsilons; at least 1.
+        queries: Number of queries, of equal epsilons, that every device is to answer;
+            at least 1.
         cohort_size: Expected number of reports of each.
 
     Returns:
-        In whole millionths.
+        Epsilon, in whole millionths.
 
     Raises:
         ValueError: If no epsilon is so small that all are answered.

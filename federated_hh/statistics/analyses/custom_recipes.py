@@ -1,4 +1,4 @@
-"""An analyst's own recipes, asked one after the other as they are."""
+"""Custom recipes of an analyst, asked unchanged, one after the other."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -46,7 +46,7 @@ class State(analysis.Asked):
 
 @identities.identity("federated_hh.interactive.own_recipes.OwnRecipes")
 class CustomRecipes(analysis.Analysis[State]):
-    """Asks given recipes, whatever devices think of them."""
+    """Asks given recipes, which devices may refuse."""
 
     state_type = State
 
@@ -79,7 +79,7 @@ class CustomRecipes(analysis.Analysis[State]):
         recipe: recipe_lib.Recipe,
         estimates: analysis.Estimates | None,
     ) -> tuple[State, Mapping[str, float | int]]:
-        """Keeps the estimates, or what may be told of their absence."""
+        """Keeps the estimates, or the reason of their absence that may be told."""
         if estimates is None:
             earlier = map(recipe_lib.Recipe.parse, state.recipes)
             refusal = device.told(self.approval, recipe, earlier)
@@ -120,7 +120,7 @@ class CustomRecipes(analysis.Analysis[State]):
         return {"recipes": pd.DataFrame(rows), **tables}
 
     def complaints(self, state: State) -> list[tuple[int, str]]:
-        """Returns the recipes without an answer, from 0, and what may be told of it."""
+        """Returns the recipes without an answer, from 0, with the reasons told."""
         return [(i, found.told) for i, found in enumerate(state.answers) if found.told]
 
 

@@ -18,7 +18,7 @@ def show(
     algorithm: custom_recipes.CustomRecipes,
     state: custom_recipes.State,
 ) -> None:
-    """Adds what was released; see `ngrams_report.show`."""
+    """Adds the released answers; see `ngrams_report.show`."""
     results = dict(algorithm.results(state))
     section = report.section("Recipes", covered=True)
     section.table("recipes.csv", results.pop("recipes"))
@@ -41,7 +41,7 @@ def show_truth(
     stored: events.NGramEvents,
     max_k: int,
 ) -> None:
-    """Adds nothing: what a query would find on all devices is not known."""
+    """Adds nothing: the true answer of any query is not known."""
     del report, algorithm, state, stored, max_k
 
 

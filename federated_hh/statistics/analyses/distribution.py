@@ -26,8 +26,8 @@ class State(analysis.Asked):
     """The state of the analysis.
 
     Attributes:
-        histograms: What each query gave, in order; none of a query whose cohort was too
-            small.
+        histograms: Histograms of the queries, in order; none of a query with too small
+            a cohort.
     """
 
     histograms: tuple[nested_histograms.Histogram, ...] = ()
@@ -41,7 +41,7 @@ class Buckets:
     Attributes:
         largest: Start of the last bucket; the first starts at 0.
         first: Equal buckets of the first query in between.
-        parts: Into how many equal parts a bucket is split.
+        parts: Number of equal parts of a bucket that is split.
         split_stderrs: A bucket is split where each of its parts, if they were equal,
             were at least so many standard errors of an empty bucket.
         most: The most buckets of a query.

@@ -17,7 +17,7 @@ _NUM_POINTS = 2000
 def show(
     report: page.Page, algorithm: distribution.Distribution, state: distribution.State
 ) -> None:
-    """Adds what was released; see `ngrams_report.show`."""
+    """Adds the released estimates; see `ngrams_report.show`."""
     results = algorithm.results(state)
     section = report.section("The seconds between words", covered=True)
     section.text(

@@ -32,7 +32,7 @@ class Pairs:
 
     Attributes:
         grams: The words of each, separated by blanks; the most frequent first.
-        counts: float64 [n-grams, ages]: how many of the reports are of each pair.
+        counts: float64 [n-grams, ages]: estimated number of reports of each pair.
         stderrs: float64 [n-grams, ages].
         is_found: bool [n-grams, ages]: which pairs stand out of the noise.
         reports: Number of reports.

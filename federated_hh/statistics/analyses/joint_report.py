@@ -14,7 +14,7 @@ _NUM_PLOTTED = 15
 
 
 def show(report: page.Page, algorithm: joint.Joint, state: joint.State) -> None:
-    """Adds what was released; see `ngrams_report.show`."""
+    """Adds the released pairs; see `ngrams_report.show`."""
     pairs = algorithm.results(state)["pairs"]
     section = report.section("Pairs of age and n-gram", covered=True)
     section.text(

@@ -163,8 +163,8 @@ def _of_one(
 ) -> Distribution:
     """Returns the same of one histogram, without matrices.
 
-    Its shares miss a sum of one; each takes of the difference what its covariance with
-    the sum says.
+    Its shares miss a sum of one; each takes its part of the difference, by its
+    covariance with the sum.
     """
     with_sum = variances - cells * cells.sum()
     total = with_sum.sum()

@@ -25,7 +25,7 @@ class Found:
 
     Attributes:
         grams: The words of each, separated by blanks.
-        estimates: float64 [n-grams]: how many of the reports are of each.
+        estimates: float64 [n-grams]: estimated number of reports of each.
         stderrs: float64 [n-grams].
         reports: Number of reports.
     """
@@ -75,7 +75,7 @@ class NGrams(analysis.Analysis[State]):
             length: Words of an n-gram, at least 1.
             is_interactive: Whether to grow a tree; else all is asked at once.
             max_prefixes: The most n-grams that the next query goes on from.
-            false_positives: How many n-grams that nobody has a query finds on average,
+            false_positives: Mean number of n-grams that a query finds and nobody has,
                 at most.
             epsilon: The epsilon of the aggregates of all queries that one device
                 answers.

@@ -13,7 +13,7 @@ _NUM_SHOWN = 30
 
 
 def show(report: page.Page, algorithm: ngrams.NGrams, state: ngrams.State) -> None:
-    """Adds what was released.
+    """Adds the released n-grams.
 
     Args:
         report: Receives the sections.
@@ -107,7 +107,7 @@ def score(ranks: pd.Series, num_true: int, max_k: int) -> dict[str, float | int]
     """Returns the precision and recall of the popular n-grams.
 
     Args:
-        ranks: The ranks of what was found, from 1, or 0 where nobody holds it.
+        ranks: True ranks of the n-grams found, from 1; 0 if nobody holds it.
         num_true: Number of true ones.
         max_k: Ranks up to this are popular.
     """

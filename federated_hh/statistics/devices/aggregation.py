@@ -36,7 +36,7 @@ class Aggregator(abc.ABC):
     def begin(
         self, num_cells: int, minimum_cohort: int, stream: streams.Stream
     ) -> None:
-        """Begins a batch, and deletes what is left of the last one.
+        """Begins a batch, and deletes the rest of the last one.
 
         Args:
             num_cells: The number of cells of each report.
@@ -55,7 +55,7 @@ class Aggregator(abc.ABC):
 
     @abc.abstractmethod
     def close(self) -> Batch:
-        """Ends the batch, and returns what comes of it."""
+        """Ends the batch, and returns its sum, if it may be released."""
 
 
 class SecureSum(Aggregator):

@@ -1,6 +1,6 @@
-"""The accountant on a device: what may still be answered (McMillan et al. 2022, 4.3).
+"""The accountant on a device: its spent budget (McMillan et al. 2022, section 4.3).
 
-What is spent is kept in SQLite. A query is charged, on disk, before it is answered: a
+Spent budgets are kept in SQLite. A query is charged, on disk, before it is answered: a
 device that stops in between has lost budget and told nothing.
 """
 
@@ -85,18 +85,18 @@ def scopes(fields: Collection[str]) -> list[str]:
 
 
 class Accountant(contextlib.AbstractContextManager):
-    """The spent budgets of a block of devices, each device on its own."""
+    """The spent budgets of a block of devices, which share nothing."""
 
     def __init__(self, policy: device_policy.Policy, path: str = ":memory:"):
-        """Opens what is on file, or begins.
+        """Opens the database, or makes it.
 
         Args:
             policy: The policy of the analysis.
             path: The path of the database; in memory by default.
 
         Raises:
-            ValueError: If what is on file was spent under other terms: under another
-                analysis, randomizer, delta or composition. Limits may change.
+            ValueError: If the budgets on file were spent under another analysis,
+                randomizer, delta or composition. Limits may change.
         """
         self._policy = policy
         self._database = sqlite3.connect(path, isolation_level=None)

@@ -1,4 +1,4 @@
-"""A device's own decisions: verify, budget, then answer with noise or not at all."""
+"""A device's decisions: verify, check the budget, then answer with noise or refuse."""
 
 import dataclasses
 import enum
@@ -130,7 +130,7 @@ class Devices:
     log: device_log.DeviceLog
 
     def admitted(self, devices: Sequence[int], recipe: recipe_lib.Recipe) -> list[bool]:
-        """Decides which devices answer, each on its own, and charges those.
+        """Decides for each device whether it answers, and charges those that do.
 
         That follows from the recipe and from recipes before it, never from the
         device's data. The log says why not.
@@ -193,8 +193,8 @@ def told(
 ) -> str | None:
     """Returns the reason of a refusal that an analyst may know; None without refusal.
 
-    It follows from what ships with every device and from the recipes that it got, as
-    an analyst could find out with a device of his own that holds no data.
+    It follows from the approval, which every device has, and from the recipes so far:
+    an analyst could find it out with a device that holds no data.
 
     Args:
         approval: Approval that ships with each device.

@@ -27,10 +27,10 @@ _MOST_SHOWN = 2**16
 
 
 class DeviceLog(contextlib.AbstractContextManager):
-    """The logs of a block of devices, in the order of what happened."""
+    """The logs of a block of devices, in the order of events."""
 
     def __init__(self, path: str = ":memory:"):
-        """Opens what is on file, or begins."""
+        """Opens the database, or makes it."""
         self._database = sqlite3.connect(path, isolation_level=None)
         self._database.execute(
             "create table if not exists log (number integer primary key, "

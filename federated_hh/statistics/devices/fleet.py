@@ -21,9 +21,8 @@ _DEVICES_AT_ONCE = 2**14
 class Fleet(abc.ABC):
     """Devices that take part in one analysis.
 
-    A simulation that goes on after an interruption asks a round again. So what the
-    devices were asked before is given with every query, and the fleet goes back to
-    there where it is elsewhere.
+    A resumed simulation may ask a round again. So each query comes with all earlier
+    recipes, and the fleet returns to that state if it is in another.
     """
 
     def __init__(self, num_devices: int):
@@ -42,7 +41,7 @@ class Fleet(abc.ABC):
 
         Args:
             recipe: The query's.
-            cohort: int64 [devices], ascending: who is asked.
+            cohort: int64 [devices], ascending: devices asked.
             earlier: The recipes that all of these were asked before, as JSON.
             stream: The stream of the round.
         """
@@ -65,7 +64,7 @@ class Fleet(abc.ABC):
 
     @abc.abstractmethod
     def _charge(self, recipe: recipe_lib.Recipe, cohort: np.ndarray) -> None:
-        """Has devices do what they did when they were asked before."""
+        """Charges devices, and logs their answers, as when they were first asked."""
 
     @abc.abstractmethod
     def _ask(self, recipe, cohort, chances, stream) -> Batch:

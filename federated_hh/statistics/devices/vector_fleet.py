@@ -67,7 +67,7 @@ class VectorFleet(fleet.Fleet):
         self._admitted(recipe, cohort)
 
     def _admitted(self, recipe: recipe_lib.Recipe, cohort: np.ndarray) -> np.ndarray:
-        """Charges who answers; returns who does: bool [devices]."""
+        """Charges the devices that answer; returns which do: bool [devices]."""
         nobody = np.zeros(len(cohort), bool)
         try:
             fields = self._approval.verify(recipe, self._sandbox)
@@ -167,7 +167,7 @@ class _Encoder:
     def encode(
         self, places: np.ndarray, owners: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Returns cells, and how many fields of each are not covered."""
+        """Returns cells, and each one's number of fields that are not covered."""
         cells = np.zeros(len(places), np.int64)
         uncovered = np.zeros(len(places), np.int64)
         for name, kind in self.content.types.items():

@@ -1,6 +1,6 @@
 """The cells of one-hot vectors, from a query's rows (McMillan et al. 2022, app. B).
 
-Every type of content has a cell 0 for what it does not cover, "out of vocabulary".
+Every type of content has a cell 0 for all other values, "out of vocabulary".
 """
 
 import abc
@@ -30,7 +30,7 @@ class DataType(abc.ABC):
     @property
     @abc.abstractmethod
     def num_cells(self) -> int:
-        """The number of buckets, with that for what is not covered."""
+        """Number of buckets, that of uncovered values included."""
 
     @abc.abstractmethod
     def cell(self, value: Any) -> int:
@@ -79,7 +79,7 @@ class BucketedType(DataType):
 
     @property
     def num_cells(self) -> int:
-        """One for each boundary, and one for what is below all or no number."""
+        """One for each boundary, and one for smaller numbers and for no number."""
         return 1 + len(self.boundaries)
 
     def cell(self, value: Any) -> int:
@@ -258,7 +258,7 @@ class Content:
             rows: A value for each field, in the order of `types`.
 
         Returns:
-            In the order of the rows; empty where there are none.
+            Cells in the order of the rows; empty without rows.
         """
         if not rows:
             return []

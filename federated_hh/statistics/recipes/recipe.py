@@ -1,4 +1,4 @@
-"""Recipes: what an analyst sends to devices (McMillan et al. 2022, figure 4).
+"""Recipes: an analyst's messages to devices (McMillan et al. 2022, figure 4).
 
 A recipe is JSON; `recipe.schema.json` beside this file is its JSON Schema. To the
 figure it adds `privacyBudget`, which section 4.1 says a recipe has, and writes a node

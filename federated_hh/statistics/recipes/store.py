@@ -1,7 +1,7 @@
 """A device's events: streams with a schema, kept for an approved time, in SQLite.
 
 One database holds a block of devices, each event with the device that it is of. No
-query ever sees it: what a query may see of one device is copied into a sandbox (see
+query ever sees it: the visible part of one device is copied into a sandbox (see
 `verification`).
 """
 
@@ -125,7 +125,7 @@ class EventStore(contextlib.AbstractContextManager):
         ).fetchall()
 
     def expire(self, now: float) -> int:
-        """Deletes the events that are too old, and returns how many they were."""
+        """Deletes the events that are too old, and returns their number."""
         self._database.execute("begin")
         with self._database:
             return sum(

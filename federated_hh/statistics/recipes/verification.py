@@ -9,8 +9,8 @@ the current one would leak them all: SQLite's authorizer takes a common table ex
 for the view whose name it has.) Within the sandbox an authorizer allows one SELECT, the
 approved fields and the approved functions.
 
-A query is verified in a sandbox of its own without rows: what is refused follows from
-the query alone, and tells nothing of a device.
+A query is verified in a separate sandbox without rows: a refusal follows from the query
+alone, and tells nothing of a device.
 """
 
 import contextlib
@@ -192,8 +192,8 @@ class Sandbox(contextlib.AbstractContextManager):
         Raises:
             QueryRefusedError: If it is not in the approved class.
             QueryFailedError: If it takes too long, finds too much, or cannot be
-                computed. This may depend on the rows: who is not the device must not
-                learn of it.
+                computed. This may depend on the rows: nobody but the device may learn
+                of it.
         """
         fields = self.verify(query, columns)
         is_read = [field in fields for field in self._class.stream.fields]

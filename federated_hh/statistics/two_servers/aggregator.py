@@ -17,7 +17,7 @@ _VALUES_AT_ONCE = 2**21
 
 
 class TwoServers(aggregation.Aggregator):
-    """Clients that share reports between two servers, and who adds up the two sums."""
+    """Clients that share reports between two servers, and the sum of their two sums."""
 
     name = "two_servers"
 

@@ -15,8 +15,8 @@ Uploads: TypeAlias = tuple[list[bytes], list[bytes]]
 class ClientBlock:
     """The reports of a block of clients, on their way to two servers.
 
-    A client draws what hides its report, sends each server one share, and, when both
-    have it, a share of a proof for the challenge that they then drew.
+    A client draws the numbers that hide its report, sends each server one share, and,
+    when both have it, a share of a proof for the challenge that they then drew.
     """
 
     def __init__(

@@ -55,7 +55,7 @@ class Field:
             self._folds += 1
 
     def reduce(self, values: np.ndarray) -> np.ndarray:
-        """Returns values of uint64, whatever they are, modulo p."""
+        """Returns any values of uint64 modulo p."""
         for _ in range(self._folds):
             values = (values & self._p) + (values >> self._e)
         # What is below p wraps around to a large number.

@@ -34,7 +34,7 @@ class Pair(Protocol):
 
 
 class ProcessPair(contextlib.AbstractContextManager):
-    """Servers that are processes of their own, as a context.
+    """Servers in separate processes, as a context.
 
     Each has a connection to this process and one to the other server. It ends when this
     process does, a SIGKILL included, as its connection then ends.

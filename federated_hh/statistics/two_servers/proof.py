@@ -180,7 +180,7 @@ class BitProof:
 
     @functools.cached_property
     def _extension(self) -> field_lib.Matrix:
-        """From the limbs of a blind and cells at 1 to g to values at g + 1 to 2g."""
+        """The map from a blind's limbs and cells at 1 to g to values at g + 1 to 2g."""
         g = self.gates
         points = [self._lagrange(g, point) for point in range(g + 1, 2 * g + 1)]
         rows = np.stack(points, axis=1)

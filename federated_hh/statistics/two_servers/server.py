@@ -1,7 +1,7 @@
 """One of two servers: it holds shares, checks proofs with the other, and adds up.
 
-A step that needs the other server is a generator: it yields what it tells the other,
-and is sent what the other tells it. The two take the same steps in the same order.
+A step that needs the other server is a generator: it yields its message to the other,
+and is sent the other's. The two take the same steps in the same order.
 """
 
 import collections
@@ -35,9 +35,9 @@ class Answer:
     """A server's answer to the outside after a step.
 
     Attributes:
-        refused: How many messages it refused in the step, by reason; `INCOMPLETE` are
+        refused: Number of messages refused in the step, by reason; `INCOMPLETE` are
             reports of which one of the servers lacks a message that it can use.
-        challenge: For the clients whose shares have come: what their proofs are about.
+        challenge: Challenge for the proofs of the clients whose shares have come.
             None where no batch is open.
         accepted: Reports of the batch that are accepted so far.
         sum_share: uint64 [cells]: its share of the sum of a batch that is released.
@@ -91,8 +91,7 @@ class _Batch:
 class Server:
     """A server, whichever of the two it is.
 
-    The identifiers of all reports that it ever took are what it remembers of a batch
-    that has ended.
+    Of a batch that has ended it remembers the identifiers of the reports, nothing else.
     """
 
     def __init__(self, index: int):
@@ -108,7 +107,7 @@ class Server:
         self._seen: set[bytes] = set()
 
     def open(self, terms: Terms) -> Answer:
-        """Opens a batch, and deletes what is left of the last one.
+        """Opens a batch, and deletes the rest of the last one.
 
         Raises:
             ValueError: If the batch is none after the last, or a term is out of range.
@@ -279,7 +278,7 @@ def _together(mine: bytes, theirs: bytes) -> bytes:
 
 
 def _in_both(index: int, mine: list[bytes], theirs: bytes) -> list[int]:
-    """Returns the places in `mine` of what both have, in the order of server 0's."""
+    """Returns the places in `mine` of common names, in the order of server 0's."""
     others = messages.split_identifiers(theirs)
     if index == 0:
         known = set(others)

@@ -19,8 +19,8 @@ def serve(index: int, connection, link) -> None:
 
     Args:
         index: The index of the server, 0 or 1.
-        connection: To whoever says which steps.
-        link: To the other server.
+        connection: Connection that the steps come from.
+        link: Connection to the other server.
     """
     one = server.Server(index)
     while True:
