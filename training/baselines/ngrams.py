@@ -21,6 +21,7 @@ from typing import Protocol, Self
 import numpy as np
 
 from federated_hh.populations import vocabulary
+from federated_hh.populations.columns import raw_columns
 from training.models import evaluation
 from training.text import windows as windows_lib
 
@@ -179,7 +180,7 @@ class OnTop(abc.ABC):
             np.searchsorted(self.counts.keys, (contexts + more) * size)
             for more in (0, 1)
         )
-        seen = windows_lib.ranges(firsts, lasts - firsts)
+        seen = raw_columns.ranges(firsts, lasts - firsts)
         of_context = np.repeat(numbers[:, 0], lasts - firsts)
         rivals = np.unique(
             np.concatenate(

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 
 from federated_hh.populations import vocabulary as vocabulary_lib
-from federated_hh.populations.columns import client_text
+from federated_hh.populations.columns import client_text, raw_columns
 from training.text import windows
 
 _FIRST_WORD = len(vocabulary_lib.SPECIAL_TOKENS)
@@ -70,7 +70,7 @@ class Places:
         used = np.minimum(lengths, max_words)
         num_places = used + (lengths <= max_words)
         rows = np.repeat(np.arange(len(sentences)), num_places)
-        columns = windows.ranges(np.zeros(len(sentences), np.int64), num_places)
+        columns = raw_columns.ranges(np.zeros(len(sentences), np.int64), num_places)
 
         def token(offset: int) -> np.ndarray:
             """Returns the token at an offset from each target; padding after an end."""

@@ -9,7 +9,7 @@ import dataclasses
 import numpy as np
 
 from federated_hh.populations import vocabulary
-from federated_hh.populations.columns import client_text
+from federated_hh.populations.columns import client_text, raw_columns
 from training.text import examples
 
 # The target, and what may be looked at before it.
@@ -39,7 +39,7 @@ class Windows:
     def columns(self) -> np.ndarray:
         """Each position's number in its sentence, from 0: int64 [places]."""
         lengths = self._lengths
-        return ranges(np.zeros_like(lengths), lengths)
+        return raw_columns.ranges(np.zeros_like(lengths), lengths)
 
     @property
     def _lengths(self) -> np.ndarray:
@@ -70,7 +70,7 @@ class Windows:
             Inputs and targets: int32 [sentences, length].
         """
         lengths = self._lengths
-        places = ranges(np.arange(len(lengths)) * length, lengths)
+        places = raw_columns.ranges(np.arange(len(lengths)) * length, lengths)
         rows = []
         for column in (-2, -1):
             row = np.full(len(lengths) * length, vocabulary.PAD, np.int32)
@@ -107,7 +107,7 @@ def of_clients(
     targets = windows[:, -1]
     targets[is_end] = vocabulary.EOS
     used = np.minimum(words, limits.max_words)
-    targets[~is_end] = text.tokens[ranges(starts, used)]
+    targets[~is_end] = text.tokens[raw_columns.ranges(starts, used)]
     for column, first in ((1, vocabulary.BOS), (0, vocabulary.PAD)):
         windows[1:, column] = windows[:-1, column + 1]
         windows[firsts, column] = first
@@ -129,20 +129,4 @@ def used_sentences(
     """
     firsts = text.client_splits[clients]
     counts = np.minimum(text.client_splits[clients + 1] - firsts, max_sentences)
-    return ranges(firsts, counts), counts
-
-
-def ranges(firsts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """Returns the integers of ranges, one range after the other.
-
-    Args:
-        firsts: Integers [n]: where each begins.
-        lengths: Integers [n], at least 0: how many there are of each.
-
-    Returns:
-        int64 [sum of lengths].
-    """
-    ends = np.cumsum(lengths, dtype=np.int64)
-    total = int(ends[-1]) if len(ends) else 0
-    shifts = np.repeat(firsts - (ends - lengths), lengths)
-    return shifts + np.arange(total)
+    return raw_columns.ranges(firsts, counts), counts

@@ -222,10 +222,7 @@ class ClientWords(raw_columns.ColumnStore):
         """
         starts = self.row_splits[clients]
         lengths = self.row_splits[clients + 1] - starts
-        ends = np.cumsum(lengths)
-        places = np.repeat(starts - (ends - lengths), lengths)
-        places += np.arange(len(places))
-        entries = self.entries[places]
+        entries = self.entries[raw_columns.ranges(starts, lengths)]
         return packed_entries.Rows(
             self.packing.word_ids(entries).astype(np.int64),
             self.packing.counts(entries).astype(np.int64),

@@ -378,3 +378,19 @@ def read_strings(path: str) -> pa.LargeStringArray:
     if column.num_chunks == 1:
         return column.chunk(0)
     return pa.concat_arrays([*column.chunks, pa.array([], pa.large_string())])
+
+
+def ranges(firsts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """Returns the integers of ranges, one range after the other.
+
+    Args:
+        firsts: Integers [n]: first integer of each.
+        lengths: Integers [n], at least 0: number of integers of each.
+
+    Returns:
+        int64 [sum of lengths].
+    """
+    ends = np.cumsum(lengths, dtype=np.int64)
+    shifts = np.repeat(firsts - (ends - lengths), lengths)
+    shifts += np.arange(len(shifts))
+    return shifts

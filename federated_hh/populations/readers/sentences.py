@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from federated_hh.files import atomic_files, memory, progress, verified_files
-from federated_hh.populations.columns import client_text
+from federated_hh.populations.columns import client_text, raw_columns
 from federated_hh.populations.languages import sentence_tokenizers
 from federated_hh.populations.options import population_options
 from federated_hh.populations.readers import bad_rows, building, fields, files, grouping
@@ -125,7 +125,7 @@ class SentenceBuilder:
                 num_empty += np.count_nonzero(row_lengths == 0)
                 kept += itertools.compress(clients, is_kept.tolist())
                 writer.append(
-                    tokens[_ranges(starts[numbers], lengths[numbers])],
+                    tokens[raw_columns.ranges(starts[numbers], lengths[numbers])],
                     lengths[numbers],
                     row_lengths[is_kept],
                 )
@@ -145,13 +145,6 @@ class SentenceBuilder:
         with atomic_files.naming(self._scratch):
             self._pending.tofile(self._file)
         self._pending = array.array("i")
-
-
-def _ranges(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """Returns the indices of ranges, one range after the other."""
-    ends = np.cumsum(lengths, dtype=np.int64)
-    offsets = np.repeat(starts - (ends - lengths), lengths)
-    return offsets + np.arange(len(offsets))
 
 
 def open_files(

@@ -19,6 +19,7 @@ from federated_hh.populations.columns import (
     canonical_rows,
     column_writer,
     packed_entries,
+    raw_columns,
 )
 from federated_hh.populations.languages import tokenizers
 from federated_hh.populations.options import population_options
@@ -150,11 +151,7 @@ class Typing:
         if len(self._flat) == len(self._lengths):  # one word each
             return clients, self._flat[outcomes], times
         lengths = self._lengths[outcomes]
-        ends = np.cumsum(lengths)
-        within = np.arange(ends[-1] if len(ends) else 0) - np.repeat(
-            ends - lengths, lengths
-        )
-        words = self._flat[np.repeat(self._starts[outcomes], lengths) + within]
+        words = self._flat[raw_columns.ranges(self._starts[outcomes], lengths)]
         if times is not None:
             times = np.repeat(times, lengths)
         return np.repeat(clients, lengths), words, times

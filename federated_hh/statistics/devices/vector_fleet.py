@@ -10,6 +10,7 @@ import dataclasses
 
 import numpy as np
 
+from federated_hh.populations.columns import raw_columns
 from federated_hh.privacy.local import device_policy
 from federated_hh.privacy.local.device_reports_plan import Batch
 from federated_hh.randomness import identities
@@ -135,7 +136,7 @@ class VectorFleet(fleet.Fleet):
         sizes = self._events.splits[numbers + 1] - starts
         ends = np.cumsum(sizes)
         firsts = ends - sizes
-        places = np.arange(ends[-1]) + np.repeat(starts - firsts, sizes)
+        places = raw_columns.ranges(starts, sizes)
         owners = np.repeat(np.arange(len(numbers)), sizes)
         cells, uncovered = encoder.encode(places, numbers[owners])
         fewest = np.minimum.reduceat(uncovered, firsts)

@@ -21,7 +21,7 @@ from scipy import special
 
 from federated_hh.options import checks
 from federated_hh.populations import vocabulary as vocabulary_lib
-from federated_hh.populations.columns import client_text
+from federated_hh.populations.columns import client_text, raw_columns
 from federated_hh.randomness import streams
 from federated_hh.statistics.recipes import contents, store
 
@@ -111,14 +111,11 @@ class NGramEvents:
     def first(self, most: int) -> "NGramEvents":
         """Returns the same devices with at most so many of their first events each."""
         sizes = np.minimum(np.diff(self.splits), most)
-        splits = np.append(0, np.cumsum(sizes))
-        places = np.arange(splits[-1]) + np.repeat(
-            self.splits[:-1] - splits[:-1], sizes
-        )
+        places = raw_columns.ranges(self.splits[:-1], sizes)
         return dataclasses.replace(
             self,
             grams=self.grams[places],
-            splits=splits,
+            splits=np.append(0, np.cumsum(sizes)),
             seconds=self.seconds[places],
         )
 

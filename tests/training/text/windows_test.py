@@ -66,12 +66,6 @@ class WindowsTest(absltest.TestCase):
         ]
         self.assertEqual(used, [2, 3, 2, 2])
 
-    def test_ranges(self):
-        found = windows.ranges(np.array([5, 0, 7]), np.array([2, 0, 3]))
-        self.assertEqual(found.tolist(), [5, 6, 7, 8, 9])
-        empty = np.array([], int)
-        self.assertEqual(windows.ranges(empty, empty).tolist(), [])
-
 
 if __name__ == "__main__":
     absltest.main()

@@ -170,10 +170,9 @@ class AccountantTest(parameterized.TestCase):
 
     def test_kept_when_the_device_stops_before_it_answers(self):
         path = os.path.join(self.create_tempdir().full_path, "spent.sqlite")
-        root = str(ROOT)
         done = subprocess.run(
             [sys.executable, "-c", _CRASH, path, cases.figure_4()],
-            env={**os.environ, "PYTHONPATH": os.path.dirname(root)},
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
             capture_output=True,
             text=True,
         )
