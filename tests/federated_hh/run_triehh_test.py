@@ -123,8 +123,8 @@ class RunTrieHHTest(parameterized.TestCase):
             self.assertIn("choose another directory", third.stderr)
 
     def check_loaded_modules(self):
-        parameters = ["--threshold=10", "--cohort_size=2000", "--delta=1e-4"]
-        flags = [*parameters, "--num_clients=20000", "--max_length=6", self.cache]
+        parameters = ["--threshold=10", "--cohort_size=200", "--delta=1e-4"]
+        flags = [*parameters, _SMALL[0], "--max_length=6", self.cache]
         done = subprocess.run(
             [sys.executable, "-X", "importtime", *_command(*flags)[1:]],
             env=_environment(),
