@@ -114,18 +114,17 @@ class ClientText(raw_columns.ColumnStore):
         ids = [client_id for client_id, _ in rows]
         if len(set(ids)) < len(ids):
             raise ValueError("rows: a client id comes twice.")
-        with new_text(directory) as partial:
-            writer = ClientTextWriter(partial)
-            try:
-                for _, sentences in rows:
-                    writer.append(
-                        np.array([t for s in sentences for t in s], np.int64),
-                        np.array([len(s) for s in sentences], np.int64),
-                        np.array([len(sentences)], np.int64),
-                    )
-                writer.finish(ids, {"empty_clients": "keep", **(metadata or {})})
-            finally:
-                writer.close()
+        with (
+            new_text(directory) as partial,
+            contextlib.closing(ClientTextWriter(partial)) as writer,
+        ):
+            for _, sentences in rows:
+                writer.append(
+                    np.array([t for s in sentences for t in s], np.int64),
+                    np.array([len(s) for s in sentences], np.int64),
+                    np.array([len(sentences)], np.int64),
+                )
+            writer.finish(ids, {"empty_clients": "keep", **(metadata or {})})
         return cls.open(directory)
 
     @property

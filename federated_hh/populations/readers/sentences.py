@@ -114,7 +114,7 @@ class SentenceBuilder:
         starts = np.append(0, np.cumsum(lengths, dtype=np.int64))
         tokens = np.memmap(self._scratch, np.int32, mode="r")
         writer = client_text.ClientTextWriter(self._directory)
-        try:
+        with contextlib.closing(writer):
             kept: list[str] = []
             low = num_empty = 0
             for rows in self._grouper.rows(len(names)):
@@ -133,8 +133,6 @@ class SentenceBuilder:
             self._scratch.unlink()
             metadata |= {"empty_clients": empty_clients}
             writer.finish(kept, metadata | {"clients_without_sentences": num_empty})
-        finally:
-            writer.close()
 
     def close(self) -> None:
         """Closes the scratch file; also done by `finish`."""

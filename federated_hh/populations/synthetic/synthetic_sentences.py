@@ -17,6 +17,7 @@ A client writes S sentences, independently of what is in them, where S is a log-
 number, rounded up, such that the mean number of words is what was asked for.
 """
 
+import contextlib
 import math
 import pathlib
 from collections.abc import Callable, Mapping, Sequence
@@ -233,18 +234,15 @@ def build(
     _check_room(directory, options, language.options)
     writer = client_text.ClientTextWriter(directory)
     bar = progress.Progress("Drawing synthetic sentences", num_clients, "clients")
-    try:
-        with bar:
-            for first in range(0, num_clients, chunk_size):
-                random = streams.generator(options.seed, "sentences", first)
-                size = min(chunk_size, num_clients - first)
-                client_lengths = law.draw(random, size)
-                lengths = language.draw_lengths(random, int(client_lengths.sum()))
-                words = language.draw_sentences(random, lengths)
-                writer.append(tokens[words], lengths, client_lengths)
-                bar.set(first + size)
+    with contextlib.closing(writer), bar:
+        for first in range(0, num_clients, chunk_size):
+            random = streams.generator(options.seed, "sentences", first)
+            size = min(chunk_size, num_clients - first)
+            client_lengths = law.draw(random, size)
+            lengths = language.draw_lengths(random, int(client_lengths.sum()))
+            words = language.draw_sentences(random, lengths)
+            writer.append(tokens[words], lengths, client_lengths)
+            bar.set(first + size)
         names = pa.array(np.arange(num_clients)).cast(pa.large_string())
         about = {"empty_clients": options.empty_clients}
         writer.finish(names, {**metadata, **about, "numpy_version": np.__version__})
-    finally:
-        writer.close()
