@@ -7,6 +7,7 @@ import dataclasses
 import logging as python_logging
 import math
 import os
+import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -212,12 +213,7 @@ def run_program(
         checked = True
         run(Arguments(output_dir, options.resume, options.seed, key, _given_flags()))
     except KeyboardInterrupt:
-        print(
-            f"\ninterrupted; --resume --output_dir={output_dir} continues, if the run "
-            "had begun",
-            file=sys.stderr,
-            flush=True,
-        )
+        print(f"\n{_interrupted(program, output_dir)}", file=sys.stderr, flush=True)
         # The worker is gone and the files are closed. TFF's threads may stand in a
         # call to the worker, and would abort the interpreter as it ends.
         os._exit(130)
@@ -238,6 +234,17 @@ def run_program(
         is_wrong_use = is_of_use and not begun
         code = installation.WRONG_USE if is_wrong_use else installation.FAILED
         sys.exit(getattr(error, "exit_code", code))
+
+
+def _interrupted(program: str, output_dir: str | None) -> str:
+    """Returns the last line of an interrupted program, with the command to go on."""
+    if not os.path.exists(os.path.join(output_dir or "", "run.json")):
+        return "interrupted before the run began; nothing is lost"
+    command = installation.command(program)
+    return (
+        f"interrupted; go on with: {command} --resume "
+        f"--output_dir={shlex.quote(str(output_dir))}"
+    )
 
 
 def _choose_engine() -> None:

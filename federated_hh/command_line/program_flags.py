@@ -48,6 +48,7 @@ _OF_A_FILE = (
     "word_column",
     "count_column",
     "csv_columns",
+    "delimiter",
     "split",
 )
 

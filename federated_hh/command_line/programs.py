@@ -1,6 +1,6 @@
 """Answers of `scripts/run` itself: programs, misspelled names, versions, completions.
 
-scripts/run                      lists the programs
+scripts/run                      lists the programs, with --all benchmarks, too
 scripts/run trieh                suggests one
 scripts/run --version
 eval "$(scripts/run --completion)"   completes programs, flags, values in bash
@@ -38,9 +38,18 @@ def modules() -> dict[str, str]:
     return found
 
 
-def names() -> dict[str, str]:
-    """Returns the first line of each program's help, by its name."""
-    return {name: _about(module) for name, module in modules().items()}
+def names(*, of_all: bool = True) -> dict[str, str]:
+    """Returns the first line of each program's help, by its name.
+
+    Args:
+        of_all: Whether benchmarks and programs of upkeep are wanted.
+    """
+    users = {**installation.PROGRAMS, **installation.IN_A_CHECKOUT}
+    return {
+        name: _about(module)
+        for name, module in modules().items()
+        if of_all or name in users
+    }
 
 
 def _about(module: str) -> str:
@@ -49,9 +58,14 @@ def _about(module: str) -> str:
     return docstring.split("\n")[0].rstrip(".")
 
 
-def listed() -> str:
-    """Returns the list of programs."""
-    found = names()
+def listed(*, of_all: bool) -> str:
+    """Returns the list of programs.
+
+    Args:
+        of_all: Whether benchmarks and programs of upkeep are wanted.
+    """
+    found = names(of_all=of_all)
+    more = [] if of_all else ["", "scripts/run --all lists benchmarks and upkeep, too."]
     width = max(map(len, found))
     lines = [f"  {module:<{width}}  {about}" for module, about in found.items()]
     return "\n".join(
@@ -59,6 +73,7 @@ def listed() -> str:
             "usage: scripts/run PROGRAM [flags], or PROGRAM --help for its flags",
             "",
             *lines,
+            *more,
             "",
             "A first one:",
             "  scripts/run triehh --flagfile=configs/triehh_demo.flagfile",
@@ -88,8 +103,8 @@ def main(arguments: Sequence[str]) -> int:
     from federated_hh.files import software
 
     first = arguments[0] if arguments else ""
-    if first in ("", "help", "-h", "--help"):
-        print(listed())
+    if first in ("", "help", "-h", "--help", "--all"):
+        print(listed(of_all=first == "--all"))
         return 0 if first else 2
     if first == "--version" or "--version" in arguments[1:2]:
         print(software.version())

@@ -85,6 +85,11 @@ _FILE_ONLY = {"source": "file"}
 _file_option = functools.partial(option, marks=_FILE_ONLY)
 
 
+def _is_delimiter(text: str) -> bool:
+    is_single = len(text) == 1 and text.isascii()
+    return is_single and not text.isalnum() and text not in '"\r\n'
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FileOptions:
     """Options of files; `population_options.PopulationOptions` checks them."""
@@ -140,6 +145,13 @@ class FileOptions:
         "Whether the first row of a CSV or TSV file is a header. 'auto': it is, unless "
         "--csv_columns names the columns or all columns are given by number.",
         choices=CSV_HEADERS,
+    )
+    delimiter: str | None = _file_option(
+        None,
+        "The character between the fields of a CSV file, such as ';' or '|', or tab. A "
+        "comma by default.",
+        is_valid=lambda text: text == "tab" or _is_delimiter(text),
+        form="one character that is no quote, letter or digit, or tab",
     )
     split: str | None = _file_option(
         None,

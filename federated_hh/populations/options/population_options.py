@@ -251,6 +251,7 @@ class PopulationOptions(file_options.FileOptions):
             if field.name in names
             and field.name != "source"
             and field.metadata.get("source", kind) == kind
+            and not (field.name == "delimiter" and self.delimiter is None)
         }
 
     def _check_words_law(self) -> None:

@@ -19,9 +19,9 @@ MAX_LINES_PER_RECORD = 10_000
 
 WORD_COUNT_COLUMNS = ("user", "word", "count")
 
-# Characters allowed next to a quote that begins a field, or ends one.
-_BEFORE_FIELD = np.frombuffer(b',\n"', np.uint8)
-_AFTER_FIELD = np.frombuffer(b',\r\n"', np.uint8)
+# Characters allowed next to a quote that begins a field, or ends one, besides the
+# delimiter.
+_BEFORE_FIELD, _AFTER_FIELD = b'\n"', b'\r\n"'
 
 _NOT_CLOSED = "a quote is not closed, or is closed in a later row"
 
@@ -50,13 +50,15 @@ class _QuotedRecords:
     they are.
     """
 
-    def __init__(self, width: int):
+    def __init__(self, width: int, delimiter: str = ","):
         """Starts at the first line.
 
         Args:
             width: Number of fields of a record; 0 for as many as the first has.
+            delimiter: Character between fields.
         """
         self._width = width
+        self._delimiter = delimiter
         self._done = 0  # lines of the file
         self._rest: list[str] = []  # lines of a record that has begun
 
@@ -97,7 +99,7 @@ class _QuotedRecords:
             The line and the wanted fields of each record; None if the block has to be
             cut, as it may have other lines.
         """
-        if self._rest or not _is_well_quoted(block):
+        if self._rest or not _is_well_quoted(block, self._delimiter):
             return None
         names = list(map(str, range(width)))
         wanted = [names[index] for index in indices]
@@ -108,6 +110,7 @@ class _QuotedRecords:
                 pa_csv.ReadOptions(
                     use_threads=False, block_size=len(data) + 1, column_names=names
                 ),
+                pa_csv.ParseOptions(delimiter=self._delimiter),
                 convert_options=pa_csv.ConvertOptions(
                     column_types=dict.fromkeys(wanted, pa.string()),
                     include_columns=wanted,
@@ -139,7 +142,8 @@ class _QuotedRecords:
             The line to go on with; that of `self._rest` if a record goes on behind the
             last line.
         """
-        reader = csv.reader(itertools.islice(lines, start, None))
+        rest = itertools.islice(lines, start, None)
+        reader = csv.reader(rest, delimiter=self._delimiter)
         first = start  # of the record
         wrong = _NOT_CLOSED
         try:
@@ -176,7 +180,7 @@ class _QuotedRecords:
         if len(taken) > MAX_LINES_PER_RECORD:
             return False
         try:
-            records = list(csv.reader(taken, strict=True))
+            records = list(csv.reader(taken, strict=True, delimiter=self._delimiter))
         except csv.Error:
             return False
         width = self._width or self._width_of_first(found, ends, lines)
@@ -232,7 +236,7 @@ class _PlainRecords:
         return found
 
 
-def _is_well_quoted(block: str) -> bool:
+def _is_well_quoted(block: str, delimiter: str) -> bool:
     """Returns whether quotes enclose whole fields, or are doubled inside these.
 
     Lone carriage returns, what is not UTF-8, a byte order mark and a last line without
@@ -253,8 +257,13 @@ def _is_well_quoted(block: str) -> bool:
     begin, end = quotes[::2], quotes[1::2]
     before = data[begin - 1]  # of the first byte: the last, the end of a line
     after = data[end + 1]  # the last byte is no quote
-    return len(quotes) % 2 == 0 and bool(
-        np.isin(before, _BEFORE_FIELD).all() and np.isin(after, _AFTER_FIELD).all()
+    allowed = (
+        np.frombuffer(delimiter.encode() + beside, np.uint8)
+        for beside in (_BEFORE_FIELD, _AFTER_FIELD)
+    )
+    return len(quotes) % 2 == 0 and all(
+        np.isin(found, known).all()
+        for found, known in zip((before, after), allowed, strict=True)
     )
 
 
@@ -348,7 +357,8 @@ def _read(
     width = len(names) if names else 0
     records: _QuotedRecords | _PlainRecords = _PlainRecords()
     if is_quoted:
-        records = _QuotedRecords(width)
+        delimiter = options.delimiter or ","
+        records = _QuotedRecords(width, "\t" if delimiter == "tab" else delimiter)
     with opening.open_blocks(path, options.encoding) as blocks:
         for block in itertools.chain(blocks, [""]):
             if indices and block and isinstance(records, _QuotedRecords):

@@ -13,6 +13,8 @@ from federated_hh.populations.columns import column_writer
 from federated_hh.populations.options import file_options, population_options
 from federated_hh.populations.readers import bad_rows, opening
 
+# Characters that cut a CSV file in place of a comma, by the flag's value.
+_DELIMITERS = {"';'": ";", "tab": "\t", "'|'": "|"}
 _SHORT = reprlib.Repr()  # of values for messages, which may have any length
 _SHORT.maxstring = _SHORT.maxlong = _SHORT.maxother = 60
 
@@ -87,9 +89,20 @@ class Fields:
                     f"{path} has {state} {column!r} (--{flag}); its {width} columns "
                     f"are {listed}. Give a name or a number from 0 to {width - 1}; "
                     "--csv_columns names the columns of a CSV file without header."
+                    + _other_delimiter(names)
                 )
             found.append(matches[0])
         return tuple(found)
+
+
+def _other_delimiter(names: Sequence[str] | None) -> str:
+    """Returns advice for a header that another delimiter would cut."""
+    header = names[0] if names and len(names) == 1 else ""
+    counts = {flag: header.count(mark) for flag, mark in _DELIMITERS.items()}
+    likely = max(counts, key=lambda flag: counts[flag])
+    if not counts[likely]:
+        return ""
+    return f" The columns look cut by another character: try --delimiter={likely}."
 
 
 def parse_count(value: Any) -> int:

@@ -40,21 +40,29 @@ _OF_A_PROCESSOR = (
     "CPU part",
     "Features",
 )
+_NOT_OURS = frozenset(["tensorflow", "tensorflow_federated"])
 _workers_are_isolated = True
 _SECONDS_TO_NEXT_INTERRUPT = 0.05
 
 
 def silence_tensorflow() -> None:
-    """Turns off TensorFlow's start-up messages, here and in the worker.
+    """Turns off messages of TensorFlow, TFF and gRPC, here and in the worker.
 
-    Has to run before the first import of TensorFlow. What the user set in the
-    environment stays.
+    Has to run before the first import of TensorFlow. The user's own settings in the
+    environment stay.
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ.setdefault(_ONEDNN, "0")
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     logging.getLogger("tensorflow").setLevel(logging.ERROR)
+    logging.getLogger("absl").addFilter(_is_ours)
     warnings.filterwarnings("ignore", message="pkg_resources is deprecated")
+
+
+def _is_ours(record: logging.LogRecord) -> bool:
+    """Returns whether a message is not of TensorFlow or TFF, as of a SavedModel."""
+    installed = pathlib.Path(record.pathname.rpartition("-packages")[2])
+    return _NOT_OURS.isdisjoint(installed.parts)
 
 
 def use_onednn() -> None:

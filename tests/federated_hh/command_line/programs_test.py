@@ -45,11 +45,16 @@ class ListTest(absltest.TestCase):
         done = _run()
         self.assertEqual(done.returncode, 2)
         self.assertIn("usage: scripts/run PROGRAM", done.stdout)
+        users = {*registry.PROGRAMS, "reproduce"}
+        shown = [line.strip().partition(" ")[0] for line in done.stdout.splitlines()]
+        self.assertEqual(users, {n for n in shown if n in users or "." in n})
+        done = _run("--all")
+        self.assertEqual(done.returncode, 0)
         found = {}
         for line in done.stdout.splitlines():
             name, _, about = line.strip().partition(" ")
             found[name] = about.strip()
-        names = {*registry.PROGRAMS, "reproduce"}
+        names = {*users}
         # What can be run and is not installed.
         for folder in ("benchmarks", "scripts"):
             for file in (ROOT / folder).glob("*.py"):

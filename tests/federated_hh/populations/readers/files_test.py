@@ -1,6 +1,8 @@
 """Tests of reading every format and of leaving words out."""
 
+import csv
 import pathlib
+import re
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -78,6 +80,19 @@ class FormatsTest(files_test_case.FilesTestCase):
         path = self.directory / "a.parquet"
         pq.write_table(pa.table({"n": [1] * 4, "user": users, "text": column}), path)
         self.assertEqual(self.words_of(path), _WORDS)
+
+    @parameterized.parameters((";", "';'"), ("\t", "tab"), ("|", "'|'"))
+    def test_another_delimiter_is_guessed(self, mark, named):
+        path = self.write(
+            "a.csv", f"Post ID{mark}user{mark}text\n1{mark}u{mark}hello\n"
+        )
+        self.assert_refused(path, f"try --delimiter={re.escape(named)}")
+        delimiter = named.strip("'")
+        self.assert_refused(
+            path, "has no column 'x'", user_column="x", delimiter=delimiter
+        )
+        words = self.words_of(path, delimiter=delimiter)
+        self.assertEqual(words, {"u": [("hello", 1)]})
 
     def test_tsv_has_no_quotes(self):
         path = self.write("a.tsv", 'user\ttext\nann\t"sun moon\nbob\tstar"x\n')
@@ -205,6 +220,17 @@ class FormatsTest(files_test_case.FilesTestCase):
             for row in rows
         )
         (directory / "a.csv").write_bytes(contents.encode())
+        # Fields with the delimiter are quoted, and others not.
+        delimiters = {"s.csv": ";", "p.csv": "|", "t.csv": "tab"}
+        for name, delimiter in delimiters.items():
+            with (directory / name).open("w", newline="") as file:
+                mark = "\t" if delimiter == "tab" else delimiter
+                # Python's writer leaves a lone carriage return without quotes.
+                how = csv.QUOTE_ALL if "\r" in contents else csv.QUOTE_MINIMAL
+                writer = csv.writer(
+                    file, delimiter=mark, quoting=how, lineterminator="\n"
+                )
+                writer.writerows([("user", "text"), *rows])
         (directory / "a.jsonl").write_text(
             files_test_case.json_lines_text(("user", "text"), rows)
         )
@@ -222,9 +248,12 @@ class FormatsTest(files_test_case.FilesTestCase):
         expected = {
             user: _ordered(expected[user]) for user in order if user in expected
         }
-        for name in ("a.csv", "a.jsonl", "a.parquet"):
+        for name in ("a.csv", "a.jsonl", "a.parquet", *delimiters):
             words = self.words_of(
-                directory / name, tokenizer="whitespace", max_bad_rows=0
+                directory / name,
+                tokenizer="whitespace",
+                max_bad_rows=0,
+                delimiter=delimiters.get(name),
             )
             self.assertEqual(list(words.items()), list(expected.items()), name)
 
