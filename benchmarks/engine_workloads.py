@@ -7,6 +7,7 @@ be the same on every runtime and engine.
 import contextlib
 import dataclasses
 import os
+import signal
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,13 @@ if TYPE_CHECKING:
 Sums = dict[str, "np.ndarray"]
 
 WORKER, IN_PROCESS = "worker", "in_process"
+FAULTS = (
+    "actor killed",
+    "TFF worker killed",
+    "actor stopped",
+    "TFF worker stopped",
+    "node removed",
+)
 _SEED = 1
 _MAX_LENGTH = 8
 _NUM_TOKENS = 500
@@ -225,3 +233,20 @@ def difference(some: list[Sums], others: list[Sums]) -> float:
             scale = np.linalg.norm(array.astype(float))
             largest = max(largest, float(apart / scale) if scale else float("inf"))
     return largest
+
+
+def fault(
+    kind: str, pids: tuple[int, int], remove_node: Callable[[], None]
+) -> Callable[[], None]:
+    """Returns a function that lets something fail.
+
+    Args:
+        kind: One of `FAULTS`.
+        pids: Ids of an actor and of its worker.
+        remove_node: Removes a node of the cluster.
+    """
+    if kind == "node removed":
+        return remove_node
+    actor, worker = pids
+    how = signal.SIGSTOP if "stopped" in kind else signal.SIGKILL
+    return lambda: os.kill(actor if kind.startswith("actor") else worker, how)

@@ -9,9 +9,7 @@ that of one worker to the bit.
 """
 
 import dataclasses
-import os
 import random
-import signal
 import threading
 import time
 from collections.abc import Callable
@@ -26,13 +24,6 @@ from federated_hh.runtime.worker import engine_options
 if TYPE_CHECKING:
     import pandas as pd
 
-FAULTS = (
-    "actor killed",
-    "TFF worker killed",
-    "actor stopped",
-    "TFF worker stopped",
-    "node removed",
-)
 SAME = "the same sum"
 _LONGEST_WAIT = 120.0
 
@@ -92,21 +83,6 @@ def _processes(ray: Any, actors: Any) -> list[tuple[int, int]]:
             return found
         actors.look_after()
     raise RuntimeError(f"not all actors were back within {_LONGEST_WAIT:.0f} s")
-
-
-def _fault(kind: str, pids: tuple[int, int], nodes: _Nodes) -> Callable[[], None]:
-    """Returns a function that lets something fail.
-
-    Args:
-        kind: One of `FAULTS`.
-        pids: Ids of an actor and of its worker.
-        nodes: The cluster.
-    """
-    if kind == "node removed":
-        return nodes.remove_one
-    actor, worker = pids
-    how = signal.SIGSTOP if "stopped" in kind else signal.SIGKILL
-    return lambda: os.kill(actor if kind.startswith("actor") else worker, how)
 
 
 class _Timer:
@@ -170,9 +146,15 @@ def trials(options: Options, scratch: str) -> "pd.DataFrame":
                 _processes(ray, actors)  # all are back
                 undisturbed = harness.seconds(lambda: list(workload.rounds()))
                 pids = _processes(ray, actors)
-                kind = FAULTS[len(rows) % len(FAULTS)]
+                kinds = engine_workloads.FAULTS
+                kind = kinds[len(rows) % len(kinds)]
                 moment = chooser.uniform(0, undisturbed)
-                timer = _Timer(moment, _fault(kind, chooser.choice(pids), nodes))
+                timer = _Timer(
+                    moment,
+                    engine_workloads.fault(
+                        kind, chooser.choice(pids), nodes.remove_one
+                    ),
+                )
                 try:
                     found = list(workload.rounds())
                     apart = engine_workloads.difference(expected, found)

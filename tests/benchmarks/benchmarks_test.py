@@ -10,7 +10,7 @@ from unittest import mock
 
 from absl.testing import absltest, parameterized
 
-from benchmarks import fault_trials
+from benchmarks import engine_workloads
 from federated_hh.files import tables
 from tests import ROOT, forked_programs
 
@@ -93,14 +93,14 @@ class BenchmarksTest(parameterized.TestCase):
     )
     def test_what_fails_in_a_trial(self, kind, killed):
         # A real one fails in the benchmark's run.
-        self.assertIn(kind, fault_trials.FAULTS)
-        nodes = mock.Mock()
+        self.assertIn(kind, engine_workloads.FAULTS)
+        remove_node = mock.Mock()
         with mock.patch.object(os, "kill") as kill:
-            fault_trials._fault(kind, (3, 4), nodes)()
+            engine_workloads.fault(kind, (3, 4), remove_node)()
         self.assertEqual(
             [call.args for call in kill.call_args_list], [killed] if killed else []
         )
-        self.assertEqual(nodes.remove_one.call_count, int(not killed))
+        self.assertEqual(remove_node.call_count, int(not killed))
 
     def run_training(self, flags, directory):
         done = forked_programs.run(
