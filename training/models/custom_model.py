@@ -73,6 +73,11 @@ def language_model(
         what = str(error)
         if what.startswith("in user code:"):
             what = what.strip().splitlines()[-1].strip()
+        if "_keras_history" in what:
+            what += (
+                ". Write operations between layers as layers, such as "
+                "tf.keras.layers.Add()([x, y]) in place of x + y"
+            )
         raise ValueError(f"--model is {name!r}, which cannot train: {what}") from error
     return _OwnModel(
         num_tokens,

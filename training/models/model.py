@@ -240,7 +240,11 @@ def from_keras_model(
             or see `from_functional_model`.
         KerasFunctionalModelError: From TFF, if it has layers that TFF does not take.
     """
-    shape = keras_model.compute_output_shape((1, sequence_length))
+    if any(type(layer).__name__.endswith("OpLambda") for layer in keras_model.layers):
+        # Keras computes no shape where a layer stands for `x + y`.
+        shape = (1, *keras_model.output_shape[1:])
+    else:
+        shape = keras_model.compute_output_shape((1, sequence_length))
     if tuple(shape) != (1, sequence_length, num_tokens):
         raise ValueError(
             f"keras_model has outputs of the shape {tuple(shape)}; it has to be "
