@@ -74,6 +74,7 @@ def _write_texts(folder: pathlib.Path) -> None:
     )
     words = "\n".join(_SENTENCE.split()) + "\n"
     contents = {
+        "posts.csv": plain,
         "posts-1.csv": plain,
         "posts-2.csv": plain.replace(",u", ",v"),
         "2023/a.csv": plain,
@@ -187,7 +188,9 @@ class SmallFormsTest(parameterized.TestCase):
                 given.append(f"--output_dir={place}")
         else:
             key = program, *given
-            if any(a.startswith("--plot=") for a in arguments):
+            if "--detectable" in arguments and any(
+                a.startswith("--plot=") for a in arguments
+            ):
                 given += _SMALLER_PLOT
         killed = ["tests.killed_program", "checkpoint.jsonl"] * is_begun_only
         done = forked_programs.run(*killed, program, *given, directory=self.scratch)

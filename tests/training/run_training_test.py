@@ -249,6 +249,48 @@ class RunTrainingTest(absltest.TestCase):
         self.assertAlmostEqual(emptied, 1.75 * stated["adaptive"]["zero_out"])
         self.assertNotIn("emptied", stated["dropped"])
 
+    def test_an_epsilon_is_spent_and_sizes_follow_from_the_clients(self):
+        table = self.scratch / "a.csv"
+        lines = [f"u{i % 70},you see the time {i} times.\n" for i in range(140)]
+        table.write_text("user,text\n" + "".join(lines))
+        given = ("training.run_training", f"--population={table}", "--epsilon=8")
+        given += (f"--population_cache={self.scratch / 'cache'}",)
+        given += ("--num_held_out_clients=10", "--nodiurnal", "--timer_hours=0")
+        small = ("--vocabulary_size=50", "--num_units=4", "--embedding_size=2")
+        small += ("--num_rounds=6", "--max_words=4")
+        runs = {
+            "refused": (),
+            "spent": (*small, "--cohort_size=20"),
+            "long_steps": (*small, "--server_learning_rate=1000"),
+        }
+        done = dict(
+            zip(
+                runs,
+                _run_all(
+                    *(
+                        (*given, *flags, f"--output_dir={self.scratch / name}")
+                        for name, flags in runs.items()
+                    )
+                ),
+                strict=True,
+            )
+        )
+        code, _, errors = done["refused"]
+        self.assertEqual(code, 2, errors)
+        self.assertRegex(errors, r"chosen for 60 training clients: --cohort_size=20 ")
+        self.assertRegex(errors, "error: the noise drowns this run: .*No setting saves")
+        self.assertFalse((self.scratch / "refused").exists())
+        code, _, errors = done["long_steps"]
+        self.assertEqual(code, 2, errors)
+        self.assertRegex(errors, "server_learning_rate=1000.0 is too high for this")
+        code, shown, errors = done["spent"]
+        self.assertEqual(code, 0, errors)
+        self.assertIn("MinS 2, MaxP 2", errors)
+        self.assertRegex(shown, "The noise limits it|public text")
+        stated = json.loads((self.scratch / "spent" / "privacy.json").read_text())
+        (guarantee,) = (g for g in stated["guarantees"] if g["adjacency"] == "zero_out")
+        self.assertAlmostEqual(guarantee["epsilon"], 8, places=5)
+
     def test_bad_input(self):
         table = self.scratch / "a.csv"
         table.write_text("user,text\n" + "".join(f"u{i},See you.\n" for i in range(40)))

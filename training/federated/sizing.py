@@ -199,9 +199,9 @@ class NoiseCheck:
         Raises:
             OptionError: The noise is too large, and `allow_useless_noise` is not set.
         """
-        if self.options.allow_useless_noise or self.length <= _LARGE:
+        if self.options.allow_useless_noise:
             return
-        if self.ratio > DROWNS:
+        if self.ratio > DROWNS and self.length > _LARGE:
             raise OptionError(
                 self.options,
                 "the noise drowns this run: {line} {help} {allow_useless_noise} runs "
