@@ -137,10 +137,13 @@ class _Theorem(plan_lib.Theorem):
     ) -> None:
         """Raises `ValueError` where a round is none of the plan."""
         plan_lib.check_number(number, plan.contribution.max_queries, "max_queries")
+        # Both epsilons are 0 where devices refused the query.
+        is_refused = facts.get(LOCAL_UNITS) == facts.get(AGGREGATE_UNITS) == 0
+        least_units = 0 if is_refused else 1
         for name, least in (
             (CELLS, 2),
-            (LOCAL_UNITS, 1),
-            (AGGREGATE_UNITS, 1),
+            (LOCAL_UNITS, least_units),
+            (AGGREGATE_UNITS, least_units),
             (MINIMUM_COHORT, 2),
         ):
             found: Any = facts.get(name)
@@ -273,7 +276,10 @@ def _guarantees(
             of_device([_composed(policy, query) for query in queries])
             for queries in asked
         ]
-        aggregate = [min(aggregate[0], policy.epsilon_of(own)) for own in composed]
+        aggregate = [
+            min(aggregate[0], policy.epsilon_of(own)) if own else 0.0
+            for own in composed
+        ]
     theorem = policy.amplification
     if is_renyi:
         theorem = policy.composition.theorem
@@ -281,6 +287,9 @@ def _guarantees(
         theorem += f"; {policy.composition.theorem}"
     if asked is None:
         theorem += "; the limit of the policy"
+    is_spent = any(map(any, zip(local, aggregate, strict=True)))
+    if not is_spent:
+        theorem = "devices refused every query, so no report was sent"
     common: dict[str, Any] = {
         "is_upper_bound": True,
         "one_sided": False,
@@ -291,6 +300,7 @@ def _guarantees(
         delta = min(1.0, policy.delta * count)
         if is_renyi or not is_disjoint:
             delta = policy.total_delta(count)
+        delta = delta if is_spent else 0.0
         how = f"; basic composition over {count} repeats" if count > 1 else ""
         common["of_one_repeat"] = count < repeats
         found += [
@@ -317,6 +327,8 @@ def _guarantees(
 def _composed(policy: device_policy.Policy, query: tuple[int, int, int]) -> int:
     """Returns the part of a query's cost that the composition adds up."""
     local, aggregate, cohort = query
+    if not local:
+        return 0
     cost = policy.cost(aggregate, local, cohort)
     is_renyi = policy.composition is device_policy.Composition.RENYI
     return cost.divergence if is_renyi else cost.units
@@ -390,6 +402,8 @@ def _read(text: str) -> _Asked:
             local, aggregate, cohort = query.split(", ")
             units = [
                 device_policy.units_of(float(epsilon), _QUERIES)
+                if float(epsilon)
+                else 0
                 for epsilon in (local, aggregate)
             ]
             queries += [(units[0], units[1], int(cohort))] * int(count)

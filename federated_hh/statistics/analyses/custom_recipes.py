@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from federated_hh.privacy.local import device_reports_plan
 from federated_hh.randomness import identities
+from federated_hh.rounds import algorithm
 from federated_hh.statistics.analyses import analysis
 from federated_hh.statistics.devices import device
 from federated_hh.statistics.recipes import recipe as recipe_lib
@@ -73,6 +75,21 @@ class CustomRecipes(analysis.Analysis[State]):
         is_over = state.queries == len(self.recipes)
         return None if is_over else self.recipes[state.queries]
 
+    def next_query(self, state: State) -> algorithm.Query[Any] | None:
+        """Returns the next recipe, which costs nothing where devices refuse it."""
+        query = super().next_query(state)
+        if query is None or self._refusal(state, self.recipes[state.queries]) is None:
+            return query
+        nothing = (device_reports_plan.LOCAL_UNITS, device_reports_plan.AGGREGATE_UNITS)
+        return dataclasses.replace(
+            query, facts={**query.facts, **dict.fromkeys(nothing, 0)}
+        )
+
+    def _refusal(self, state: State, recipe: recipe_lib.Recipe) -> str | None:
+        """Returns the reason of the devices' refusal; None where they answer."""
+        earlier = map(recipe_lib.Recipe.parse, state.recipes)
+        return device.told(self.approval, recipe, earlier)
+
     def learn(
         self,
         state: State,
@@ -81,8 +98,7 @@ class CustomRecipes(analysis.Analysis[State]):
     ) -> tuple[State, Mapping[str, float | int]]:
         """Keeps the estimates, or the reason of their absence that may be told."""
         if estimates is None:
-            earlier = map(recipe_lib.Recipe.parse, state.recipes)
-            refusal = device.told(self.approval, recipe, earlier)
+            refusal = self._refusal(state, recipe)
             told = TOO_FEW if refusal is None else f"{NOTHING}: {refusal}"
             answer = Answer(told, np.zeros(0), np.zeros(0), 0)
         else:

@@ -345,6 +345,43 @@ class PlanTest(parameterized.TestCase):
         self.assertGreaterEqual(aggregate.epsilon, expected)
         self.assertEqual(of_reports.epsilon, 1.0)
 
+    @parameterized.parameters(*device_policy.Composition)
+    def test_refused_queries_spend_nothing(self, composition):
+        changes = {}
+        if composition is not device_policy.Composition.BASIC:
+            changes = {"composition": composition, "slack": 1e-7}
+        if composition is device_policy.Composition.RENYI:
+            changes["order"] = 60
+        plan = self.plan(samplers.UniformCohorts(9000, 9000), **changes)
+        facts = {
+            device_reports_plan.CELLS: 3,
+            device_reports_plan.LOCAL_UNITS: 0,
+            device_reports_plan.AGGREGATE_UNITS: 0,
+            device_reports_plan.MINIMUM_COHORT: 9000,
+        }
+        asked = {
+            **facts,
+            device_reports_plan.LOCAL_UNITS: 200_000,
+            device_reports_plan.AGGREGATE_UNITS: 300_000,
+        }
+        plan.check_round(1, facts)
+
+        def stated(*rounds):
+            found = [
+                realised.Round(0, number, 9000, "0" * 64, facts=each)
+                for number, each in enumerate(rounds, start=1)
+            ]
+            record = plan_lib.Record(realised.RealisedRounds(tuple(found)))
+            statement = plan.statement(record, 1e-9)
+            self.assertEqual(
+                device_reports_plan.recomputed(statement), statement.guarantees
+            )
+            return [(one.epsilon, one.delta) for one in statement.guarantees]
+
+        self.assertEqual(stated(facts, facts), [(0, 0), (0, 0)])
+        self.assertEqual(stated(facts, asked), stated(asked))
+        self.assertEqual(stated(asked)[1], (0.2, 0))
+
     @parameterized.parameters(
         *((composition, 3) for composition in device_policy.Composition),
         (device_policy.Composition.RENYI, 40),
