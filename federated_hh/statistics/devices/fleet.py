@@ -9,7 +9,12 @@ import numpy as np
 from federated_hh.privacy.local.device_reports_plan import Batch
 from federated_hh.randomness import identities, streams
 from federated_hh.statistics.devices import aggregation, budget, device, device_log
-from federated_hh.statistics.recipes import events, store, verification
+from federated_hh.statistics.recipes import (
+    device_table,
+    events,
+    store,
+    verification,
+)
 from federated_hh.statistics.recipes import recipe as recipe_lib
 
 # Bits of reports that are in memory at once.
@@ -82,7 +87,7 @@ class DeviceFleet(Fleet):
     def __init__(
         self,
         approval: device.Approval,
-        stored: events.NGramEvents,
+        stored: events.NGramEvents | device_table.DeviceTable,
         aggregator: aggregation.Aggregator,
     ):
         """Gives every device its events.
@@ -96,8 +101,8 @@ class DeviceFleet(Fleet):
         self._approval = approval
         self._aggregator = aggregator
         self._now = stored.now
-        events_store = store.EventStore([events.STREAM])
-        events_store.donate(events.STREAM.name, stored.rows())
+        events_store = store.EventStore([stored.stream])
+        events_store.donate(stored.stream.name, stored.rows())
         events_store.expire(self._now)
         self.devices = device.Devices(
             approval,

@@ -6,16 +6,24 @@ which is possible for plain queries only: `select age, ngrams from KeyboardNGram
 sum of reports is drawn from its law.
 """
 
+import abc
 import dataclasses
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from federated_hh.populations.columns import raw_columns
 from federated_hh.privacy.local import device_policy
 from federated_hh.privacy.local.device_reports_plan import Batch
 from federated_hh.randomness import identities
 from federated_hh.statistics.devices import budget, device, fleet
-from federated_hh.statistics.recipes import contents, events, verification
+from federated_hh.statistics.recipes import (
+    contents,
+    device_table,
+    events,
+    verification,
+)
 from federated_hh.statistics.recipes import recipe as recipe_lib
 
 _DEVICES_AT_ONCE = 50_000
@@ -25,7 +33,11 @@ _DEVICES_AT_ONCE = 50_000
 class VectorFleet(fleet.Fleet):
     """Devices as arrays; see this module's docstring."""
 
-    def __init__(self, approval: device.Approval, stored: events.NGramEvents):
+    def __init__(
+        self,
+        approval: device.Approval,
+        stored: events.NGramEvents | device_table.DeviceTable,
+    ):
         """Gives every device its events.
 
         Args:
@@ -36,16 +48,14 @@ class VectorFleet(fleet.Fleet):
             ValueError: If there are more n-grams than int64 can number.
         """
         super().__init__(stored.num_devices)
-        length = stored.grams.shape[1]
-        if (len(stored.words) + 2) ** length >= 2**63:
-            raise ValueError(
-                f"n-grams have {length} words of {len(stored.words):,}; vectorised "
-                "devices number them with 63 bits: take fewer or shorter ones"
-            )
+        self._encoder = (
+            _GramEncoder(stored)
+            if isinstance(stored, events.NGramEvents)
+            else _TableEncoder(stored)
+        )
         self._approval = approval
         self._events = stored
         self._sandbox = verification.Sandbox(approval.query_class)
-        self._place_of = {word: i for i, word in enumerate(stored.words)}
         # int64 [devices, columns] a scope; see `budget.COLUMNS`.
         self._spent = {
             scope: np.zeros((stored.num_devices, len(budget.COLUMNS)), np.int64)
@@ -121,16 +131,15 @@ class VectorFleet(fleet.Fleet):
         Raises:
             ValueError: If the query does more than to name fields.
         """
-        check_plain(recipe.query)
-        encoder = _Encoder(recipe.content, self._events, self._place_of)
+        check_plain(recipe.query, self._events.stream.name)
         found = np.zeros(len(numbers), np.int64)  # as who has no events
         have = np.flatnonzero(np.diff(self._events.splits)[numbers])
         for first in range(0, len(have), _DEVICES_AT_ONCE):
             block = have[first : first + _DEVICES_AT_ONCE]
-            found[block] = self._chosen(encoder, numbers[block], chances[block])
+            found[block] = self._chosen(recipe.content, numbers[block], chances[block])
         return found
 
-    def _chosen(self, encoder: "_Encoder", numbers, chances) -> np.ndarray:
+    def _chosen(self, content: contents.Content, numbers, chances) -> np.ndarray:
         """Returns the cells of devices that each have an event."""
         starts = self._events.splits[numbers]
         sizes = self._events.splits[numbers + 1] - starts
@@ -138,7 +147,7 @@ class VectorFleet(fleet.Fleet):
         firsts = ends - sizes
         places = raw_columns.ranges(starts, sizes)
         owners = np.repeat(np.arange(len(numbers)), sizes)
-        cells, uncovered = encoder.encode(places, numbers[owners])
+        cells, uncovered = self._encoder.encode(content, places, numbers[owners])
         fewest = np.minimum.reduceat(uncovered, firsts)
         fits = uncovered == fewest[owners]
         # How many fit before a place, itself counted.
@@ -148,40 +157,77 @@ class VectorFleet(fleet.Fleet):
         return cells[np.searchsorted(so_far, before + wanted + 1)]
 
 
-def check_plain(query: str) -> None:
+def check_plain(query: str, table: str = events.STREAM.name) -> None:
     """Raises `ValueError` where an approved query does more than to name fields."""
     if not verification.is_plain(query):
         raise ValueError(
             f"query is {query!r}; vectorised devices answer only 'select ... from "
-            f"{events.STREAM.name}' with names of fields"
+            f"{table}' with names of fields"
         )
 
 
-@dataclasses.dataclass
-class _Encoder:
+class _Encoder(abc.ABC):
     """`Content.best_cells` of events in arrays."""
 
-    content: contents.Content
-    events: events.NGramEvents
-    place_of: dict[str, int]
-
     def encode(
-        self, places: np.ndarray, owners: np.ndarray
+        self, content: contents.Content, places: np.ndarray, owners: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         """Returns cells, and each one's number of fields that are not covered."""
         cells = np.zeros(len(places), np.int64)
         uncovered = np.zeros(len(places), np.int64)
-        for name, kind in self.content.types.items():
-            if isinstance(kind, contents.PrefixTree) and name == "ngrams":
-                part = self._of_grams(kind, self.events.grams[places])
-            elif isinstance(kind, contents.BucketedType) and name != "ngrams":
-                numbers = self._numbers(name, places, owners)
-                part = np.searchsorted(kind.boundaries, numbers, side="right")
-            else:  # a number is no text, and a text no number
-                part = np.zeros(len(places), np.int64)
+        for name, kind in content.types.items():
+            part = self._cells(name, kind, places, owners)
             cells = cells * kind.num_cells + part
             uncovered += part == 0
         return cells, uncovered
+
+    @abc.abstractmethod
+    def _cells(
+        self,
+        name: str,
+        kind: contents.DataType,
+        places: np.ndarray,
+        owners: np.ndarray,
+    ) -> np.ndarray:
+        """Returns the cells of a field's values: int64 [places]."""
+
+
+class _TableEncoder(_Encoder):
+    """Encodes each distinct value of a column once."""
+
+    def __init__(self, stored: device_table.DeviceTable):
+        # Codes of the rows' values; -1, the last value, is of missing ones.
+        self._columns: dict[str, tuple[np.ndarray, list[Any]]] = {}
+        for name, column in stored.columns.items():
+            codes, values = pd.factorize(column)
+            self._columns[name.lower()] = codes, [*values, None]
+
+    def _cells(self, name, kind, places, owners) -> np.ndarray:
+        codes, values = self._columns[name.lower()]
+        return np.array([*map(kind.cell, values)], np.int64)[codes[places]]
+
+
+class _GramEncoder(_Encoder):
+    """Encodes n-grams as numbers."""
+
+    def __init__(self, stored: events.NGramEvents):
+        length = stored.grams.shape[1]
+        if (len(stored.words) + 2) ** length >= 2**63:
+            raise ValueError(
+                f"n-grams have {length} words of {len(stored.words):,}; vectorised "
+                "devices number them with 63 bits: take fewer or shorter ones"
+            )
+        self.events = stored
+        self.place_of = {word: i for i, word in enumerate(stored.words)}
+
+    def _cells(self, name, kind, places, owners) -> np.ndarray:
+        if isinstance(kind, contents.PrefixTree) and name == "ngrams":
+            return self._of_grams(kind, self.events.grams[places])
+        if isinstance(kind, contents.BucketedType) and name != "ngrams":
+            numbers = self._numbers(name, places, owners)
+            return np.searchsorted(kind.boundaries, numbers, side="right")
+        # A number is no text, and a text no number.
+        return np.zeros(len(places), np.int64)
 
     def _numbers(self, name: str, places: np.ndarray, owners: np.ndarray) -> np.ndarray:
         if name == "age":

@@ -67,9 +67,19 @@ class NGramEvents:
     seconds: np.ndarray
 
     @property
+    def stream(self) -> store.EventStream:
+        """The stream of the events."""
+        return STREAM
+
+    @property
     def num_devices(self) -> int:
         """Number of devices."""
         return len(self.splits) - 1
+
+    @property
+    def num_events(self) -> int:
+        """Number of events."""
+        return len(self.grams)
 
     @classmethod
     def of(

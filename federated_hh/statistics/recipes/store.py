@@ -7,16 +7,14 @@ query ever sees it: the visible part of one device is copied into a sandbox (see
 
 import contextlib
 import dataclasses
-import re
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from federated_hh.options import checks
 
-_NAME = re.compile(r"[A-Za-z][A-Za-z0-9]*")
 _TYPES = ("INTEGER", "REAL", "TEXT")
-_OWN = ("device", "time")
+_OWN = ("device", "time", "rowid", "oid", "_rowid_")
 # Of a text; what queries may do to longer ones would take devices too long.
 MOST_BYTES = 1000
 
@@ -38,10 +36,11 @@ class EventStream:
     def __post_init__(self):
         for name in (self.name, *self.fields):
             # They become part of statements.
-            if not _NAME.fullmatch(name) or name.lower() in _OWN:
+            if not name.isidentifier() or name.lower() in _OWN:
                 raise ValueError(
-                    f"a stream or field is called {name!r}; it has to be letters and "
-                    "digits, and neither device nor time"
+                    f"a table or column is called {name!r}; it has to be letters, "
+                    "digits and underscores, and none of "
+                    f"{', '.join(_OWN)}"
                 )
         if not self.fields:
             raise ValueError(f"fields of {self.name} is empty; it has to have a field")
@@ -53,6 +52,14 @@ class EventStream:
                 )
         if not self.retention > 0:
             raise ValueError(f"retention is {self.retention} s; it has to be above 0 s")
+        try:
+            with contextlib.closing(sqlite3.connect(":memory:")) as database:
+                database.execute(f"create table {self.name} ({self.columns()})")
+        except sqlite3.Error as error:
+            raise ValueError(
+                f"the table {self.name} with columns {', '.join(self.fields)} has a "
+                f"name that SQL does not take: {error}; rename it"
+            ) from None
 
     def columns(self) -> str:
         """Returns the fields as a table's columns."""

@@ -35,7 +35,10 @@ FUNCTIONS = frozenset(
 )
 _BEGINNING = re.compile(r"\s*select\b", re.IGNORECASE)
 # A query that finds the same rows in whatever order they are.
-_PLAIN = re.compile(r"\s*select\s+\w+(\s*,\s*\w+)*\s+from\s+\w+\s*", re.IGNORECASE)
+_WORD = "[\\w\x80-\U0010ffff]+"  # as SQLite has it
+_PLAIN = re.compile(
+    rf"\s*select\s+{_WORD}(\s*,\s*{_WORD})*\s+from\s+{_WORD}\s*", re.IGNORECASE
+)
 # In double quotes SQLite takes what is no column for a text; the others end or hide
 # what is executed.
 _FORBIDDEN = ('"', ";", "--", "/*", "\0", "?", ":", "@", "$")

@@ -1,0 +1,244 @@
+"""A custom table of simulated devices, from a CSV file with a row an event.
+
+    user,age,city
+    anna,34,Oslo
+    ben,,"New York"
+
+Each user is a device; an empty cell is null.
+"""
+
+import csv
+import dataclasses
+import hashlib
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from federated_hh.files.population_error import PopulationError
+from federated_hh.populations.readers import bad_rows, opening
+from federated_hh.statistics.recipes import store
+
+# The table's name in queries, unless a policy gives another one.
+NAME = "DeviceTable"
+_DELIMITERS = ",;\t"
+# A leading zero is part of a code, such as a postal code, and makes a text.
+_INTEGER = re.compile(r"[+-]?(0|[1-9][0-9]*)")
+_REAL = re.compile(
+    r"[+-]?((0|[1-9][0-9]*)(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?", re.ASCII
+)
+# Share of a column's cells that are numbers, from which on the others are bad.
+_MOSTLY = 0.9
+
+
+@dataclasses.dataclass(frozen=True)
+class DeviceTable:
+    """The rows of a custom table, device by device.
+
+    Attributes:
+        stream: Name and typed columns of the table.
+        columns: Objects [rows] by column: an int, a float or a text, or None where the
+            cell is missing.
+        splits: int64 [devices + 1]: the rows of device i are splits[i:i + 2].
+    """
+
+    stream: store.EventStream
+    columns: Mapping[str, np.ndarray]
+    splits: np.ndarray
+
+    @classmethod
+    def read(
+        cls,
+        path: str,
+        *,
+        name: str = NAME,
+        types: Mapping[str, str] | None = None,
+        user_column: str = "user",
+        encoding: str = "utf-8",
+        max_bad_rows: int = 0,
+    ) -> "DeviceTable":
+        """Reads a CSV file with a header.
+
+        Fields are separated by commas, semicolons or tabs, as the header is, and may
+        be quoted.
+
+        Args:
+            path: The file; .gz, .xz and .zst are decompressed.
+            name: The table's name in queries.
+            types: SQL's types by column, of the columns that devices store. By default
+                all columns, and types that nine in ten cells have.
+            user_column: Name of the column with a row's user, or its number from 0.
+            encoding: The file's text encoding.
+            max_bad_rows: Largest number of rows that are left out.
+
+        Raises:
+            PopulationError: If the file cannot be read, a column is missing, or too
+                many rows are bad.
+            ValueError: If a name is none that SQL has for a column.
+        """
+        bad = bad_rows.BadRows(max_bad_rows)
+        bad.start_file(path)
+        with opening.open_text(path, encoding) as text:
+            records = _records(path, text)
+            _, header = next(records, (1, [""]))
+            header = [column.strip() for column in header]
+            owner = _place_of(path, header, user_column)
+            wanted = types or {c: "" for c in header if c != header[owner]}
+            places = {c: _place_of(path, header, c, "column") for c in wanted}
+            rows = list(_whole(records, len(header), owner, bad))
+        cells = {c: [row[place] for _, row in rows] for c, place in places.items()}
+        fields = {c: kind or _type_of(cells[c]) for c, kind in wanted.items()}
+        try:
+            stream = store.EventStream(name, fields, retention=math.inf)
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from None
+        parsed: dict[str, list[Any]] = {column: [] for column in fields}
+        numbers: dict[str, int] = {}
+        owners = []
+        for line, row in rows:
+            try:
+                values = {c: _parsed(row[places[c]], c, fields[c]) for c in fields}
+            except ValueError as error:
+                bad.add(line, str(error))
+                continue
+            owners.append(numbers.setdefault(row[owner].strip(), len(numbers)))
+            for column, value in values.items():
+                parsed[column].append(value)
+        if not owners:
+            raise PopulationError(f"{path} has no row that can be used")
+        order = np.argsort(owners, kind="stable")
+        sizes = np.bincount(owners)
+        columns = {}
+        for column, found in parsed.items():
+            array = np.empty(len(found), object)
+            array[:] = found
+            columns[column] = array[order]
+        return cls(stream, columns, np.append(0, np.cumsum(sizes)))
+
+    @property
+    def num_devices(self) -> int:
+        """Number of devices."""
+        return len(self.splits) - 1
+
+    @property
+    def num_events(self) -> int:
+        """Number of rows."""
+        return int(self.splits[-1])
+
+    @property
+    def now(self) -> float:
+        """A time after all rows, in seconds."""
+        return float(np.diff(self.splits).max())
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of the table, in hex."""
+        digest = hashlib.sha256(repr((self.stream.name, self.stream.fields)).encode())
+        digest.update(np.asarray(self.splits, "<i8").tobytes())
+        for column in self.columns.values():
+            digest.update(repr(column.tolist()).encode())
+        return digest.hexdigest()
+
+    def rows(self) -> Iterator[tuple[Any, ...]]:
+        """Returns all rows as `EventStore.donate` takes them, a second apart."""
+        owners = np.repeat(np.arange(self.num_devices), np.diff(self.splits))
+        times = np.arange(self.num_events) - self.splits[owners]
+        columns = (column.tolist() for column in self.columns.values())
+        return zip(owners.tolist(), times.tolist(), *columns, strict=True)
+
+
+def _records(path: str, text: Iterator[str]) -> Iterator[tuple[int, list[str]]]:
+    """Yields the records of a file, each with its first line, from 1.
+
+    Raises:
+        PopulationError: If a quote is not closed.
+    """
+    first = next(text, "")
+    delimiter = max(_DELIMITERS, key=first.count)
+    line = 1
+
+    def lines() -> Iterator[str]:
+        yield first
+        yield from text
+
+    reader = csv.reader(lines(), delimiter=delimiter, strict=True)
+    try:
+        for record in reader:
+            if record:  # an empty line has no fields
+                yield line, record
+            line = reader.line_num + 1
+    except csv.Error as error:
+        raise PopulationError(
+            f"{path}:{line}: {error}; a quote inside a quoted field is doubled"
+        ) from None
+
+
+def _whole(
+    records: Iterator[tuple[int, list[str]]],
+    width: int,
+    owner: int,
+    bad: bad_rows.BadRows,
+) -> Iterator[tuple[int, list[str]]]:
+    """Yields the records that have all fields and a user, and notes the others."""
+    for line, record in records:
+        if len(record) != width:
+            bad.add(line, f"{len(record)} fields instead of {width}")
+        elif opening.has_undecodable("".join(record)):
+            bad.add(line, opening.UNDECODABLE)
+        elif not record[owner].strip():
+            bad.add(line, "the user is empty")
+        else:
+            yield line, record
+
+
+def _place_of(
+    path: str, header: Sequence[str], column: str, flag: str = "--user_column"
+) -> int:
+    places = [place for place, name in enumerate(header) if name == column]
+    if not places and column.isdecimal() and int(column) < len(header):
+        places = [int(column)]
+    if len(places) != 1:
+        state = "no column" if not places else f"{len(places)} columns"
+        raise PopulationError(
+            f"{path} has {state} {column!r} ({flag}); its {len(header)} columns are "
+            f"{', '.join(header)}"
+        )
+    return places[0]
+
+
+def _type_of(cells: Sequence[str]) -> str:
+    """Returns SQL's type of a column's cells."""
+    given = [cell for cell in map(str.strip, cells) if cell]
+    for kind, pattern in (("INTEGER", _INTEGER), ("REAL", _REAL)):
+        fitting = sum(pattern.fullmatch(cell) is not None for cell in given)
+        if given and fitting >= _MOSTLY * len(given):
+            return kind
+    return "TEXT"
+
+
+def _parsed(cell: str, column: str, kind: str) -> Any:
+    """Returns the value of a cell.
+
+    Raises:
+        ValueError: If it is none of its type.
+    """
+    if not cell.strip():
+        return None
+    if kind == "TEXT":
+        size = len(cell.encode())
+        if size > store.MOST_BYTES:
+            raise ValueError(
+                f"{column} has {size:,} bytes; it must have at most "
+                f"{store.MOST_BYTES:,}"
+            )
+        return cell
+    try:
+        value = int(cell) if kind == "INTEGER" else float(cell)
+    except ValueError:
+        value = math.nan
+    if "_" in cell or not abs(value) < (2**63 if kind == "INTEGER" else math.inf):
+        number = "a whole number" if kind == "INTEGER" else "a number like 2.5"
+        raise ValueError(f"{column} is {cell[:60]!r}; it must be {number} or empty")
+    return value
