@@ -3,6 +3,8 @@
 scripts/run statistics --flagfile=configs/statistics_ngrams.flagfile
 """
 
+from typing import Any
+
 from absl import logging
 
 from federated_hh.command_line import experiment_flags, program_flags
@@ -14,32 +16,48 @@ _PROGRAM = program_flags.Program(
     ((StatisticsOptions, "The questions"), LanguageOptions),
     "sentences",
     first=(
-        *("population", "analysis", "strategy", "recipe", "epsilon", "local_epsilon"),
-        *("delta", "cohorts", "output_dir", "resume"),
+        *("population", "table", "analysis", "strategy", "recipe", "policy"),
+        *("epsilon", "local_epsilon", "delta", "cohorts", "output_dir", "resume"),
     ),
     defaults={"empty_clients": "drop"},
+    replaced_by="table",
 )
 
 
 def run(arguments: experiment_flags.Arguments) -> None:
     """Runs the analysis that the flags describe."""
     from federated_hh.populations import vocabulary
-    from federated_hh.statistics.recipes import recipe
+    from federated_hh.statistics.recipes import events, recipe
 
     options = _PROGRAM.read(StatisticsOptions)
-    recipes = [recipe.Recipe.read(path) for path in options.recipe]
-    tokens = vocabulary.Vocabulary.from_english(options.num_tokens)
-    text = _PROGRAM.prepare_text(tokens)
-    # TensorFlow comes last: it takes seconds to import.
+    recipes = [recipe.Recipe.read(path, True) for path in options.recipe]
+    # TensorFlow takes seconds to import: only files that can be read are worth it.
     from federated_hh.rounds import experiment
     from federated_hh.statistics import preparation
     from federated_hh.statistics import report as statistics_report
+    from federated_hh.statistics.devices import policy_file
 
-    prepared = preparation.prepare(options, text, tokens, arguments.seed, recipes)
+    stored: Any = preparation.read_table(options, _PROGRAM.population.read())
+    approval = preparation.approval_of(options, stored)
+    if options.print_policy:
+        print(policy_file.to_json(approval))
+        return
+    # Before the population is prepared, which can take minutes.
+    preparation.check_recipes(options, approval, recipes)
+    if stored is None:
+        tokens = vocabulary.Vocabulary.from_english(options.num_tokens)
+        text = _PROGRAM.prepare_text(tokens)
+        fingerprint = text.fingerprint
+        stored = events.NGramEvents.of(
+            text, tokens, options.ngram_words, arguments.seed
+        )
+    else:
+        fingerprint = stored.fingerprint
+    prepared = preparation.prepare(options, stored, fingerprint, recipes)
     if options.show_device_log is not None:
         prepared.check_device(options.show_device_log)
     algorithm = prepared.algorithm
-    logging.info("%s", preparation.summary(algorithm, options))
+    logging.info("%s", preparation.summary(prepared))
 
     def report(directory, outcome, statement):
         return statistics_report.write(
@@ -54,7 +72,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
     done = experiment.run_experiment(
         algorithm,
         program=_PROGRAM.name,
-        delta=options.delta,
+        delta=approval.policy.delta,
         report=report,
         **vars(arguments),
     )

@@ -66,7 +66,12 @@ class _CacheOptions:
 class PopulationFlags:
     """The flags of a program's population."""
 
-    def __init__(self, contents: str, defaults: Mapping[str, Any] | None = None):
+    def __init__(
+        self,
+        contents: str,
+        defaults: Mapping[str, Any] | None = None,
+        replaced_by: str | None = None,
+    ):
         """Registers a flag for each option that such a population uses.
 
         Args:
@@ -74,7 +79,10 @@ class PopulationFlags:
             defaults: Other defaults of this program, by the options' names. Clients
                 without words or sentences are kept by default: a server that samples
                 cannot know them.
+            replaced_by: The program's flag of a file that takes the population's
+                place, and is read by the same options of files; None for no such flag.
         """
+        self._replaced_by = replaced_by
         names = PopulationOptions.names(contents)
         if contents == "sentences":
             names = [name for name in names if name not in _NOT_OF_SENTENCES]
@@ -93,7 +101,14 @@ class PopulationFlags:
             ValueError: If they do not go together.
         """
         options = self._options.read()
-        if options.is_synthetic:
+        if self._is_replaced():
+            if not options.is_synthetic:
+                raise OptionError(
+                    options,
+                    f"{{source=}} does not go with --{self._replaced_by}, whose users "
+                    "are the clients; leave one of them out",
+                )
+        elif options.is_synthetic:
             for name in _OF_A_FILE:
                 if getattr(options, name) != getattr(PopulationOptions, name):
                     raise OptionError(
@@ -110,7 +125,11 @@ class PopulationFlags:
 
     def is_synthetic(self) -> bool:
         """Returns whether the clients' words are drawn, and nobody's."""
-        return self.read().is_synthetic
+        return self.read().is_synthetic and not self._is_replaced()
+
+    def _is_replaced(self) -> bool:
+        flag = self._replaced_by
+        return flag is not None and flags.FLAGS[flag].value is not None
 
     def prepare_words(self) -> "client_words.ClientWords":
         """Returns the population that the flags describe, made on first use.
@@ -156,6 +175,7 @@ class Program:
         *,
         first: Sequence[str],
         defaults: Mapping[str, Any] | None = None,
+        replaced_by: str | None = None,
     ):
         """Registers the program's flags, for the module that calls.
 
@@ -166,13 +186,14 @@ class Program:
             contents: The population's contents, "words" or "sentences".
             first: The flags that come first in --help.
             defaults: The program's defaults of population options.
+            replaced_by: See `population_flags.PopulationFlags`.
         """
         self.name = name
         self._flags: dict[type, option_flags.OptionFlags] = {}
         for each in options:
             kind, title = each if isinstance(each, tuple) else (each, None)
             self._flags[kind] = option_flags.define(kind, title=title)
-        self.population = PopulationFlags(contents, defaults)
+        self.population = PopulationFlags(contents, defaults, replaced_by)
         flags.adopt_module_key_flags(experiment_flags)
         option_flags.first(*first)
 

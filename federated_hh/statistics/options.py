@@ -8,6 +8,30 @@ from federated_hh.options.fields import OptionError, check, option
 # Options of a topic in --help.
 _kept_option = functools.partial(option, group="What is measured and kept")
 _privacy_option = functools.partial(option, group="Privacy")
+# By analysis: the approved identifier, the table, and the columns that are read.
+APPROVED = {
+    "ngrams": ("org.example.insights.keyboard-ngrams", "KeyboardNGrams", ("ngrams",)),
+    "joint": (
+        "org.example.insights.keyboard-ngrams-age",
+        "KeyboardNGrams",
+        ("ngrams", "age"),
+    ),
+    "distribution": (
+        "org.example.insights.keyboard-seconds",
+        "KeyboardNGrams",
+        ("seconds",),
+    ),
+}
+# Of a custom table, all of whose columns are read.
+TABLE_IDENTIFIER, TABLE = "org.example.insights.device-table", "DeviceTable"
+_LISTED = "; ".join(
+    f"{identifier} ({' and '.join(columns)} of {table})"
+    for identifier, table, columns in (
+        *APPROVED.values(),
+        (TABLE_IDENTIFIER, TABLE, ("all columns",)),
+    )
+)
+_IN_POLICY = ("epsilon", "local_epsilon", "delta", "composition", "randomizer")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -35,7 +59,30 @@ class StatisticsOptions:
     recipe: tuple[str, ...] = option(
         (),
         "Files with recipes, which are asked as they are, one after the other, in the "
-        "place of those of --analysis; devices allow what they allow of that.",
+        "place of those of --analysis; devices allow what they allow of that, or of "
+        "--policy. Without a privacyBudget a recipe gets the largest one that the "
+        "devices allow.",
+    )
+    policy: str | None = option(
+        None,
+        "File with the devices' policy: approved identifier, table, columns and limits "
+        f"(shipped: by --analysis, {_LISTED}). --print_policy prints one to begin "
+        "with; it has the limits of the flags below.",
+    )
+    print_policy: bool = option(
+        False, "Print the devices' policy as a file for --policy, and stop."
+    )
+    table: str | None = option(
+        None,
+        "CSV file with a custom table of the devices (a row an event: --user_column, "
+        "then columns of numbers or texts), in the place of a population; its users "
+        "are the devices, and --recipe asks about it.",
+    )
+    ask_refused: bool = option(
+        False,
+        "Ask recipes that devices are known to refuse, so that the devices' logs show "
+        "it; by default nothing is asked then.",
+        group="What is measured and kept",
     )
     ngram_words: int = option(
         3, "Words of the longest n-grams.", least=1, most=6, why="each is a query"
@@ -88,11 +135,12 @@ class StatisticsOptions:
         1024, "Equal buckets of a static distribution.", least=1, most=4096
     )
     cohorts: str = option(
-        "disjoint",
+        "auto",
         "Who is asked. disjoint: each query goes to an equal part of the devices, and "
         "none is asked twice. everybody: each query goes to all, who divide --epsilon "
-        "among the queries.",
-        choices=("disjoint", "everybody"),
+        "among the queries. auto: everybody where a value then needs a quarter fewer "
+        "holders to be found, or a recipe's minimum cohort needs it; else disjoint.",
+        choices=("auto", "disjoint", "everybody"),
     )
     epsilon: float = _privacy_option(
         1.0,
@@ -167,6 +215,19 @@ class StatisticsOptions:
                     self, f"{{{name}=}} has more than six digits behind the point"
                 )
         self._check_cells()
+        if self.table and not (self.recipe or self.print_policy):
+            raise OptionError(
+                self,
+                "{table=} needs {recipe}: a file with the question to its devices; "
+                "{print_policy} shows what they allow",
+            )
+        for name in _IN_POLICY if self.policy else ():
+            if getattr(self, name) != getattr(StatisticsOptions, name):
+                raise OptionError(
+                    self,
+                    f"{{{name}=}} does not go with {{policy=}}, which has the devices' "
+                    "limits; change the file",
+                )
         is_shared = self.aggregation == "two_servers"
         if is_shared and self.devices != "real":
             raise OptionError(
@@ -182,12 +243,7 @@ class StatisticsOptions:
     def _check_cells(self) -> None:
         if self.recipe or self.analysis == "distribution":
             return
-        prefixes = self.num_tokens ** (self.ngram_words - 1)
-        named = "{num_tokens=} and {ngram_words=}"
-        if self.strategy == "interactive" and prefixes > self.max_prefixes:
-            prefixes, named = self.max_prefixes, "{num_tokens=} and {max_prefixes=}"
-        cells = 1 + prefixes * (2 + self.num_tokens)
-        cells *= 8 if self.analysis == "joint" else 1
+        cells, named = self._most_cells()
         if cells > 2**24:
             raise OptionError(
                 self,
@@ -195,6 +251,23 @@ class StatisticsOptions:
                 "{cells:,} cells at once; a report has at most 16,777,216: take fewer",
                 cells=cells,
             )
+
+    def _most_cells(self) -> tuple[int, str]:
+        """Returns the cells of the largest query of n-grams, and the options' names."""
+        prefixes = self.num_tokens ** (self.ngram_words - 1)
+        named = "{num_tokens=} and {ngram_words=}"
+        if self.strategy == "interactive" and prefixes > self.max_prefixes:
+            prefixes, named = self.max_prefixes, "{num_tokens=} and {max_prefixes=}"
+        cells = 1 + prefixes * (2 + self.num_tokens)
+        cells *= 8 if self.analysis == "joint" else 1
+        return cells, named
+
+    @property
+    def false_positive_chance(self) -> float:
+        """Chance of an empty cell to be found, of the largest query."""
+        is_table = self.recipe or self.analysis == "distribution"
+        cells = 100 if is_table else self._most_cells()[0]
+        return min(0.5, self.false_positives / cells)
 
     @property
     def num_queries(self) -> int:

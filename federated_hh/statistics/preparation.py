@@ -5,14 +5,15 @@ from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
+from scipy import special
 
-from federated_hh.populations import vocabulary as vocabulary_lib
-from federated_hh.populations.columns import client_text
+from federated_hh.options import fields as fields_lib
+from federated_hh.populations.options import population_options
 from federated_hh.privacy import plan as plan_lib
 from federated_hh.privacy.local import device_policy
-from federated_hh.privacy.shuffle import amplification as shuffling
 from federated_hh.rounds import samplers
 from federated_hh.statistics import options as statistics_options
+from federated_hh.statistics import sizing
 from federated_hh.statistics.analyses import (
     analysis,
     custom_recipes,
@@ -20,20 +21,22 @@ from federated_hh.statistics.analyses import (
     joint,
     ngrams,
 )
-from federated_hh.statistics.devices import aggregation, device, fleet, vector_fleet
-from federated_hh.statistics.recipes import events, verification
+from federated_hh.statistics.devices import (
+    aggregation,
+    device,
+    fleet,
+    policy_file,
+    vector_fleet,
+)
+from federated_hh.statistics.recipes import device_table, events, verification
 from federated_hh.statistics.recipes import recipe as recipe_lib
 from federated_hh.statistics.two_servers import aggregator as two_servers
 
-_IDENTIFIERS = {
-    "ngrams": "org.example.insights.keyboard-ngrams",
-    "joint": "org.example.insights.keyboard-ngrams-age",
-    "distribution": "org.example.insights.keyboard-seconds",
-}
 # As in the paper's figure 4.
 _COHORTS = ("locale",)
 # Of a query of the interactive distribution.
 _MOST_BUCKETS = 1000
+_MANY_DEVICES = 50_000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,10 +46,12 @@ class Prepared:
     Attributes:
         algorithm: The analysis.
         stored: Contents of the devices.
+        setting: Sizes of the run, for what it can find.
     """
 
     algorithm: analysis.Analysis[Any]
-    stored: events.NGramEvents
+    stored: events.NGramEvents | device_table.DeviceTable
+    setting: sizing.Setting
 
     def check_device(self, number: int) -> None:
         """Raises `ValueError` where there is no such device."""
@@ -70,65 +75,257 @@ class Prepared:
         return devices.devices.log.of(number)
 
 
-def approval_of(options: statistics_options.StatisticsOptions) -> device.Approval:
-    """Returns the approval that ships with every device."""
+def approval_of(
+    options: statistics_options.StatisticsOptions,
+    table: device_table.DeviceTable | None = None,
+) -> device.Approval:
+    """Returns the approval that ships with every device, or that of the policy file.
+
+    Args:
+        options: The options; their cohorts "auto" count as disjoint.
+        table: The devices' custom table, if any.
+
+    Raises:
+        ValueError: If the policy file is none, or does not go with the analysis.
+    """
+    identifier, name, columns = statistics_options.APPROVED[options.analysis]
+    if options.policy:
+        found = policy_file.read(options.policy)
+        approved = found.query_class
+        is_asked = not (options.recipe or options.print_policy)
+        if approved.stream.name != name and not options.table:
+            raise ValueError(
+                f"{options.policy} is about the table {approved.stream.name}; give "
+                f"its rows by --table, or the table {name}"
+            )
+        if is_asked and not approved.fields.issuperset(columns):
+            raise ValueError(
+                f"{options.policy} does not approve what --analysis={options.analysis} "
+                f"reads, {', '.join(columns)} of {name}: {policy_file.told(found)}"
+            )
+        return found
+    is_everybody = options.cohorts == "everybody"
+    queries = options.num_queries
+    if table is not None:
+        identifier, columns = statistics_options.TABLE_IDENTIFIER, (*table.columns,)
+        queries = max(1, len(options.recipe))
     limits = device_policy.Limits(
         aggregate_epsilon=options.epsilon,
-        reports=1 if options.cohorts == "disjoint" else options.num_queries,
+        reports=queries if is_everybody else 1,
         local_epsilon=options.local_epsilon,
     )
-    fields = {"seconds" if options.analysis == "distribution" else "ngrams": limits}
-    if options.analysis == "joint":
+    fields = dict.fromkeys(columns, limits)
+    if table is None and options.analysis == "joint":
         # More sensitive: only the last query may read it.
         fields["age"] = dataclasses.replace(limits, reports=1)
-    composition = device_policy.Composition(options.composition)
-    is_basic = composition is device_policy.Composition.BASIC
-    order = None
-    if composition is device_policy.Composition.RENYI:
-        order = device_policy.renyi_order(options.epsilon, options.delta)
-    return device.Approval(
-        device_policy.Policy(
-            analysis=_IDENTIFIERS[options.analysis],
-            limits=limits,
-            fields=fields,
-            randomizer=shuffling.Randomizer(f"{options.randomizer}_one_hot"),
-            delta=options.delta,
-            composition=composition,
-            slack=None if is_basic else options.delta,
-            cohorts=_COHORTS,
-            order=order,
-        ),
-        verification.QueryClass(events.STREAM, frozenset(fields)),
+    return policy_file.approved(
+        events.STREAM if table is None else table.stream,
+        analysis=identifier,
+        limits=limits,
+        fields=fields,
+        randomizer=options.randomizer,
+        delta=options.delta,
+        composition=options.composition,
+        cohorts=_COHORTS,
+    )
+
+
+def read_table(
+    options: statistics_options.StatisticsOptions,
+    files: population_options.PopulationOptions,
+) -> device_table.DeviceTable | None:
+    """Returns the devices' custom table; None without one.
+
+    Args:
+        options: The options; their policy names the table and its columns.
+        files: The options of the file.
+
+    Raises:
+        ValueError: If the table or the policy cannot be read.
+    """
+    if options.table is None:
+        return None
+    stream = approval_of(options).query_class.stream if options.policy else None
+    return device_table.DeviceTable.read(
+        options.table,
+        name=stream.name if stream else statistics_options.TABLE,
+        types=stream.fields if stream else None,
+        user_column=files.user_column,
+        encoding=files.encoding,
+        max_bad_rows=files.max_bad_rows,
+    )
+
+
+def check_recipes(
+    options: statistics_options.StatisticsOptions,
+    approval: device.Approval,
+    recipes: Sequence[recipe_lib.Recipe],
+) -> None:
+    """Checks that devices will not refuse a recipe.
+
+    Args:
+        options: The options, with the recipes' files.
+        approval: Approval that ships with each device.
+        recipes: The recipes; one without a budget is checked but for that.
+
+    Raises:
+        ValueError: If they will, with what is approved.
+    """
+    errors: list[ValueError] = []
+    for number, recipe in enumerate(recipes):
+        earlier = recipes[:number] if options.cohorts == "everybody" else ()
+        found = device.refusal(approval, recipe, earlier)
+        if found is None and options.devices != "real":
+            table = approval.query_class.stream.name
+            try:
+                vector_fleet.check_plain(recipe.query, table)
+            except ValueError as error:
+                errors.append(error)
+        if found is not None and not options.ask_refused:
+            errors.append(
+                RefusedRecipeError(
+                    f"{options.recipe[number]}: devices would refuse it: "
+                    f"{found}; {policy_file.told(approval)}. --policy=FILE approves "
+                    "other things; a recipe without privacyBudget gets one that fits"
+                )
+            )
+    fields_lib.raise_all(errors)
+
+
+class RefusedRecipeError(ValueError):
+    """Devices would refuse a recipe.
+
+    Attributes:
+        exit_code: The exit code of a program that ends by it.
+    """
+
+    exit_code = 2
+
+
+def resolved(
+    options: statistics_options.StatisticsOptions,
+    num_devices: int,
+    recipes: Sequence[recipe_lib.Recipe] = (),
+) -> statistics_options.StatisticsOptions:
+    """Returns the options with the population's cohorts in the place of "auto"."""
+    if options.cohorts != "auto":
+        return options
+    setting = setting_of(options, num_devices, recipes).with_best_cohorts()
+    is_everybody = setting.is_everybody
+    if any(recipe.has_budget for recipe in recipes):
+        largest = max(recipe.minimum_cohort for recipe in recipes)
+        is_everybody = largest > num_devices // len(recipes)
+    cohorts = "everybody" if is_everybody else "disjoint"
+    return dataclasses.replace(options, cohorts=cohorts)
+
+
+def setting_of(
+    options: statistics_options.StatisticsOptions,
+    num_devices: int,
+    recipes: Sequence[recipe_lib.Recipe] = (),
+) -> sizing.Setting:
+    """Returns the setting that says how many holders a value needs."""
+    limits = policy_file.read(options.policy).policy if options.policy else None
+    policy = limits or approval_of(dataclasses.replace(options, table=None)).policy
+    queries = len(recipes) or options.num_queries
+    is_everybody = options.cohorts == "everybody"
+    epsilon = policy.limits.aggregate_epsilon
+    budgets = [recipe for recipe in recipes if recipe.has_budget]
+    if budgets:
+        epsilon = min(recipe.aggregate_epsilon for recipe in budgets)
+        epsilon *= queries if is_everybody else 1
+        local = min(recipe.local_epsilon for recipe in budgets)
+        policy = dataclasses.replace(
+            policy, limits=dataclasses.replace(policy.limits, local_epsilon=local)
+        )
+    return sizing.Setting(
+        num_devices,
+        queries,
+        is_everybody,
+        epsilon,
+        policy,
+        options.drop_out,
+        float(special.ndtri(1 - options.false_positive_chance)),
+    )
+
+
+def _with_budget(
+    approval: device.Approval,
+    recipe: recipe_lib.Recipe,
+    queries: int,
+    cohort_size: int,
+) -> recipe_lib.Recipe:
+    """Returns a recipe with the largest budget that devices allow, if it has none."""
+    if recipe.has_budget:
+        return recipe
+    policy = approval.policy
+    with verification.Sandbox(approval.query_class) as sandbox:
+        try:
+            read = approval.verify(recipe, sandbox)
+        except device.RecipeRefusedError:  # whatever its budget
+            return dataclasses.replace(
+                recipe, local_units=1, aggregate_units=1, minimum_cohort=2
+            )
+    limits = [policy.limits, *(policy.fields[name] for name in read)]
+    tightest = device_policy.Limits(
+        aggregate_epsilon=min(each.aggregate_epsilon for each in limits),
+        reports=min(each.reports for each in limits),
+        local_epsilon=min(each.local_epsilon for each in limits),
+    )
+    epsilon = analysis.query_epsilon(
+        dataclasses.replace(policy, limits=tightest), queries, cohort_size
+    )
+    local_units, minimum = analysis.report_budget(
+        policy.randomizer, policy.delta, tightest.local_epsilon, epsilon, cohort_size
+    )
+    return dataclasses.replace(
+        recipe,
+        local_units=local_units,
+        aggregate_units=device_policy.units_of(epsilon, "epsilon"),
+        minimum_cohort=minimum,
     )
 
 
 def prepare(
     options: statistics_options.StatisticsOptions,
-    text: client_text.ClientText,
-    vocabulary: vocabulary_lib.Vocabulary,
-    seed: int,
+    stored: events.NGramEvents | device_table.DeviceTable,
+    fingerprint: str,
     recipes: Sequence[recipe_lib.Recipe] = (),
 ) -> Prepared:
-    """Prepares a run.
+    """Prepares a run that can find something.
 
     Args:
         options: The options of the analysis.
-        text: Text that the devices' owners typed.
-        vocabulary: Vocabulary of the text: the known words.
-        seed: Seed of the events' synthetic parts.
+        stored: Contents of the devices.
+        fingerprint: Fingerprint of the typed text, or of the table.
         recipes: Custom recipes, if any.
 
     Raises:
-        ValueError: If there are too few devices, or vectorised ones cannot answer a
-            recipe.
+        ValueError: If there are too few devices, they would refuse a recipe, or
+            vectorised ones cannot answer it.
     """
-    stored = events.NGramEvents.of(text, vocabulary, options.ngram_words, seed)
-    return Prepared(algorithm_of(options, stored, text.fingerprint, recipes), stored)
+    options = resolved(options, stored.num_devices, recipes)
+    setting = setting_of(options, stored.num_devices, recipes)
+    if not recipes or not all(recipe.has_budget for recipe in recipes):
+        setting.check()
+    algorithm = algorithm_of(options, stored, fingerprint, recipes)
+    if isinstance(algorithm, custom_recipes.CustomRecipes):
+        check_recipes(options, algorithm.approval, algorithm.recipes)
+        cohort = algorithm.plan.sampler.cohort_size
+        for path, recipe in zip(options.recipe, algorithm.recipes, strict=False):
+            if recipe.minimum_cohort > cohort and not options.ask_refused:
+                raise RefusedRecipeError(
+                    f"{path}: minimumCohort is {recipe.minimum_cohort:,}, and a query "
+                    f"is asked of {cohort:,} of {stored.num_devices:,} devices, so "
+                    "that no sum would be released; without privacyBudget a recipe "
+                    "gets one that fits"
+                )
+    return Prepared(algorithm, stored, setting)
 
 
 def algorithm_of(
     options: statistics_options.StatisticsOptions,
-    stored: events.NGramEvents,
+    stored: events.NGramEvents | device_table.DeviceTable,
     fingerprint: str,
     recipes: Sequence[recipe_lib.Recipe] = (),
 ) -> analysis.Analysis[Any]:
@@ -143,7 +340,9 @@ def algorithm_of(
     Raises:
         ValueError: See `prepare`.
     """
-    approval = approval_of(options)
+    options = resolved(options, stored.num_devices, recipes)
+    table = stored if isinstance(stored, device_table.DeviceTable) else None
+    approval = approval_of(options, table)
     devices: fleet.Fleet
     if options.devices == "real":
         aggregator: aggregation.Aggregator = aggregation.SecureSum()
@@ -152,9 +351,6 @@ def algorithm_of(
         devices = fleet.DeviceFleet(approval, stored, aggregator)
     else:
         devices = vector_fleet.VectorFleet(approval, stored)
-    for recipe in recipes:
-        if options.devices != "real" and device.told(approval, recipe) is None:
-            vector_fleet.check_plain(recipe.query)
     num, queries = stored.num_devices, len(recipes) or options.num_queries
     sampler: plan_lib.Sampler
     if options.cohorts == "disjoint":
@@ -170,6 +366,11 @@ def algorithm_of(
         "drop_out": options.drop_out,
     }
     if recipes:
+        expected = analysis.reports_expected(sampler.cohort_size, options.drop_out)
+        asked = 1 if options.cohorts == "disjoint" else queries
+        recipes = [
+            _with_budget(approval, recipe, asked, expected) for recipe in recipes
+        ]
         return custom_recipes.CustomRecipes(*common, recipes=recipes, **named)
     epsilon = analysis.query_epsilon(
         approval.policy,
@@ -184,6 +385,8 @@ def algorithm_of(
             epsilon=epsilon,
             **named,
         )
+    if not isinstance(stored, events.NGramEvents):
+        raise ValueError(f"--analysis={options.analysis} needs words, not a table")
     kind = joint.Joint if options.analysis == "joint" else ngrams.NGrams
     return kind(
         *common,
@@ -209,19 +412,30 @@ def buckets_of(options: statistics_options.StatisticsOptions) -> distribution.Bu
     )
 
 
-def summary(
-    algorithm: analysis.Analysis[Any], options: statistics_options.StatisticsOptions
-) -> str:
-    """Returns a run's plan, in a sentence."""
+def summary(prepared: Prepared) -> str:
+    """Returns a run's plan, in a line."""
+    algorithm, setting = prepared.algorithm, prepared.setting
     first = algorithm.recipe(algorithm.initialize(0))
     if first is None:
         return "Nothing is asked."
     sampler = algorithm.plan.sampler
+    found = ""
+    if setting.holders is not None:
+        found = (
+            f" A value that {setting.holders:,} devices hold ({setting.share:.2%}) is "
+            "found nine times in ten."
+        )
+    is_real = isinstance(algorithm.devices, fleet.DeviceFleet)
+    if is_real and sampler.num_clients > _MANY_DEVICES:
+        found += (
+            " --devices=vectorised makes the same decisions more than 10 times as fast."
+        )
     return (
-        f"{sampler.num_clients:,} devices, {sampler.cohort_size:,} asked a query; "
+        f"{sampler.num_clients:,} devices, {sampler.cohort_size:,} asked a query "
+        f"(--cohorts={'everybody' if setting.is_everybody else 'disjoint'}); "
         f"at most {algorithm.max_rounds} queries with an aggregate epsilon of "
-        f"{first.aggregate_epsilon:g} (delta {options.delta:g}), each of at least "
-        f"{first.minimum_cohort:,} reports with a local epsilon of "
+        f"{first.aggregate_epsilon:g} (delta {algorithm.approval.policy.delta:g}), "
+        f"each of at least {first.minimum_cohort:,} reports with a local epsilon of "
         f"{first.local_epsilon:.4g}. The first is about {first.content.num_cells:,} "
-        "cells."
+        f"cells.{found}"
     )

@@ -28,10 +28,6 @@ _PARTS: dict[type, types.ModuleType] = {
     ngrams.NGrams: ngrams_report,
     custom_recipes.CustomRecipes: recipes_report,
 }
-_ADVICE = (
-    "An answer is found where it stands out of the reports' noise: more devices, a "
-    "larger --epsilon, or fewer cells at once (--num_tokens, --ngram_words) help."
-)
 
 
 def write(
@@ -62,7 +58,9 @@ def write(
     found = part.headline(algorithm, state)
     report.summary(
         found,
-        advice=_ADVICE if found.startswith(("No ", "Nothing")) else "",
+        advice=prepared.setting.best_change(
+            {"epsilon": "an epsilon of", "cohorts": "--cohorts="}
+        ),
         next_command="federated_hh.compare {run} ANOTHER_RUN",
     )
     part.show(report, algorithm, state)
@@ -83,7 +81,7 @@ def write(
     kind = "real" if isinstance(algorithm.devices, fleet.DeviceFleet) else "vectorised"
     report.section("The simulation", covered=False).text(
         f"{prepared.stored.num_devices:,} {kind} devices with "
-        f"{len(prepared.stored.grams):,} events; "
+        f"{prepared.stored.num_events:,} events; "
         f"{directory.metrics()['seconds'].sum():.1f} s of queries."
     )
     report.statement(statement)

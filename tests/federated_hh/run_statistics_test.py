@@ -147,6 +147,7 @@ class RunStatisticsTest(absltest.TestCase):
             "--analysis=joint",
             "--cohorts=everybody",
             "--epsilon=4",
+            "--ask_refused",
             f"--recipe={','.join(map(str, files))}",
         )
         # All were asked; the first without an answer is the error.

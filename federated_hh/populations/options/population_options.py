@@ -25,6 +25,8 @@ PATH_FLAGS = (
     "initial_model",
     "compare_with",
     "recipe",
+    "policy",
+    "table",
     "training_flagfile",
 )
 CLIENT_LAWS = ("independent", "pitman_yor")

@@ -9,6 +9,9 @@ from federated_hh.statistics.analyses import custom_recipes
 from federated_hh.statistics.recipes import contents, events
 
 _NUM_SHOWN = 40
+_NUM_NAMED = 10
+# Cells that nobody has and the summary counts, on average at most.
+_FALSE_POSITIVES = 0.1
 # Of a table of cells, what is not a field.
 _ESTIMATES = ("cell", "estimate", "stderr", "share")
 
@@ -55,14 +58,27 @@ def headline(
         told = f"Recipe {row.recipe}, {row.cells:,} cells: {row.outcome}"
         if f"histogram_{row.number}" in results:
             table = results[f"histogram_{row.number}"]
-            largest = table.sort_values("estimate", ascending=False).head(3)
+            recipe = algorithm.recipes[row.number - 1]
+            least = algorithm.least_estimate(
+                recipe, row.reports, _FALSE_POSITIVES / row.cells
+            )
+            found = table[table["estimate"] > least].sort_values(
+                "estimate", ascending=False
+            )
+            largest = found.head(_NUM_NAMED)
             fields = largest.columns.difference(_ESTIMATES, sort=False)
-            cells = largest[fields].astype(str).agg(" ".join, axis=1)
-            shares = zip(cells, largest["share"], strict=True)
+            shares = zip(_names(largest[fields]), largest["share"], strict=True)
             named = ", ".join(f"{cell} ({share:.1%})" for cell, share in shares)
-            told += f"; most often {named}"
+            told += f"; {len(found):,} cells stand out of the noise"
+            told += f", first of all {named}" if named else ""
         lines.append(f"{told}.")
     return " ".join(lines)
+
+
+def _names(fields: pd.DataFrame) -> list[str]:
+    """Returns the names of cells, all fields of each."""
+    rows = fields.astype(str).to_numpy().tolist()
+    return [" ".join(row).replace(contents.OOV, "(other)") for row in rows]
 
 
 def plot_histogram(table: pd.DataFrame) -> figure_lib.Figure:

@@ -193,6 +193,19 @@ def told(
 ) -> str | None:
     """Returns the reason of a refusal that an analyst may know; None without refusal.
 
+    See `refusal`.
+    """
+    found = refusal(approval, recipe, earlier)
+    return None if found is None else found.told.value
+
+
+def refusal(
+    approval: Approval,
+    recipe: recipe_lib.Recipe,
+    earlier: Iterable[recipe_lib.Recipe] = (),
+) -> RecipeRefusedError | None:
+    """Returns the refusal of a recipe, as in a device's log; None without refusal.
+
     It follows from the approval, which every device has, and from the recipes so far:
     an analyst could find it out with a device that holds no data.
 
@@ -205,13 +218,22 @@ def told(
         verification.Sandbox(approval.query_class) as sandbox,
         budget.Accountant(approval.policy) as accountant,
     ):
-        reason: Told | None = None
+        found: RecipeRefusedError | None = None
         for one in (*earlier, recipe):
+            found = None
             try:
                 fields = approval.verify(one, sandbox)
             except RecipeRefusedError as error:
-                reason = error.told
+                found = error
                 continue
-            refusal = accountant.charge(0, fields, one)
-            reason = None if refusal is None else Told[f"CHECK_{refusal.check}"]
-    return None if reason is None else reason.value
+            if not one.has_budget:
+                continue
+            refused = accountant.charge(0, fields, one)
+            found = None if refused is None else _of_check(refused)
+    return found
+
+
+def _of_check(refused: budget.Refusal) -> RecipeRefusedError:
+    return RecipeRefusedError(
+        Told[f"CHECK_{refused.check}"], f"check {refused.check}: {refused.reason}"
+    )

@@ -223,6 +223,12 @@ class _GramEncoder(_Encoder):
     def _cells(self, name, kind, places, owners) -> np.ndarray:
         if isinstance(kind, contents.PrefixTree) and name == "ngrams":
             return self._of_grams(kind, self.events.grams[places])
+        if isinstance(kind, contents.TextType) and name == "ngrams":
+            grams, codes = np.unique(
+                self.events.grams[places], axis=0, return_inverse=True
+            )
+            cells = [*map(kind.cell, self.events.texts(grams))]
+            return np.array(cells, np.int64)[codes.reshape(-1)]
         if isinstance(kind, contents.BucketedType) and name != "ngrams":
             numbers = self._numbers(name, places, owners)
             return np.searchsorted(kind.boundaries, numbers, side="right")

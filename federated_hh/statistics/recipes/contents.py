@@ -105,6 +105,53 @@ class BucketedType(DataType):
 
 
 @dataclasses.dataclass(frozen=True)
+class TextType(DataType):
+    """Texts: a bucket for each of some values, which may have blanks.
+
+    Attributes:
+        values: Different texts; a device's value matches in every letter.
+    """
+
+    values: tuple[str, ...]
+
+    @classmethod
+    def of(cls, fields: Mapping[str, Any]) -> "TextType":
+        """Reads it from JSON."""
+        given = _field(fields, "values", ("dataType", "values"))
+        if not isinstance(given, list) or not given:
+            raise ContentError(".values has to be a list that is not empty")
+        for value in given:
+            if not isinstance(value, str) or not value.strip() or value == OOV:
+                raise ContentError(
+                    f".values has {value!r}; it has to have texts that are neither "
+                    f"empty nor {OOV!r}"
+                )
+        _check_distinct(".values", given)
+        return cls(tuple(given))
+
+    @functools.cached_property
+    def _cell_of(self) -> dict[str, int]:
+        return {value: cell for cell, value in enumerate(self.values, start=1)}
+
+    @property
+    def num_cells(self) -> int:
+        """One for each value, and one for all others."""
+        return 1 + len(self.values)
+
+    def cell(self, value: Any) -> int:
+        """Returns the place of the value, from 1."""
+        return self._cell_of.get(value, 0)
+
+    def name(self, cell: int) -> str:
+        """Returns the value."""
+        return self.values[cell - 1] if cell else OOV
+
+    def to_fields(self) -> dict[str, Any]:
+        """Returns its fields in JSON."""
+        return {"dataType": "TextType", "values": list(self.values)}
+
+
+@dataclasses.dataclass(frozen=True)
 class PrefixTree(DataType):
     """Sequences of words: each leaf with each token, the end, or an unknown word.
 
@@ -293,7 +340,11 @@ class Content:
         return fields
 
 
-_TYPES = {"BucketedType": BucketedType.of, "PrefixTree": PrefixTree.of}
+_TYPES = {
+    "BucketedType": BucketedType.of,
+    "PrefixTree": PrefixTree.of,
+    "TextType": TextType.of,
+}
 
 
 def _in_order(
@@ -354,10 +405,14 @@ def _words(name: str, given: Any) -> tuple[str, ...]:
             raise ContentError(
                 f"{name} has {word!r}; it has to have words without white space"
             )
+    _check_distinct(name, given)
+    return tuple(given)
+
+
+def _check_distinct(name: str, given: Sequence[str]) -> None:
     if len(set(given)) < len(given):
         twice = next(word for word in given if given.count(word) > 1)
         raise ContentError(f"{name} has {twice!r} twice")
-    return tuple(given)
 
 
 def _field(fields: Mapping[str, Any], name: str, known: Sequence[str]) -> Any:

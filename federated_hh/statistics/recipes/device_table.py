@@ -21,8 +21,6 @@ from federated_hh.files.population_error import PopulationError
 from federated_hh.populations.readers import bad_rows, opening
 from federated_hh.statistics.recipes import store
 
-# The table's name in queries, unless a policy gives another one.
-NAME = "DeviceTable"
 _DELIMITERS = ",;\t"
 # A leading zero is part of a code, such as a postal code, and makes a text.
 _INTEGER = re.compile(r"[+-]?(0|[1-9][0-9]*)")
@@ -53,7 +51,7 @@ class DeviceTable:
         cls,
         path: str,
         *,
-        name: str = NAME,
+        name: str,
         types: Mapping[str, str] | None = None,
         user_column: str = "user",
         encoding: str = "utf-8",

@@ -129,7 +129,7 @@ class NGramEvents:
             seconds=self.seconds[places],
         )
 
-    def _texts(self, grams: np.ndarray) -> list[str]:
+    def texts(self, grams: np.ndarray) -> list[str]:
         """Returns n-grams as devices store them: words with blanks between them.
 
         Args:
@@ -153,7 +153,7 @@ class NGramEvents:
                 owners[block].tolist(),
                 times[block].tolist(),
                 self.ages[owners[block]].tolist(),
-                self._texts(self.grams[block]),
+                self.texts(self.grams[block]),
                 self.seconds[block].tolist(),
                 strict=True,
             )

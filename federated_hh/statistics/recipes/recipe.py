@@ -8,17 +8,14 @@ and has no meaning.
 """
 
 import dataclasses
-import decimal
 import json
 import pathlib
-from collections.abc import Mapping
 from typing import Any
 
 from federated_hh.privacy.local.device_policy import UNITS
-from federated_hh.statistics.recipes import contents
+from federated_hh.statistics.recipes import checked_json, contents
 
 SCHEMA_FILE = pathlib.Path(__file__).with_name("recipe.schema.json")
-_MOST_EPSILON = 100
 _FIELDS = (
     "recipeIdentifier",
     "version",
@@ -68,6 +65,11 @@ class Recipe:
     minimum_cohort: int
 
     @property
+    def has_budget(self) -> bool:
+        """Whether it says what an answer may cost."""
+        return self.minimum_cohort > 0
+
+    @property
     def local_epsilon(self) -> float:
         """Epsilon of a report."""
         return self.local_units / UNITS
@@ -78,71 +80,77 @@ class Recipe:
         return self.aggregate_units / UNITS
 
     @classmethod
-    def parse(cls, text: str) -> "Recipe":
+    def parse(cls, text: str, may_lack_budget: bool = False) -> "Recipe":
         """Reads a recipe.
 
         Args:
             text: JSON.
+            may_lack_budget: Whether the privacyBudget may be missing; it is 0 then,
+                which no device takes.
 
         Raises:
             RecipeError: If a field is missing, unknown, of another type, out of range
                 or contradicts another; the message names it.
         """
         try:
-            fields = json.loads(
-                text,
-                parse_float=decimal.Decimal,
-                parse_constant=_no_number,
-                object_pairs_hook=_without_repeats,
-            )
-        except RecipeError:
-            raise
-        except (ValueError, RecursionError) as error:
-            raise RecipeError(f"the recipe is no JSON: {error}") from None
-        fields = _object("the recipe", fields, _FIELDS)
+            return cls._of(checked_json.loads("the recipe", text), may_lack_budget)
+        except checked_json.FieldError as error:
+            raise RecipeError(str(error)) from None
+
+    @classmethod
+    def _of(cls, given: Any, may_lack_budget: bool) -> "Recipe":
+        if may_lack_budget and isinstance(given, dict):
+            given = {"privacyBudget": None, **given}
+        fields = checked_json.fields_of("the recipe", given, _FIELDS)
         for name, only in _CONSTANTS.items():
             if fields[name] != only:
                 raise RecipeError(
-                    f"{name} is {_shown(fields[name])}; it has to be {only!r}"
+                    f"{name} is {checked_json.shown(fields[name])}; it has to be "
+                    f"{only!r}"
                 )
-        cohorts = fields["cohorts"]
-        if not isinstance(cohorts, list):
-            raise RecipeError(f"cohorts is {_shown(cohorts)}; it has to be a list")
-        if len({_text("cohorts", name) for name in cohorts}) < len(cohorts):
-            raise RecipeError("cohorts names something twice")
-        budget = _object("privacyBudget", fields["privacyBudget"], _BUDGET)
-        minimum = budget["minimumCohort"]
-        if type(minimum) is not int or not 2 <= minimum < 2**53:
-            raise RecipeError(
-                f"privacyBudget.minimumCohort is {_shown(minimum)}; it has to be a "
-                "whole number of at least 2"
+        local, aggregate, minimum = 0, 0, 0
+        if fields["privacyBudget"] is not None or not may_lack_budget:
+            budget = checked_json.fields_of(
+                "privacyBudget", fields["privacyBudget"], _BUDGET
+            )
+            local, aggregate = (
+                checked_json.millionths(f"privacyBudget.{name}", budget[name])
+                for name in _BUDGET[:2]
+            )
+            minimum = checked_json.integer(
+                "privacyBudget.minimumCohort", budget["minimumCohort"], 2
             )
         try:
             content = contents.Content.of(fields["dataTypeContent"])
         except contents.ContentError as error:
             raise RecipeError(f"dataTypeContent{error}") from None
         return cls(
-            identifier=_text("recipeIdentifier", fields["recipeIdentifier"]),
-            version=_text("version", fields["version"]),
-            analysis=_text("AnalysisIdentifier", fields["AnalysisIdentifier"]),
-            query=_text("query", fields["query"]),
-            cohorts=tuple(cohorts),
+            identifier=checked_json.text(
+                "recipeIdentifier", fields["recipeIdentifier"]
+            ),
+            version=checked_json.text("version", fields["version"]),
+            analysis=checked_json.text(
+                "AnalysisIdentifier", fields["AnalysisIdentifier"]
+            ),
+            query=checked_json.text("query", fields["query"]),
+            cohorts=checked_json.texts("cohorts", fields["cohorts"]),
             content=content,
-            local_units=_units(budget, "localEpsilon"),
-            aggregate_units=_units(budget, "cohortAggregateEpsilon"),
+            local_units=local,
+            aggregate_units=aggregate,
             minimum_cohort=minimum,
         )
 
     @classmethod
-    def read(cls, path: str) -> "Recipe":
-        """Reads a recipe from a file, in UTF-8.
+    def read(cls, path: str, may_lack_budget: bool = False) -> "Recipe":
+        """Reads a recipe from a file, in UTF-8; see `parse`.
 
         Raises:
             RecipeError: See `parse`; or if there is no such file. The message begins
                 with the file.
         """
         try:
-            return cls.parse(pathlib.Path(path).read_text("utf-8"))
+            text = pathlib.Path(path).read_text("utf-8-sig")
+            return cls.parse(text, may_lack_budget)
         except OSError as error:
             raise RecipeError(f"{path}: {error.strerror}") from error
         except ValueError as error:
@@ -168,59 +176,3 @@ class Recipe:
             },
             indent=1,
         )
-
-
-def _units(budget: Mapping[str, Any], name: str) -> int:
-    value = budget[name]
-    if type(value) not in (int, decimal.Decimal):
-        raise RecipeError(
-            f"privacyBudget.{name} is {_shown(value)}; it has to be a number"
-        )
-    # Compared first: a number of a billion digits is none to multiply.
-    if 0 < value <= _MOST_EPSILON:
-        exact = decimal.Decimal(value) * UNITS
-        if exact == exact.to_integral_value():
-            return int(exact)
-    raise RecipeError(
-        f"privacyBudget.{name} is {_shown(value)}; it has to be above 0, at most "
-        f"{_MOST_EPSILON}, and a whole number of millionths"
-    )
-
-
-def _object(name: str, value: Any, fields: tuple[str, ...]) -> Mapping[str, Any]:
-    if not isinstance(value, dict):
-        raise RecipeError(f"{name} is {_shown(value)}; it has to be an object")
-    prefix = "" if name == "the recipe" else f"{name}."
-    for unknown in value.keys() - set(fields):
-        raise RecipeError(
-            f"{prefix}{unknown} is no field of a recipe; those are {', '.join(fields)}"
-        )
-    for missing in [field for field in fields if field not in value]:
-        raise RecipeError(f"{prefix}{missing} is missing")
-    return value
-
-
-def _text(name: str, value: Any) -> str:
-    if not isinstance(value, str) or not value.strip():
-        raise RecipeError(
-            f"{name} is {_shown(value)}; it has to be a text that is not empty"
-        )
-    return value
-
-
-def _shown(value: Any) -> str:
-    shown = str(value) if isinstance(value, decimal.Decimal) else repr(value)
-    return shown if len(shown) <= 60 else f"{shown[:57]}..."
-
-
-def _no_number(name: str) -> Any:
-    raise RecipeError(f"the recipe has {name}, which is no number of JSON")
-
-
-def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    fields = dict(pairs)
-    if len(fields) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise RecipeError(f"{twice} is there twice in one object")
-    return fields

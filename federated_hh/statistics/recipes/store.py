@@ -13,7 +13,7 @@ from typing import Any
 
 from federated_hh.options import checks
 
-_TYPES = ("INTEGER", "REAL", "TEXT")
+TYPES = ("INTEGER", "REAL", "TEXT")
 _OWN = ("device", "time", "rowid", "oid", "_rowid_")
 # Of a text; what queries may do to longer ones would take devices too long.
 MOST_BYTES = 1000
@@ -45,10 +45,10 @@ class EventStream:
         if not self.fields:
             raise ValueError(f"fields of {self.name} is empty; it has to have a field")
         for name, kind in self.fields.items():
-            if kind not in _TYPES:
+            if kind not in TYPES:
                 raise ValueError(
                     f"{name} is of type {kind!r}; it has to be one of "
-                    f"{', '.join(_TYPES)}"
+                    f"{', '.join(TYPES)}"
                 )
         if not self.retention > 0:
             raise ValueError(f"retention is {self.retention} s; it has to be above 0 s")

@@ -25,7 +25,7 @@ class DeviceTableTest(parameterized.TestCase):
         path = pathlib.Path(self.create_tempdir().full_path) / "survey.csv"
         data = text if isinstance(text, bytes) else text.encode()
         path.write_bytes(data)
-        return device_table.DeviceTable.read(str(path), **options)
+        return device_table.DeviceTable.read(str(path), name="DeviceTable", **options)
 
     def test_rows_are_typed_and_of_their_devices(self):
         table = self.read(_CSV)
@@ -61,7 +61,7 @@ class DeviceTableTest(parameterized.TestCase):
         )
         packed = pathlib.Path(self.create_tempdir().full_path) / "survey.csv.gz"
         packed.write_bytes(gzip.compress(_CSV.encode()))
-        table = device_table.DeviceTable.read(str(packed))
+        table = device_table.DeviceTable.read(str(packed), name="DeviceTable")
         self.assertEqual(table.fingerprint, expected)
         self.assertNotEqual(self.read(_CSV.replace("34", "36")).fingerprint, expected)
 

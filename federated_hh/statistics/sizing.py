@@ -1,0 +1,134 @@
+"""Sensible settings for a population of devices: cohorts, holders, the best change."""
+
+import dataclasses
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+from federated_hh.privacy.accounting import answers
+from federated_hh.privacy.dp_ftrl import planning
+from federated_hh.privacy.local import device_policy
+from federated_hh.statistics.analyses import analysis
+
+_MOST_DEVICES = 10**10
+_MOST_EPSILON = 10.0
+# Share of the holders below which three reports a device are worth their cost.
+_WORTH = 0.75
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """Queries to a population.
+
+    Attributes:
+        num_devices: Number of devices.
+        queries: Number of queries, at least 1.
+        is_everybody: Whether each query goes to all devices, or to a cohort of its own.
+        epsilon: Epsilon of all aggregates that a device's reports are in.
+        policy: The devices' policy; its own limit on epsilon is not used.
+        drop_out: Share of the devices that are gone before the sum, in [0, 1).
+        stderrs: Standard errors of an empty cell that a count has to exceed.
+    """
+
+    num_devices: int
+    queries: int
+    is_everybody: bool
+    epsilon: float
+    policy: device_policy.Policy
+    drop_out: float = 0.0
+    stderrs: float = 3.0
+
+    @functools.cached_property
+    def holders(self) -> int | None:
+        """Devices that have to hold a value to be found nine times in ten, or None."""
+        limits = dataclasses.replace(self.policy.limits, aggregate_epsilon=self.epsilon)
+        try:
+            epsilon = self.epsilon
+            if self.is_everybody and self.queries > 1:
+                limits = dataclasses.replace(limits, reports=self.queries)
+                policy = dataclasses.replace(
+                    self.policy, limits=limits, fields={"": limits}
+                )
+                epsilon = analysis.query_epsilon(policy, self.queries, self.num_devices)
+            rows = answers.statistics(
+                population=analysis.reports_expected(self.num_devices, self.drop_out),
+                epsilon=epsilon,
+                delta=self.policy.delta,
+                local_epsilon=limits.local_epsilon,
+                num_queries=1 if self.is_everybody else self.queries,
+                randomizer=self.policy.randomizer.value,
+                min_standard_errors=self.stderrs,
+            )
+        except ValueError:  # such as a cohort of less than two devices
+            return None
+        found = rows[0]["value"]
+        return found if isinstance(found, int) else None
+
+    @property
+    def share(self) -> float:
+        """Share of the devices that have to hold a value; 2 where none will do."""
+        return 2.0 if self.holders is None else self.holders / self.num_devices
+
+    def with_best_cohorts(self) -> "Setting":
+        """Returns the setting with the cohorts that need much fewer holders."""
+        disjoint = dataclasses.replace(self, is_everybody=False)
+        everybody = dataclasses.replace(self, is_everybody=True)
+        is_better = everybody.share < _WORTH * disjoint.share
+        return everybody if self.queries > 1 and is_better else disjoint
+
+    def check(self) -> None:
+        """Raises `ValueError` where no value can be found, with what it would take."""
+        if self.holders is not None:
+            return
+        least = planning.smallest(
+            lambda num: dataclasses.replace(self, num_devices=num).holders is not None,
+            self.num_devices,
+            _MOST_DEVICES,
+        )
+        enough = planning.smallest(
+            lambda tenths: (
+                dataclasses.replace(self, epsilon=tenths / 10).holders is not None
+            ),
+            int(10 * self.epsilon) + 1,
+            int(10 * _MOST_EPSILON),
+        )
+        ways = [] if least is None else [f"at least {least:,} devices"]
+        ways += [] if enough is None else [f"an epsilon of {enough / 10:g}"]
+        raise ValueError(
+            f"{self.num_devices:,} devices cannot answer {self.queries} queries at an "
+            f"epsilon of {self.epsilon:g} (delta {self.policy.delta:g}): a value that "
+            "all of them hold would not stand out of the noise; it takes "
+            f"{' or '.join(ways) or 'another delta'}"
+        )
+
+    def best_change(self, names: Mapping[str, str]) -> str:
+        """Returns the change that lowers the holders' share the most, in a sentence.
+
+        Args:
+            names: Name for a reader of `epsilon` and of `cohorts`.
+        """
+        changes: dict[str, dict[str, Any]] = {
+            f"twice the devices ({2 * self.num_devices:,})": {
+                "num_devices": 2 * self.num_devices
+            },
+        }
+        if 2 * self.epsilon <= _MOST_EPSILON:
+            changes[f"{names['epsilon']} {2 * self.epsilon:g}"] = {
+                "epsilon": 2 * self.epsilon
+            }
+        if self.queries > 1 and not self.is_everybody:
+            changes[f"{names['cohorts']}everybody"] = {"is_everybody": True}
+        settings = {
+            name: dataclasses.replace(self, **change)
+            for name, change in changes.items()
+        }
+        name = min(settings, key=lambda name: settings[name].share)
+        best = settings[name]
+        if best.holders is None or self.holders is None or best.share >= self.share:
+            return ""
+        return (
+            f"Found nine times in ten: a value that {self.holders:,} of "
+            f"{self.num_devices:,} devices hold ({self.share:.2%}). {name[0].upper()}"
+            f"{name[1:]} would help most of {len(changes)} changes computed: "
+            f"{best.holders:,} of {best.num_devices:,} ({best.share:.2%})."
+        )
