@@ -16,8 +16,8 @@ _PROGRAM = program_flags.Program(
     ((StatisticsOptions, "The questions"), LanguageOptions),
     "sentences",
     first=(
-        *("population", "table", "analysis", "strategy", "recipe", "policy"),
-        *("epsilon", "local_epsilon", "delta", "cohorts", "output_dir", "resume"),
+        *("population", "table", "analysis", "recipe", "policy", "epsilon"),
+        *("delta", "cohorts", "output_dir", "resume"),
     ),
     defaults={"empty_clients": "drop"},
     replaced_by="table",

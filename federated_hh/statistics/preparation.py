@@ -263,8 +263,14 @@ def _with_budget(
         try:
             read = approval.verify(recipe, sandbox)
         except device.RecipeRefusedError:  # whatever its budget
+            limit = policy.limits
             return dataclasses.replace(
-                recipe, local_units=1, aggregate_units=1, minimum_cohort=2
+                recipe,
+                local_units=device_policy.units_of(limit.local_epsilon, "epsilon"),
+                aggregate_units=device_policy.units_of(
+                    limit.aggregate_epsilon, "epsilon"
+                ),
+                minimum_cohort=2,
             )
     limits = [policy.limits, *(policy.fields[name] for name in read)]
     tightest = device_policy.Limits(
@@ -422,8 +428,8 @@ def summary(prepared: Prepared) -> str:
     found = ""
     if setting.holders is not None:
         found = (
-            f" A value that {setting.holders:,} devices hold ({setting.share:.2%}) is "
-            "found nine times in ten."
+            f" A value that {setting.holders:,} devices report ({setting.share:.2%}) "
+            "is found nine times in ten."
         )
     is_real = isinstance(algorithm.devices, fleet.DeviceFleet)
     if is_real and sampler.num_clients > _MANY_DEVICES:

@@ -58,7 +58,9 @@ def write(
     found = part.headline(algorithm, state)
     report.summary(
         found,
-        advice=prepared.setting.best_change(
+        advice=""
+        if prepared.complaints(state)
+        else prepared.setting.best_change(
             {"epsilon": "an epsilon of", "cohorts": "--cohorts="}
         ),
         next_command="federated_hh.compare {run} ANOTHER_RUN",

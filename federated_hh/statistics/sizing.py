@@ -40,7 +40,10 @@ class Setting:
 
     @functools.cached_property
     def holders(self) -> int | None:
-        """Devices that have to hold a value to be found nine times in ten, or None."""
+        """Devices that must report a value so that it is found nine times in ten.
+
+        None where all devices are too few.
+        """
         limits = dataclasses.replace(self.policy.limits, aggregate_epsilon=self.epsilon)
         try:
             epsilon = self.epsilon
@@ -66,7 +69,7 @@ class Setting:
 
     @property
     def share(self) -> float:
-        """Share of the devices that have to hold a value; 2 where none will do."""
+        """Share of the devices that must report a value; 2 where none will do."""
         return 2.0 if self.holders is None else self.holders / self.num_devices
 
     def with_best_cohorts(self) -> "Setting":
@@ -128,7 +131,7 @@ class Setting:
             return ""
         return (
             f"Found nine times in ten: a value that {self.holders:,} of "
-            f"{self.num_devices:,} devices hold ({self.share:.2%}). {name[0].upper()}"
+            f"{self.num_devices:,} devices report ({self.share:.2%}). {name[0].upper()}"
             f"{name[1:]} would help most of {len(changes)} changes computed: "
             f"{best.holders:,} of {best.num_devices:,} ({best.share:.2%})."
         )

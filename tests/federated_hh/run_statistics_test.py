@@ -158,8 +158,106 @@ class RunStatisticsTest(absltest.TestCase):
         self.assertLen(outcomes, len(changes))
         for outcome, (_, expected) in zip(outcomes, changes, strict=True):
             self.assertIn(expected, outcome)
+        # The refused ones cost nothing: the first, and the one with too few reports.
+        privacy = json.loads((path / "privacy.json").read_text())
+        self.assertEqual(privacy["guarantees"][0]["epsilon"], 1.0)
+        self.assertEqual(privacy["guarantees"][1]["epsilon"], 4.0)
         self.assertLen(tables.read(path / "histogram_1.csv"), 272)
         self.assertTrue((path / "histogram_1.png").exists())
+
+    def table(self):
+        """Writes a table of 400 users, and a question to them."""
+        cities = [*["Oslo"] * 6, *["New York"] * 3, ""]
+        rows = [f"u{i};{20 + i % 50};{cities[i % 10]}" for i in range(400)]
+        table = self.scratch / "survey.csv"
+        table.write_text("user;age;city\n" + "\n".join(rows) + "\n")
+        recipe = json.loads(_FIGURE_4.read_text()) | {
+            "AnalysisIdentifier": "org.example.insights.device-table",
+            "query": "select city from DeviceTable",
+            "cohorts": [],
+            "dataTypeContent": {
+                "city": {"dataType": "TextType", "values": ["Oslo", "New York", "X"]}
+            },
+        }
+        del recipe["privacyBudget"]
+        return table, recipe
+
+    def ask(self, recipe, *flags):
+        file = self.scratch / "question.json"
+        file.write_text(json.dumps(recipe))
+        return _run(f"--recipe={file}", self.cache, *flags)
+
+    def test_a_question_of_ones_own(self):
+        table, recipe = self.table()
+        for devices in ("real", "vectorised"):
+            path = self.scratch / devices
+            done = self.ask(
+                recipe,
+                f"--table={table}",
+                f"--devices={devices}",
+                "--epsilon=4",
+                f"--output_dir={path}",
+            )
+            self.assertEqual(done.returncode, 0, done.stderr)
+            histogram = tables.read(path / "histogram_1.csv").set_index("city")
+            for city, share in (("Oslo", 0.6), ("New York", 0.3), ("OOV", 0.1)):
+                row = histogram.loc[city]
+                self.assertLess(
+                    abs(row["share"] - share), 5 * row["stderr"] / row["estimate"]
+                )
+            self.assertRegex(done.stdout, r"first of all Oslo \([0-9.]+%\), New York")
+            self.assertIn("would help most", done.stdout)
+            self.assertIn("400 devices, 400 asked a query", done.stderr)
+            # The rows are somebody's.
+            self.assertIn("The key of secret draws", done.stderr)
+        policy = self.scratch / "policy.json"
+        printed = _run(f"--table={table}", "--print_policy", self.cache)
+        self.assertEqual(printed.returncode, 0, printed.stderr)
+        fields = json.loads(printed.stdout)
+        del fields["columns"]["city"]
+        fields["AnalysisIdentifier"] = "com.example.survey"
+        policy.write_text(json.dumps(fields))
+        both = (f"--table={table}", f"--policy={policy}")
+        done = self.ask(recipe, *both, f"--output_dir={self.scratch / 'none'}")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("insights.device-table is not approved", done.stderr)
+        self.assertIn("com.example.survey and the columns age (INTEGER)", done.stderr)
+        recipe["AnalysisIdentifier"] = "com.example.survey"
+        done = self.ask(recipe, *both, f"--output_dir={self.scratch / 'none'}")
+        self.assertIn("no such column: city", done.stderr)
+        bucketed = {"dataType": "BucketedType", "boundaries": [0, 45]}
+        recipe |= {
+            "query": "select max(age) as age from DeviceTable",
+            "dataTypeContent": {"age": bucketed},
+        }
+        path = self.scratch / "policy"
+        done = self.ask(recipe, *both, f"--output_dir={path}")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        done = self.ask(recipe, *both, "--devices=vectorised")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("'select ... from DeviceTable'", done.stderr)
+
+    def test_refusals_come_before_the_population(self):
+        recipe = json.loads(_FIGURE_4.read_text())
+        path = self.scratch / "refused"
+        flags = ("--num_clients=3000", f"--output_dir={path}")
+        for changes, message in (
+            ({}, "keyboard-ngrams-age is not approved"),
+            ({"version": "7"}, "version 7 of recipes is not known"),
+        ):
+            done = self.ask(recipe | changes, *flags)
+            self.assertEqual(done.returncode, 2)
+            last = done.stderr.splitlines()[-1]
+            self.assertIn(message, last)
+            self.assertIn("columns ngrams (TEXT) of the table KeyboardNGrams", last)
+            self.assertFalse(path.exists())
+            self.assertFalse((self.scratch / "cache").exists())
+        done = self.ask(recipe, *flags, "--ask_refused", *_SMALL)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("Privacy: epsilon 0 at delta 0", done.stdout)
+        privacy = json.loads((path / "privacy.json").read_text())
+        spent = [(g["epsilon"], g["delta"]) for g in privacy["guarantees"]]
+        self.assertEqual(spent, [(0, 0), (0, 0)])
 
     def test_files_that_are_no_recipes_are_one_line(self):
         figure = json.loads(_FIGURE_4.read_text())
@@ -188,6 +286,24 @@ class RunStatisticsTest(absltest.TestCase):
             (("--drop_out=0.1",), "--aggregation=two_servers"),
             (("--aggregation=two_servers", "--drop_out=1"), "--drop_out"),
             ((*_SMALL, self.cache, "--show_device_log=3000"), "--show_device_log"),
+            (("--num_clients=30", self.cache), "30 devices cannot answer"),
+            (("--table=x.csv",), "needs --recipe"),
+            (("--policy=/no/such",), "/no/such: No such file"),
+            (("--policy=x", "--epsilon=2"), "does not go with --policy"),
+            (
+                (f"--recipe={_FIGURE_4}", "--table=x.csv", "--population=y.csv"),
+                "--population=",
+            ),
+            (
+                (
+                    *_SMALL,
+                    self.cache,
+                    "--analysis=joint",
+                    "--local_epsilon=4",
+                    f"--recipe={_FIGURE_4}",
+                ),
+                "minimumCohort is 19,000, and a query is asked of",
+            ),
         ):
             done = _run(*flags, f"--output_dir={self.scratch / 'bad'}")
             self.assertNotEqual(done.returncode, 0)

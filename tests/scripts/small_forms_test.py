@@ -72,6 +72,10 @@ def _write_texts(folder: pathlib.Path) -> None:
         json.dumps({"user": f"v{u}", "text": " ".join(t.split()[::-1])}) + "\n"
         for u, t in pairs
     )
+    page = (_ROOT / "docs/guide/custom_question.md").read_text()
+    question = page.partition("```json\n")[2].partition("```")[0]
+    cities = ["Oslo", "New York", ""]
+    survey = "".join(f"u{i},{15 + i % 60},{cities[i % 3]}\n" for i in range(300))
     words = "\n".join(_SENTENCE.split()) + "\n"
     contents = {
         "posts.csv": plain,
@@ -85,6 +89,8 @@ def _write_texts(folder: pathlib.Path) -> None:
         "posts.jsonl": lines,
         "blogs.jsonl.xz": others,
         "training.1600000.processed.noemoticon.csv": tweets,
+        "survey.csv": f"user,age,city\n{survey}",
+        "question.json": question,
         "dictionary.txt": words,
         "american-english-huge.txt.xz": words,
         "counts.txt.gz": "".join(f"{u}\tthe\t3\n{u}\tand\t2\n" for u in users),
@@ -273,12 +279,16 @@ class SmallFormsTest(parameterized.TestCase):
                 record = self.scratch / "DIR" / "run.json"
                 ended = json.loads(record.read_text()) | {"status": "running"}
                 record.write_text(json.dumps(ended))
+            ends = '"composition"' if "--print_policy" in arguments else "\nReport: "
             with self.subTest(" ".join([program, *arguments])):
                 if program == "federated_hh.run_triehh" and _reads_a_file(arguments):
                     # What comes after its text is read, the demo's run has.
                     self.run_small(program, *arguments, is_begun_only=True)
                     continue
-                self.assertIn("\nReport: ", self.run_small(program, *arguments))
+                said = self.run_small(program, *arguments)
+                self.assertIn(ends, said)
+            if "--print_policy" in arguments:
+                (self.scratch / "policy.json").write_text(said)
         self.check_next_commands()
         self.check_pages()
 

@@ -51,6 +51,17 @@ class FleetEdgesTest(parameterized.TestCase):
             self.assertEqual(found.tolist(), [cells[i] for i in some])
         return cells
 
+    def test_texts_of_n_grams_are_what_devices_store(self):
+        stored = cases.stored(300)
+        texts = [row[3] for row in stored.rows()][:20]
+        values = sorted({*texts, "i went", "no such words"})
+        recipe = cases.recipe(
+            query="select ngrams from KeyboardNGrams",
+            dataTypeContent={"ngrams": {"dataType": "TextType", "values": values}},
+        )
+        for chance in (0.0, 0.7):
+            self.assertGreater(len(set(self.cells(stored, recipe, chance))), 5)
+
     @parameterized.parameters(
         ((0,),), ((3,),), ((7,),), ((0, 1, 4, 6, 7),), (range(8),)
     )

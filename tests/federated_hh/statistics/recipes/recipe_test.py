@@ -31,6 +31,26 @@ _BAD = {
     "no_number": ({_BOUNDARIES: [20, "30"]}, "age.boundaries", True),
     "huge": ({_BOUNDARIES: [10**400]}, "age.boundaries", False),
     "type": ({"dataTypeContent__age__dataType": "Number"}, "age.dataType", True),
+    "text_twice": (
+        {"dataTypeContent": {"city": {"dataType": "TextType", "values": ["a", "a"]}}},
+        "city.values has 'a' twice",
+        True,
+    ),
+    "text_empty": (
+        {"dataTypeContent": {"city": {"dataType": "TextType", "values": [" "]}}},
+        "city.values has ' '",
+        True,
+    ),
+    "no_texts": (
+        {"dataTypeContent": {"city": {"dataType": "TextType", "values": []}}},
+        "city.values",
+        True,
+    ),
+    "text_of_a_cell": (
+        {"dataTypeContent": {"city": {"dataType": "TextType", "values": ["OOV"]}}},
+        "'OOV'",
+        False,
+    ),
     "field": ({"dataTypeContent__age__step": 1}, "age.step", True),
     "no_root": ({_TREE: {"i": ["went"]}}, "ngrams.tree", True),
     "not_a_token": ({_TREE: {"root": ["you"]}}, "'you'", False),
@@ -185,6 +205,26 @@ class RecipeTest(parameterized.TestCase):
         with self.assertRaisesRegex(recipe_lib.RecipeError, "cells"):
             cases.recipe(**changes)
         self.assertGreater(600_001 * 34, contents.MOST_CELLS)
+
+    def test_texts_are_cells_and_come_back(self):
+        values = ["New York", "東京"]
+        given = {"city": {"dataType": "TextType", "values": values}}
+        recipe = cases.recipe(dataTypeContent=given)
+        kind = recipe.content.types["city"]
+        found = [*values, "new york", "New", None, 5]
+        self.assertEqual([kind.cell(value) for value in found], [1, 2, 0, 0, 0, 0])
+        names = [recipe.content.names(cell)["city"] for cell in range(3)]
+        self.assertEqual(names, ["OOV", *values])
+        self.assertEqual(recipe_lib.Recipe.parse(recipe.to_json()), recipe)
+
+    def test_a_budget_may_be_left_to_the_population(self):
+        fields = dict(cases.FIGURE_4)
+        del fields["privacyBudget"]
+        recipe = recipe_lib.Recipe.parse(json.dumps(fields), may_lack_budget=True)
+        self.assertFalse(recipe.has_budget)
+        self.assertTrue(cases.recipe().has_budget)
+        with self.assertRaisesRegex(recipe_lib.RecipeError, "localEpsilon"):
+            recipe_lib.Recipe.parse(recipe.to_json(), may_lack_budget=True)
 
     def test_schema_takes_the_figure(self):
         schema = json.loads(recipe_lib.SCHEMA_FILE.read_text())

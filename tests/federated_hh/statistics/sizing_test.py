@@ -1,0 +1,99 @@
+"""Tests of the settings that follow from a population of devices."""
+
+import dataclasses
+import re
+
+import numpy as np
+from absl.testing import absltest, parameterized
+
+from federated_hh.statistics import options as statistics_options
+from federated_hh.statistics import preparation
+from federated_hh.statistics.analyses import analysis
+from federated_hh.statistics.devices import device
+from tests.federated_hh.statistics import cases
+
+_NAMES = {"epsilon": "an epsilon of", "cohorts": "--cohorts="}
+
+
+def _setting(num_devices, **changes):
+    options = statistics_options.StatisticsOptions(**changes)
+    return preparation.setting_of(options, num_devices)
+
+
+class SizingTest(parameterized.TestCase):
+    @parameterized.parameters(
+        (1000, "disjoint"), (100_000, "everybody"), (10_000_000, "everybody")
+    )
+    def test_cohorts_follow_from_the_population(self, num_devices, expected):
+        options = statistics_options.StatisticsOptions()
+        found = preparation.resolved(options, num_devices)
+        self.assertEqual(found.cohorts, expected)
+        disjoint, everybody = (
+            dataclasses.replace(_setting(num_devices), is_everybody=is_everybody)
+            for is_everybody in (False, True)
+        )
+        is_worth = everybody.holders < 0.75 * disjoint.holders
+        self.assertEqual(is_worth, expected == "everybody")
+        given = dataclasses.replace(options, cohorts="disjoint")
+        self.assertEqual(preparation.resolved(given, num_devices), given)
+
+    def test_one_query_goes_to_everybody_at_once(self):
+        options = statistics_options.StatisticsOptions(strategy="static")
+        self.assertEqual(preparation.resolved(options, 10**6).cohorts, "disjoint")
+
+    def test_a_recipes_minimum_cohort_decides(self):
+        options = statistics_options.StatisticsOptions()
+        for minimum, expected in ((500, "disjoint"), (501, "everybody")):
+            recipe = cases.recipe(privacyBudget__minimumCohort=minimum)
+            found = preparation.resolved(options, 1000, [recipe, recipe])
+            self.assertEqual(found.cohorts, expected)
+
+    @parameterized.parameters(300, 20_000)
+    def test_as_many_holders_are_found_nine_times_in_ten(self, num_devices):
+        setting = dataclasses.replace(_setting(num_devices), queries=1)
+        policy = setting.policy
+        local_units, _ = analysis.report_budget(
+            policy.randomizer, policy.delta, 6.0, setting.epsilon, num_devices
+        )
+        recipe = dataclasses.replace(cases.recipe(), local_units=local_units)
+        randomizer = device.randomizer_of(policy, recipe)
+        own = float(randomizer.own_probability)
+        other = float(randomizer.other_probability)
+        generator = np.random.default_rng(1)
+        holders, trials = setting.holders, 20_000
+        ones = generator.binomial(holders, own, trials)
+        ones += generator.binomial(num_devices - holders, other, trials)
+        empty = np.sqrt(num_devices * other * (1 - other)) / (own - other)
+        found = randomizer.estimate(ones, num_devices) >= setting.stderrs * empty
+        self.assertAlmostEqual(found.mean(), 0.9, delta=0.03)
+
+    def test_too_few_devices_are_refused_with_what_it_takes(self):
+        small = _setting(30)
+        with self.assertRaisesRegex(ValueError, "30 devices cannot answer") as caught:
+            small.check()
+        text = str(caught.exception)
+        least = int(re.search(r"at least ([0-9]+) devices", text)[1])
+        dataclasses.replace(small, num_devices=least).check()
+        with self.assertRaises(ValueError):
+            dataclasses.replace(small, num_devices=least - 1).check()
+        epsilon = float(re.search(r"an epsilon of ([0-9.]+)$", text)[1])
+        dataclasses.replace(small, epsilon=epsilon).check()
+
+    @parameterized.parameters(1000, 100_000)
+    def test_the_best_change_is_computed(self, num_devices):
+        setting = _setting(num_devices)
+        text = setting.best_change(_NAMES)
+        told, best = (float(found) for found in re.findall(r"\(([0-9.]+)%\)", text))
+        self.assertAlmostEqual(told, 100 * setting.share, delta=0.006)
+        others = [
+            dataclasses.replace(setting, num_devices=2 * num_devices),
+            dataclasses.replace(setting, epsilon=2.0),
+            dataclasses.replace(setting, is_everybody=True),
+        ]
+        expected = min(100 * other.share for other in others)
+        self.assertAlmostEqual(best, expected, delta=0.006)
+        self.assertLess(best, told)
+
+
+if __name__ == "__main__":
+    absltest.main()
