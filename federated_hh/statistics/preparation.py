@@ -1,7 +1,7 @@
 """The devices and the analysis of a run of interactive statistics, from its options."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import pandas as pd
@@ -210,8 +210,9 @@ def resolved(
     """Returns the options with the population's cohorts in the place of "auto"."""
     if options.cohorts != "auto":
         return options
-    setting = setting_of(options, num_devices, recipes).with_best_cohorts()
-    is_everybody = setting.is_everybody
+    setting = setting_of(options, num_devices, recipes)
+    is_allowed = not options.policy or setting.policy.limits.reports >= setting.queries
+    is_everybody = is_allowed and setting.with_best_cohorts().is_everybody
     if any(recipe.has_budget for recipe in recipes):
         largest = max(recipe.minimum_cohort for recipe in recipes)
         is_everybody = largest > num_devices // len(recipes)
@@ -227,6 +228,7 @@ def setting_of(
     """Returns the setting that says how many holders a value needs."""
     limits = policy_file.read(options.policy).policy if options.policy else None
     policy = limits or approval_of(dataclasses.replace(options, table=None)).policy
+    policy = _of_analysis(options, policy)
     queries = len(recipes) or options.num_queries
     is_everybody = options.cohorts == "everybody"
     epsilon = policy.limits.aggregate_epsilon
@@ -247,6 +249,39 @@ def setting_of(
         options.drop_out,
         float(special.ndtri(1 - options.false_positive_chance)),
     )
+
+
+def _tightest(
+    policy: device_policy.Policy, columns: Iterable[str], once: Collection[str] = ()
+) -> device_policy.Policy:
+    """Returns a policy whose limits hold for some columns too.
+
+    Args:
+        policy: The policy.
+        columns: Columns that every query may read.
+        once: Those that a single query reads.
+    """
+    limits = [policy.limits, *(policy.fields[name] for name in columns)]
+    often = [policy.limits]
+    often += [policy.fields[name] for name in columns if name not in once]
+    return dataclasses.replace(
+        policy,
+        limits=device_policy.Limits(
+            aggregate_epsilon=min(each.aggregate_epsilon for each in limits),
+            reports=min(each.reports for each in often),
+            local_epsilon=min(each.local_epsilon for each in limits),
+        ),
+    )
+
+
+def _of_analysis(
+    options: statistics_options.StatisticsOptions, policy: device_policy.Policy
+) -> device_policy.Policy:
+    """Returns a policy with the limits of the columns that the analysis reads."""
+    if options.recipe:
+        return policy
+    columns = statistics_options.APPROVED[options.analysis][2]
+    return _tightest(policy, columns, once=("age",))
 
 
 def _with_budget(
@@ -272,17 +307,14 @@ def _with_budget(
                 ),
                 minimum_cohort=2,
             )
-    limits = [policy.limits, *(policy.fields[name] for name in read)]
-    tightest = device_policy.Limits(
-        aggregate_epsilon=min(each.aggregate_epsilon for each in limits),
-        reports=min(each.reports for each in limits),
-        local_epsilon=min(each.local_epsilon for each in limits),
-    )
-    epsilon = analysis.query_epsilon(
-        dataclasses.replace(policy, limits=tightest), queries, cohort_size
-    )
+    tightest = _tightest(policy, read)
+    epsilon = analysis.query_epsilon(tightest, queries, cohort_size)
     local_units, minimum = analysis.report_budget(
-        policy.randomizer, policy.delta, tightest.local_epsilon, epsilon, cohort_size
+        policy.randomizer,
+        policy.delta,
+        tightest.limits.local_epsilon,
+        epsilon,
+        cohort_size,
     )
     return dataclasses.replace(
         recipe,
@@ -378,8 +410,15 @@ def algorithm_of(
             _with_budget(approval, recipe, asked, expected) for recipe in recipes
         ]
         return custom_recipes.CustomRecipes(*common, recipes=recipes, **named)
+    tightest = _of_analysis(options, approval.policy)
+    if options.cohorts == "everybody" and tightest.limits.reports < queries:
+        raise ValueError(
+            f"--cohorts=everybody asks every device {sizing.counted(queries)}, and "
+            f"--policy={options.policy} allows {tightest.limits.reports} reports: "
+            "allow as many, or take --cohorts=disjoint"
+        )
     epsilon = analysis.query_epsilon(
-        approval.policy,
+        tightest,
         1 if options.cohorts == "disjoint" else queries,
         analysis.reports_expected(sampler.cohort_size, options.drop_out),
     )
@@ -439,7 +478,7 @@ def summary(prepared: Prepared) -> str:
     return (
         f"{sampler.num_clients:,} devices, {sampler.cohort_size:,} asked a query "
         f"(--cohorts={'everybody' if setting.is_everybody else 'disjoint'}); "
-        f"at most {algorithm.max_rounds} queries with an aggregate epsilon of "
+        f"at most {sizing.counted(setting.queries)} with an aggregate epsilon of "
         f"{first.aggregate_epsilon:g} (delta {algorithm.approval.policy.delta:g}), "
         f"each of at least {first.minimum_cohort:,} reports with a local epsilon of "
         f"{first.local_epsilon:.4g}. The first is about {first.content.num_cells:,} "

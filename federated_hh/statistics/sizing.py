@@ -53,7 +53,7 @@ class Setting:
                     self.policy, limits=limits, fields={"": limits}
                 )
                 epsilon = analysis.query_epsilon(policy, self.queries, self.num_devices)
-            rows = answers.statistics(
+            return _holders(
                 population=analysis.reports_expected(self.num_devices, self.drop_out),
                 epsilon=epsilon,
                 delta=self.policy.delta,
@@ -64,8 +64,6 @@ class Setting:
             )
         except ValueError:  # such as a cohort of less than two devices
             return None
-        found = rows[0]["value"]
-        return found if isinstance(found, int) else None
 
     @property
     def share(self) -> float:
@@ -75,9 +73,11 @@ class Setting:
     def with_best_cohorts(self) -> "Setting":
         """Returns the setting with the cohorts that need much fewer holders."""
         disjoint = dataclasses.replace(self, is_everybody=False)
+        if self.queries == 1:
+            return disjoint
         everybody = dataclasses.replace(self, is_everybody=True)
         is_better = everybody.share < _WORTH * disjoint.share
-        return everybody if self.queries > 1 and is_better else disjoint
+        return everybody if is_better else disjoint
 
     def check(self) -> None:
         """Raises `ValueError` where no value can be found, with what it would take."""
@@ -98,7 +98,7 @@ class Setting:
         ways = [] if least is None else [f"at least {least:,} devices"]
         ways += [] if enough is None else [f"an epsilon of {enough / 10:g}"]
         raise ValueError(
-            f"{self.num_devices:,} devices cannot answer {self.queries} queries at an "
+            f"{self.num_devices:,} devices cannot answer {counted(self.queries)} at an "
             f"epsilon of {self.epsilon:g} (delta {self.policy.delta:g}): a value that "
             "all of them hold would not stand out of the noise; it takes "
             f"{' or '.join(ways) or 'another delta'}"
@@ -135,3 +135,14 @@ class Setting:
             f"{name[1:]} would help most of {len(changes)} changes computed: "
             f"{best.holders:,} of {best.num_devices:,} ({best.share:.2%})."
         )
+
+
+def counted(queries: int) -> str:
+    """Returns a number of queries in words."""
+    return f"{queries} {'query' if queries == 1 else 'queries'}"
+
+
+@functools.lru_cache(maxsize=256)
+def _holders(**arguments: Any) -> int | None:
+    found = answers.statistics(**arguments)[0]["value"]
+    return found if isinstance(found, int) else None

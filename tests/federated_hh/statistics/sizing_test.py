@@ -1,6 +1,7 @@
 """Tests of the settings that follow from a population of devices."""
 
 import dataclasses
+import pathlib
 import re
 
 import numpy as np
@@ -9,7 +10,7 @@ from absl.testing import absltest, parameterized
 from federated_hh.statistics import options as statistics_options
 from federated_hh.statistics import preparation
 from federated_hh.statistics.analyses import analysis
-from federated_hh.statistics.devices import device
+from federated_hh.statistics.devices import device, policy_file
 from tests.federated_hh.statistics import cases
 
 _NAMES = {"epsilon": "an epsilon of", "cohorts": "--cohorts="}
@@ -47,6 +48,48 @@ class SizingTest(parameterized.TestCase):
             recipe = cases.recipe(privacyBudget__minimumCohort=minimum)
             found = preparation.resolved(options, 1000, [recipe, recipe])
             self.assertEqual(found.cohorts, expected)
+
+    def test_a_policy_of_one_report_has_disjoint_cohorts(self):
+        path = pathlib.Path(self.create_tempdir().full_path) / "policy.json"
+        default = statistics_options.StatisticsOptions()
+        shipped = preparation.approval_of(default)
+        stored = cases.stored(3000)
+        for reports, fields, expected in (
+            (1, 3, "disjoint"),
+            (3, 1, "disjoint"),
+            (3, 3, "everybody"),
+        ):
+            limits = shipped.policy.limits
+            policy = dataclasses.replace(
+                shipped.policy,
+                limits=dataclasses.replace(limits, reports=reports),
+                fields={
+                    "ngrams": dataclasses.replace(
+                        limits, reports=fields, aggregate_epsilon=0.75
+                    )
+                },
+            )
+            approval = dataclasses.replace(shipped, policy=policy)
+            path.write_text(policy_file.to_json(approval))
+            options = dataclasses.replace(default, policy=str(path))
+            self.assertEqual(preparation.resolved(options, 10**6).cohorts, expected)
+            algorithm = preparation.algorithm_of(
+                dataclasses.replace(options, cohorts=expected, devices="vectorised"),
+                stored,
+                "tests",
+            )
+            # Within the limit of the column too.
+            first = algorithm.recipe(algorithm.initialize(0))
+            queries = 3 if expected == "everybody" else 1
+            self.assertAlmostEqual(first.aggregate_epsilon, 0.75 / queries, places=6)
+            self.assertIsNone(device.refusal(approval, first, [first] * (queries - 1)))
+            if expected == "disjoint":
+                with self.assertRaisesRegex(ValueError, "allows 1 reports"):
+                    preparation.algorithm_of(
+                        dataclasses.replace(options, cohorts="everybody"),
+                        stored,
+                        "tests",
+                    )
 
     @parameterized.parameters(300, 20_000)
     def test_as_many_holders_are_found_nine_times_in_ten(self, num_devices):
