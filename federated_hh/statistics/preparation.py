@@ -180,26 +180,16 @@ def check_recipes(
             try:
                 vector_fleet.check_plain(recipe.query, table)
             except ValueError as error:
-                errors.append(error)
+                errors.append(ValueError(f"{options.recipe[number]}: {error}"))
         if found is not None and not options.ask_refused:
             errors.append(
-                RefusedRecipeError(
+                ValueError(
                     f"{options.recipe[number]}: devices would refuse it: "
                     f"{found}; {policy_file.told(approval)}. --policy=FILE approves "
                     "other things; a recipe without privacyBudget gets one that fits"
                 )
             )
     fields_lib.raise_all(errors)
-
-
-class RefusedRecipeError(ValueError):
-    """Devices would refuse a recipe.
-
-    Attributes:
-        exit_code: The exit code of a program that ends by it.
-    """
-
-    exit_code = 2
 
 
 def resolved(
@@ -277,9 +267,9 @@ def _tightest(
 def _of_analysis(
     options: statistics_options.StatisticsOptions, policy: device_policy.Policy
 ) -> device_policy.Policy:
-    """Returns a policy with the limits of the columns that the analysis reads."""
+    """Returns a policy with the limits of the columns that queries may read."""
     if options.recipe:
-        return policy
+        return _tightest(policy, policy.fields)
     columns = statistics_options.APPROVED[options.analysis][2]
     return _tightest(policy, columns, once=("age",))
 
@@ -352,7 +342,7 @@ def prepare(
         cohort = algorithm.plan.sampler.cohort_size
         for path, recipe in zip(options.recipe, algorithm.recipes, strict=False):
             if recipe.minimum_cohort > cohort and not options.ask_refused:
-                raise RefusedRecipeError(
+                raise ValueError(
                     f"{path}: minimumCohort is {recipe.minimum_cohort:,}, and a query "
                     f"is asked of {cohort:,} of {stored.num_devices:,} devices, so "
                     "that no sum would be released; without privacyBudget a recipe "

@@ -233,6 +233,14 @@ class RunStatisticsTest(absltest.TestCase):
         path = self.scratch / "policy"
         done = self.ask(recipe, *both, f"--output_dir={path}")
         self.assertEqual(done.returncode, 0, done.stderr)
+        # Two questions of a policy that allows one report go to disjoint cohorts.
+        file = self.scratch / "question.json"
+        done = _run(
+            *(f"--recipe={file},{file}", *both),
+            f"--output_dir={self.scratch / 'twice'}",
+        )
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("200 asked a query (--cohorts=disjoint)", done.stderr)
         done = self.ask(recipe, *both, "--devices=vectorised")
         self.assertEqual(done.returncode, 2)
         self.assertIn("'select ... from DeviceTable'", done.stderr)

@@ -30,13 +30,7 @@ _RANDOMIZERS = {
 
 
 class PolicyError(ValueError):
-    """A file has no policy; the message names the file and the field.
-
-    Attributes:
-        exit_code: The exit code of a program that ends by it.
-    """
-
-    exit_code = 2
+    """A file has no policy; the message names the file and the field."""
 
 
 def read(path: str) -> device.Approval:
