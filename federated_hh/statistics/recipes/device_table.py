@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from federated_hh.files.population_error import PopulationError
+from federated_hh.files.verified_files import PopulationError
 from federated_hh.populations.readers import bad_rows, opening
 from federated_hh.statistics.recipes import store
 
@@ -55,6 +55,7 @@ class DeviceTable:
         types: Mapping[str, str] | None = None,
         user_column: str = "user",
         encoding: str = "utf-8",
+        delimiter: str | None = None,
         max_bad_rows: int = 0,
     ) -> "DeviceTable":
         """Reads a CSV file with a header.
@@ -69,6 +70,7 @@ class DeviceTable:
                 all columns, and types that nine in ten cells have.
             user_column: Name of the column with a row's user, or its number from 0.
             encoding: The file's text encoding.
+            delimiter: Character between fields, or "tab"; None for the header's.
             max_bad_rows: Largest number of rows that are left out.
 
         Raises:
@@ -79,7 +81,7 @@ class DeviceTable:
         bad = bad_rows.BadRows(max_bad_rows)
         bad.start_file(path)
         with opening.open_text(path, encoding) as text:
-            records = _records(path, text)
+            records = _records(path, text, delimiter)
             _, header = next(records, (1, [""]))
             header = [column.strip() for column in header]
             owner = _place_of(path, header, user_column)
@@ -147,21 +149,25 @@ class DeviceTable:
         return zip(owners.tolist(), times.tolist(), *columns, strict=True)
 
 
-def _records(path: str, text: Iterator[str]) -> Iterator[tuple[int, list[str]]]:
+def _records(
+    path: str, text: Iterator[str], delimiter: str | None
+) -> Iterator[tuple[int, list[str]]]:
     """Yields the records of a file, each with its first line, from 1.
 
     Raises:
         PopulationError: If a quote is not closed.
     """
     first = next(text, "")
-    delimiter = max(_DELIMITERS, key=first.count)
+    mark = {None: max(_DELIMITERS, key=first.count), "tab": "\t"}.get(
+        delimiter, delimiter
+    )
     line = 1
 
     def lines() -> Iterator[str]:
         yield first
         yield from text
 
-    reader = csv.reader(lines(), delimiter=delimiter, strict=True)
+    reader = csv.reader(lines(), delimiter=mark or ",", strict=True)
     try:
         for record in reader:
             if record:  # an empty line has no fields
