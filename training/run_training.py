@@ -231,42 +231,49 @@ def run(arguments: experiment_flags.Arguments) -> None:
     print(done.summary)
 
 
+# Flags of a model's size, of which none is chosen where one is given.
+_MODEL_SIZES = ("vocabulary_size", "num_units", "embedding_size")
+_MODEL_GIVEN = (*_MODEL_SIZES, "vocabulary", "model", "initial_model")
+
+
 def _choose_sizes() -> None:
     """Sets the flags of sizes that are not given, by the number of clients."""
     from training.federated import sizing
 
     given = flags.FLAGS
-    chosen = sizing.sensible(1)
-    if given.mechanism == "fedavg":
-        del chosen["clip_norm"]
-    if given.model or given.initial_model:
-        del chosen["num_units"], chosen["embedding_size"]
-    if given.vocabulary or given.initial_model:
-        del chosen["vocabulary_size"]
-    chosen = {k: v for k, v in chosen.items() if not given[k].present}
-    if given.resume or not chosen:
+    names = [] if given.cohort_size else ["cohort_size"]
+    names += [n for n in ("num_rounds",) if names and not given[n].present]
+    names += [n for n in ("clip_norm",) if given.mechanism != "fedavg"]
+    if not any(given[name].present for name in _MODEL_GIVEN):
+        names += _MODEL_SIZES
+    names = [name for name in names if not given[name].present]
+    if given.resume or not names:
         return
-    for name, value in chosen.items():
-        given[name].value = value
+    for name in names:
+        # Fewer words are encoded again where there turn out to be few clients.
+        given[name].value = sizing.sensible(10**6)[name]
+    if "cohort_size" in names:
+        given["cohort_size"].value = 1
     _PROGRAM.check()  # before data are read
-    population = _PROGRAM.population.read()
-    num_clients = population.num_clients
-    if not population.is_synthetic:
-        # Fewer words are encoded where there turn out to be few clients.
-        if "vocabulary_size" in chosen:
-            given["vocabulary_size"].value = sizing.sensible(10**6)["vocabulary_size"]
-        vocabulary, _ = _PROGRAM.read(TrainingOptions).read_vocabulary()
-        num_clients = _PROGRAM.prepare_text(vocabulary).num_clients
-    num_training = max(1, num_clients - given.num_held_out_clients)
-    rounds = None if "num_rounds" in chosen else given.num_rounds
+    num_training = max(1, _num_clients() - given.num_held_out_clients)
+    rounds = None if "num_rounds" in names else given.num_rounds
     sensible = sizing.sensible(num_training, rounds)
-    for name in chosen:
+    for name in names:
         given[name].value = sensible[name]
     logging.info(
         "Not given, and chosen for %s training clients: %s.",
         f"{num_training:,}",
-        " ".join(f"--{name}={sensible[name]}" for name in chosen),
+        " ".join(f"--{name}={sensible[name]}" for name in names),
     )
+
+
+def _num_clients() -> int:
+    """Returns the population's number of clients, whose text is prepared for it."""
+    population = _PROGRAM.population.read()
+    if population.is_synthetic:
+        return population.num_clients
+    vocabulary, _ = _PROGRAM.read(TrainingOptions).read_vocabulary()
+    return _PROGRAM.prepare_text(vocabulary).num_clients
 
 
 def _check_flags() -> None:

@@ -54,6 +54,7 @@ class PopulationFlagsTest(parameterized.TestCase):
             "csv_header": "absent",
             "drop_pattern": "urlLink",
             "drop_users": "bot.*",
+            "delimiter": ";",
             "population_split": "train",
             "tokenizer": "whitespace",
             "alphabet": "xyz",

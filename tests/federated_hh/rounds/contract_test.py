@@ -24,7 +24,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 from absl.testing import absltest, parameterized
 
-from federated_hh.files import freed_memory, memory, software
+from federated_hh.files import freed_memory, software
 from federated_hh.privacy import plan as plan_lib
 from federated_hh.randomness import identities, noise_keys, streams
 from federated_hh.reports import page
@@ -147,7 +147,7 @@ class ContractTestCase(parameterized.TestCase):
         self.enter_context(mock.patch.object(page.Section, "metrics", no_curves))
         # The class does it for all runs; each would count a million objects.
         quick = contextlib.nullcontext
-        self.enter_context(mock.patch.object(memory, "quick_collections", quick))
+        self.enter_context(mock.patch.object(freed_memory, "quick_collections", quick))
         statement = planned_once(plan_lib.Plan.statement)
         self.enter_context(mock.patch.object(plan_lib.Plan, "statement", statement))
         # A resumed run has a worker of its own, and all others have one together.
