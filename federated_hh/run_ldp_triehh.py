@@ -93,10 +93,10 @@ def run(arguments: experiment_flags.Arguments) -> None:
     algorithm = _make_algorithm(options, _PROGRAM.population.read(), population)
     findable = ldp_triehh_privacy.what_is_found(algorithm)
     logging.info(
-        "%s clients, %s a level of %d, local epsilon %g: %s",
+        "%s clients in %d levels of %s, local epsilon %g. %s",
         f"{population.num_clients:,}",
-        f"{options.cohort_size:,}",
         algorithm.max_rounds,
+        f"{options.cohort_size:,}",
         options.local_epsilon,
         detection.sentences(findable),
     )

@@ -30,6 +30,16 @@ def run(arguments: experiment_flags.Arguments) -> None:
     population = _PROGRAM.population.prepare_words()
     delta = options.delta_for(population.num_clients)
     parameters = options.parameters_for(population.num_clients)
+    if options.threshold is None:
+        logging.info(
+            "Not given, and chosen for %s clients and --epsilon=%g: --threshold=%d%s.",
+            f"{population.num_clients:,}",
+            options.epsilon,
+            parameters.threshold,
+            ""
+            if options.cohort_size
+            else f" with --cohort_size={parameters.cohort_size}",
+        )
     from federated_hh.privacy.triehh import wanted_detection as detection
 
     findable = detection.rows(options.what_is_found(parameters))

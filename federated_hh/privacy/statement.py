@@ -40,6 +40,14 @@ SUMMED_IN_THE_CLEAR = "the simulation computes it in the clear"
 # Units by how much is protected.
 _ORDER = (Unit.CLIENT, Unit.ITEM)
 
+# The other run of a comparison, for one line.
+_AGAINST = {
+    Adjacency.EMPTIED: "a run without the client's data",
+    Adjacency.ZERO_OUT: "a run with the client's contributions zeroed",
+    Adjacency.REPLACE_CLIENT: "a run with other data of the client",
+    Adjacency.REPLACE_ONE_ITEM: "a run with another item",
+}
+
 _PACKAGES = ("numpy", "scipy", "dp-accounting", "tensorflow-federated")
 
 
@@ -213,7 +221,7 @@ class PrivacyStatement:
         return [guarantee.row() for group in groups for guarantee in group]
 
     def headline(self) -> str:
-        """Returns the main guarantees in a line: of all repeats, then of one."""
+        """Returns the main guarantees in a line: of one repeat, then of all."""
         if not self.guarantees:
             return f"Privacy: none: {self.no_guarantee_reason}"
         shown = self.main_guarantees or self.guarantees[:1]
@@ -221,19 +229,18 @@ class PrivacyStatement:
             [g for g in self._proved if g.of_one_repeat and g.adjacency is of.adjacency]
             for of in shown
         ]
-        text = "Privacy"
+        text = _prices(shown)
         if self.num_repeats > 1 or any(alone):
             count = f"{self.num_repeats} " if self.num_repeats > 1 else ""
-            text += f", all {count}repeats together"
-        text += f": {_prices(shown)}"
+            text += f" for all {count}repeats together"
         if all(alone):
-            text += f"; one repeat: {_prices([found[0] for found in alone])}"
+            one = _prices([found[0] for found in alone])
+            text = f"{one} for one repeat; {text}"
         notes = ["one-sided"] if all(each.one_sided for each in shown) else []
-        notes += [f"per {shown[0].unit.value}"] if len(shown) == 1 else []
-        notes += [each.adjacency.value.replace("_", " ") for each in shown]
+        notes += ["compared with " + " and ".join(_AGAINST[g.adjacency] for g in shown)]
         notes += [] if shown[0].is_upper_bound else ["not proved"]
         basis = "planned" if self.realised is None else "from the rounds that ran"
-        return f"{text} ({', '.join(notes)}; {basis})"
+        return f"Privacy: {text} ({', '.join(notes)}; {basis})"
 
     def to_json(self) -> str:
         """Renders the statement as JSON.
@@ -315,7 +322,7 @@ def _prices(guarantees: Sequence[Guarantee]) -> str:
     sides = {each.one_sided for each in guarantees}
     return ", ".join(
         f"epsilon {each.printed(each.epsilon)} at delta {each.printed(each.delta)}"
-        + (f" per {each.unit.value}" if len(guarantees) > 1 else "")
+        + f" per {each.unit.value}"
         + (" one-sided" if each.one_sided and len(sides) > 1 else "")
         for each in guarantees
     )

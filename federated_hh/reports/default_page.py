@@ -8,6 +8,7 @@ from federated_hh.reports import page
 from federated_hh.run_directory import directory as run_directory
 
 _NUM_SHOWN = 1000  # rows of a table
+_NUM_NAMED = 10  # of them in the summary
 
 
 def write(
@@ -43,11 +44,8 @@ def write(
     """
     report = page.Page(directory, title)
     tables = {**released, **simulator}
-    sizes = [
-        f"{len(table):,} {name.replace('_', ' ')}" for name, table in tables.items()
-    ]
     report.summary(
-        f"Found: {', '.join(sizes)}." if sizes else "",
+        " ".join(_found(name, table) for name, table in tables.items()),
         next_command="federated_hh.compare {run} ANOTHER_RUN",
     )
     _add_part(report, "Released", released, released_metrics, covered=True)
@@ -61,6 +59,23 @@ def write(
     report.statement(statement)
     report.how_it_was_made()
     return report.write()
+
+
+def _found(name: str, table: pd.DataFrame) -> str:
+    """Returns a sentence on a table: its size, and its first rows by name."""
+    if "repeat" in table:
+        table = table[table["repeat"] == 0].drop(columns="repeat")
+    name = name.replace("_", " ")
+    if len(table) == 1:
+        row = table.iloc[0]
+        return (
+            f"{name}: {', '.join(f'{key} {row[key]}' for key in table)}.".capitalize()
+        )
+    texts = table.select_dtypes(["object", "string"])
+    if not len(table) or not texts.shape[1]:
+        return f"{len(table):,} {name} found."
+    first = ", ".join(map(str, texts.iloc[:, 0].head(_NUM_NAMED)))
+    return f"{len(table):,} {name} found, first of all {first}."
 
 
 def _add_part(

@@ -86,7 +86,7 @@ class Algorithm(abc.ABC, Generic[S, T]):
     def progress(self, row: Mapping[str, float | int]) -> str:
         """Returns a round's line in the log, from all its metrics."""
         return ", ".join(
-            f"{name} {value:,.6g}"
+            f"{name.replace('_', ' ')} {value:,.6g}"
             for name, value in row.items()
             if name not in ("repeat", "round", "seconds")
         )

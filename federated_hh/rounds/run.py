@@ -26,6 +26,8 @@ from federated_hh.run_directory.files import RoundMetrics
 
 S = TypeVar("S")
 _CHECKPOINT = "checkpoint-{:09d}.npz"
+# Seconds of rounds that share a line of the log, after the first repeat.
+_QUIET_SECONDS = 5
 # What stays of a finished repeat.
 _KEPT = ("state", "sampler_state")
 
@@ -140,6 +142,7 @@ class _Loop(Generic[S]):
         self._states: list[S] = []
         self._ended: list[plan_lib.Repeat] = []
         self._seconds: list[float] = []
+        self._unlogged = 0.0
 
     def run(self) -> Outcome[S]:
         restored = [found for found in (self._restore(),) if found is not None]
@@ -215,7 +218,7 @@ class _Loop(Generic[S]):
         }
         if step.metrics.keys() & {"repeat", "round"}:
             raise ValueError("metrics of an algorithm cannot be named repeat or round")
-        self._add_metrics(released, truth, time.perf_counter() - start)
+        self._add_metrics(released, truth, time.perf_counter() - start, seen.is_last)
         return step.progress, following
 
     def _ask(
@@ -248,12 +251,18 @@ class _Loop(Generic[S]):
         released: Mapping[str, float | int],
         truth: Mapping[str, float | int],
         seconds: float,
+        is_last: bool,
     ) -> None:
         metrics = RoundMetrics(released, {**truth, "seconds": seconds})
         self._directory.add_metrics(int(released["round"]), metrics)
         row = metrics.combined()
         most = self._algorithm.max_rounds
         self._seconds.append(seconds)
+        self._unlogged += seconds
+        # Quick rounds of later repeats say nothing new.
+        if row["repeat"] and not is_last and self._unlogged < _QUIET_SECONDS:
+            return
+        self._unlogged = 0.0
         left = ""
         if most:
             rounds = most * (self._repeats - row["repeat"]) - row["round"]

@@ -305,7 +305,6 @@ class RunDirectory:
         shutil.rmtree(self.simulator.path / _TENSORBOARD_DIR, ignore_errors=True)
         file = self.path / CHECKPOINT_FILE
         if not file.exists():
-            logging.info("No checkpoint: from the first round on.")
             return None
         run, checkpoint = read_checkpoint(file)
         if run != self._identity():

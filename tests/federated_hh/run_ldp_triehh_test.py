@@ -60,7 +60,7 @@ class RunLdpTrieHHTest(parameterized.TestCase):
         whole, killed = self.scratch / "whole", self.scratch / "killed"
         first = _run(*_SMALL, self.cache, f"--output_dir={whole}")
         self.assertEqual(first.returncode, 0, first.stderr)
-        self.assertIn("words released of", first.stdout)
+        self.assertIn("words found, first of all ", first.stdout)
         self.check_run_directory(whole)
         self.kill_in_mid_run(killed)
         again = _run("--resume", self.cache, f"--output_dir={killed}")
@@ -229,8 +229,8 @@ class RunLdpTrieHHTest(parameterized.TestCase):
         # More than one repeat costs, and no more than three of them.
         self.assertBetween(of_an_item["epsilon"], 1.2 * central, 3 * central)
         self.assertGreater(of_a_user["epsilon"], of_an_item["epsilon"])
-        # One line for a person: a client first, all repeats before one of them.
-        shown = r"^Privacy, all 3 repeats together: epsilon (\S+) at delta 1e-10 per c"
+        # One line for a person: a client before an item, one repeat before all.
+        shown = r"^Privacy: .*; epsilon (\S+) at delta 1e-10 per client, .* together "
         (printed,) = re.findall(shown, result.stdout, re.MULTILINE)
         self.assertAlmostEqual(float(printed), of_a_user["epsilon"], delta=0.1)
         for guarantee in (of_an_item, of_a_user):

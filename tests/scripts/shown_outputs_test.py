@@ -96,7 +96,7 @@ class ShownOutputsTest(absltest.TestCase):
         printed = (folder / "output.txt").read_text()
         statement = (folder / "privacy.md").read_text()
         epsilon, delta = re.search(
-            r"Privacy.*?: epsilon (\S+) at delta (\S+?);", printed
+            r"Privacy.*; epsilon (\S+) at delta (\S+) per client for all", printed
         ).groups()
         self.assertIn(f"**epsilon = {epsilon}, delta = {delta}, one", statement)
         words = (folder / "heavy_hitters.csv").read_text().splitlines()

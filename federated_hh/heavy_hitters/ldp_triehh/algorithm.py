@@ -238,12 +238,12 @@ class LdpTrieHH(algorithm.Algorithm[LdpTrieHHState, np.ndarray]):
 
     def progress(self, row: Mapping[str, float | int]) -> str:
         """Returns the log line of a level."""
+        passes = self.parameters.num_passes
+        which = f"pass {row['pass_number']} of {passes}, " if passes > 1 else ""
         return (
-            f"pass {row['pass_number']} of {self.parameters.num_passes}, level "
-            f"{row['level']} of {self.parameters.max_depth}: "
-            f"{row['prefixes_kept']:,} of {row['candidates']:,} candidates kept, "
-            f"{row['words_found']:,} words found, {row['words_released']:,} released, "
-            f"at most {row['expected_false_words']:,.1f} of them expected to be noise"
+            f"{which}{row['prefixes_kept']:,} of {row['candidates']:,} prefixes kept; "
+            f"{row['words_released']:,} words of {row['level']:,} characters found (at "
+            f"most {row['expected_false_words']:,.1f} of them false)"
         )
 
     def _collect(

@@ -66,9 +66,7 @@ def write(
     report.summary(
         _found(results),
         advice=detection.advice(
-            int(results.coverage["words_released"].iloc[-1]),
-            float(results.coverage["released_coverage"].iloc[-1]),
-            summary.findable,
+            summary.findable, is_all=_is_all(results, summary.algorithm)
         ),
         next_command="federated_hh.compare {run} ANOTHER_RUN",
     )
@@ -114,21 +112,38 @@ def write(
     return report.write()
 
 
+def _is_all(results: Results, algorithm: ldp_triehh.LdpTrieHH) -> bool:
+    """Returns whether the first repeat released all words that can be completed."""
+    words = results.words
+    released = set(words[words["released"] & (words["repeat"] == 0)]["word"])
+    lengths = range(
+        ldp_triehh_results.LEAST_CHARACTERS, algorithm.parameters.max_depth + 1
+    )
+    held = algorithm.population.words.to_pylist()
+    return released.issuperset(word for word in held if len(word) in lengths)
+
+
 def _found(results: Results) -> str:
-    """Returns a sentence on the released words and their coverage."""
+    """Returns a sentence or two on the released words and their coverage."""
     last = results.coverage.iloc[-1]
     words = results.words
     best = words["real"] & words["released"] & (words["repeat"] == 0)
     best &= words["level"] >= ldp_triehh_results.LEAST_CHARACTERS
     real = words[best]["word"].head(10)
-    names = f" The most frequent: {', '.join(real)}." if len(real) else ""
+    names = f", first of all {', '.join(real)}" if len(real) else ""
     estimate = last["released_estimate"]
     estimated = "" if math.isnan(estimate) else f" (estimated: {estimate:.1%})"
+    left_out = last["words_found"] - last["words_released"]
+    more = (
+        f" {left_out:,.0f} more were left out, as they may be noise."
+        if round(left_out)
+        else ""
+    )
     return (
-        f"{last['words_released']:,.0f} words released of {last['words_found']:,.0f} "
-        f"found, at most {last['expected_false']:,.1f} of them expected to be noise; "
-        f"{last['released_real']:,.0f} are real. Coverage "
-        f"{last['released_coverage']:.1%}{estimated}.{names}"
+        f"{last['words_released']:,.0f} words found{names}. "
+        f"{last['released_real']:,.0f} of them are words that clients hold (at most "
+        f"{last['expected_false']:,.1f} false ones were expected), which are "
+        f"{last['released_coverage']:.1%} of what clients typed{estimated}.{more}"
     )
 
 

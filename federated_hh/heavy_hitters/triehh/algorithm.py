@@ -208,6 +208,19 @@ class TrieHH(algorithm.Algorithm[TrieHHState, np.ndarray]):
         }
         return {"heavy_hitters": pd.DataFrame(columns)}
 
+    def progress(self, row: Mapping[str, float | int]) -> str:
+        """Returns the log line of a round."""
+        if not row["candidates"]:
+            return f"no prefix is left to extend; {row['words_completed']:,} words"
+        voted = ""
+        if "votes_received" in row:
+            voted = f"{row['votes_received']:,} clients voted; "
+        return (
+            f"{voted}{row['prefixes_kept']:,} of {row['candidates']:,} prefixes have "
+            f"{self.parameters.threshold:,} votes or more; "
+            f"{row['words_completed']:,} words so far"
+        )
+
     def _collect(
         self, state: TrieHHState, cohort: np.ndarray, stream: streams.Stream
     ) -> np.ndarray:

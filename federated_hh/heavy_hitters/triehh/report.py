@@ -156,7 +156,7 @@ def write(
     first = words[words["repeat"] == 0]
     report.summary(
         _found(first, results.scores),
-        advice=detection.advice(len(first), _f1(results.scores)[1], findable),
+        advice=detection.advice(findable, is_all=_is_all(results, first)),
         next_command="federated_hh.compare {run} ANOTHER_RUN",
     )
     found = report.section("Heavy hitters", covered=False)
@@ -209,6 +209,14 @@ def write(
     report.section("The run", covered=False).text(_summary(algorithm, metrics, words))
     report.how_it_was_made()
     return report.write()
+
+
+def _is_all(results: Results, first: pd.DataFrame) -> bool:
+    """Returns whether the first repeat found all words that can be completed."""
+    held = results.discovery[results.discovery["true_count"] > 0]
+    possible = held[held["fits"]]["word"]
+    # The table of very many words has no more rows than that.
+    return len(held) < _NUM_LISTED and bool(possible.isin(first["word"]).all())
 
 
 def _found(first: pd.DataFrame, scores: pd.DataFrame) -> str:

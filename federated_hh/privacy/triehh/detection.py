@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from federated_hh.privacy import rounding
 from federated_hh.privacy.triehh import guarantees as triehh
 from federated_hh.privacy.triehh import wanted_detection as detection
 
@@ -108,7 +109,7 @@ def alternatives(
         solve: Finds parameters for a guarantee, by keyword; None where threshold and
             cohort size were given.
         request: What `solve` was given, with population_size, epsilon and delta, and
-            cohort_size where that was given.
+            cohort_size where that was given; without `solve`, delta alone, or nothing.
 
     Returns:
         The run; where parameters were solved for, ten times the clients, with delta
@@ -120,8 +121,8 @@ def alternatives(
         parameters = own.parameters
         size = min(2 * parameters.cohort_size, parameters.population_size)
         larger = dataclasses.replace(parameters, cohort_size=size)
-        name = f"cohorts of {size:,} at a weaker guarantee"
         if size > parameters.cohort_size:
+            name = f"cohorts of {size:,}, {_spent(larger, request.get('delta'))}"
             found.append(_alternative(name, own, lambda: larger))
         return found
     size, epsilon = request["population_size"], request["epsilon"]
@@ -147,6 +148,16 @@ def alternatives(
             name = f"cohorts of {best.parameters.cohort_size:,}"
             found.append(detection.Alternative(name, best))
     return found
+
+
+def _spent(parameters: triehh.TrieHHParameters, delta: float | None) -> str:
+    if delta is None:
+        return "at a weaker guarantee"
+    try:
+        epsilon = parameters.voting_rounds().epsilon(delta)
+    except ValueError:
+        return "without a guarantee"
+    return f"at epsilon {rounding.rounded_up(epsilon)}"
 
 
 def at_population(request: dict[str, Any], size: int) -> dict[str, Any]:

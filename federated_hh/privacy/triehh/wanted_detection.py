@@ -8,6 +8,7 @@ what a user is told of it.
 
 import abc
 import dataclasses
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,8 +20,8 @@ USUAL_CHARACTERS = 6
 PROBABILITIES = (0.5, 0.9)
 
 AS_GIVEN = "as given"
-# Who finds fewer words, or less than half of what there is, asks why.
-_ENOUGH, _ENOUGH_OF_ALL = 10, 0.5
+# Changes that gain less are not worth a word.
+_BETTER = 0.9
 
 
 class Detection(abc.ABC):
@@ -186,17 +187,40 @@ def sentences(table: Sequence[dict[str, Any]]) -> str:
     return f"{text}. What would help, for probability {likely:g}: {helps}."
 
 
-def advice(num_found: int, part: float, table: Sequence[dict[str, Any]]) -> str:
-    """Returns why little was found, and what would help; nothing where it was enough.
+def advice(table: Sequence[dict[str, Any]], *, is_all: bool) -> str:
+    """Returns the change of settings that would find the most words, with its effect.
 
     Args:
-        num_found: Number of found words.
-        part: Quality, from 0 to 1, as F1 or a coverage; nan if unknown.
         table: Table, from `rows`.
+        is_all: Whether every word that can be completed was found.
     """
-    if num_found >= _ENOUGH and not part < _ENOUGH_OF_ALL:
+    if is_all:
+        return "These are all words of the clients that are short enough to be found."
+    compared = [row for row in table if row["probability"] == max(PROBABILITIES)]
+    compared = [row for row in compared if row["characters"] == table[0]["characters"]]
+    if not compared:
         return ""
-    return f"That is little, because of what can be found at all. {sentences(table)}"
+    own = compared[0]
+    better = [
+        row
+        for row in compared[1:]
+        if (row["share"] or math.inf) < _BETTER * (own["share"] or math.inf)
+    ]
+    better.sort(key=lambda row: row["share"])
+    if not better:
+        return ""
+    best, now = better[0], own["share"]
+    text = (
+        f"Most would help: {best['setting']}. A word of {best['characters']} "
+        f"characters is then found with probability {best['probability']:g} if "
+        f"{_percent(best['share'])} of the clients hold it; now "
+        + (f"it takes {_percent(now)}" if now else "not even if all hold it")
+    )
+    same = [row for row in better if row["population"] == own["population"]]
+    if same and best not in same:
+        here = same[0]
+        text += f". With these clients: {here['setting']}, {_percent(here['share'])}"
+    return f"{text}."
 
 
 def _percent(share: float | None) -> str:

@@ -179,9 +179,10 @@ class StatementTest(parameterized.TestCase):
                 ),
                 "realised": _ROUNDS.summary(),
             },
-            "Privacy, all 5 repeats together: epsilon 9.002 at delta 5e-10; one "
-            "repeat: epsilon 2 at delta 1e-10 (one-sided, per client, zero out; from "
-            "the rounds that ran)",
+            "Privacy: epsilon 2 at delta 1e-10 per client for one repeat; epsilon "
+            "9.002 at delta 5e-10 per client for all 5 repeats together (one-sided, "
+            "compared with a run with the client's contributions zeroed; from the "
+            "rounds that ran)",
         ),
         (
             "units",
@@ -192,13 +193,14 @@ class StatementTest(parameterized.TestCase):
                 )
             },
             "Privacy: epsilon 3 at delta 1e-10 per client one-sided, epsilon 1 at "
-            "delta 1e-10 per item (zero out, replace one item; planned)",
+            "delta 1e-10 per item (compared with a run with the client's contributions "
+            "zeroed and a run with another item; planned)",
         ),
         (
             "estimate",
             {"guarantees": (_guarantee(is_upper_bound=False),)},
-            "Privacy: epsilon 9.001 at delta 1e-10 (per client, zero out, not proved; "
-            "planned)",
+            "Privacy: epsilon 9.001 at delta 1e-10 per client (compared with a run "
+            "with the client's contributions zeroed, not proved; planned)",
         ),
         (
             "none",

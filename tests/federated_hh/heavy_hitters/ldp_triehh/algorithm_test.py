@@ -256,8 +256,8 @@ class LevelsTest(case.LdpTrieHHTestCase):
         )
         self.assertEqual(
             algorithm.progress(metrics),
-            "pass 1 of 1, level 1 of 1: 2 of 12 candidates kept, 1 words found, 1 "
-            "released, at most 0.0 of them expected to be noise",
+            "2 of 12 prefixes kept; 1 words of 1 characters found (at most 0.0 of them "
+            "false)",
         )
 
     def test_metrics_say_how_strong_the_noise_is(self):

@@ -2,7 +2,6 @@
 
 import itertools
 import math
-from unittest import mock
 
 import numpy as np
 from absl.testing import absltest, parameterized
@@ -96,17 +95,43 @@ class TrieHHDetectionTest(parameterized.TestCase):
 
 
 class AdviceTest(absltest.TestCase):
-    def test_of_little(self):
-        for found, part, is_little in (
-            (3, 0.9, True),
-            (12, 0.21, True),
-            (12, 0.9, False),
-            (12, math.nan, False),
-            (0, math.nan, True),
+    def row(self, setting, population, share):
+        return {
+            "setting": setting,
+            "population": population,
+            "characters": 6,
+            "probability": 0.9,
+            "share": share,
+        }
+
+    def test_the_change_that_helps_most(self):
+        own = self.row("as given", 100, 0.2)
+        more = self.row("10 times the clients", 1000, 0.05)
+        larger = self.row("epsilon 8", 100, 0.1)
+        little = self.row("epsilon 9", 100, 0.19)
+        for table, begins, ends in (
+            ([own, larger, more], "Most would help: 10 t", "clients: epsilon 8, 10%."),
+            (
+                [own, larger],
+                "Most would help: epsilon 8.",
+                "hold it; now it takes 20%.",
+            ),
+            ([own, little, self.row("epsilon 10", 100, None)], "", ""),
+            ([own], "", ""),
+            ([], "", ""),
         ):
-            with mock.patch.object(detection, "sentences", lambda _: "What would."):
-                told = detection.advice(found, part, [])
-            self.assertEqual(told.endswith("What would."), is_little)
+            told = detection.advice(table, is_all=False)
+            self.assertStartsWith(told, begins)
+            self.assertEndsWith(told, ends)
+            self.assertEqual(bool(told), bool(begins))
+        told = detection.advice([self.row("as given", 9, None), more], is_all=False)
+        self.assertIn("now not even if all hold it", told)
+
+    def test_nothing_would_help_where_all_was_found(self):
+        own, more = self.row("as given", 10, 0.2), self.row("more", 100, 0.01)
+        told = detection.advice([own, more], is_all=True)
+        self.assertStartsWith(told, "These are all words")
+        self.assertNotIn("help", told)
 
 
 class LdpTrieHHDetectionTest(parameterized.TestCase):
